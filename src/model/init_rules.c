@@ -44,32 +44,18 @@ struct gpt2_config {
 static const char *const modes[] = {"fan_in", "fan_out", NULL};
 
 #define REAL(type_, key_, fallback_, doc_)                                                                             \
-    {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_REAL, .offset = offsetof(struct type_, key_), .fallback = fallback_,              \
-        .min = -INFINITY, .max = INFINITY, .doc = doc_                                                                 \
-    }
+    SCHEMA_ROW(REAL, struct type_, key_, .fallback = fallback_, .min = -INFINITY, .max = INFINITY, .doc = doc_)
 
 static const struct schema_row target_rows[] = {
-    {.key = "match",
-     .type = SCHEMA_STRING_LIST,
-     .offset = offsetof(struct target, match),
-     .fallback = "null",
-     .doc = "Names of parameters, as shell patterns (`*.weight`); null: all."},
-    {.key = "layers",
-     .type = SCHEMA_STRING_LIST,
-     .offset = offsetof(struct target, layers),
-     .fallback = "null",
-     .doc = "Types of layers (`[linear, embedding]`); null: all."},
+    SCHEMA_ROW(STRING_LIST, struct target, match, .fallback = "null",
+               .doc = "Names of parameters, as shell patterns (`*.weight`); null: all."),
+    SCHEMA_ROW(STRING_LIST, struct target, layers, .fallback = "null",
+               .doc = "Types of layers (`[linear, embedding]`); null: all."),
     {0},
 };
 static const struct schema_row normal_rows[] = {
-    {.key = "std",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct normal_config, std),
-     .fallback = "1",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Standard deviation."},
+    SCHEMA_ROW(REAL, struct normal_config, std, .fallback = "1", .min = 0, .max = INFINITY,
+               .doc = "Standard deviation."),
     REAL(normal_config, mean, "0", "Mean."),
     {0},
 };
@@ -84,12 +70,8 @@ static const struct schema_row xavier_rows[] = {
 };
 static const struct schema_row kaiming_rows[] = {
     REAL(kaiming_config, a, "0", "Negative slope of the leaky_relu that follows; 0: a relu."),
-    {.key = "mode",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct kaiming_config, mode),
-     .fallback = "fan_in",
-     .choices = modes,
-     .doc = "Keep the variance forward (`fan_in`) or backward (`fan_out`)."},
+    SCHEMA_ROW(CHOICE, struct kaiming_config, mode, .fallback = "fan_in", .choices = modes,
+               .doc = "Keep the variance forward (`fan_in`) or backward (`fan_out`)."),
     {0},
 };
 static const struct schema_row constant_rows[] = {
@@ -97,14 +79,8 @@ static const struct schema_row constant_rows[] = {
     {0},
 };
 static const struct schema_row trunc_normal_rows[] = {
-    {.key = "std",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct trunc_normal_config, std),
-     .fallback = "1",
-     .min = 0,
-     .max = INFINITY,
-     .excludes_min = true,
-     .doc = "Standard deviation of the normal distribution."},
+    SCHEMA_ROW(REAL, struct trunc_normal_config, std, .fallback = "1", .min = 0, .max = INFINITY, .excludes_min = true,
+               .doc = "Standard deviation of the normal distribution."),
     REAL(trunc_normal_config, mean, "0", "Its mean."),
     REAL(trunc_normal_config, a, "-2", "Minimum value."),
     REAL(trunc_normal_config, b, "2", "Maximum value."),
@@ -115,11 +91,9 @@ static const struct schema_row orthogonal_rows[] = {
     {0},
 };
 static const struct schema_row gpt2_rows[] = {
-    {.key = "residual",
-     .type = SCHEMA_STRING_LIST,
-     .offset = offsetof(struct gpt2_config, residual),
-     .fallback = "['*c_proj.weight', '*out_proj.weight']",
-     .doc = "The last weights of residual branches, drawn with standard deviation 0.02 / sqrt(their number)."},
+    SCHEMA_ROW(STRING_LIST, struct gpt2_config, residual, .fallback = "['*c_proj.weight', '*out_proj.weight']",
+               .doc =
+                   "The last weights of residual branches, drawn with standard deviation 0.02 / sqrt(their number)."),
     {0},
 };
 

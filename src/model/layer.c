@@ -21,27 +21,17 @@ static const struct schema_variant *variant_at(size_t index) {
 }
 
 static const struct schema_row common_rows[] = {
-    {.key = "name",
-     .type = SCHEMA_STRING,
-     .offset = offsetof(struct layer_common, name),
-     .fallback = "null",
-     .doc =
-         "Replaces the layer's index in the names of its parameters (`fc1.weight` instead of `0.weight`). Other layers "
-         "of the same list, and those inside them, take its output by this name (`from`)."},
-    {.key = "from",
-     .type = SCHEMA_STRING_LIST,
-     .offset = offsetof(struct layer_common, from),
-     .fallback = "null",
-     .doc = "Takes the output of the layer of this `name` instead of the layer before; `input` is the model's input. "
-            "Layers that join (add, concat, multiply) take a list of names, or one that they join with the output of "
-            "the layer before."},
-    {.key = "share",
-     .type = SCHEMA_STRING,
-     .offset = offsetof(struct layer_common, share),
-     .fallback = "null",
-     .doc =
-         "Uses the parameters and running statistics of the earlier layer of this `name`, of the same type and shapes "
-         "(a module that PyTorch's forward calls twice). A `sequential` then has the layers of that one."},
+    SCHEMA_ROW(STRING, struct layer_common, name, .fallback = "null",
+               .doc = "Replaces the layer's index in the names of its parameters (`fc1.weight` instead of `0.weight`). "
+                      "Other layers of the same list, and those inside them, take its output by this name (`from`)."),
+    SCHEMA_ROW(STRING_LIST, struct layer_common, from, .fallback = "null",
+               .doc = "Takes the output of the layer of this `name` instead of the layer before; `input` is the "
+                      "model's input. Layers that join (add, concat, multiply) take a list of names, or one that they "
+                      "join with the output of the layer before."),
+    SCHEMA_ROW(
+        STRING, struct layer_common, share, .fallback = "null",
+        .doc = "Uses the parameters and running statistics of the earlier layer of this `name`, of the same type and "
+               "shapes (a module that PyTorch's forward calls twice). A `sequential` then has the layers of that one."),
     {0},
 };
 

@@ -9,36 +9,22 @@
 #include "model/init_rules.h"
 
 static const struct schema_row rows[] = {
-    {.key = "layers",
-     .type = SCHEMA_VARIANT_LIST,
-     .offset = offsetof(struct model_config, layers),
-     .flags = SCHEMA_REQUIRED,
-     .variants = &layer_variants,
-     .doc = "The layers in order; parameters are named as in torch.nn.Sequential (`0.weight`, `0.bias`, `2.weight`)."},
-    {.key = "freeze",
-     .type = SCHEMA_STRING_LIST,
-     .offset = offsetof(struct model_config, freeze),
-     .fallback = "null",
-     .flags = SCHEMA_INFERENCE,
-     .doc = "Parameters that keep their values, as shell patterns on their names (`0.*`). Backward stops at the first "
-            "trainable parameter."},
-    {.key = "init",
-     .type = SCHEMA_VARIANT_LIST,
-     .offset = offsetof(struct model_config, init),
-     .fallback = "[]",
-     .variants = &init_variants,
-     .flags = SCHEMA_INFERENCE,
-     .doc = "Rules for the initial weights, applied in order after PyTorch's defaults (torch.nn.init); `[gpt2]` is "
-            "GPT-2's."},
-    {.key = "init_from",
-     .type = SCHEMA_SECTION,
-     .offset = offsetof(struct model_config, init_from),
-     .present_offset = offsetof(struct model_config, has_init_from),
-     .flags = SCHEMA_NULLABLE | SCHEMA_INFERENCE,
-     .section = &weight_source_schema,
-     .doc = "Start from the weights of a file instead of new ones: its path, or a mapping with the keys below. A run "
-            "folder gives its best checkpoint, else its newest. Unless there is a map or `partial`, every name and "
-            "shape must match."},
+    SCHEMA_ROW(
+        VARIANT_LIST, struct model_config, layers, .flags = SCHEMA_REQUIRED, .variants = &layer_variants,
+        .doc =
+            "The layers in order; parameters are named as in torch.nn.Sequential (`0.weight`, `0.bias`, `2.weight`)."),
+    SCHEMA_ROW(STRING_LIST, struct model_config, freeze, .fallback = "null", .flags = SCHEMA_INFERENCE,
+               .doc = "Parameters that keep their values, as shell patterns on their names (`0.*`). Backward stops at "
+                      "the first trainable parameter."),
+    SCHEMA_ROW(VARIANT_LIST, struct model_config, init, .fallback = "[]", .variants = &init_variants,
+               .flags = SCHEMA_INFERENCE,
+               .doc = "Rules for the initial weights, applied in order after PyTorch's defaults (torch.nn.init); "
+                      "`[gpt2]` is GPT-2's."),
+    SCHEMA_ROW(SECTION, struct model_config, init_from, .present_offset = offsetof(struct model_config, has_init_from),
+               .flags = SCHEMA_NULLABLE | SCHEMA_INFERENCE, .section = &weight_source_schema,
+               .doc = "Start from the weights of a file instead of new ones: its path, or a mapping with the keys "
+                      "below. A run folder gives its best checkpoint, else its newest. Unless there is a map or "
+                      "`partial`, every name and shape must match."),
     {0},
 };
 

@@ -5,17 +5,11 @@
 #include <string.h>
 
 static const struct schema_row key_rows[] = {
-    {.key = "output",
-     .type = SCHEMA_STRING,
-     .offset = offsetof(struct objective_keys, output),
-     .fallback = "null",
-     .doc = "The name of the layer whose output the loss takes. Null: the last layer."},
-    {.key = "target",
-     .type = SCHEMA_STRING,
-     .offset = offsetof(struct objective_keys, target),
-     .fallback = "null",
-     .doc = "A name of dataset.targets, or of an input, which is then also the target (`input` where inputs have no "
-            "names). Null: the only target. contrastive and triplet_margin have none."},
+    SCHEMA_ROW(STRING, struct objective_keys, output, .fallback = "null",
+               .doc = "The name of the layer whose output the loss takes. Null: the last layer."),
+    SCHEMA_ROW(STRING, struct objective_keys, target, .fallback = "null",
+               .doc = "A name of dataset.targets, or of an input, which is then also the target (`input` where inputs "
+                      "have no names). Null: the only target. contrastive and triplet_margin have none."),
     {.key = "loss_weight",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct objective_keys, weight),
@@ -23,13 +17,9 @@ static const struct schema_row key_rows[] = {
      .min = 0,
      .max = INFINITY,
      .doc = "Its factor in the sum that training minimizes (Keras' loss_weights)."},
-    {.key = "name",
-     .type = SCHEMA_STRING,
-     .offset = offsetof(struct objective_keys, name),
-     .fallback = "null",
-     .doc = "Prefix of its metrics (`mask_loss`), without dots, slashes, quotation marks and backslashes. Null: the "
-            "name of "
-            "the output, or of the loss."},
+    SCHEMA_ROW(STRING, struct objective_keys, name, .fallback = "null",
+               .doc = "Prefix of its metrics (`mask_loss`), without dots, slashes, quotation marks and backslashes. "
+                      "Null: the name of the output, or of the loss."),
     {0},
 };
 static const struct schema keys = {.name = "losses", .size = sizeof(struct objective_keys), .rows = key_rows};

@@ -302,28 +302,21 @@ static void check(void *config, const struct node *where, const char *path, stru
 }
 
 static const struct schema_row rows[] = {
-    {.key = "file",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct weight_source, file),
-     .fallback = "null",
-     .doc = "A safetensors file, a state_dict that torch.save wrote, an index of several (.index.json), a folder of "
+    SCHEMA_ROW(
+        STRING, struct weight_source, file, .fallback = "null",
+        .doc =
+            "A safetensors file, a state_dict that torch.save wrote, an index of several (.index.json), a folder of "
             "transformers' save_pretrained, or a checkpoint of ddptrain. The prefixes `module.` "
             "(DistributedDataParallel) and `_orig_mod.` (torch.compile) of names are removed, and so is one that all "
-            "names "
-            "share, without a map, where the rest is a name of the model (`model.` of PyTorch Lightning)."},
-    {.key = "map",
-     .type = SCHEMA_STRING_LIST,
-     .offset = FIELD(struct weight_source, map),
-     .groups_offset = FIELD(struct weight_source, rules),
-     .fallback = "null",
-     .doc = "Names and layouts of a file of another program (docs/pytorch.md): `gpt2`, `llama`, `bert` or `vit` for "
-            "Hugging "
-            "Face's models, `resnet` for torchvision's; or rules `pattern: name` or `pattern: [name, transpose]`."},
-    {.key = "skip",
-     .type = SCHEMA_STRING_LIST,
-     .offset = FIELD(struct weight_source, skip),
-     .fallback = "null",
-     .doc = "Tensors of the file that are not used, as patterns: `*` is any text without a dot, `**` any text."},
+            "names share, without a map, where the rest is a name of the model (`model.` of PyTorch Lightning)."),
+    SCHEMA_ROW(STRING_LIST, struct weight_source, map, .groups_offset = FIELD(struct weight_source, rules),
+               .fallback = "null",
+               .doc = "Names and layouts of a file of another program (docs/pytorch.md): `gpt2`, `llama`, `bert` or "
+                      "`vit` for Hugging Face's models, `resnet` for torchvision's; or rules `pattern: name` or "
+                      "`pattern: [name, transpose]`."),
+    SCHEMA_ROW(STRING_LIST, struct weight_source, skip, .fallback = "null",
+               .doc =
+                   "Tensors of the file that are not used, as patterns: `*` is any text without a dot, `**` any text."),
     {.key = "partial",
      .type = SCHEMA_BOOL,
      .offset = FIELD(struct weight_source, is_partial),

@@ -6,14 +6,9 @@
 static const struct schema_row rows[] = {
     SCHEMA_ROW(REAL, struct ema_config, decay, .fallback = "0", .min = 0, .max = 1, .excludes_max = true,
                .doc = "Weight of the old average in each update, such as 0.999; 0: no average."),
-    {.key = "evaluate",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct ema_config, evaluate),
-     .fallback = "true",
-     .flags = SCHEMA_EXTENDS,
-     .doc =
-         "Evaluations use the average instead of the weights; so do `eval`, `predict`, `generate` and `export` unless "
-         "`--weights` is given."},
+    SCHEMA_ROW(BOOL, struct ema_config, evaluate, .fallback = "true", .flags = SCHEMA_EXTENDS,
+               .doc = "Evaluations use the average instead of the weights; so do `eval`, `predict`, `generate` and "
+                      "`export` unless `--weights` is given."),
     {0},
 };
 const struct schema ema_schema = {

@@ -87,14 +87,9 @@ static const struct schema_row common_rows[] = {
         .doc =
             "Parameters that `weight_decay` applies to: all, or `matrices`: those with two or more dimensions, so that "
             "biases and norms do not decay."),
-    {.key = "groups",
-     .type = SCHEMA_SECTION_LIST,
-     .offset = offsetof(struct common, groups),
-     .fallback = "[]",
-     .section = &group_schema,
-     .doc =
-         "Parameters with their own values of lr, weight_decay, betas, momentum and eps (PyTorch's parameter groups); "
-         "the first group that matches is used."},
+    SCHEMA_ROW(SECTION_LIST, struct common, groups, .fallback = "[]", .section = &group_schema,
+               .doc = "Parameters with their own values of lr, weight_decay, betas, momentum and eps (PyTorch's "
+                      "parameter groups); the first group that matches is used."),
     SCHEMA_ROW(
         BOOL, struct common, in_backward, .fallback = "false", .flags = SCHEMA_EXTENDS,
         .doc =

@@ -20,11 +20,9 @@ enum { TORCH2, TORCH1 };
         OPTIMIZER_REAL(adam_config, eps, "1e-08", "Added to the denominator."),                                        \
         OPTIMIZER_BOOL(adam_config, amsgrad, "Divide by the largest mean of squares so far (AMSGrad).")
 #define ARITHMETIC_ROW                                                                                                 \
-    {                                                                                                                  \
-        .key = "arithmetic", .type = SCHEMA_CHOICE, .offset = offsetof(struct adam_config, arithmetic),                \
-        .fallback = "torch2", .choices = arithmetics,                                                                  \
-        .doc = "Rounding of the first moment: as PyTorch 2 (lerp) or PyTorch 1 (mul, add); they differ by an ulp."     \
-    }
+    SCHEMA_ROW(                                                                                                        \
+        CHOICE, struct adam_config, arithmetic, .fallback = "torch2", .choices = arithmetics,                          \
+        .doc = "Rounding of the first moment: as PyTorch 2 (lerp) or PyTorch 1 (mul, add); they differ by an ulp.")
 
 static const struct schema_row adam_rows[] = {
     SHARED_ROWS,

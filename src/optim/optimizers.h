@@ -14,13 +14,9 @@ OPTIMIZERS(X)
 
 /* The row of a number >= 0. */
 #define OPTIMIZER_REAL(struct_, name_, fallback_, doc_)                                                                \
-    {                                                                                                                  \
-        .key = #name_, .type = SCHEMA_REAL, .offset = offsetof(struct struct_, name_), .fallback = fallback_,          \
-        .min = 0, .max = INFINITY, .doc = doc_                                                                         \
-    }
+    SCHEMA_ROW(REAL, struct struct_, name_, .fallback = fallback_, .min = 0, .max = INFINITY, .doc = doc_)
 
-#define OPTIMIZER_BOOL(struct_, name_, doc_)                                                                           \
-    { .key = #name_, .type = SCHEMA_BOOL, .offset = offsetof(struct struct_, name_), .fallback = "false", .doc = doc_ }
+#define OPTIMIZER_BOOL(struct_, name_, doc_) SCHEMA_ROW(BOOL, struct struct_, name_, .fallback = "false", .doc = doc_)
 
 #define OPTIMIZER_DECOUPLED(struct_)                                                                                   \
     OPTIMIZER_BOOL(struct_, decoupled_weight_decay,                                                                    \
@@ -28,10 +24,8 @@ OPTIMIZERS(X)
 
 /* Two betas, each >= 0 and < 1; a type that has them checks their number with optimizer_check_betas. */
 #define OPTIMIZER_BETAS(struct_, fallback_, doc_)                                                                      \
-    {                                                                                                                  \
-        .key = "betas", .type = SCHEMA_REAL_LIST, .offset = offsetof(struct struct_, betas), .fallback = fallback_,    \
-        .min = 0, .max = 1, .excludes_max = true, .doc = doc_                                                          \
-    }
+    SCHEMA_ROW(REAL_LIST, struct struct_, betas, .fallback = fallback_, .min = 0, .max = 1, .excludes_max = true,      \
+               .doc = doc_)
 /* What is added to a denominator. For [eps] 0 it is the smallest normal number, which changes no sum with the root of a
  * mean of squares that is not 0: a gradient that was always 0, as in the padding between parameters, makes no update
  * instead of 0 / 0. */

@@ -45,10 +45,7 @@ static const char *const cycle_modes[] = {"triangular", "triangular2", "exp_rang
 static const char *const interpolations[] = {"linear", "step", NULL};
 
 #define REAL(field_, fallback_, doc_)                                                                                  \
-    {                                                                                                                  \
-        .key = #field_, .type = SCHEMA_REAL, .offset = offsetof(struct schedule_config, field_),                       \
-        .fallback = fallback_, .min = 0, .max = INFINITY, .doc = doc_                                                  \
-    }
+    SCHEMA_ROW(REAL, struct schedule_config, field_, .fallback = fallback_, .min = 0, .max = INFINITY, .doc = doc_)
 #define COUNT(key_, field_, fallback_, flags_, doc_)                                                                   \
     {                                                                                                                  \
         .key = key_, .type = SCHEMA_INT, .offset = offsetof(struct schedule_config, field_), .fallback = fallback_,    \
@@ -113,23 +110,13 @@ static const struct schema_row one_cycle_rows[] = {
     {0},
 };
 #define CHOICE(field_, fallback_, choices_, doc_)                                                                      \
-    {                                                                                                                  \
-        .key = #field_, .type = SCHEMA_CHOICE, .offset = offsetof(struct schedule_config, field_),                     \
-        .fallback = fallback_, .choices = choices_, .doc = doc_                                                        \
-    }
+    SCHEMA_ROW(CHOICE, struct schedule_config, field_, .fallback = fallback_, .choices = choices_, .doc = doc_)
 #define EPOCHS(field_, fallback_, doc_)                                                                                \
-    {                                                                                                                  \
-        .key = #field_, .type = SCHEMA_INT, .offset = offsetof(struct schedule_config, field_), .fallback = fallback_, \
-        .min = 0, .max = INFINITY, .doc = doc_                                                                         \
-    }
+    SCHEMA_ROW(INT, struct schedule_config, field_, .fallback = fallback_, .min = 0, .max = INFINITY, .doc = doc_)
 static const struct schema_row plateau_rows[] = {
-    {.key = "monitor",
-     .type = SCHEMA_STRING,
-     .offset = offsetof(struct schedule_config, monitor),
-     .fallback = "val_loss",
-     .doc =
-         "The metric that is monitored, after each evaluation (train_loss, train_accuracy: after each epoch); one of "
-         "those of train.early_stop."},
+    SCHEMA_ROW(STRING, struct schedule_config, monitor, .fallback = "val_loss",
+               .doc = "The metric that is monitored, after each evaluation (train_loss, train_accuracy: after each "
+                      "epoch); one of those of train.early_stop."),
     CHOICE(mode, "min", modes,
            "Whether a smaller (`min`) or a larger (`max`) value is better; `auto`: as for train.early_stop."),
     REAL(factor, "0.1", "The rate is multiplied by this."),

@@ -8,12 +8,8 @@ struct gelu_config {
 static const char *const approximations[] = {"none", "tanh", NULL};
 
 static const struct schema_row gelu_rows[] = {
-    {.key = "approximate",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct gelu_config, approximate),
-     .fallback = "none",
-     .choices = approximations,
-     .doc = "`none`: x Phi(x) by the error function; `tanh`: the approximation of GPT-2."},
+    SCHEMA_ROW(CHOICE, struct gelu_config, approximate, .fallback = "none", .choices = approximations,
+               .doc = "`none`: x Phi(x) by the error function; `tanh`: the approximation of GPT-2."),
     {0},
 };
 
@@ -25,13 +21,8 @@ struct leaky_relu_config {
 };
 
 static const struct schema_row leaky_relu_rows[] = {
-    {.key = "negative_slope",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct leaky_relu_config, negative_slope),
-     .fallback = "0.01",
-     .min = -INFINITY,
-     .max = INFINITY,
-     .doc = "Slope below 0."},
+    SCHEMA_ROW(REAL, struct leaky_relu_config, negative_slope, .fallback = "0.01", .min = -INFINITY, .max = INFINITY,
+               .doc = "Slope below 0."),
     {0},
 };
 
@@ -220,13 +211,8 @@ struct elu_config {
 };
 
 static const struct schema_row elu_rows[] = {
-    {.key = "alpha",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct elu_config, alpha),
-     .fallback = "1",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Minus the limit below 0."},
+    SCHEMA_ROW(REAL, struct elu_config, alpha, .fallback = "1", .min = 0, .max = INFINITY,
+               .doc = "Minus the limit below 0."),
     {0},
 };
 

@@ -46,31 +46,22 @@ static void attention_cache_forward(struct attention_cache *cache, struct device
                                     const float *qkv, float *y);
 
 #define HEADS                                                                                                          \
-    {                                                                                                                  \
-        .key = "heads", .type = SCHEMA_INT, .offset = offsetof(struct attention_config, heads),                        \
-        .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 16,                                                            \
-        .doc = "Number of heads (PyTorch's num_heads); must divide the features."                                      \
-    }
+    SCHEMA_ROW(INT, struct attention_config, heads, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 16,                \
+               .doc = "Number of heads (PyTorch's num_heads); must divide the features.")
 #define CAUSAL                                                                                                         \
     {                                                                                                                  \
         .key = "causal", .type = SCHEMA_BOOL, .offset = offsetof(struct attention_config, is_causal),                  \
         .fallback = "false", .doc = "Whether a position attends only to itself and to earlier positions."              \
     }
 #define DROPOUT                                                                                                        \
-    {                                                                                                                  \
-        .key = "dropout", .type = SCHEMA_REAL, .offset = offsetof(struct attention_config, dropout), .fallback = "0",  \
-        .min = 0, .max = 1, .doc = "Probability of dropout of the attention weights, the softmaxes, in training."      \
-    }
+    SCHEMA_ROW(REAL, struct attention_config, dropout, .fallback = "0", .min = 0, .max = 1,                            \
+               .doc = "Probability of dropout of the attention weights, the softmaxes, in training.")
 
 static const struct schema_row attention_rows[] = {
     HEADS,
     CAUSAL,
     DROPOUT,
-    {.key = "bias",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct attention_config, bias),
-     .fallback = "true",
-     .doc = "Whether the projections have biases."},
+    SCHEMA_ROW(BOOL, struct attention_config, bias, .fallback = "true", .doc = "Whether the projections have biases."),
     {0},
 };
 static const struct schema_row core_rows[] = {
@@ -635,25 +626,11 @@ static void attention_cache_forward(struct attention_cache *c, struct device *de
  * two inputs). in_proj has the rows of the queries first. */
 
 static const struct schema_row rows[] = {
-    {.key = "heads",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct attention_config, heads),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 1 << 16,
-     .doc = "Number of heads (PyTorch's num_heads); must divide the features."},
-    {.key = "dropout",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct attention_config, dropout),
-     .fallback = "0",
-     .min = 0,
-     .max = 1,
-     .doc = "Probability of dropout of the attention weights, the softmaxes, in training."},
-    {.key = "bias",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct attention_config, bias),
-     .fallback = "true",
-     .doc = "Whether the projections have biases."},
+    SCHEMA_ROW(INT, struct attention_config, heads, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 16,
+               .doc = "Number of heads (PyTorch's num_heads); must divide the features."),
+    SCHEMA_ROW(REAL, struct attention_config, dropout, .fallback = "0", .min = 0, .max = 1,
+               .doc = "Probability of dropout of the attention weights, the softmaxes, in training."),
+    SCHEMA_ROW(BOOL, struct attention_config, bias, .fallback = "true", .doc = "Whether the projections have biases."),
     {0},
 };
 static const struct schema schema = {

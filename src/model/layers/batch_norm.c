@@ -12,38 +12,18 @@ struct batch_norm_config {
 };
 
 static const struct schema_row rows[] = {
-    {.key = "momentum",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct batch_norm_config, momentum),
-     .fallback = "0.1",
-     .min = 0,
-     .max = 1,
-     .doc = "Weight of a new batch in the running statistics."},
-    {.key = "eps",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct batch_norm_config, eps),
-     .fallback = "1.0e-5",
-     .min = 0,
-     .max = 1,
-     .excludes_min = true,
-     .doc = "Added to the variance."},
-    {.key = "affine",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct batch_norm_config, affine),
-     .fallback = "true",
-     .doc = "Whether a learned weight and bias per channel are applied."},
-    {.key = "track_running_stats",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct batch_norm_config, track_running_stats),
-     .fallback = "true",
-     .doc = "Whether evaluation uses running statistics; false: evaluation uses the statistics of each batch, so its "
-            "results depend on sampler.batch_size and the number of processes."},
-    {.key = "sync",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct batch_norm_config, sync),
-     .fallback = "false",
-     .doc = "Whether training computes the statistics over the rows of all processes (torch.nn.SyncBatchNorm), not of "
-            "each process."},
+    SCHEMA_ROW(REAL, struct batch_norm_config, momentum, .fallback = "0.1", .min = 0, .max = 1,
+               .doc = "Weight of a new batch in the running statistics."),
+    SCHEMA_ROW(REAL, struct batch_norm_config, eps, .fallback = "1.0e-5", .min = 0, .max = 1, .excludes_min = true,
+               .doc = "Added to the variance."),
+    SCHEMA_ROW(BOOL, struct batch_norm_config, affine, .fallback = "true",
+               .doc = "Whether a learned weight and bias per channel are applied."),
+    SCHEMA_ROW(BOOL, struct batch_norm_config, track_running_stats, .fallback = "true",
+               .doc = "Whether evaluation uses running statistics; false: evaluation uses the statistics of each "
+                      "batch, so its results depend on sampler.batch_size and the number of processes."),
+    SCHEMA_ROW(BOOL, struct batch_norm_config, sync, .fallback = "false",
+               .doc = "Whether training computes the statistics over the rows of all processes "
+                      "(torch.nn.SyncBatchNorm), not of each process."),
     {0},
 };
 

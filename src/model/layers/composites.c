@@ -33,48 +33,27 @@ struct parallel_config {
 };
 
 #define LAYERS(type_, doc_)                                                                                            \
-    {                                                                                                                  \
-        .key = "layers", .type = SCHEMA_VARIANT_LIST, .offset = offsetof(struct type_, layers),                        \
-        .flags = SCHEMA_REQUIRED, .variants = &layer_variants, .doc = doc_                                             \
-    }
+    SCHEMA_ROW(VARIANT_LIST, struct type_, layers, .flags = SCHEMA_REQUIRED, .variants = &layer_variants, .doc = doc_)
 
 static const struct schema_row sequential_rows[] = {
-    {.key = "layers",
-     .type = SCHEMA_VARIANT_LIST,
-     .offset = offsetof(struct sequential_config, layers),
-     .present_offset = offsetof(struct sequential_config, has_layers),
-     .fallback = "[]",
-     .variants = &layer_variants,
-     .doc = "The layers in order. Required, unless it shares those of another."},
+    SCHEMA_ROW(VARIANT_LIST, struct sequential_config, layers,
+               .present_offset = offsetof(struct sequential_config, has_layers), .fallback = "[]",
+               .variants = &layer_variants, .doc = "The layers in order. Required, unless it shares those of another."),
     {0},
 };
 static const struct schema_row repeat_rows[] = {
-    {.key = "times",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct repeat_config, times),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 10000,
-     .doc = "Number of copies in sequence, each with its own parameters."},
-    {.key = "start",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct repeat_config, start),
-     .fallback = "0",
-     .min = 0,
-     .max = 10000,
-     .doc = "The number of the first copy in names."},
+    SCHEMA_ROW(INT, struct repeat_config, times, .flags = SCHEMA_REQUIRED, .min = 1, .max = 10000,
+               .doc = "Number of copies in sequence, each with its own parameters."),
+    SCHEMA_ROW(INT, struct repeat_config, start, .fallback = "0", .min = 0, .max = 10000,
+               .doc = "The number of the first copy in names."),
     LAYERS(repeat_config, "The layers of one copy; copy i of `h` has the names `h.i...`."),
     {0},
 };
 static const struct schema_row residual_rows[] = {
     LAYERS(residual_config, "The branch f."),
-    {.key = "shortcut",
-     .type = SCHEMA_VARIANT_LIST,
-     .offset = offsetof(struct residual_config, shortcut),
-     .fallback = "[]",
-     .variants = &layer_variants,
-     .doc = "Layers of the skip connection, for branches that change the shape; none: the input itself. Named "
-            "`shortcut.0...`."},
+    SCHEMA_ROW(VARIANT_LIST, struct residual_config, shortcut, .fallback = "[]", .variants = &layer_variants,
+               .doc = "Layers of the skip connection, for branches that change the shape; none: the input itself. "
+                      "Named `shortcut.0...`."),
     {0},
 };
 
@@ -85,19 +64,11 @@ static const struct schema_row branch_rows[] = {
 static const struct schema branch_schema = {
     .name = "branch", .size = sizeof(struct branch_config), .rows = branch_rows, .shorthand = "layers"};
 static const struct schema_row parallel_rows[] = {
-    {.key = "branches",
-     .type = SCHEMA_SECTION_LIST,
-     .offset = offsetof(struct parallel_config, branches),
-     .flags = SCHEMA_REQUIRED,
-     .section = &branch_schema,
-     .doc = "Lists of layers, all with the same input: `[[{linear: 8}], [relu, {linear: 4}]]`. Branch i has the names "
-            "`i...`."},
-    {.key = "join",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct parallel_config, join),
-     .fallback = "concat",
-     .choices = joins,
-     .doc = "How the outputs of the branches become one: `concat` along `dim`, or their sum."},
+    SCHEMA_ROW(SECTION_LIST, struct parallel_config, branches, .flags = SCHEMA_REQUIRED, .section = &branch_schema,
+               .doc = "Lists of layers, all with the same input: `[[{linear: 8}], [relu, {linear: 4}]]`. Branch i has "
+                      "the names `i...`."),
+    SCHEMA_ROW(CHOICE, struct parallel_config, join, .fallback = "concat", .choices = joins,
+               .doc = "How the outputs of the branches become one: `concat` along `dim`, or their sum."),
     CONCAT_DIM_ROW(offsetof(struct parallel_config, concat)),
     {0},
 };

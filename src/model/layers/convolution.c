@@ -15,37 +15,21 @@ struct convolution_config {
 };
 
 #define CONVOLUTION_SIZES(key_, min_, doc_, ...)                                                                       \
-    {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct convolution_config, key_), .min = min_,       \
-        .max = 4096, .doc = doc_, __VA_ARGS__                                                                          \
-    }
+    SCHEMA_ROW(INT_LIST, struct convolution_config, key_, .min = min_, .max = 4096, .doc = doc_, __VA_ARGS__)
 
 /* [sizes]: the form of a list, such as " one number, or [height, width]."; [padding_doc]: what padding means for the
  * layer; after it more of its row. */
 #define CONVOLUTION_ROWS(sizes, padding_doc, ...)                                                                      \
-    {.key = "out",                                                                                                     \
-     .type = SCHEMA_INT,                                                                                               \
-     .offset = offsetof(struct convolution_config, out),                                                               \
-     .flags = SCHEMA_REQUIRED,                                                                                         \
-     .min = 1,                                                                                                         \
-     .max = 1 << 20,                                                                                                   \
-     .doc = "Output channels (PyTorch's out_channels); the number of inputs is inferred."},                            \
+    SCHEMA_ROW(INT, struct convolution_config, out, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 20,                \
+               .doc = "Output channels (PyTorch's out_channels); the number of inputs is inferred."),                  \
         CONVOLUTION_SIZES(kernel_size, 1, "Size of the kernel:" sizes, .flags = SCHEMA_REQUIRED),                      \
         CONVOLUTION_SIZES(stride, 1, "Step of the kernel:" sizes, .fallback = "1"),                                    \
         CONVOLUTION_SIZES(padding, 0, padding_doc, .fallback = "0", __VA_ARGS__),                                      \
         CONVOLUTION_SIZES(dilation, 1, "Distance between kernel elements:" sizes, .fallback = "1"),                    \
-        {.key = "groups",                                                                                              \
-         .type = SCHEMA_INT,                                                                                           \
-         .offset = offsetof(struct convolution_config, groups),                                                        \
-         .fallback = "1",                                                                                              \
-         .min = 1,                                                                                                     \
-         .max = 1 << 20,                                                                                               \
-         .doc = "Number of groups of channels; outputs of a group depend on its inputs only. Must divide the "         \
-                "input's and the output's channels."},                                                                 \
-    {                                                                                                                  \
-        .key = "bias", .type = SCHEMA_BOOL, .offset = offsetof(struct convolution_config, bias), .fallback = "true",   \
-        .doc = "Whether a bias is added."                                                                              \
-    }
+        SCHEMA_ROW(INT, struct convolution_config, groups, .fallback = "1", .min = 1, .max = 1 << 20,                  \
+                   .doc = "Number of groups of channels; outputs of a group depend on its inputs only. Must divide "   \
+                          "the input's and the output's channels."),                                                   \
+        SCHEMA_ROW(BOOL, struct convolution_config, bias, .fallback = "true", .doc = "Whether a bias is added.")
 
 /* Adds a problem for each list that has more than [max] numbers, and if the groups do not divide the channels. */
 static void convolution_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
@@ -168,11 +152,7 @@ static const struct schema_row patch_rows[] = {
      .min = 1,
      .max = 4096,
      .doc = "Size of a patch: one number, or [height, width]; must divide the image's."},
-    {.key = "bias",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct convolution_config, bias),
-     .fallback = "true",
-     .doc = "Whether a bias is added."},
+    SCHEMA_ROW(BOOL, struct convolution_config, bias, .fallback = "true", .doc = "Whether a bias is added."),
     {0},
 };
 static const struct schema patch_schema = {.name = "model.layers.patch_embedding",

@@ -13,11 +13,7 @@ struct dropout_config {
     int mode; /* enum path_mode; of drop_path */
 };
 
-#define P_ROW(doc_, ...)                                                                                               \
-    {                                                                                                                  \
-        .key = "p", .type = SCHEMA_REAL, .offset = offsetof(struct dropout_config, p), .min = 0, .max = 1,             \
-        .doc = doc_, __VA_ARGS__                                                                                       \
-    }
+#define P_ROW(doc_, ...) SCHEMA_ROW(REAL, struct dropout_config, p, .min = 0, .max = 1, .doc = doc_, __VA_ARGS__)
 
 static const struct schema_row element_rows[] = {P_ROW("Probability that an element is zeroed.", .fallback = "0.5"),
                                                  {0}};
@@ -25,12 +21,8 @@ static const struct schema_row channel_rows[] = {P_ROW("Probability that a chann
                                                  {0}};
 static const struct schema_row path_rows[] = {
     P_ROW("Probability that the branch of a row is zeroed.", .flags = SCHEMA_REQUIRED),
-    {.key = "mode",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct dropout_config, mode),
-     .fallback = "row",
-     .choices = path_modes,
-     .doc = "`row`: each row has a draw of its own; `batch`: one draw for all rows of a step."},
+    SCHEMA_ROW(CHOICE, struct dropout_config, mode, .fallback = "row", .choices = path_modes,
+               .doc = "`row`: each row has a draw of its own; `batch`: one draw for all rows of a step."),
     {0},
 };
 

@@ -15,26 +15,15 @@ struct embedding_config {
 
 /* [vectors_doc]: what the vectors are, [padding_min] and [padding_doc]: what padding_idx may be and means. */
 #define EMBEDDING_ROWS(vectors_doc, padding_min, padding_doc)                                                          \
-    {.key = "embedding_dim",                                                                                           \
-     .type = SCHEMA_INT,                                                                                               \
-     .offset = offsetof(struct embedding_config, embedding_dim),                                                       \
-     .flags = SCHEMA_REQUIRED,                                                                                         \
-     .min = 1,                                                                                                         \
-     .max = 1 << 24,                                                                                                   \
-     .doc = "Elements of a vector."},                                                                                  \
-        {.key = "num_embeddings",                                                                                      \
-         .type = SCHEMA_INT,                                                                                           \
-         .offset = offsetof(struct embedding_config, num_embeddings),                                                  \
-         .fallback = "null",                                                                                           \
-         .min = 1,                                                                                                     \
-         .max = 1 << 30,                                                                                               \
-         .doc = "Number of vectors" vectors_doc "; null: the dataset's vocabulary, or what `check` prints of columns " \
-                "with encoding: embedding and of sentences, which "                                                    \
-                "is the same in all folds unless sentences have no tokenizer."},                                       \
-    {                                                                                                                  \
-        .key = "padding_idx", .type = SCHEMA_INT, .offset = offsetof(struct embedding_config, padding_idx),            \
-        .fallback = "null", .min = padding_min, .max = 1 << 30, .doc = padding_doc                                     \
-    }
+    SCHEMA_ROW(INT, struct embedding_config, embedding_dim, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 24,        \
+               .doc = "Elements of a vector."),                                                                        \
+        SCHEMA_ROW(INT, struct embedding_config, num_embeddings, .fallback = "null", .min = 1, .max = 1 << 30,         \
+                   .doc =                                                                                              \
+                       "Number of vectors" vectors_doc                                                                 \
+                       "; null: the dataset's vocabulary, or what `check` prints of columns with encoding: embedding " \
+                       "and of sentences, which is the same in all folds unless sentences have no tokenizer."),        \
+        SCHEMA_ROW(INT, struct embedding_config, padding_idx, .fallback = "null", .min = padding_min, .max = 1 << 30,  \
+                   .doc = padding_doc)
 
 /* The number of vectors. */
 static int64_t embedding_count(const struct layer *layer);
@@ -62,13 +51,8 @@ static const struct schema_row embedding_rows[] = {
     {0},
 };
 static const struct schema_row positional_rows[] = {
-    {.key = "num_embeddings",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct positional_config, num_embeddings),
-     .fallback = "null",
-     .min = 1,
-     .max = 1 << 30,
-     .doc = "Number of positions; null: the length of the input."},
+    SCHEMA_ROW(INT, struct positional_config, num_embeddings, .fallback = "null", .min = 1, .max = 1 << 30,
+               .doc = "Number of positions; null: the length of the input."),
     {0},
 };
 
@@ -380,12 +364,8 @@ static const struct schema_row rows[] = {
     EMBEDDING_ROWS("", -(1 << 30),
                    "A token that is left out of the mean, sum or maximum, whose vector is 0 at first; below 0: counted "
                    "from the end; null: none."),
-    {.key = "mode",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct embedding_config, mode),
-     .fallback = "mean",
-     .choices = modes,
-     .doc = "How the vectors of a row's tokens become one."},
+    SCHEMA_ROW(CHOICE, struct embedding_config, mode, .fallback = "mean", .choices = modes,
+               .doc = "How the vectors of a row's tokens become one."),
     {0},
 };
 static const struct schema schema = {.name = "model.layers.embedding_bag",

@@ -11,27 +11,14 @@ struct group_norm_config {
 
 /* [affine_]: the default of the key. */
 #define NORM_ROWS(affine_)                                                                                             \
-    {.key = "eps",                                                                                                     \
-     .type = SCHEMA_REAL,                                                                                              \
-     .offset = offsetof(struct group_norm_config, eps),                                                                \
-     .fallback = "1.0e-5",                                                                                             \
-     .min = 0,                                                                                                         \
-     .max = 1,                                                                                                         \
-     .excludes_min = true,                                                                                             \
-     .doc = "Added to the variance."},                                                                                 \
-    {                                                                                                                  \
-        .key = "affine", .type = SCHEMA_BOOL, .offset = offsetof(struct group_norm_config, affine),                    \
-        .fallback = affine_, .doc = "Whether a learned weight and bias per channel are applied."                       \
-    }
+    SCHEMA_ROW(REAL, struct group_norm_config, eps, .fallback = "1.0e-5", .min = 0, .max = 1, .excludes_min = true,    \
+               .doc = "Added to the variance."),                                                                       \
+        SCHEMA_ROW(BOOL, struct group_norm_config, affine, .fallback = affine_,                                        \
+                   .doc = "Whether a learned weight and bias per channel are applied.")
 
 static const struct schema_row rows[] = {
-    {.key = "num_groups",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct group_norm_config, num_groups),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "Groups of channels that are normalised together; must divide the channels."},
+    SCHEMA_ROW(INT, struct group_norm_config, num_groups, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 20,
+               .doc = "Groups of channels that are normalised together; must divide the channels."),
     NORM_ROWS("true"),
     {0},
 };

@@ -9,13 +9,8 @@ struct layer_scale_config {
 };
 
 static const struct schema_row rows[] = {
-    {.key = "init_values",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct layer_scale_config, init_values),
-     .fallback = "1e-5",
-     .min = -INFINITY,
-     .max = INFINITY,
-     .doc = "Initial factor."},
+    SCHEMA_ROW(REAL, struct layer_scale_config, init_values, .fallback = "1e-5", .min = -INFINITY, .max = INFINITY,
+               .doc = "Initial factor."),
     {0},
 };
 static const struct schema features_schema = {.name = "model.layers.layer_scale",

@@ -12,23 +12,12 @@ struct linear_config {
 };
 
 static const struct schema_row rows[] = {
-    {.key = "out",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct linear_config, out),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 1 << 24,
-     .doc = "Output features (PyTorch's out_features); the number of inputs is inferred."},
-    {.key = "bias",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct linear_config, bias),
-     .fallback = "true",
-     .doc = "Whether a bias is added."},
-    {.key = "tie",
-     .type = SCHEMA_STRING,
-     .offset = offsetof(struct linear_config, tie),
-     .fallback = "null",
-     .doc = "Use this parameter of an earlier layer (`wte.weight`) as the weight: one tensor, trained by both."},
+    SCHEMA_ROW(INT, struct linear_config, out, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 24,
+               .doc = "Output features (PyTorch's out_features); the number of inputs is inferred."),
+    SCHEMA_ROW(BOOL, struct linear_config, bias, .fallback = "true", .doc = "Whether a bias is added."),
+    SCHEMA_ROW(STRING, struct linear_config, tie, .fallback = "null",
+               .doc =
+                   "Use this parameter of an earlier layer (`wte.weight`) as the weight: one tensor, trained by both."),
     {0},
 };
 

@@ -12,24 +12,16 @@ struct norm_config {
 };
 
 #define EPS(fallback_, doc_)                                                                                           \
-    {                                                                                                                  \
-        .key = "eps", .type = SCHEMA_REAL, .offset = offsetof(struct norm_config, eps), .fallback = fallback_,         \
-        .min = 0, .max = 1, .doc = doc_                                                                                \
-    }
+    SCHEMA_ROW(REAL, struct norm_config, eps, .fallback = fallback_, .min = 0, .max = 1, .doc = doc_)
 #define AFFINE                                                                                                         \
-    {                                                                                                                  \
-        .key = "elementwise_affine", .type = SCHEMA_BOOL, .offset = offsetof(struct norm_config, elementwise_affine),  \
-        .fallback = "true", .doc = "Whether the result is multiplied by a learned weight."                             \
-    }
+    SCHEMA_ROW(BOOL, struct norm_config, elementwise_affine, .fallback = "true",                                       \
+               .doc = "Whether the result is multiplied by a learned weight.")
 
 static const struct schema_row layer_norm_rows[] = {
     EPS("1e-5", "Added to the variance."),
     AFFINE,
-    {.key = "bias",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct norm_config, bias),
-     .fallback = "true",
-     .doc = "Whether a learned bias is added (requires elementwise_affine)."},
+    SCHEMA_ROW(BOOL, struct norm_config, bias, .fallback = "true",
+               .doc = "Whether a learned bias is added (requires elementwise_affine)."),
     {0},
 };
 static const struct schema_row rms_norm_rows[] = {

@@ -16,28 +16,14 @@ static const char *const modes[] = {[PAD_CONSTANT] = "constant",
                                     NULL};
 
 static const struct schema_row rows[] = {
-    {.key = "padding",
-     .type = SCHEMA_INT_LIST,
-     .offset = offsetof(struct pad_config, padding),
-     .flags = SCHEMA_REQUIRED,
-     .min = 0,
-     .max = 1 << 20,
-     .doc = "Elements before and after the last dimension, `[left, right]`, and before and after the one before it, "
-            "`[left, right, top, bottom]`; one number: of an image all four, else both."},
-    {.key = "mode",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct pad_config, mode),
-     .fallback = "constant",
-     .choices = modes,
-     .doc = "What they are: `constant` the value, `reflect` the input reversed, without the element at the border, "
-            "`replicate` the element at the border, `circular` those at the other end."},
-    {.key = "value",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct pad_config, value),
-     .fallback = "0",
-     .min = -INFINITY,
-     .max = INFINITY,
-     .doc = "The value of `constant`."},
+    SCHEMA_ROW(INT_LIST, struct pad_config, padding, .flags = SCHEMA_REQUIRED, .min = 0, .max = 1 << 20,
+               .doc = "Elements before and after the last dimension, `[left, right]`, and before and after the one "
+                      "before it, `[left, right, top, bottom]`; one number: of an image all four, else both."),
+    SCHEMA_ROW(CHOICE, struct pad_config, mode, .fallback = "constant", .choices = modes,
+               .doc = "What they are: `constant` the value, `reflect` the input reversed, without the element at the "
+                      "border, `replicate` the element at the border, `circular` those at the other end."),
+    SCHEMA_ROW(REAL, struct pad_config, value, .fallback = "0", .min = -INFINITY, .max = INFINITY,
+               .doc = "The value of `constant`."),
     {0},
 };
 

@@ -15,14 +15,9 @@ struct shuffle_config {
 };
 
 static const struct schema_row permute_rows[] = {
-    {.key = "dims",
-     .type = SCHEMA_INT_LIST,
-     .offset = offsetof(struct permute_config, dims),
-     .flags = SCHEMA_REQUIRED,
-     .min = -MAX_DIMS,
-     .max = MAX_DIMS,
-     .doc = "The dimension of the input that each dimension of the output is, as in PyTorch: 0, the batch, is the "
-            "first: `[0, 2, 1]`."},
+    SCHEMA_ROW(INT_LIST, struct permute_config, dims, .flags = SCHEMA_REQUIRED, .min = -MAX_DIMS, .max = MAX_DIMS,
+               .doc = "The dimension of the input that each dimension of the output is, as in PyTorch: 0, the batch, "
+                      "is the first: `[0, 2, 1]`."),
     {0},
 };
 #define FACTOR_ROWS(key_, doc_)                                                                                        \

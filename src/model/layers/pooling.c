@@ -14,36 +14,25 @@ struct pool_config {
 };
 
 #define POOL_SIZES(key_, min_, doc_, ...)                                                                              \
-    {                                                                                                                  \
-        .key = #key_, .type = SCHEMA_INT_LIST, .offset = offsetof(struct pool_config, key_), .min = min_, .max = 4096, \
-        .doc = doc_, __VA_ARGS__                                                                                       \
-    }
+    SCHEMA_ROW(INT_LIST, struct pool_config, key_, .min = min_, .max = 4096, .doc = doc_, __VA_ARGS__)
 
 /* [sizes]: one number, and the form of a list, such as " one number, or [height, width].". */
 #define POOL_WINDOW_ROWS(sizes)                                                                                        \
     POOL_SIZES(kernel_size, 1, "Size of the window:" sizes, .flags = SCHEMA_REQUIRED),                                 \
         POOL_SIZES(stride, 1, "Step of the window; null: its size.", .fallback = "null"),                              \
-        POOL_SIZES(padding, 0, "Padding around the input, at most half the window.", .fallback = "0"), {               \
-        .key = "ceil_mode", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, ceil_mode),                    \
-        .fallback = "false",                                                                                           \
-        .doc =                                                                                                         \
-            "Whether the size of the output is rounded up: a last window may exceed the padded input, if it starts "   \
-            "in the input or the padding before it."                                                                   \
-    }
+        POOL_SIZES(padding, 0, "Padding around the input, at most half the window.", .fallback = "0"),                 \
+        SCHEMA_ROW(BOOL, struct pool_config, ceil_mode, .fallback = "false",                                           \
+                   .doc = "Whether the size of the output is rounded up: a last window may exceed the padded input, "  \
+                          "if it starts in the input or the padding before it.")
 
 #define POOL_COUNT_ROW                                                                                                 \
-    {                                                                                                                  \
-        .key = "count_include_pad", .type = SCHEMA_BOOL, .offset = offsetof(struct pool_config, count_include_pad),    \
-        .fallback = "true",                                                                                            \
-        .doc = "Whether padded zeros count in the average; elements beyond the padding (ceil_mode) never count."       \
-    }
+    SCHEMA_ROW(BOOL, struct pool_config, count_include_pad, .fallback = "true",                                        \
+               .doc =                                                                                                  \
+                   "Whether padded zeros count in the average; elements beyond the padding (ceil_mode) never count.")
 
 #define POOL_DIVISOR_ROW                                                                                               \
-    {                                                                                                                  \
-        .key = "divisor_override", .type = SCHEMA_INT, .offset = offsetof(struct pool_config, divisor_override),       \
-        .fallback = "null", .min = 1, .max = 1 << 24,                                                                  \
-        .doc = "Divisor of the sum of a window; null: the number of its elements."                                     \
-    }
+    SCHEMA_ROW(INT, struct pool_config, divisor_override, .fallback = "null", .min = 1, .max = 1 << 24,                \
+               .doc = "Divisor of the sum of a window; null: the number of its elements.")
 
 #define POOL_OUTPUT_ROW(sizes) POOL_SIZES(output_size, 1, "Size of the output:" sizes, .flags = SCHEMA_REQUIRED)
 

@@ -8,20 +8,10 @@ struct prelu_config {
 };
 
 static const struct schema_row rows[] = {
-    {.key = "num_parameters",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct prelu_config, num_parameters),
-     .fallback = "1",
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "Learned slopes: 1, or one for each channel."},
-    {.key = "init",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct prelu_config, init),
-     .fallback = "0.25",
-     .min = -INFINITY,
-     .max = INFINITY,
-     .doc = "Initial slope below 0."},
+    SCHEMA_ROW(INT, struct prelu_config, num_parameters, .fallback = "1", .min = 1, .max = 1 << 20,
+               .doc = "Learned slopes: 1, or one for each channel."),
+    SCHEMA_ROW(REAL, struct prelu_config, init, .fallback = "0.25", .min = -INFINITY, .max = INFINITY,
+               .doc = "Initial slope below 0."),
     {0},
 };
 

@@ -20,54 +20,26 @@ static const char *const nonlinearities[] = {"tanh", "relu", NULL};
 static const char *const outputs[] = {"all", "last", NULL};
 
 #define ROWS                                                                                                           \
-    {.key = "hidden_size",                                                                                             \
-     .type = SCHEMA_INT,                                                                                               \
-     .offset = offsetof(struct recurrent_config, hidden_size),                                                         \
-     .flags = SCHEMA_REQUIRED,                                                                                         \
-     .min = 1,                                                                                                         \
-     .max = 1 << 20,                                                                                                   \
-     .doc = "Features of the state."},                                                                                 \
-        {.key = "num_layers",                                                                                          \
-         .type = SCHEMA_INT,                                                                                           \
-         .offset = offsetof(struct recurrent_config, num_layers),                                                      \
-         .fallback = "1",                                                                                              \
-         .min = 1,                                                                                                     \
-         .max = 1000,                                                                                                  \
-         .doc = "Layers, each of which takes the outputs of the one before."},                                         \
-        {.key = "bias",                                                                                                \
-         .type = SCHEMA_BOOL,                                                                                          \
-         .offset = offsetof(struct recurrent_config, bias),                                                            \
-         .fallback = "true",                                                                                           \
-         .doc = "Whether the layers have biases."},                                                                    \
-        {.key = "bidirectional",                                                                                       \
-         .type = SCHEMA_BOOL,                                                                                          \
-         .offset = offsetof(struct recurrent_config, bidirectional),                                                   \
-         .fallback = "false",                                                                                          \
-         .doc = "Whether each layer also runs from the last step to the first; the outputs of both directions are "    \
-                "concatenated."},                                                                                      \
-        {.key = "dropout",                                                                                             \
-         .type = SCHEMA_REAL,                                                                                          \
-         .offset = offsetof(struct recurrent_config, dropout),                                                         \
-         .fallback = "0",                                                                                              \
-         .min = 0,                                                                                                     \
-         .max = 1,                                                                                                     \
-         .doc = "Probability of dropout between layers."},                                                             \
-    {                                                                                                                  \
-        .key = "output", .type = SCHEMA_CHOICE, .offset = offsetof(struct recurrent_config, output),                   \
-        .fallback = "all", .choices = outputs,                                                                         \
-        .doc = "`all`: the outputs of all steps, (length, features); `last`: the state after the last step, of the "   \
-               "reverse direction the one after the first step (PyTorch's h_n of the last layer)."                     \
-    }
+    SCHEMA_ROW(INT, struct recurrent_config, hidden_size, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 20,          \
+               .doc = "Features of the state."),                                                                       \
+        SCHEMA_ROW(INT, struct recurrent_config, num_layers, .fallback = "1", .min = 1, .max = 1000,                   \
+                   .doc = "Layers, each of which takes the outputs of the one before."),                               \
+        SCHEMA_ROW(BOOL, struct recurrent_config, bias, .fallback = "true", .doc = "Whether the layers have biases."), \
+        SCHEMA_ROW(BOOL, struct recurrent_config, bidirectional, .fallback = "false",                                  \
+                   .doc = "Whether each layer also runs from the last step to the first; the outputs of both "         \
+                          "directions are concatenated."),                                                             \
+        SCHEMA_ROW(REAL, struct recurrent_config, dropout, .fallback = "0", .min = 0, .max = 1,                        \
+                   .doc = "Probability of dropout between layers."),                                                   \
+        SCHEMA_ROW(CHOICE, struct recurrent_config, output, .fallback = "all", .choices = outputs,                     \
+                   .doc =                                                                                              \
+                       "`all`: the outputs of all steps, (length, features); `last`: the state after the last step, "  \
+                       "of the reverse direction the one after the first step (PyTorch's h_n of the last layer).")
 
 static const struct schema_row gated_rows[] = {ROWS, {0}};
 static const struct schema_row rnn_rows[] = {
     ROWS,
-    {.key = "nonlinearity",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct recurrent_config, nonlinearity),
-     .fallback = "tanh",
-     .choices = nonlinearities,
-     .doc = "The function of the state."},
+    SCHEMA_ROW(CHOICE, struct recurrent_config, nonlinearity, .fallback = "tanh", .choices = nonlinearities,
+               .doc = "The function of the state."),
     {0},
 };
 static const struct schema lstm_schema = {.name = "model.layers.lstm",

@@ -16,10 +16,7 @@ struct mean_config {
 };
 
 #define KEEPDIM_ROW(type_)                                                                                             \
-    {                                                                                                                  \
-        .key = "keepdim", .type = SCHEMA_BOOL, .offset = offsetof(struct type_, keepdim), .fallback = "false",         \
-        .doc = "Whether the dimension stays, with the size 1."                                                         \
-    }
+    SCHEMA_ROW(BOOL, struct type_, keepdim, .fallback = "false", .doc = "Whether the dimension stays, with the size 1.")
 
 static const struct schema_row mean_rows[] = {
     {.key = "dim",
@@ -34,14 +31,9 @@ static const struct schema_row mean_rows[] = {
     {0},
 };
 static const struct schema_row max_rows[] = {
-    {.key = "dim",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct reduce_config, dim),
-     .flags = SCHEMA_REQUIRED,
-     .min = -MAX_DIMS,
-     .max = MAX_DIMS,
-     .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a vector, -1 "
-            "the last."},
+    SCHEMA_ROW(INT, struct reduce_config, dim, .flags = SCHEMA_REQUIRED, .min = -MAX_DIMS, .max = MAX_DIMS,
+               .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "
+                      "vector, -1 the last."),
     KEEPDIM_ROW(reduce_config),
     {0},
 };

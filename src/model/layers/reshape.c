@@ -8,13 +8,8 @@ struct reshape_config {
 };
 
 static const struct schema_row rows[] = {
-    {.key = "shape",
-     .type = SCHEMA_INT_LIST,
-     .offset = offsetof(struct reshape_config, shape),
-     .flags = SCHEMA_REQUIRED,
-     .min = -1,
-     .max = 1 << 30,
-     .doc = "Shape of a row, without the batch; one size may be -1: it is inferred."},
+    SCHEMA_ROW(INT_LIST, struct reshape_config, shape, .flags = SCHEMA_REQUIRED, .min = -1, .max = 1 << 30,
+               .doc = "Shape of a row, without the batch; one size may be -1: it is inferred."),
     {0},
 };
 static const struct schema schema = {

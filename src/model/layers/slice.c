@@ -10,28 +10,12 @@ struct slice_config {
 };
 
 static const struct schema_row rows[] = {
-    {.key = "start",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct slice_config, start),
-     .fallback = "0",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "The first index."},
-    {.key = "end",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct slice_config, end),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = INFINITY,
-     .doc = "The index after the last one."},
-    {.key = "dim",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct slice_config, dim),
-     .fallback = "1",
-     .min = -MAX_DIMS,
-     .max = MAX_DIMS,
-     .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a vector, -1 "
-            "the last."},
+    SCHEMA_ROW(INT, struct slice_config, start, .fallback = "0", .min = 0, .max = INFINITY, .doc = "The first index."),
+    SCHEMA_ROW(INT, struct slice_config, end, .flags = SCHEMA_REQUIRED, .min = 1, .max = INFINITY,
+               .doc = "The index after the last one."),
+    SCHEMA_ROW(INT, struct slice_config, dim, .fallback = "1", .min = -MAX_DIMS, .max = MAX_DIMS,
+               .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "
+                      "vector, -1 the last."),
     {0},
 };
 static const struct schema schema = {.name = "model.layers.slice", .size = sizeof(struct slice_config), .rows = rows};
@@ -132,40 +116,25 @@ struct parts_config {
 };
 
 #define NAMES_ROW                                                                                                      \
-    {                                                                                                                  \
-        .key = "names", .type = SCHEMA_STRING_LIST, .offset = offsetof(struct parts_config, names),                    \
-        .flags = SCHEMA_REQUIRED,                                                                                      \
-        .doc = "The names of the parts, for `from:`, as many as there are parts. A layer without `from:` takes the "   \
-               "last part."                                                                                            \
-    }
+    SCHEMA_ROW(STRING_LIST, struct parts_config, names, .flags = SCHEMA_REQUIRED,                                      \
+               .doc = "The names of the parts, for `from:`, as many as there are parts. A layer without `from:` "      \
+                      "takes the last part.")
 #define DIM_ROW                                                                                                        \
-    {                                                                                                                  \
-        .key = "dim", .type = SCHEMA_INT, .offset = offsetof(struct parts_config, dim), .fallback = "1",               \
-        .min = -MAX_DIMS, .max = MAX_DIMS,                                                                             \
-        .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "        \
-               "vector, -1 the last."                                                                                  \
-    }
+    SCHEMA_ROW(INT, struct parts_config, dim, .fallback = "1", .min = -MAX_DIMS, .max = MAX_DIMS,                      \
+               .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a " \
+                      "vector, -1 the last.")
 
 static const struct schema_row chunk_rows[] = {
-    {.key = "chunks",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct parts_config, chunks),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 4096,
-     .doc = "The number of parts, of equal sizes; the last one is smaller if they do not divide the dimension."},
+    SCHEMA_ROW(INT, struct parts_config, chunks, .flags = SCHEMA_REQUIRED, .min = 1, .max = 4096,
+               .doc =
+                   "The number of parts, of equal sizes; the last one is smaller if they do not divide the dimension."),
     NAMES_ROW,
     DIM_ROW,
     {0},
 };
 static const struct schema_row split_rows[] = {
-    {.key = "split_size",
-     .type = SCHEMA_INT_LIST,
-     .offset = offsetof(struct parts_config, split_size),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = INFINITY,
-     .doc = "The sizes of the parts, or one size of all; then the last one may be smaller."},
+    SCHEMA_ROW(INT_LIST, struct parts_config, split_size, .flags = SCHEMA_REQUIRED, .min = 1, .max = INFINITY,
+               .doc = "The sizes of the parts, or one size of all; then the last one may be smaller."),
     NAMES_ROW,
     DIM_ROW,
     {0},

@@ -15,34 +15,17 @@ struct upsample_config {
 static const char *const modes[] = {"nearest", "linear", "bilinear", NULL};
 
 static const struct schema_row rows[] = {
-    {.key = "scale_factor",
-     .type = SCHEMA_REAL_LIST,
-     .offset = offsetof(struct upsample_config, scale_factor),
-     .fallback = "null",
-     .min = 1e-3,
-     .max = 1024,
-     .doc = "The size of the output divided by that of the input: one number, or [height, width]. The output's size is "
-            "rounded down."},
-    {.key = "size",
-     .type = SCHEMA_INT_LIST,
-     .offset = offsetof(struct upsample_config, size),
-     .fallback = "null",
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "The size of the output instead: one number, or [height, width]."},
-    {.key = "mode",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct upsample_config, mode),
-     .fallback = "nearest",
-     .choices = modes,
-     .doc = "`nearest` repeats pixels; `bilinear` interpolates between the four nearest pixels of an image, `linear` "
-            "between two elements of a signal (channels, length)."},
-    {.key = "align_corners",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct upsample_config, align_corners),
-     .fallback = "false",
-     .doc = "Of `linear` and `bilinear`: whether the centres of the corner pixels of the input and the output are the "
-            "same points, instead of the corners of these pixels."},
+    SCHEMA_ROW(REAL_LIST, struct upsample_config, scale_factor, .fallback = "null", .min = 1e-3, .max = 1024,
+               .doc = "The size of the output divided by that of the input: one number, or [height, width]. The "
+                      "output's size is rounded down."),
+    SCHEMA_ROW(INT_LIST, struct upsample_config, size, .fallback = "null", .min = 1, .max = 1 << 20,
+               .doc = "The size of the output instead: one number, or [height, width]."),
+    SCHEMA_ROW(CHOICE, struct upsample_config, mode, .fallback = "nearest", .choices = modes,
+               .doc = "`nearest` repeats pixels; `bilinear` interpolates between the four nearest pixels of an image, "
+                      "`linear` between two elements of a signal (channels, length)."),
+    SCHEMA_ROW(BOOL, struct upsample_config, align_corners, .fallback = "false",
+               .doc = "Of `linear` and `bilinear`: whether the centres of the corner pixels of the input and the "
+                      "output are the same points, instead of the corners of these pixels."),
     {0},
 };
 

@@ -6,14 +6,9 @@ struct bce_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "pos_weight",
-     .type = SCHEMA_REAL_LIST,
-     .offset = offsetof(struct bce_config, pos_weight),
-     .fallback = "null",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Weight of the positive targets: one for all outputs or one for each; of an output (positions, classes) or "
-            "(classes, height, width) one for each class. null: 1."},
+    SCHEMA_ROW(REAL_LIST, struct bce_config, pos_weight, .fallback = "null", .min = 0, .max = INFINITY,
+               .doc = "Weight of the positive targets: one for all outputs or one for each; of an output (positions, "
+                      "classes) or (classes, height, width) one for each class. null: 1."),
     {0},
 };
 static const struct schema schema = {.name = "loss.bce_with_logits", .size = sizeof(struct bce_config), .rows = keys};

@@ -8,18 +8,11 @@ struct contrastive_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "temperature",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct contrastive_config, temperature),
-     .fallback = "0.07",
-     .min = 1e-3,
-     .max = 1e3,
-     .doc = "Divides the cosines; a smaller one weights the most similar of the other rows more."},
-    {.key = "symmetric",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct contrastive_config, symmetric),
-     .fallback = "true",
-     .doc = "The mean of both directions, as in CLIP. False: only the second embedding of each first one is found."},
+    SCHEMA_ROW(REAL, struct contrastive_config, temperature, .fallback = "0.07", .min = 1e-3, .max = 1e3,
+               .doc = "Divides the cosines; a smaller one weights the most similar of the other rows more."),
+    SCHEMA_ROW(
+        BOOL, struct contrastive_config, symmetric, .fallback = "true",
+        .doc = "The mean of both directions, as in CLIP. False: only the second embedding of each first one is found."),
     {0},
 };
 static const struct schema schema = {

@@ -6,13 +6,8 @@ struct cosine_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "margin",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct cosine_config, margin),
-     .fallback = "0",
-     .min = -1,
-     .max = 1,
-     .doc = "The cosine of a different pair may be as large as this without a loss."},
+    SCHEMA_ROW(REAL, struct cosine_config, margin, .fallback = "0", .min = -1, .max = 1,
+               .doc = "The cosine of a different pair may be as large as this without a loss."),
     {0},
 };
 static const struct schema schema = {

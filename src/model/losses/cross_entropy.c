@@ -9,13 +9,8 @@ struct cross_entropy_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "label_smoothing",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct cross_entropy_config, label_smoothing),
-     .fallback = "0",
-     .min = 0,
-     .max = 1,
-     .doc = "Fraction of the target that is distributed evenly over all classes."},
+    SCHEMA_ROW(REAL, struct cross_entropy_config, label_smoothing, .fallback = "0", .min = 0, .max = 1,
+               .doc = "Fraction of the target that is distributed evenly over all classes."),
     LOSS_WEIGHT_ROW(cross_entropy_config),
     LOSS_IGNORE_ROW(cross_entropy_config),
     {0},

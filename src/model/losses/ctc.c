@@ -8,24 +8,13 @@ struct ctc_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "blank",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct ctc_config, blank),
-     .fallback = "0",
-     .min = 0,
-     .max = INT32_MAX,
-     .doc = "The class of no label."},
-    {.key = "zero_infinity",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct ctc_config, zero_infinity),
-     .fallback = "false",
-     .doc = "Rows whose targets need more steps than there are have no loss and no gradient, instead of an infinite "
-            "loss."},
-    {.key = "padding",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct ctc_config, padding),
-     .fallback = "-100",
-     .doc = "The targets of a row end before the first of this value (target_lengths); it may be the blank."},
+    SCHEMA_ROW(INT, struct ctc_config, blank, .fallback = "0", .min = 0, .max = INT32_MAX,
+               .doc = "The class of no label."),
+    SCHEMA_ROW(BOOL, struct ctc_config, zero_infinity, .fallback = "false",
+               .doc = "Rows whose targets need more steps than there are have no loss and no gradient, instead of an "
+                      "infinite loss."),
+    SCHEMA_ROW(INT, struct ctc_config, padding, .fallback = "-100",
+               .doc = "The targets of a row end before the first of this value (target_lengths); it may be the blank."),
     {0},
 };
 static const struct schema schema = {

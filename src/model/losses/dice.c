@@ -7,14 +7,8 @@ struct dice_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "smooth",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct dice_config, smooth),
-     .fallback = "1e-05",
-     .min = 0,
-     .max = INFINITY,
-     .excludes_min = true,
-     .doc = "Added to the numerator and the denominator, so that an empty mask has a loss."},
+    SCHEMA_ROW(REAL, struct dice_config, smooth, .fallback = "1e-05", .min = 0, .max = INFINITY, .excludes_min = true,
+               .doc = "Added to the numerator and the denominator, so that an empty mask has a loss."),
     {0},
 };
 static const struct schema schema = {

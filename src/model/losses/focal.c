@@ -6,21 +6,10 @@ struct focal_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "alpha",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct focal_config, alpha),
-     .fallback = "0.25",
-     .flags = SCHEMA_NULLABLE,
-     .min = 0,
-     .max = 1,
-     .doc = "Weight of the targets 1; targets 0 have 1 - alpha. null: no weights."},
-    {.key = "gamma",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct focal_config, gamma),
-     .fallback = "2",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "How much less elements count that are classified well; 0: as in bce_with_logits."},
+    SCHEMA_ROW(REAL, struct focal_config, alpha, .fallback = "0.25", .flags = SCHEMA_NULLABLE, .min = 0, .max = 1,
+               .doc = "Weight of the targets 1; targets 0 have 1 - alpha. null: no weights."),
+    SCHEMA_ROW(REAL, struct focal_config, gamma, .fallback = "2", .min = 0, .max = INFINITY,
+               .doc = "How much less elements count that are classified well; 0: as in bce_with_logits."),
     {0},
 };
 static const struct schema schema = {.name = "loss.focal", .size = sizeof(struct focal_config), .rows = keys};

@@ -8,19 +8,10 @@ struct gaussian_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "full",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct gaussian_config, full),
-     .fallback = "false",
-     .doc = "Add log(2 pi) / 2, which does not change the gradient."},
-    {.key = "eps",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct gaussian_config, eps),
-     .fallback = "1e-06",
-     .min = 0,
-     .max = INFINITY,
-     .excludes_min = true,
-     .doc = "Smaller variances are replaced by it."},
+    SCHEMA_ROW(BOOL, struct gaussian_config, full, .fallback = "false",
+               .doc = "Add log(2 pi) / 2, which does not change the gradient."),
+    SCHEMA_ROW(REAL, struct gaussian_config, eps, .fallback = "1e-06", .min = 0, .max = INFINITY, .excludes_min = true,
+               .doc = "Smaller variances are replaced by it."),
     {0},
 };
 static const struct schema schema = {.name = "loss.gaussian_nll", .size = sizeof(struct gaussian_config), .rows = keys};

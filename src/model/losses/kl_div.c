@@ -10,17 +10,11 @@ enum { REDUCTION_MEAN, REDUCTION_BATCHMEAN };
 static const char *const reductions[] = {"mean", "batchmean", NULL};
 
 static const struct schema_row keys[] = {
-    {.key = "reduction",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct kl_div_config, reduction),
-     .fallback = "mean",
-     .choices = reductions,
-     .doc = "`batchmean`: the sum over a row, mean over rows, which is the divergence; `mean`: over all elements."},
-    {.key = "log_target",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct kl_div_config, log_target),
-     .fallback = "false",
-     .doc = "Whether the targets are log-probabilities too."},
+    SCHEMA_ROW(
+        CHOICE, struct kl_div_config, reduction, .fallback = "mean", .choices = reductions,
+        .doc = "`batchmean`: the sum over a row, mean over rows, which is the divergence; `mean`: over all elements."),
+    SCHEMA_ROW(BOOL, struct kl_div_config, log_target, .fallback = "false",
+               .doc = "Whether the targets are log-probabilities too."),
     {0},
 };
 static const struct schema schema = {.name = "loss.kl_div", .size = sizeof(struct kl_div_config), .rows = keys};

@@ -43,17 +43,14 @@ struct loss_positions loss_positions_of(const struct shape *output, size_t rows)
 
 /* Keys of losses of classes: a weight for each class, the class that is ignored. */
 #define LOSS_WEIGHT_ROW(struct_)                                                                                       \
-    {                                                                                                                  \
-        .key = "weight", .type = SCHEMA_REAL_LIST, .offset = offsetof(struct struct_, weight), .fallback = "null",     \
-        .min = 0, .max = INFINITY, .choices = (const char *const[]){"balanced", NULL},                                 \
-        .doc = "A weight per class; the mean is then weighted by the targets' classes. balanced: scikit-learn's "      \
-               "class_weight, rows / (classes * rows of the class), of the training rows. Null: all 1."                \
-    }
+    SCHEMA_ROW(REAL_LIST, struct struct_, weight, .fallback = "null", .min = 0, .max = INFINITY,                       \
+               .choices = (const char *const[]){"balanced", NULL},                                                     \
+               .doc =                                                                                                  \
+                   "A weight per class; the mean is then weighted by the targets' classes. balanced: scikit-learn's "  \
+                   "class_weight, rows / (classes * rows of the class), of the training rows. Null: all 1.")
 #define LOSS_IGNORE_ROW(struct_)                                                                                       \
-    {                                                                                                                  \
-        .key = "ignore_index", .type = SCHEMA_INT, .offset = offsetof(struct struct_, ignore_index),                   \
-        .fallback = "-100", .doc = "Targets of this class are ignored: no loss, no gradient, no accuracy."             \
-    }
+    SCHEMA_ROW(INT, struct struct_, ignore_index, .fallback = "-100",                                                  \
+               .doc = "Targets of this class are ignored: no loss, no gradient, no accuracy.")
 
 /* Of how many positions of a row a rowwise loss is the mean: those of an output with lengths, each with its parts; 1:
  * the parts are those of the row. */

@@ -7,23 +7,13 @@ struct poisson_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "log_input",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct poisson_config, log_input),
-     .fallback = "true",
-     .doc = "Whether the outputs are logarithms of the expected counts. Predictions and metrics are of counts."},
-    {.key = "full",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct poisson_config, full),
-     .fallback = "false",
-     .doc = "Add Stirling's approximation of log(t!), which does not change the gradient."},
-    {.key = "eps",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct poisson_config, eps),
-     .fallback = "1e-08",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Added to the outputs before their logarithm, with log_input: false."},
+    SCHEMA_ROW(BOOL, struct poisson_config, log_input, .fallback = "true",
+               .doc =
+                   "Whether the outputs are logarithms of the expected counts. Predictions and metrics are of counts."),
+    SCHEMA_ROW(BOOL, struct poisson_config, full, .fallback = "false",
+               .doc = "Add Stirling's approximation of log(t!), which does not change the gradient."),
+    SCHEMA_ROW(REAL, struct poisson_config, eps, .fallback = "1e-08", .min = 0, .max = INFINITY,
+               .doc = "Added to the outputs before their logarithm, with log_input: false."),
     {0},
 };
 static const struct schema schema = {.name = "loss.poisson_nll", .size = sizeof(struct poisson_config), .rows = keys};

@@ -7,13 +7,8 @@ struct smooth_l1_config {
 };
 
 static const struct schema_row smooth_l1_rows[] = {
-    {.key = "beta",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct smooth_l1_config, beta),
-     .fallback = "1",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "The error at which the loss changes from quadratic to linear; 0: l1."},
+    SCHEMA_ROW(REAL, struct smooth_l1_config, beta, .fallback = "1", .min = 0, .max = INFINITY,
+               .doc = "The error at which the loss changes from quadratic to linear; 0: l1."),
     {0},
 };
 static const struct schema smooth_l1_schema = {
@@ -24,14 +19,8 @@ struct huber_config {
 };
 
 static const struct schema_row huber_rows[] = {
-    {.key = "delta",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct huber_config, delta),
-     .fallback = "1",
-     .min = 0,
-     .max = INFINITY,
-     .excludes_min = true,
-     .doc = "The error at which the loss changes from quadratic to linear."},
+    SCHEMA_ROW(REAL, struct huber_config, delta, .fallback = "1", .min = 0, .max = INFINITY, .excludes_min = true,
+               .doc = "The error at which the loss changes from quadratic to linear."),
     {0},
 };
 static const struct schema huber_schema = {
@@ -42,15 +31,9 @@ struct quantile_config {
 };
 
 static const struct schema_row quantile_rows[] = {
-    {.key = "quantile",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct quantile_config, quantile),
-     .fallback = "0.5",
-     .min = 0,
-     .max = 1,
-     .excludes_min = true,
-     .excludes_max = true,
-     .doc = "The share of targets that are below the prediction, such as 0.9; 0.5: the median."},
+    SCHEMA_ROW(REAL, struct quantile_config, quantile, .fallback = "0.5", .min = 0, .max = 1, .excludes_min = true,
+               .excludes_max = true,
+               .doc = "The share of targets that are below the prediction, such as 0.9; 0.5: the median."),
     {0},
 };
 static const struct schema quantile_schema = {

@@ -7,26 +7,13 @@ struct triplet_config {
 };
 
 static const struct schema_row keys[] = {
-    {.key = "margin",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct triplet_config, margin),
-     .fallback = "1",
-     .min = 0,
-     .max = INFINITY,
-     .excludes_min = true,
-     .doc = "By how much the negative must be farther from the anchor than the positive."},
-    {.key = "eps",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct triplet_config, eps),
-     .fallback = "1e-06",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Added to each difference of a distance."},
-    {.key = "swap",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct triplet_config, swap),
-     .fallback = "false",
-     .doc = "Use the distance of positive and negative where it is smaller than that of anchor and negative."},
+    SCHEMA_ROW(REAL, struct triplet_config, margin, .fallback = "1", .min = 0, .max = INFINITY, .excludes_min = true,
+               .doc = "By how much the negative must be farther from the anchor than the positive."),
+    SCHEMA_ROW(REAL, struct triplet_config, eps, .fallback = "1e-06", .min = 0, .max = INFINITY,
+               .doc = "Added to each difference of a distance."),
+    SCHEMA_ROW(BOOL, struct triplet_config, swap, .fallback = "false",
+               .doc =
+                   "Use the distance of positive and negative where it is smaller than that of anchor and negative."),
     {0},
 };
 static const struct schema schema = {
