@@ -15,8 +15,10 @@ static const struct optimizer_type *const types[] = {
 #undef X
 };
 
+const size_t optimizer_type_count = sizeof types / sizeof *types;
+
 const struct optimizer_type *optimizer_type_at(size_t index) {
-    return index < sizeof types / sizeof *types ? types[index] : NULL;
+    return index < optimizer_type_count ? types[index] : NULL;
 }
 
 static const struct schema_variant *variant_at(size_t index) {

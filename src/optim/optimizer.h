@@ -30,6 +30,7 @@ struct optimizer_settings {
 
 struct optimizer_type {
     struct schema_variant variant;
+    const struct schema_alias *aliases;         /* of this type and of others of its file; NULL: none */
     const char *buffers[OPTIMIZER_MAX_BUFFERS]; /* PyTorch's names of its state: "exp_avg"; NULL: unused */
     struct optimizer_settings (*settings)(const void *config);
     /* Whether this config needs buffer [index] (SGD without momentum does not). NULL: always. */
@@ -43,6 +44,7 @@ struct optimizer_type {
 
 extern const struct schema_variants optimizer_variants;
 const struct optimizer_type *optimizer_type_at(size_t index);
+extern const size_t optimizer_type_count;
 
 /* ---- groups ----
  *

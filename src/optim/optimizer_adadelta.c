@@ -38,7 +38,14 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.adadelta = s};
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    CALL_ALIAS("optimizer", "adadelta", "? lr rho eps weight_decay"),
+    {0},
+};
+
 const struct optimizer_type optimizer_adadelta = {
+    .aliases = aliases,
     .variant = {"adadelta", &schema, "Adadelta: changes in proportion to earlier changes (torch.optim.Adadelta)."},
     .buffers = {"square_avg", "acc_delta"},
     .settings = settings,

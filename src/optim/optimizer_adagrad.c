@@ -35,7 +35,14 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.adagrad = s};
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    CALL_ALIAS("optimizer", "adagrad", "? lr"),
+    {0},
+};
+
 const struct optimizer_type optimizer_adagrad = {
+    .aliases = aliases,
     .variant = {"adagrad", &schema, "Adagrad (torch.optim.Adagrad)."},
     .buffers = {"sum"},
     .settings = settings,

@@ -94,7 +94,16 @@ static union optimizer_constants plan_adamw(const void *config, const struct opt
     return (union optimizer_constants){.adam = s};
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("optimizer", "adam_w adamw_torch decoupled_adam", "adamw"),
+    CALL_ALIAS("optimizer", "adam", "? lr betas eps weight_decay amsgrad"),
+    CALL_ALIAS("optimizer", "adamw", "? lr betas eps weight_decay amsgrad"),
+    {0},
+};
+
 const struct optimizer_type optimizer_adam = {
+    .aliases = aliases,
     .variant = {"adam", &adam_schema, "Adam (torch.optim.Adam)."},
     .buffers = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     .settings = settings,

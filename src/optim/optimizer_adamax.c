@@ -43,7 +43,14 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.adamax = s};
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    CALL_ALIAS("optimizer", "adamax", "? lr betas eps weight_decay"),
+    {0},
+};
+
 const struct optimizer_type optimizer_adamax = {
+    .aliases = aliases,
     .variant = {"adamax", &schema, "Adam with the infinity norm (torch.optim.Adamax)."},
     .buffers = {"exp_avg", "exp_inf"},
     .settings = settings,

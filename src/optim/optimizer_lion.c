@@ -43,7 +43,14 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.lion = s};
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    CALL_ALIAS("optimizer", "lion", "? lr betas weight_decay"),
+    {0},
+};
+
 const struct optimizer_type optimizer_lion = {
+    .aliases = aliases,
     .variant = {"lion", &schema, "Lion: the sign of the momentum (Chen et al. 2023)."},
     .buffers = {"exp_avg"},
     .settings = settings,

@@ -71,7 +71,14 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.nadam = s};
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    CALL_ALIAS("optimizer", "nadam", "? lr betas eps weight_decay momentum_decay decoupled_weight_decay"),
+    {0},
+};
+
 const struct optimizer_type optimizer_nadam = {
+    .aliases = aliases,
     .variant = {"nadam", &schema, "Adam with Nesterov momentum (torch.optim.NAdam)."},
     .buffers = {"exp_avg", "exp_avg_sq"},
     .settings = settings,

@@ -63,7 +63,14 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.radam = s};
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    CALL_ALIAS("optimizer", "radam", "? lr betas eps weight_decay decoupled_weight_decay"),
+    {0},
+};
+
 const struct optimizer_type optimizer_radam = {
+    .aliases = aliases,
     .variant = {"radam", &schema, "Adam with a rectified variance, which needs no warm-up (torch.optim.RAdam)."},
     .buffers = {"exp_avg", "exp_avg_sq"},
     .settings = settings,

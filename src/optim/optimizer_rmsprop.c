@@ -48,7 +48,15 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.rmsprop = s};
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("optimizer", "rms", "rmsprop"),
+    CALL_ALIAS("optimizer", "rmsprop", "? lr alpha eps weight_decay momentum"),
+    {0},
+};
+
 const struct optimizer_type optimizer_rmsprop = {
+    .aliases = aliases,
     .variant = {"rmsprop", &schema, "RMSprop (torch.optim.RMSprop)."},
     .buffers = {"square_avg", "grad_avg", "momentum_buffer"},
     .settings = settings,

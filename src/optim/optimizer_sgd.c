@@ -53,7 +53,15 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.sgd = s};
 }
 
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("optimizer", "momentum SGDM sgd_momentum gd", "sgd"),
+    CALL_ALIAS("optimizer", "sgd", "? lr momentum dampening weight_decay nesterov"),
+    {0},
+};
+
 const struct optimizer_type optimizer_sgd = {
+    .aliases = aliases,
     .variant = {"sgd", &schema, "Stochastic gradient descent (torch.optim.SGD)."},
     .buffers = {"momentum_buffer"},
     .settings = settings,

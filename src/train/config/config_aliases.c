@@ -1,11 +1,13 @@
 /* Names that PyTorch, Keras, Lightning, Hugging Face and scikit-learn use for keys and values of a config, and common
- * misspellings, for suggestions; those of a layer or a loss are in its file. The first row that matches is used. */
+ * misspellings, for suggestions; those of a layer, a loss or an optimizer are in its file. The first row that matches
+ * is used. */
 #include "train/config/config_aliases.h"
 
 #include <stddef.h>
 
 #include "model/layer.h"
 #include "model/loss.h"
+#include "optim/optimizer.h"
 
 #define INFERRED "the size of the input is inferred; leave the key out"
 #define NO_OPTION "there is no such option; leave the key out"
@@ -371,9 +373,6 @@ static const struct schema_alias aliases[] = {
     VALUE_ALIAS_NOTE("layer", "Transformer TransformerEncoder TransformerEncoderLayer TransformerDecoderLayer", NULL,
                      "write it with residual, layer_norm and attention, as configs/char_gpt.yaml does"),
     VALUE_ALIAS_NOTE("loss", "hinge", NULL, "there is no such loss"),
-    VALUE_ALIAS("optimizer", "momentum SGDM sgd_momentum gd", "sgd"),
-    VALUE_ALIAS("optimizer", "adam_w adamw_torch decoupled_adam", "adamw"),
-    VALUE_ALIAS("optimizer", "rms", "rmsprop"),
     VALUE_ALIAS_NOTE("optimizer", "LAMB LARS LBFGS Adafactor SparseAdam ASGD", NULL,
                      "there is no such optimizer; adamw is the nearest"),
     VALUE_ALIAS("schedule", "CosineAnnealingLR cosine_annealing", "cosine"),
@@ -481,16 +480,6 @@ static const struct schema_alias aliases[] = {
     VALUE_ALIAS("sampler.type", "WeightedRandomSampler balanced", "weighted"),
     VALUE_ALIAS_NOTE("sampler.type", "sequential SequentialSampler", NULL, "set sampler.shuffle: false"),
     /* ---- arguments of calls such as "Adam(params, 0.1)", by position ---- */
-    CALL_ALIAS("optimizer", "adam", "? lr betas eps weight_decay amsgrad"),
-    CALL_ALIAS("optimizer", "adamw", "? lr betas eps weight_decay amsgrad"),
-    CALL_ALIAS("optimizer", "sgd", "? lr momentum dampening weight_decay nesterov"),
-    CALL_ALIAS("optimizer", "rmsprop", "? lr alpha eps weight_decay momentum"),
-    CALL_ALIAS("optimizer", "adagrad", "? lr"),
-    CALL_ALIAS("optimizer", "lion", "? lr betas weight_decay"),
-    CALL_ALIAS("optimizer", "nadam", "? lr betas eps weight_decay momentum_decay decoupled_weight_decay"),
-    CALL_ALIAS("optimizer", "radam", "? lr betas eps weight_decay decoupled_weight_decay"),
-    CALL_ALIAS("optimizer", "adamax", "? lr betas eps weight_decay"),
-    CALL_ALIAS("optimizer", "adadelta", "? lr rho eps weight_decay"),
     CALL_ALIAS("schedule", "cosine", "? t_max eta_min"),
     CALL_ALIAS("schedule", "cosine_restarts", "? t_0 t_mult eta_min"),
     CALL_ALIAS("schedule", "step", "? step_size gamma"),
@@ -513,9 +502,11 @@ const struct schema_alias *config_alias_table(size_t index) {
     const struct schema_alias *own;
     if (index < layer_type_count)
         own = layer_type_at(index)->aliases;
-    else if (index - layer_type_count < loss_type_count)
-        own = loss_type_at(index - layer_type_count)->aliases;
+    else if ((index -= layer_type_count) < loss_type_count)
+        own = loss_type_at(index)->aliases;
+    else if ((index -= loss_type_count) < optimizer_type_count)
+        own = optimizer_type_at(index)->aliases;
     else
-        return index == layer_type_count + loss_type_count ? aliases : NULL;
+        return index == optimizer_type_count ? aliases : NULL;
     return own ? own : &none;
 }
