@@ -1,11 +1,33 @@
 /* Every layer and loss: gradients against central differences. The list of layers is taken from the table, so a layer
  * without a case here fails. ctest-labels: unit */
+#include <stdlib.h>
+
+#include "base/files/digest.h"
 #include "model/gradient_cases.h"
+
+/* With DDPTRAIN_RECORD, a file: adds a hash of the loss and of all gradients, for scripts/states.py. */
+static void record(const struct params *params, double loss, const char *what) {
+    const char *path = getenv("DDPTRAIN_RECORD");
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    char hex[DIGEST_HEX_SIZE];
+    if (!path) return;
+    digest_start(&digest);
+    digest_add(&digest, &loss, sizeof loss);
+    for (size_t p = 0; p < params->count; p++)
+        digest_add(&digest, params_gradient(params, p), params->items[p].count * sizeof(float));
+    digest_finish(&digest, hash);
+    digest_hex(hash, hex);
+    FILE *file = fopen(path, "a");
+    ck_assert_ptr_nonnull(file);
+    fprintf(file, "%.12s %s\n", hex, what);
+    fclose(file);
+}
 
 /* |analytic - numeric| <= tolerance * (|analytic| + |numeric| + floor); steps are large because values are float32. */
 static void check_gradients(struct fixture *f, const char *what) {
     struct params *params = &f->model->params;
-    loss_of(f, true);
+    record(params, loss_of(f, true), what);
     float *analytic = malloc(params->total * sizeof *analytic);
     memcpy(analytic, params->gradients, params->total * sizeof *analytic);
     double largest = 0;
