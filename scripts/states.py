@@ -10,7 +10,7 @@ For changes that are to keep every bit: a test that compares two runs of one bui
     plans     what `check` prints of the shipped configs: sizes, memory, buckets
     exports   predictions, the ONNX file and what the compiled C file computes, of the shipped configs and of the models of
               tests/program/test_export_c.py, which have every layer
-    gradients loss and gradients of every layer and loss, the cases of tests/model/gradient_cases.h, by their number
+    gradients loss and gradients of every layer and loss, the cases of tests/model/gradient_cases.h
 
 A row is the name, the run, the hash of the state and that of the losses, rates, norms and metrics on the way to it; of an export
 those of predictions, ONNX file and outputs of the C file ("none": not allowed, or so long that compiling it takes minutes).
@@ -251,12 +251,14 @@ def outputs_of_c(file, rows):
 
 
 def rows_of_gradients(build):
-    """Loss and gradients of the cases of tests/model/gradient_cases.h, by their number."""
+    """Loss and gradients of the cases of tests/model/gradient_cases.h."""
     path, test = os.path.join(build.folder, "gradients.txt"), os.path.join(os.path.dirname(build.ddptrain), "model_gradients")
     done = subprocess.run([test], env={**os.environ, "DDPTRAIN_RECORD": path, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     lines = [failure(done)] if done.returncode else read(path).decode().splitlines()
-    for number, line in enumerate(lines):
-        yield "gradients", f"case_{number:03}", [], lambda line=line: line
+    names = [digits(line.split(" ", 1)[-1].encode(), 8) for line in lines]
+    for number, line in enumerate(lines):  # a case has a row for each loss
+        name = f"case_{names[number]}.{names[:number].count(names[number])}"
+        yield "gradients", name, [], lambda line=line: line
 
 
 SECTIONS = {"configs": rows_of_configs, "pins": rows_of_pins, "plans": rows_of_plans, "exports": rows_of_exports, "gradients": rows_of_gradients}
