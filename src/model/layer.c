@@ -26,7 +26,7 @@ static const struct schema_row common_rows[] = {
                       "Other layers of the same list, and those inside them, take its output by this name (`from`)."),
     SCHEMA_ROW(STRING_LIST, struct layer_common, from, .fallback = "null",
                .doc = "Takes the output of the layer of this `name` instead of the layer before; `input` is the "
-                      "model's input. Layers that join (add, concat, multiply) take a list of names, or one that they "
+                      "model's input. Layers that join, such as add, take a list of names, or one that they "
                       "join with the output of the layer before."),
     SCHEMA_ROW(
         STRING, struct layer_common, share, .fallback = "null",
@@ -42,7 +42,7 @@ const struct schema_variants layer_variants = {.what = "layer", .at = variant_at
 bool layer_is_identity(const struct layer *layer) { return layer->type->is_view || layer->type->is_identity; }
 
 struct layer_facts layer_facts_of(const struct layer *layer) {
-    struct layer_facts facts = {.padding = -1};
+    struct layer_facts facts = {.padding = -1, .layer_norm_eps = -1, .rms_norm_eps = -1};
     if (layer->type->facts) layer->type->facts(layer, &facts);
     return facts;
 }

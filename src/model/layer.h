@@ -138,10 +138,10 @@ struct layer_facts {
     bool uses_batch; /* its outputs outside of training depend on the rows that are computed together */
     bool reads_tokens;
     int32_t padding; /* of them: the one that is left out; -1: none */
-    /* What configs of other programs say, too. 0: it has none. */
-    size_t heads, kv_heads, head_size; /* kv_heads: of an attention without projections */
-    double rotation_base;
-    float layer_norm_eps, rms_norm_eps;
+    /* What configs of other programs say, too. */
+    size_t heads, kv_heads, head_size;  /* 0: it has none; kv_heads: of an attention without projections */
+    double rotation_base;               /* with head_size */
+    float layer_norm_eps, rms_norm_eps; /* -1: it has none */
     bool is_activation;
     enum activation activation;
 };

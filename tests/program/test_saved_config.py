@@ -69,6 +69,8 @@ class SavedConfig(program.Case):
         err = self.check("llama", {"rms_norm_eps": 1e-6}, USAGE)
         self.assertEqual(err.count("rms_norm: eps is 1e-05, but rms_norm_eps of hf/config.json is 1e-06; write `eps: 1e-06`\n"), 3)
         self.check("llama", {"rms_norm_eps": 1e-6}, replace=("1.0e-5", "1e-06"))
+        err = self.check("llama", {}, USAGE, replace=("1.0e-5", "0"))
+        self.assertEqual(err.count("rms_norm: eps is 0, but rms_norm_eps of hf/config.json is 1e-05; write `eps: 1e-05`\n"), 3)
         self.assertIn("layer_norm: eps is 1e-05, but layer_norm_epsilon of hf/config.json is 0.1; write `eps: 0.1`\n", self.check("gpt2", {"layer_norm_epsilon": 0.1}, USAGE))
         self.assertIn("layer_norm: eps is 1e-12, but layer_norm_eps of hf/config.json is 1e-05;", self.check("vit", {"layer_norm_eps": 1e-5}, USAGE))
         for changes in ({"rope_scaling": {"rope_type": "llama3"}, "rope_parameters": None}, {"rope_scaling": {"type": "llama3"}, "rope_parameters": None},

@@ -98,6 +98,7 @@ CHANGES = {
     "mean text": dataset("scaler/mean", data=np.bytes_(b"x" * 100)),
     "mean int": dataset("scaler/mean", data=np.ones(13, "i8")),
     "mean none": dataset("scaler/mean", data=np.ones(0)),
+    "scaler none": lambda h: [dataset(f"scaler/{name}", data=np.ones(0))(h) for name in ("mean", "scale")],
     "mean beyond memory": dataset("scaler/mean", shape=(2**45,), dtype="f8"),
     "weight huge": dataset("model/0.weight", shape=(2**33, 2**33), dtype="f4", chunks=(1, 16), fillvalue=0),
     "weight product 2^64": dataset("model/0.weight", shape=(2**32, 2**30, 4), dtype="f4", chunks=(1, 1, 4)),
@@ -183,7 +184,7 @@ class Crafted(Case):
 
     def test_scaler(self):
         """Its two vectors are the only values whose size a file decides."""
-        for name in ("scale longer than mean", "scale shorter than mean", "scale text", "mean text", "mean int", "mean none"):
+        for name in ("scale longer than mean", "scale shorter than mean", "scale text", "mean text", "mean int", "mean none", "scaler none"):
             with self.subTest(name):
                 _, sealed = self.craft(CHANGES[name])
                 self.assertIn("scaler/mean and scaler/scale are not two float64 vectors of the same length",

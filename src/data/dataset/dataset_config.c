@@ -345,7 +345,7 @@ static const struct schema_row dataset_rows[] = {
      .fallback = "none",
      .choices = target_scale_names,
      .doc =
-         "How targets are scaled for a loss of values (mse, l1, smooth_l1, huber, quantile), fitted on the training "
+         "How targets are scaled for a loss of values, such as mse, fitted on the training "
          "rows, as scikit-learn's TransformedTargetRegressor: standard (StandardScaler), minmax (MinMaxScaler), log1p "
          "(numpy's log1p and expm1). Losses are those of the scaled targets; predictions and metrics are in the unit "
          "of the file."},

@@ -470,16 +470,18 @@ static void linear_c(const struct c_call *c, const char *x, const char *w, const
 /* y = the output's projection of [heads] */
 static void projection_c(const struct c_call *c, const char *heads) {
     size_t tokens = (size_t)c->layer->out.size[0], width = (size_t)c->layer->out.size[1];
-    linear_c(c, heads, c_matrix(c, attention_param(c->layer, OUT_WEIGHT)), c_plain(c, bias_or_none(c->layer, OUT_BIAS)),
-             c->y, tokens, width, width);
+    const char *weight = c_matrix(c, attention_param(c->layer, OUT_WEIGHT));
+    const char *bias = c_plain(c, bias_or_none(c->layer, OUT_BIAS));
+    linear_c(c, heads, weight, bias, c->y, tokens, width, width);
 }
 
 /* scratch[1]: q, k and v, then the outputs of the heads */
 static void attention_c(const struct c_call *c) {
     size_t tokens = (size_t)c->layer->out.size[0], width = (size_t)c->layer->out.size[1];
     const char *heads = arena_printf(c->c->arena, "%s + %zu", c->scratch[1], 3 * tokens * width);
-    linear_c(c, c->x, c_matrix(c, attention_param(c->layer, IN_WEIGHT)), c_plain(c, bias_or_none(c->layer, IN_BIAS)),
-             c->scratch[1], tokens, width, 3 * width);
+    const char *weight = c_matrix(c, attention_param(c->layer, IN_WEIGHT));
+    const char *bias = c_plain(c, bias_or_none(c->layer, IN_BIAS));
+    linear_c(c, c->x, weight, bias, c->scratch[1], tokens, width, 3 * width);
     core_c_of(c, c->scratch[1], heads);
     projection_c(c, heads);
 }

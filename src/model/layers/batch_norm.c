@@ -158,9 +158,10 @@ static void write_c(const struct c_call *c) {
         scale[i] = weight ? weight[i] * inverse : inverse;
         shift[i] = fmaf(-mean[i], scale[i], bias ? bias[i] : 0);
     }
-    text_printf(c_use(c, "batch_norm"), "    batch_norm(%s, %s, %s, %s, %zu, %zu);\n", c->x,
-                c_table(c, scale, channels, "scale of a batch norm"),
-                c_table(c, shift, channels, "shift of a batch norm"), c->y, layer->in_size / channels, channels);
+    const char *scales = c_table(c, scale, channels, "scale of a batch norm");
+    const char *shifts = c_table(c, shift, channels, "shift of a batch norm");
+    text_printf(c_use(c, "batch_norm"), "    batch_norm(%s, %s, %s, %s, %zu, %zu);\n", c->x, scales, shifts, c->y,
+                layer->in_size / channels, channels);
 }
 
 /* Names in other programs. */

@@ -106,8 +106,8 @@ static const char *with_dims(const struct onnx_call *c, const char *x, int64_t p
 static const char *real_reduction_onnx(const struct onnx_call *c, const char *type, float padding) {
     const struct shape *in = &c->layer->in;
     const char *are_real = onnx_real_positions(c->g, lengths_number(c->layer), in->size[0]);
-    const char *real =
-        onnx_where(c->g, with_dims(c, are_real, in->size[0], in->dims), c->x, onnx_scalar(c->g, padding));
+    const char *other = onnx_scalar(c->g, padding);
+    const char *real = onnx_where(c->g, with_dims(c, are_real, in->size[0], in->dims), c->x, other);
     return reduction_onnx(c, real, type);
 }
 

@@ -344,14 +344,29 @@ static void check_metrics(const struct config *c, const struct node *root, struc
     status_free(s);
 }
 
+/* "mse, l1 and huber": the losses whose targets can be scaled. */
+static void add_regression_losses(struct text *out) {
+    size_t count = 0, added = 0;
+    for (size_t i = 0; i < loss_type_count; i++) count += loss_type_at(i)->is_regression;
+    for (size_t i = 0; i < loss_type_count; i++) {
+        if (!loss_type_at(i)->is_regression) continue;
+        text_add(out, added == 0 ? "" : added + 1 == count ? " and " : ", ");
+        text_add(out, loss_type_at(i)->variant.name);
+        added++;
+    }
+}
+
 static void check_target_scale(const struct config *c, const struct node *root, struct problems *problems) {
     const struct loss_type *loss = config_loss(c);
     if (c->dataset.target_scale == TARGET_SCALE_NONE || loss->is_regression || c->losses.count) return;
     const char *targets = loss->targets ? loss->targets : loss->wants_classes ? "classes" : "probabilities";
     bool are_values = strcmp(targets, "values") == 0; /* which this loss does not have scaled */
+    struct text losses = {0};
+    add_regression_losses(&losses);
     problems_add(problems, place_of_key(root, "dataset", "target_scale"), "dataset.target_scale",
-                 "is for the losses mse, l1, smooth_l1, huber and quantile, but the loss is %s%s%s", loss->variant.name,
+                 "is for the losses %s, but the loss is %s%s%s", text_string(&losses), loss->variant.name,
                  are_values ? "" : ", whose targets are ", are_values ? "" : targets);
+    text_free(&losses);
 }
 
 static bool is_maximized(const char *metric) { return monitor_is_maximized(&(struct monitor){.metric = metric}); }

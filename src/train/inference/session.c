@@ -22,7 +22,7 @@ static status read_scaler(struct session *s) {
     TRY(checkpoint_find(s->checkpoint, &mean, &has_mean));
     TRY(checkpoint_find(s->checkpoint, &scale, &has_scale));
     if (!has_mean || !has_scale) return OK;
-    if (!is_vector(&mean) || !is_vector(&scale) || mean.shape[0] != scale.shape[0])
+    if (!is_vector(&mean) || !is_vector(&scale) || mean.shape[0] != scale.shape[0] || mean.shape[0] == 0)
         return status_new(STATUS_DATA, "the checkpoint's scaler/mean and scaler/scale are not two float64 vectors of "
                                        "the same length; the file was changed");
     mean.data = arena_alloc(s->arena, (size_t)mean.shape[0] * sizeof(double));

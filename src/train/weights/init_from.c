@@ -179,8 +179,8 @@ static void compare_layer(struct comparison *c, const struct layer *layer) {
     if (facts.kv_heads) compare_number(c, "num_kv_heads", (double)facts.kv_heads, kv_heads_keys);
     if (facts.heads) compare_number(c, "heads", (double)facts.heads, heads_keys);
     if (facts.head_size) compare_rotation(c, &facts);
-    if (facts.rms_norm_eps > 0) compare_number(c, "eps", facts.rms_norm_eps, rms_eps_keys);
-    if (facts.layer_norm_eps > 0) compare_number(c, "eps", facts.layer_norm_eps, layer_eps_keys);
+    if (facts.rms_norm_eps >= 0) compare_number(c, "eps", facts.rms_norm_eps, rms_eps_keys);
+    if (facts.layer_norm_eps >= 0) compare_number(c, "eps", facts.layer_norm_eps, layer_eps_keys);
     if (facts.is_activation) compare_activation(c, facts.activation);
 }
 
