@@ -220,8 +220,10 @@ class SampleWeights(program.Case):
                 self.assertIn(why, err)
         np.save(self.path("x.npy"), self.table[:, 1:4])
         np.save(self.path("y.npy"), self.table[:, 6:8])
-        _, err = self.run_program("test.yaml", "--fresh", "dataset.path=x.npy", "dataset.targets=[]", code=USAGE)
-        self.assertIn("format npy has no names for weights; hdf5, csv, sqlite and npz have", err)
+        np.save(self.path("z.npy"), self.table[:, 1:4])
+        for paths, targets in (("x.npy", "[]"), ("[x.npy, z.npy]", "[y.npy, y.npy]")):
+            _, err = self.run_program("test.yaml", "--fresh", f"dataset.path={paths}", f"dataset.targets={targets}", code=USAGE)
+            self.assertIn("format npy has no names for weights; hdf5, csv, sqlite and npz have", err)
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ static status weights_read(const struct dataset_config *config, struct table *ta
                            const struct selection *train, const struct selection *validation,
                            struct dataset_info *info) {
     if (!config->weights || config->request.without_targets) return OK;
-    if (!tables[0].source->format->read_extra)
+    if (!joined_first(tables[0].source)->format->read_extra)
         return status_new(STATUS_USAGE,
                           "dataset.weights: format %s has no names for weights; hdf5, csv, sqlite and npz have",
                           dataset_format_of(config, config->path)->name);

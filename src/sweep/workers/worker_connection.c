@@ -37,6 +37,7 @@ struct challenge {
 #define REPORT_SIZE (sizeof(struct worker_report) + SESSION_TAG)
 #define COMMAND_SIZE (sizeof(struct worker_command) + SESSION_TAG)
 #define MAX_SIZE (REPORT_SIZE > COMMAND_SIZE ? REPORT_SIZE : COMMAND_SIZE)
+_Static_assert(sizeof(struct hello) <= MAX_SIZE, "a greeting is received into the input of a connection");
 
 struct worker_connection {
     int fd;
