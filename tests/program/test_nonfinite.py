@@ -167,6 +167,18 @@ class NotFinite(program.Case):
                 _, err = self.run_program("test.yaml", "--nproc", nproc, "--fresh", f"train.log_every={log_every}", code=NOT_FINITE)
                 self.assertRegex(err, rf"gradients are not finite in epoch 1, step \d+ \(first .*the gradient of 0\.weight for row {BAD_ROW} ")
 
+    def test_trials_without_folders(self):
+        """Nothing needs the norm of their gradients, which are checked all the same."""
+        self.write_rows({BAD_ROW: 1e38})
+        self.write("test.yaml", CONFIG.replace("batch_norm, {dropout: {p: 0.2}}, relu, ", "")
+                   .replace("{linear: {out: 1}}]", "{linear: {out: 1}}], init: [{constant: {value: 1.0e-10, match: 0.*}}, {constant: {value: 100, match: 1.*}}]")
+                   .replace("loss: mse", "loss: l1").replace("lr: 0.01", "lr: 1.0e-14").replace("epochs: 5", "epochs: 2, on_nonfinite: skip"))
+        for nproc in (1, 2):
+            self.write("sweep.yaml", f"config: test.yaml\nmethod: list\ntrials: [{{seed: 1}}, {{seed: 2}}, {{seed: 3}}, {{seed: 4}}, {{seed: 5}}, {{seed: 6}}]\nkeep: none\nnproc_per_trial: {nproc}\n")
+            _, err = self.run_program("sweep", "sweep.yaml", "--run-dir", f"sweeps/{nproc}")
+            self.assertNotIn("failed", err)
+            self.assertEqual(self.read(f"sweeps/{nproc}/trials.csv").count("complete"), 6)
+
     def test_exploding(self):
         """Every step after the first is bad: no policy can help, and all end with 76 and only finite checkpoints."""
         self.write_rows({})

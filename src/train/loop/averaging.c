@@ -15,18 +15,16 @@ static void check_part(struct trainer *t) {
 }
 
 /* clip_grad_norm_: the coefficient is min(1, max / (norm + 1e-6)). Without clipping the norm is computed only for the
- * log, on rank 0. It is finite exactly if the gradients are, so they need no other check. The gradients are multiplied
- * by the loss scale. */
+ * log, where there is one. It is finite exactly if the gradients are; without it each rank checks its part of them. The
+ * gradients are multiplied by the loss scale. */
 static status measure(struct trainer *t, struct update *update) {
     float max = (float)t->config->train.clip_grad_norm;
-    if (!update->needs_norm) {
-        check_part(t);
-        return OK;
-    }
-    update->has_norm = max > 0 || t->outputs.metrics;
+    update->has_norm = update->needs_norm && (max > 0 || t->outputs.metrics);
     if (update->has_norm)
         device_ops(t->device)->clip_norm(t->device, t->model->params.gradients, t->averaging.norm_ranges,
                                          t->averaging.ranges.count, max, update->loss_scale, &t->memory.results->norm);
+    else
+        check_part(t);
     return OK;
 }
 
