@@ -161,7 +161,7 @@ static void write_c(const struct c_call *c) {
     const char *scales = c_table(c, scale, channels, "scale of a batch norm");
     const char *shifts = c_table(c, shift, channels, "shift of a batch norm");
     text_printf(c_use(c, "batch_norm"), "    batch_norm(%s, %s, %s, %s, %zu, %zu);\n", c->x, scales, shifts, c->y,
-                layer->in_size / channels, channels);
+                layer->in_size / (size_t)layer->in.size[0], channels);
 }
 
 /* Names in other programs. */

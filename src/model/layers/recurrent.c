@@ -420,7 +420,7 @@ static size_t param_index(const struct layer *layer, size_t l, size_t d, size_t 
 
 /* PyTorch's gate that ONNX has at [position]: i o f c of i f g o; z r n of r z n. */
 static size_t gate_of_onnx(const struct layer *layer, size_t position) {
-    static const size_t lstm[] = {0, 3, 1, 2}, gru[] = {1, 0, 2};
+    static const size_t lstm[4] = {0, 3, 1, 2}, gru[4] = {1, 0, 2};
     return cell_of(layer) == RECURRENT_LSTM  ? lstm[position]
            : cell_of(layer) == RECURRENT_GRU ? gru[position]
                                              : position;
