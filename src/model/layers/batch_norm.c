@@ -146,7 +146,7 @@ static const char *write_onnx(const struct onnx_call *c) {
 /* The formulas of batch_norm_forward of the CPU. */
 static void write_c(const struct c_call *c) {
     const struct layer *layer = c->layer;
-    size_t channels = (size_t)layer->in.size[0];
+    size_t channels = (size_t)layer->in.size[0], count = layer->in_size / channels;
     const float *mean = c->c->m->buffers[layer->first_buffer], *variance = c->c->m->buffers[layer->first_buffer + 1];
     bool affine = config_of(layer)->affine;
     const float *weight = affine ? c->c->m->params[layer->first_param] : NULL;
@@ -161,7 +161,7 @@ static void write_c(const struct c_call *c) {
     const char *scales = c_table(c, scale, channels, "scale of a batch norm");
     const char *shifts = c_table(c, shift, channels, "shift of a batch norm");
     text_printf(c_use(c, "batch_norm"), "    batch_norm(%s, %s, %s, %s, %zu, %zu);\n", c->x, scales, shifts, c->y,
-                layer->in_size / (size_t)layer->in.size[0], channels);
+                count, channels);
 }
 
 /* Names in other programs. */
