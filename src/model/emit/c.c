@@ -165,8 +165,7 @@ const char *c_at_image(const struct c_call *call, const char *array, size_t coun
 struct c_table {
     const float *values;
     size_t count;
-    const float *source;           /* of c_table_of; NULL: none */
-    const struct layer_type *type; /* with a source */
+    const float *source; /* the rows of a parameter of which this is the transpose; NULL: it is none */
 };
 
 static void add_number(struct text *out, double value, const char *suffix) {
@@ -224,27 +223,20 @@ static void keep_table(struct c_code *c, struct c_table table) {
     c->made[c->table_count++] = table;
 }
 
-const char *c_table_known(const struct c_call *call, const float *source, size_t count) {
-    const struct c_code *c = call->c;
-    for (size_t i = 0; i < c->table_count; i++)
-        if (c->made[i].source == source && c->made[i].count == count && c->made[i].type == call->layer->type)
-            return arena_printf(c->arena, "table_%zu", i);
-    return NULL;
-}
-
-const char *c_table_of(const struct c_call *call, const float *source, const float *values, size_t count,
-                       const char *what) {
+/* The name of the table with these values, which is added unless it is there. */
+static const char *add_values(const struct c_call *call, const float *source, const float *values, size_t count,
+                              const char *what) {
     struct c_code *c = call->c;
     size_t i = find_table(c, values, count);
     const char *name = arena_printf(c->arena, "table_%zu", i);
     if (i < c->table_count) return name;
-    keep_table(c, (struct c_table){values, count, source, call->layer->type});
+    keep_table(c, (struct c_table){values, count, source});
     add_table(&c->tables, "float", name, c_comment(c, what), values, NULL, count);
     return name;
 }
 
 const char *c_table(const struct c_call *call, const float *values, size_t count, const char *what) {
-    return c_table_of(call, NULL, values, count, what);
+    return add_values(call, NULL, values, count, what);
 }
 
 const char *c_plain(const struct c_call *call, size_t param) {
@@ -257,12 +249,13 @@ const char *c_matrix_rows(const struct c_call *call, size_t param, size_t first,
     const struct param *p = &call->c->m->model->params.items[param];
     size_t columns = (size_t)p->shape[1];
     const float *from = call->c->m->params[param] + first * columns;
-    const char *known = c_table_known(call, from, count * columns);
-    if (known) return known;
+    for (size_t i = 0; i < call->c->table_count; i++) /* that of a layer with the same weight */
+        if (call->c->made[i].source == from && call->c->made[i].count == count * columns)
+            return arena_printf(call->c->arena, "table_%zu", i);
     float *to = arena_alloc(call->c->arena, count * columns * sizeof *to);
     for (size_t o = 0; o < count; o++)
         for (size_t i = 0; i < columns; i++) to[i * count + o] = from[o * columns + i];
-    return c_table_of(call, from, to, count * columns, p->name);
+    return add_values(call, from, to, count * columns, p->name);
 }
 
 const char *c_matrix(const struct c_call *call, size_t param) {

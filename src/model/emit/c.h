@@ -72,11 +72,6 @@ const char *c_at_image(const struct c_call *call, const char *array, size_t coun
 
 /* [values] (count), which must live as long as the code; the same values are in it once. [what]: a comment. */
 const char *c_table(const struct c_call *call, const float *values, size_t count, const char *what);
-/* The same for a copy of [source] in the order of the layer's type. */
-const char *c_table_of(const struct c_call *call, const float *source, const float *values, size_t count,
-                       const char *what);
-/* The table that c_table_of added for [source] (count) in a layer of this type; NULL: there is none. */
-const char *c_table_known(const struct c_call *call, const float *source, size_t count);
 /* A parameter in its own order; "0" for NO_PARAM. */
 const char *c_plain(const struct c_call *call, size_t param);
 /* A matrix (out, in) as (in, out), or [count] rows of it from [first] on. */

@@ -312,8 +312,6 @@ static const char *write_onnx(const struct onnx_call *c) {
 static const char *weight_table(const struct c_call *c, const struct convolution *v) {
     const struct param *p = &c->c->m->model->params.items[c->layer->first_param];
     const float *from = c->c->m->params[c->layer->first_param];
-    const char *known = c_table_known(c, from, p->count);
-    if (known) return known;
     float *table = arena_alloc(c->c->arena, p->count * sizeof *table), *to = table;
     size_t in = v->in.channels / v->groups, out = v->out.channels / v->groups;
     size_t taps = v->window.kernel[0] * v->window.kernel[1];
@@ -321,7 +319,7 @@ static const char *weight_table(const struct c_call *c, const struct convolution
         for (size_t t = 0; t < taps; t++)
             for (size_t i = 0; i < in; i++)
                 for (size_t o = 0; o < out; o++) *to++ = from[((g * out + o) * in + i) * taps + t];
-    return c_table_of(c, from, table, p->count, p->name);
+    return c_table(c, table, p->count, p->name);
 }
 
 /* Of [images] images of a row, one after another. */
