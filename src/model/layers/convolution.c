@@ -357,6 +357,7 @@ static bool convolution_runs_on(const struct device_ops *ops) { return ops->conv
     .prepare = convolution_prepare, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = convolution_forward,        \
     .backward = convolution_backward, .half = HALF_ALL, .copies = COPY_WITHOUT_GAPS, .multiply_adds = multiply_adds,   \
     .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
+
 /* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "Conv2DTranspose Deconv2d deconv upconv", "conv_transpose2d"),

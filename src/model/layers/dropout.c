@@ -82,6 +82,7 @@ PASSES(rows, 1)
 #define DROPOUT(name_)                                                                                                 \
     .ignores = IGNORES_X_AND_Y, .half = HALF_ALL, .forward = forward_##name_, .backward = backward_##name_,            \
     .is_identity = true
+
 /* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "SpatialDropout1D", "dropout1d"),

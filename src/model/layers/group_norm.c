@@ -129,6 +129,7 @@ static bool runs_on(const struct device_ops *ops) { return ops->image->group_nor
     .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_Y, .runs_on = runs_on, .plan = plan, .init = init,       \
     .autocast = AUTOCAST_FLOAT32, .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx,      \
     .c = write_c
+
 /* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "InstanceNorm1d InstanceNorm2d InstanceNormalization", "instance_norm"),

@@ -559,29 +559,22 @@ static void c_scratch(const struct layer *layer, size_t sizes[2]) {
     .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .runs_on = runs_on, .plan = plan, .alloc = alloc,             \
     .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward,          \
     .multiply_adds = multiply_adds, .facts = facts, .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
-/* Names in other programs. */
+
+/* Names in other programs; the keys of all three types are the same. */
+#define KEY_ALIASES(place_)                                                                                            \
+    KEY_ALIAS(place_, "units hidden hidden_dim size out features num_units", ".hidden_size"),                          \
+        KEY_ALIAS(place_, "layers n_layers num_hidden_layers depth", ".num_layers"),                                   \
+        KEY_ALIAS_NOTE(place_, "return_sequences", ".output", "Write 'output: all', or 'output: last' without it"),    \
+        KEY_ALIAS_NOTE(place_, "batch_first", NULL, "rows are always (length, features); leave the key out"),          \
+        KEY_ALIAS(place_, "use_bias", ".bias"), KEY_ALIAS(place_, "bidir", ".bidirectional")
+
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "SimpleRNN recurrent", "rnn"),
     VALUE_ALIAS("layer", "LSTMCell", "lstm"),
     VALUE_ALIAS("layer", "GRUCell", "gru"),
-    KEY_ALIAS("layer.lstm", "units hidden hidden_dim size out features num_units", ".hidden_size"),
-    KEY_ALIAS("layer.lstm", "layers n_layers num_hidden_layers depth", ".num_layers"),
-    KEY_ALIAS_NOTE("layer.lstm", "return_sequences", ".output", "Write 'output: all', or 'output: last' without it"),
-    KEY_ALIAS_NOTE("layer.lstm", "batch_first", NULL, "rows are always (length, features); leave the key out"),
-    KEY_ALIAS("layer.lstm", "use_bias", ".bias"),
-    KEY_ALIAS("layer.lstm", "bidir", ".bidirectional"),
-    KEY_ALIAS("layer.gru", "units hidden hidden_dim size out features num_units", ".hidden_size"),
-    KEY_ALIAS("layer.gru", "layers n_layers num_hidden_layers depth", ".num_layers"),
-    KEY_ALIAS_NOTE("layer.gru", "return_sequences", ".output", "Write 'output: all', or 'output: last' without it"),
-    KEY_ALIAS_NOTE("layer.gru", "batch_first", NULL, "rows are always (length, features); leave the key out"),
-    KEY_ALIAS("layer.gru", "use_bias", ".bias"),
-    KEY_ALIAS("layer.gru", "bidir", ".bidirectional"),
-    KEY_ALIAS("layer.rnn", "units hidden hidden_dim size out features num_units", ".hidden_size"),
-    KEY_ALIAS("layer.rnn", "layers n_layers num_hidden_layers depth", ".num_layers"),
-    KEY_ALIAS_NOTE("layer.rnn", "return_sequences", ".output", "Write 'output: all', or 'output: last' without it"),
-    KEY_ALIAS_NOTE("layer.rnn", "batch_first", NULL, "rows are always (length, features); leave the key out"),
-    KEY_ALIAS("layer.rnn", "use_bias", ".bias"),
-    KEY_ALIAS("layer.rnn", "bidir", ".bidirectional"),
+    KEY_ALIASES("layer.lstm"),
+    KEY_ALIASES("layer.gru"),
+    KEY_ALIASES("layer.rnn"),
     KEY_ALIAS("layer.rnn", "activation", ".nonlinearity"),
     CALL_ALIAS("layer", "lstm", "~ hidden_size num_layers"),
     CALL_ALIAS("layer", "gru", "~ hidden_size num_layers"),

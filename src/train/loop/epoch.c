@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/stop.h"
 #include "base/text.h"
 #include "optim/schedule.h"
 #include "train/loop/progress.h"
