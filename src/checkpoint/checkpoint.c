@@ -24,7 +24,8 @@ status checkpoint_write(const char *dir, const char *name, const struct entry *e
     struct image *image;
     TRY(image_create(entries, count, &image));
     image_reference(image, entries, count);
-    status s = checkpoint_write_image(dir, name, image);
+    status s = checkpoint_clean(dir);
+    if (s == OK) s = checkpoint_write_image(dir, name, image);
     image_destroy(image);
     return s;
 }
@@ -426,15 +427,20 @@ static status remove_temporaries(const char *dir, const struct io_names *names) 
     return s;
 }
 
-status checkpoint_write_image(const char *dir, const char *name, const struct image *image) {
-    TRY(io_make_folders(dir));
+status checkpoint_clean(const char *dir) {
     struct io_names names;
+    TRY(io_make_folders(dir));
     TRY(io_list(dir, &names));
     status_free(remove_temporaries(dir, &names)); /* a failure does not matter for the new file */
     io_names_free(&names);
+    return OK;
+}
+
+status checkpoint_write_image(const char *dir, const char *name, const struct image *image) {
+    TRY(io_make_folders(dir));
     char *path = join(dir, name, CHECKPOINT_ENDING);
     size_t count;
-    struct io_part *parts = image_parts(image, &count);
+    const struct io_part *parts = image_parts(image, &count);
     status s = sealed_write_parts(path, parts, count, image->order);
     free(path);
     return s;
@@ -536,9 +542,16 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
     return s;
 }
 
-/* Removes all but the newest [keep]. The newest that is kept is verified, so that a valid one always remains; damaged
- * files do not count. */
-static status prune(const struct candidates *candidates, int64_t keep) {
+/* Whether [path] is DIR/[written].h5. */
+static bool is_written(const char *path, const char *written) {
+    const char *name = strrchr(path, '/') + 1;
+    size_t length = written ? strlen(written) : 0;
+    return written && strncmp(name, written, length) == 0 && strcmp(name + length, CHECKPOINT_ENDING) == 0;
+}
+
+/* Removes all but the newest [keep]. The newest that is kept is verified, unless it was just [written], so that a valid
+ * one always remains; damaged files do not count. */
+static status prune(const struct candidates *candidates, int64_t keep, const char *written) {
     status s = OK;
     int64_t kept = 0;
     for (size_t i = 0; i < candidates->count; i++) {
@@ -549,14 +562,14 @@ static status prune(const struct candidates *candidates, int64_t keep) {
             continue;
         }
         struct seal seal;
-        status invalid = kept ? OK : sealed_verify(path, &seal);
+        status invalid = kept || is_written(path, written) ? OK : sealed_verify(path, &seal);
         if (invalid == OK) kept++;
         status_free(invalid); /* reported when it is opened */
     }
     return s;
 }
 
-status checkpoint_prune(const char *dir, int64_t keep) {
+status checkpoint_prune(const char *dir, int64_t keep, const char *written) {
     struct io_info info;
     struct io_names names;
     struct candidates candidates = {0};
@@ -565,7 +578,7 @@ status checkpoint_prune(const char *dir, int64_t keep) {
     TRY(io_list(dir, &names));
     status s = remove_temporaries(dir, &names);
     if (keep > 0) s = status_first(s, find_candidates(dir, &names, NULL, &candidates));
-    if (keep > 0 && s == OK) s = prune(&candidates, keep);
+    if (keep > 0 && s == OK) s = prune(&candidates, keep, written);
     candidates_free(&candidates);
     io_names_free(&names);
     return s;

@@ -30,8 +30,10 @@ struct entry {
  * unchanged and no temporary file is left (unless the process is killed; the next save removes it). Rank 0. */
 status checkpoint_write(const char *dir, const char *name, const struct entry *entries, size_t count);
 
-/* Writes an image (checkpoint_image.h) to DIR/[name].h5 in the same way. Creates the folder and removes old temporary
- * files first. */
+/* Creates the folder DIR, and removes temporary files of killed processes. It lists the folder: once, not before each
+ * save. */
+status checkpoint_clean(const char *dir);
+/* Writes an image (checkpoint_image.h) to DIR/[name].h5 in the same way, without checkpoint_clean. */
 struct image;
 status checkpoint_write_image(const char *dir, const char *name, const struct image *image);
 
@@ -69,9 +71,10 @@ void checkpoint_close(struct checkpoint *checkpoint); /* takes NULL */
 status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoint **out, char **path);
 
 /* Removes all but the newest [keep] checkpoints (by step; 0: keep all) and temporary files of killed processes. The
- * newest that is kept is verified first (a damaged one does not count), so that a valid one always remains. Files with
- * an invalid seal, or with a name that training does not use (copies), are not removed. */
-status checkpoint_prune(const char *dir, int64_t keep);
+ * newest that is kept is verified first (a damaged one does not count), so that a valid one always remains. [written]:
+ * the name of a checkpoint that this process has just written, which was verified then; NULL: none. Files with an
+ * invalid seal, or with a name that training does not use (copies), are not removed. */
+status checkpoint_prune(const char *dir, int64_t keep, const char *written);
 
 /* Name, without its extension, of the checkpoint of the best epoch. Any other name of a saver is pruned. */
 #define CHECKPOINT_BEST "best"

@@ -41,7 +41,7 @@ void image_fill(struct image *image, const struct entry *entries, size_t count);
 #define IMAGE_MAX_COPY ((size_t)1 << 20)
 void image_reference(struct image *image, const struct entry *entries, size_t count);
 
-/* The parts of the file in order (*count); the array has capacity for one more (sealed_write_parts). */
+/* The parts of the file in order (*count). */
 struct io_part *image_parts(const struct image *image, size_t *count);
 
 void image_destroy(struct image *image); /* takes NULL */

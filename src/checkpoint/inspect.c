@@ -190,7 +190,8 @@ static status inspect_sealed(const char *path, struct text *out) {
         int64_t version = hdf5_checkpoint_version(file);
         char hex[DIGEST_HEX_SIZE];
         digest_hex(seal.sha256, hex);
-        text_printf(out, "file    %s\nseal    good, %llu bytes, sha256 %s\n", path, (unsigned long long)seal.image_size,
+        text_printf(out, "file    %s\nseal    good, %llu bytes, sha256 %s%s\n", path,
+                    (unsigned long long)seal.image_size, seal.is_chunked ? "of the hashes of its 4 MiB chunks " : "",
                     hex);
         if (version) text_printf(out, "format  %s, version %lld\n", CHECKPOINT_FORMAT, (long long)version);
         s = report_tree(&report, file);

@@ -25,16 +25,21 @@ struct saver {
     char *dir, *dir_name; /* where to write, and its name in messages */
     char *name;
     int64_t step;
+    bool is_clean; /* dir has no temporary file of a killed process, nor one of a failed save */
     /* Set by the caller, read by the thread while is_busy: */
     void (*on_saved)(void *data, int64_t step);
     void *data;
     int64_t next_step; /* used by the caller only */
 };
 
-static status write_image(const struct saver *saver) {
+/* The folder is listed before the first save, and later only to prune: it may have any number of files. */
+static status write_image(struct saver *saver) {
+    if (!saver->is_clean) TRY(checkpoint_clean(saver->dir));
+    saver->is_clean = false;
     TRY(checkpoint_write_image(saver->dir, saver->name, saver->image));
+    saver->is_clean = true;
     if (saver->on_saved) saver->on_saved(saver->data, saver->step);
-    return checkpoint_prune(saver->dir, saver->keep);
+    return saver->keep > 0 ? checkpoint_prune(saver->dir, saver->keep, saver->name) : OK;
 }
 
 /* Consumes [failure] and replaces saver->dir by dir_name in its sentence. */
@@ -53,7 +58,7 @@ static status rename_folder(const struct saver *saver, status failure) {
     return named;
 }
 
-static status save(const struct saver *saver) {
+static status save(struct saver *saver) {
     status failure = write_image(saver);
     return failure ? rename_folder(saver, failure) : OK;
 }
@@ -127,6 +132,7 @@ status saver_move(struct saver *saver, const char *dir, const char *name) {
     free(saver->dir_name);
     saver->dir = dir_copy;
     saver->dir_name = name_copy;
+    saver->is_clean = false;
     return OK;
 }
 

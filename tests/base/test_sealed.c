@@ -1,5 +1,7 @@
 /* sealed: a written file is read back equal; every flipped bit and every truncation is rejected with the file's name.
  * Also SHA-256 against the vectors of FIPS 180-4. ctest-labels: unit fault */
+#include <unistd.h>
+
 #include "base/buffer.h"
 #include "base/fault.h"
 #include "base/files/digest.h"
@@ -59,6 +61,175 @@ START_TEST(is_read_back) {
         ck_assert(is_marked);
         free(image);
     }
+    remove_folder(folder);
+}
+END_TEST
+
+/* ---- chunks ---- */
+
+#define LARGE ((size_t)(2 * SEALED_CHUNK + 12345))
+
+static unsigned char *make_image(size_t size) {
+    unsigned char *image = malloc(size);
+    uint32_t x = 1;
+    for (size_t i = 0; i < size; i++) image[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
+    return image;
+}
+
+/* The hash of the hashes, computed from its definition. */
+static void hash_by_chunks(const unsigned char *image, size_t size, uint8_t hash[DIGEST_SIZE]) {
+    uint8_t hashes[8][DIGEST_SIZE];
+    size_t count = 0, chunk = SEALED_CHUNK;
+    for (size_t at = 0; at < size; at += chunk)
+        digest_of(image + at, size - at < chunk ? size - at : chunk, hashes[count++]);
+    digest_of(hashes, count * DIGEST_SIZE, hash);
+}
+
+/* Any cut into parts and any number of threads gives the same file, whose seal is as documented. */
+START_TEST(large_images_are_hashed_in_chunks) {
+    static const size_t sizes[] = {SEALED_CHUNK, SEALED_CHUNK + 1, 2 * SEALED_CHUNK, LARGE};
+    char *folder = make_folder(), *path = path_in(folder, "file"), *other = path_in(folder, "other");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *image = make_image(sizes[i]), *expected = malloc(sizes[i] + SEALED_TRAILER_SIZE);
+        uint8_t hash[DIGEST_SIZE];
+        ck_ok(sealed_write(path, image, sizes[i], 3));
+        size_t first = sizes[i] / 3, second = 5, size, other_size;
+        struct io_part parts[] = {
+            {image, first}, {image + first, second}, {NULL, 0}, {image + first + second, sizes[i] - first - second}};
+        ck_ok(sealed_write_parts(other, parts, 4, 3));
+        char *bytes = slurp(path, &size), *same = slurp(other, &other_size);
+        memcpy(expected, image, sizes[i]);
+        sealed_trailer(image, sizes[i], 3, expected + sizes[i]);
+        ck_assert(size == sizes[i] + SEALED_TRAILER_SIZE && other_size == size);
+        ck_assert(memcmp(bytes, same, size) == 0 && memcmp(bytes, expected, size) == 0);
+        ck_assert_int_eq(bytes[sizes[i] + 16], sizes[i] > SEALED_CHUNK ? 2 : 1);
+        if (sizes[i] > SEALED_CHUNK)
+            hash_by_chunks(image, sizes[i], hash);
+        else
+            digest_of(image, sizes[i], hash);
+        ck_assert_mem_eq(bytes + sizes[i] + 32, hash, DIGEST_SIZE);
+        struct seal seal;
+        ck_ok(sealed_check(path, bytes, size, &seal));
+        ck_assert(seal.is_chunked == (sizes[i] > SEALED_CHUNK) && memcmp(seal.sha256, hash, DIGEST_SIZE) == 0);
+        free(image);
+        free(expected);
+        free(bytes);
+        free(same);
+    }
+    free(path);
+    free(other);
+    remove_folder(folder);
+}
+END_TEST
+
+/* A large file with the seal of older versions: one SHA-256 of all bytes. */
+START_TEST(a_large_file_of_an_older_version_is_read) {
+    char *folder = make_folder(), *path = path_in(folder, "file");
+    unsigned char *file = realloc(make_image(LARGE), LARGE + SEALED_TRAILER_SIZE), *trailer = file + LARGE;
+    struct seal seal;
+    void *image;
+    sealed_trailer(file, 10, 7, trailer);
+    for (int i = 0; i < 8; i++) trailer[24 + i] = (unsigned char)(LARGE >> (8 * i));
+    digest_of(file, LARGE, trailer + 32);
+    digest_of(trailer, 96, trailer + 96);
+    spill(path, (const char *)file, LARGE + SEALED_TRAILER_SIZE);
+    ck_ok(sealed_read(path, &image, &seal));
+    ck_assert(!seal.is_chunked && seal.image_size == LARGE && memcmp(image, file, LARGE) == 0);
+    buffer_free(image);
+    ck_ok(sealed_verify(path, &seal));
+    trailer[72] = 1; /* a field that this version must be 0 in */
+    digest_of(trailer, 96, trailer + 96);
+    spill(path, (const char *)file, LARGE + SEALED_TRAILER_SIZE);
+    ck_failure(sealed_verify(path, &seal), STATUS_DATA, "newer ddptrain");
+    free(file);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+/* One bit in any chunk, also where chunks are exchanged. */
+START_TEST(damaged_chunks_are_detected) {
+    char *folder = make_folder(), *path = path_in(folder, "file");
+    static const size_t places[] = {0, SEALED_CHUNK - 1, SEALED_CHUNK, 2 * SEALED_CHUNK, LARGE - 1};
+    unsigned char *image = make_image(LARGE);
+    struct seal seal;
+    void *read;
+    size_t size;
+    ck_ok(sealed_write(path, image, LARGE, 7));
+    char *bytes = slurp(path, &size), *swapped = malloc(size);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        bytes[places[i]] ^= 4;
+        spill(path, bytes, size);
+        ck_failure(sealed_read(path, &read, &seal), STATUS_DATA, "damaged: its SHA-256");
+        ck_failure(sealed_verify(path, &seal), STATUS_DATA, "damaged: its SHA-256");
+        ck_failure(sealed_check(path, bytes, size, &seal), STATUS_DATA, "damaged: its SHA-256");
+        bytes[places[i]] ^= 4;
+    }
+    memcpy(swapped, bytes, size);
+    memcpy(swapped, bytes + SEALED_CHUNK, SEALED_CHUNK);
+    memcpy(swapped + SEALED_CHUNK, bytes, SEALED_CHUNK);
+    ck_failure(sealed_check(path, swapped, size, &seal), STATUS_DATA, "damaged: its SHA-256");
+    ck_ok(sealed_check(path, bytes, size, &seal));
+    free(bytes);
+    free(swapped);
+    free(image);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+/* What the disk gives back is compared before the file gets its name. */
+static void spoil(void *context, enum fault_call call, const char *path) {
+    bool *is_done = context;
+    if (*is_done || call != CALL_SYNC) return;
+    *is_done = true;
+    FILE *file = fopen(path, "r+");
+    if (!file || fseek(file, (long)SEALED_CHUNK + 9, SEEK_SET) || fputc('x', file) != 'x' || fclose(file)) abort();
+}
+
+START_TEST(what_reads_back_different_is_no_file) {
+    char *folder = make_folder(), *path = path_in(folder, "file");
+    unsigned char *image = calloc(1, LARGE);
+    bool is_done = false, is_there;
+    fault_set(&(struct fault){.kind = FAULT_NONE, .watch = spoil, .context = &is_done});
+    ck_failure(sealed_write(path, image, LARGE, 7), STATUS_IO, "reads back different");
+    fault_set(NULL);
+    is_there = access(path, F_OK) == 0;
+    ck_assert(is_done && !is_there);
+    ck_assert_uint_eq(temporaries(folder), 0);
+    free(image);
+    free(path);
+    remove_folder(folder);
+}
+END_TEST
+
+/* A full disk or a read error in any thread is the failure of the whole. */
+START_TEST(any_failing_call_of_a_large_file_is_a_failure) {
+    char *folder = make_folder(), *path = path_in(folder, "file");
+    unsigned char *image = calloc(1, LARGE);
+    struct seal seal;
+    void *read;
+    fault_set(&(struct fault){.kind = FAULT_NONE});
+    ck_ok(sealed_write(path, image, LARGE, 7));
+    int64_t calls = fault_calls();
+    fault_set(NULL);
+    for (int64_t at = 1; at <= calls; at++) {
+        unlink(path);
+        fault_set(&(struct fault){.kind = FAULT_EIO, .at = at, .is_permanent = true});
+        ck_failure(sealed_write(path, image, LARGE, 7), STATUS_IO, folder);
+        fault_set(NULL);
+        bool is_there = access(path, F_OK) == 0;
+        ck_assert_msg(!is_there || at > calls - 3, "call %d of %d", (int)at, (int)calls); /* the folder's sync */
+    }
+    ck_ok(sealed_write(path, image, LARGE, 7));
+    for (int64_t at = 1; at <= 8; at++) {
+        fault_set(&(struct fault){.kind = FAULT_EIO, .at = at, .is_permanent = true});
+        ck_failure(sealed_read(path, &read, &seal), STATUS_IO, path);
+        fault_set(NULL);
+        ck_assert_ptr_null(read);
+    }
+    free(image);
+    free(path);
     remove_folder(folder);
 }
 END_TEST
@@ -171,4 +342,6 @@ START_TEST(any_failing_call_of_a_read_is_a_failure) {
 END_TEST
 
 TESTS("sealed", sha256_vectors, is_read_back, every_flipped_bit_and_truncation_is_detected, files_are_refused_by_name,
-      any_failing_call_of_a_read_is_a_failure)
+      any_failing_call_of_a_read_is_a_failure, large_images_are_hashed_in_chunks,
+      a_large_file_of_an_older_version_is_read, damaged_chunks_are_detected, what_reads_back_different_is_no_file,
+      any_failing_call_of_a_large_file_is_a_failure)

@@ -446,28 +446,28 @@ START_TEST(prune_keeps_the_newest) {
     spill(notes, "not ours", 8);
     ck_ok(write_state(folder, "copy", 1)); /* a copy by the user, which is not pruned */
     spill(half, "not ours", 8);
-    ck_ok(checkpoint_prune(folder, 0));
+    ck_ok(checkpoint_prune(folder, 0, NULL));
     ck_assert(!exists(folder, "step-00000005.h5.tmp-12") && exists(folder, "step-00000004.h5"));
     ck_assert(!exists(folder, "best.h5.tmp-12"));
-    ck_ok(checkpoint_prune(folder, 3));
+    ck_ok(checkpoint_prune(folder, 3, NULL));
     ck_assert(!exists(folder, "step-00000004.h5") && !exists(folder, "epoch-0001.h5"));
     ck_assert(exists(folder, "step-00000005.h5") && exists(folder, "step-00000002.h5") &&
               exists(folder, "step-00000003.h5"));
-    ck_ok(checkpoint_prune(folder, 9));
+    ck_ok(checkpoint_prune(folder, 9, NULL));
     ck_assert(exists(folder, "step-00000005.h5") && exists(folder, "step-00000002.h5") &&
               exists(folder, "step-00000003.h5"));
 
     /* A damaged one does not count, so a valid one is kept. */
     char *newest = path_in(folder, "step-00000003.h5");
     damage(newest, 700);
-    ck_ok(checkpoint_prune(folder, 1));
+    ck_ok(checkpoint_prune(folder, 1, NULL));
     ck_assert(exists(folder, "step-00000002.h5") && !exists(folder, "step-00000005.h5"));
     ck_assert(exists(folder, "mine.h5") && exists(folder, "notes.tmp-12"));
     ck_assert(exists(folder, "copy.h5") && exists(folder, "mine.h5.tmp-12"));
     status s;
     ck_assert_int_eq(newest_step(folder, &s), 4);
     ck_ok(s);
-    ck_ok(checkpoint_prune(nowhere, 1));
+    ck_ok(checkpoint_prune(nowhere, 1, NULL));
     free(best);
     free(newest);
     free(nowhere);

@@ -16,7 +16,7 @@ static status save_and_prune(const char *folder, int64_t step, int64_t keep) {
     char name[32];
     snprintf(name, sizeof name, "step-%08d", (int)step);
     TRY(write_state(folder, name, step));
-    return checkpoint_prune(folder, keep);
+    return checkpoint_prune(folder, keep, name);
 }
 
 static int64_t calls_of_a_save(const char *folder) {

@@ -217,6 +217,61 @@ START_TEST(the_state_may_change_its_shape) {
 }
 END_TEST
 
+/* ---- the cost of a save ---- */
+
+static void count_lists(void *context, enum fault_call call, const char *path) {
+    (void)path;
+    *(int *)context += call == CALL_LIST;
+}
+
+/* The I/O calls of a save beside [files] checkpoints; *lists: how many of them list the folder. */
+static int64_t calls_of_a_save_beside(int64_t files, int *lists) {
+    char *folder = make_folder();
+    struct saver *saver;
+    *lists = 0;
+    ck_ok(saver_create(folder, 0, &saver));
+    for (int64_t step = 1; step <= files; step++) ck_ok(save(saver, step));
+    ck_ok(saver_wait(saver));
+    fault_set(&(struct fault){.kind = FAULT_NONE, .watch = count_lists, .context = lists});
+    ck_ok(save(saver, files + 1));
+    ck_ok(saver_wait(saver));
+    int64_t calls = fault_calls();
+    fault_set(NULL);
+    saver_destroy(saver);
+    remove_folder(folder);
+    return calls;
+}
+
+START_TEST(a_save_without_keep_costs_the_same_beside_any_number_of_files) {
+    int lists;
+    int64_t few = calls_of_a_save_beside(2, &lists);
+    ck_assert_int_eq(lists, 0);
+    ck_assert_int_eq(calls_of_a_save_beside(200, &lists), few);
+    ck_assert_int_eq(lists, 0);
+}
+END_TEST
+
+/* The first save, and one after a failure, remove temporary files. */
+START_TEST(temporary_files_are_removed_by_the_next_save) {
+    char *folder = make_folder(), *temporary = path_in(folder, "epoch-0001.h5.tmp-1");
+    struct saver *saver;
+    ck_ok(saver_create(folder, 0, &saver));
+    for (int64_t step = 1; step <= 3; step += 2) {
+        spill(temporary, "half", 4);
+        ck_ok(save(saver, step));
+        ck_ok(saver_wait(saver));
+        ck_assert_uint_eq(temporaries(folder), 0);
+        fault_set(&(struct fault){.kind = FAULT_ENOSPC, .at = 3, .is_permanent = true});
+        ck_ok(save(saver, step + 1));
+        ck_failure(saver_wait(saver), STATUS_IO, folder);
+        fault_set(NULL);
+    }
+    saver_destroy(saver);
+    free(temporary);
+    remove_folder(folder);
+}
+END_TEST
+
 static void note_step(void *data, int64_t step) { *(int64_t *)data = step; }
 
 /* A step is reported as saved when its file is on disk, never before. */
@@ -387,7 +442,9 @@ START_TEST(readers_beside_the_saver) {
 }
 END_TEST
 
-TESTS("saver", saves_and_prunes, writes_the_same_bytes_as_checkpoint_write, in_place_writes_the_same_bytes,
-      a_lack_of_memory_is_no_bug, in_place_takes_no_memory, the_state_may_change_its_shape,
-      only_what_is_saved_is_reported, a_failure_comes_back_once, a_kept_state_is_written_on_request,
-      training_does_not_wait_for_the_disk, a_checkpoint_may_be_pruned_while_it_is_opened, readers_beside_the_saver)
+TESTS("saver", a_save_without_keep_costs_the_same_beside_any_number_of_files,
+      temporary_files_are_removed_by_the_next_save, saves_and_prunes, writes_the_same_bytes_as_checkpoint_write,
+      in_place_writes_the_same_bytes, a_lack_of_memory_is_no_bug, in_place_takes_no_memory,
+      the_state_may_change_its_shape, only_what_is_saved_is_reported, a_failure_comes_back_once,
+      a_kept_state_is_written_on_request, training_does_not_wait_for_the_disk,
+      a_checkpoint_may_be_pruned_while_it_is_opened, readers_beside_the_saver)

@@ -54,6 +54,27 @@ class Readers(program.Case):
         out = subprocess.run([h5dump, "-H", self.file], capture_output=True, text=True, check=True).stdout
         self.assertIn('DATASET "0.weight"', out)
 
+    def test_the_seal_of_a_large_file(self):
+        """As docs/checkpoints.md says how others check it."""
+        self.write("large.yaml", program.WINE.replace("linear: {out: 64}", "linear: {out: 40000}").replace("epochs: 10", "epochs: 1"))
+        self.run_program("large.yaml", "--run-dir", "runs/large")
+        file = self.checkpoints("runs/large")[-1]
+        out, _ = self.run_program("inspect", file)
+        chunk = 4 << 20
+        with open(file, "rb") as f:
+            image, trailer = (lambda whole: (whole[:-128], whole[-128:]))(f.read())
+        self.assertGreater(len(image), chunk)
+        hashes = b"".join(hashlib.sha256(image[at:at + chunk]).digest() for at in range(0, len(image), chunk))
+        expected = hashlib.sha256(hashes).hexdigest()
+        self.assertIn(f"sha256 of the hashes of its 4 MiB chunks {expected}\n", out)
+        self.assertEqual(trailer[32:64].hex(), expected)
+        self.assertEqual((trailer[16], trailer[72:80]), (2, chunk.to_bytes(8, "little")))
+        if shutil.which("openssl"):
+            command = f"head -c -128 '{file}' | split -b 4M --filter='openssl dgst -sha256 -binary' | sha256sum"
+            found = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
+            self.assertEqual(found.split()[0], expected)
+        self.run_program("eval", "runs/large")
+
     def test_inspect(self):
         out, _ = self.run_program("inspect", self.file)
         for word in ("0.weight", "(64, 13)", "exp_avg_sq", "sha256"):

@@ -160,15 +160,20 @@ status io_read_text(const char *path, uint64_t max, char **text, struct io_info 
     return OK;
 }
 
-static ssize_t write_once(int fd, const char *path, const void *bytes, size_t size) {
+static ssize_t put(int fd, const void *bytes, size_t size, const uint64_t *offset) {
+    return offset ? pwrite(fd, bytes, size, (off_t)*offset) : write(fd, bytes, size);
+}
+
+/* One pwrite or write (offset NULL) of up to [size] bytes. */
+static ssize_t write_once(int fd, const char *path, const void *bytes, size_t size, const uint64_t *offset) {
     if (size > MAX_CHUNK) size = MAX_CHUNK;
     switch (fault_next(CALL_WRITE, path)) {
     case FAULT_NONE:
-        return write(fd, bytes, size);
+        return put(fd, bytes, size, offset);
     case FAULT_SHORT:
-        return write(fd, bytes, (size + 1) / 2);
+        return put(fd, bytes, (size + 1) / 2, offset);
     case FAULT_KILL:
-        if (write(fd, bytes, size / 2) >= -1) fault_kill();
+        if (put(fd, bytes, size / 2, offset) >= -1) fault_kill();
         return -1;
     case FAULT_ENOSPC:
         errno = ENOSPC;
@@ -185,11 +190,12 @@ static ssize_t write_once(int fd, const char *path, const void *bytes, size_t si
     }
 }
 
-status io_write(int fd, const char *path, const void *bytes, size_t size) {
+static status write_fully(int fd, const char *path, const void *bytes, size_t size, const uint64_t *offset) {
     size_t done = 0;
     int interrupts = 0;
     while (done < size) {
-        ssize_t n = write_once(fd, path, (const char *)bytes + done, size - done);
+        uint64_t here = offset ? *offset + done : 0;
+        ssize_t n = write_once(fd, path, (const char *)bytes + done, size - done, offset ? &here : NULL);
         if (n >= 0) {
             done += (size_t)n;
             interrupts = 0;
@@ -197,6 +203,24 @@ status io_write(int fd, const char *path, const void *bytes, size_t size) {
             return status_errno(STATUS_IO, errno, "cannot write '%s'", path);
     }
     return OK;
+}
+
+status io_write(int fd, const char *path, const void *bytes, size_t size) {
+    return write_fully(fd, path, bytes, size, NULL);
+}
+
+status io_write_at(int fd, const char *path, const void *bytes, size_t size, uint64_t offset) {
+    return write_fully(fd, path, bytes, size, &offset);
+}
+
+void io_start_sync(int fd, uint64_t offset, uint64_t size) {
+    sync_file_range(fd, (off_t)offset, (off_t)size, SYNC_FILE_RANGE_WRITE);
+}
+
+void io_drop_cache(int fd) { posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
+
+void io_read_ahead(int fd, uint64_t offset, uint64_t size) {
+    posix_fadvise(fd, (off_t)offset, (off_t)size, POSIX_FADV_WILLNEED);
 }
 
 /* 0 or an errno value. */
@@ -456,6 +480,13 @@ status io_remove_temporaries(const char *path) {
     return s;
 }
 
+status io_read_back_failure(const char *path) {
+    return status_new(STATUS_IO,
+                      "'%s' reads back different from what was written: the disk or the memory of this machine is "
+                      "failing",
+                      path);
+}
+
 /* Compares the file with [parts]; [buffer] (COMPARE_CHUNK) is a workspace. */
 static status compare(int fd, const char *path, const struct io_part *parts, size_t count, void *buffer) {
     uint64_t offset = 0;
@@ -463,11 +494,7 @@ static status compare(int fd, const char *path, const struct io_part *parts, siz
         for (size_t done = 0; done < parts[p].size;) {
             size_t size = parts[p].size - done < COMPARE_CHUNK ? parts[p].size - done : COMPARE_CHUNK;
             TRY(io_read_at(fd, path, buffer, size, offset, NULL));
-            if (memcmp(buffer, (const char *)parts[p].bytes + done, size) != 0)
-                return status_new(STATUS_IO,
-                                  "'%s' reads back different from what was written: the disk or the memory "
-                                  "of this machine is failing",
-                                  path);
+            if (memcmp(buffer, (const char *)parts[p].bytes + done, size) != 0) return io_read_back_failure(path);
             done += size;
             offset += size;
         }
@@ -475,7 +502,7 @@ static status compare(int fd, const char *path, const struct io_part *parts, siz
 }
 
 static status read_back(int fd, const char *path, const struct io_part *parts, size_t count) {
-    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* drops the page cache, so that the disk is read */
+    io_drop_cache(fd);
     void *buffer;
     TRY(buffer_new(COMPARE_CHUNK, "reading back a saved file", &buffer));
     status s = compare(fd, path, parts, count, buffer);
@@ -483,13 +510,20 @@ static status read_back(int fd, const char *path, const struct io_part *parts, s
     return s;
 }
 
-static status write_temporary(int fd, const char *path, const struct io_part *parts, size_t count) {
+struct contents {
+    const struct io_part *parts; /* (count) */
+    size_t count;
+};
+
+static status write_contents(void *context, int fd, const char *path) {
+    const struct contents *contents = context;
+    const struct io_part *parts = contents->parts;
     uint64_t size = 0;
-    for (size_t p = 0; p < count; p++) size += parts[p].size;
+    for (size_t p = 0; p < contents->count; p++) size += parts[p].size;
     TRY(io_reserve(fd, path, size));
-    for (size_t p = 0; p < count; p++) TRY(io_write(fd, path, parts[p].bytes, parts[p].size));
+    for (size_t p = 0; p < contents->count; p++) TRY(io_write(fd, path, parts[p].bytes, parts[p].size));
     TRY(io_sync(fd, path));
-    return read_back(fd, path, parts, count);
+    return read_back(fd, path, parts, contents->count);
 }
 
 static status create_temporary(const char *path, struct text *temporary, int *fd) {
@@ -511,12 +545,12 @@ status io_check_replace(const char *path) {
     return s;
 }
 
-status io_replace(const char *path, const struct io_part *parts, size_t count) {
+status io_replace_with(const char *path, io_writer *write, void *context) {
     struct text temporary = {0};
     int fd = -1;
     status s = create_temporary(path, &temporary, &fd);
     if (s == OK) {
-        s = write_temporary(fd, temporary.data, parts, count);
+        s = write(context, fd, temporary.data);
         s = status_first(s, io_close(fd, temporary.data));
         if (s == OK) s = io_rename(temporary.data, path);
         if (s != OK) status_free(io_remove(temporary.data)); /* the first failure is returned */
@@ -524,6 +558,11 @@ status io_replace(const char *path, const struct io_part *parts, size_t count) {
     }
     text_free(&temporary);
     return s;
+}
+
+status io_replace(const char *path, const struct io_part *parts, size_t count) {
+    struct contents contents = {parts, count};
+    return io_replace_with(path, write_contents, &contents);
 }
 
 status io_replace_text(const char *path, const char *text) {

@@ -41,11 +41,18 @@ status io_read_at(int fd, const char *path, void *bytes, size_t size, uint64_t o
  * file or has more than [max] bytes. */
 status io_read_text(const char *path, uint64_t max, char **text, struct io_info *info);
 
-/* Writes all [size] bytes. */
+/* Writes all [size] bytes, at the current position or at [offset]. */
 status io_write(int fd, const char *path, const void *bytes, size_t size);
+status io_write_at(int fd, const char *path, const void *bytes, size_t size, uint64_t offset);
 
 /* fsync. */
 status io_sync(int fd, const char *path);
+
+/* Hints, whose failures do not matter: begin to write these bytes to the disk; drop the file's pages from memory, so
+ * that the disk is read; begin to read these bytes. */
+void io_start_sync(int fd, uint64_t offset, uint64_t size);
+void io_drop_cache(int fd);
+void io_read_ahead(int fd, uint64_t offset, uint64_t size);
 
 /* Reserves [size] bytes on disk, so that a full disk is detected before the first write. OK on file systems that do not
  * support it. */
@@ -106,6 +113,13 @@ struct io_part {
  * only the last fsync failed. The file is a new one: a symbolic link at [path] is replaced, not the file that it names,
  * and permissions, owner and hard links of the old file are not kept. */
 status io_replace(const char *path, const struct io_part *parts, size_t count);
+
+/* The same; [write] fills the temporary file [fd], whose path is [name]: on return its contents must be on disk and
+ * read back. */
+typedef status io_writer(void *context, int fd, const char *name);
+status io_replace_with(const char *path, io_writer *write, void *context);
+/* The STATUS_IO failure of a file that differs from what was written. */
+status io_read_back_failure(const char *path);
 
 /* What prevents io_replace from creating its temporary file, such as a folder that does not exist: for a file that is
  * written after long work. */
