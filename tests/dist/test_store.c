@@ -137,6 +137,65 @@ static void threads_body(const struct dist_env *env, void *argument) {
 START_TEST(several_threads) { ranks_run(2, threads_body, NULL); }
 END_TEST
 
+/* ---- gatherings ---- */
+
+static void gather_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = rank_open_store(env, 20);
+    int world = env->world_size, numbers[MAX_TEST_RANKS], index = -1;
+    char *first, text[32];
+    snprintf(text, sizeof text, "h%d", env->rank / 2);
+    rank_must(store_number(store, "pairs", text, strlen(text), 20, numbers));
+    for (int r = 0; r < world; r++) RANK_CHECK(numbers[r] == r / 2);
+    snprintf(text, sizeof text, "h%d", env->rank % 2);
+    rank_must(store_number(store, "turns", text, strlen(text), 20, numbers));
+    for (int r = 0; r < world; r++) RANK_CHECK(numbers[r] == r % 2);
+    rank_must(store_number(store, "empty", NULL, 0, 20, numbers));
+    for (int r = 0; r < world; r++) RANK_CHECK(numbers[r] == 0);
+    snprintf(text, sizeof text, "%d", world - env->rank); /* the highest rank has the lowest text */
+    rank_must(store_number(store, "all different", text, strlen(text), 20, numbers));
+    for (int r = 0; r < world; r++) RANK_CHECK(numbers[r] == r);
+    rank_must(store_first(store, "none", env->rank, world, "", 20, &first, &index));
+    RANK_CHECK(!first);
+    snprintf(text, sizeof text, "rank %d", env->rank);
+    rank_must(store_first(store, "first", world - 1 - env->rank, world, env->rank ? text : "", 20, &first, &index));
+    RANK_CHECK(world == 1 ? !first : first && index == 0 && atoi(first + 5) == world - 1);
+    free(first);
+    rank_must(store_first(store, "second", env->rank, world, env->rank == 0 ? "" : text, 20, &first, &index));
+    RANK_CHECK(world == 1 ? !first : index == 1 && strcmp(first, "rank 1") == 0);
+    free(first);
+    if (world > 1 && env->rank < 2) { /* a group of two; the others do not take part */
+        rank_must(store_first(store, "of two", env->rank, 2, text, 20, &first, &index));
+        RANK_CHECK(index == 0 && strcmp(first, "rank 0") == 0);
+        free(first);
+    }
+    if (world > 1 && env->rank == 1)
+        rank_expect(store_first(store, "alone", 1, 2, "x", 0.2, &first, &index), STATUS_PEER,
+                    "1 of 2 ranks did not reach 'alone' within 0.2 s, the first of them is number 0");
+    rank_expect(store_first(store, "", 0, 1, "x", 1, &first, &index), STATUS_BUG, "a gathering ''");
+    rank_must(store_number(store, "end", NULL, 0, 20, numbers));
+    store_close(store);
+}
+
+START_TEST(gatherings) { ranks_run(_i, gather_body, NULL); }
+END_TEST
+
+/* A rank that dies ends the wait of those that have sent their values. */
+static void lost_gather_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = rank_open_store(env, 20);
+    int numbers[MAX_TEST_RANKS];
+    if (env->rank == 1) {
+        clock_sleep(0.2);
+        _exit(0);
+    }
+    rank_expect(store_number(store, "hosts", "x", 1, 20, numbers), STATUS_PEER, "rank 1 (host ");
+    store_close(store);
+}
+
+START_TEST(lost_rank_ends_a_gathering) { ranks_run(3, lost_gather_body, NULL); }
+END_TEST
+
 /* ---- agreement ---- */
 
 static void agree_body(const struct dist_env *env, void *argument) {
@@ -465,7 +524,7 @@ static void late_body(const struct dist_env *env, void *argument) {
         RANK_CHECK(store_frame_parse(bytes, STORE_HEADER, 200, &reply, &used) == PARSED_INCOMPLETE);
         RANK_CHECK(reply.type == FRAME_REJECT && net_receive(fd, bytes, reply.length, clock_seconds() + 10));
         bytes[reply.length] = 0;
-        RANK_CHECK(strstr((const char *)bytes, "it uses version 3 of ddptrain's protocol, this rank version 10"));
+        RANK_CHECK(strstr((const char *)bytes, "it uses version 4 of ddptrain's protocol, this rank version 11"));
         close(fd);
         rank_must(store_set(store, "tried", "x", 1));
     }
@@ -607,6 +666,8 @@ int main(void) {
     const struct check_loop loops[] = {LOOP(keys, 1, 5),
                                        ONCE(world_of_one),
                                        ONCE(several_threads),
+                                       LOOP(gatherings, 1, 6),
+                                       ONCE(lost_rank_ends_a_gathering),
                                        LOOP(agreement, 2, 5),
                                        ONCE(missing_ranks_are_named),
                                        ONCE(no_rank_0),

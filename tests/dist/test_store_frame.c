@@ -76,4 +76,66 @@ START_TEST(heartbeats_round_trip) {
 }
 END_TEST
 
-TESTS("store_frame", frames_round_trip, bodies_are_checked, heartbeats_round_trip)
+START_TEST(gathers_are_checked) {
+    uint8_t body[STORE_GATHER + 8];
+    char key[STORE_MAX_KEY + 1];
+    struct store_gather_request in, out = {.kind = GATHER_FIRST,
+                                           .milliseconds = 70000,
+                                           .index = 2,
+                                           .count = 3,
+                                           .value = (const uint8_t *)"xyz",
+                                           .size = 3};
+    struct store_frame frame = {.type = FRAME_GATHER, .body = body};
+    frame.length = (uint32_t)store_write_gather(&out, "hosts", body);
+    ck_assert(store_parse_gather(&frame, &in, key));
+    ck_assert_str_eq(key, "hosts");
+    ck_assert(in.kind == GATHER_FIRST && in.milliseconds == 70000 && in.index == 2 && in.count == 3);
+    ck_assert(in.size == 3 && memcmp(in.value, "xyz", 3) == 0);
+    frame.length = STORE_GATHER + 5; /* an empty value */
+    ck_assert(store_parse_gather(&frame, &in, key) && in.size == 0);
+    frame.length--;
+    ck_assert(!store_parse_gather(&frame, &in, key));
+    frame.length = STORE_GATHER - 1;
+    ck_assert(!store_parse_gather(&frame, &in, key));
+    frame.length = STORE_GATHER + 8;
+    body[0] = GATHER_KINDS;
+    ck_assert(!store_parse_gather(&frame, &in, key));
+    body[0] = GATHER_NUMBERS;
+    store_write_u32(body + 6, 3); /* index 3 of 3 */
+    ck_assert(!store_parse_gather(&frame, &in, key));
+}
+END_TEST
+
+/* The hosts of ranks: as written, and in how many triples. */
+START_TEST(numbers_round_trip) {
+    static const struct {
+        uint32_t count, numbers[12];
+        size_t triples;
+    } cases[] = {{1, {0}, 1},
+                 {6, {0}, 1},                   /* one host */
+                 {6, {0, 0, 1, 1, 2, 2}, 1},    /* hosts with two ranks each */
+                 {6, {0, 1, 2, 0, 1, 2}, 2},    /* one rank after the other on each host */
+                 {7, {0, 0, 1, 1, 2, 2, 2}, 2}, /* the last host has more */
+                 {5, {0, 1, 0, 2, 0}, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t count = cases[i].count;
+        uint8_t bytes[STORE_NUMBERS(12)];
+        int numbers[12];
+        size_t size = store_write_numbers(cases[i].numbers, count, bytes);
+        ck_assert_uint_eq(size, 12 * cases[i].triples);
+        ck_assert(store_parse_numbers(bytes, size, count, numbers));
+        for (uint32_t k = 0; k < count; k++) ck_assert_int_eq(numbers[k], (int)cases[i].numbers[k]);
+        ck_assert(!store_parse_numbers(bytes, size - 1, count, numbers));
+        ck_assert(!store_parse_numbers(bytes, size, count + 1, numbers));
+        ck_assert(!store_parse_numbers(bytes, size, count - 1, numbers));
+        store_write_u32(bytes, UINT32_MAX);
+        ck_assert(!store_parse_numbers(bytes, size, count, numbers));
+        store_write_u32(bytes, 0);
+        store_write_u32(bytes + 8, 0);
+        ck_assert(!store_parse_numbers(bytes, size, count, numbers));
+    }
+}
+END_TEST
+
+TESTS("store_frame", frames_round_trip, bodies_are_checked, heartbeats_round_trip, gathers_are_checked,
+      numbers_round_trip)

@@ -43,6 +43,14 @@ static void read_body(const struct store_frame *frame) {
     }
     if (store_parse_get(frame, &number, key)) must(*key && strlen(key) <= STORE_MAX_KEY);
     if (store_parse_failure(frame, &number, text)) must(strlen(text) < sizeof text);
+    struct store_gather_request gather;
+    if (store_parse_gather(frame, &gather, key)) {
+        must(is_inside(gather.value, gather.size, frame) && gather.size <= STORE_MAX_VALUE);
+        must(*key && gather.index < gather.count && gather.kind < GATHER_KINDS);
+    }
+    int numbers[64];
+    if (store_parse_numbers(frame->body, frame->length, 64, numbers))
+        for (int i = 0; i < 64; i++) must(numbers[i] >= 0 && numbers[i] < 64);
     store_parse_wait(frame, &number);
 }
 

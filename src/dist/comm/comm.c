@@ -229,23 +229,13 @@ static status connect_by(struct comm *comm, int backend) {
 /* Hosts are numbered in order of their first rank. All ranks. */
 static status find_hosts(struct comm *comm) {
     struct comm_group *g = comm->shared;
-    char own[512], key[64];
-    char **identities = calloc((size_t)comm->world_size, sizeof *identities);
-    if (!identities) return status_memory("a process group");
+    char own[512];
     shm_host_identity(own, sizeof own);
-    snprintf(key, sizeof key, "host/%d", comm->rank);
-    status failure = store_set(g->store, key, own, strlen(own));
+    TRY(store_number(g->store, "hosts", own, strlen(own), g->timeout, g->hosts));
     g->host_count = 0;
-    for (int r = 0; r < comm->world_size && !failure; r++) {
-        int same = 0;
-        snprintf(key, sizeof key, "host/%d", r);
-        failure = store_get(g->store, key, g->timeout, (void **)&identities[r], NULL);
-        while (!failure && same < r && strcmp(identities[same], identities[r]) != 0) same++;
-        g->hosts[r] = same < r ? g->hosts[same] : g->host_count++;
-    }
-    for (int r = 0; r < comm->world_size; r++) free(identities[r]);
-    free(identities);
-    return failure;
+    for (int r = 0; r < comm->world_size; r++)
+        if (g->hosts[r] == g->host_count) g->host_count++;
+    return OK;
 }
 
 status comm_create(const char *backend, const struct dist_env *env, struct store *store, double timeout,

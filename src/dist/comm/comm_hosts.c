@@ -302,18 +302,13 @@ static void number_ranks(struct hosts_group *g) {
 
 /* The result of connect_inner, equal on all hosts: the first failure in order of hosts. Consumes [inner]. */
 static status agree(const struct hosts_group *g, status inner) {
-    char key[STORE_MAX_KEY];
-    status failure = OK;
-    snprintf(key, sizeof key, "%s/host%d/result", g->name, g->host);
-    if (is_leader(g)) failure = store_set(g->setup.store, key, status_message(inner), strlen(status_message(inner)));
-    for (int host = 0; host < g->host_count && !failure; host++) {
-        void *text;
-        snprintf(key, sizeof key, "%s/host%d/result", g->name, host);
-        failure = store_get(g->setup.store, key, g->setup.timeout, &text, NULL);
-        if (failure) break;
-        if (*(char *)text) failure = status_new(STATUS_IO, "%s", (char *)text);
-        free(text);
-    }
+    char key[STORE_MAX_KEY], *first = NULL;
+    int rank;
+    snprintf(key, sizeof key, "%s/result", g->name);
+    status failure =
+        store_first(g->setup.store, key, g->rank, g->world, status_message(inner), g->setup.timeout, &first, &rank);
+    if (!failure && first) failure = status_new(STATUS_IO, "%s", first);
+    free(first);
     status_free(inner);
     return failure;
 }

@@ -216,17 +216,18 @@ static const char *map_and_lock(struct shm_map *map, int rank) {
     return NULL;
 }
 
-/* Each rank publishes its error, "" for none, and reads those of the others. Returns the first in order of rank. */
+/* The first error of the group in order of rank; [error]: of this rank, "" for none. */
 static status agree(const struct comm_setup *setup, const char *what, const char *error) {
-    TRY(publish(setup, what, "difference", error, strlen(error)));
-    for (int rank = 0; rank < setup->world_size; rank++) {
-        char *theirs;
-        TRY(look_up(setup, what, "difference", rank, &theirs, NULL));
-        status failure = *theirs ? status_new(STATUS_IO, "%s", theirs) : OK;
-        free(theirs);
-        TRY(failure);
-    }
-    return OK;
+    struct text key = {0};
+    char *first = NULL;
+    int rank;
+    text_printf(&key, "%s/%s/result", setup->name, what);
+    status failure = store_first(setup->store, text_string(&key), setup->rank, setup->world_size, error, setup->timeout,
+                                 &first, &rank);
+    if (!failure && first) failure = status_new(STATUS_IO, "%s", first);
+    text_free(&key);
+    free(first);
+    return failure;
 }
 
 /* Not collective; releases this rank's lock. Takes a map that was never opened (base NULL). */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/files/digest.h"
 #include "base/stop.h"
 #include "base/system/thread.h"
 #include "base/text.h"
@@ -427,7 +428,8 @@ struct store {
     int fd;                /* -1: broken, or world_size 1 */
     struct message_session session;
     unsigned agreements;     /* store_agree calls so far: equal on all ranks */
-    uint8_t *body;           /* (STORE_MAX_BODY): of requests and answers */
+    uint8_t *body;           /* (body_size): of requests and answers */
+    size_t body_size;        /* at least STORE_MAX_BODY; enough for the numbers of all ranks */
     struct store_keys *keys; /* world_size 1 */
 
     struct store_server *server; /* rank 0 */
@@ -478,7 +480,7 @@ static status exchange(struct store *s, enum store_type type, size_t size, doubl
     struct store_frame frame = {
         .type = type, .rank = (uint32_t)s->rank, .job = s->job, .body = s->body, .length = (uint32_t)size};
     if (!store_send_frame(s->fd, &s->session, &frame, deadline) ||
-        !store_receive_frame(s->fd, &s->session, STORE_MAX_BODY, reply, s->body, deadline))
+        !store_receive_frame(s->fd, &s->session, s->body_size, reply, s->body, deadline))
         return disconnect(s);
     if (reply->type != FRAME_ERROR) return OK;
     char text[STORE_MAX_REPORT];
@@ -693,6 +695,8 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
     *out = NULL;
     struct store *s = calloc(1, sizeof *s);
     if (!s) return status_memory("the store");
+    size_t numbers = STORE_NUMBERS(env->world_size) + SESSION_TAG;
+    size_t body_size = numbers > STORE_MAX_BODY ? numbers : STORE_MAX_BODY;
     *s = (struct store){.rank = env->rank,
                         .world_size = env->world_size,
                         .is_one_host = env->local_world_size == env->world_size,
@@ -700,7 +704,8 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
                         .fd = -1,
                         .stop = -1,
                         .activity = activity_map(launcher_activity_fd()),
-                        .body = malloc(STORE_MAX_BODY + 1),
+                        .body = malloc(body_size + 1),
+                        .body_size = body_size,
                         .keys = store_keys_create()};
     pthread_mutex_init(&s->mutex, NULL);
     snprintf(s->endpoint, sizeof s->endpoint, "%s:%d", env->master_addr, env->master_port);
@@ -833,6 +838,68 @@ status store_get(struct store *s, const char *key, double timeout, void **value,
     return failure;
 }
 
+/* ---- gatherings ---- */
+
+/* The answer is in s->body. The mutex is locked. */
+static status gather_locked(struct store *s, const char *key, const struct store_gather_request *r, double timeout,
+                            struct store_frame *reply) {
+    return request(s, FRAME_GATHER, store_write_gather(r, key, s->body), timeout, reply);
+}
+
+static status check_gather(const char *key, size_t size) {
+    size_t length = strlen(key);
+    if (length > 0 && length <= STORE_MAX_KEY && size <= STORE_MAX_VALUE) return OK;
+    return status_new(STATUS_BUG, "a gathering '%s' of %zu bytes", key, size);
+}
+
+status store_number(struct store *s, const char *key, const void *value, size_t size, double timeout, int *numbers) {
+    TRY(check_gather(key, size));
+    numbers[0] = 0;
+    if (s->world_size == 1) return OK;
+    struct store_gather_request r = {.kind = GATHER_NUMBERS,
+                                     .milliseconds = to_milliseconds(timeout),
+                                     .index = (uint32_t)s->rank,
+                                     .count = (uint32_t)s->world_size,
+                                     .value = value,
+                                     .size = size};
+    struct store_frame reply;
+    pthread_mutex_lock(&s->mutex);
+    status failure = gather_locked(s, key, &r, timeout, &reply);
+    if (!failure && !store_parse_numbers(reply.body, reply.length, r.count, numbers))
+        failure = status_new(STATUS_BUG, "malformed answer from the store");
+    pthread_mutex_unlock(&s->mutex);
+    return failure;
+}
+
+status store_first(struct store *s, const char *key, int index, int count, const char *text, double timeout,
+                   char **first, int *first_index) {
+    size_t size = strlen(text);
+    *first = NULL;
+    TRY(check_gather(key, size));
+    if (count == 1) {
+        *first_index = 0;
+        *first = size ? strdup(text) : NULL;
+        return *first || !size ? OK : status_memory("a value of the store");
+    }
+    struct store_gather_request r = {.kind = GATHER_FIRST,
+                                     .milliseconds = to_milliseconds(timeout),
+                                     .index = (uint32_t)index,
+                                     .count = (uint32_t)count,
+                                     .value = (const uint8_t *)text,
+                                     .size = size};
+    struct store_frame reply;
+    void *found = NULL;
+    pthread_mutex_lock(&s->mutex);
+    status failure = gather_locked(s, key, &r, timeout, &reply);
+    if (!failure && reply.length > 4) {
+        *first_index = (int)store_read_u32(reply.body);
+        failure = copy_value(reply.body + 4, reply.length - 4, &found, &size);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    *first = found;
+    return failure;
+}
+
 static int store_rank(const struct store *s) { return s->rank; }
 static int store_world_size(const struct store *s) { return s->world_size; }
 
@@ -938,8 +1005,9 @@ status store_address(struct store *s, double timeout, char address[64]) {
 
 /* ---- agreement ---- */
 
-/* store_agree: rank 0 publishes its text in pieces; every other rank compares it with its own and publishes the
- * differences; rank 0 combines them and publishes the result. The texts of other ranks are not transferred. */
+/* store_agree: the ranks gather the digests of their texts. Only if they differ, rank 0 publishes its text in pieces;
+ * every other rank compares it with its own and publishes the differences; rank 0 combines them and publishes the
+ * result. The texts of other ranks are not transferred. */
 
 #define PIECE 60000
 #define MAX_LINES 8
@@ -1042,6 +1110,21 @@ static status collect(const struct agreement *a, int world_size, const char *wha
     return failure;
 }
 
+/* *is_equal: whether all ranks have the same text. */
+static status compare_digests(const struct agreement *a, const char *text, bool *is_equal) {
+    uint8_t digest[DIGEST_SIZE];
+    char key[64];
+    int world_size = store_world_size(a->store), *numbers = malloc((size_t)world_size * sizeof *numbers);
+    if (!numbers) return status_memory("the comparison of the ranks");
+    digest_of(text, strlen(text), digest);
+    snprintf(key, sizeof key, "agree/%u", a->number);
+    status failure = store_number(a->store, key, digest, sizeof digest, a->timeout, numbers);
+    *is_equal = !failure;
+    for (int r = 0; r < world_size && *is_equal; r++) *is_equal = numbers[r] == 0;
+    free(numbers);
+    return failure;
+}
+
 static status exchange_texts(const struct agreement *a, const char *what, const char *text, struct text *result) {
     int rank = store_rank(a->store);
     if (rank == 0) {
@@ -1057,7 +1140,9 @@ status store_agree(struct store *store, const char *what, const char *text, doub
     if (store_world_size(store) == 1) return OK;
     struct agreement a = {.store = store, .number = store_next_agreement(store), .timeout = timeout};
     struct text result = {0};
-    status failure = exchange_texts(&a, what, text, &result);
+    bool is_equal = false;
+    status failure = compare_digests(&a, text, &is_equal);
+    if (!failure && !is_equal) failure = exchange_texts(&a, what, text, &result);
     if (!failure && result.length > 0) failure = status_new(STATUS_USAGE, "%s", result.data);
     text_free(&result);
     return failure;

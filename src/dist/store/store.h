@@ -65,6 +65,18 @@ status store_set(struct store *store, const char *key, const void *value, size_t
  * at once: STATUS_PEER with the rank and the reason. *value (size) is followed by a NUL; the caller frees it. */
 status store_get(struct store *store, const char *key, double timeout, void **value, size_t *size);
 
+/* Gatherings: each of several ranks sends one value and waits until the store has those of all, at most [timeout]
+ * seconds; all get the same answer. So a gathering is one message to and one from each rank, and what the answer needs
+ * does not grow with the ranks where their values are equal or regular. [key] as above, but with names of their own.
+ * Failures are those of store_get.
+ *
+ * numbers (world_size): equal values have equal numbers, which count from 0 in order of the first rank. All ranks. */
+status store_number(struct store *store, const char *key, const void *value, size_t size, double timeout, int *numbers);
+/* *first: the first text in order of [index] that is not empty, *first_index its index; NULL if all are empty. The
+ * caller frees it. All [count] ranks of a group, each with its [index]. */
+status store_first(struct store *store, const char *key, int index, int count, const char *text, double timeout,
+                   char **first, int *first_index);
+
 /* Reports to the others why this rank is about to leave; only the first report counts. Blocks for a second at most. */
 void store_report(struct store *store, status failure);
 

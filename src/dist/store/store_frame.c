@@ -189,6 +189,65 @@ bool store_parse_get(const struct store_frame *frame, uint32_t *milliseconds, ch
     return copy_key(frame->body + 4, frame->length - 4, key);
 }
 
+bool store_parse_gather(const struct store_frame *frame, struct store_gather_request *request,
+                        char key[STORE_MAX_KEY + 1]) {
+    if (frame->type != FRAME_GATHER || frame->length < STORE_GATHER) return false;
+    const uint8_t *b = frame->body;
+    size_t length = b[1], left = frame->length - STORE_GATHER;
+    if (b[0] >= GATHER_KINDS || left < length || !copy_key(b + STORE_GATHER, length, key)) return false;
+    *request = (struct store_gather_request){.kind = (enum store_gather)b[0],
+                                             .milliseconds = store_read_u32(b + 2),
+                                             .index = store_read_u32(b + 6),
+                                             .count = store_read_u32(b + 10),
+                                             .value = b + STORE_GATHER + length,
+                                             .size = left - length};
+    return request->index < request->count && request->size <= STORE_MAX_VALUE;
+}
+
+size_t store_write_gather(const struct store_gather_request *r, const char *key, uint8_t *body) {
+    size_t length = strlen(key);
+    body[0] = (uint8_t)r->kind;
+    body[1] = (uint8_t)length;
+    store_write_u32(body + 2, r->milliseconds);
+    store_write_u32(body + 6, r->index);
+    store_write_u32(body + 10, r->count);
+    memcpy(body + STORE_GATHER, key, length);
+    if (r->size) memcpy(body + STORE_GATHER + length, r->value, r->size);
+    return STORE_GATHER + length + r->size;
+}
+
+static uint32_t run_length(const uint32_t *numbers, uint32_t count) {
+    uint32_t length = 1;
+    while (length < count && numbers[length] == numbers[0]) length++;
+    return length;
+}
+
+size_t store_write_numbers(const uint32_t *numbers, uint32_t count, uint8_t *bytes) {
+    size_t size = 0;
+    for (uint32_t at = 0; at < count; size += 12) {
+        uint32_t first = numbers[at], length = run_length(numbers + at, count - at), runs = 0;
+        do {
+            at += length;
+            runs++;
+        } while (at < count && numbers[at] == first + runs && run_length(numbers + at, count - at) == length);
+        store_write_u32(bytes + size, first);
+        store_write_u32(bytes + size + 4, runs);
+        store_write_u32(bytes + size + 8, length);
+    }
+    return size;
+}
+
+bool store_parse_numbers(const uint8_t *bytes, size_t size, uint32_t count, int *numbers) {
+    uint32_t at = 0;
+    for (; size >= 12; bytes += 12, size -= 12) {
+        uint32_t first = store_read_u32(bytes), runs = store_read_u32(bytes + 4), length = store_read_u32(bytes + 8);
+        uint64_t ranks = (uint64_t)runs * length;
+        if (ranks == 0 || ranks > count - at || first > count || runs > count - first) return false;
+        for (uint32_t i = 0; i < ranks; i++) numbers[at++] = (int)(first + i / length);
+    }
+    return size == 0 && at == count;
+}
+
 bool store_parse_wait(const struct store_frame *frame, uint32_t *milliseconds) {
     if (frame->length != 4) return false;
     *milliseconds = store_read_u32(frame->body);

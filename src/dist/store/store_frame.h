@@ -10,12 +10,12 @@
  * not authenticated, but their contents are part of the keys; a REJECT before the proof is not authenticated either,
  * and is reported as such. Rank 0's own two connections are socket pairs inside its process and have no tags.
  *
- * A rank has two connections. On the first it sends one request at a time: READY, SET, GET, CAUSE are answered by DONE,
- * VALUE or ERROR; REPORT and BYE have no answer. The second is the heartbeat: the rank sends HEARTBEATs and RANK_EXITs,
- * the server SERVER_HEARTBEATs and at last JOB_FAILURE or BYE. A third one, the link, carries no frames after WELCOME:
- * both ranks pass their ends of it, with the session, to their launchers (launch_nodes.c). A rank with another world
- * size than the server is rejected; when it gives up it reports so by a connection with the purpose FOR_GIVING_UP,
- * which is rejected, too, and ends the wait of the ranks that have joined. */
+ * A rank has two connections. On the first it sends one request at a time: READY, SET, GET, GATHER, CAUSE are answered
+ * by DONE, VALUE or ERROR; REPORT and BYE have no answer. The second is the heartbeat: the rank sends HEARTBEATs and
+ * RANK_EXITs, the server SERVER_HEARTBEATs and at last JOB_FAILURE or BYE. A third one, the link, carries no frames
+ * after WELCOME: both ranks pass their ends of it, with the session, to their launchers (launch_nodes.c). A rank with
+ * another world size than the server is rejected; when it gives up it reports so by a connection with the purpose
+ * FOR_GIVING_UP, which is rejected, too, and ends the wait of the ranks that have joined. */
 #ifndef DIST_STORE_FRAME_H
 #define DIST_STORE_FRAME_H
 
@@ -33,9 +33,10 @@
 #define STORE_HEARTBEAT (4 + 6 * 8 + ACTIVITY_CALL_NAME)
 #define STORE_MAX_PROCESS 160 /* "host n1, pid 71" */
 #define STORE_MAX_REPORT 2048 /* the message of a failure */
+#define STORE_GATHER 14       /* before the key of GATHER */
 /* The longest body before and after a rank has joined. */
 #define STORE_MAX_JOINING 256
-#define STORE_MAX_BODY (STORE_MAX_VALUE + STORE_MAX_KEY + 8 + SESSION_TAG)
+#define STORE_MAX_BODY (STORE_MAX_VALUE + STORE_MAX_KEY + STORE_GATHER + SESSION_TAG)
 
 /* The purpose of a connection. */
 enum store_purpose { FOR_REQUESTS, FOR_HEARTBEAT, FOR_LINK, FOR_GIVING_UP, STORE_PURPOSES };
@@ -63,6 +64,8 @@ enum store_type {
                              */
     FRAME_JOB_FAILURE, /* u32 status code, u32 rank or UINT32_MAX, u32 1 if the rank hung, text: the failure that ends
                           the job */
+    FRAME_GATHER,      /* u8 kind, u8 length of the key, u32 milliseconds, u32 index, u32 count, key, value; answer:
+                        * VALUE when all [count] values have arrived, the same for all who sent one */
     FRAME_TYPES
 };
 
@@ -120,6 +123,33 @@ bool store_parse_job_failure(const struct store_frame *frame, struct store_job_f
 bool store_parse_proof(const struct store_frame *frame, char process[STORE_MAX_PROCESS]);
 bool store_parse_set(const struct store_frame *frame, char key[STORE_MAX_KEY + 1], const uint8_t **value, size_t *size);
 bool store_parse_get(const struct store_frame *frame, uint32_t *milliseconds, char key[STORE_MAX_KEY + 1]);
+
+/* What the store makes of the values of a GATHER, so that its answer does not grow with the ranks where they do not
+ * differ. */
+enum store_gather {
+    GATHER_NUMBERS, /* equal values have equal numbers, from 0 in order of the first index: store_write_numbers */
+    GATHER_FIRST,   /* u32 index, value: the first in order of index that is not empty; empty: all are */
+    GATHER_KINDS
+};
+struct store_gather_request {
+    enum store_gather kind;
+    uint32_t milliseconds, index, count; /* index < count */
+    const uint8_t *value;                /* (size), inside the frame */
+    size_t size;
+};
+bool store_parse_gather(const struct store_frame *frame, struct store_gather_request *request,
+                        char key[STORE_MAX_KEY + 1]);
+/* Returns the size of the body, at most STORE_MAX_BODY - SESSION_TAG. */
+size_t store_write_gather(const struct store_gather_request *request, const char *key, uint8_t *body);
+
+/* The numbers (count) of ranks as triples {first, runs, length} of u32: [runs] runs of [length] equal numbers, which
+ * increase by one from run to run. One triple if each host has the same number of ranks in order, as they usually
+ * have; at most [count] triples. bytes: STORE_NUMBERS(count). Returns the size. */
+#define STORE_NUMBERS(count) (12 * (size_t)(count))
+size_t store_write_numbers(const uint32_t *numbers, uint32_t count, uint8_t *bytes);
+/* false: not the numbers of [count] ranks. */
+bool store_parse_numbers(const uint8_t *bytes, size_t size, uint32_t count, int *numbers);
+
 bool store_parse_wait(const struct store_frame *frame, uint32_t *milliseconds); /* READY, CAUSE */
 bool store_parse_failure(const struct store_frame *frame, uint32_t *code,
                          char text[STORE_MAX_REPORT]); /* REPORT, ERROR */

@@ -49,11 +49,12 @@ struct connection {
     struct message_session session; /* on from PROOF; off for rank 0's own connections */
     uint8_t *in, *out;
     size_t in_size, in_capacity, out_size, out_sent, out_capacity;
-    enum store_type pending; /* request without an answer yet: FRAME_READY, FRAME_GET, FRAME_CAUSE; 0: none */
+    enum store_type pending; /* request without an answer yet: READY, GET, GATHER or CAUSE; 0: none */
     double pending_until, pending_seconds;
-    char key[STORE_MAX_KEY + 1];
-    bool has_failure; /* JOB_FAILURE has been sent on this heartbeat connection */
-    bool is_closed;   /* to be removed */
+    char key[STORE_MAX_KEY + 1]; /* of FRAME_GET and */
+    struct gathering *gathering; /* FRAME_GATHER */
+    bool has_failure;            /* JOB_FAILURE has been sent on this heartbeat connection */
+    bool is_closed;              /* to be removed */
 };
 
 /* The connections of a rank in this start. Until it has its second connection, the heartbeat, the first may end because
@@ -86,6 +87,7 @@ struct store_server {
     struct join_state *join; /* (world_size) */
     char mismatch[400];      /* failure of a rank that will not join because it has another world size; "": none */
     struct store_keys *keys;
+    struct gathering *gatherings[SLOTS];
     struct members *members;
     struct connection **connections;
     size_t count, capacity;
@@ -176,6 +178,122 @@ const uint8_t *store_keys_get(const struct store_keys *keys, const char *key, si
     if (!e) return NULL;
     *size = e->size;
     return e->value;
+}
+
+/* ---- gatherings ---- */
+
+/* The values of a GATHER of several ranks. When the last one has arrived, they are replaced by the answer to all. */
+
+struct gathered {
+    uint8_t *value; /* (size); NULL: empty */
+    size_t size;
+    bool has_arrived;
+};
+
+struct gathering {
+    struct gathering *next; /* in its slot */
+    char key[STORE_MAX_KEY + 1];
+    enum store_gather kind;
+    uint32_t count, arrived;
+    struct gathered *items; /* (count); NULL once all have arrived */
+    uint8_t *answer;        /* (size); NULL before */
+    size_t size;
+};
+
+static void items_free(struct gathering *g) {
+    for (uint32_t i = 0; g->items && i < g->count; i++) free(g->items[i].value);
+    free(g->items);
+    g->items = NULL;
+}
+
+static void gatherings_free(struct gathering *const slots[SLOTS]) {
+    for (size_t i = 0; i < SLOTS; i++)
+        for (struct gathering *g = slots[i], *next; g; g = next) {
+            next = g->next;
+            items_free(g);
+            free(g->answer);
+            free(g);
+        }
+}
+
+/* The gathering of that name, which is created by its first value. NULL: no memory, or the ranks do not agree on what
+ * they gather. */
+static struct gathering *gathering_of(struct gathering *slots[SLOTS], const char *key,
+                                      const struct store_gather_request *request) {
+    struct gathering **slot = &slots[slot_of(key)], *g = *slot;
+    while (g && strcmp(g->key, key) != 0) g = g->next;
+    if (g) return g->kind == request->kind && g->count == request->count ? g : NULL;
+    g = calloc(1, sizeof *g);
+    if (!g) return NULL;
+    *g = (struct gathering){.next = *slot,
+                            .kind = request->kind,
+                            .count = request->count,
+                            .items = calloc(request->count, sizeof *g->items)};
+    snprintf(g->key, sizeof g->key, "%s", key);
+    if (g->items) return *slot = g;
+    free(g);
+    return NULL;
+}
+
+static int compare_values(const void *a, const void *b) {
+    const struct gathered *x = *(const struct gathered *const *)a, *y = *(const struct gathered *const *)b;
+    if (x->size != y->size) return x->size < y->size ? -1 : 1;
+    int order = x->size ? memcmp(x->value, y->value, x->size) : 0;
+    return order ? order : x < y ? -1 : 1; /* equal values in order of index */
+}
+
+/* Equal values are neighbours after sorting, the first of them has the lowest index. */
+static bool number_values(const struct gathering *g, uint32_t *numbers) {
+    const struct gathered **sorted = malloc(g->count * sizeof *sorted);
+    if (!sorted) return false;
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < g->count; i++) sorted[i] = &g->items[i];
+    qsort(sorted, g->count, sizeof *sorted, compare_values);
+    for (uint32_t i = 0, first = 0; i < g->count; i++) {
+        const struct gathered *a = sorted[first], *b = sorted[i];
+        bool is_equal = a->size == b->size && (a->size == 0 || memcmp(a->value, b->value, a->size) == 0);
+        if (!is_equal) first = i;
+        numbers[b - g->items] = (uint32_t)(sorted[first] - g->items);
+    }
+    for (uint32_t i = 0; i < g->count; i++) /* from the index of the first equal value to its number */
+        numbers[i] = numbers[i] == i ? next++ : numbers[numbers[i]];
+    free(sorted);
+    return true;
+}
+
+static bool answer_numbers(struct gathering *g) {
+    uint32_t *numbers = malloc(g->count * sizeof *numbers);
+    g->answer = malloc(STORE_NUMBERS(g->count));
+    bool is_done = numbers && g->answer && number_values(g, numbers);
+    if (is_done) g->size = store_write_numbers(numbers, g->count, g->answer);
+    free(numbers);
+    return is_done;
+}
+
+static bool answer_first(struct gathering *g) {
+    uint32_t first = 0;
+    while (first < g->count && g->items[first].size == 0) first++;
+    bool is_empty = first == g->count;
+    g->size = is_empty ? 0 : 4 + g->items[first].size;
+    g->answer = malloc(g->size + 1);
+    if (!g->answer || is_empty) return g->answer != NULL;
+    store_write_u32(g->answer, first);
+    memcpy(g->answer + 4, g->items[first].value, g->items[first].size);
+    return true;
+}
+
+/* Adds the value of a rank; a second one of the same rank is ignored. false: no memory. */
+static bool gathering_add(struct gathering *g, const struct store_gather_request *request) {
+    struct gathered *item = g->items ? &g->items[request->index] : NULL;
+    if (!item || item->has_arrived) return true;
+    if (request->size && !(item->value = malloc(request->size))) return false;
+    if (request->size) memcpy(item->value, request->value, request->size);
+    item->size = request->size;
+    item->has_arrived = true;
+    if (++g->arrived < g->count) return true;
+    bool is_done = g->kind == GATHER_NUMBERS ? answer_numbers(g) : answer_first(g);
+    items_free(g);
+    return is_done;
 }
 
 /* ---- connections: buffers ---- */
@@ -365,6 +483,23 @@ static bool try_get(struct store_server *s, struct connection *c, bool is_timed_
     return send_error_text(s, c, code, &why);
 }
 
+static bool try_gather(struct store_server *s, struct connection *c, bool is_timed_out) {
+    const struct gathering *g = c->gathering;
+    if (g->answer) {
+        server_send(s, c, FRAME_VALUE, g->answer, g->size);
+        return true;
+    }
+    struct text why = {0};
+    enum status_code code;
+    if (!has_failed(s, c, &code, &why) && is_timed_out) {
+        uint32_t missing = 0;
+        while (g->items && missing < g->count && g->items[missing].has_arrived) missing++;
+        text_printf(&why, "%u of %u ranks did not reach '%s' within %g s, the first of them is number %u of them",
+                    g->count - g->arrived, g->count, g->key, c->pending_seconds, missing);
+    }
+    return send_error_text(s, c, code, &why);
+}
+
 static bool try_cause(struct store_server *s, struct connection *c, bool is_timed_out) {
     int rank = members_cause(s->members, clock_seconds());
     if ((rank < 0 || rank == rank_of(c)) && !is_timed_out) return false;
@@ -380,6 +515,7 @@ static void server_try_pending(struct store_server *s, struct connection *c) {
     bool is_timed_out = clock_seconds() >= c->pending_until, is_done = false;
     if (c->pending == FRAME_READY) is_done = try_ready(s, c, is_timed_out);
     if (c->pending == FRAME_GET) is_done = try_get(s, c, is_timed_out);
+    if (c->pending == FRAME_GATHER) is_done = try_gather(s, c, is_timed_out);
     if (c->pending == FRAME_CAUSE) is_done = try_cause(s, c, is_timed_out);
     if (is_done) c->pending = 0;
 }
@@ -547,6 +683,14 @@ static bool on_get(struct store_server *s, struct connection *c, const struct st
     return store_parse_get(frame, &milliseconds, c->key) && set_pending(s, c, FRAME_GET, milliseconds);
 }
 
+static bool on_gather(struct store_server *s, struct connection *c, const struct store_frame *frame) {
+    struct store_gather_request request;
+    if (!store_parse_gather(frame, &request, c->key) || request.count > (uint32_t)s->world_size) return false;
+    c->gathering = gathering_of(s->gatherings, c->key, &request);
+    return c->gathering && gathering_add(c->gathering, &request) &&
+           set_pending(s, c, FRAME_GATHER, request.milliseconds);
+}
+
 static bool on_wait(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     uint32_t milliseconds;
     return store_parse_wait(frame, &milliseconds) && set_pending(s, c, frame->type, milliseconds);
@@ -603,6 +747,7 @@ static const struct {
     [FRAME_READY] = {STAGE_JOINED, on_wait},
     [FRAME_SET] = {STAGE_JOINED, on_set},
     [FRAME_GET] = {STAGE_JOINED, on_get},
+    [FRAME_GATHER] = {STAGE_JOINED, on_gather},
     [FRAME_CAUSE] = {STAGE_JOINED, on_wait},
     [FRAME_REPORT] = {STAGE_JOINED, on_report},
     [FRAME_BYE] = {STAGE_JOINED, on_bye},
@@ -921,6 +1066,7 @@ static void server_free(struct store_server *s) {
     if (s->listener >= 0) close(s->listener);
     if (s->wake >= 0) close(s->wake);
     store_keys_destroy(s->keys);
+    gatherings_free(s->gatherings);
     free(s->join);
     pthread_mutex_destroy(&s->mutex);
     members_destroy(s->members);
