@@ -11,8 +11,8 @@
 #include "base/document/document.h"
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
+#include "base/files/json_lines.h"
 #include "base/schema/schema.h"
-#include "report/json_lines.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/monitor.h"
 

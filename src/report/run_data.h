@@ -3,8 +3,8 @@
 #ifndef REPORT_RUN_DATA_H
 #define REPORT_RUN_DATA_H
 
+#include "base/files/json_lines.h"
 #include "report/curve.h"
-#include "report/json_lines.h"
 
 #define RUN_DATA_MAX_CURVES 64
 #define RUN_DATA_MAX_CLASSES 1000

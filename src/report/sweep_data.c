@@ -12,9 +12,9 @@
 
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
+#include "base/files/json_lines.h"
 #include "base/schema/schema.h"
 #include "base/status.h"
-#include "report/json_lines.h"
 #include "sweep/sweep_folder.h"
 #include "train/metrics/report.h"
 

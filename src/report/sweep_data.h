@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "report/json_lines.h"
+#include "base/files/json_lines.h"
 #include "report/run_data.h"
 #include "sweep/trials.h"
 

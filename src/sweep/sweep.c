@@ -151,8 +151,8 @@ static bool run_queue_next(struct run_queue *q, struct worker_job *job) {
     if (!next_retry(q, &run) && !(q->kept ? next_kept : next_pending)(q, &run)) return false;
     int64_t trial = run / q->config->runs;
     *job = (struct worker_job){.run = run, .is_kept = q->kept || q->config->kept == INT64_MAX};
-    if (trials_point(q->trials, trial, &job->point)) return true;
-    suggest(q, trial, &job->point);
+    bool has_point = trials_point(q->trials, trial, &job->point);
+    if (!has_point) suggest(q, trial, &job->point);
     trials_set_point(q->trials, trial, &job->point);
     return true;
 }
@@ -378,9 +378,8 @@ static void sweep_report_end(struct sweep_report *r) {
 
 /* ---- the coordinator ---- */
 
-#define MAX_ATTEMPTS 3     /* of a run whose worker was lost */
-#define LATE_SECONDS 10    /* for ranks that have not connected when the sweep ends */
-#define SECONDS_TO_WRITE 2 /* between two versions of trials.csv */
+#define MAX_ATTEMPTS 3  /* of a run whose worker was lost */
+#define LATE_SECONDS 10 /* for ranks that have not connected when the sweep ends */
 
 struct coordinator {
     const struct sweep_file *file;
@@ -402,7 +401,7 @@ struct coordinator {
     bool has_moved;                   /* the folder: jobs have its path */
     bool is_stopping, is_over_budget; /* no more runs are handed out */
     int64_t out_of_range;             /* folders of trials with numbers >= config->trials */
-    double started, written, stop_at; /* stop_at: when workers that still run are killed */
+    double started, stop_at;          /* stop_at: when workers that still run are killed */
     struct sweep_report report;
 };
 
@@ -641,13 +640,6 @@ static void check_deadlines(struct coordinator *s) {
         if (s->slots[i].is_busy) slot_end(&s->slots[i], true);
 }
 
-static status write_table_if_due(struct coordinator *s) {
-    double now = clock_seconds();
-    if (now - s->written < SECONDS_TO_WRITE) return OK;
-    s->written = now;
-    return trials_write(s->trials);
-}
-
 /* Until nothing is left to hand out and every worker is idle. */
 static status run_until_idle(struct coordinator *s) {
     status failure = assign_runs(s);
@@ -655,7 +647,7 @@ static status run_until_idle(struct coordinator *s) {
         failure = wait_for_reports(s, 100);
         check_deadlines(s);
         if (!failure) failure = assign_runs(s);
-        if (!failure) failure = write_table_if_due(s);
+        if (!failure) failure = trials_write_if_due(s->trials);
         sweep_report_progress(&s->report);
     }
     return failure;
@@ -754,7 +746,7 @@ static status record_pruned(struct coordinator *s) {
 }
 
 static status train_all(struct coordinator *s) {
-    s->started = s->written = clock_seconds();
+    s->started = clock_seconds();
     sweep_report_start(&s->report);
     TRY(record_pruned(s));
     TRY(run_until_idle(s));

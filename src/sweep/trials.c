@@ -2,13 +2,15 @@
 #include "sweep/trials.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/files/io.h"
+#include "base/files/json_lines.h"
 #include "base/numbers/statistics.h"
 #include "base/status.h"
 
@@ -64,7 +66,8 @@ struct trials {
     int64_t counts[4];          /* by enum trial_state */
     char *history, *table, *summary;
     int fd;
-    struct text line;
+    double synced_at, written_at, writing; /* the history, and the tables, which took [writing] seconds */
+    struct text line, scratch;
     struct data_seen data[MAX_DATA]; /* (data_count): the first [data_written] are in the history */
     size_t data_count, data_written;
 };
@@ -248,11 +251,19 @@ static void add_data(struct trials *t, struct text *out) {
     text_add(out, "}");
 }
 
-static void read_data(struct trials *t, const json_t *event) {
-    const char *dataset;
-    json_t *fingerprint;
-    json_object_foreach(json_object_get(event, "data"), dataset, fingerprint) if (json_is_string(fingerprint))
-        see_data(t, dataset, json_string_value(fingerprint));
+static void read_data(struct trials *t, const struct json_line *event) {
+    const struct json_field *data = json_line_find(event, "data");
+    struct json_line pairs;
+    if (!data || data->kind != KIND_NESTED || !json_line_read(data->text, data->length, &pairs)) return;
+    for (size_t i = 0; i < pairs.count; i++) { /* hexadecimal digits */
+        const struct json_field *field = &pairs.fields[i];
+        char dataset[DATASET_KEY_SIZE], fingerprint[65];
+        if (field->kind != KIND_TEXT || field->key_length >= sizeof dataset || field->length >= sizeof fingerprint)
+            continue;
+        snprintf(dataset, sizeof dataset, "%.*s", (int)field->key_length, field->key);
+        snprintf(fingerprint, sizeof fingerprint, "%.*s", (int)field->length, field->text);
+        see_data(t, dataset, fingerprint);
+    }
     t->data_written = t->data_count;
 }
 
@@ -309,78 +320,94 @@ status trials_add_stop(struct trials *t) {
 }
 
 /* A number of an event within its limits. */
-static bool get_int(const json_t *event, const char *name, int64_t min, int64_t max, int64_t *out) {
-    const json_t *value = json_object_get(event, name);
-    *out = json_is_integer(value) ? json_integer_value(value) : min - 1;
-    return *out >= min && *out <= max;
+static bool get_int(const struct json_line *event, const char *name, int64_t min, int64_t max, int64_t *out) {
+    return json_field_int(json_line_find(event, name), min, max, out);
 }
 
-static bool get_real(const json_t *event, const char *name, double *out) {
-    const json_t *value = json_object_get(event, name);
-    *out = json_is_number(value) ? json_number_value(value) : NAN;
-    return json_is_number(value) || json_is_null(value);
+/* As many digits are written as it takes to read the same number. */
+static bool get_real(const struct json_line *event, const char *name, double *out) {
+    const struct json_field *field = json_line_find(event, name);
+    *out = json_field_exact(field);
+    return field && (field->kind == KIND_NUMBER || field->kind == KIND_NULL);
+}
+
+/* The text of a field, until the next call; NULL: it is none. */
+static const char *get_text(struct trials *t, const struct json_field *field) {
+    if (!field || field->kind != KIND_TEXT) return NULL;
+    text_clear(&t->scratch);
+    if (memchr(field->text, '\\', field->length)) {
+        char *text = json_field_text(field);
+        if (text) text_add(&t->scratch, text);
+        free(text);
+    } else
+        text_add_bytes(&t->scratch, field->text, field->length);
+    return text_string(&t->scratch);
 }
 
 /* The number of the run of an event; -1: none of this sweep. */
-static int64_t get_run(const struct trials *t, const json_t *event) {
+static int64_t get_run(const struct trials *t, const struct json_line *event) {
     int64_t trial, repeat;
     bool is_run = get_int(event, "trial", 0, t->sweep->trials - 1, &trial) &&
                   get_int(event, "repeat", 0, t->sweep->runs - 1, &repeat);
     return is_run ? trial * t->sweep->runs + repeat : -1;
 }
 
-static bool get_point(struct trials *t, const json_t *event, int64_t trial) {
-    const json_t *parameters = json_object_get(event, "parameters");
+static bool get_point(struct trials *t, const struct json_line *event, int64_t trial) {
+    const struct json_field *parameters = json_line_find(event, "parameters");
+    struct json_line texts;
     struct point point = {0};
+    if (!parameters || parameters->kind != KIND_NESTED || !json_line_read(parameters->text, parameters->length, &texts))
+        return false;
     for (size_t i = 0; i < t->sweep->space.count; i++) {
         const struct parameter *p = &t->sweep->space.items[i];
-        const char *text = json_string_value(json_object_get(parameters, p->path));
+        const char *text = get_text(t, json_line_find(&texts, p->path));
         if (!text || !parameter_read(p, text, &point.values[i])) return false;
     }
-    if (t->sweep->method == SWEEP_TPE) trials_set_point(t, trial, &point);
-    return json_is_object(parameters);
+    if (t->sweep->method == SWEEP_TPE || t->sweep->method == SWEEP_RANDOM) trials_set_point(t, trial, &point);
+    return true;
 }
 
-static int state_named(const char *name) {
-    for (int i = TRIAL_COMPLETE; name && i <= TRIAL_FAILED; i++)
-        if (strcmp(name, trial_states[i]) == 0) return i;
+static int get_state(const struct json_line *event) {
+    for (int i = TRIAL_COMPLETE; i <= TRIAL_FAILED; i++)
+        if (json_line_is(event, "state", trial_states[i])) return i;
     return TRIAL_PENDING;
 }
 
-static bool read_run(struct trials *t, const json_t *event, struct pruner *pruner) {
+static bool read_run(struct trials *t, const struct json_line *event, struct pruner *pruner) {
     int64_t run = get_run(t, event), code = 0;
-    const char *hash = json_string_value(json_object_get(event, "state_sha256"));
-    const char *message = json_string_value(json_object_get(event, "message"));
-    struct trial_run r = {.state = state_named(json_string_value(json_object_get(event, "state")))};
-    bool is_good = run >= 0 && r.state != TRIAL_PENDING && hash && strlen(hash) < sizeof r.state_sha256 &&
-                   get_real(event, "value", &r.value) && get_real(event, "seconds", &r.seconds) &&
+    const struct json_field *hash = json_line_find(event, "state_sha256"), *message = json_line_find(event, "message");
+    struct trial_run r = {.state = get_state(event)};
+    bool is_good = run >= 0 && r.state != TRIAL_PENDING && hash && hash->kind == KIND_TEXT &&
+                   hash->length < sizeof r.state_sha256 && get_real(event, "value", &r.value) &&
+                   get_real(event, "seconds", &r.seconds) &&
                    get_int(event, "best_epoch", 0, INT64_MAX - 1, &r.best_epoch) &&
                    get_int(event, "epochs", 0, INT64_MAX - 1, &r.epochs) &&
                    (!message || get_int(event, "code", 0, 0xffff, &code)) && get_point(t, event, run / t->sweep->runs);
     if (!is_good) return false;
     get_real(event, "test", &r.test); /* none of runs without test rows */
     r.code = (int)code;
-    memcpy(r.state_sha256, hash, strlen(hash) + 1);
-    if (message && !(r.message = strdup(message))) status_exit_without_memory();
+    memcpy(r.state_sha256, hash->text, hash->length);
+    const char *why = get_text(t, message);
+    if (why && !(r.message = strdup(why))) status_exit_without_memory();
     trials_set_run(t, run, &r);
     if (pruner && r.state == TRIAL_COMPLETE) pruner_complete(pruner, run);
     return true;
 }
 
-static bool read_event(struct trials *t, const json_t *event, struct pruner *pruner) {
-    const char *name = json_string_value(json_object_get(event, "event"));
+static bool read_event(struct trials *t, const struct json_line *event, struct pruner *pruner) {
     int64_t run = get_run(t, event), epoch;
     double value;
     read_data(t, event);
     if (get_int(event, "trial", t->sweep->trials, INT64_MAX - 1, &epoch) ||
         get_int(event, "repeat", t->sweep->runs, INT64_MAX - 1, &epoch))
         return true; /* of a time of more trials or seeds */
-    if (name && strcmp(name, "stopped") == 0) return true;
-    if (name && strcmp(name, "run") == 0) return read_run(t, event, pruner);
-    bool is_epoch = name && strcmp(name, "epoch") == 0 && run >= 0 &&
+    if (json_line_is(event, "event", "stopped")) return true;
+    if (json_line_is(event, "event", "run")) return read_run(t, event, pruner);
+    bool is_epoch = json_line_is(event, "event", "epoch") && run >= 0 &&
                     get_int(event, "epoch", 1, INT64_MAX - 1, &epoch) && get_real(event, "value", &value);
     if (!is_epoch) return false;
-    bool must_stop = json_is_true(json_object_get(event, "must_stop"));
+    const struct json_field *stop = json_line_find(event, "must_stop");
+    bool must_stop = stop && stop->kind == KIND_BOOL && *stop->text == 't';
     trials_set_epoch(t, run, epoch, value, must_stop && get_point(t, event, run / t->sweep->runs));
     if (pruner) pruner_report(pruner, run % t->sweep->runs, run, epoch, value);
     return true;
@@ -402,11 +429,12 @@ static status reject_line(const struct trials *t, size_t number, bool has_zeros)
 /* The lines of [text] (size); what follows the last line end was not written whole. */
 static status read_lines(struct trials *t, const char *text, size_t size, struct pruner *pruner) {
     const char *after = text + size;
+    struct json_line event;
     size_t number = 1;
     for (const char *end; (end = memchr(text, '\n', (size_t)(after - text))); text = end + 1, number++) {
-        json_t *event = json_loadb(text, (size_t)(end - text), 0, NULL);
-        bool is_good = event && read_event(t, event, pruner);
-        json_decref(event);
+        size_t length = (size_t)(end - text);
+        bool is_good =
+            json_line_is_clean(text, length) && json_line_read(text, length, &event) && read_event(t, &event, pruner);
         if (!is_good) return reject_line(t, number, memchr(text, 0, (size_t)(end - text)) != NULL);
     }
     return OK;
@@ -571,19 +599,38 @@ static void write_summary(const struct trials *t, const struct string_list *keys
     }
 }
 
-status trials_write(struct trials *t) {
+double trials_pause(double seconds) { return fmax(TRIALS_SECONDS, seconds / TRIALS_FRACTION); }
+
+static status write_tables(const struct trials *t) {
     struct arena *arena = arena_create();
     struct string_list keys = list_keys(t->sweep, arena);
     struct text text = {0};
-    status s = io_sync(t->fd, t->history);
     write_table(t, &keys, &text);
-    if (!s) s = io_replace_text(t->table, text_string(&text));
+    status s = io_replace_text(t->table, text_string(&text));
     text_clear(&text);
-    write_summary(t, &keys, &text);
-    if (!s && t->sweep->runs > 1) s = io_replace_text(t->summary, text_string(&text));
+    if (!s && t->sweep->runs > 1) {
+        write_summary(t, &keys, &text);
+        s = io_replace_text(t->summary, text_string(&text));
+    }
     text_free(&text);
     arena_destroy(arena);
     return s;
+}
+
+status trials_write(struct trials *t) {
+    double start = clock_seconds();
+    TRY(io_sync(t->fd, t->history));
+    TRY(write_tables(t));
+    t->written_at = clock_seconds();
+    t->writing = t->written_at - start;
+    return OK;
+}
+
+status trials_write_if_due(struct trials *t) {
+    double now = clock_seconds();
+    if (now - t->synced_at < TRIALS_SECONDS) return OK;
+    t->synced_at = now;
+    return now - t->written_at < trials_pause(t->writing) ? io_sync(t->fd, t->history) : trials_write(t);
 }
 
 /* ---- start and end ---- */
@@ -624,6 +671,8 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
                          .points = calloc(n * sweep->space.count + 1, sizeof *t->points),
                          .has_point = calloc(n, sizeof *t->has_point),
                          .counts = {(int64_t)n * sweep->runs},
+                         .synced_at = clock_seconds(),
+                         .written_at = clock_seconds(),
                          .fd = -1};
     set_paths(t, folder);
     status s = t->runs && t->reported && t->values && t->points && t->has_point
@@ -649,6 +698,7 @@ status trials_close(struct trials *t) {
     free(t->has_point);
     free_paths(t);
     text_free(&t->line);
+    text_free(&t->scratch);
     free(t);
     return s;
 }

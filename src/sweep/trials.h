@@ -79,6 +79,13 @@ bool trials_must_stop(const struct trials *trials, int64_t run, struct trial_run
 status trials_add_stop(struct trials *trials);
 /* History on disk, and trials.csv as of now; with repeats also summary.csv, one row for each trial. */
 status trials_write(struct trials *trials);
+/* The same in a running sweep: the history after TRIALS_SECONDS, the tables so rarely that all their versions together
+ * take about TRIALS_FRACTION of the time, whatever the number of rows: trials_pause(seconds) after one that took
+ * [seconds]. */
+#define TRIALS_SECONDS 2
+#define TRIALS_FRACTION 0.02
+status trials_write_if_due(struct trials *trials);
+double trials_pause(double seconds);
 
 /* The rows of the dataset with key [dataset] (dataset_cache_key) have this fingerprint. STATUS_DATA: before, or at an
  * earlier start, they had another. The next line of the history has what is new. "": nothing is known. */

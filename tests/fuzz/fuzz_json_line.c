@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/json_lines.h"
+#include "base/files/json_lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

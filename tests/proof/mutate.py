@@ -42,7 +42,7 @@ UNTESTED = {
 
 # Run after the unit tests of a layer: corpora of the fuzz targets and programs of tests/program.
 PROGRAMS = {
-    "base": ["corpus_document", "corpus_config", "corpus_sealed", "corpus_hdf5", "program_bad_configs", "program_mistakes", "program_readers", "program_files", "program_init"],
+    "base": ["corpus_document", "corpus_config", "corpus_sealed", "corpus_json_line", "corpus_hdf5", "program_bad_configs", "program_mistakes", "program_readers", "program_files", "program_init"],
     "device": ["model_gradients", "model_layers", "model_loss", "model_model", "model_batch_norm_sync", "optim_optimizer", "program_parity", "program_parity_cnn",
                "program_precision", "program_recurrent", "program_pixels", "program_ctc", "program_pretrained"],
     "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference", "program_pretrained",
@@ -62,7 +62,7 @@ PROGRAMS = {
               "program_losses", "program_best", "program_save", "program_tensorboard", "program_runs", "program_stop", "program_once_per_job"],
     "sweep": ["program_sweep", "program_sweep_ends"],
     "export": ["program_export", "program_export_onnx", "program_export_c", "program_weights"],
-    "report": ["corpus_json_line", "corpus_report", "program_report", "program_watch"],
+    "report": ["corpus_report", "program_report", "program_watch"],
 }
 
 # Programs that do not run for mutants.

@@ -47,4 +47,31 @@ START_TEST(summaries_are_those_of_the_runs) {
 }
 END_TEST
 
-LOOP_TESTS("trial_summary", EACH(summaries_are_those_of_the_runs, trials))
+/* A sweep of [rate] runs a second, whose table takes [cost] seconds a row to write: the rows that are written in all.
+ */
+static double rows_written(double runs, double rate, double cost, double *fraction) {
+    double time = 0, rows = 0, writing = 0, last = 0;
+    while (time * rate < runs) {
+        time += trials_pause(last);
+        last = time * rate * cost;
+        rows += time * rate;
+        writing += last;
+        time += last;
+    }
+    *fraction = writing / time;
+    return rows;
+}
+
+/* The table of any number of rows takes a bounded part of the time: rows written grow with the runs, not with their
+ * square. */
+START_TEST(tables_take_a_bounded_part_of_the_time) {
+    double fraction, few = rows_written(1e5, 5000, 5e-6, &fraction);
+    ck_assert_double_le(fraction, 3 * TRIALS_FRACTION); /* the next version is longer than the last */
+    double many = rows_written(1e6, 5000, 5e-6, &fraction);
+    ck_assert_double_le(fraction, 3 * TRIALS_FRACTION);
+    ck_assert_msg(many < 20 * few, "%g and %g rows", few, many);
+    ck_assert_double_eq(trials_pause(0), TRIALS_SECONDS);
+}
+END_TEST
+
+LOOP_TESTS("trial_summary", EACH(summaries_are_those_of_the_runs, trials), ONCE(tables_take_a_bounded_part_of_the_time))

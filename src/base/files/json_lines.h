@@ -1,8 +1,8 @@
 /* json_lines: files of one JSON object a line, as metrics.jsonl and history.jsonl are. A reader of its own: a run of
  * 10^6 steps has 200 MB of such lines, for which a tree of every line would take several seconds. Nothing is copied or
  * allocated. */
-#ifndef REPORT_JSON_LINES_H
-#define REPORT_JSON_LINES_H
+#ifndef BASE_JSON_LINES_H
+#define BASE_JSON_LINES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ struct json_field {
     size_t key_length;
     enum json_kind kind;
     double number;    /* KIND_NUMBER: within 1 unit in the last place */
-    const char *text; /* KIND_TEXT: as in the line (length), without quotes; KIND_NESTED: the whole list or object */
+    const char *text; /* KIND_TEXT: as in the line (length), without quotes; else the whole value */
     size_t length;
 };
 
@@ -33,12 +33,20 @@ struct json_line {
 /* false: bytes (size) are not one complete object. The contents of nested values are not checked. */
 bool json_line_read(const char *bytes, size_t size, struct json_line *out);
 
+/* Whether the bytes are printable ASCII, or else a JSON object to a parser that checks everything: then texts have no
+ * control characters and are UTF-8. */
+bool json_line_is_clean(const char *bytes, size_t size);
+
 /* NULL: there is no such field. */
 const struct json_field *json_line_find(const struct json_line *line, const char *key);
 /* Whether the field [key] is the text [value]. */
 bool json_line_is(const struct json_line *line, const char *key, const char *value);
 /* The number [key]; NAN if it is absent or not a number. */
 double json_line_number(const struct json_line *line, const char *key);
+/* The number of a field, rounded as strtod does; NAN: it is none. */
+double json_field_exact(const struct json_field *field);
+/* Whether the field is a whole number, without a point or an exponent, of min to max. */
+bool json_field_int(const struct json_field *field, int64_t min, int64_t max, int64_t *out);
 /* The text of a field without escapes, malloc'ed; NULL: it is no text. */
 char *json_field_text(const struct json_field *field);
 

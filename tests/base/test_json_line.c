@@ -1,6 +1,6 @@
 /* The fields of a line are those that jansson finds, numbers are within one unit in the last place, and what is no
  * complete object is refused. */
-#include "report/json_lines.h"
+#include "base/files/json_lines.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -105,6 +105,46 @@ START_TEST(further_fields_are_left_out) {
 }
 END_TEST
 
+START_TEST(exact_numbers_are_those_of_strtod) {
+    char text[128];
+    snprintf(text, sizeof text, "{\"x\":%s,\"t\":\"1\"}", numbers[_i]);
+    struct json_line line = read_good(text);
+    double expected = strtod(numbers[_i], NULL), got = json_field_exact(json_line_find(&line, "x"));
+    ck_assert_mem_eq(&expected, &got, sizeof got);
+    ck_assert(isnan(json_field_exact(json_line_find(&line, "t"))) && isnan(json_field_exact(NULL)));
+}
+END_TEST
+
+START_TEST(whole_numbers_have_limits) {
+    struct json_line line = read_good("{\"a\":7,\"b\":-8,\"c\":7.0,\"d\":1e3,\"e\":9223372036854775808,\"f\":\"7\"}");
+    static const struct {
+        const char *key;
+        int64_t min, max;
+        bool is_good;
+    } cases[] = {{"a", 0, 7, true},  {"a", 0, 6, false},      {"a", 8, 9, false},    {"b", -8, 0, true},
+                 {"b", 0, 9, false}, {"c", 0, 9, false},      {"d", 0, 9999, false}, {"e", 0, INT64_MAX, false},
+                 {"f", 0, 9, false}, {"absent", -9, 9, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t value;
+        bool is_good = json_field_int(json_line_find(&line, cases[i].key), cases[i].min, cases[i].max, &value);
+        ck_assert_msg(is_good == cases[i].is_good, "%s", cases[i].key);
+    }
+}
+END_TEST
+
+/* What jansson does not accept in a text: control characters, zero bytes, bytes that are no UTF-8. */
+START_TEST(unusual_bytes_are_checked) {
+    static const char *const clean[] = {"{\"a\":\"b\"}", "{\"a\":\"\xc3\xa9\"}", "no object, but printable", ""};
+    static const char *const unclean[] = {"{\"a\":\"\x01\"}", "{\"a\":\"\xff\"}", "{\"a\":\"\xc3\xa9\"", "\x7f"};
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_msg(json_line_is_clean(clean[i], strlen(clean[i])), "%s", clean[i]);
+        ck_assert_msg(!json_line_is_clean(unclean[i], strlen(unclean[i])), "%s", unclean[i]);
+    }
+    ck_assert(!json_line_is_clean("{\"a\":\"\0\"}", 9));
+}
+END_TEST
+
 LOOP_TESTS("json_line", ONCE(fields_have_their_kinds), ONCE(escapes_are_resolved),
            EACH(numbers_are_within_a_unit, numbers), ONCE(what_is_no_object_is_refused),
-           ONCE(further_fields_are_left_out))
+           ONCE(further_fields_are_left_out), EACH(exact_numbers_are_those_of_strtod, numbers),
+           ONCE(whole_numbers_have_limits), ONCE(unusual_bytes_are_checked))
