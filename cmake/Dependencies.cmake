@@ -68,6 +68,10 @@ else()
   set(GLOO_FOUND FALSE)
 endif()
 
+# Each MPI is a module of its own: their binary interfaces differ. Debian's packages exist side by side.
+pkg_check_modules(OPENMPI QUIET ompi-c)
+pkg_check_modules(MPICH QUIET mpich)
+
 # Large convolutions use the C API of oneDNN's version 2 (a module of its own, onednn/: linking would cost 20 ms a start). Not on ARM:
 # version 2 has no convolutions for NEON, and its plain loops take 4.5 times the instructions of those of this project.
 find_library(DNNL_LIBRARY dnnl)

@@ -297,9 +297,10 @@ END_TEST
 START_TEST(unknown_backend) {
     struct comm *comm;
     struct dist_env env = {.rank = 0, .world_size = 2};
-    status s = comm_create("mpi", &env, NULL, 1, &comm);
+    status s = comm_create("tcp", &env, NULL, 1, &comm);
     ck_assert_int_eq(status_code(s), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(status_message(s), "communication backend: expected auto, shm, gloo or nccl, got "));
+    ck_assert_ptr_nonnull(
+        strstr(status_message(s), "communication backend: expected auto, shm, gloo, mpi or nccl, got "));
     ck_assert_ptr_null(comm);
     status_free(s);
 }

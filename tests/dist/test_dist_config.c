@@ -47,7 +47,7 @@ END_TEST
 static const struct {
     const char *yaml, *expected;
 } wrong[] = {
-    {"backend: mpi\n", "gloo"},
+    {"backend: tcp\n", "gloo"},
     {"bucket_cap_mb: 0\n", "bucket_cap_mb"},
     {"timeout: -1\n", "timeout"},
     {"bucket_cap: 3\n", "bucket_cap_mb"},

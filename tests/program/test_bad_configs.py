@@ -80,7 +80,7 @@ WRONG = [
     ("checkpoint:", "schedule: {type: one_cycle, pct_start: 5}\ncheckpoint:", "schedule.pct_start: must be >= 0 and <= 1, got 5"),
     ("checkpoint:", "schedule: {type: one_cycle, div_factor: 0}\ncheckpoint:", "schedule.div_factor: must be > 0, got 0"),
     ("batch_size: 32", "batch_size: 1000, drop_last_batch: true", "142 training rows are less than one batch of 1000 rows"),
-    ("checkpoint:", "dist: {backend: mpi}\ncheckpoint:", "dist.backend: expected one of auto, shm, gloo, nccl, got 'mpi'"),
+    ("checkpoint:", "dist: {backend: tcp}\ncheckpoint:", "dist.backend: expected one of auto, shm, gloo, mpi, nccl, got 'tcp'"),
     ("checkpoint:", "dist: {nccl_nvls: 2}\ncheckpoint:", "dist.nccl_nvls: expected true or false, got '2'"),
     ("checkpoint:", "dist: {backend: nccl}\ncheckpoint:", "dist.backend: nccl is for the memory of GPUs: "),
     ("epochs: 10", "epochs: 10, precision: float16", "train.precision: float16 needs a GPU: "),

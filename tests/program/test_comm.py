@@ -34,7 +34,7 @@ class Comm(program.Case):
         for words, sentence in ((["--sizes", "1K,x"], "expected sizes from 4 to 1G as in 1K,64K,1M, got 'x'"),
                                 (["--sizes", "2"], "got '2'"), (["--sizes", "4096G"], "got '4096G'"),
                                 (["--sizes", ","], "no size is given"),
-                                (["--backend", "mpi"], "expected auto, shm, gloo or nccl, got 'mpi'"),
+                                (["--backend", "tcp"], "expected auto, shm, gloo, mpi or nccl, got 'tcp'"),
                                 (["wine.yaml"], "comm takes no config, got 'wine.yaml'")):
             with self.subTest(words=words):
                 _, err = self.run_program("comm", *words, code=USAGE)

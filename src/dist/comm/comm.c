@@ -72,6 +72,8 @@ static status allocate(const struct comm_group *like, const char *name, int rank
                              .timeout = like->timeout,
                              .job_rank = like->job_rank,
                              .job_size = like->job_size,
+                             .launcher = like->launcher,
+                             .between = like->between,
                              .members = calloc(world, sizeof *g->members),
                              .hosts = calloc(world, sizeof *g->hosts),
                              .host_count = 1,
@@ -125,44 +127,189 @@ static void abort_group(void *group) {
     if (g->backend->abort) g->backend->abort(g->group);
 }
 
+/* [name]: of the group. */
+static status fill_setup(struct comm *comm, const char *name, char address[64], struct comm_setup *setup) {
+    struct comm_group *g = comm->shared;
+    TRY(store_address(g->store, g->timeout, address));
+    *setup = (struct comm_setup){.name = name,
+                                 .rank = comm->rank,
+                                 .world_size = comm->world_size,
+                                 .members = g->members,
+                                 .hosts = g->hosts,
+                                 .timeout = g->timeout,
+                                 .address = address,
+                                 .store = g->store,
+                                 .gpu = g->gpu_number,
+                                 .between = g->between};
+    return OK;
+}
+
 status comm_connect_with(struct comm *comm, const struct comm_backend *backend) {
     struct comm_group *g = comm->shared;
+    struct comm_setup setup;
     char address[64];
-    TRY(store_address(g->store, g->timeout, address));
-    struct comm_setup setup = {.name = g->name,
-                               .rank = comm->rank,
-                               .world_size = comm->world_size,
-                               .members = g->members,
-                               .hosts = g->hosts,
-                               .timeout = g->timeout,
-                               .address = address,
-                               .store = g->store,
-                               .gpu = g->gpu_number};
+    TRY(fill_setup(comm, g->name, address, &setup));
     TRY(backend->create(&setup, &g->group));
     g->backend = backend;
     return store_on_failure(g->store, abort_group, g);
 }
 
-static status connect_gloo(struct comm *comm, const char *why) {
-    const struct comm_backend *gloo;
-    TRY(comm_backend_gloo(&gloo));
-    TRY(comm_connect_with(comm, gloo));
-    struct text text = {0};
-    text_printf(&text, "gloo%s%s%s", why ? " (no shared memory: " : "", why ? why : "", why ? ")" : "");
-    comm->shared->description = text.data;
+status comm_agree(const struct comm_setup *setup, const char *what, status own, int *number) {
+    char key[STORE_MAX_KEY], text[1024], *value, *error;
+    status failure = OK;
+    snprintf(text, sizeof text, "%d %s", *number, status_message(own));
+    snprintf(key, sizeof key, "%s/%s/%d", setup->name, what, setup->rank);
+    if (setup->rank != 0) failure = store_set(setup->store, key, text, strlen(text));
+    for (int r = 1; setup->rank == 0 && r < setup->world_size && !failure; r++) {
+        snprintf(key, sizeof key, "%s/%s/%d", setup->name, what, r);
+        failure = store_get(setup->store, key, setup->timeout, (void **)&value, NULL);
+        if (failure) break;
+        long theirs = strtol(value, &error, 10);
+        if (theirs > *number) *number = (int)theirs;
+        if (error[0] && error[1] && !own) own = status_new(STATUS_IO, "rank %d: %s", setup->members[r], error + 1);
+        free(value);
+    }
+    snprintf(key, sizeof key, "%s/%s", setup->name, what);
+    snprintf(text, sizeof text, "%d %s", *number, status_message(own));
+    status_free(own);
+    if (setup->rank == 0 && !failure) failure = store_set(setup->store, key, text, strlen(text));
+    if (!failure) failure = store_get(setup->store, key, setup->timeout, (void **)&value, NULL);
+    if (failure) return failure;
+    *number = (int)strtol(value, &error, 10);
+    if (error[0] && error[1]) failure = status_new(STATUS_IO, "%s", error + 1);
+    free(value);
+    return failure;
+}
+
+status comm_connect_gloo(struct comm *comm) {
+    TRY(comm_backend_gloo(&comm->shared->between));
+    return comm_connect_with(comm, comm->shared->between);
+}
+
+/* ---- groups: MPI ---- */
+
+static bool is_in_environment(const char *name) {
+    const char *text = getenv(name);
+    return text && *text;
+}
+
+const char *comm_mpi_module(enum dist_launcher launcher) {
+    switch (launcher) {
+    case LAUNCHER_OPENMPI:
+    case LAUNCHER_PMIX:
+        return "openmpi";
+    case LAUNCHER_MPICH:
+    case LAUNCHER_PALS:
+    case LAUNCHER_MVAPICH2:
+        return "mpich";
+    case LAUNCHER_SLURM: /* what srun sets depends on its --mpi: pmix, or pmi2 */
+        return is_in_environment("PMIX_RANK") ? "openmpi" : is_in_environment("PMI_FD") ? "mpich" : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static status open_mpi_module(enum dist_launcher launcher, const struct comm_backend **out) {
+    const char *name = comm_mpi_module(launcher);
+    void *address = NULL;
+    *out = NULL;
+    if (!name)
+        return status_new(STATUS_USAGE,
+                          "backend mpi needs ranks that an MPI has started, but %s has started these; use mpirun, or "
+                          "srun with --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)",
+                          dist_launcher_name(launcher));
+    bool is_mpich = strcmp(name, "mpich") == 0;
+    TRY(module_need(name, "ddptrain_comm_mpi", "backend mpi",
+                    is_mpich ? "the job was started by MPICH: build ddptrain with Debian's libmpich-dev"
+                             : "the job was started by Open MPI: build ddptrain with Debian's libopenmpi-dev",
+                    &address));
+    *out = address;
     return OK;
 }
 
-/* The creation of shm has the same result on all ranks, so all fall back to Gloo together. */
+status comm_connect_mpi(struct comm *comm) {
+    const struct comm_backend *backend;
+    TRY(open_mpi_module(comm->shared->launcher, &backend));
+    return comm_connect_with(comm, backend);
+}
+
+/* Whether MPI can be used on all ranks: it is started, and a group that costs no connection is created for a moment. */
+static status try_mpi(struct comm *comm, const struct comm_backend **out) {
+    struct comm_setup setup;
+    struct text name = {0};
+    char address[64];
+    int number = 0;
+    void *group = NULL;
+    text_printf(&name, "%s/trial", comm->shared->name);
+    status failure = fill_setup(comm, text_string(&name), address, &setup);
+    if (!failure) failure = comm_agree(&setup, "module", open_mpi_module(comm->shared->launcher, out), &number);
+    if (!failure) failure = (*out)->create(&setup, &group);
+    if (!failure) (*out)->destroy(group);
+    text_free(&name);
+    return failure;
+}
+
+/* ---- groups: auto ---- */
+
+/* Chooses the backend between hosts: MPI where it has started the job, else Gloo. *why (freed by the caller): why it is
+ * not MPI; NULL: there is no reason to mention. */
+static status choose_between(struct comm *comm, char **why) {
+    struct comm_group *g = comm->shared;
+    *why = NULL;
+    if (g->between) return OK; /* as in the group that this one is split from */
+    if (comm_mpi_module(g->launcher)) {
+        status failure = try_mpi(comm, &g->between);
+        if (!failure) return OK;
+        g->between = NULL;
+        if (!status_is_system(failure)) return failure;
+        *why = strdup(status_message(failure));
+        status_free(failure);
+    }
+    return comm_backend_gloo(&g->between);
+}
+
+static status connect_between(struct comm *comm) {
+    struct comm_group *g = comm->shared;
+    if (!g->between) TRY(comm_backend_gloo(&g->between));
+    return comm_connect_with(comm, g->between);
+}
+
+/* "shared memory, gloo between hosts (no MPI: <why>)" */
+static void describe(struct comm_group *g, status no_shm, const char *no_mpi) {
+    const char *name = g->backend->name;
+    struct text text = {0};
+    if (strcmp(name, "shm") == 0)
+        text_printf(&text, "shared memory");
+    else if (strncmp(name, "shm+", 4) == 0)
+        text_printf(&text, "shared memory, %s between hosts", name + 4);
+    else
+        text_printf(&text, "%s", name);
+    if (no_shm) text_printf(&text, " (no shared memory: %s)", status_message(no_shm));
+    if (no_mpi) text_printf(&text, " (no MPI: %s)", no_mpi);
+    g->description = text.data;
+}
+
+/* The creation of shm has the same result on all ranks, so all do without it together. */
 status comm_connect_auto(struct comm *comm) {
     struct comm_group *g = comm->shared;
-    if (g->host_count == comm->world_size) return connect_gloo(comm, NULL); /* one rank on each host */
-    status failure = comm_connect_with(comm, g->host_count > 1 ? &comm_hosts : &comm_shm);
-    if (!failure) g->description = strdup(g->host_count > 1 ? "shared memory, gloo between hosts" : "shared memory");
-    if (!status_is_system(failure)) return failure;
-    status next = connect_gloo(comm, status_message(failure));
-    status_free(failure);
-    return next;
+    bool is_one_host = g->host_count == 1;
+    char *no_mpi = NULL;
+    status failure = OK, no_shm = OK;
+    if (!is_one_host) TRY(choose_between(comm, &no_mpi));
+    if (g->host_count < comm->world_size) /* several ranks on a host */
+        no_shm = comm_connect_with(comm, is_one_host                            ? &comm_shm
+                                         : strcmp(g->between->name, "mpi") == 0 ? &comm_hosts_mpi
+                                                                                : &comm_hosts_gloo);
+    if (no_shm && !status_is_system(no_shm)) {
+        failure = no_shm;
+        no_shm = OK;
+    } else if (!g->backend) {
+        failure = connect_between(comm);
+    }
+    if (!failure) describe(g, no_shm, no_mpi);
+    free(no_mpi);
+    status_free(no_shm);
+    return failure;
 }
 
 status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu) {
@@ -190,8 +337,6 @@ status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int g
     g->description = text.data;
     return OK;
 }
-
-status comm_connect_gloo(struct comm *comm) { return connect_gloo(comm, NULL); }
 
 #define X(id, name, connect, gpu, needs_gpus) name,
 const char *const comm_backend_names[] = {COMM_BACKENDS(X) NULL};
@@ -240,7 +385,11 @@ static status find_hosts(struct comm *comm) {
 
 status comm_create(const char *backend, const struct dist_env *env, struct store *store, double timeout,
                    struct comm **out) {
-    struct comm_group job = {.store = store, .timeout = timeout, .job_rank = env->rank, .job_size = env->world_size};
+    struct comm_group job = {.store = store,
+                             .timeout = timeout,
+                             .job_rank = env->rank,
+                             .job_size = env->world_size,
+                             .launcher = env->launcher};
     int choice = BACKEND_AUTO;
     *out = NULL;
     if (env->world_size > 1) TRY(status_prefix(comm_backend_find(backend, &choice), "communication backend"));

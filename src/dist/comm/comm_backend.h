@@ -20,7 +20,8 @@ struct comm_setup {
     double timeout;      /* seconds for each call */
     const char *address; /* numeric address of this host on the network that reaches rank 0 */
     struct store *store;
-    int gpu; /* for a backend on GPUs: device number of this rank */
+    int gpu;                            /* for a backend on GPUs: device number of this rank */
+    const struct comm_backend *between; /* for comm_hosts: the backend between hosts */
 };
 
 #define COMM_ALL (-1) /* as a root: all ranks */
@@ -64,12 +65,22 @@ struct comm_backend {
     status (*alloc)(void *group, size_t size, void **out);
     const struct comm_enqueued *enqueued; /* NULL: a backend for host memory */
     const char *title;                    /* with [enqueued]: the name in messages, "NCCL" */
+    /* A group of all ranks costs no connections: for comm_hosts, which then creates one for send and recv. */
+    bool has_group_of_all;
 };
 
 /* Loads the module of "gloo". STATUS_USAGE when this build has none. */
 status comm_backend_gloo(const struct comm_backend **out);
+/* Pure but for the environment: "openmpi" or "mpich", the module for the MPI that has started this process by mpirun,
+ * or by srun with --mpi; NULL: none has. */
+const char *comm_mpi_module(enum dist_launcher launcher);
 /* Loads the module of "nccl". STATUS_USAGE when this build has none, or its library is missing. */
 status comm_backend_nccl(const struct comm_backend **out);
+
+/* For the creation of a group: *number becomes the maximum over its ranks. Every rank passes its own failure or OK,
+ * which is consumed; all get the first failure in order of rank, as STATUS_IO. [what] is used once in a group. One
+ * message from and to each rank. All ranks. */
+status comm_agree(const struct comm_setup *setup, const char *what, status own, int *number);
 
 /* ---- the table of backends ---- */
 
@@ -84,6 +95,7 @@ struct comm;
     X(BACKEND_AUTO, "auto", comm_connect_auto, comm_backend_nccl, false)                                               \
     X(BACKEND_SHM, "shm", comm_connect_shm, NULL, false)                                                               \
     X(BACKEND_GLOO, "gloo", comm_connect_gloo, NULL, false)                                                            \
+    X(BACKEND_MPI, "mpi", comm_connect_mpi, NULL, false)                                                               \
     X(BACKEND_NCCL, "nccl", comm_connect_auto, comm_backend_nccl, true)
 
 enum dist_backend {
@@ -102,7 +114,7 @@ extern const char *const comm_backend_names[];
 /* Whether the backend averages gradients in GPU memory; whether it requires GPUs. [backend]: an enum dist_backend. */
 bool comm_backend_uses_gpus(int backend);
 bool comm_backend_needs_gpus(int backend);
-/* *backend is an enum dist_backend; STATUS_USAGE "expected auto, shm, ... or nccl, got 'mpi'". */
+/* *backend is an enum dist_backend; STATUS_USAGE "expected auto, shm, ... or nccl, got 'tcp'". */
 status comm_backend_find(const char *name, int *backend);
 
 /* ---- proofs ---- */

@@ -18,7 +18,9 @@ struct comm_group {
     struct store *store;
     double timeout;
     int job_rank, job_size; /* of all ranks, for messages */
-    int *members, *hosts;   /* (world): rank in the job; host number */
+    enum dist_launcher launcher;
+    const struct comm_backend *between; /* between hosts, with "auto"; NULL: not yet chosen */
+    int *members, *hosts;               /* (world): rank in the job; host number */
     int host_count;
     char *description;          /* comm_describe */
     unsigned splits;            /* calls of comm_split so far: equal on all ranks */
@@ -50,9 +52,9 @@ status comm_connect_with(struct comm *comm, const struct comm_backend *backend);
  * number of this rank. All ranks. */
 status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu);
 
-/* The backend for several ranks on each of several hosts: shared memory inside a host; the first rank of
- * each host, its leader, exchanges data with the other leaders over Gloo. Reductions combine the ranks of each host in
- * order, then the hosts in order. */
-extern const struct comm_backend comm_hosts;
+/* The backends for several ranks on each of several hosts: shared memory inside a host; the first rank of
+ * each host, its leader, exchanges data with the other leaders over Gloo or MPI. Reductions combine the ranks of each
+ * host in order, then the hosts in order. */
+extern const struct comm_backend comm_hosts_gloo, comm_hosts_mpi;
 
 #endif

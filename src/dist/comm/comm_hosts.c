@@ -1,7 +1,7 @@
 /* Every call consists of calls of two backends: gather or reduce to the leader by shared memory, exchange between
- * leaders by Gloo, broadcast or scatter by shared memory. 16-bit floats are exchanged as such, so the sum of a host is
- * rounded before it is sent. Ranks of different hosts that send to each other get a Gloo group of two ranks at the
- * first send or receive. */
+ * leaders by Gloo or MPI, broadcast or scatter by shared memory. 16-bit floats are exchanged as such, so the sum of a
+ * host is rounded before it is sent. Ranks of different hosts that send to each other get a Gloo group of two ranks at
+ * the first send or receive; with MPI there is one group of all ranks. */
 #include "dist/comm/comm_group.h"
 
 #include <pthread.h>
@@ -25,15 +25,16 @@ struct hosts_group {
     char *name;
     int rank, world, host, host_count;
     int local_rank, local_size;
-    int *local_ranks;     /* (world) */
-    int *leaders, *sizes; /* (host_count): first rank and number of ranks */
-    int *local_members;   /* (local_size): job ranks of this host */
-    int *leader_members;  /* (host_count) */
-    const struct comm_backend *gloo;
-    void *inner;                 /* shared memory; NULL if this rank is the only one of its host */
-    void *outer;                 /* Gloo between leaders; NULL on others */
-    void **partners[COMM_LANES]; /* (world): Gloo groups of two ranks; NULL: not yet created */
-    size_t *bytes[COMM_LANES];   /* (world) */
+    int *local_ranks;                   /* (world) */
+    int *leaders, *sizes;               /* (host_count): first rank and number of ranks */
+    int *local_members;                 /* (local_size): job ranks of this host */
+    int *leader_members;                /* (host_count) */
+    const struct comm_backend *between; /* Gloo or MPI */
+    void *inner;                        /* shared memory; NULL if this rank is the only one of its host */
+    void *outer;                        /* Gloo or MPI between leaders; NULL on others */
+    void *everyone;                     /* with MPI: all ranks, for send and recv; else NULL */
+    void **partners[COMM_LANES];        /* (world): Gloo groups of two ranks; NULL: not yet created */
+    size_t *bytes[COMM_LANES];          /* (world) */
     struct scratch scratch[COMM_LANES];
 };
 
@@ -62,7 +63,7 @@ static status broadcast_on_host(struct hosts_group *g, int lane, void *data, siz
 static status reduce_on_leaders(struct hosts_group *g, int lane, void *data, size_t count, enum comm_type type,
                                 enum comm_op op, int root_host) {
     if (g->inner) TRY(comm_shm.reduce(g->inner, lane, data, count, type, op, 0));
-    return is_leader(g) ? g->gloo->reduce(g->outer, lane, data, count, type, op, root_host) : OK;
+    return is_leader(g) ? g->between->reduce(g->outer, lane, data, count, type, op, root_host) : OK;
 }
 
 /* ---- reductions ---- */
@@ -146,7 +147,7 @@ static status gather(void *group, int lane, const void *data, const size_t *size
         memcpy(host_data, data, own);
     memset(parts, 0, (size_t)g->world * sizeof *parts);
     for (int r = 0; r < g->world; r++) parts[g->setup.hosts[r]] += sizes[r];
-    if (is_leader(g)) TRY(g->gloo->gather(g->outer, lane, host_data, parts, scratch, root_host));
+    if (is_leader(g)) TRY(g->between->gather(g->outer, lane, host_data, parts, scratch, root_host));
     if (root == COMM_ALL || root_host == g->host) TRY(broadcast_on_host(g, lane, scratch, total, 0));
     if (root == COMM_ALL || root == g->rank) put_in_order(g, sizes, scratch, out);
     return OK;
@@ -172,10 +173,10 @@ static status scatter(void *group, int lane, const void *data, size_t size, void
         if (host == g->host)
             memcpy(host_data, scratch + at, part);
         else
-            TRY(g->gloo->send(g->outer, lane, scratch + at, part, host));
+            TRY(g->between->send(g->outer, lane, scratch + at, part, host));
         at += part;
     }
-    if (is_leader(g) && g->host != root_host) TRY(g->gloo->recv(g->outer, lane, host_data, own, root_host));
+    if (is_leader(g) && g->host != root_host) TRY(g->between->recv(g->outer, lane, host_data, own, root_host));
     if (g->inner) return comm_shm.scatter(g->inner, lane, host_data, size, out, 0);
     memcpy(out, host_data, size);
     return OK;
@@ -185,14 +186,14 @@ static status broadcast(void *group, int lane, void *data, size_t size, int root
     struct hosts_group *g = group;
     int root_host = g->setup.hosts[root];
     if (g->host == root_host) TRY(broadcast_on_host(g, lane, data, size, g->local_ranks[root]));
-    if (is_leader(g)) TRY(g->gloo->broadcast(g->outer, lane, data, size, root_host));
+    if (is_leader(g)) TRY(g->between->broadcast(g->outer, lane, data, size, root_host));
     return g->host == root_host ? OK : broadcast_on_host(g, lane, data, size, 0);
 }
 
 static status barrier(void *group, int lane) {
     struct hosts_group *g = group;
     if (g->inner) TRY(comm_shm.barrier(g->inner, lane));
-    if (is_leader(g)) TRY(g->gloo->barrier(g->outer, lane));
+    if (is_leader(g)) TRY(g->between->barrier(g->outer, lane));
     return g->inner ? comm_shm.barrier(g->inner, lane) : OK;
 }
 
@@ -209,7 +210,7 @@ static status partner_of(struct hosts_group *g, int lane, int peer, void **out) 
     setup.world_size = 2;
     setup.members = members;
     setup.hosts = hosts;
-    if (!g->partners[lane][peer]) TRY(g->gloo->create(&setup, &g->partners[lane][peer]));
+    if (!g->partners[lane][peer]) TRY(g->between->create(&setup, &g->partners[lane][peer]));
     *out = g->partners[lane][peer];
     return OK;
 }
@@ -218,16 +219,18 @@ static status send(void *group, int lane, const void *data, size_t size, int to)
     struct hosts_group *g = group;
     void *partner;
     if (g->setup.hosts[to] == g->host) return comm_shm.send(g->inner, lane, data, size, g->local_ranks[to]);
+    if (g->everyone) return g->between->send(g->everyone, lane, data, size, to);
     TRY(partner_of(g, lane, to, &partner));
-    return g->gloo->send(partner, lane, data, size, to > g->rank);
+    return g->between->send(partner, lane, data, size, to > g->rank);
 }
 
 static status recv(void *group, int lane, void *data, size_t size, int from) {
     struct hosts_group *g = group;
     void *partner;
     if (g->setup.hosts[from] == g->host) return comm_shm.recv(g->inner, lane, data, size, g->local_ranks[from]);
+    if (g->everyone) return g->between->recv(g->everyone, lane, data, size, from);
     TRY(partner_of(g, lane, from, &partner));
-    return g->gloo->recv(partner, lane, data, size, from > g->rank);
+    return g->between->recv(partner, lane, data, size, from > g->rank);
 }
 
 /* ---- create and destroy ---- */
@@ -237,12 +240,13 @@ static void destroy(void *group) {
     if (!g) return;
     for (int lane = 0; lane < COMM_LANES; lane++) {
         for (int r = 0; g->partners[lane] && r < g->world; r++)
-            if (g->partners[lane][r]) g->gloo->destroy(g->partners[lane][r]);
+            if (g->partners[lane][r]) g->between->destroy(g->partners[lane][r]);
         free(g->partners[lane]);
         free(g->bytes[lane]);
         free(g->scratch[lane].bytes);
     }
-    if (g->outer) g->gloo->destroy(g->outer);
+    if (g->outer) g->between->destroy(g->outer);
+    if (g->everyone) g->between->destroy(g->everyone);
     comm_shm.destroy(g->inner);
     free(g->local_ranks);
     free(g->leaders);
@@ -257,7 +261,8 @@ static void destroy(void *group) {
 static void abort_calls(void *group) {
     struct hosts_group *g = group;
     if (g->inner) comm_shm.abort(g->inner);
-    if (g->outer) g->gloo->abort(g->outer);
+    if (g->outer) g->between->abort(g->outer);
+    if (g->everyone) g->between->abort(g->everyone);
 }
 
 static bool allocate(struct hosts_group *g, const struct comm_setup *setup) {
@@ -329,13 +334,14 @@ static status connect_inner(struct hosts_group *g) {
 static status connect_outer(struct hosts_group *g) {
     char name[STORE_MAX_KEY];
     struct comm_setup setup = g->setup;
+    if (g->between->has_group_of_all) TRY(g->between->create(&g->setup, &g->everyone));
     if (!is_leader(g)) return OK;
     snprintf(name, sizeof name, "%s/leaders", g->name);
     setup.name = name;
     setup.rank = g->host;
     setup.world_size = g->host_count;
     setup.members = g->leader_members;
-    return g->gloo->create(&setup, &g->outer);
+    return g->between->create(&setup, &g->outer);
 }
 
 static status create(const struct comm_setup *setup, void **out) {
@@ -346,8 +352,8 @@ static status create(const struct comm_setup *setup, void **out) {
         return status_memory("a process group");
     }
     number_ranks(g);
-    status failure = comm_backend_gloo(&g->gloo);
-    if (!failure) failure = connect_inner(g);
+    g->between = setup->between;
+    status failure = connect_inner(g);
     if (!failure) failure = connect_outer(g);
     if (failure)
         destroy(g);
@@ -356,15 +362,12 @@ static status create(const struct comm_setup *setup, void **out) {
     return failure;
 }
 
-const struct comm_backend comm_hosts = {.name = "shm+gloo",
-                                        .create = create,
-                                        .destroy = destroy,
-                                        .abort = abort_calls,
-                                        .reduce = reduce,
-                                        .reduce_scatter = reduce_scatter,
-                                        .gather = gather,
-                                        .scatter = scatter,
-                                        .broadcast = broadcast,
-                                        .barrier = barrier,
-                                        .send = send,
-                                        .recv = recv};
+#define COMM_HOSTS(label)                                                                                              \
+    {                                                                                                                  \
+        .name = label, .create = create, .destroy = destroy, .abort = abort_calls, .reduce = reduce,                   \
+        .reduce_scatter = reduce_scatter, .gather = gather, .scatter = scatter, .broadcast = broadcast,                \
+        .barrier = barrier, .send = send, .recv = recv                                                                 \
+    }
+
+const struct comm_backend comm_hosts_gloo = COMM_HOSTS("shm+gloo");
+const struct comm_backend comm_hosts_mpi = COMM_HOSTS("shm+mpi");

@@ -460,7 +460,6 @@ static const struct schema_alias aliases[] = {
     VALUE_ALIAS("dataset.layout", "channels_first chw", "nchw"),
     VALUE_ALIAS("dataset.layout", "channels_last hwc", "nhwc"),
     VALUE_ALIAS("dist.backend", "ddp", "auto"),
-    VALUE_ALIAS_NOTE("dist.backend", "mpi", NULL, "mpirun starts the processes; gloo or nccl transfers the gradients"),
     VALUE_ALIAS("determinism.mode", "true deterministic", "torch"),
     VALUE_ALIAS("*.conv1d.padding", "same", "same"),
     VALUE_ALIAS("*.conv1d.padding", "valid", "valid"),

@@ -1,0 +1,201 @@
+"""The backend mpi under the mpirun of real MPIs: the bits of the other backends, several hosts, lost, hanging and stopped ranks.
+ctest-labels: dist fault"""
+import contextlib, functools, os, re, shutil, signal, unittest
+
+import program
+from program import IO, OK, PEER, STOPPED, USAGE
+from test_processes import free_port
+
+MPIS = {"openmpi": ("mpirun.openmpi", "--oversubscribe"), "mpich": ("mpirun.mpich",)}
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+RANK = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"  # in a shell that mpirun starts
+CONFIG = """name: test
+seed: 1
+dataset: {path: datasets/wine.h5, inputs: x, targets: y, split: {test: 0.2, seed: 1}}
+sampler: {batch_size: 8}
+model: {layers: [linear: {out: 96}, relu, linear: {out: 96}, relu, linear: {out: 3}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.001}
+train: {epochs: 3, log_every: 1}
+checkpoint: {save_every: 3}
+"""
+
+
+def has_mpi(name):
+    """Whether it is installed, and the build has found it."""
+    return shutil.which(MPIS[name][0]) and os.path.exists(os.path.join(os.path.dirname(program.BINARY), f"ddptrain_{name}.so"))
+
+
+def with_each_mpi(test):
+    """The test once with each MPI, as self.mpi."""
+    @functools.wraps(test)
+    def run(self):
+        found = [name for name in MPIS if has_mpi(name)]
+        if not found:
+            self.skipTest("neither Open MPI (openmpi-bin, libopenmpi-dev) nor MPICH (mpich, libmpich-dev) is installed")
+        for self.mpi in found:
+            with self.subTest(mpi=self.mpi):
+                shutil.rmtree(self.path("runs"), ignore_errors=True)
+                test(self)
+    return run
+
+
+class Mpi(program.Case):
+    def setUp(self):
+        super().setUp()
+        self.write("test.yaml", CONFIG)
+
+    def start_ranks(self, count, *arguments, shell="exec \"$@\"", env=None, options=(), binary=program.BINARY):
+        """mpirun, which starts the ranks through [shell]."""
+        words = [*MPIS[self.mpi], *options, "-n", count, "sh", "-c", shell, "sh", binary, *arguments]
+        p = self.start(*words[1:], binary=words[0], env={**AS_ROOT, "OMP_NUM_THREADS": "1", **(env or {})})
+        self.addCleanup(lambda: p.poll() is None and p.kill())
+        return p
+
+    def run_ranks(self, count, *arguments, code=OK, **options):
+        p = self.start_ranks(count, *arguments, **options)
+        out, err = p.communicate(timeout=120 * program.SLOW)
+        self.assertEqual(p.returncode, code, out + err)
+        return out, err
+
+    @with_each_mpi
+    def test_every_collective(self):
+        """8 ranks have slices that are small, 3 exchange everything directly, 2 have no slices."""
+        for world in 2, 3, 8:
+            out, _ = self.run_ranks(world, "comm", "--backend", "mpi", "--sizes", "1K")
+            self.assertRegex(out, rf"^{world} processes, mpi\n\d+ calls of every collective, type and operation: all correct")
+
+    @with_each_mpi
+    def test_the_bits_of_the_other_backends(self):
+        for words in (), ("dist.zero_stage=1",), ("dist.gradient_compression=bfloat16", "dist.bucket_cap_mb=0.01", "dist.first_bucket_mb=0.001"):
+            for backend in "gloo", "shm":
+                self.run_program("test.yaml", "--nproc", 3, f"dist.backend={backend}", *words, "--run-dir", "runs/" + backend, "--fresh")
+            self.run_ranks(3, "test.yaml", "dist.backend=mpi", *words, "--fresh")
+            self.assertRegex(self.read("runs/test/log.txt"), "averaged by mpi[, ]")
+            self.assertEqual({self.sha(), self.sha("runs/gloo"), self.sha("runs/shm")}, {self.sha()}, words)
+
+    def run_without_mpi(self, hosts):
+        """The ranks on these hosts, started by the variables of torchrun."""
+        env = {"WORLD_SIZE": str(len(hosts)), "LOCAL_WORLD_SIZE": str(len(hosts)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        ranks = [self.start("test.yaml", "--run-dir", "runs/without", env={**env, "RANK": str(r), "LOCAL_RANK": str(r), "DDPTRAIN_HOST": host})
+                 for r, host in enumerate(hosts)]
+        said = [p.communicate(timeout=60 * program.SLOW) for p in ranks]
+        self.assertEqual({p.returncode for p in ranks}, {OK}, said)
+
+    @with_each_mpi
+    def test_auto_on_several_hosts(self):
+        """MPI between hosts, shared memory on each of them; the sums are those of Gloo between the same hosts."""
+        for ranks, start in ((2, "shared memory, "), (1, "")):
+            end = " between hosts" if start else ""
+            shell = f'export DDPTRAIN_HOST=h$(({RANK} / {ranks})); exec "$@"'
+            out, _ = self.run_ranks(4, "comm", "--sizes", "1K", shell=shell)
+            self.assertRegex(out, f"^4 processes, {start}mpi{end}\n.*all correct")
+            self.run_ranks(4, "test.yaml", "--fresh", shell=shell)
+            self.assertIn(f"averaged by {start}mpi{end},", self.read("runs/test/log.txt"))
+            shutil.rmtree(self.path("runs/without"), ignore_errors=True)
+            self.run_without_mpi([f"h{r // ranks}" for r in range(4)])
+            self.assertIn(f"averaged by {start}gloo{end},", self.read("runs/without/log.txt"))
+            self.assertEqual(self.sha(), self.sha("runs/without"))
+
+    @with_each_mpi
+    def test_one_host_has_shared_memory(self):
+        out, _ = self.run_ranks(2, "comm", "--sizes", "1K")
+        self.assertRegex(out, "^2 processes, shared memory\n")
+
+    def test_ranks_that_no_mpi_has_started(self):
+        _, err = self.run_program("test.yaml", "--nproc", 2, "dist.backend=mpi", code=USAGE)
+        self.assertIn("backend mpi needs ranks that an MPI has started, but ddptrain has started these; use mpirun, or srun with --mpi=pmix "
+                      "(Open MPI) or --mpi=pmi2 (MPICH)", err)
+
+    @with_each_mpi
+    def test_without_the_module(self):
+        """mpi is an error that names the package; auto takes Gloo and says so. All ranks, or one of them."""
+        module = f"ddptrain_{self.mpi}.so"
+        for folder in "with", "without":
+            os.makedirs(self.path(self.mpi, folder))
+            for file in "ddptrain", "ddptrain_gloo.so", *([module] if folder == "with" else []):
+                shutil.copy(os.path.join(os.path.dirname(program.BINARY), file), self.path(self.mpi, folder))
+        without, missing = self.path(self.mpi, "without", "ddptrain"), rf"backend mpi: the module {module} is not installed \(looked for "
+        _, err = self.run_ranks(2, "test.yaml", "dist.backend=mpi", code=USAGE, binary=without)
+        self.assertRegex(err, rf"{missing}.*build ddptrain with Debian's lib{self.mpi}-dev")
+        for first, rank in ("without", ""), ("with", "rank 1: "):
+            shell = f'export DDPTRAIN_HOST=h{RANK}; shift; [ {RANK} = 0 ] && exec {self.path(self.mpi, first, "ddptrain")} "$@"; exec {without} "$@"'
+            out, _ = self.run_ranks(2, "comm", "--sizes", "1K", shell=shell)
+            self.assertRegex(out, rf"^2 processes, gloo \(no MPI: {rank}{missing}")
+
+    @unittest.skipUnless(has_mpi("mpich"), "MPICH (mpich, libmpich-dev) is not installed")
+    def test_variables_without_an_mpi(self):
+        """MPI itself then counts one process."""
+        env = {"PMI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        ranks = [self.start("test.yaml", "dist.backend=mpi", "dist.timeout=20", env={**env, "PMI_ID": str(r)}) for r in range(2)]
+        said = ["".join(p.communicate(timeout=60 * program.SLOW)) for p in ranks]
+        self.assertEqual([p.returncode for p in ranks], [IO, IO], said)
+        for text in said:
+            self.assertRegex(text, r"MPI counts this process as rank 0 of 1, the job as rank [01]; start it with the mpirun of this MPI")
+
+    def rank_pid(self, rank):
+        """The process of the rank; 0: not there."""
+        for pid in self.leftovers():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ") as f, open(f"/proc/{pid}/comm") as name:
+                numbers = re.findall(r"(?:OMPI_COMM_WORLD_RANK|PMI_RANK)=(\d+)", f.read())
+                if numbers and int(numbers[0]) == rank and name.read() == "ddptrain\n":
+                    return pid
+        return 0
+
+    def start_long(self, count, *arguments):
+        p = self.start_ranks(count, "test.yaml", "dist.backend=mpi", "--no-progress", *arguments)
+        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and self.metrics() or p.poll() is not None, 30, "the first step")
+        return p
+
+    @with_each_mpi
+    def test_a_killed_rank(self):
+        """The others name it and do not stay in MPI. MPICH's mpirun kills them itself."""
+        p = self.start_long(3, "train.epochs=100000000")
+        pid = self.rank_pid(2)
+        os.kill(pid, signal.SIGKILL)
+        out, err = p.communicate(timeout=30 * program.SLOW)
+        self.assertNotEqual(p.returncode, OK)
+        if self.mpi == "openmpi":
+            self.assertRegex(out + err, rf"rank [01] of 3 lost a peer in \w+: rank 2 \(host .*, pid {pid}\) exited without reporting an error")
+        self.assert_no_leftovers()
+
+    @with_each_mpi
+    def test_a_rank_that_hangs(self):
+        """The others end and name it, although MPI waits."""
+        p = self.start_long(3, "train.epochs=100000000", "dist.hang_timeout=2")
+        pid = self.rank_pid(1)
+        os.kill(pid, signal.SIGSTOP)
+        self.wait_for(lambda: not self.rank_pid(0), 30, "the end of rank 0")
+        os.kill(pid, signal.SIGCONT)
+        out, err = p.communicate(timeout=30 * program.SLOW)
+        self.assertIn(p.returncode, (PEER, signal.SIGKILL), out + err)  # MPICH's mpirun kills a rank that has not ended
+        self.assertRegex(out + err, rf"rank [02] of 3 lost a peer in \w+: rank 1 \(host .*, pid {pid}\) hangs")
+        self.assert_no_leftovers()
+
+    @with_each_mpi
+    def test_a_rank_that_fails(self):
+        """It ends with its own failure, the others with the code of a lost rank; none waits in MPI_Finalize."""
+        shell = f'[ {RANK} = 0 ] && export DDPTRAIN_FAULT=1:enospc:ever DDPTRAIN_FAULT_FILTER=checkpoints; exec "$@"'
+        p = self.start_ranks(3, "test.yaml", "dist.backend=mpi", "train.epochs=100000000", "--no-progress", shell=shell)
+        out, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertIn("No space left on device", out + err)
+        self.assertNotEqual(p.returncode, OK, out + err)
+        self.assert_no_leftovers()
+
+    @with_each_mpi
+    def test_stop_and_resume(self):
+        """Every rank gets the signal from mpirun; the same command ends with the bits of an uninterrupted run."""
+        words = ("train.epochs=1200", "train.log_every=50", "checkpoint.save_every=400")
+        self.run_program("test.yaml", "--nproc", 2, *words, "--run-dir", "runs/whole")
+        p = self.start_long(2, *words)
+        p.send_signal(signal.SIGTERM)
+        out, err = p.communicate(timeout=30 * program.SLOW)
+        self.assertIn(p.returncode, (STOPPED, 1), out + err)  # 1: Open MPI's own code
+        self.assertIn("stopped on request", out + err)
+        self.run_ranks(2, "test.yaml", "dist.backend=mpi", *words)
+        self.assertEqual(self.sha(), self.sha("runs/whole"))
+        self.assert_no_leftovers()
+
+
+if __name__ == "__main__":
+    program.main()
