@@ -314,7 +314,8 @@ class Processes(Started):
         p = self.start("test.yaml", "--nproc", 12, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)))
         _, err = p.communicate(timeout=20 * program.SLOW)
         self.assertEqual(p.returncode, IO, err)
-        self.assertIn("(ulimit -n is too low for so many processes): Too many open files", err)
+        self.assertIn("too many open files: the limit of this process is 32, and it needs 56 more than are open; raise the limit, for "
+                      "example with 'ulimit -n 96'", err)
         self.assert_no_leftovers()
 
     def test_a_config_from_a_pipe_is_for_one_process(self):

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ void file_release(struct file *file) {
     world.current = NULL; /* the memory of the text belongs to the simulation */
     text_free(&file->text);
     world.current = current;
+    real_free(file->watched);
     if (file->memory) return; /* it may be mapped: not freed */
     real_free(file);
 }
@@ -391,6 +393,79 @@ int __wrap_poll(struct pollfd *polls, nfds_t count, int timeout) {
         return -1;
     }
     return fill(&p);
+}
+
+/* ---- epoll ---- */
+
+/* As Linux: a watched descriptor stays until it is removed, and EPOLLHUP and EPOLLERR are always reported. */
+
+struct watched {
+    struct file *file;
+    struct epoll_event event;
+};
+
+int __wrap_epoll_create1(int flags) {
+    CHECK_ERROR(SYS_EPOLL, 0);
+    return descriptor_new(file_new(FILE_EPOLL), (flags & EPOLL_CLOEXEC) != 0, 0);
+}
+
+static struct watched *find_watched(const struct file *epoll, const struct file *file) {
+    for (size_t i = 0; i < epoll->watched_count; i++)
+        if (epoll->watched[i].file == file) return &epoll->watched[i];
+    return NULL;
+}
+
+static void add_watched(struct file *epoll, struct file *file, const struct epoll_event *event) {
+    size_t count = epoll->watched_count + 1;
+    epoll->watched = real_realloc(epoll->watched, count * sizeof *epoll->watched);
+    if (!epoll->watched) abort();
+    epoll->watched[epoll->watched_count++] = (struct watched){file, *event};
+}
+
+int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
+    CHECK_ERROR(operation == EPOLL_CTL_ADD ? SYS_EPOLL : SYS_OTHER, fd);
+    FILE_OF(fd)
+    struct file *set = descriptor_file(epoll);
+    struct watched *found = find_watched(set, file);
+    if ((operation == EPOLL_CTL_ADD) == (found != NULL)) abort(); /* an error of the product */
+    if (operation == EPOLL_CTL_ADD) add_watched(set, file, event);
+    if (operation == EPOLL_CTL_MOD) found->event = *event;
+    if (operation == EPOLL_CTL_DEL) *found = set->watched[--set->watched_count];
+    return 0;
+}
+
+struct epoll_waiting {
+    struct file *epoll;
+    struct epoll_event *events; /* NULL: only counted */
+    int capacity;
+};
+
+static int fill_events(const struct epoll_waiting *w) {
+    int ready = 0;
+    for (size_t i = 0; i < w->epoll->watched_count && ready < w->capacity; i++) {
+        const struct watched *one = &w->epoll->watched[i];
+        uint32_t events = (uint32_t)file_events(one->file) & (one->event.events | EPOLLERR | EPOLLHUP);
+        if (!events) continue;
+        if (w->events) w->events[ready] = (struct epoll_event){.events = events, .data = one->event.data};
+        ready++;
+    }
+    return ready;
+}
+
+static bool has_epoll_events(void *data) {
+    struct epoll_waiting any = {((struct epoll_waiting *)data)->epoll, NULL, 1};
+    return fill_events(&any) > 0;
+}
+
+int __wrap_epoll_wait(int epoll, struct epoll_event *events, int count, int timeout) {
+    CHECK_ERROR(SYS_POLL, timeout);
+    struct epoll_waiting w = {descriptor_file(epoll), events, count};
+    int64_t until = timeout < 0 ? NEVER : world.now + timeout * MILLISECOND;
+    if (kernel_wait(has_epoll_events, &w, until, true) == WOKE_SIGNAL) {
+        errno = EINTR;
+        return -1;
+    }
+    return fill_events(&w);
 }
 
 /* ---- the same calls with _FORTIFY_SOURCE ---- */

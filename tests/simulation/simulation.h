@@ -51,6 +51,7 @@ static inline int random_below(struct random *r, int64_t count) {
     X(CLOSE, 0)                                                                                                        \
     X(CONNECT, ECONNREFUSED, ETIMEDOUT, ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EINTR, EAGAIN)                       \
     X(DUP, EMFILE)                                                                                                     \
+    X(EPOLL, EMFILE, ENFILE, ENOMEM)                                                                                   \
     X(EVENTFD, EMFILE, ENFILE, ENOMEM)                                                                                 \
     X(EXEC, ENOMEM, EACCES, ENOENT)                                                                                    \
     X(FORK, EAGAIN, ENOMEM)                                                                                            \
@@ -184,7 +185,17 @@ void fiber_restore_parent(struct fiber *fiber); /* the same for a fiber that is 
 
 /* ---- files ---- */
 
-enum file_kind { FILE_TCP, FILE_LISTENER, FILE_PAIR, FILE_PIPE, FILE_EVENT, FILE_SIGNALS, FILE_MEMORY, FILE_SINK };
+enum file_kind {
+    FILE_TCP,
+    FILE_LISTENER,
+    FILE_PAIR,
+    FILE_PIPE,
+    FILE_EVENT,
+    FILE_SIGNALS,
+    FILE_MEMORY,
+    FILE_SINK,
+    FILE_EPOLL
+};
 struct connection;
 struct file {
     enum file_kind kind;
@@ -207,7 +218,9 @@ struct file {
     uint32_t mask;    /* FILE_SIGNALS */
     char *memory;     /* FILE_MEMORY */
     size_t size;
-    struct text text; /* FILE_SINK: what was written */
+    struct text text;        /* FILE_SINK: what was written */
+    struct watched *watched; /* FILE_EPOLL: (watched_count) */
+    size_t watched_count;
 };
 
 struct file *file_new(enum file_kind kind);

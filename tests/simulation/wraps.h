@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,6 +30,9 @@ int __wrap_close(int fd);
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t size);
 int __wrap_dup(int fd);
 int __wrap_dup2(int from, int to);
+int __wrap_epoll_create1(int flags);
+int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
+int __wrap_epoll_wait(int epoll, struct epoll_event *events, int count, int timeout);
 int __wrap_eventfd(unsigned count, int flags);
 int __wrap_execv(const char *path, char *const argv[]);
 int __wrap_fcntl(int fd, int command, ...);

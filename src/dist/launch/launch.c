@@ -655,6 +655,7 @@ struct launcher {
     long oom_before;
     struct launch_job_failure job_failure;
     int lost_node;        /* the ranks were stopped because they would wait for this node; -1: none */
+    bool has_child_ended; /* SIGCHLD has arrived since ranks were last reaped */
     struct pollfd *polls; /* (1 + 2 count + nodes) */
 };
 
@@ -943,8 +944,12 @@ static void on_request(struct launcher *l, int number) {
 
 static void read_signals(struct launcher *l) {
     struct signalfd_siginfo info;
-    while (read(l->start->signals, &info, sizeof info) == sizeof info)
-        if (info.ssi_signo != SIGCHLD) on_request(l, (int)info.ssi_signo);
+    while (read(l->start->signals, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo == SIGCHLD)
+            l->has_child_ended = true;
+        else
+            on_request(l, (int)info.ssi_signo);
+    }
 }
 
 /* ---- one start: the loop ---- */
@@ -963,18 +968,28 @@ static void poll_once(struct launcher *l) {
         l->polls[2 + 2 * i] = (struct pollfd){.fd = l->ranks[i].output, .events = POLLIN};
     }
     nfds_t nodes = (nfds_t)launch_nodes_poll(l->start->nodes, l->polls + 1 + 2 * l->count);
-    if (poll(l->polls, 1 + 2 * (nfds_t)l->count + nodes, timeout) < 0 && errno != EINTR) return;
+    if (poll(l->polls, 1 + 2 * (nfds_t)l->count + nodes, timeout) >= 0) return;
+    for (int i = 0; i < 2 * l->count; i++) l->polls[1 + i].revents = 0;
+}
+
+/* Only of ranks with news: one wake for each message of each of many ranks must not ask the kernel about all others. A
+ * rank whose report has ended may have ended itself, whether or not SIGCHLD says so. */
+static void read_ranks(struct launcher *l) {
+    bool has_child_ended = l->has_child_ended;
+    l->has_child_ended = false;
+    for (int i = 0; i < l->count; i++) {
+        struct launched_rank *r = &l->ranks[i];
+        if (l->polls[1 + 2 * i].revents) read_report(l, r);
+        if (l->polls[2 + 2 * i].revents) launch_output_read(r);
+        if (has_child_ended || r->report < 0) reap(l, r);
+    }
 }
 
 static void watch(struct launcher *l) {
     while (l->alive > 0 && l->phase != GIVING_UP) {
         poll_once(l);
         read_signals(l);
-        for (int i = 0; i < l->count; i++) {
-            read_report(l, &l->ranks[i]);
-            launch_output_read(&l->ranks[i]);
-            reap(l, &l->ranks[i]);
-        }
+        read_ranks(l);
         launch_nodes_read(l->start->nodes);
         check_early_stops(l);
         check_failures(l);
@@ -1109,7 +1124,9 @@ void launch_describe_parts(const cpu_set_t *parts, int nproc, int first, struct 
 }
 
 #define DEFAULT_GRACE 30.0
-#define DESCRIPTORS 8 /* needed before the first rank is started */
+/* Needed before the first rank is started; and for a rank: its channels and its log. */
+#define DESCRIPTORS 8
+#define RANK_DESCRIPTORS 4
 #define FIRST_PAUSE 0.5
 #define LONGEST_PAUSE 30.0
 
@@ -1232,7 +1249,7 @@ static void report_to_other_nodes(const struct launch_start *start, const sigset
 
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
     TRY(check_config(config));
-    TRY(net_check_descriptors(DESCRIPTORS));
+    TRY(net_check_descriptors(DESCRIPTORS + RANK_DESCRIPTORS * config->nproc));
     struct launch_job job = {.config = config, .argv = argv, .alive = {-1, -1}};
     TRY(bind_ranks(&job, log));
     struct launch_start start = {

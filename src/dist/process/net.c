@@ -57,13 +57,37 @@ int net_accept(int listener, uint64_t *host) {
     return fd;
 }
 
-size_t net_choose_unproven(const struct net_unproven *open, size_t count) {
-    size_t rank[NET_MAX_UNPROVEN], first = 0, ties = 1;
+size_t net_max_unproven(int ranks) {
+    size_t wanted = 2 * (size_t)ranks;
+    return wanted < NET_MIN_UNPROVEN ? NET_MIN_UNPROVEN : wanted < NET_MAX_UNPROVEN ? wanted : NET_MAX_UNPROVEN;
+}
+
+static int compare_hosts(const void *a, const void *b, void *open) {
+    const struct net_unproven *all = open;
+    uint64_t x = all[*(const uint16_t *)a].host, y = all[*(const uint16_t *)b].host;
+    return x < y ? -1 : x > y;
+}
+
+/* rank (count): the number of connections of the same host, and more than all of them for a silent one. */
+static void rank_unproven(struct net_unproven *open, size_t count, uint16_t *rank) {
+    uint16_t sorted[NET_MAX_UNPROVEN];
+    for (size_t i = 0; i < count; i++) sorted[i] = (uint16_t)i;
+    qsort_r(sorted, count, sizeof *sorted, compare_hosts, open);
+    for (size_t i = 0, end = 0; i < count; i = end) {
+        while (end < count && open[sorted[end]].host == open[sorted[i]].host) end++;
+        for (size_t k = i; k < end; k++)
+            rank[sorted[k]] = (uint16_t)(end - i + (open[sorted[k]].is_silent ? NET_MAX_UNPROVEN : 0));
+    }
+}
+
+size_t net_choose_unproven(struct net_unproven *open, size_t count) {
+    uint16_t rank[NET_MAX_UNPROVEN];
+    size_t first = 0, ties = 0;
+    rank_unproven(open, count, rank);
     for (size_t i = 0; i < count; i++) {
-        rank[i] = open[i].is_silent ? NET_MAX_UNPROVEN : 0;
-        for (size_t j = 0; j < count; j++) rank[i] += open[j].host == open[i].host;
+        if (rank[i] > rank[first]) ties = 0;
         if (rank[i] > rank[first]) first = i;
-        ties = first == i ? 1 : ties + (rank[i] == rank[first]);
+        ties += rank[i] == rank[first];
     }
     uint32_t random = 0;
     if (getrandom(&random, sizeof random, 0) != sizeof random) random = 0;
@@ -95,8 +119,18 @@ static status too_few_descriptors(int error, int count) {
         (unsigned long long)limit.rlim_cur, count, count + BASE_DESCRIPTORS);
 }
 
+/* Raises the soft limit by [count], as far as the hard limit allows. Returns whether it is higher now. */
+static bool raise_limit(int count) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+    rlim_t wanted = limit.rlim_cur + (rlim_t)count;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 status net_check_descriptors(int count) {
     int *opened = malloc((size_t)count * sizeof *opened), done = 0, error = 0;
+    bool was_raised = false;
     if (!opened) return status_memory("the addresses of %d files", count);
     while (done < count && !error) {
         opened[done] = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -104,6 +138,9 @@ status net_check_descriptors(int count) {
             error = errno;
         else
             done++;
+        if (error != EMFILE || was_raised) continue;
+        was_raised = true;
+        if (raise_limit(count)) error = 0;
     }
     while (done > 0) close(opened[--done]);
     free(opened);
@@ -131,7 +168,7 @@ static int listen_on(const struct sockaddr *address, socklen_t size) {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, address, size) == 0 && listen(fd, 128) == 0) return fd;
+    if (bind(fd, address, size) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
     int error = errno;
     close(fd);
     errno = error;

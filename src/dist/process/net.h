@@ -30,7 +30,11 @@ struct net_unproven {
     uint64_t host;  /* of net_accept */
     bool is_silent; /* it has not sent its first message, as a rank does at once */
 };
-#define NET_MAX_UNPROVEN 128 /* that a listener keeps open */
+/* That a listener keeps open: for a few ranks, and at most. */
+#define NET_MIN_UNPROVEN 128
+#define NET_MAX_UNPROVEN 4096
+/* For a job of [ranks], which may all connect at the same time, twice each. */
+size_t net_max_unproven(int ranks);
 
 /* Accepts a connection, which does not block: its descriptor, or -1 with errno. *host: a number for the other host: its
  * IPv4 address, or its network (/64) with IPv6, where a host has many addresses. */
@@ -39,7 +43,7 @@ int net_accept(int listener, uint64_t *host);
 /* Which of the connections (0 < count <= NET_MAX_UNPROVEN) is closed for a new one, so that strangers cannot keep a
  * rank of the job out: a silent one before others; one of the host that has most of them; of those a random one,
  * because a rank tries again. */
-size_t net_choose_unproven(const struct net_unproven *open, size_t count);
+size_t net_choose_unproven(struct net_unproven *open, size_t count);
 
 /* Seconds since the last acknowledgement from the other host; 0 if not known (not a TCP socket). */
 double net_link_age(int fd);
@@ -55,7 +59,8 @@ void net_interface(const char *address, char *name, size_t size);
 /* Out of descriptors, in this process (EMFILE) or on this machine (ENFILE). */
 bool net_is_out_of_descriptors(int error);
 bool net_is_out_of_resources(int error); /* descriptors or memory */
-/* Checks that [count] more descriptors can be opened now. STATUS_IO, with the limit, if not. */
+/* Checks that [count] more descriptors can be opened now, and raises the soft limit of this process for them.
+ * STATUS_IO, with the limit, if the hard limit is too low. */
 status net_check_descriptors(int count);
 
 /* Sets TCP_NODELAY and keep-alive: the kernel probes an idle connection, after two seconds and then every second, so

@@ -40,6 +40,7 @@ struct heartbeat_config {
     int requests; /* a duplicate of the descriptor of FOR_REQUESTS; shut down when rank 0 is lost; owned, too */
     int stop;     /* an eventfd, readable after a request to stop: this rank then leaves the job; -1: none. Not owned */
     int rank;
+    double seconds; /* between two heartbeats */
     uint64_t job;
     struct activity *activity; /* not owned */
     const char *endpoint;      /* of rank 0: "n1:29500"; copied */
@@ -49,12 +50,11 @@ struct heartbeat_config {
 
 /* ---- heartbeat ---- */
 
-/* A thread sends this rank's activity to the store five times a second and receives the report of a lost rank. It has a
- * connection of its own, so it continues while the rank computes, saves or waits. A poll loop over the connection, an
+/* A thread sends this rank's activity to the store a few times a second and receives the report of a lost rank. It has
+ * a connection of its own, so it continues while the rank computes, saves or waits. A poll loop over the connection, an
  * eventfd and the launcher's socket. A mutex guards the failure that it has received; handlers run with the mutex
  * locked, so that one that was removed is never called. */
 
-#define HEARTBEAT_SECONDS 0.2
 #define SEND_SECONDS 1.0
 #define PAUSE 1.0           /* a longer time between two calls of check_pause means that this process did not run */
 #define EXIT_SECONDS 0.3    /* for the launcher to report how rank 0 ended */
@@ -145,7 +145,7 @@ static void send_heartbeat(struct heartbeat *h, double now) {
     activity_read(h->config.activity, &reading);
     store_write_heartbeat(&reading, body);
     if (!send_frame(h, FRAME_HEARTBEAT, body, sizeof body)) h->broken_at = now;
-    h->send_at = now + HEARTBEAT_SECONDS;
+    h->send_at = now + h->config.seconds;
 }
 
 static void leave_job(struct heartbeat *h) {
@@ -283,7 +283,8 @@ static void end_overdue(struct heartbeat *h) {
     if (h->config.overdue) h->config.overdue(code == STATUS_STOPPED ? STATUS_STOPPED : STATUS_PEER, why);
 }
 
-/* The time in which this process did not run is no silence of rank 0. poll returns after HEARTBEAT_SECONDS at most. */
+/* The time in which this process did not run is no silence of rank 0. poll returns after the time between two
+ * heartbeats at most. */
 static void check_pause(struct heartbeat *h, double now) {
     if (now - h->iteration_at > PAUSE) h->received_at += now - h->iteration_at;
     h->iteration_at = now;
@@ -676,6 +677,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
                                       .requests = fcntl(s->fd, F_DUPFD_CLOEXEC, 0),
                                       .stop = s->stop,
                                       .rank = s->rank,
+                                      .seconds = store_heartbeat_seconds(s->world_size),
                                       .job = s->job,
                                       .activity = s->activity,
                                       .endpoint = s->endpoint,
@@ -969,6 +971,11 @@ enum status_code store_failure_code(struct store *s) {
 
 void store_sign(const struct store *s, const void *message, size_t size, uint8_t proof[32]) {
     message_hmac(s->secret, message, size, proof);
+}
+
+void store_count_traffic(const struct store *s, struct store_traffic *out) {
+    *out = (struct store_traffic){0};
+    if (s->server) store_server_traffic(s->server, out);
 }
 
 /* ---- addresses ---- */

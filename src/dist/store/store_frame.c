@@ -270,6 +270,11 @@ void store_parse_text(const uint8_t *bytes, size_t length, char *text, size_t si
     text[length] = 0;
 }
 
+double store_heartbeat_seconds(int world_size) {
+    double seconds = 0.2 * world_size / 1000;
+    return seconds < 0.2 ? 0.2 : seconds < 0.5 ? seconds : 0.5;
+}
+
 void store_describe_count(int world_size, int node_size, char text[64]) {
     int length = snprintf(text, 64, "%d rank%s", world_size, text_plural((uint64_t)world_size, "s"));
     if (node_size > 0 && node_size < world_size && world_size % node_size == 0)

@@ -27,6 +27,7 @@ struct member {
 
 struct members {
     int world_size, node_size, joined;
+    int left; /* ranks in MEMBER_LEFT */
     struct members_limits limits;
     double checked_at, changed_at;
     int first_peer_loss, first_cause, cause; /* ranks; -1: none */
@@ -103,6 +104,7 @@ void members_leave(struct members *m, int rank, enum member_state state, enum st
     r->code = code;
     r->reason = reason ? strdup(reason) : NULL;
     m->changed_at = now;
+    m->left += state == MEMBER_LEFT;
     if (state == MEMBER_LEFT) return;
     if (m->left_at == 0) m->left_at = now;
     if (state == MEMBER_LOST_PEER && m->first_peer_loss < 0) m->first_peer_loss = rank;
@@ -139,9 +141,7 @@ double members_cause_time(const struct members *m, double otherwise) {
 }
 
 bool members_is_alone(const struct members *m, int rank) {
-    for (int r = 0; r < m->world_size; r++)
-        if (r != rank && m->items[r].state != MEMBER_LEFT) return false;
-    return true;
+    return m->left - (m->items[rank].state == MEMBER_LEFT) == m->world_size - 1;
 }
 
 /* ---- unreachable and stopped ranks ---- */

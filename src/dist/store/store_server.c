@@ -1,15 +1,19 @@
-/* One thread and one poll(2) for all connections. A connection gets 280 bytes of memory and a few seconds until it has
- * proved the secret; when too many have not, one of them is closed (net_choose_unproven). Five times a second the
- * thread sends a heartbeat to every rank and checks for lost ranks. */
+/* One thread and one epoll for all connections. What a message costs does not grow with the ranks: a request that
+ * cannot be answered yet waits in the list of what it waits for, and only failures, timeouts and heartbeats visit all
+ * connections. A connection gets 280 bytes of memory and a few seconds until it has proved the secret; when too many
+ * have not, one of them is closed (net_choose_unproven). A few times a second the thread sends a heartbeat to every
+ * rank and checks for lost ranks. */
 #include "dist/store/store_server.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -22,13 +26,13 @@
 #include "dist/store/store_frame.h"
 #include "dist/store/store_members.h"
 
-#define SLOTS 1024
+#define SLOTS 4096
+#define EVENTS 256 /* of one epoll_wait */
 #define SAME_PROGRAM "the same ddptrain must be installed on every node"
 #define REASON_SECONDS 1.0 /* to send the reason before a connection is closed */
 #define SAME_COUNT "--nproc and --nnodes (WORLD_SIZE) must be the same on every node"
 #define JOINING_SECONDS 5.0
 #define REJECTION_SECONDS 1.0
-#define HEARTBEAT_SECONDS 0.2
 #define FIRST_WAITING_SECONDS 2.0
 #define WAITING_SECONDS 5.0
 #define REJOIN_SECONDS 3.0 /* for a rank whose first connection ended before the second */
@@ -39,8 +43,19 @@
 /* In this order. */
 enum stage { STAGE_HELLO, STAGE_PROOF, STAGE_JOINED, STAGE_REJECTED };
 
+/* Connections, each in one list at most: those that wait for the same event, or have not yet proved the secret. */
+struct waiting {
+    struct connection *first;
+    size_t count;
+};
+
 struct connection {
     int fd;
+    uint32_t events;      /* for which epoll watches it */
+    size_t index;         /* in the server's connections */
+    struct waiting *list; /* NULL: in none; else: */
+    struct connection *before, *after;
+    struct connection *next_closed;
     enum stage stage;
     uint8_t version; /* of its protocol, if not STORE_VERSION; else 0 */
     double deadline; /* for joining, or for sending the rejection */
@@ -54,14 +69,21 @@ struct connection {
     char key[STORE_MAX_KEY + 1]; /* of FRAME_GET and */
     struct gathering *gathering; /* FRAME_GATHER */
     bool has_failure;            /* JOB_FAILURE has been sent on this heartbeat connection */
-    bool is_closed;              /* to be removed */
+    bool is_closed;              /* to be removed: in the server's list of closed ones */
+};
+
+/* Those of struct store_traffic, which other threads may read at any time. */
+struct traffic_counters {
+    _Atomic uint64_t received, sent, bytes_received, bytes_sent, connections;
 };
 
 /* The connections of a rank in this start. Until it has its second connection, the heartbeat, the first may end because
  * WELCOME was lost; the rank then joins again. */
 struct join_state {
     bool has_heartbeat, has_link;
-    double disconnected_at; /* when its first connection ended before the second; 0: it has not */
+    bool has_node_heartbeat;                 /* in the state of a node's first rank: one of them has a heartbeat */
+    double disconnected_at;                  /* when its first connection ended before the second; 0: it has not */
+    struct connection *requests, *heartbeat; /* NULL: none */
 };
 
 struct store_server {
@@ -71,7 +93,8 @@ struct store_server {
     struct sockaddr_storage address;
     int address_error; /* errno if the address is not known */
 
-    int listener, wake;
+    int listener, wake, epoll;
+    bool is_listening;   /* epoll watches the listener */
     double accept_after; /* out of descriptors: accepts no connection before this time */
     int world_size, node_size;
     uint32_t restart_count;
@@ -91,7 +114,15 @@ struct store_server {
     struct members *members;
     struct connection **connections;
     size_t count, capacity;
-    struct pollfd *polls; /* (capacity + 2) */
+    struct connection *closed, **closed_end; /* to be removed, in order */
+    struct waiting unproven;                 /* have not joined */
+    struct waiting joining;                  /* READY and CAUSE */
+    size_t max_unproven;
+    struct net_unproven *open;   /* (max_unproven) */
+    size_t pending;              /* requests that wait */
+    double expires_at;           /* no deadline of a connection is earlier */
+    bool has_changed, had_cause; /* a rank has left: requests that wait for it may fail; members_cause was known */
+    struct traffic_counters traffic;
 };
 
 static inline bool is_heartbeat(const struct connection *c) { return c->shake.purpose == FOR_HEARTBEAT; }
@@ -102,14 +133,39 @@ static inline bool is_giving_up(const struct connection *c) { return c->shake.pu
 
 static inline bool is_link(const struct connection *c) { return c->shake.purpose == FOR_LINK; }
 
+static void count_up(_Atomic uint64_t *counter, uint64_t by) {
+    atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+static double earlier(double a, double b) { return a < b ? a : b; }
+
+static void list_add(struct waiting *list, struct connection *c) {
+    c->list = list;
+    c->before = NULL;
+    c->after = list->first;
+    if (list->first) list->first->before = c;
+    list->first = c;
+    list->count++;
+}
+
+static void list_remove(struct connection *c) {
+    if (!c->list) return;
+    if (c->before) c->before->after = c->after;
+    if (c->after) c->after->before = c->before;
+    if (c->list->first == c) c->list->first = c->after;
+    c->list->count--;
+    c->list = NULL;
+}
+
 /* ---- keys ---- */
 
-/* A hash table with chaining and a fixed number of slots: a job has a few keys for each rank. */
+/* A hash table with chaining and a fixed number of slots: a job has a few keys for each host. */
 
 struct store_value {
     struct store_value *next;
     char *key;
-    uint8_t *value;
+    uint8_t *value;         /* NULL: not set yet, but connections wait for it */
+    struct waiting waiting; /* GET */
     size_t size;
 };
 
@@ -175,7 +231,7 @@ bool store_keys_set(struct store_keys *keys, const char *key, const void *value,
 
 const uint8_t *store_keys_get(const struct store_keys *keys, const char *key, size_t *size) {
     const struct store_value *e = find(keys, key);
-    if (!e) return NULL;
+    if (!e || !e->value) return NULL;
     *size = e->size;
     return e->value;
 }
@@ -198,6 +254,7 @@ struct gathering {
     struct gathered *items; /* (count); NULL once all have arrived */
     uint8_t *answer;        /* (size); NULL before */
     size_t size;
+    struct waiting waiting;
 };
 
 static void items_free(struct gathering *g) {
@@ -316,40 +373,66 @@ static bool server_reserve(uint8_t **bytes, size_t *capacity, size_t need) {
     return true;
 }
 
+static bool watch_event(struct store_server *s, int operation, int fd, uint32_t events, void *data) {
+    struct epoll_event event = {.events = events, .data.ptr = data};
+    return epoll_ctl(s->epoll, operation, fd, &event) == 0;
+}
+
 static struct connection *connection_add(struct store_server *s, int fd) {
     if (s->count == s->capacity) {
         size_t capacity = s->capacity ? 2 * s->capacity : 16;
         struct connection **more = realloc(s->connections, capacity * sizeof *more);
-        if (more) s->connections = more;
-        struct pollfd *polls = more ? realloc(s->polls, (capacity + 2) * sizeof *polls) : NULL;
-        if (polls) s->polls = polls;
-        if (!more || !polls) return NULL;
+        if (!more) return NULL;
+        s->connections = more;
         s->capacity = capacity;
     }
     struct connection *c = calloc(1, sizeof *c);
-    if (!c || !server_reserve(&c->in, &c->in_capacity, STORE_HEADER + STORE_MAX_JOINING)) {
+    if (!c || !server_reserve(&c->in, &c->in_capacity, STORE_HEADER + STORE_MAX_JOINING) ||
+        !watch_event(s, EPOLL_CTL_ADD, fd, EPOLLIN, c)) {
+        if (c) free(c->in);
         free(c);
         return NULL;
     }
     c->fd = fd;
+    c->events = EPOLLIN;
+    c->index = s->count;
     c->deadline = clock_seconds() + JOINING_SECONDS;
+    s->expires_at = earlier(s->expires_at, c->deadline);
+    count_up(&s->traffic.connections, 1);
     return s->connections[s->count++] = c;
 }
 
-/* Sends what fits into the socket buffer; the rest is sent when poll reports POLLOUT. */
-static void flush(struct connection *c) {
+/* It is removed, and counts as ended, in remove_ended. */
+static void connection_close(struct store_server *s, struct connection *c) {
+    if (c->is_closed) return;
+    c->is_closed = true;
+    *s->closed_end = c;
+    s->closed_end = &c->next_closed;
+}
+
+/* Sends what fits into the socket buffer; the rest is sent when epoll reports EPOLLOUT. */
+static void send_output(struct store_server *s, struct connection *c) {
     while (c->out_sent < c->out_size) {
         ssize_t done = send(c->fd, c->out + c->out_sent, c->out_size - c->out_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0 && errno == EAGAIN) return;
         if (done <= 0) {
-            c->is_closed = true;
+            connection_close(s, c);
             return;
         }
         c->out_sent += (size_t)done;
     }
     c->out_sent = c->out_size = 0;
-    if (c->stage == STAGE_REJECTED) c->is_closed = true;
+    if (c->stage == STAGE_REJECTED) connection_close(s, c);
+}
+
+static void flush(struct store_server *s, struct connection *c) {
+    send_output(s, c);
+    uint32_t events = c->stage == STAGE_REJECTED ? 0 : EPOLLIN;
+    if (c->out_sent < c->out_size) events |= EPOLLOUT;
+    if (c->is_closed || events == c->events) return;
+    c->events = events;
+    if (!watch_event(s, EPOLL_CTL_MOD, c->fd, events, c)) connection_close(s, c);
 }
 
 /* Sends a frame without blocking; what does not fit into the socket buffer is sent later. */
@@ -358,11 +441,14 @@ static void server_send(struct store_server *s, struct connection *c, enum store
     struct store_frame frame = {
         .type = type, .rank = 0, .version = c->version, .job = s->job, .body = body, .length = (uint32_t)size};
     if (!server_reserve(&c->out, &c->out_capacity, c->out_size + STORE_HEADER + size + SESSION_TAG)) {
-        c->is_closed = true;
+        connection_close(s, c);
         return;
     }
-    c->out_size += store_frame_write(&c->session, &frame, c->out + c->out_size);
-    flush(c);
+    size_t written = store_frame_write(&c->session, &frame, c->out + c->out_size);
+    c->out_size += written;
+    count_up(&s->traffic.sent, 1);
+    count_up(&s->traffic.bytes_sent, written);
+    flush(s, c);
 }
 
 /* The same, and then closes the connection. */
@@ -370,6 +456,7 @@ static void server_reject(struct store_server *s, struct connection *c, enum sto
                           size_t size) {
     c->stage = STAGE_REJECTED;
     c->deadline = clock_seconds() + REJECTION_SECONDS;
+    s->expires_at = earlier(s->expires_at, c->deadline);
     server_send(s, c, type, body, size);
 }
 
@@ -510,6 +597,14 @@ static bool try_cause(struct store_server *s, struct connection *c, bool is_time
     return true;
 }
 
+/* The request no longer waits. */
+static void end_pending(struct store_server *s, struct connection *c) {
+    if (!c->pending) return;
+    c->pending = 0;
+    s->pending--;
+    list_remove(c);
+}
+
 /* Answers the pending request if that is possible now. */
 static void server_try_pending(struct store_server *s, struct connection *c) {
     bool is_timed_out = clock_seconds() >= c->pending_until, is_done = false;
@@ -517,13 +612,26 @@ static void server_try_pending(struct store_server *s, struct connection *c) {
     if (c->pending == FRAME_GET) is_done = try_get(s, c, is_timed_out);
     if (c->pending == FRAME_GATHER) is_done = try_gather(s, c, is_timed_out);
     if (c->pending == FRAME_CAUSE) is_done = try_cause(s, c, is_timed_out);
-    if (is_done) c->pending = 0;
+    if (is_done) end_pending(s, c);
 }
 
-static bool set_pending(struct store_server *s, struct connection *c, enum store_type type, uint32_t milliseconds) {
+/* Answers those of a list whose event has happened. */
+static void try_waiting(struct store_server *s, struct waiting *list) {
+    for (struct connection *c = list->first, *after; c; c = after) {
+        after = c->after;
+        if (!c->is_closed) server_try_pending(s, c);
+    }
+}
+
+/* [list]: of what the request waits for. */
+static bool set_pending(struct store_server *s, struct connection *c, enum store_type type, uint32_t milliseconds,
+                        struct waiting *list) {
     c->pending = type;
     c->pending_seconds = milliseconds * 1e-3;
     c->pending_until = clock_seconds() + c->pending_seconds;
+    s->pending++;
+    s->expires_at = earlier(s->expires_at, c->pending_until);
+    list_add(list, c);
     server_try_pending(s, c);
     return true;
 }
@@ -573,6 +681,7 @@ static void on_giving_up(struct store_server *s, const struct connection *c, con
     snprintf(s->mismatch, sizeof s->mismatch,
              "rank %u (%s) expects another number of ranks than rank 0 (%s): " SAME_COUNT, c->shake.rank, process,
              count);
+    s->has_changed = true;
 }
 
 /* Whether a rank joins again because it did not receive WELCOME: it has no heartbeat connection yet, and is the same
@@ -584,13 +693,13 @@ static bool is_rejoining(const struct store_server *s, const struct connection *
     return is_member(c) && !state->has_heartbeat && rank > 0 && is_same;
 }
 
-static void close_earlier(struct store_server *s, const struct connection *c) {
-    for (size_t i = 0; i < s->count; i++) {
-        struct connection *other = s->connections[i];
-        if (other == c || other->stage != STAGE_JOINED || !is_member(other) || rank_of(other) != rank_of(c)) continue;
+static void close_earlier(struct store_server *s, struct connection *c) {
+    struct connection *other = s->join[rank_of(c)].requests;
+    if (other) {
         other->stage = STAGE_REJECTED; /* its end does not count as the end of the rank */
-        other->is_closed = true;
+        connection_close(s, other);
     }
+    s->join[rank_of(c)].requests = c;
 }
 
 /* Whether the connection is accepted; rejects it otherwise. [process]: from its proof. A rank that counts as lost is
@@ -631,20 +740,18 @@ static bool pass_to_launcher(struct store_server *s, const struct connection *c)
     return false;
 }
 
-/* Whether no rank of the node of [rank] has a heartbeat. */
-static bool is_first_of_node(const struct store_server *s, int rank) {
-    int size = s->node_size > 0 ? s->node_size : 1, first = rank - rank % size;
-    for (int r = first; r < first + size && r < s->world_size; r++)
-        if (s->join[r].has_heartbeat) return false;
-    return true;
-}
+static void send_heartbeat(struct store_server *s, struct connection *c, int lost);
 
 /* From now on the heartbeat informs the rank of failures, so its launcher needs no report. One message per node: the
  * launcher does not read while it starts ranks, and what does not fit into its channel is lost. */
-static void begin_heartbeat(struct store_server *s, const struct connection *c) {
-    s->heartbeat_at = 0;
-    if (is_first_of_node(s, rank_of(c))) launcher_send(MESSAGE_JOINED, 0, rank_of(c), "");
-    s->join[rank_of(c)].has_heartbeat = true;
+static void begin_heartbeat(struct store_server *s, struct connection *c) {
+    int rank = rank_of(c), size = s->node_size > 0 ? s->node_size : 1;
+    struct join_state *node = &s->join[rank - rank % size];
+    if (!node->has_node_heartbeat) launcher_send(MESSAGE_JOINED, 0, rank, "");
+    node->has_node_heartbeat = true;
+    s->join[rank].has_heartbeat = true;
+    s->join[rank].heartbeat = c;
+    send_heartbeat(s, c, members_cause(s->members, clock_seconds()));
 }
 
 static bool on_proof(struct store_server *s, struct connection *c, const struct store_frame *frame) {
@@ -656,6 +763,7 @@ static bool on_proof(struct store_server *s, struct connection *c, const struct 
     }
     if (!accept_join(s, c, process)) return true;
     c->stage = STAGE_JOINED;
+    list_remove(c);
     net_tune(c->fd);
     server_send(s, c, FRAME_WELCOME, NULL, 0);
     if (is_heartbeat(c)) begin_heartbeat(s, c);
@@ -664,6 +772,7 @@ static bool on_proof(struct store_server *s, struct connection *c, const struct 
     s->join[rank_of(c)].disconnected_at = 0;
     if (members_state(s->members, rank_of(c)) == MEMBER_ABSENT)
         members_join(s->members, rank_of(c), process, clock_seconds());
+    if (members_joined(s->members) == s->world_size) try_waiting(s, &s->joining);
     server_set_address(s, c->fd);
     return true;
 }
@@ -675,25 +784,30 @@ static bool on_set(struct store_server *s, struct connection *c, const struct st
     size_t size;
     if (!store_parse_set(frame, c->key, &value, &size) || !store_keys_set(s->keys, c->key, value, size)) return false;
     server_send(s, c, FRAME_DONE, NULL, 0);
+    try_waiting(s, &find(s->keys, c->key)->waiting);
     return true;
 }
 
 static bool on_get(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     uint32_t milliseconds;
-    return store_parse_get(frame, &milliseconds, c->key) && set_pending(s, c, FRAME_GET, milliseconds);
+    if (!store_parse_get(frame, &milliseconds, c->key)) return false;
+    struct store_value *e = find(s->keys, c->key);
+    if (!e) e = add(s->keys, c->key);
+    return e && set_pending(s, c, FRAME_GET, milliseconds, &e->waiting);
 }
 
 static bool on_gather(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     struct store_gather_request request;
     if (!store_parse_gather(frame, &request, c->key) || request.count > (uint32_t)s->world_size) return false;
     c->gathering = gathering_of(s->gatherings, c->key, &request);
-    return c->gathering && gathering_add(c->gathering, &request) &&
-           set_pending(s, c, FRAME_GATHER, request.milliseconds);
+    if (!c->gathering || !gathering_add(c->gathering, &request)) return false;
+    if (c->gathering->answer) try_waiting(s, &c->gathering->waiting);
+    return set_pending(s, c, FRAME_GATHER, request.milliseconds, &c->gathering->waiting);
 }
 
 static bool on_wait(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     uint32_t milliseconds;
-    return store_parse_wait(frame, &milliseconds) && set_pending(s, c, frame->type, milliseconds);
+    return store_parse_wait(frame, &milliseconds) && set_pending(s, c, frame->type, milliseconds, &s->joining);
 }
 
 static bool on_report(struct store_server *s, struct connection *c, const struct store_frame *frame) {
@@ -703,12 +817,14 @@ static bool on_report(struct store_server *s, struct connection *c, const struct
     snprintf(reason, sizeof reason, ": %s", text);
     members_leave(s->members, rank_of(c), code == STATUS_PEER ? MEMBER_LOST_PEER : MEMBER_FAILED,
                   (enum status_code)code, reason, clock_seconds());
+    s->has_changed = true;
     return true;
 }
 
 static bool on_bye(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     (void)frame;
     members_leave(s->members, rank_of(c), MEMBER_LEFT, STATUS_OK, NULL, clock_seconds());
+    s->has_changed = true;
     return true;
 }
 
@@ -735,6 +851,7 @@ static bool on_rank_exit(struct store_server *s, struct connection *c, const str
         return false;
     if (members_state(s->members, (int)rank) == MEMBER_ABSENT) add_unjoined(s, c, (int)rank);
     members_exited(s->members, (int)rank, reason, clock_seconds());
+    s->has_changed = true;
     return true;
 }
 
@@ -792,8 +909,11 @@ static bool on_wrong_tag(struct store_server *s, struct connection *c) {
              "code; check what is between the hosts",
              s->endpoint);
     members_leave(s->members, rank_of(c), MEMBER_FAILED, STATUS_PEER, reason, clock_seconds());
+    s->has_changed = true;
+    end_pending(s, c);
     c->stage = STAGE_REJECTED; /* the next frame is the last */
     c->deadline = clock_seconds() + REASON_SECONDS;
+    s->expires_at = earlier(s->expires_at, c->deadline);
     if (is_heartbeat(c)) {
         server_send_failure(s, c, rank_of(c));
         return true;
@@ -822,6 +942,8 @@ static bool server_handle_frames(struct store_server *s, struct connection *c) {
                    server_reserve(&c->in, &c->in_capacity, STORE_HEADER + (size_t)frame.length);
         if (!store_frame_verify(&c->session, &frame)) return on_wrong_tag(s, c);
         if (!is_expected(c, &frame)) return false;
+        count_up(&s->traffic.received, 1);
+        count_up(&s->traffic.bytes_received, used);
         if (!handlers[frame.type].handle(s, c, &frame)) return false;
         if (c->stage == STAGE_REJECTED) return true;
         message_drop(c->in, &c->in_size, used);
@@ -834,22 +956,27 @@ static void read_from(struct store_server *s, struct connection *c) {
     while (!c->is_closed && c->stage != STAGE_REJECTED) {
         enum message_input got = message_read(c->fd, c->in, c->in_capacity, &c->in_size);
         if (got == INPUT_NOTHING) return;
-        if (got == INPUT_END || !server_handle_frames(s, c)) c->is_closed = true;
+        if (got == INPUT_END || !server_handle_frames(s, c)) connection_close(s, c);
     }
 }
 
-/* Makes place for a connection. */
-static void drop_unauthenticated(struct store_server *s) {
-    struct connection *open[NET_MAX_UNPROVEN];
-    struct net_unproven unproven[NET_MAX_UNPROVEN];
-    size_t count = 0;
-    for (size_t i = 0; i < s->count && count < NET_MAX_UNPROVEN; i++) {
-        struct connection *c = s->connections[i];
-        if (c->stage == STAGE_JOINED || c->is_closed) continue;
-        unproven[count] = (struct net_unproven){.host = c->host, .is_silent = c->stage == STAGE_HELLO};
-        open[count++] = c;
-    }
-    if (count == NET_MAX_UNPROVEN) open[net_choose_unproven(unproven, count)]->is_closed = true;
+/* Closes a connection that has not proved the secret, if there is one. */
+static void drop_unproven(struct store_server *s) {
+    size_t count = 0, chosen;
+    struct connection *c = s->unproven.first;
+    for (; c && count < s->max_unproven; c = c->after)
+        s->open[count++] = (struct net_unproven){.host = c->host, .is_silent = c->stage == STAGE_HELLO};
+    if (count == 0) return;
+    chosen = net_choose_unproven(s->open, count);
+    for (c = s->unproven.first; chosen > 0; chosen--) c = c->after;
+    list_remove(c);
+    connection_close(s, c);
+}
+
+static void set_listening(struct store_server *s, bool is_listening) {
+    if (is_listening == s->is_listening) return;
+    s->is_listening =
+        watch_event(s, EPOLL_CTL_MOD, s->listener, is_listening ? EPOLLIN : 0, &s->listener) == is_listening;
 }
 
 static void accept_some(struct store_server *s) {
@@ -857,16 +984,20 @@ static void accept_some(struct store_server *s) {
         uint64_t host;
         int fd = net_accept(s->listener, &host);
         if (fd < 0) {
-            if (net_is_out_of_resources(errno)) s->accept_after = clock_seconds() + 0.1;
+            if (!net_is_out_of_resources(errno)) return;
+            drop_unproven(s);
+            s->accept_after = clock_seconds() + 0.1;
+            set_listening(s, false);
             return;
         }
-        drop_unauthenticated(s);
+        if (s->unproven.count == s->max_unproven) drop_unproven(s);
         struct connection *c = connection_add(s, fd);
         if (!c) {
             close(fd);
             continue;
         }
         c->host = host;
+        list_add(&s->unproven, c);
         read_from(s, c); /* the HELLO of a rank has often arrived */
     }
 }
@@ -874,6 +1005,7 @@ static void accept_some(struct store_server *s) {
 /* The first connection of a rank has ended. Without the second one it may not have received WELCOME and joins again. */
 static void on_disconnect(struct store_server *s, int rank) {
     double now = clock_seconds();
+    s->has_changed = true;
     if (s->join[rank].has_heartbeat || rank == 0)
         members_leave(s->members, rank, MEMBER_FAILED, STATUS_PEER, NULL, now);
     else
@@ -881,35 +1013,43 @@ static void on_disconnect(struct store_server *s, int rank) {
 }
 
 static void lose_disconnected_ranks(struct store_server *s, double now) {
-    for (int r = 1; r < s->world_size; r++)
-        if (s->join[r].disconnected_at > 0 && now >= s->join[r].disconnected_at + REJOIN_SECONDS)
-            members_leave(s->members, r, MEMBER_FAILED, STATUS_PEER, NULL, now);
+    for (int r = 1; r < s->world_size; r++) {
+        if (s->join[r].disconnected_at == 0 || now < s->join[r].disconnected_at + REJOIN_SECONDS) continue;
+        members_leave(s->members, r, MEMBER_FAILED, STATUS_PEER, NULL, now);
+        s->has_changed = true;
+    }
+}
+
+/* [c] no longer is a connection of its rank. */
+static void forget(struct store_server *s, const struct connection *c) {
+    if (c->stage < STAGE_JOINED || c->shake.rank >= (uint32_t)s->world_size) return;
+    struct join_state *state = &s->join[rank_of(c)];
+    if (state->requests == c) state->requests = NULL;
+    if (state->heartbeat == c) state->heartbeat = NULL;
 }
 
 static void remove_ended(struct store_server *s) {
-    size_t kept = 0;
-    for (size_t i = 0; i < s->count; i++) {
-        struct connection *c = s->connections[i];
-        if (!c->is_closed) {
-            s->connections[kept++] = c;
-            continue;
-        }
+    for (struct connection *c = s->closed, *next; c; c = next) {
+        next = c->next_closed;
         if (c->stage == STAGE_JOINED && is_member(c)) on_disconnect(s, (int)c->shake.rank);
+        forget(s, c);
+        end_pending(s, c);
+        list_remove(c);
+        s->connections[c->index] = s->connections[--s->count];
+        s->connections[c->index]->index = c->index;
+        watch_event(s, EPOLL_CTL_DEL, c->fd, 0, NULL); /* the launcher may have a duplicate of the descriptor */
         connection_free(c);
     }
-    s->count = kept;
+    s->closed = NULL;
+    s->closed_end = &s->closed;
 }
 
 /* ---- heartbeats ---- */
 
 /* Seconds since the host of [rank] last acknowledged data on its heartbeat connection; 0: it has none. */
 static double link_age(void *data, int rank) {
-    const struct store_server *s = data;
-    for (size_t i = 0; i < s->count; i++) {
-        const struct connection *c = s->connections[i];
-        if (c->stage == STAGE_JOINED && is_heartbeat(c) && (int)c->shake.rank == rank) return net_link_age(c->fd);
-    }
-    return 0;
+    const struct connection *c = ((const struct store_server *)data)->join[rank].heartbeat;
+    return c ? net_link_age(c->fd) : 0;
 }
 
 /* With several hosts it also logs the address of rank 0, which shows a wrong interface, and warns of a weak secret. */
@@ -939,19 +1079,22 @@ static void log_missing(struct store_server *s, double now) {
     s->log_waiting_at = now + WAITING_SECONDS;
 }
 
-/* To all ranks: [lost], if not -1, and the heartbeat. */
-static void send_heartbeats(struct store_server *s, int lost) {
+/* [lost], if not -1, and the heartbeat. */
+static void send_heartbeat(struct store_server *s, struct connection *c, int lost) {
     uint8_t body[STORE_MAX_SERVER_HEARTBEAT];
     const char *process = members_process(s->members, 0);
     size_t length = strnlen(process, STORE_MAX_PROCESS - 1);
     store_write_u64(body, (uint64_t)s->saved);
     store_write_heartbeat(members_last(s->members, 0), body + 8);
     memcpy(body + 8 + STORE_HEARTBEAT, process, length);
+    if (lost >= 0 && !c->has_failure) server_send_failure(s, c, lost);
+    server_send(s, c, FRAME_SERVER_HEARTBEAT, body, 8 + STORE_HEARTBEAT + length);
+}
+
+static void send_heartbeats(struct store_server *s, int lost) {
     for (size_t i = 0; i < s->count; i++) {
         struct connection *c = s->connections[i];
-        if (c->is_closed || c->stage != STAGE_JOINED || !is_heartbeat(c)) continue;
-        if (lost >= 0 && !c->has_failure) server_send_failure(s, c, lost);
-        server_send(s, c, FRAME_SERVER_HEARTBEAT, body, 8 + STORE_HEARTBEAT + length);
+        if (!c->is_closed && c->stage == STAGE_JOINED && is_heartbeat(c)) send_heartbeat(s, c, lost);
     }
 }
 
@@ -966,32 +1109,39 @@ static void check_ranks(struct store_server *s, double now) {
     if (now < s->heartbeat_at && !has_failure) return;
     if (has_failure) s->failure_sent_at = now;
     send_heartbeats(s, lost);
-    if (now >= s->heartbeat_at) s->heartbeat_at = now + HEARTBEAT_SECONDS;
+    if (now >= s->heartbeat_at) s->heartbeat_at = now + store_heartbeat_seconds(s->world_size);
 }
 
-/* Handles deadlines and pending requests, and repeats that until nothing changes: an answer may close a connection, and
- * a closed connection may answer other requests. */
+/* Closes what has reached its deadline and tries all pending requests. */
+static void visit_all(struct store_server *s, double now) {
+    s->expires_at = INFINITY;
+    for (size_t i = 0; i < s->count; i++) {
+        struct connection *c = s->connections[i];
+        if (c->stage != STAGE_JOINED && now >= c->deadline) connection_close(s, c);
+        if (!c->is_closed && c->pending) server_try_pending(s, c);
+        if (c->is_closed) continue;
+        if (c->stage != STAGE_JOINED) s->expires_at = earlier(s->expires_at, c->deadline);
+        if (c->pending) s->expires_at = earlier(s->expires_at, c->pending_until);
+    }
+}
+
+/* Handles deadlines and failures, and repeats that until nothing changes: an answer may close a connection, and a
+ * closed connection may answer other requests. */
 static void handle_pending(struct store_server *s) {
     double now = clock_seconds();
-    for (size_t before = s->count + 1; before != s->count;) {
-        for (size_t i = 0; i < s->count; i++) {
-            struct connection *c = s->connections[i];
-            if (c->stage != STAGE_JOINED && now >= c->deadline) c->is_closed = true;
-            if (!c->is_closed && c->pending) server_try_pending(s, c);
-        }
-        before = s->count;
+    do {
+        bool has_cause = members_cause(s->members, now) >= 0;
+        bool may_fail = (s->has_changed || has_cause != s->had_cause) && s->pending > 0;
+        s->has_changed = false;
+        s->had_cause = has_cause;
+        if (may_fail || now >= s->expires_at) visit_all(s, now);
         remove_ended(s);
-    }
+    } while (s->has_changed);
 }
 
 static double next_deadline(const struct store_server *s, double now) {
     double next = members_cause_time(s->members, s->heartbeat_at);
-    if (s->heartbeat_at < next) next = s->heartbeat_at;
-    for (size_t i = 0; i < s->count; i++) {
-        const struct connection *c = s->connections[i];
-        double at = c->stage != STAGE_JOINED ? c->deadline : c->pending ? c->pending_until : next;
-        if (at < next) next = at;
-    }
+    next = earlier(next, earlier(s->heartbeat_at, s->expires_at));
     if (s->accept_after > now && s->accept_after < next) next = s->accept_after;
     return next;
 }
@@ -1019,27 +1169,29 @@ static bool must_stop(struct store_server *s, double now, double *next) {
     return true;
 }
 
+static void handle_event(struct store_server *s, struct connection *c, uint32_t events) {
+    if (c->is_closed) return;
+    if (events & EPOLLOUT) flush(s, c);
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(s, c);
+    if (c->stage == STAGE_REJECTED && (events & (EPOLLHUP | EPOLLERR))) connection_close(s, c);
+}
+
 static void poll_once(struct store_server *s, double now, double next) {
-    bool is_listening = s->accept_after <= now;
-    s->polls[0] = (struct pollfd){.fd = s->wake, .events = POLLIN};
-    s->polls[1] = (struct pollfd){.fd = is_listening ? s->listener : -1, .events = POLLIN};
-    size_t count = s->count;
-    for (size_t i = 0; i < count; i++) {
-        const struct connection *c = s->connections[i];
-        short out = c->out_sent < c->out_size ? POLLOUT : 0;
-        s->polls[2 + i] =
-            (struct pollfd){.fd = c->fd, .events = (short)(out | (c->stage == STAGE_REJECTED ? 0 : POLLIN))};
-    }
-    if (poll(s->polls, count + 2, clock_milliseconds_until(next)) <= 0) return;
+    struct epoll_event events[EVENTS];
+    bool has_new = false;
     uint64_t wakes;
-    if (s->polls[0].revents && read(s->wake, &wakes, sizeof wakes) < 0) s->polls[0].revents = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct connection *c = s->connections[i];
-        if (s->polls[2 + i].revents & POLLOUT) flush(c);
-        if (s->polls[2 + i].revents & (POLLIN | POLLHUP | POLLERR)) read_from(s, c);
-        if (c->stage == STAGE_REJECTED && (s->polls[2 + i].revents & (POLLHUP | POLLERR))) c->is_closed = true;
+    set_listening(s, s->accept_after <= now);
+    int count = epoll_wait(s->epoll, events, EVENTS, clock_milliseconds_until(next));
+    for (int i = 0; i < count; i++) {
+        void *data = events[i].data.ptr;
+        if (data == &s->listener)
+            has_new = true;
+        else if (data != &s->wake)
+            handle_event(s, data, events[i].events);
+        else if (read(s->wake, &wakes, sizeof wakes) < 0)
+            continue;
     }
-    if (s->polls[1].revents) accept_some(s); /* last: it may reallocate s->polls */
+    if (has_new) accept_some(s);
 }
 
 static void *serve(void *argument) {
@@ -1065,13 +1217,14 @@ static void server_free(struct store_server *s) {
     for (size_t i = 0; i < s->count; i++) connection_free(s->connections[i]);
     if (s->listener >= 0) close(s->listener);
     if (s->wake >= 0) close(s->wake);
+    if (s->epoll >= 0) close(s->epoll);
     store_keys_destroy(s->keys);
     gatherings_free(s->gatherings);
     free(s->join);
     pthread_mutex_destroy(&s->mutex);
     members_destroy(s->members);
     free(s->connections);
-    free(s->polls);
+    free(s->open);
     explicit_bzero(s->secret, sizeof s->secret);
     free(s);
 }
@@ -1082,10 +1235,14 @@ static bool add_local(struct store_server *s, int fd, bool is_for_heartbeat) {
     if (!c) return false;
     c->stage = STAGE_JOINED;
     c->shake.purpose = is_for_heartbeat ? FOR_HEARTBEAT : FOR_REQUESTS;
+    if (is_for_heartbeat)
+        s->join[0].heartbeat = c;
+    else
+        s->join[0].requests = c;
     return true;
 }
 
-/* false: no memory, or no eventfd (wake is -1). */
+/* false: no memory, or no descriptor (wake or epoll is -1). */
 static bool init_server(struct store_server *s, const struct store_server_config *config) {
     double now = clock_seconds();
     pthread_mutex_init(&s->mutex, NULL);
@@ -1102,10 +1259,17 @@ static bool init_server(struct store_server *s, const struct store_server_config
     snprintf(s->endpoint, sizeof s->endpoint, "%s", config->endpoint);
     snprintf(s->hint, sizeof s->hint, "%s", config->hint);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->epoll = s->wake < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
+    s->closed_end = &s->closed;
+    s->expires_at = INFINITY;
+    s->max_unproven = net_max_unproven(s->world_size);
+    s->open = calloc(s->max_unproven, sizeof *s->open);
     s->join = calloc((size_t)s->world_size, sizeof *s->join);
     s->keys = store_keys_create();
     s->members = members_create(s->world_size, config->node_size, config->limits, now);
-    if (!s->join || !s->keys || !s->members || s->wake < 0) return false;
+    if (!s->open || !s->join || !s->keys || !s->members || s->epoll < 0) return false;
+    s->is_listening = watch_event(s, EPOLL_CTL_ADD, s->listener, EPOLLIN, &s->listener);
+    if (!s->is_listening || !watch_event(s, EPOLL_CTL_ADD, s->wake, EPOLLIN, &s->wake)) return false;
     members_join(s->members, 0, config->process, now);
     for (int r = 1; config->informed && r < s->world_size; r++) {
         if (!config->informed[r / config->node_size]) continue;
@@ -1128,9 +1292,9 @@ status store_server_start(const struct store_server_config *config, struct store
     bool has_heartbeat = has_requests && add_local(s, config->local_heartbeat, true);
     if (!has_requests) close(config->local);
     if (!has_heartbeat) close(config->local_heartbeat);
-    status failure = has_heartbeat ? thread_start(&s->thread, "store", "the store", serve, s)
-                     : s->wake < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start the store")
-                                   : status_memory("the store");
+    status failure = has_heartbeat  ? thread_start(&s->thread, "store", "the store", serve, s)
+                     : s->epoll < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start the store")
+                                    : status_memory("the store");
     if (failure) server_free(s);
     if (!failure) *out = s;
     return failure;
@@ -1154,4 +1318,12 @@ int store_server_address(struct store_server *s, struct sockaddr_storage *addres
     int error = address->ss_family == AF_UNSPEC ? s->address_error : 0;
     pthread_mutex_unlock(&s->mutex);
     return error;
+}
+
+void store_server_traffic(const struct store_server *s, struct store_traffic *out) {
+    *out = (struct store_traffic){.received = s->traffic.received,
+                                  .sent = s->traffic.sent,
+                                  .bytes_received = s->traffic.bytes_received,
+                                  .bytes_sent = s->traffic.bytes_sent,
+                                  .connections = s->traffic.connections};
 }

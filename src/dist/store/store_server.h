@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "dist/store/store.h"
 #include "dist/store/store_members.h"
 
 struct store_server;
@@ -51,5 +52,7 @@ void store_keys_destroy(struct store_keys *keys); /* takes NULL */
 bool store_keys_set(struct store_keys *keys, const char *key, const void *value, size_t size);
 /* NULL: no such key. The value is valid until the key is set again. */
 const uint8_t *store_keys_get(const struct store_keys *keys, const char *key, size_t *size);
+
+void store_server_traffic(const struct store_server *s, struct store_traffic *out); /* from any thread */
 
 #endif

@@ -152,7 +152,7 @@ struct handshake {
 struct worker_listener {
     int fd, world, restart_count;
     uint8_t secret[32], what[32];
-    struct handshake handshakes[NET_MAX_UNPROVEN];
+    struct handshake handshakes[NET_MIN_UNPROVEN];
     size_t count;
 };
 
@@ -194,10 +194,10 @@ static void remove_handshake(struct worker_listener *listener, size_t index, boo
 }
 
 static void make_place(struct worker_listener *listener) {
-    struct net_unproven open[NET_MAX_UNPROVEN];
+    struct net_unproven open[NET_MIN_UNPROVEN];
     for (size_t i = 0; i < listener->count; i++)
         open[i] = (struct net_unproven){listener->handshakes[i].host, !listener->handshakes[i].has_hello};
-    if (listener->count == NET_MAX_UNPROVEN)
+    if (listener->count == NET_MIN_UNPROVEN)
         remove_handshake(listener, net_choose_unproven(open, listener->count), true);
 }
 

@@ -41,7 +41,7 @@ struct worker_listener;
 status worker_listen(const struct dist_env *env, const char *what, struct worker_listener **out);
 void worker_listener_close(struct worker_listener *listener); /* takes NULL */
 /* Descriptors to wait for, added to fds (*count), at most WORKER_LISTENER_DESCRIPTORS. */
-#define WORKER_LISTENER_DESCRIPTORS (1 + NET_MAX_UNPROVEN)
+#define WORKER_LISTENER_DESCRIPTORS (1 + NET_MIN_UNPROVEN)
 struct pollfd;
 void worker_listener_wait(const struct worker_listener *listener, struct pollfd *fds, size_t *count);
 /* A rank that has joined since, or NULL; call it after each wait until it is NULL. One with another [what] or
