@@ -39,6 +39,13 @@ status buffer_new(size_t bytes, const char *what, void **out) {
     return OK;
 }
 
+void buffer_discard(void *buffer, size_t bytes) {
+    long page = sysconf(_SC_PAGESIZE);
+    uintptr_t size = page > 0 ? (uintptr_t)page : HUGE_PAGE, first = ((uintptr_t)buffer + size - 1) / size * size;
+    uintptr_t end = ((uintptr_t)buffer + bytes) / size * size;
+    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED); /* a failure is ignored */
+}
+
 void buffer_free(void *buffer) {
     if (!buffer) return;
     char *block;

@@ -14,6 +14,10 @@
  * and *out NULL. Release with buffer_free. */
 status buffer_new(size_t bytes, const char *what, void **out);
 
+/* Gives the memory of the first [bytes] bytes back to the system, whole pages of it: their content is lost. For parts
+ * of a buffer, and before buffer_free where the process must shrink at once. */
+void buffer_discard(void *buffer, size_t bytes);
+
 void buffer_free(void *buffer); /* takes NULL */
 
 #endif

@@ -67,6 +67,25 @@ class LargeTables(program.Case):
         self.assertEqual(code, OK, err)
         self.assertEqual(self.events("end")[-1]["samples"], ROWS * 9 // 10)
 
+    def peak(self, rows, number, keys):
+        """Bytes of memory that a run needs at most, of 14 inputs and a target."""
+        block = "".join(",".join(number((i * 16 + k) * 0.6180339887498949 % 1 - 0.5) for k in range(15)) + "\n" for i in range(1000))
+        with open(self.path("rows.csv"), "w") as f:
+            f.write(",".join(f"c{k}" for k in range(14)) + ",y\n" + block * (rows // 1000))
+        self.write("test.yaml", (CONFIG % keys).replace("table.csv", "rows.csv"))
+        self.run_program("test.yaml", "--quiet", "--fresh")
+        return self.events("end")[-1]["peak_memory_bytes"]
+
+    @unittest.skipIf(SANITIZER, "a sanitizer needs more memory")
+    def test_memory_of_a_table_in_memory(self):
+        """Each row that is added needs little more than its 14 inputs and its target as float32, whether its numbers have few digits or
+        all of a double."""
+        final = 15 * 4
+        for name, number in (("short", "{:.5f}".format), ("full", repr)):
+            for keys in (", scale: standard", ""):
+                slope = (self.peak(800000, number, keys) - self.peak(200000, number, keys)) / 600000
+                self.assertLess(slope, 1.45 * final, f"{name}{keys}: {slope:.1f} bytes a row of {final}")
+
     def test_no_folder_for_the_rows(self):
         self.table(20000, 0)
         self.write("test.yaml", CONFIG % ", cache_mb: 1")
@@ -77,7 +96,7 @@ class LargeTables(program.Case):
     def test_no_space_for_the_rows(self):
         self.table(20000, 0)
         self.write("test.yaml", CONFIG % ", cache_mb: 1")
-        code, err = self.limited(resource.RLIMIT_FSIZE, 2 << 20)
+        code, err = self.limited(resource.RLIMIT_FSIZE, 1 << 20)
         self.assertEqual(code, 74)
         self.assertRegex(err, "table.csv: its rows need more than dataset.cache_mb .*: File too large")
 

@@ -215,7 +215,7 @@ struct fitter {
     struct arena *arena;
     struct values values; /* of the current column; its memory is (rows->count) */
     void *marks;          /* (rows of the source) whether it is a training row; NULL: they are consecutive */
-    double *chunk;        /* (chunk_rows, column_count) read buffer, without rows->raw */
+    double *chunk;        /* (chunk_rows) of a column */
     size_t chunk_rows;
 };
 
@@ -241,31 +241,32 @@ static status mark_rows(const struct fit_rows *rows, void **marks) {
     return OK;
 }
 
-/* Reads the rows of the source to get one column. */
-static status gather_from_source(struct fitter *fitter, size_t column) {
+/* Adds the values of a column in the order of the file. */
+static status gather_in_file_order(struct fitter *fitter, size_t column) {
     const struct fit_rows *rows = fitter->rows;
     const bool *marks = fitter->marks;
-    size_t total = rows->source_rows, size = fitter->column_count;
+    size_t total = rows->source_rows;
     for (size_t first = 0, count; first < total; first += count) {
         count = total - first < fitter->chunk_rows ? total - first : fitter->chunk_rows;
-        TRY(rows->read(rows->source, first, count, fitter->chunk, NULL));
+        TRY(rows->read_column(rows->source, column, first, count, fitter->chunk));
         for (size_t i = 0; i < count; i++) {
             bool is_training =
                 marks ? marks[first + i] : first + i >= rows->first && first + i - rows->first < rows->count;
-            if (is_training) add_value(&fitter->values, fitter->chunk[i * size + column]);
+            if (is_training) add_value(&fitter->values, fitter->chunk[i]);
         }
     }
     return OK;
 }
 
+/* Whether all values of a column are read before they are added. */
+static bool needs_column(const struct fit_rows *rows) { return rows->order && !rows->is_in_file_order; }
+
 static status gather(struct fitter *fitter, size_t column) {
     const struct fit_rows *rows = fitter->rows;
     fitter->values.count = fitter->values.missing = 0;
-    if (!rows->raw) return gather_from_source(fitter, column);
-    for (size_t i = 0; i < rows->count; i++) {
-        size_t row = rows->order ? (size_t)rows->order[rows->first + i] : rows->first + i;
-        add_value(&fitter->values, rows->raw[row * fitter->column_count + column]);
-    }
+    if (!needs_column(rows)) return gather_in_file_order(fitter, column);
+    TRY(rows->read_column(rows->source, column, 0, rows->source_rows, fitter->chunk));
+    for (size_t i = 0; i < rows->count; i++) add_value(&fitter->values, fitter->chunk[rows->order[rows->first + i]]);
     return OK;
 }
 
@@ -472,17 +473,16 @@ static status fit_column(struct fitter *fitter, const struct column_rules *rules
     return raw->type == COLUMN_DATE ? fit_date(fitter, rule, column, out) : fit_number(fitter, rule, out);
 }
 
-/* Allocates the values of a column, and what reading them from the source needs. */
+/* Allocates the values of a column, and what reading them needs. */
 static status allocate(struct fitter *fitter) {
     void *present, *chunk;
     const struct fit_rows *rows = fitter->rows;
     TRY(rows_alloc(rows->count, sizeof(double), "the values of a column", &present));
     fitter->values.present = present;
-    if (rows->raw) return OK;
-    fitter->chunk_rows = CHUNK_BYTES / sizeof(double) / (fitter->column_count + 1) + 1;
-    TRY(rows_alloc(fitter->chunk_rows, fitter->column_count * sizeof(double), "rows of the dataset", &chunk));
+    fitter->chunk_rows = needs_column(rows) ? rows->source_rows : CHUNK_BYTES / sizeof(double);
+    TRY(rows_alloc(fitter->chunk_rows, sizeof(double), "the values of a column", &chunk));
     fitter->chunk = chunk;
-    return rows->order ? mark_rows(rows, &fitter->marks) : OK;
+    return rows->order && !needs_column(rows) ? mark_rows(rows, &fitter->marks) : OK;
 }
 
 static void free_rows(struct fitter *fitter) {

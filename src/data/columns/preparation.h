@@ -63,15 +63,15 @@ struct preparation {
     size_t count, features;
 };
 
-/* Fits the preparation of [columns] (count) to raw values (rows, count), of which the training rows are
- * order[0 .. n - 1] (NULL: 0 .. n - 1), with the entries of [rules]; [scale] is dataset.scale. All memory is in
- * [arena]. STATUS_USAGE for a rule that does not fit its column, STATUS_DATA for columns without values. */
+/* Fits the preparation of [columns] (count) to the raw values of the training rows, with the entries of [rules];
+ * [scale] is dataset.scale. All memory is in [arena]. STATUS_USAGE for a rule that does not fit its column, STATUS_DATA
+ * for columns without values. */
 struct fit_rows {
-    const double *raw;     /* (rows, columns); NULL: read from [source] for each column, in the order of the file */
-    struct source *source; /* its rows (source_rows) have the columns; read gets rows first .. first + count - 1 */
+    struct source *source; /* its rows (source_rows) have the columns; read_column: see dataset_format */
     size_t source_rows;
-    status (*read)(struct source *source, size_t first, size_t count, double *values, double *targets);
-    const int64_t *order;
+    status (*read_column)(struct source *source, size_t column, size_t first, size_t count, double *values);
+    bool is_in_file_order; /* the training rows are used in the order of the file, else in that of [order] */
+    const int64_t *order;  /* [count] training rows from order[first] on; NULL: from row [first] on */
     size_t first, count;
     const struct tokenizer *tokenizer; /* of the columns of texts; NULL: there are none */
 };

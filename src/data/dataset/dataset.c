@@ -921,11 +921,17 @@ static struct preparation plain_numbers(const struct source *source, struct aren
     return plain;
 }
 
-static status fit_preparation(struct dataset *dataset, const struct dataset_config *config, const double *raw) {
+static status fit_preparation(struct dataset *dataset, const struct dataset_config *config) {
     struct source *source = dataset->tables[0].source;
     const struct selection *train = &dataset->fit;
-    struct fit_rows rows = {raw,          source,       source->rows,      source->format->read,
-                            train->order, train->first, dataset->fit_rows, dataset->texts.tokenizer};
+    struct fit_rows rows = {.source = source,
+                            .source_rows = source->rows,
+                            .read_column = source->format->read_column,
+                            .is_in_file_order = !source->is_small,
+                            .order = train->order,
+                            .first = train->first,
+                            .count = dataset->fit_rows,
+                            .tokenizer = dataset->texts.tokenizer};
     struct preparation fitted;
     if (config->request.is_trained) {
         fitted = config->request.preparation ? *config->request.preparation : plain_numbers(source, dataset->arena);
@@ -950,11 +956,8 @@ static status prepare(struct dataset *dataset, const struct dataset_config *conf
                                         "columns with dataset.columns");
     TRY(text_columns_open(config, dataset->tables[0].source, &dataset->texts));
     for (int i = 0; i < dataset->n_tables; i++) {
-        double *raw;
-        status s = table_read_raw(&dataset->tables[i], &raw);
-        if (!s && i == 0) s = fit_preparation(dataset, config, raw);
-        buffer_free(raw);
-        TRY(s);
+        TRY(table_check_raw(&dataset->tables[i]));
+        if (i == 0) TRY(fit_preparation(dataset, config));
         TRY(table_prepare(&dataset->tables[i], &dataset->preparation, dataset->texts.tokenizer,
                           config->request.is_trained, i == 0 ? config->path : config->validation.path, dataset->arena));
     }

@@ -205,6 +205,7 @@ void scaler_apply(const struct scaler *scaler, const double *rows, size_t count,
 
 struct fit {
     const struct scaler *scaler;
+    size_t begin, end;              /* features that a row has */
     double *sum, *min, *max;        /* (features), first pass */
     double *correction, *deviation; /* (features), second pass: sum of d and of d*d, d = x - mean */
 };
@@ -212,8 +213,8 @@ struct fit {
 /* The statistics of feature f are at f % period. */
 static void visit_sum(void *context, const double *row) {
     struct fit *fit = context;
-    size_t at = 0, period = fit->scaler->period;
-    for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block, at = at + 1 == period ? 0 : at + 1)
+    size_t period = fit->scaler->period, at = fit->begin % period;
+    for (size_t f = fit->begin; f < fit->end; f++, row += fit->scaler->block, at = at + 1 == period ? 0 : at + 1)
         for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] != SCALE_NONE; i++) {
             fit->sum[at] += row[i];
             if (row[i] < fit->min[at]) fit->min[at] = row[i];
@@ -223,8 +224,8 @@ static void visit_sum(void *context, const double *row) {
 
 static void visit_deviation(void *context, const double *row) {
     struct fit *fit = context;
-    size_t at = 0, period = fit->scaler->period;
-    for (size_t f = 0; f < fit->scaler->features; f++, row += fit->scaler->block, at = at + 1 == period ? 0 : at + 1)
+    size_t period = fit->scaler->period, at = fit->begin % period;
+    for (size_t f = fit->begin; f < fit->end; f++, row += fit->scaler->block, at = at + 1 == period ? 0 : at + 1)
         for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] == SCALE_STANDARD; i++) {
             double d = row[i] - fit->scaler->mean[at];
             fit->correction[at] += d;
@@ -267,22 +268,41 @@ static bool has_type(const struct scaler *scaler, enum scale_type type) {
     return false;
 }
 
+/* Both passes over the features begin .. end - 1. Rows are divided only where each feature has its own statistics. */
+static status fit_features(struct scaler *scaler, struct fit *fit, struct table *table, const struct selection *rows,
+                           size_t count) {
+    bool is_whole = fit->begin == 0 && fit->end == scaler->features;
+    TRY(table_load_features(table, fit->begin, is_whole ? table->input_size : fit->end - fit->begin));
+    TRY(table_each(table, rows, count, visit_sum, fit));
+    if (!has_type(scaler, SCALE_STANDARD)) return OK;
+    double n = (double)count * (double)scaler->block * (double)(scaler->features / scaler->period);
+    for (size_t f = fit->begin; f < fit->end && f < scaler->period; f++)
+        if (scaler->types[f] == SCALE_STANDARD) scaler->mean[f] = fit->sum[f] / n;
+    return table_each(table, rows, count, visit_deviation, fit);
+}
+
 status scaler_fit(struct scaler *scaler, struct table *table, const struct selection *rows, size_t count) {
-    size_t features = scaler->features;
+    size_t features = scaler->features, group = table_feature_group(table);
     void *sums;
     TRY(rows_alloc(features, 5 * sizeof(double), "the scaler", &sums));
     double *at = sums;
-    struct fit fit = {scaler, at, at + features, at + 2 * features, at + 3 * features, at + 4 * features};
+    struct fit fit = {.scaler = scaler,
+                      .sum = at,
+                      .min = at + features,
+                      .max = at + 2 * features,
+                      .correction = at + 3 * features,
+                      .deviation = at + 4 * features};
     for (size_t f = 0; f < features; f++) fit.min[f] = INFINITY, fit.max[f] = -INFINITY;
-    status s = table_each(table, rows, count, visit_sum, &fit);
-    if (s == OK && has_type(scaler, SCALE_MINMAX)) set_range(&fit, scaler->mean, scaler->scale);
-    if (s == OK && has_type(scaler, SCALE_STANDARD)) {
-        double n = (double)count * (double)scaler->block * (double)(features / scaler->period);
-        for (size_t f = 0; f < scaler->period; f++)
-            if (scaler->types[f] == SCALE_STANDARD) scaler->mean[f] = fit.sum[f] / n;
-        s = table_each(table, rows, count, visit_deviation, &fit);
-        if (s == OK) set_deviation(&fit, n, scaler->scale);
+    if (scaler->block != 1 || scaler->period != features) group = features;
+    status s = OK;
+    for (fit.begin = 0; !s && fit.begin < features; fit.begin = fit.end) {
+        fit.end = features - fit.begin < group ? features : fit.begin + group;
+        s = fit_features(scaler, &fit, table, rows, count);
     }
+    if (!s) s = table_load_features(table, 0, table->input_size);
+    if (!s) set_range(&fit, scaler->mean, scaler->scale);
+    if (!s)
+        set_deviation(&fit, (double)count * (double)scaler->block * (double)(features / scaler->period), scaler->scale);
     buffer_free(sums);
     for (size_t f = scaler->period; f < features; f++) {
         scaler->mean[f] = scaler->mean[f - scaler->period];

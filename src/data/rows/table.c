@@ -86,6 +86,7 @@ void table_free(struct table *table) {
     table_release_source(table);
     buffer_free(table->inputs);
     buffer_free(table->exact);
+    buffer_free(table->group);
     buffer_free(table->bytes);
     buffer_free(table->targets);
     buffer_free(table->file_targets);
@@ -486,10 +487,21 @@ static status load_bytes(struct table *table, struct digest *digest) {
     return OK;
 }
 
+/* Digests rows that table_finish reads again. */
+static status stream_inputs(struct table *table, struct digest *digest) {
+    table->is_streamed = true;
+    for (size_t row = 0, count; digest && row < table->rows; row += count) {
+        count = table_chunk_at(table, row);
+        TRY(digest_inputs(table, row, count, digest));
+    }
+    return OK;
+}
+
 static status load_inputs(struct table *table, struct digest *digest) {
     bool is_exact = table->is_raw && !table_is_float32(table->source);
     void *memory;
     if (table->source->is_bytes) return load_bytes(table, digest);
+    if (table->source->access != ROWS_OF_FILE) return stream_inputs(table, digest);
     TRY(rows_alloc(table->rows, table->input_size * (is_exact ? sizeof(double) : sizeof(float)),
                    "the inputs of the dataset", &memory));
     assert(memory);
@@ -553,24 +565,51 @@ status table_load(struct table *table, bool needs_fit, struct digest *digest) {
     return OK;
 }
 
+/* Reads the inputs, scaled, and frees each row of the source behind them. */
+static status read_scaled_inputs(struct table *table) {
+    struct source *source = table->source;
+    size_t size = table->input_size;
+    void *memory;
+    TRY(rows_alloc(table->rows, size * sizeof(float), "the inputs of the dataset", &memory));
+    table->inputs = memory;
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = table_chunk_at(table, row);
+        TRY(table_read_inputs(table, row, count));
+        TRY(table_scale_inputs(table, row, table->chunk, count, table->inputs + row * size));
+        if (source->format->release) source->format->release(source, row + count);
+    }
+    return OK;
+}
+
+/* Scales the inputs in their place: a row of floats ends before its doubles do, and only rows behind them are read. */
+static status scale_in_place(struct table *table) {
+    size_t size = table->input_size;
+    bool is_exact = table->exact != NULL;
+    if (is_exact) {
+        table->inputs = (float *)(void *)table->exact;
+        table->exact = NULL;
+    }
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = table_chunk_at(table, row);
+        const double *exact = (const double *)(void *)table->inputs + row * size;
+        if (is_exact) memcpy(table->chunk, exact, count * size * sizeof *exact);
+        for (size_t i = 0; i < count * size && !is_exact; i++) table->chunk[i] = (double)table->inputs[row * size + i];
+        TRY(table_scale_inputs(table, row, table->chunk, count, table->inputs + row * size));
+    }
+    size_t values = table->rows * size;
+    if (is_exact) buffer_discard(table->inputs + values, values * sizeof *table->inputs);
+    return OK;
+}
+
 status table_finish(struct table *table) {
     const struct source *source = table->source;
-    size_t size = table->input_size;
-    if (source->is_bytes) TRY(byte_table_create(table->scaler, source->divide, size, &table->values));
+    if (source->is_bytes) TRY(byte_table_create(table->scaler, source->divide, table->input_size, &table->values));
     if (!table->targets) return OK;
-    if (table->exact) {
-        void *inputs;
-        TRY(rows_alloc(table->rows, size * sizeof(float), "the inputs of the dataset", &inputs));
-        table->inputs = inputs;
-    }
-    for (size_t row = 0; row < table->rows && table->is_raw && !table->bytes; row++) {
-        const double *values = table->exact ? table->exact + row * size : table->chunk;
-        for (size_t i = 0; i < size && !table->exact; i++) table->chunk[i] = (double)table->inputs[row * size + i];
-        TRY(table_scale_inputs(table, row, values, 1, table->inputs + row * size));
-    }
+    if (table->is_streamed)
+        TRY(read_scaled_inputs(table));
+    else if (table->is_raw && !table->bytes)
+        TRY(scale_in_place(table));
     table->is_raw = false;
-    buffer_free(table->exact);
-    table->exact = NULL;
     table_release_source(table);
     return OK;
 }
@@ -599,30 +638,17 @@ static status check_raw(const struct table *table, const double *raw, size_t fir
     return OK;
 }
 
-/* The rows of a read buffer. */
-static size_t rows_at(const struct table *table, size_t row) {
-    size_t count = ((size_t)1 << 17) / (table->source->input_size + 1) + 1;
-    return table->rows - row < count ? table->rows - row : count;
-}
-
-status table_read_raw(struct table *table, double **raw) {
-    size_t size = table->source->input_size;
-    bool is_kept = table->source->is_small;
-    void *memory;
-    *raw = NULL;
-    TRY(rows_alloc(is_kept ? table->rows : rows_at(table, 0), size * sizeof(double), "the columns of the dataset",
-                   &memory));
+status table_check_raw(struct table *table) {
+    size_t size = table->source->input_size, at_once = ((size_t)1 << 17) / (size + 1) + 1;
+    void *raw;
+    TRY(rows_alloc(at_once, size * sizeof(double), "the columns of the dataset", &raw));
     status s = OK;
     for (size_t row = 0, count; !s && row < table->rows; row += count) {
-        count = rows_at(table, row);
-        double *rows = (double *)memory + (is_kept ? row * size : 0);
-        s = table->source->format->read(table->source, row, count, rows, NULL);
-        if (!s) s = check_raw(table, rows, row, count);
+        count = table->rows - row < at_once ? table->rows - row : at_once;
+        s = table->source->format->read(table->source, row, count, raw, NULL);
+        if (!s) s = check_raw(table, raw, row, count);
     }
-    if (is_kept)
-        *raw = memory;
-    else
-        buffer_free(memory);
+    buffer_free(raw);
     return s;
 }
 
@@ -786,6 +812,7 @@ static size_t run_at(const struct table *table, size_t at, size_t count, size_t 
 /* An unscaled row in memory as doubles. */
 static const double *raw_row(const struct table *table, size_t row) {
     size_t size = table->input_size, first = row * size;
+    if (table->group) return table->group + row * table->group_size;
     if (table->exact) return table->exact + first;
     double divide = table->source->divide;
     for (size_t i = 0; i < size; i++)
@@ -793,11 +820,40 @@ static const double *raw_row(const struct table *table, size_t row) {
     return table->chunk;
 }
 
+size_t table_feature_group(const struct table *table) {
+    bool is_divided = table->targets && table->is_streamed && table->source->access == ROWS_STORED;
+    size_t group = table->input_size / 2 + 1; /* as doubles they need as much as all as floats */
+    return is_divided && group < table->input_size ? group : table->input_size;
+}
+
+status table_load_features(struct table *table, size_t first, size_t count) {
+    size_t size = table->input_size;
+    void *memory;
+    buffer_free(table->group);
+    table->group = NULL;
+    if (count == size) return OK;
+    TRY(rows_alloc(table->rows, count * sizeof *table->group, "the inputs of the dataset", &memory));
+    table->group = memory;
+    table->group_size = count;
+    for (size_t row = 0, n; row < table->rows; row += n) {
+        n = table_chunk_at(table, row);
+        TRY(table_read_inputs(table, row, n));
+        for (size_t i = 0; i < n; i++)
+            memcpy(table->group + (row + i) * count, table->chunk + i * size + first, count * sizeof *table->group);
+    }
+    return OK;
+}
+
 status table_each(struct table *table, const struct selection *rows, size_t count,
                   void (*visit)(void *, const double *), void *context) {
     size_t size = table->input_size;
     if (table->targets) {
-        for (size_t i = 0; i < count; i++) visit(context, raw_row(table, selection_row(rows, i)));
+        for (size_t i = 0; i < count; i++) {
+            size_t row = selection_row(rows, i);
+            bool is_read = table->is_streamed && !table->group;
+            if (is_read) TRY(table_read_inputs(table, row, 1));
+            visit(context, is_read ? table->chunk : raw_row(table, row));
+        }
         return OK;
     }
     TRY(sort_rows(table, rows, NULL, count));

@@ -34,8 +34,12 @@ struct table {
     const struct numbered_class *classes; /* (class_count), by number: what targets stand for; not owned; count 0: for
                                              themselves */
     size_t class_count;
-    float *inputs;            /* (rows, input_size), scaled after table_finish; NULL: not in memory */
-    double *exact;            /* (rows, input_size): instead, before scaler_fit, if float32 is not exact */
+    float *inputs; /* (rows, input_size), scaled after table_finish; NULL: not in memory */
+    double *exact; /* (rows, input_size): instead, before scaler_fit, if float32 is not exact and the
+                      source is read once only */
+    double *group; /* (rows, group_size): some features, for table_each; NULL: none */
+    size_t group_size;
+    bool is_streamed;         /* in memory after table_finish, which reads the inputs again */
     uint8_t *bytes;           /* (rows, input_size): instead, for inputs that are bytes */
     struct byte_table values; /* of the bytes, after table_finish */
     void *targets;            /* (rows, target_size) int64_t or float; NULL: not in memory */
@@ -56,9 +60,8 @@ status table_create(struct source *source, enum target_kind target_kind, const s
                     struct table *table);
 void table_free(struct table *table); /* takes a zeroed table */
 
-/* Reads raw values of all rows: (rows, source->input_size) in *raw, for buffer_free, also after a failure; NULL: they
- * are only checked, because the source is not small. STATUS_DATA with the place of an infinite one. */
-status table_read_raw(struct table *table, double **raw);
+/* Reads the raw values of all rows. STATUS_DATA with the place of an infinite one. */
+status table_check_raw(struct table *table);
 
 /* Before any other rows are read: from now on inputs are the features of [preparation], which is not owned. STATUS_DATA
  * with the place of the first value that is missing, unknown or not finite and must not be. [is_trained]: the rules are
@@ -118,6 +121,12 @@ status table_sample(struct table *table, struct digest *digest);
  * in the order of the file. */
 status table_each(struct table *table, const struct selection *rows, size_t count,
                   void (*visit)(void *, const double *), void *context);
+
+/* How many features table_each should visit at once, so that the rows of a source that is read in the order of the file
+ * can be visited in another order; all: features are not divided. */
+size_t table_feature_group(const struct table *table);
+/* For table_each: the rows then have the features first .. first + count - 1 only; until count is all of them. */
+status table_load_features(struct table *table, size_t first, size_t count);
 
 /* Call it after scaler_fit: scales rows in memory and closes their source. */
 status table_finish(struct table *table);

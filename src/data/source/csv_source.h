@@ -134,6 +134,8 @@ status csv_open(const struct dataset_format *format, const struct csv_input *inp
 
 /* The functions of a format whose source is a struct csv. */
 status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets);
+status csv_read_column(struct source *source, size_t column, size_t first, size_t count, double *values);
+void csv_release(struct source *source, size_t row);
 void csv_will_read(const struct source *source, size_t row);
 status csv_read_extra(struct source *source, enum row_value extra, size_t first, size_t count, double *values);
 struct column_list csv_columns(const struct source *source, struct arena *arena);

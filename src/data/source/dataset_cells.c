@@ -67,6 +67,7 @@ const struct dataset_format dataset_cells = {.name = "cells",
                                              .reads_patterns = true,
                                              .open = open_cells,
                                              .read = csv_read_rows,
+                                             .read_column = csv_read_column,
                                              .describe = csv_describe,
                                              .columns = csv_columns,
                                              .close = csv_close};

@@ -1,5 +1,6 @@
 /* CSV files: a header line with column names, then one row of values per line; the class column may be text. The file
- * is read once and stored as doubles until the rows are scaled; texts of a column become numbers when all are known. */
+ * is read once and stored until the rows are scaled (row_store.h); texts of a column become numbers when all are known.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -846,8 +847,8 @@ static status read_rows(struct csv *csv, const struct dataset_config *config, bo
     if (csv->dropped)
         csv_add_note(csv, arena_printf(csv->arena, "%zu row%s without a target %s left out (drop_missing_targets)",
                                        csv->dropped, text_plural(csv->dropped, "s"), csv->dropped == 1 ? "is" : "are"));
-    TRY(row_store_finish(&csv->store, csv->path));
-    csv->base.is_small = !csv->store.is_in_file;
+    csv->base.is_small = !csv->store.is_large;
+    csv->base.access = row_store_is_in_memory(&csv->store) ? ROWS_IN_MEMORY : ROWS_STORED;
     return OK;
 }
 
@@ -1123,9 +1124,18 @@ static void copy_values(const double *values, double *const *maps, size_t count,
         if (maps[i] && !isnan(values[i])) out[i] = maps[i][(size_t)values[i]];
 }
 
+static status read_column(struct csv *csv, size_t at, size_t first, size_t count, double *values) {
+    const double *map = csv->maps[at];
+    TRY(row_store_read_column(&csv->store, at, first, count, values));
+    for (size_t i = 0; map && i < count; i++)
+        if (!isnan(values[i])) values[i] = map[(size_t)values[i]];
+    return OK;
+}
+
 status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
     struct csv *csv = (struct csv *)source;
     size_t size = source->input_size, target_size = source->target_size;
+    if (!inputs && target_size == 1 && count > 1) return read_column(csv, size, first, count, targets);
     for (size_t done = 0, got; done < count; done += got) {
         const double *rows;
         TRY(row_store_read(&csv->store, first + done, count - done, &rows, &got));
@@ -1136,6 +1146,12 @@ status csv_read_rows(struct source *source, size_t first, size_t count, double *
     }
     return OK;
 }
+
+status csv_read_column(struct source *source, size_t column, size_t first, size_t count, double *values) {
+    return read_column((struct csv *)source, column, first, count, values);
+}
+
+void csv_release(struct source *source, size_t row) { row_store_release(&((struct csv *)source)->store, row); }
 
 void csv_will_read(const struct source *source, size_t row) {
     row_store_will_read(&((const struct csv *)source)->store, row);
@@ -1182,6 +1198,8 @@ const struct dataset_format dataset_csv = {.name = "csv",
                                            .reads_patterns = true,
                                            .open = open_csv,
                                            .read = csv_read_rows,
+                                           .read_column = csv_read_column,
+                                           .release = csv_release,
                                            .will_read = csv_will_read,
                                            .read_extra = csv_read_extra,
                                            .inspect = csv_inspect,

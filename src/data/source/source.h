@@ -35,6 +35,13 @@ struct dataset_windows {
     size_t rows;         /* of all files */
 };
 
+/* How often, and in which order, rows should be read. */
+enum row_access {
+    ROWS_OF_FILE,  /* once, in the order of the file: they are decompressed or converted each time */
+    ROWS_STORED,   /* often, in the order of the file */
+    ROWS_IN_MEMORY /* often, in any order */
+};
+
 /* An open file: the first member of the struct of each format. */
 struct source {
     const struct dataset_format *format;
@@ -53,7 +60,8 @@ struct source {
     bool is_bytes;                  /* each input is 0 .. 255 and is stored as a byte in memory, see read_bytes */
     double divide;                  /* inputs are divided by it; 0 from open: no default of the format (1) */
     size_t threads;                 /* with decode: the number of threads that may call it */
-    bool is_small;                  /* always kept in memory, regardless of cache_mb */
+    enum row_access access;
+    bool is_small; /* always kept in memory, regardless of cache_mb */
     uint64_t file_bytes;
     size_t *left_out; /* (left_out_count) rows of the file, from 0 and rising, that are none of the source's */
     size_t left_out_count;
@@ -101,6 +109,12 @@ struct dataset_format {
     /* Reads rows first .. first + count - 1: inputs (count, input_size), targets (count, target_size); either may be
      * NULL. Not thread-safe. */
     status (*read)(struct source *source, size_t first, size_t count, double *inputs, double *targets);
+
+    /* With source.columns: reads raw values of one input of the same rows: values (count). */
+    status (*read_column)(struct source *source, size_t column, size_t first, size_t count, double *values);
+
+    /* The rows before [row] are not read again: their memory is freed. NULL: nothing. */
+    void (*release)(struct source *source, size_t row);
 
     /* Reads the ROW_WEIGHT (dataset.weights) or the ROW_GROUP (dataset_group) of the same rows: values (count). Groups
      * are numbers, whose order is that of the groups; NAN: missing. NULL: the format has neither. */
