@@ -21,7 +21,9 @@ struct bench {
     size_t run_count;
 };
 
-static void copy(const struct bench *b) { device_ops(b->device)->copy(b->device, b->gradients, b->first, b->count); }
+static void copy(const struct bench *b) {
+    device_ops(b->device)->copy(b->device, F32(b->gradients), F32(b->first), b->count);
+}
 
 static void adamw(const struct bench *b) {
     struct optimizer_update update = {.rule = RULE_ADAM,
@@ -46,7 +48,7 @@ static status measure(const struct bench *b, void (*run)(const struct bench *), 
     return OK;
 }
 
-static status floats(const struct bench *b, size_t count, float **out) {
+static status allocate(const struct bench *b, size_t count, float **out) {
     return device_alloc(b->device, count * sizeof **out, "the benchmark", (void **)out);
 }
 
@@ -79,11 +81,11 @@ static status run(const char *name, size_t count) {
     constants[1].adam.decay_factor = 1;
     float one = 1;
     TRY(device_create(name, &b.device));
-    TRY(floats(&b, count, &b.values));
-    TRY(floats(&b, count, &b.gradients));
-    TRY(floats(&b, count, &b.first));
-    TRY(floats(&b, count, &b.second));
-    TRY(floats(&b, 1, &b.clip));
+    TRY(allocate(&b, count, &b.values));
+    TRY(allocate(&b, count, &b.gradients));
+    TRY(allocate(&b, count, &b.first));
+    TRY(allocate(&b, count, &b.second));
+    TRY(allocate(&b, 1, &b.clip));
     TRY(device_alloc(b.device, sizeof constants, "the benchmark", (void **)&b.constants));
     TRY(make_runs(&b));
     device_upload(b.device, b.constants, constants, sizeof constants);

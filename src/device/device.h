@@ -1,6 +1,7 @@
 /* device: owns the memory of tensors and runs operators. The model, the losses and the optimizers use only this table.
  * src/device/cpu implements it for the CPU, src/device/cuda for a GPU; what a device lacks is NULL (whole groups, or
- * operators of struct image_ops). Tensors are float32, row-major and contiguous; the batch is the first dimension.
+ * operators of struct image_ops). Tensors are row-major and contiguous, float32 unless device/tensor.h says more; the
+ * batch is the first dimension.
  *
  * Operators work on device memory, which the host cannot access unless the device is the CPU: the host reads and
  * writes it through device_map, device_upload and device_download. GPU operators are asynchronous: they are enqueued
@@ -27,6 +28,7 @@
 #include "device/recurrent.h"
 #include "device/sequence.h"
 #include "device/shapes.h"
+#include "device/tensor.h"
 
 /* Key of a pass's random numbers. The generator is counter-based (Philox 4x32-10): a number depends only on (seed,
  * stream, pass, row of the global batch, element), not on numbers generated before. */
@@ -51,62 +53,23 @@ struct clip_norm {
 struct device;
 
 /* A linear layer, GELU by tanh and another linear layer, fused, where no other node reads the tensors between them,
- * which are 16 bits (struct half_operands): [kept] (rows, hidden), the input of GELU, its gradient [dkept], and [y],
- * the output of GELU. */
+ * which are 16 bits: [kept] (rows, hidden), the input of GELU, its gradient [dkept], and [y], the output of GELU. */
 struct gelu_ops {
     /* kept = x (rows, in) w^T + bias, y = gelu(kept); w (hidden, in); bias (hidden) or NULL */
-    void (*forward_before)(struct device *, const float *x, const float *w, const float *bias, void *kept, void *y,
-                           size_t rows, size_t in, size_t hidden);
+    void (*forward_before)(struct device *, const struct tensor *x, const float *w, const float *bias,
+                           const struct tensor *kept, const struct tensor *y, size_t rows, size_t in, size_t hidden);
     /* to (rows, out) = y w^T + bias, as linear_forward */
-    void (*forward_after)(struct device *, const void *y, const float *w, const float *bias, bool has_relu, float *to,
-                          size_t rows, size_t hidden, size_t out);
+    void (*forward_after)(struct device *, const struct tensor *y, const float *w, const float *bias, bool has_relu,
+                          const struct tensor *to, size_t rows, size_t hidden, size_t out);
     /* dw (out, hidden) += dy^T y; dbias (out) += column sums of dy, NULL: none; dkept = (dy w) gelu'(kept), NULL: not
      * needed */
-    void (*backward_after)(struct device *, const float *dy, const void *y, const float *w, const void *kept, float *dw,
-                           float *dbias, void *dkept, size_t rows, size_t hidden, size_t out);
+    void (*backward_after)(struct device *, const struct tensor *dy, const struct tensor *y, const float *w,
+                           const struct tensor *kept, float *dw, float *dbias, const struct tensor *dkept, size_t rows,
+                           size_t hidden, size_t out);
     /* dw (hidden, in) += dkept^T x; dbias (hidden) += column sums of dkept, NULL: none; dx = dkept w, NULL: not needed
      */
-    void (*backward_before)(struct device *, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
-                            float *dx, size_t rows, size_t in, size_t hidden);
-};
-
-/* A copy of a float32 matrix in 16 bits, the type of the precision's factors, for products. The caller owns it and its
- * memory, and passes it to every operator that writes the matrix or reads it in a product, until the last of these
- * products; it clears is_valid where anything else changes the matrix. An operator finds it by the address and the
- * size of its operand. One that writes the matrix writes the copy, too, or clears is_valid. A product reads the copy;
- * if that is not valid, the product writes it first, so that later products find it. */
-struct half_copy {
-    const float *of;  /* (count), the matrix */
-    size_t count;     /* its elements in this pass */
-    size_t columns;   /* 0: the copy has no gaps; else its rows of so many numbers are padded to a multiple of 8 */
-    uint16_t *memory; /* (count), or (count / columns, columns rounded up to a multiple of 8) */
-    bool is_valid;    /* the copy is that of the matrix as it is */
-    bool has_sums;    /* with is_valid: the operator that wrote the matrix wrote it, so sums of a gradient's columns are
-                         those of the copy; else those of the matrix, whichever product wrote the copy */
-};
-
-struct half_copies {
-    struct half_copy **items; /* (count) */
-    size_t count;
-};
-
-/* Operands of operators that are stored in 16 bits, the type of the precision's factors, instead of float32. The
- * names are those of the operators' arguments; of a sum they are [x] and [other], of a loss [x] (the output) and [dx]
- * (its gradient). Such a matrix takes the memory of half as many floats, and its address is passed as a float
- * pointer. [copies]: of matrices that the operators write or read and that are float32; all others are rounded by each
- * product. */
-struct half_operands {
-    bool x, other, y, dy, dx;
-    struct half_copies copies;
-};
-
-struct half_ops {
-    /* Whether matrices with rows of [features] can be stored in 16 bits in the device's precision. */
-    bool (*applies)(const struct device *, size_t features);
-    /* Sets the operands of all operators from now on; the copies must not move until the next call. Products,
-     * attention, layer_norm, rms_norm, cross_entropy, is_finite and element-wise operators accept 16 bits; others fail.
-     */
-    void (*set)(struct device *, struct half_operands operands);
+    void (*backward_before)(struct device *, const struct tensor *dkept, const struct tensor *x, const float *w,
+                            float *dw, float *dbias, const struct tensor *dx, size_t rows, size_t in, size_t hidden);
 };
 
 /* Receives rows [first, first + count) of a result when they are complete. */
@@ -117,14 +80,14 @@ struct part_receiver {
 
 struct device_ops {
     /* y (rows, out) = x (rows, in) w^T + bias, with [has_relu] max(0, y); w (out, in); bias (out) or NULL */
-    void (*linear_forward)(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
-                           size_t rows, size_t in, size_t out);
+    void (*linear_forward)(struct device *, const struct tensor *x, const float *w, const float *bias, bool has_relu,
+                           const struct tensor *y, size_t rows, size_t in, size_t out);
     /* dx (rows, in) = dy (rows, out) w */
-    void (*linear_backward_input)(struct device *, const float *dy, const float *w, float *dx, size_t rows, size_t in,
-                                  size_t out);
+    void (*linear_backward_input)(struct device *, const struct tensor *dy, const float *w, const struct tensor *dx,
+                                  size_t rows, size_t in, size_t out);
     /* dw (out, in) += dy^T x; dbias (out) += column sums of dy; dbias may be NULL */
-    void (*linear_backward_weight)(struct device *, const float *dy, const float *x, float *dw, float *dbias,
-                                   size_t rows, size_t in, size_t out);
+    void (*linear_backward_weight)(struct device *, const struct tensor *dy, const struct tensor *x, float *dw,
+                                   float *dbias, size_t rows, size_t in, size_t out);
     /* Called at the start of a pass: from now on products use the parameters in [values] (count) as they are at this
      * call, which may round them to the precision once, here. Does nothing if they have not changed, or if only an
      * update changed them, which also writes the rounded copy (optimizers.h). A recording checks this when it is
@@ -137,19 +100,20 @@ struct device_ops {
                                             size_t rows, size_t in, size_t out, size_t max_rows,
                                             const struct part_receiver *receiver);
     /* y (count) = a + b; y may be a or b */
-    void (*add)(struct device *, const float *a, const float *b, float *y, size_t count);
+    void (*add)(struct device *, const struct tensor *a, const struct tensor *b, const struct tensor *y, size_t count);
     /* y (count) = f(x) */
-    void (*activation_forward)(struct device *, enum activation f, const float *x, float *y, size_t count);
+    void (*activation_forward)(struct device *, enum activation f, const struct tensor *x, const struct tensor *y,
+                               size_t count);
     /* dx (count) = dy f'(x), from x or y as f needs */
-    void (*activation_backward)(struct device *, enum activation f, const float *x, const float *y, const float *dy,
-                                float *dx, size_t count);
+    void (*activation_backward)(struct device *, enum activation f, const struct tensor *x, const struct tensor *y,
+                                const struct tensor *dy, const struct tensor *dx, size_t count);
     /* y (rows, size) = x * mask / (1 - p); the same call with dy gives dx, because the mask follows from the key */
-    void (*dropout)(struct device *, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
-                    size_t size);
+    void (*dropout)(struct device *, const struct draw_key *key, float p, const struct tensor *x,
+                    const struct tensor *y, size_t rows, size_t size);
     /* The same for whole channels: the elements i of a row with equal i % channels have one draw; channels divides
      * size, and 1 is the whole row. */
-    void (*dropout_channels)(struct device *, const struct draw_key *key, float p, const float *x, float *y,
-                             size_t rows, size_t size, size_t channels);
+    void (*dropout_channels)(struct device *, const struct draw_key *key, float p, const struct tensor *x,
+                             const struct tensor *y, size_t rows, size_t size, size_t channels);
 
     const struct loss_ops *losses;
     const struct optimizer_ops *optimizers;
@@ -162,7 +126,7 @@ struct device_ops {
     const struct image_ops *image;
     const struct convolution_ops *convolution;
     /* Whether every element is finite; waits for it. */
-    bool (*is_finite)(struct device *, const float *x, size_t count);
+    bool (*is_finite)(struct device *, const struct tensor *x, size_t count);
     /* *nonfinite += 1 unless every element is finite. */
     void (*check_finite)(struct device *, const float *x, size_t count, double *nonfinite);
     /* Decides on the device whether the next update is applied, so that the host need not wait: first checks x
@@ -175,8 +139,10 @@ struct device_ops {
     void (*propagate_nonfinite)(struct device *, const double *loss, const double *nonfinite, float *x);
 
     /* y (count) = x > 0 ? x : slope x;  dx = x > 0 ? dy : slope dy */
-    void (*leaky_relu_forward)(struct device *, float slope, const float *x, float *y, size_t count);
-    void (*leaky_relu_backward)(struct device *, float slope, const float *x, const float *dy, float *dx, size_t count);
+    void (*leaky_relu_forward)(struct device *, float slope, const struct tensor *x, const struct tensor *y,
+                               size_t count);
+    void (*leaky_relu_backward)(struct device *, float slope, const struct tensor *x, const struct tensor *dy,
+                                const struct tensor *dx, size_t count);
     /* y (count) = x > 0 ? x : a x of element i of x with slopes[i % channels]; channels is 1 or divides count.
      * backward: dx, unless NULL, = x > 0 ? dy : a dy; dslopes += sums of x dy where x <= 0 */
     void (*prelu_forward)(struct device *, const float *x, const float *slopes, size_t channels, float *y,
@@ -190,7 +156,7 @@ struct device_ops {
     void (*scale_backward)(struct device *, const float *x, const float *scales, size_t channels, const float *dy,
                            float *dx, float *dscales, size_t count);
     /* y (count) = x */
-    void (*copy)(struct device *, const float *x, float *y, size_t count);
+    void (*copy)(struct device *, const struct tensor *x, const struct tensor *y, size_t count);
     /* y (count) = a * b; y may be a or b */
     void (*multiply)(struct device *, const float *a, const float *b, float *y, size_t count);
     /* [count] columns of matrices whose rows are [x_stride] and [y_stride] apart: y[r y_stride + c] = x[r x_stride + c]
@@ -202,8 +168,10 @@ struct device_ops {
     const struct sequence_ops *sequence;
     const struct recurrent_ops *recurrent;
     const struct shape_ops *shapes;
-    const struct half_ops *half; /* NULL: all operands are float32 */
-    const struct gelu_ops *gelu; /* NULL if half is NULL */
+    /* Whether operands (struct tensor) with rows of [features] can be 16 bits in the device's precision. NULL: never.
+     */
+    bool (*can_be_half)(const struct device *, size_t features);
+    const struct gelu_ops *gelu; /* NULL if can_be_half is NULL */
 };
 
 /* [name]: "cpu" or "cuda", here the first GPU. STATUS_USAGE for "cuda" if the module, one of its libraries, the driver

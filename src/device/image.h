@@ -11,6 +11,7 @@
 #include "base/status.h"
 
 struct device;
+struct tensor;
 
 struct image_shape {
     size_t height, width, channels;
@@ -48,12 +49,12 @@ struct convolution_ops {
     status (*prepare)(struct device_convolution *, size_t rows, bool is_training);
     /* y (rows, out) from x (rows, in), w (out channels, in channels / groups, kernel height, kernel width), bias (out
      * channels) or NULL */
-    void (*forward)(struct device_convolution *, const float *x, const float *w, const float *bias, float *y,
-                    size_t rows);
+    void (*forward)(struct device_convolution *, const struct tensor *x, const float *w, const float *bias,
+                    const struct tensor *y, size_t rows);
     /* dw, dbias (NULL without a bias) +=; dx, unless NULL, = ; dy is that of the convolution, before a relu. dw NULL:
      * only dx; x is not read and may be NULL. */
-    void (*backward)(struct device_convolution *, const float *x, const float *w, const float *dy, float *dx, float *dw,
-                     float *dbias, size_t rows);
+    void (*backward)(struct device_convolution *, const struct tensor *x, const float *w, const struct tensor *dy,
+                     const struct tensor *dx, float *dw, float *dbias, size_t rows);
 };
 
 struct pooling {
@@ -89,39 +90,45 @@ struct group_norm {
 
 struct image_ops {
     /* y (count) = max(a + b, 0); y may be a or b */
-    void (*add_relu)(struct device *, const float *a, const float *b, float *y, size_t count);
+    void (*add_relu)(struct device *, const struct tensor *a, const struct tensor *b, const struct tensor *y,
+                     size_t count);
     /* dx (count) = dy where y > 0, else 0; dx may be dy */
-    void (*relu_backward)(struct device *, const float *y, const float *dy, float *dx, size_t count);
+    void (*relu_backward)(struct device *, const struct tensor *y, const struct tensor *dy, const struct tensor *dx,
+                          size_t count);
     /* y (rows, width, height) from x (rows, height, width) */
-    void (*transpose)(struct device *, const float *x, float *y, size_t rows, size_t height, size_t width);
+    void (*transpose)(struct device *, const struct tensor *x, const struct tensor *y, size_t rows, size_t height,
+                      size_t width);
     /* index (rows, out): position of each maximum within its window, for backward. The first maximum is used; NaN is
      * the maximum. */
-    void (*max_pool_forward)(struct device *, const struct pooling *, const float *x, float *y, uint8_t *index,
+    void (*max_pool_forward)(struct device *, const struct pooling *, const struct tensor *x, const struct tensor *y,
+                             uint8_t *index, size_t rows);
+    void (*max_pool_backward)(struct device *, const struct pooling *, const struct tensor *y, const uint8_t *index,
+                              const struct tensor *dy, const struct tensor *dx, size_t rows);
+    void (*avg_pool_forward)(struct device *, const struct pooling *, const struct tensor *x, const struct tensor *y,
                              size_t rows);
-    void (*max_pool_backward)(struct device *, const struct pooling *, const float *y, const uint8_t *index,
-                              const float *dy, float *dx, size_t rows);
-    void (*avg_pool_forward)(struct device *, const struct pooling *, const float *x, float *y, size_t rows);
-    void (*avg_pool_backward)(struct device *, const struct pooling *, const float *dy, float *dx, size_t rows);
+    void (*avg_pool_backward)(struct device *, const struct pooling *, const struct tensor *dy, const struct tensor *dx,
+                              size_t rows);
     /* y = (x - mean) / sqrt(variance + eps) * weight + bias over [count] positions of [channels]; the batch variance
      * is the biased one, and the running statistics (NULL: none) are updated with momentum from mean and unbiased
      * variance. weight and bias (channels) may be NULL; work (BATCH_NORM_WORK(channels)), aligned for doubles. With
      * sync all ranks must call, also with a [count] of 0. */
-    void (*batch_norm_forward)(struct device *, const struct batch_norm *, const float *x, const float *weight,
-                               const float *bias, float *running_mean, float *running_var, float *work, float *y,
-                               size_t count);
+    void (*batch_norm_forward)(struct device *, const struct batch_norm *, const struct tensor *x, const float *weight,
+                               const float *bias, float *running_mean, float *running_var, float *work,
+                               const struct tensor *y, size_t count);
     /* Recomputes y of the previous forward pass, from the same x and work */
-    void (*batch_norm_recompute)(struct device *, const struct batch_norm *, const float *x, float *work, float *y,
-                                 size_t count);
+    void (*batch_norm_recompute)(struct device *, const struct batch_norm *, const struct tensor *x, float *work,
+                                 const struct tensor *y, size_t count);
     /* dweight, dbias (NULL without weight) +=; dx, unless NULL, = ; after a forward with uses_batch,
      * and with the same sync */
-    void (*batch_norm_backward)(struct device *, const struct batch_norm *, const float *x, const float *dy,
-                                float *work, float *dx, float *dweight, float *dbias, size_t count);
+    void (*batch_norm_backward)(struct device *, const struct batch_norm *, const struct tensor *x,
+                                const struct tensor *dy, float *work, const struct tensor *dx, float *dweight,
+                                float *dbias, size_t count);
     /* the same over groups of channels of each row; saved (rows, 2 groups): means and inverse deviations */
-    void (*group_norm_forward)(struct device *, const struct group_norm *, const float *x, const float *weight,
-                               const float *bias, float *saved, float *y, size_t rows);
-    void (*group_norm_backward)(struct device *, const struct group_norm *, const float *x, const float *weight,
-                                const float *saved, const float *dy, float *dx, float *dweight, float *dbias,
-                                size_t rows);
+    void (*group_norm_forward)(struct device *, const struct group_norm *, const struct tensor *x, const float *weight,
+                               const float *bias, float *saved, const struct tensor *y, size_t rows);
+    void (*group_norm_backward)(struct device *, const struct group_norm *, const struct tensor *x, const float *weight,
+                                const float *saved, const struct tensor *dy, const struct tensor *dx, float *dweight,
+                                float *dbias, size_t rows);
 };
 
 #endif

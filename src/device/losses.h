@@ -10,6 +10,7 @@
 #include "base/status.h"
 
 struct device;
+struct tensor;
 
 /* Result of a loss over a batch: sums, not means, so that they add up over batches and ranks. In device memory;
  * operators add to it. */
@@ -117,9 +118,9 @@ struct contrastive_options {
 struct loss_ops {
     /* logits (positions, classes), targets (positions). Adds the positions to *sums, count by the weights of the
      * targets; dlogits, unless NULL, = d(mean loss)/dlogits * scale, 0 for ignored targets */
-    void (*cross_entropy)(struct device *, const struct cross_entropy_options *, const float *logits,
-                          const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
-                          struct loss_sums *sums);
+    void (*cross_entropy)(struct device *, const struct cross_entropy_options *, const struct tensor *logits,
+                          const int64_t *targets, size_t positions, size_t classes, float scale,
+                          const struct tensor *dlogits, struct loss_sums *sums);
     /* The same without softmax, for log-probabilities, and without label_smoothing. */
     void (*nll)(struct device *, const struct cross_entropy_options *, const float *log_probabilities,
                 const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,

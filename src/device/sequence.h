@@ -10,6 +10,7 @@
 #include "base/host_device.h"
 
 struct device;
+struct tensor;
 struct draw_key;
 
 #define ATTENTION_MAX_HALF 128 /* maximum head size with 16-bit operands; a multiple of 8 */
@@ -104,14 +105,15 @@ struct sequence_ops {
      * 3C): q, k, v of all heads side by side. Scores exist only block by block; softmaxes (rows, heads, tokens, 2)
      * stores two device-specific numbers of each for backward, such as the largest score and the denominator (their
      * logarithm in one number would lose the denominator next to a large score). */
-    void (*attention_forward)(struct device *, const struct attention_shape *, const float *qkv, float *y,
-                              float *softmaxes);
+    void (*attention_forward)(struct device *, const struct attention_shape *, const struct tensor *qkv,
+                              const struct tensor *y, float *softmaxes);
     /* dqkv (rows, tokens, 3C) = ; scores are recomputed block by block */
-    void (*attention_backward)(struct device *, const struct attention_shape *, const float *qkv, const float *y,
-                               const float *softmaxes, const float *dy, float *dqkv);
+    void (*attention_backward)(struct device *, const struct attention_shape *, const struct tensor *qkv,
+                               const struct tensor *y, const float *softmaxes, const struct tensor *dy,
+                               const struct tensor *dqkv);
     /* The same of q (rows, tokens, C) and kv (rows, keys, 2C), whose lengths are those of kv. */
     void (*cross_attention_forward)(struct device *, const struct attention_shape *, const float *q, const float *kv,
-                                    float *y, float *softmaxes);
+                                    const struct tensor *y, float *softmaxes);
     void (*cross_attention_backward)(struct device *, const struct attention_shape *, const float *q, const float *kv,
                                      const float *y, const float *softmaxes, const float *dy, float *dq, float *dkv);
 };

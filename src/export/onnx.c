@@ -172,7 +172,7 @@ static const char *in_memory_of(struct onnx_graph *g, const char *x, const struc
 
 /* The value of a tensor; a view of another shape is reshaped. */
 static const char *value_of(struct onnx_graph *g, const char **values, size_t tensor) {
-    const struct tensor *t = &g->m->model->tensors[tensor];
+    const struct planned_tensor *t = &g->m->model->tensors[tensor];
     if (values[tensor] || t->alias == NO_TENSOR) return values[tensor];
     const struct shape *root = &g->m->model->tensors[t->alias].shape;
     const char *value = values[t->alias];

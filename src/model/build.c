@@ -267,7 +267,7 @@ static void release_slot(struct pool *pool, size_t slot) {
 }
 
 /* The tensor that owns the memory: for a view, the one it is a view of. */
-static struct tensor *owner(struct model *m, size_t tensor) {
+static struct planned_tensor *owner(struct model *m, size_t tensor) {
     return &m->tensors[m->tensors[tensor].alias == NO_TENSOR ? tensor : m->tensors[tensor].alias];
 }
 
@@ -277,14 +277,14 @@ static void plan_add(struct graph_node *node, size_t tensor, size_t to, size_t a
 
 /* Whether only [tensor] (and the node's output, which is no longer needed) uses its slot, so that it may be
  * overwritten. */
-static bool is_exclusive(const struct pool *pool, const struct tensor *tensor, size_t dy) {
+static bool is_exclusive(const struct pool *pool, const struct planned_tensor *tensor, size_t dy) {
     return pool->references[tensor->slot] - (tensor->slot == dy) == 1;
 }
 
 /* The backward of out = a + b for one side: a side without a gradient shares the slot of out's, else it is added. A
  * side that shares it already must not be added in place while another side is still to read it. */
 static void plan_sum_side(struct pool *pool, struct model *m, struct graph_node *node, size_t input) {
-    struct tensor *side = owner(m, node->in[input]);
+    struct planned_tensor *side = owner(m, node->in[input]);
     if (!side->needs_gradient) return;
     if (side->slot == SIZE_MAX) {
         side->slot = node->dy;
@@ -311,7 +311,7 @@ static void plan_relu(struct pool *pool, struct graph_node *node, size_t size) {
 /* The first gradient of a layer's input is written to a new slot. A further one is added to the existing gradient by
  * the layer itself or through a temporary slot; if others read that gradient, to a new slot to which it is added. */
 static void plan_layer(struct pool *pool, struct model *m, struct graph_node *node, size_t input) {
-    struct tensor *in = owner(m, node->in[input]);
+    struct planned_tensor *in = owner(m, node->in[input]);
     size_t *dx = &node->dx[input];
     if (!in->needs_gradient) return;
     if (in->slot == SIZE_MAX) {
@@ -351,7 +351,7 @@ static void plan_gradients(struct model *m) {
 
 /* Number of nodes that read a tensor's values; the output counts once more. */
 static size_t readers(struct model *m, size_t tensor) {
-    const struct tensor *own = owner(m, tensor);
+    const struct planned_tensor *own = owner(m, tensor);
     size_t count = owner(m, m->output) == own;
     for (size_t i = 0; i < m->node_count; i++)
         for (size_t input = 0; input < m->nodes[i].in_count; input++) count += owner(m, m->nodes[i].in[input]) == own;
@@ -387,18 +387,18 @@ static void plan_sums(struct model *m) {
     }
 }
 
-static void extend_lifetime(struct tensor *tensor, size_t time) {
+static void extend_lifetime(struct planned_tensor *tensor, size_t time) {
     if (tensor->piece.last < time) tensor->piece.last = time;
 }
 
 /* The node that produced the tensor, if it can recompute it; else NULL. */
-static const struct graph_node *recomputing_node(const struct model *m, const struct tensor *tensor) {
+static const struct graph_node *recomputing_node(const struct model *m, const struct planned_tensor *tensor) {
     const struct graph_node *node = tensor->piece.size ? &m->nodes[tensor->piece.first] : NULL;
     return node && node->dy != SIZE_MAX && node->layer && node->layer->type->recompute ? node : NULL;
 }
 
 /* The backward of node [i] reads [tensor]: keeps it until then, or recomputes it from a tensor that is kept. */
-static void keep_for_backward(struct model *m, struct tensor *tensor, size_t i) {
+static void keep_for_backward(struct model *m, struct planned_tensor *tensor, size_t i) {
     size_t end = 2 * m->node_count;
     const struct graph_node *producer = recomputing_node(m, tensor);
     if (!producer || recomputing_node(m, owner(m, producer->in[0])) || tensor == owner(m, m->output)) {
@@ -414,7 +414,7 @@ static void keep_for_backward(struct model *m, struct tensor *tensor, size_t i) 
 /* Nodes recompute what they read first in backward, each at most all of its inputs. */
 static void plan_recomputations(struct model *m) {
     for (size_t t = 0; t < m->tensor_count; t++) {
-        const struct tensor *tensor = &m->tensors[t];
+        const struct planned_tensor *tensor = &m->tensors[t];
         if (!tensor->recomputed_piece.size) continue;
         struct graph_node *node = &m->nodes[tensor->reader];
         if (!node->recompute) node->recompute = arena_alloc(m->arena, node->in_count * sizeof *node->recompute);
@@ -427,7 +427,7 @@ static void plan_values(struct model *m) {
     size_t end = 2 * m->node_count;
     for (size_t i = 0; i < m->node_count; i++) {
         struct graph_node *node = &m->nodes[i];
-        struct tensor *out = &m->tensors[node->out];
+        struct planned_tensor *out = &m->tensors[node->out];
         bool has_backward = node->dy != SIZE_MAX;
         out->piece = (struct piece){.size = out->size, .first = i, .last = i};
         /* of the inputs: one operator may run the next node, too, or write its output */
@@ -474,11 +474,11 @@ static void build_memory(struct model *model) {
 static size_t add_tensor(struct builder *b, const struct shape *shape, size_t alias, bool needs_gradient) {
     struct model *m = b->model;
     m->tensors = build_grow(m->arena, m->tensors, m->tensor_count, &b->tensor_capacity, sizeof *m->tensors);
-    m->tensors[m->tensor_count] = (struct tensor){.shape = *shape,
-                                                  .size = shape_elements(shape),
-                                                  .alias = alias,
-                                                  .needs_gradient = needs_gradient,
-                                                  .slot = SIZE_MAX};
+    m->tensors[m->tensor_count] = (struct planned_tensor){.shape = *shape,
+                                                          .size = shape_elements(shape),
+                                                          .alias = alias,
+                                                          .needs_gradient = needs_gradient,
+                                                          .slot = SIZE_MAX};
     return m->tensor_count++;
 }
 
@@ -594,7 +594,7 @@ static size_t by_position(struct builder *b, size_t in, const struct class_targe
 /* The inputs in the memory format that the layer requires; FORMAT_PRESERVE: that of the first, but positions with
  * lengths first, as the operators that take lengths need them. */
 static void order_inputs(struct builder *b, const struct layer *layer, size_t *in, size_t count) {
-    const struct tensor *first = &b->model->tensors[in[0]];
+    const struct planned_tensor *first = &b->model->tensors[in[0]];
     bool is_channels_last = layer->type->memory_format == FORMAT_PRESERVE
                                 ? first->shape.is_channels_last && !first->shape.lengths
                                 : layer->type->memory_format == FORMAT_CHANNELS_LAST;
@@ -803,7 +803,7 @@ status build_list(struct builder *builder, const struct variant_list *list, cons
 static status add_two(struct builder *builder, size_t a, size_t b, size_t *out) {
     struct model *m = builder->model;
     size_t in[2] = {a, ordered(builder, b, m->tensors[a].shape.is_channels_last, "the sum")};
-    const struct tensor *ta = &m->tensors[a], *tb = &m->tensors[in[1]];
+    const struct planned_tensor *ta = &m->tensors[a], *tb = &m->tensors[in[1]];
     if (!shape_is_equal(&ta->shape, &tb->shape)) {
         struct text one = {0}, other = {0};
         shape_print(&ta->shape, &one);
@@ -879,7 +879,7 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
         if (names->outputs[i])
             TRY(status_prefix(build_find(b, names->outputs[i], &in[i]), "%s: losses: output", place_text(*place).s));
         if (names->targets) in[i] = by_position(b, in[i], &names->targets[i], "losses");
-        const struct tensor *t = &m->tensors[in[i]];
+        const struct planned_tensor *t = &m->tensors[in[i]];
         is_trained = is_trained || t->needs_gradient;
         m->outputs[i] = (struct model_output){.first = first, .size = t->size, .shape = t->shape, .tensor = in[i]};
         m->outputs[i].shape.is_channels_last = false;

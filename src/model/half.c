@@ -45,9 +45,9 @@ static void follow_autocast(const struct half_planning *p) {
 /* Whether the device can use [tensor], or its gradient, in 16 bits; [supported]: the operands that the node supports.
  */
 static bool applies(const struct half_planning *p, size_t tensor, int supported) {
-    const struct tensor *t = &p->model->tensors[tensor];
+    const struct planned_tensor *t = &p->model->tensors[tensor];
     size_t contiguous = supported & HALF_BY_ELEMENT ? t->size : half_storage_features(&t->shape);
-    return device_ops(p->device)->half->applies(p->device, contiguous);
+    return device_ops(p->device)->can_be_half(p->device, contiguous);
 }
 
 static void require(const struct half_planning *p, size_t tensor, int supported, int operand) {
@@ -97,7 +97,7 @@ static void restrict_node(const struct half_planning *p, const struct graph_node
 static void halve(struct piece *piece) { piece->size = (piece->size + 1) / 2; }
 
 bool half_storage_plan(struct model *model, const struct device *device) {
-    if (!device_ops(device)->half || model->half_tensors) return false;
+    if (!device_ops(device)->can_be_half || model->half_tensors) return false;
     struct arena *arena = model->arena;
     size_t output = model_root(model, model->output), tensors = model->tensor_count;
     struct half_planning p = {model,
@@ -128,64 +128,23 @@ bool half_storage_plan(struct model *model, const struct device *device) {
         if (p.slots[i]) halve(&model->slots[i]);
     model->half_tensors = p.tensors;
     model->half_slots = p.slots;
-    if (device_ops(device)->half->applies(device, 8)) half_copies_plan(model);
+    if (device_ops(device)->can_be_half(device, 8)) half_copies_plan(model);
     return true;
 }
 
-static bool is_tensor_half(const struct model *model, size_t tensor) {
+bool half_storage_of_value(const struct model *model, size_t tensor) {
     if (tensor == NO_TENSOR || !model->half_tensors) return false;
     size_t root = model_root(model, tensor);
     return model->half_tensors[root] && (root != model_root(model, model->output) || model->is_output_half);
 }
 
-static bool is_slot_half(const struct model *model, size_t slot) {
+bool half_storage_of_gradient(const struct model *model, size_t slot) {
     return slot != SIZE_MAX && model->half_slots && model->half_slots[slot];
 }
 
 bool half_storage_is_fused(const struct model *model, const struct graph_node *node) {
     return node->fusion != FUSION_NONE &&
-           is_tensor_half(model, node->fusion == FUSION_BEFORE_GELU ? node->out : node->in[0]);
-}
-
-struct half_operands half_forward(const struct model *model, const struct graph_node *node) {
-    return (struct half_operands){.x = is_tensor_half(model, node->in[0]),
-                                  .other = node->in_count > 1 && is_tensor_half(model, node->in[1]),
-                                  .y = is_tensor_half(model, node->out),
-                                  .copies = node->copies};
-}
-
-struct half_operands half_relu(const struct model *model, const struct graph_node *node) {
-    return (struct half_operands){.y = is_tensor_half(model, node->out),
-                                  .dy = is_slot_half(model, node->dy_after_relu),
-                                  .dx = is_slot_half(model, node->dy),
-                                  .copies = node->relu_copies};
-}
-
-/* A layer that reads neither x nor y may use its forward operator for backward, from dy to dx. */
-struct half_operands half_backward(const struct model *model, const struct graph_node *node) {
-    bool has_values = !node->layer || node->layer->type->ignores != IGNORES_X_AND_Y;
-    struct half_operands n = {
-        .dy = is_slot_half(model, node->dy), .dx = is_slot_half(model, node->dx[0]), .copies = node->backward_copies};
-    n.x = has_values ? is_tensor_half(model, node->in[0]) : n.dy;
-    n.y = has_values ? is_tensor_half(model, node->out) : n.dx;
-    return n;
-}
-
-struct half_operands half_add(const struct model *model, const struct slot_add *add) {
-    return (struct half_operands){.x = is_slot_half(model, add->a),
-                                  .other = is_slot_half(model, add->b),
-                                  .y = is_slot_half(model, add->to),
-                                  .copies = add->copies};
-}
-
-struct half_operands half_loss(const struct model *model) {
-    return (struct half_operands){.x = is_tensor_half(model, model->output),
-                                  .dx = is_slot_half(model, model->output_slot),
-                                  .copies = model->loss_copies};
-}
-
-void half_set(const struct model *model, struct half_operands operands) {
-    if (model->half_tensors) device_ops(model->device)->half->set(model->device, operands);
+           half_storage_of_value(model, node->fusion == FUSION_BEFORE_GELU ? node->out : node->in[0]);
 }
 
 /* ---- 16-bit copies ---- */
@@ -212,7 +171,7 @@ static struct planned_copy *add(struct model *m, size_t size, size_t columns, st
 }
 
 /* The columns of a copy of [tensor] that a product of the layer reads. */
-static size_t columns_for(const struct layer *layer, const struct tensor *tensor) {
+static size_t columns_for(const struct layer *layer, const struct planned_tensor *tensor) {
     return layer->type->copies == COPY_ROWS ? half_storage_features(&tensor->shape) : 0;
 }
 
@@ -220,20 +179,12 @@ static bool has_layout(const struct planned_copy *planned, size_t columns) {
     return planned->copy.columns == (columns % 8 ? columns : 0);
 }
 
-static void append(struct model *m, struct half_copies *list, struct planned_copy *planned) {
-    if (!planned) return;
-    struct half_copy **items = arena_alloc(m->arena, (list->count + 1) * sizeof(struct half_copy *));
-    for (size_t i = 0; i < list->count; i++) items[i] = list->items[i];
-    items[list->count] = &planned->copy;
-    *list = (struct half_copies){items, list->count + 1};
-}
-
 static bool reads_copies(const struct graph_node *node) { return node->layer && node->layer->type->copies; }
 
 /* A later product in the same pass that reads the matrix in other rows rounds it itself. */
 static void read_value(const struct copy_planning *p, struct graph_node *node, size_t at, size_t input) {
     struct model *m = p->model;
-    const struct tensor *tensor = &m->tensors[node->in[input]];
+    const struct planned_tensor *tensor = &m->tensors[node->in[input]];
     size_t root = model_root(m, node->in[input]), columns = columns_for(node->layer, tensor);
     struct planned_copy **planned = &p->tensors[root];
     if (m->half_tensors[root] || tensor->shape.is_tokens) return;
@@ -242,7 +193,7 @@ static void read_value(const struct copy_planning *p, struct graph_node *node, s
         (*planned)->tensor = root;
     }
     if (!has_layout(*planned, columns)) return;
-    append(m, &node->copies, *planned);
+    node->in_copies[input] = &(*planned)->copy;
     (*planned)->piece.last = node->fusion == FUSION_BEFORE_GELU ? at + 1 : at; /* which writes the next node's output */
 }
 
@@ -253,22 +204,21 @@ static void plan_values(const struct copy_planning *p) {
             read_value(p, &m->nodes[i], i, n);
     for (size_t i = 0; i < m->node_count; i++) {
         struct graph_node *node = &m->nodes[i];
-        append(m, &node->copies, p->tensors[node->out]);
-        if (node->precedes_norm) append(m, &node->copies, p->tensors[node[1].out]);
+        if (p->tensors[node->out]) node->out_copy = &p->tensors[node->out]->copy;
     }
 }
 
-/* [slot] is written at [time]; [list]: of the operator. */
-static void write_slot(const struct copy_planning *p, size_t slot, size_t time, struct half_copies *list) {
+/* [slot] is written at [time]; *copy: the one that the operator may write. */
+static void write_slot(const struct copy_planning *p, size_t slot, size_t time, struct half_copy **copy) {
     if (slot == SIZE_MAX || !p->is_needed[slot]) return;
     p->is_needed[slot] = false;
     p->slots[slot]->piece.first = time;
-    append(p->model, list, p->slots[slot]);
+    *copy = &p->slots[slot]->copy;
 }
 
 static void read_slot(const struct copy_planning *p, struct graph_node *node, size_t time) {
     struct model *m = p->model;
-    const struct tensor *tensor = &m->tensors[node->out];
+    const struct planned_tensor *tensor = &m->tensors[node->out];
     size_t columns = columns_for(node->layer, tensor);
     struct planned_copy **planned = &p->slots[node->dy];
     if (m->half_slots[node->dy]) return;
@@ -279,7 +229,7 @@ static void read_slot(const struct copy_planning *p, struct graph_node *node, si
     if (!has_layout(*planned, columns)) return;
     (*planned)->piece.first = time;
     p->is_needed[node->dy] = true;
-    append(m, &node->backward_copies, *planned);
+    node->dy_copy = &(*planned)->copy;
 }
 
 /* From the last node of backward to the first, and within a node from its last operator to its first. */
@@ -289,13 +239,13 @@ static void plan_gradients(const struct copy_planning *p) {
         struct graph_node *node = &m->nodes[i];
         size_t time = 2 * m->node_count - i;
         if (node->dy == SIZE_MAX) continue;
-        for (size_t a = node->add_count; a-- > 0;) write_slot(p, node->adds[a].to, time, &node->adds[a].copies);
+        for (size_t a = node->add_count; a-- > 0;) write_slot(p, node->adds[a].to, time, &node->adds[a].copy);
         for (size_t n = 0; node->layer && n < node->in_count; n++)
-            write_slot(p, node->dx[n], time, &node->backward_copies);
+            write_slot(p, node->dx[n], time, &node->dx_copies[n]);
         if (reads_copies(node)) read_slot(p, node, time);
-        if (node->dy_after_relu != SIZE_MAX) write_slot(p, node->dy, time, &node->relu_copies);
+        if (node->dy_after_relu != SIZE_MAX) write_slot(p, node->dy, time, &node->relu_copy);
     }
-    write_slot(p, m->output_slot, m->node_count, &m->loss_copies);
+    write_slot(p, m->output_slot, m->node_count, &m->loss_copy);
 }
 
 /* Matrices inside layers. */
@@ -313,7 +263,7 @@ static void plan_inner(struct model *m) {
                 add(m, inner[k].size, inner[k].columns, (struct piece){.first = time, .last = time});
             planned->layer = node->layer;
             planned->first = inner[k].first;
-            append(m, inner[k].is_backward ? &node->backward_copies : &node->copies, planned);
+            node->layer->inner[k] = &planned->copy;
         }
     }
 }
@@ -326,22 +276,16 @@ void half_copies_plan(struct model *model) {
                               arena_alloc(arena, slots + 1)};
     size_t limit = tensors + slots + model->node_count * LAYER_MAX_INNER;
     model->copies = arena_alloc(arena, limit * sizeof *model->copies);
+    for (size_t i = 0; i < model->node_count; i++) {
+        struct graph_node *node = &model->nodes[i];
+        node->in_copies = arena_alloc(arena, node->in_count * sizeof(struct half_copy *));
+        node->dx_copies = arena_alloc(arena, node->in_count * sizeof(struct half_copy *));
+    }
     plan_values(&p);
     plan_gradients(&p);
     plan_inner(model);
 }
 
-void half_copies_begin(struct model *model, size_t rows, const float *inputs) {
-    for (size_t i = 0; i < model->copy_count; i++) {
-        struct planned_copy *planned = &model->copies[i];
-        struct half_copy *copy = &planned->copy;
-        if (planned->layer)
-            copy->of = planned->layer->saved + rows * planned->first;
-        else if (planned->slot != SIZE_MAX)
-            copy->of = model->gradients[planned->slot];
-        else
-            copy->of = planned->tensor == 0 ? inputs : model->tensors[planned->tensor].value;
-        copy->count = rows * planned->size;
-        copy->is_valid = false;
-    }
+void half_copies_begin(struct model *model) {
+    for (size_t i = 0; i < model->copy_count; i++) model->copies[i].copy.is_valid = false;
 }

@@ -104,15 +104,17 @@ enum relu_place {
 /* A layer before or after a GELU by tanh, where the device runs layer, GELU and layer as one fused operation: tensors
  * between them have the format of struct gelu_ops, the others are as in forward and backward. */
 struct layer_around_gelu {
-    void (*forward_before)(const struct layer *layer, const struct pass *pass, const float *x, void *kept, void *y);
-    void (*forward_after)(const struct layer *layer, const struct pass *pass, const void *y, float *to);
-    void (*backward_after)(const struct layer *layer, const struct pass *pass, const void *y, const void *kept,
-                           const float *dy, void *dkept);
-    void (*backward_before)(const struct layer *layer, const struct pass *pass, const float *x, const void *dkept,
-                            float *dx);
+    void (*forward_before)(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                           const struct tensor *kept, const struct tensor *y);
+    void (*forward_after)(const struct layer *layer, const struct pass *pass, const struct tensor *y,
+                          const struct tensor *to);
+    void (*backward_after)(const struct layer *layer, const struct pass *pass, const struct tensor *y,
+                           const struct tensor *kept, const struct tensor *dy, const struct tensor *dkept);
+    void (*backward_before)(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                            const struct tensor *dkept, const struct tensor *dx);
 };
 
-/* Operands of a layer's operators, named as in struct half_operands of device/device.h. BY_ELEMENT: the layer works
+/* Operands of a layer that may be 16 bits, named as in forward and backward. BY_ELEMENT: the layer works
  * element by element, so the device checks the size of all rows together, not the last dimension or the channels. */
 enum { HALF_X = 1, HALF_Y = 2, HALF_DY = 4, HALF_DX = 8, HALF_ALL = 15, HALF_BY_ELEMENT = 16 };
 
@@ -206,27 +208,28 @@ struct layer_type {
     /* Fills buffers that do not start at 0 (running_var). NULL: all start at 0. */
     void (*init_buffers)(const struct layer *layer, const struct params *buffers);
     /* y (rows, out) from x (rows, in); may store values for backward in layer->saved */
-    void (*forward)(const struct layer *layer, const struct pass *pass, const float *x, float *y);
+    void (*forward)(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y);
     /* x = a + b, then y = forward of x, in one operator; false: the device has none, and nothing is done. NULL: the
      * same on every device. */
-    bool (*forward_of_sum)(const struct layer *layer, const struct pass *pass, const float *a, const float *b, float *x,
-                           float *y);
+    bool (*forward_of_sum)(const struct layer *layer, const struct pass *pass, const struct tensor *a,
+                           const struct tensor *b, const struct tensor *x, const struct tensor *y);
     /* Parameter gradients += ; dx (rows, in), unless NULL (no node before needs it), = or += dL/dx */
-    void (*backward)(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx);
-    /* The same for a layer that joins: each input x[i] is (rows, elements of ins[i]). dx[i], NULL where it is not
-     * needed, = dL/dx[i]; no two are the same memory. */
-    void (*join)(const struct layer *layer, const struct pass *pass, const float *const *x, float *y);
-    void (*join_backward)(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
-                          const float *dy, float *const *dx);
+    void (*backward)(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx);
+    /* The same for a layer that joins: each input x[i] is (rows, elements of ins[i]). dx[i], without data where it is
+     * not needed, = dL/dx[i]; no two are the same memory. */
+    void (*join)(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y);
+    void (*join_backward)(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx);
     /* Elements of the first parameter's gradient that backward can compute at a time when pass->receiver takes them;
      * backward then passes the parts on itself. NULL, or 0: all at once. */
     size_t (*gradient_part)(const struct layer *layer);
     /* Recomputes y from x at low cost, so that y need not be kept for layers whose backward reads it. NULL: y is
      * kept. */
-    void (*recompute)(const struct layer *layer, const struct pass *pass, const float *x, float *y);
-    /* Operands of its operators, forward and backward, that may be 16 bits where the device supports it; and whether
-     * this layer's sizes allow it. NULL: they do. */
+    void (*recompute)(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                      const struct tensor *y);
+    /* The operands of forward and backward that may be 16 bits where the device supports it (HALF_X, ...), all others
+     * are float32; and whether this layer's sizes allow it. NULL: they do. */
     int half;
     enum autocast autocast;
     bool (*can_be_half)(const struct layer *layer);
@@ -273,11 +276,18 @@ struct layer {
     bool is_sharing;         /* parameters and buffers are those of an earlier layer */
     size_t saved_size;       /* floats of one row that forward stores for backward */
     struct piece saved_piece;
-    float *saved; /* (batch, saved_size); NULL before model_alloc or when saved_size is 0 */
+    float *saved;                             /* (batch, saved_size); NULL before model_alloc or when saved_size is 0 */
+    struct half_copy *inner[LAYER_MAX_INNER]; /* 16-bit copies of its type's inner_matrices; NULL: none */
     bool adds_to_dx;
     bool has_relu; /* type->relu says where */
     void *runtime; /* owned by the type, from alloc to release */
 };
+
+/* The matrix [i] of its type's inner_matrices, at [data], which an operator writes next. */
+static inline struct tensor layer_inner(const struct layer *layer, size_t i, float *data) {
+    if (layer->inner[i]) layer->inner[i]->is_valid = false;
+    return (struct tensor){.data = data, .copy = layer->inner[i]};
+}
 
 /* Whether outside of training the output is the input. */
 bool layer_is_identity(const struct layer *layer);

@@ -1,7 +1,6 @@
 /* The code that all losses share. */
 #include <string.h>
 
-#include "model/half.h"
 #include "model/losses/losses.h"
 #include "model/objective.h"
 
@@ -46,16 +45,14 @@ bool loss_compares_rows(const struct loss_type *loss, const void *config) {
     return compares;
 }
 
-void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
+void loss_run(const struct loss_type *loss, const void *config, struct model *model, const struct tensor *output,
               const void *targets, const float *weights, const struct all_rows *all, size_t rows, float scale,
               struct loss_sums *sums) {
     struct row_weights of_rows = loss_weights(model, &model->out, weights, false);
     of_rows.target_size = model->target_size;
     of_rows.all = all;
-    half_set(model, half_loss(model));
-    loss->run(config, model->device, &model->out, output, targets, &of_rows, rows, scale, model_output_gradient(model),
-              sums);
-    half_set(model, (struct half_operands){0});
+    struct tensor gradient = model_output_gradient(model);
+    loss->run(config, model->device, &model->out, output, targets, &of_rows, rows, scale, &gradient, sums);
 }
 
 /* The layer that computes the values of [tensor], before views; NULL: a sum. */
@@ -106,7 +103,7 @@ static struct shape squeezed(const struct shape *shape) {
 
 /* The shape of the values that have a target each, of an output that has as many as there are targets. */
 static struct shape shape_of_values(const struct loss_type *loss, const struct model *model, size_t tensor) {
-    const struct tensor *t = &model->tensors[tensor];
+    const struct planned_tensor *t = &model->tensors[tensor];
     struct shape shape = t->scores ? *t->scores : t->shape;
     if (loss->wants_classes && t->scores) {
         shape.dims--;
@@ -163,7 +160,7 @@ static bool is_merged(const struct shape *a, const struct shape *b) {
 /* Whether each value has the place of its target. */
 static status check_shape(const struct loss_type *loss, const struct model *model, size_t tensor,
                           const struct loss_targets *targets) {
-    const struct tensor *t = &model->tensors[tensor];
+    const struct planned_tensor *t = &model->tensors[tensor];
     struct shape values = shape_of_values(loss, model, tensor), a = squeezed(&values), b = squeezed(&targets->shape);
     bool is_aligned = loss->aligns_targets || targets->size <= 1;
     if (is_aligned || a.dims < 2 || b.dims < 2 || is_merged(&a, &b)) return OK;

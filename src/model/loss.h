@@ -44,16 +44,16 @@ struct loss_type {
                       size_t rows, size_t world_size);
     /* [weights]: of the rows. sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this
      * batch)/d(output) * scale */
-    void (*run)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
-                struct loss_sums *sums);
+    void (*run)(const void *config, struct device *device, const struct shape *output_shape,
+                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
+                float scale, const struct tensor *gradient, struct loss_sums *sums);
     /* The loss of a row depends on the other rows of the batch, on all ranks: each of them calls run for every
      * batch, also without rows, with the weights' [all]. The mean is that of all rows. */
     bool compares_rows;
     /* Why it cannot be of an output whose positions may be padding (struct shape's lengths), and what to do. NULL: run
      * leaves them out (struct row_weights's lengths). */
     const char *without_lengths;
-    /* The output and its gradient may be 16 bits, as set on the device (struct half_operands). */
+    /* The output and its gradient may be 16 bits; else they are float32. */
     bool accepts_half;
     /* Its config is a struct objective: several losses. */
     bool is_objective;
@@ -100,7 +100,7 @@ bool loss_compares_rows(const struct loss_type *loss, const void *config);
 /* Computes the loss of a batch from [output] of model_forward, with the mean of loss times weight (rows; NULL: all 1)
  * over the rows, and its gradient where model_backward reads it. [all]: for a loss that compares rows; NULL: without
  * those of other ranks. */
-void loss_run(const struct loss_type *loss, const void *config, struct model *model, const float *output,
+void loss_run(const struct loss_type *loss, const void *config, struct model *model, const struct tensor *output,
               const void *targets, const float *weights, const struct all_rows *all, size_t rows, float scale,
               struct loss_sums *sums);
 

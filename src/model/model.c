@@ -124,7 +124,7 @@ void model_memory(const struct model *model, size_t batch, size_t *parameters, s
 }
 
 /* The address of a piece; NULL if its size is 0. */
-static float *address(const struct model *model, const struct piece *piece) {
+static void *address(const struct model *model, const struct piece *piece) {
     return piece->size ? model->block + model->batch * piece->offset : NULL;
 }
 
@@ -199,11 +199,64 @@ void model_init(struct model *model, struct rng *rng) {
     init_rules_apply(model, &model->init, rng);
 }
 
-static const float *value_of(const struct model *model, size_t tensor, const float *inputs) {
-    const struct tensor *t = &model->tensors[tensor];
+/* ---- operands of a pass ---- */
+
+/* The address of a tensor's value. */
+static void *value_of(const struct model *model, size_t tensor, const float *inputs) {
+    const struct planned_tensor *t = &model->tensors[tensor];
     size_t root = t->alias == NO_TENSOR ? tensor : t->alias;
-    return root == 0 ? inputs : model->tensors[root].value;
+    return root == 0 ? (void *)(uintptr_t)inputs : model->tensors[root].value;
 }
+
+/* An operand that is read, or that is not needed (data NULL). */
+static struct tensor operand(void *data, bool is_half, struct half_copy *copy) {
+    return (struct tensor){.data = data, .is_half = is_half, .copy = data ? copy : NULL};
+}
+
+/* One that is written. */
+static struct tensor result(void *data, bool is_half, struct half_copy *copy) {
+    if (copy) copy->is_valid = false;
+    return operand(data, is_half, copy);
+}
+
+static struct half_copy *copy_at(struct half_copy *const *copies, size_t i) { return copies ? copies[i] : NULL; }
+
+/* Of a node's forward: its input [i], and its output. */
+static struct tensor input_of(const struct model *model, const struct graph_node *node, size_t i, const float *inputs) {
+    return operand(value_of(model, node->in[i], inputs), half_storage_of_value(model, node->in[i]),
+                   copy_at(node->in_copies, i));
+}
+
+static struct tensor output_of(const struct model *model, const struct graph_node *node) {
+    return result(model->tensors[node->out].value, half_storage_of_value(model, node->out), node->out_copy);
+}
+
+/* The output as forward computed it. */
+static struct tensor value_of_output(const struct model *model, const struct graph_node *node) {
+    return operand(model->tensors[node->out].value, half_storage_of_value(model, node->out), NULL);
+}
+
+/* A value in backward, which may have been recomputed. */
+static struct tensor value_in_backward(const struct model *model, size_t tensor, const float *inputs) {
+    size_t root = model->tensors[tensor].alias == NO_TENSOR ? tensor : model->tensors[tensor].alias;
+    void *recomputed = model->tensors[root].recomputed;
+    return operand(recomputed ? recomputed : value_of(model, root, inputs), half_storage_of_value(model, root), NULL);
+}
+
+static struct tensor gradient_read(const struct model *model, size_t slot, struct half_copy *copy) {
+    return operand(model->gradients[slot], half_storage_of_gradient(model, slot), copy);
+}
+
+/* Without data for SIZE_MAX. */
+static struct tensor gradient_written(const struct model *model, size_t slot, struct half_copy *copy) {
+    return result(slot == SIZE_MAX ? NULL : model->gradients[slot], half_storage_of_gradient(model, slot), copy);
+}
+
+struct tensor model_output_gradient(const struct model *model) {
+    return gradient_written(model, model->output_slot, model->loss_copy);
+}
+
+/* ---- forward ---- */
 
 /* The caller's pass with the model's part filled in. */
 static struct pass complete(const struct model *model, const struct pass *pass) {
@@ -215,8 +268,8 @@ static struct pass complete(const struct model *model, const struct pass *pass) 
     return own;
 }
 
-static void sum(const struct model *model, const struct graph_node *node, const struct pass *pass, const float *a,
-                const float *b, float *y) {
+static void sum(const struct model *model, const struct graph_node *node, const struct pass *pass,
+                const struct tensor *a, const struct tensor *b, const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t count = pass->rows * model->tensors[node->out].size;
     if (node->has_relu)
@@ -228,87 +281,86 @@ static void sum(const struct model *model, const struct graph_node *node, const 
 /* One of three fused nodes; the others are the adjacent ones in model->nodes. */
 static void run_part(const struct model *model, const struct graph_node *node, const struct pass *pass,
                      const float *inputs) {
-    if (node->fusion == FUSION_BEFORE_GELU)
-        node->layer->type->around_gelu->forward_before(node->layer, pass, value_of(model, node->in[0], inputs),
-                                                       model->tensors[node->out].value,
-                                                       model->tensors[node[1].out].value);
-    if (node->fusion == FUSION_AFTER_GELU)
-        node->layer->type->around_gelu->forward_after(node->layer, pass, model->tensors[node->in[0]].value,
-                                                      model->tensors[node->out].value);
+    struct tensor x = input_of(model, node, 0, inputs), y = output_of(model, node);
+    if (node->fusion == FUSION_BEFORE_GELU) {
+        struct tensor activated = output_of(model, &node[1]);
+        node->layer->type->around_gelu->forward_before(node->layer, pass, &x, &y, &activated);
+    }
+    if (node->fusion == FUSION_AFTER_GELU) node->layer->type->around_gelu->forward_after(node->layer, pass, &x, &y);
 }
 
 static void run_join(const struct model *model, const struct graph_node *node, const struct pass *pass,
                      const float *inputs) {
-    const float *x[BUILD_MAX_INPUTS];
-    for (size_t i = 0; i < node->in_count; i++) x[i] = value_of(model, node->in[i], inputs);
-    node->layer->type->join(node->layer, pass, x, model->tensors[node->out].value);
+    struct tensor x[BUILD_MAX_INPUTS], y = output_of(model, node);
+    for (size_t i = 0; i < node->in_count; i++) x[i] = input_of(model, node, i, inputs);
+    if (node->layer)
+        node->layer->type->join(node->layer, pass, x, &y);
+    else
+        sum(model, node, pass, &x[0], &x[1], &y);
 }
 
 static void run_node(const struct model *model, const struct graph_node *node, const struct pass *pass,
                      const float *inputs) {
-    const float *x = value_of(model, node->in[0], inputs);
-    float *y = model->tensors[node->out].value;
-    half_set(model, half_forward(model, node));
-    if (half_storage_is_fused(model, node))
+    if (half_storage_is_fused(model, node)) {
         run_part(model, node, pass, inputs);
-    else if (node->layer && node->layer->type->joins)
+    } else if (!node->layer || node->layer->type->joins) {
         run_join(model, node, pass, inputs);
-    else if (node->layer)
-        node->layer->type->forward(node->layer, pass, x, y);
-    else
-        sum(model, node, pass, x, value_of(model, node->in[1], inputs), y);
-    half_set(model, (struct half_operands){0});
+    } else {
+        struct tensor x = input_of(model, node, 0, inputs), y = output_of(model, node);
+        node->layer->type->forward(node->layer, pass, &x, &y);
+    }
 }
 
 /* A sum and the norm after it in one operator; false: the device has none. */
 static bool run_sum_and_norm(const struct model *model, const struct graph_node *node, const struct pass *pass,
                              const float *inputs) {
-    struct half_operands operands = half_forward(model, node);
     if (!node->precedes_norm) return false;
-    operands.y = half_forward(model, &node[1]).y;
-    half_set(model, operands);
-    bool has_run = node[1].layer->type->forward_of_sum(
-        node[1].layer, pass, value_of(model, node->in[0], inputs), value_of(model, node->in[1], inputs),
-        model->tensors[node->out].value, model->tensors[node[1].out].value);
-    half_set(model, (struct half_operands){0});
-    return has_run;
+    struct tensor a = input_of(model, node, 0, inputs), b = input_of(model, node, 1, inputs);
+    struct tensor x = output_of(model, node), y = output_of(model, &node[1]);
+    return node[1].layer->type->forward_of_sum(node[1].layer, pass, &a, &b, &x, &y);
 }
 
 /* Starts a pass; parameters must not change until it ends. */
-static struct pass begin(struct model *model, const struct pass *pass, const float *inputs) {
+static struct pass begin(struct model *model, const struct pass *pass) {
     const struct device_ops *ops = device_ops(pass->device);
     model->is_output_half = model->allows_half_output && pass->is_training;
     if (ops->round_parameters) ops->round_parameters(pass->device, model->params.values, model->params.total);
-    half_copies_begin(model, pass->rows, inputs);
+    half_copies_begin(model);
     return complete(model, pass);
 }
 
-const float *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
-    struct pass own = begin(model, pass, inputs);
+/* Ends a pass. */
+static const struct tensor *end(struct model *model, const float *inputs) {
+    model->result = operand(value_of(model, model->output, inputs), half_storage_of_value(model, model->output), NULL);
+    return &model->result;
+}
+
+const struct tensor *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
+    struct pass own = begin(model, pass);
     for (size_t i = 0; i < model->node_count; i++)
         if (run_sum_and_norm(model, &model->nodes[i], &own, inputs))
             i++;
         else
             run_node(model, &model->nodes[i], &own, inputs);
-    return value_of(model, model->output, inputs);
+    return end(model, inputs);
 }
 
 const float *model_output(const struct model *model, const float *inputs) {
     return value_of(model, model->output, inputs);
 }
 
-const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
-                                   output_visitor *visit, void *user) {
-    struct pass own = begin(model, pass, inputs);
+const struct tensor *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
+                                           output_visitor *visit, void *user) {
+    struct pass own = begin(model, pass);
     const struct layer *layer = model->layers;
     for (size_t i = 0; i < model->node_count; i++) {
         const struct graph_node *node = &model->nodes[i];
-        const struct tensor *out = &model->tensors[node->out];
         run_node(model, node, &own, inputs);
+        struct tensor out = value_of_output(model, node);
         if (node->layer) layer = node->layer;
-        if (!visit(user, layer, out->value, out->size, half_forward(model, node).y)) return NULL;
+        if (!visit(user, layer, &out, model->tensors[node->out].size)) return NULL;
     }
-    return value_of(model, model->output, inputs);
+    return end(model, inputs);
 }
 
 /* ---- parameters whose gradients do not all exist at once, because each is consumed as soon as it is complete. The
@@ -363,8 +415,6 @@ static void gradients_after(struct model *model, size_t param, const struct grad
     if (!p->part) receiver->receive(receiver->user, param, 0, p->count, params_gradient(&model->params, param));
 }
 
-float *model_output_gradient(struct model *model) { return model->gradients[model->output_slot]; }
-
 /* Receiver of complete gradients: one of the two, or none. */
 struct gradient_callbacks {
     gradient_ready *ready;
@@ -386,48 +436,61 @@ static void report_gradients(struct model *model, const struct layer *layer,
     for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;) count_contribution(model, p, callbacks);
 }
 
-/* The value of a tensor for backward, which may have been recomputed. */
-static const float *value_in_backward(const struct model *model, size_t tensor, const float *inputs) {
-    const struct tensor *t = &model->tensors[tensor];
-    size_t root = t->alias == NO_TENSOR ? tensor : t->alias;
-    return model->tensors[root].recomputed ? model->tensors[root].recomputed : value_of(model, root, inputs);
-}
-
 static void recompute(const struct model *model, const struct graph_node *node, const struct pass *pass,
                       const float *inputs) {
-    struct half_operands operands = half_forward(model, node);
-    operands.copies.count = 0; /* they are those of forward, whose memory has other contents now */
-    half_set(model, operands);
-    node->layer->type->recompute(node->layer, pass, value_in_backward(model, node->in[0], inputs),
-                                 model->tensors[node->out].recomputed);
-}
-
-static float *gradient_at(const struct model *model, size_t slot) {
-    return slot == SIZE_MAX ? NULL : model->gradients[slot];
+    struct tensor x = value_in_backward(model, node->in[0], inputs);
+    struct tensor y = operand(model->tensors[node->out].recomputed, half_storage_of_value(model, node->out), NULL);
+    node->layer->type->recompute(node->layer, pass, &x, &y);
 }
 
 static void run_part_backward(const struct model *model, const struct graph_node *node, const struct pass *pass,
                               const float *inputs) {
-    if (node->fusion == FUSION_AFTER_GELU)
-        node->layer->type->around_gelu->backward_after(
-            node->layer, pass, model->tensors[node->in[0]].value, model->tensors[node[-1].in[0]].value,
-            model->gradients[node->dy], node->dx[0] == SIZE_MAX ? NULL : gradient_at(model, node[-1].dx[0]));
-    if (node->fusion == FUSION_BEFORE_GELU)
-        node->layer->type->around_gelu->backward_before(node->layer, pass,
-                                                        value_in_backward(model, node->in[0], inputs),
-                                                        model->gradients[node->dy], gradient_at(model, node->dx[0]));
+    if (node->fusion == FUSION_GELU) return;
+    const struct layer_around_gelu *around = node->layer->type->around_gelu;
+    struct tensor dy = gradient_read(model, node->dy, node->dy_copy);
+    struct tensor x = value_in_backward(model, node->in[0], inputs);
+    if (node->fusion == FUSION_AFTER_GELU) {
+        struct tensor kept = value_in_backward(model, node[-1].in[0], inputs);
+        size_t slot = node->dx[0] == SIZE_MAX ? SIZE_MAX : node[-1].dx[0]; /* its own gradient is not computed */
+        struct tensor dkept = gradient_written(model, slot, NULL);
+        around->backward_after(node->layer, pass, &x, &kept, &dy, &dkept);
+    } else {
+        struct tensor dx = gradient_written(model, node->dx[0], copy_at(node->dx_copies, 0));
+        around->backward_before(node->layer, pass, &x, &dy, &dx);
+    }
 }
 
 static void run_join_backward(const struct model *model, const struct graph_node *node, const struct pass *pass,
                               const float *inputs) {
-    const float *x[BUILD_MAX_INPUTS];
-    float *dx[BUILD_MAX_INPUTS];
+    struct tensor x[BUILD_MAX_INPUTS], dx[BUILD_MAX_INPUTS];
+    struct tensor y = value_of_output(model, node), dy = gradient_read(model, node->dy, node->dy_copy);
     for (size_t i = 0; i < node->in_count; i++) {
         x[i] = value_in_backward(model, node->in[i], inputs);
-        dx[i] = gradient_at(model, node->dx[i]);
+        dx[i] = gradient_written(model, node->dx[i], copy_at(node->dx_copies, i));
     }
-    node->layer->type->join_backward(node->layer, pass, x, model->tensors[node->out].value, model->gradients[node->dy],
-                                     dx);
+    node->layer->type->join_backward(node->layer, pass, x, &y, &dy, dx);
+}
+
+static void run_layer_backward(const struct model *model, const struct graph_node *node, const struct pass *pass,
+                               const float *inputs) {
+    struct tensor x = value_in_backward(model, node->in[0], inputs), y = value_of_output(model, node);
+    struct tensor dy = gradient_read(model, node->dy, node->dy_copy);
+    struct tensor dx = gradient_written(model, node->dx[0], copy_at(node->dx_copies, 0));
+    node->layer->type->backward(node->layer, pass, &x, &y, &dy, dx.data ? &dx : NULL);
+}
+
+/* dy of a node with a fused relu, from the gradient after the relu */
+static void run_relu_backward(const struct model *model, const struct graph_node *node, const struct pass *pass) {
+    struct tensor y = value_of_output(model, node), after = gradient_read(model, node->dy_after_relu, NULL);
+    struct tensor dy = gradient_written(model, node->dy, node->relu_copy);
+    device_ops(pass->device)
+        ->image->relu_backward(pass->device, &y, &after, &dy, pass->rows * model->tensors[node->out].size);
+}
+
+static void run_add(const struct model *model, const struct slot_add *add, const struct pass *pass) {
+    struct tensor a = gradient_read(model, add->a, NULL), b = gradient_read(model, add->b, NULL);
+    struct tensor to = gradient_written(model, add->to, add->copy);
+    device_ops(pass->device)->add(pass->device, &a, &b, &to, pass->rows * model->tensors[add->tensor].size);
 }
 
 static void run_backward(struct model *model, const struct pass *pass, const float *inputs,
@@ -441,30 +504,15 @@ static void run_backward(struct model *model, const struct pass *pass, const flo
         if (node->dy == SIZE_MAX) continue;
         for (size_t n = 0; n < node->recompute_count; n++)
             recompute(model, &model->nodes[node->recompute[n]], &own, inputs);
-        if (node->dy_after_relu != SIZE_MAX) half_set(model, half_relu(model, node));
-        if (node->dy_after_relu != SIZE_MAX)
-            device_ops(own.device)
-                ->image->relu_backward(own.device, model->tensors[node->out].value,
-                                       model->gradients[node->dy_after_relu], model->gradients[node->dy],
-                                       own.rows * model->tensors[node->out].size);
+        if (node->dy_after_relu != SIZE_MAX) run_relu_backward(model, node, &own);
         if (node->layer && own.receiver) gradients_before(model, node->layer);
-        half_set(model, half_backward(model, node));
         if (half_storage_is_fused(model, node))
             run_part_backward(model, node, &own, inputs);
         else if (node->layer && node->layer->type->joins)
             run_join_backward(model, node, &own, inputs);
         else if (node->layer)
-            node->layer->type->backward(node->layer, &own, value_in_backward(model, node->in[0], inputs),
-                                        model->tensors[node->out].value, model->gradients[node->dy],
-                                        gradient_at(model, node->dx[0]));
-        for (size_t a = 0; a < node->add_count; a++) {
-            const struct slot_add *add = &node->adds[a];
-            half_set(model, half_add(model, add));
-            device_ops(own.device)
-                ->add(own.device, model->gradients[add->a], model->gradients[add->b], model->gradients[add->to],
-                      own.rows * model->tensors[add->tensor].size);
-        }
-        half_set(model, (struct half_operands){0});
+            run_layer_backward(model, node, &own, inputs);
+        for (size_t a = 0; a < node->add_count; a++) run_add(model, &node->adds[a], &own);
         if (node->layer) report_gradients(model, node->layer, callbacks);
     }
 }

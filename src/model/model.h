@@ -26,7 +26,7 @@ extern const struct schema model_schema;
 
 #define NO_TENSOR SIZE_MAX
 
-struct tensor {
+struct planned_tensor {
     struct shape shape;
     size_t size;                   /* elements of one row */
     size_t alias;                  /* a view: the tensor whose memory it shares; NO_TENSOR: its own */
@@ -38,8 +38,8 @@ struct tensor {
     struct piece piece;            /* of its value, elements of one row; size 0: an input or a view */
     struct piece recomputed_piece; /* of the value if backward recomputes it; size 0: it is kept */
     size_t reader;                 /* with recomputed_piece: the node that reads it first in backward */
-    float *recomputed;             /* (batch, size), of recomputed_piece; NULL: none */
-    float *value;                  /* (batch, size); each pass sets those of the inputs and views */
+    void *recomputed;              /* (batch, size), of recomputed_piece; NULL: none */
+    void *value;                   /* (batch, size); NULL: an input or a view */
 };
 
 /* A 16-bit copy for products of a matrix that the device stores in float32 (half.h). */
@@ -52,9 +52,9 @@ struct planned_copy {
 };
 
 struct slot_add {
-    size_t to, a, b;           /* gradient slots: to = a + b */
-    size_t tensor;             /* whose gradient it is */
-    struct half_copies copies; /* of [to] */
+    size_t to, a, b;        /* gradient slots: to = a + b */
+    size_t tensor;          /* whose gradient it is */
+    struct half_copy *copy; /* of [to], which the sum may write; NULL: none */
 };
 
 /* Three nodes that a device may fuse (struct gelu_ops): a linear layer, GELU by tanh, a linear layer. */
@@ -74,15 +74,15 @@ struct graph_node {
                               needed */
     struct slot_add *adds; /* (add_count) after the layer's backward */
     size_t add_count;
-    /* 16-bit copies that its operators write or read: forward (with precedes_norm also the next node's), the derivative
-     * of a fused relu, backward. */
-    struct half_copies copies, relu_copies, backward_copies;
+    /* 16-bit copies of operands, for products; NULL: none. Those that forward reads (in_count) and writes, that of dy
+     * which the derivative of a fused relu writes, and those that backward reads and writes (in_count). */
+    struct half_copy **in_copies, *out_copy, *relu_copy, *dy_copy, **dx_copies;
 };
 
 struct model {
     struct layer *layers; /* in the order they run */
     size_t layer_count;
-    struct tensor *tensors; /* 0: the inputs */
+    struct planned_tensor *tensors; /* 0: the inputs */
     size_t tensor_count;
     struct graph_node *nodes;
     size_t node_count;
@@ -109,13 +109,14 @@ struct model {
     const bool *half_tensors, *half_slots;
     struct planned_copy *copies; /* (copy_count) of matrices that it does not store in 16 bits */
     size_t copy_count;
-    struct half_copies loss_copies; /* of the output's gradient */
-    bool allows_half_output;        /* model_allow_half_output */
-    bool is_output_half;   /* in this pass, if half_tensors is set for it; half_slots decides for its gradient */
-    struct device *device; /* NULL before model_alloc */
-    size_t batch;          /* maximum rows of a pass */
-    float *block;          /* (batch, row_floats): values, what layers save, gradients */
-    float **gradients;     /* (slot_count), into the block: (batch, slots[i].size) */
+    struct half_copy *loss_copy; /* of the output's gradient, which the loss writes; NULL: none */
+    bool allows_half_output;     /* model_allow_half_output */
+    bool is_output_half;         /* in this pass, if half_tensors is set for it; half_slots decides for its gradient */
+    struct tensor result;        /* the output of the newest pass */
+    struct device *device;       /* NULL before model_alloc */
+    size_t batch;                /* maximum rows of a pass */
+    float *block;                /* (batch, row_floats): values, what layers save, gradients */
+    void **gradients;            /* (slot_count), into the block: (batch, slots[i].size) */
 };
 
 /* A named input: elements first .. first + size - 1 of a row of all inputs. */
@@ -210,24 +211,23 @@ status model_unmap(struct model *model, bool has_changed);
 void model_init(struct model *model, struct rng *rng);
 
 /* Returns the output (rows, out_size) for inputs (rows, in); valid until the next pass. In training it may be 16 bits
- * (model_allow_half_output, half_loss), else it is float32. */
-const float *model_forward(struct model *model, const struct pass *pass, const float *inputs);
+ * (model_allow_half_output), else it is float32. */
+const struct tensor *model_forward(struct model *model, const struct pass *pass, const float *inputs);
 
-/* The address of model_forward's output for these inputs. */
+/* The address of model_forward's float32 output for these inputs. */
 const float *model_output(const struct model *model, const float *inputs);
 
-/* Called after each node with its output (rows, size), which is 16 bits if [is_half]; [layer]: the one that computed
- * it, for a sum the last one before it. false ends the pass. */
-typedef bool output_visitor(void *user, const struct layer *layer, const float *output, size_t size, bool is_half);
+/* Called after each node with its output (rows, size); [layer]: the one that computed it, for a sum the last one before
+ * it. false ends the pass. */
+typedef bool output_visitor(void *user, const struct layer *layer, const struct tensor *output, size_t size);
 
 /* model_forward that passes every node's output to [visit], to find where numbers become non-finite. NULL if the
  * visitor ended it. */
-const float *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
-                                   output_visitor *visit, void *user);
+const struct tensor *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
+                                           output_visitor *visit, void *user);
 
-/* The buffer for the gradient of the loss with respect to the output, to be filled before model_backward: (batch,
- * out_size); half_loss says whether it is 16 bits. */
-float *model_output_gradient(struct model *model);
+/* The gradient of the loss with respect to the output (batch, out_size), to be filled before model_backward. */
+struct tensor model_output_gradient(const struct model *model);
 
 /* Called when the gradient of parameter [index] is complete: once per trainable parameter, roughly last to first. */
 typedef void gradient_ready(void *user, size_t index);

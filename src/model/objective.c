@@ -175,13 +175,13 @@ static status prepare(const void *config, struct device *device, const struct sh
     return OK;
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
-                struct loss_sums *sums) {
+static void run(const void *config, struct device *device, const struct shape *output_shape,
+                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
+                float scale, const struct tensor *gradient, struct loss_sums *sums) {
     const struct objective *o = config;
     const struct device_ops *ops = device_ops(device);
     (void)output_shape;
-    objective_split(o, device, output, targets, rows);
+    objective_split(o, device, floats(output), targets, rows);
     device_zero(device, o->sums, o->count * sizeof *o->sums);
     for (size_t i = 0; i < o->count; i++) {
         const struct objective_term *t = &o->terms[i];
@@ -189,11 +189,11 @@ static void run(const void *config, struct device *device, const struct shape *o
         struct row_weights own = loss_weights(o->model, &t->output.shape, weights->values, weights->is_counted);
         own.target_size = t->target.size;
         own.all = weights->all;
-        t->loss->run(t->config, device, &t->output.shape, t->outputs, t->targets, &own, rows, scale * (float)t->weight,
-                     gradient ? t->gradient : NULL, &o->sums[i]);
+        t->loss->run(t->config, device, &t->output.shape, F32(t->outputs), t->targets, &own, rows,
+                     scale * (float)t->weight, gradient ? F32(t->gradient) : NULL, &o->sums[i]);
         if (gradient)
-            ops->copy_columns(device, t->gradient, t->output.size, gradient + t->output.first, o->output_size, rows,
-                              t->output.size);
+            ops->copy_columns(device, t->gradient, t->output.size, floats(gradient) + t->output.first, o->output_size,
+                              rows, t->output.size);
     }
     ops->losses->combine(device, o->sums, o->weights, o->count, (double)rows, sums);
 }

@@ -55,7 +55,7 @@ status params_alloc(struct params *params, struct device *device, bool has_gradi
 }
 
 void params_use_gradients(struct params *params, struct device *device, float *gradients) {
-    device_ops(device)->copy(device, params->gradients, gradients, params->total);
+    device_ops(device)->copy(device, F32(params->gradients), F32(gradients), params->total);
     device_free(device, params->gradients);
     params->gradients = gradients;
     params->has_external_gradients = true;

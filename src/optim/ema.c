@@ -37,7 +37,7 @@ void ema_destroy(struct ema *ema) {
 }
 
 void ema_start(struct ema *ema, const struct params *params) {
-    if (ema) device_ops(ema->device)->copy(ema->device, params->values, ema->values, params->total);
+    if (ema) device_ops(ema->device)->copy(ema->device, F32(params->values), F32(ema->values), params->total);
 }
 
 void ema_update(struct ema *ema, const struct params *params, int64_t t, const float *clip) {

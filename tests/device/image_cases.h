@@ -47,8 +47,8 @@ static void max_poolings(struct device *d, struct results *r) {
         size_t in = ROWS * elements(&p->in), out = ROWS * elements(&p->out);
         float *x = coarse_values(in, i), *dy = random_values(out, 100 + i), *y = next(r, out);
         uint8_t *index = next_bytes(r, out);
-        ops->max_pool_forward(d, p, x, y, index, ROWS);
-        ops->max_pool_backward(d, p, y, index, dy, next_from(r, in, 1), ROWS);
+        ops->max_pool_forward(d, p, F32(x), F32(y), index, ROWS);
+        ops->max_pool_backward(d, p, F32(y), index, F32(dy), F32(next_from(r, in, 1)), ROWS);
         guarded_free(x), guarded_free(dy);
     }
 }
@@ -57,8 +57,8 @@ static void average(struct device *d, struct results *r, const struct pooling *p
     const struct image_ops *ops = device_ops(d)->image;
     size_t in = ROWS * elements(&p->in), out = ROWS * elements(&p->out);
     float *x = random_values(in, 1), *dy = random_values(out, 2);
-    ops->avg_pool_forward(d, p, x, next(r, out), ROWS);
-    ops->avg_pool_backward(d, p, dy, next_from(r, in, 3), ROWS);
+    ops->avg_pool_forward(d, p, F32(x), F32(next(r, out)), ROWS);
+    ops->avg_pool_backward(d, p, F32(dy), F32(next_from(r, in, 3)), ROWS);
     guarded_free(x), guarded_free(dy);
 }
 
@@ -112,15 +112,15 @@ static void batch_norm(struct device *d, struct results *r, const struct norm_ca
     float *weight = random_values(n->channels, 3), *bias = random_values(n->channels, 4);
     float *mean = next_from(r, n->channels, 5), *variance = next_from(r, n->channels, 6);
     for (size_t i = 0; i < n->channels; i++) variance[i] = fabsf(variance[i]) + 0.5f;
-    ops->batch_norm_forward(d, &norm, x, n->is_affine ? weight : NULL, n->is_affine ? bias : NULL,
-                            n->has_running ? mean : NULL, n->has_running ? variance : NULL, work, next(r, all),
+    ops->batch_norm_forward(d, &norm, F32(x), n->is_affine ? weight : NULL, n->is_affine ? bias : NULL,
+                            n->has_running ? mean : NULL, n->has_running ? variance : NULL, work, F32(next(r, all)),
                             n->count);
-    ops->batch_norm_recompute(d, &norm, x, work, next(r, all), n->count);
+    ops->batch_norm_recompute(d, &norm, F32(x), work, F32(next(r, all)), n->count);
     float *dweight = next_from(r, n->channels, 7), *dbias = next_from(r, n->channels, 8);
     if (n->uses_batch) {
-        ops->batch_norm_backward(d, &norm, x, dy, work, next(r, all), n->is_affine ? dweight : NULL,
+        ops->batch_norm_backward(d, &norm, F32(x), F32(dy), work, F32(next(r, all)), n->is_affine ? dweight : NULL,
                                  n->is_affine ? dbias : NULL, n->count);
-        ops->batch_norm_backward(d, &norm, x, dy, work, NULL, dweight, dbias, n->count);
+        ops->batch_norm_backward(d, &norm, F32(x), F32(dy), work, NULL, dweight, dbias, n->count);
     }
     guarded_free(x), guarded_free(dy), guarded_free(work), guarded_free(weight), guarded_free(bias);
 }
@@ -138,9 +138,9 @@ static void batch_norm_of_others(struct device *d, struct results *r) {
     float none, *work = guarded_calloc(BATCH_NORM_WORK(channels), 4);
     float *weight = random_values(channels, 1), *bias = random_values(channels, 2);
     ops->batch_norm_forward(d, &norm, NULL, weight, bias, next_from(r, channels, 3), next_from(r, channels, 4), work,
-                            &none, 0);
-    ops->batch_norm_backward(d, &norm, &none, &none, work, &none, next_from(r, channels, 5), next_from(r, channels, 6),
-                             0);
+                            F32(&none), 0);
+    ops->batch_norm_backward(d, &norm, F32(&none), F32(&none), work, F32(&none), next_from(r, channels, 5),
+                             next_from(r, channels, 6), 0);
     guarded_free(work), guarded_free(weight), guarded_free(bias);
 }
 
@@ -163,9 +163,9 @@ static void group_norms(struct device *d, struct results *r) {
         for (int affine = 0; affine < 2; affine++) {
             float *saved = next(r, ROWS * 2 * norm->groups);
             float *dweight = next_from(r, norm->channels, 5), *dbias = next_from(r, norm->channels, 6);
-            ops->group_norm_forward(d, norm, x, affine ? weight : NULL, affine ? bias : NULL, saved, next(r, all),
-                                    ROWS);
-            ops->group_norm_backward(d, norm, x, affine ? weight : NULL, saved, dy, next(r, all),
+            ops->group_norm_forward(d, norm, F32(x), affine ? weight : NULL, affine ? bias : NULL, saved,
+                                    F32(next(r, all)), ROWS);
+            ops->group_norm_backward(d, norm, F32(x), affine ? weight : NULL, saved, F32(dy), F32(next(r, all)),
                                      affine ? dweight : NULL, affine ? dbias : NULL, ROWS);
         }
         guarded_free(x), guarded_free(dy), guarded_free(weight), guarded_free(bias);
@@ -206,11 +206,12 @@ static void convolve(struct device *d, struct results *r, const struct convoluti
     size_t weights = channels * (c->in.channels / c->groups) * c->window.kernel[0] * c->window.kernel[1];
     float *x = random_values(in, 1), *w = random_values(weights, 2), *bias = random_values(channels, 3);
     float *dy = random_values(out, 4);
-    ops->forward(made, x, w, c->has_bias ? bias : NULL, next(r, out), rows);
+    ops->forward(made, F32(x), w, c->has_bias ? bias : NULL, F32(next(r, out)), rows);
     float *dbias = next_from(r, channels, 5);
-    ops->backward(made, x, w, dy, next(r, in), next_from(r, weights, 6), c->has_bias ? dbias : NULL, rows);
-    ops->backward(made, x, w, dy, NULL, next_from(r, weights, 7), c->has_bias ? dbias : NULL, rows);
-    ops->backward(made, NULL, w, dy, next(r, in), NULL, NULL, rows);
+    ops->backward(made, F32(x), w, F32(dy), F32(next(r, in)), next_from(r, weights, 6), c->has_bias ? dbias : NULL,
+                  rows);
+    ops->backward(made, F32(x), w, F32(dy), NULL, next_from(r, weights, 7), c->has_bias ? dbias : NULL, rows);
+    ops->backward(made, NULL, w, F32(dy), F32(next(r, in)), NULL, NULL, rows);
     ops->destroy(made);
     guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(dy);
 }
@@ -240,7 +241,7 @@ static void convolution_of_nan(struct device *d, struct results *r) {
     struct device_convolution *made;
     float x[4] = {1, NAN, -1, 0}, w = 1, bias = 0.5f;
     ck_assert(!ops->create(d, &c, 1, &made));
-    ops->forward(made, x, &w, &bias, next(r, 4), 1);
+    ops->forward(made, F32(x), &w, &bias, F32(next(r, 4)), 1);
     ops->destroy(made);
 }
 

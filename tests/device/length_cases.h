@@ -107,8 +107,8 @@ static void losses_with_classes(struct device *d, struct results *r, int i, stru
                                       .row_positions = LOSS_POSITIONS};
     struct loss_sums sums = {0}, other = {0};
     for (int k = 0; k < LOSS_ROWS * LOSS_POSITIONS; k++) targets[k] = k % 5 == 2 ? -100 : k * 31 % LOSS_CLASSES;
-    device_ops(d)->losses->cross_entropy(d, &o, x, targets, LOSS_ROWS * LOSS_POSITIONS, LOSS_CLASSES, 0.5f,
-                                         next(r, LOSS_VALUES), &sums);
+    device_ops(d)->losses->cross_entropy(d, &o, F32(x), targets, LOSS_ROWS * LOSS_POSITIONS, LOSS_CLASSES, 0.5f,
+                                         F32(next(r, LOSS_VALUES)), &sums);
     put_loss(r, &sums);
     o.label_smoothing = 0;
     device_ops(d)->losses->nll(d, &o, x, targets, LOSS_ROWS * LOSS_POSITIONS, LOSS_CLASSES, 0.5f, next(r, LOSS_VALUES),
@@ -181,13 +181,13 @@ static void attend_to_some(struct device *d, struct results *r, struct attention
     if (kind & 1) s.lengths = lengths;
     if (kind & 2) s.dropout = &key, s.dropout_p = kind & 4 ? 0.1f : 0.4f;
     if (s.keys) {
-        ops->cross_attention_forward(d, &s, q, kv, y, softmaxes);
+        ops->cross_attention_forward(d, &s, q, kv, F32(y), softmaxes);
         float *dq = next(r, size * s.tokens);
         ops->cross_attention_backward(d, &s, q, kv, y, softmaxes, dy, dq, next(r, 2 * size * keys));
     } else {
         s.is_causal = kind & 4;
-        ops->attention_forward(d, &s, q, y, softmaxes);
-        ops->attention_backward(d, &s, q, y, softmaxes, dy, next(r, 3 * size * s.tokens));
+        ops->attention_forward(d, &s, F32(q), F32(y), softmaxes);
+        ops->attention_backward(d, &s, F32(q), F32(y), softmaxes, F32(dy), F32(next(r, 3 * size * s.tokens)));
     }
     guarded_free(lengths), guarded_free(q), guarded_free(kv), guarded_free(dy), guarded_free(softmaxes);
 }

@@ -42,7 +42,7 @@ static void weights_and_biases(struct device *d) {
         biases[i % OUT] += (double)dy[i];
         for (size_t j = 0; j < IN; j++) weights[i % OUT * IN + j] += (double)dy[i] * (double)x[i / OUT * IN + j];
     }
-    device_ops(d)->linear_backward_weight(d, dy, x, dw, db, TERMS, IN, OUT);
+    device_ops(d)->linear_backward_weight(d, F32(dy), F32(x), dw, db, TERMS, IN, OUT);
     expect("bias", db, biases, OUT, 4e-7);
     if (device_is_host(d)) { /* of a GPU by cuBLASLt */
         float part[OUT * IN], parts[OUT * IN], db_of_parts[OUT];
@@ -62,7 +62,7 @@ static void inner_dimension(struct device *d) {
     for (size_t i = 0; i < OUT * OUT; i++) sums[i] = (double)bias[i % OUT];
     for (size_t i = 0; i < OUT * OUT; i++)
         for (size_t k = 0; k < TERMS; k++) sums[i] += (double)x[i / OUT * TERMS + k] * (double)w[i % OUT * TERMS + k];
-    device_ops(d)->linear_forward(d, x, w, bias, false, y, OUT, TERMS, OUT);
+    device_ops(d)->linear_forward(d, F32(x), w, bias, false, F32(y), OUT, TERMS, OUT);
     expect("output", y, sums, OUT * OUT, 6e-6);
     guarded_free(x), guarded_free(w);
 }
@@ -73,22 +73,22 @@ static void layer_norm_parameters(struct device *d) {
     float *statistics = positive_values(2 * TERMS, 4), weight[IN] = {1, 1, 1, 1, 1}, dw[IN] = {0}, db[IN] = {0};
     double weights[IN] = {0}, biases[IN] = {0};
     const struct norm_ops *ops = device_ops(d)->norm_layers;
-    ops->layer_norm_forward(d, x, weight, weight, 1e-5f, y, statistics, TERMS, IN);
+    ops->layer_norm_forward(d, x, weight, weight, 1e-5f, F32(y), statistics, TERMS, IN);
     for (size_t i = 0; i < TERMS * IN; i++) x[i] = fabsf(x[i] - statistics[i / IN * 2]) + statistics[i / IN * 2];
     for (size_t i = 0; i < TERMS * IN; i++) {
         double mean = (double)statistics[i / IN * 2], scale = (double)statistics[i / IN * 2 + 1];
         weights[i % IN] += (double)dy[i] * (((double)x[i] - mean) * scale);
         biases[i % IN] += (double)dy[i];
     }
-    ops->layer_norm_backward(d, x, weight, statistics, dy, y, false, dw, db, TERMS, IN);
+    ops->layer_norm_backward(d, x, weight, statistics, F32(dy), F32(y), false, dw, db, TERMS, IN);
     expect("layer_norm's weight", dw, weights, IN, 4e-6);
     expect("layer_norm's bias", db, biases, IN, 4e-6);
     memset(weights, 0, sizeof weights);
-    ops->rms_norm_forward(d, x, weight, 1e-5f, y, statistics, TERMS, IN);
+    ops->rms_norm_forward(d, x, weight, 1e-5f, F32(y), statistics, TERMS, IN);
     for (size_t i = 0; i < TERMS * IN; i++)
         weights[i % IN] += (double)dy[i] * ((double)x[i] * (double)statistics[i / IN]);
     memset(dw, 0, sizeof dw);
-    ops->rms_norm_backward(d, x, weight, statistics, dy, y, false, dw, TERMS, IN);
+    ops->rms_norm_backward(d, x, weight, statistics, F32(dy), F32(y), false, dw, TERMS, IN);
     expect("rms_norm's weight", dw, weights, IN, 1.6e-6);
     guarded_free(x), guarded_free(dy), guarded_free(y), guarded_free(statistics);
 }
@@ -99,14 +99,14 @@ static void group_norm_parameters(struct device *d) {
     float *x = positive_values(count, 1), *dy = positive_values(count, 2), *y = positive_values(count, 3);
     float weight[4] = {1, 1, 1, 1}, saved[2 * 4 * 2], dw[4] = {0}, db[4] = {0};
     double weights[4] = {0}, biases[4] = {0};
-    device_ops(d)->image->group_norm_forward(d, &norm, x, weight, weight, saved, y, rows);
+    device_ops(d)->image->group_norm_forward(d, &norm, F32(x), weight, weight, saved, F32(y), rows);
     for (size_t i = 0; i < count; i++) {
         const float *s = saved + (i / 4 / norm.positions * 2 + i % 4 / 2) * 2;
         x[i] = fabsf(x[i] - s[0]) + s[0];
         weights[i % 4] += (double)dy[i] * (((double)x[i] - (double)s[0]) * (double)s[1]);
         biases[i % 4] += (double)dy[i];
     }
-    device_ops(d)->image->group_norm_backward(d, &norm, x, weight, saved, dy, y, dw, db, rows);
+    device_ops(d)->image->group_norm_backward(d, &norm, F32(x), weight, saved, F32(dy), F32(y), dw, db, rows);
     expect("weight", dw, weights, 4, 7e-7);
     expect("bias", db, biases, 4, 7e-7);
     guarded_free(x), guarded_free(dy), guarded_free(y);
@@ -124,7 +124,7 @@ static void means_of_many(struct device *d) {
     device_ops(d)->sequence->mean_forward(d, x, NULL, y, 1, TERMS, OUT);
     device_ops(d)->sequence->mean_forward(d, x, NULL, &one, 1, TERMS, 1);
     device_ops(d)->sequence->sum_rows(d, x, rows, TERMS, OUT);
-    device_ops(d)->image->avg_pool_forward(d, &whole, x, pooled, 1);
+    device_ops(d)->image->avg_pool_forward(d, &whole, F32(x), F32(pooled), 1);
     expect("mean", y, mean, OUT, 4e-7);
     expect("mean of one column", &one, &first, 1, 4e-7);
     expect("sum of rows", rows, sums, OUT, 4e-7);
@@ -151,7 +151,7 @@ static void rows_of_many(struct device *d) {
     expect("gradient of softmax", dx, expected, count, 2.7e-6);
     for (size_t i = 0; i < count; i++) variance += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)count;
     for (size_t i = 0; i < count; i++) expected[i] = ((double)x[i] - mean) / sqrt(variance + 1e-5);
-    device_ops(d)->norm_layers->layer_norm_forward(d, x, NULL, NULL, 1e-5f, y, statistics, 1, count);
+    device_ops(d)->norm_layers->layer_norm_forward(d, x, NULL, NULL, 1e-5f, F32(y), statistics, 1, count);
     expect("layer_norm", y, expected, count, 9e-7);
     guarded_free(x), guarded_free(y), guarded_free(dy), guarded_free(dx), guarded_free(expected);
 }
@@ -166,7 +166,7 @@ static void classes_of_many(struct device *d) {
     for (int i = 0; i < 2; i++) {
         struct loss_sums sums = {0};
         struct cross_entropy_options o = {.ignored = -100};
-        device_ops(d)->losses->cross_entropy(d, &o, x, &target, 1, TERMS, 1, i ? dx : NULL, &sums);
+        device_ops(d)->losses->cross_entropy(d, &o, F32(x), &target, 1, TERMS, 1, F32(i ? dx : NULL), &sums);
         expect("cross entropy", &(float){(float)sums.loss}, &loss, 1, 4e-7);
     }
     guarded_free(x), guarded_free(dx);
@@ -185,7 +185,7 @@ static void losses_of_many(struct device *d) {
         for (size_t j = 0; j < IN; j++) sum += exp((double)x[i * IN + j]);
         loss += log(sum) - (double)x[i * IN + i % IN];
     }
-    device_ops(d)->losses->cross_entropy(d, &o, x, targets, TERMS, IN, 1, dx, &sums);
+    device_ops(d)->losses->cross_entropy(d, &o, F32(x), targets, TERMS, IN, 1, F32(dx), &sums);
     ck_assert_msg(fabs(sums.loss - loss) <= 1e-7 * loss, "loss %.12g, not %.12g", sums.loss, loss);
     guarded_free(x), guarded_free(dx), guarded_free(targets);
 }
@@ -218,7 +218,7 @@ static void convolution(struct device *d, size_t height, size_t rows, size_t cha
         }
     const struct convolution_ops *ops = device_ops(d)->convolution;
     ck_assert(!ops->create(d, &c, rows, &made));
-    ops->backward(made, x, w, dy, dx, dw, db, rows);
+    ops->backward(made, F32(x), w, F32(dy), F32(dx), dw, db, rows);
     ops->destroy(made);
     expect("bias", db, biases, channels, 8e-6);
     if (device_is_host(d)) expect("weight", dw, weights, weight_count, 5e-6); /* of a GPU by cuDNN */
@@ -277,7 +277,7 @@ static void attention_case(struct device *d, size_t queries, size_t keys) {
             }
     }
     const struct sequence_ops *ops = device_ops(d)->sequence;
-    ops->cross_attention_forward(d, &shape, q, kv, y, softmaxes);
+    ops->cross_attention_forward(d, &shape, q, kv, F32(y), softmaxes);
     ops->cross_attention_backward(d, &shape, q, kv, y, softmaxes, dy, dq, dkv);
     expect("attention", y, outputs, queries * HEAD, 1e-6);
     for (size_t j = 0; j < keys; j++) memset(dkv + 2 * j * HEAD, 0, HEAD * sizeof *dkv); /* of k: they cancel out */

@@ -16,19 +16,19 @@ static void products(struct device *d, struct results *r) {
     const struct device_ops *ops = device_ops(d);
     float *x = random_values(N, 1), *w = random_values(OUT * IN, 2), *bias = random_values(OUT + 1, 3);
     float *dy = random_values(ROWS * OUT, 4);
-    ops->linear_forward(d, x, w, bias, false, next(r, ROWS * OUT), ROWS, IN, OUT);
-    ops->linear_forward(d, x, w, bias + 1, true, next(r, ROWS * OUT), ROWS, IN, OUT);
-    ops->linear_forward(d, x, w, NULL, true, next(r, ROWS * OUT), ROWS, IN, OUT);
-    ops->linear_forward(d, x, w, NULL, false, next(r, OUT), 1, IN, OUT);
-    ops->linear_backward_input(d, dy, w, next(r, N), ROWS, IN, OUT);
+    ops->linear_forward(d, F32(x), w, bias, false, F32(next(r, ROWS * OUT)), ROWS, IN, OUT);
+    ops->linear_forward(d, F32(x), w, bias + 1, true, F32(next(r, ROWS * OUT)), ROWS, IN, OUT);
+    ops->linear_forward(d, F32(x), w, NULL, true, F32(next(r, ROWS * OUT)), ROWS, IN, OUT);
+    ops->linear_forward(d, F32(x), w, NULL, false, F32(next(r, OUT)), 1, IN, OUT);
+    ops->linear_backward_input(d, F32(dy), w, F32(next(r, N)), ROWS, IN, OUT);
     float *dw = next_from(r, OUT * IN, 5), *dbias = next_from(r, OUT, 6);
-    ops->linear_backward_weight(d, dy, x, dw, dbias, ROWS, IN, OUT);
-    ops->linear_backward_weight(d, dy, x, dw, NULL, ROWS, IN, OUT);
-    ops->linear_forward(d, x, w, bias, true, next(r, ROWS), ROWS, IN, 1);
-    ops->linear_forward(d, x, w, bias, false, next(r, ROWS * OUT), ROWS, 1, OUT);
-    ops->linear_forward(d, x, w, bias, true, next(r, OUT), 1, IN, OUT);
+    ops->linear_backward_weight(d, F32(dy), F32(x), dw, dbias, ROWS, IN, OUT);
+    ops->linear_backward_weight(d, F32(dy), F32(x), dw, NULL, ROWS, IN, OUT);
+    ops->linear_forward(d, F32(x), w, bias, true, F32(next(r, ROWS)), ROWS, IN, 1);
+    ops->linear_forward(d, F32(x), w, bias, false, F32(next(r, ROWS * OUT)), ROWS, 1, OUT);
+    ops->linear_forward(d, F32(x), w, bias, true, F32(next(r, OUT)), 1, IN, OUT);
     x[5 * IN] = NAN; /* a relu does not hide it */
-    ops->linear_forward(d, x, w, bias, true, next(r, ROWS * OUT), ROWS, IN, OUT);
+    ops->linear_forward(d, F32(x), w, bias, true, F32(next(r, ROWS * OUT)), ROWS, IN, OUT);
     guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(dy);
 }
 
@@ -37,13 +37,13 @@ static void elements(struct device *d, struct results *r) {
     float *x = random_values(N, 1), *y = random_values(N, 2), *dy = random_values(N, 3);
     for (int f = 0; f < ACTIVATION_COUNT; f++) {
         float *to = next(r, N);
-        ops->activation_forward(d, (enum activation)f, x, to, N);
-        ops->activation_backward(d, (enum activation)f, x, to, dy, next(r, N), N);
+        ops->activation_forward(d, (enum activation)f, F32(x), F32(to), N);
+        ops->activation_backward(d, (enum activation)f, F32(x), F32(to), F32(dy), F32(next(r, N)), N);
     }
-    ops->add(d, x, y, next(r, N), N);
-    ops->copy(d, x, next(r, N), N);
-    ops->leaky_relu_forward(d, 0.1f, x, next(r, N), N);
-    ops->leaky_relu_backward(d, 0.1f, x, dy, next(r, N), N);
+    ops->add(d, F32(x), F32(y), F32(next(r, N)), N);
+    ops->copy(d, F32(x), F32(next(r, N)), N);
+    ops->leaky_relu_forward(d, 0.1f, F32(x), F32(next(r, N)), N);
+    ops->leaky_relu_backward(d, 0.1f, F32(x), F32(dy), F32(next(r, N)), N);
     for (size_t channels = 1; channels <= IN; channels += IN - 1) {
         ops->prelu_forward(d, x, y, channels, next(r, N), N);
         ops->prelu_backward(d, x, y, channels, dy, next(r, N), next_from(r, channels, 5), N);
@@ -54,19 +54,19 @@ static void elements(struct device *d, struct results *r) {
         ops->scale_backward(d, x, y, channels, dy, next(r, N), next_from(r, channels, 5), N);
         ops->scale_backward(d, x, y, channels, dy, NULL, next_from(r, channels, 6), N);
     }
-    ops->image->add_relu(d, x, y, next(r, N), N);
+    ops->image->add_relu(d, F32(x), F32(y), F32(next(r, N)), N);
     ops->multiply(d, x, y, next(r, N), N);
     ops->copy_columns(d, x + 3, 10, next_from(r, 7 * ROWS, 4) + 2, 7, ROWS, 5);
-    ops->image->relu_backward(d, y, dy, next(r, N), N);
-    ops->image->transpose(d, x, next(r, N), ROWS, 7, 10);
+    ops->image->relu_backward(d, F32(y), F32(dy), F32(next(r, N)), N);
+    ops->image->transpose(d, F32(x), F32(next(r, N)), ROWS, 7, 10);
     struct draw_key key = {.seed = 42, .stream = 3, .pass = &work_pass, .first_row = 5, .row_stride = 2};
-    ops->dropout(d, &key, 0.3f, x, next(r, N), ROWS, IN);
-    ops->dropout(d, &key, 0.3f, x, next(r, 32 * 80), 32, 80); /* whole fours */
-    ops->dropout(d, &key, 1, x, next(r, 59 * 3), 3, 59);
-    ops->dropout_channels(d, &key, 0.3f, x, next(r, N), ROWS, IN, 1);
-    ops->dropout_channels(d, &key, 0.3f, x, next(r, N), ROWS, IN, 14);
-    ops->dropout_channels(d, &key, 0.3f, x, next(r, 4 * 280), 4, 280, 140); /* more than are drawn at once */
-    ops->dropout_channels(d, &key, 1, x, next(r, 60 * 3), 3, 60, 5);
+    ops->dropout(d, &key, 0.3f, F32(x), F32(next(r, N)), ROWS, IN);
+    ops->dropout(d, &key, 0.3f, F32(x), F32(next(r, 32 * 80)), 32, 80); /* whole fours */
+    ops->dropout(d, &key, 1, F32(x), F32(next(r, 59 * 3)), 3, 59);
+    ops->dropout_channels(d, &key, 0.3f, F32(x), F32(next(r, N)), ROWS, IN, 1);
+    ops->dropout_channels(d, &key, 0.3f, F32(x), F32(next(r, N)), ROWS, IN, 14);
+    ops->dropout_channels(d, &key, 0.3f, F32(x), F32(next(r, 4 * 280)), 4, 280, 140); /* more than are drawn at once */
+    ops->dropout_channels(d, &key, 1, F32(x), F32(next(r, 60 * 3)), 3, 60, 5);
     ops->sequence->add_row(d, x, y, next(r, N), ROWS, IN);
     guarded_free(x), guarded_free(y), guarded_free(dy);
 }
@@ -206,8 +206,8 @@ static void losses(struct device *d, struct results *r) {
                                           .rows = {.values = i & 4 ? row_weights : NULL, .is_counted = i & 8},
                                           .row_positions = 2};
         struct loss_sums sums = {0};
-        ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
-        ops->cross_entropy(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
+        ops->cross_entropy(d, &o, F32(x), targets, TOKENS, OUT, 0.5f, F32(next(r, TOKENS * OUT)), &sums);
+        ops->cross_entropy(d, &o, F32(x), targets, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
     }
     for (int loss = LOSS_MSE; loss <= LOSS_FOCAL; loss++) {
@@ -310,7 +310,7 @@ static void masked(struct device *d, struct results *r) {
                 for (size_t used = rows - 1; used <= rows; used++) {
                     struct cross_entropy_options o = {.label_smoothing = smooth ? 0.1f : 0, .ignored = -100};
                     struct loss_sums sums = {0};
-                    ops->cross_entropy(d, &o, x, targets, used, size, 1, next(r, used * size), &sums);
+                    ops->cross_entropy(d, &o, F32(x), targets, used, size, 1, F32(next(r, used * size)), &sums);
                     sums.correct = 0; /* of rows without a largest number it is undefined */
                     put_sums(r, &sums);
                 }
@@ -326,12 +326,12 @@ static void norms(struct device *d, struct results *r) {
         const float *weight = i & 1 ? w : NULL, *bias = i & 1 ? b : NULL;
         bool adds = i & 2;
         float *statistics = next(r, 2 * ROWS), *dw = next_from(r, IN, 5), *db = next_from(r, IN, 6);
-        ops->layer_norm_forward(d, x, weight, bias, 1e-5f, next(r, N), statistics, ROWS, IN);
-        ops->layer_norm_backward(d, x, weight, statistics, dy, next_from(r, N, 7), adds, weight ? dw : NULL,
+        ops->layer_norm_forward(d, x, weight, bias, 1e-5f, F32(next(r, N)), statistics, ROWS, IN);
+        ops->layer_norm_backward(d, x, weight, statistics, F32(dy), F32(next_from(r, N, 7)), adds, weight ? dw : NULL,
                                  bias ? db : NULL, ROWS, IN);
-        ops->layer_norm_backward(d, x, weight, statistics, dy, NULL, false, dw, NULL, ROWS, IN);
-        ops->rms_norm_forward(d, x, weight, 1e-5f, next(r, N), statistics, ROWS, IN);
-        ops->rms_norm_backward(d, x, weight, statistics, dy, next_from(r, N, 8), adds, dw, ROWS, IN);
+        ops->layer_norm_backward(d, x, weight, statistics, F32(dy), NULL, false, dw, NULL, ROWS, IN);
+        ops->rms_norm_forward(d, x, weight, 1e-5f, F32(next(r, N)), statistics, ROWS, IN);
+        ops->rms_norm_backward(d, x, weight, statistics, F32(dy), F32(next_from(r, N, 8)), adds, dw, ROWS, IN);
     }
     guarded_free(x), guarded_free(w), guarded_free(b), guarded_free(dy);
 }
@@ -357,8 +357,8 @@ static void attention(struct device *d, struct results *r) {
         size_t values = s.rows * s.tokens * s.heads * s.head_size;
         float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = next(r, values);
         float *softmaxes = guarded_malloc(2 * s.rows * s.heads * s.tokens * sizeof *softmaxes);
-        ops->attention_forward(d, &s, qkv, y, softmaxes);
-        ops->attention_backward(d, &s, qkv, y, softmaxes, dy, next(r, 3 * values));
+        ops->attention_forward(d, &s, F32(qkv), F32(y), softmaxes);
+        ops->attention_backward(d, &s, F32(qkv), F32(y), softmaxes, F32(dy), F32(next(r, 3 * values)));
         guarded_free(qkv), guarded_free(dy), guarded_free(softmaxes);
     }
 }
@@ -390,11 +390,11 @@ static void whole_buffers(struct device *d, struct results *r) {
     struct clip_norm norm = {0};
     double found = 0;
     *next(r, 1) = ops->norm(d, x, WHOLE);
-    *next(r, 1) = ops->is_finite(d, x, WHOLE);
+    *next(r, 1) = ops->is_finite(d, F32(x), WHOLE);
     for (size_t i = 0; i < 3; i++) {
         float keep = x[i * 100003];
         x[i * 100003] = bad[i];
-        *next(r, 1) = ops->is_finite(d, x, WHOLE);
+        *next(r, 1) = ops->is_finite(d, F32(x), WHOLE);
         ops->check_finite(d, x, WHOLE, &found);
         ops->clip_norm(d, x, ranges, 3, 1, 1, &norm);
         *next(r, 1) = norm.norm, *next(r, 1) = norm.clip;
@@ -417,7 +417,7 @@ static void own_memory(struct device *d, struct results *r) {
     ck_assert(!device_download(d, next(r, N), memory, N * sizeof *x));
     device_upload(d, memory, x, N * sizeof *x);
     memset(x, 0, N * sizeof *x); /* the device has a copy */
-    ops->add(d, memory, memory, memory, N);
+    ops->add(d, F32(memory), F32(memory), F32(memory), N);
     at = memory;
     for (int turn = 0; turn < 3; turn++) {
         ck_assert(!device_map(d, (void **)&at));
@@ -429,7 +429,7 @@ static void own_memory(struct device *d, struct results *r) {
         ck_assert_ptr_eq(at, memory);
         if (turn != 1 && device_is_host(d)) /* unmapped without changes */
             for (size_t i = 0; i < N; i++) at[i] -= 1;
-        ops->add(d, memory, memory, memory, N);
+        ops->add(d, F32(memory), F32(memory), F32(memory), N);
     }
     ck_assert(!device_download(d, next(r, N), memory, N * sizeof *x));
     device_zero(d, memory, N / 2 * sizeof *x);

@@ -18,8 +18,8 @@ static void attend(struct device *d, struct results *r, size_t heads, size_t hea
         float *qkv = random_values(3 * values, 1), *dy = random_values(values, 2), *y = next(r, values);
         float *softmaxes = guarded_malloc(2 * counts * sizeof *softmaxes), *dqkv = next(r, 3 * values);
         for (size_t j = 0; j < 3 * values; j++) dqkv[j] = NAN; /* every number is written */
-        ops->attention_forward(d, &s, qkv, y, softmaxes);
-        ops->attention_backward(d, &s, qkv, y, softmaxes, dy, dqkv);
+        ops->attention_forward(d, &s, F32(qkv), F32(y), softmaxes);
+        ops->attention_backward(d, &s, F32(qkv), F32(y), softmaxes, F32(dy), F32(dqkv));
         guarded_free(qkv), guarded_free(dy), guarded_free(softmaxes);
     }
 }
@@ -43,8 +43,8 @@ static void extreme_scores(struct device *d, struct results *r) {
         for (size_t j = 0; j < 3 * values; j++)
             if (j / s.head_size % 3 == 0) qkv[j] *= i ? 0 : 100;
         y = next(r, values);
-        ops->attention_forward(d, &s, qkv, y, softmaxes);
-        ops->attention_backward(d, &s, qkv, y, softmaxes, dy, next(r, 3 * values));
+        ops->attention_forward(d, &s, F32(qkv), F32(y), softmaxes);
+        ops->attention_backward(d, &s, F32(qkv), F32(y), softmaxes, F32(dy), F32(next(r, 3 * values)));
     }
     guarded_free(qkv), guarded_free(dy);
 }
@@ -62,8 +62,8 @@ static void large_scores(struct device *d, struct results *r, size_t count, bool
             if (i % (3 * c) < 2 * c)
                 qkv[i] = i % s.head_size == 0 ? large[k] : step[k] * rintf(fminf(fmaxf(qkv[i], -3), 3));
         round_bf16(qkv, 3 * values), round_bf16(dy, values);
-        device_ops(d)->sequence->attention_forward(d, &s, qkv, y, softmaxes);
-        device_ops(d)->sequence->attention_backward(d, &s, qkv, y, softmaxes, dy, dqkv);
+        device_ops(d)->sequence->attention_forward(d, &s, F32(qkv), F32(y), softmaxes);
+        device_ops(d)->sequence->attention_backward(d, &s, F32(qkv), F32(y), softmaxes, F32(dy), F32(dqkv));
         for (size_t i = 0; i < 3 * values; i++) {
             if (!isfinite(dqkv[i])) ck_abort_msg("the gradient %zu is not finite", i);
             if (i % (3 * c) < 2 * c) dqkv[i] = is_exact ? dqkv[i] / large[k] : 0;
@@ -106,12 +106,12 @@ static void norms(struct device *d, struct results *r) {
         size_t rows = i % 2 ? 9 : 70, size = sizes[i], all = rows * size;
         float *x = random_values(all, 1), *w = random_values(size, 2), *b = random_values(size, 3);
         float *dy = random_values(all, 4), *statistics = next(r, 2 * rows);
-        ops->layer_norm_forward(d, x, w, b, 1e-5f, next(r, all), statistics, rows, size);
-        ops->layer_norm_backward(d, x, w, statistics, dy, next_from(r, all, 5), i % 3 == 0, next_from(r, size, 6),
-                                 next_from(r, size, 7), rows, size);
-        ops->rms_norm_forward(d, x, w, 1e-5f, next(r, all), statistics, rows, size);
-        ops->rms_norm_backward(d, x, w, statistics, dy, next_from(r, all, 5), i % 3 == 0, next_from(r, size, 6), rows,
-                               size);
+        ops->layer_norm_forward(d, x, w, b, 1e-5f, F32(next(r, all)), statistics, rows, size);
+        ops->layer_norm_backward(d, x, w, statistics, F32(dy), F32(next_from(r, all, 5)), i % 3 == 0,
+                                 next_from(r, size, 6), next_from(r, size, 7), rows, size);
+        ops->rms_norm_forward(d, x, w, 1e-5f, F32(next(r, all)), statistics, rows, size);
+        ops->rms_norm_backward(d, x, w, statistics, F32(dy), F32(next_from(r, all, 5)), i % 3 == 0,
+                               next_from(r, size, 6), rows, size);
         guarded_free(x), guarded_free(w), guarded_free(b), guarded_free(dy);
     }
 }
@@ -128,15 +128,15 @@ static void norms_of_sums(struct device *d, struct results *r) {
         for (int is_rms = 0; is_rms < 2; is_rms++) {
             float *x = next(r, all), *y = next(r, all), *statistics = next(r, (2 - (size_t)is_rms) * rows);
             if (is_fused && is_rms) {
-                ops->add_rms_norm_forward(d, a, b, x, w, 1e-5f, y, statistics, rows, size);
+                ops->add_rms_norm_forward(d, F32(a), F32(b), x, w, 1e-5f, F32(y), statistics, rows, size);
             } else if (is_fused) {
-                ops->add_layer_norm_forward(d, a, b, x, w, bias, 1e-5f, y, statistics, rows, size);
+                ops->add_layer_norm_forward(d, F32(a), F32(b), x, w, bias, 1e-5f, F32(y), statistics, rows, size);
             } else {
-                device_ops(d)->add(d, a, b, x, all);
+                device_ops(d)->add(d, F32(a), F32(b), F32(x), all);
                 if (is_rms)
-                    ops->rms_norm_forward(d, x, w, 1e-5f, y, statistics, rows, size);
+                    ops->rms_norm_forward(d, x, w, 1e-5f, F32(y), statistics, rows, size);
                 else
-                    ops->layer_norm_forward(d, x, w, bias, 1e-5f, y, statistics, rows, size);
+                    ops->layer_norm_forward(d, x, w, bias, 1e-5f, F32(y), statistics, rows, size);
             }
         }
         guarded_free(a), guarded_free(b), guarded_free(w);
@@ -153,11 +153,11 @@ static void norms_of_many_rows(struct device *d, struct results *r) {
         float *x = random_values(all, 1), *w = random_values(size, 2), *b = random_values(size, 3),
               *y = guarded_malloc(4 * all);
         float *dy = random_values(all, 4), *statistics = next(r, 2 * rows), *dx = i < 2 ? next_from(r, all, 5) : NULL;
-        ops->layer_norm_forward(d, x, w, b, 1e-5f, y, statistics, rows, size);
-        ops->layer_norm_backward(d, x, w, statistics, dy, dx, i == 0, next_from(r, size, 6), next_from(r, size, 7),
-                                 rows, size);
-        ops->rms_norm_forward(d, x, NULL, 1e-5f, y, statistics, rows, size);
-        ops->rms_norm_backward(d, x, NULL, statistics, dy, dx, i == 0, next_from(r, size, 6), rows, size);
+        ops->layer_norm_forward(d, x, w, b, 1e-5f, F32(y), statistics, rows, size);
+        ops->layer_norm_backward(d, x, w, statistics, F32(dy), F32(dx), i == 0, next_from(r, size, 6),
+                                 next_from(r, size, 7), rows, size);
+        ops->rms_norm_forward(d, x, NULL, 1e-5f, F32(y), statistics, rows, size);
+        ops->rms_norm_backward(d, x, NULL, statistics, F32(dy), F32(dx), i == 0, next_from(r, size, 6), rows, size);
         guarded_free(x), guarded_free(w), guarded_free(b), guarded_free(dy), guarded_free(y);
     }
 }
@@ -298,8 +298,8 @@ static void classes(struct device *d, struct results *r) {
         for (size_t j = 0; j < positions; j++) targets[j] = j % 7 == 3 ? -100 : (int64_t)(j * 31 % count);
         for (size_t j = 0; j < positions; j += 3) /* some are correct, some have two maxima */
             x[j * count + (size_t)(targets[j] < 0 ? 0 : targets[j])] = 9, x[j * count + count / 2] = 9;
-        device_ops(d)->losses->cross_entropy(d, &o, x, targets, positions, count, 0.5f, next(r, all), &sums);
-        device_ops(d)->losses->cross_entropy(d, &o, x, targets, positions, count, 1, NULL, &sums);
+        device_ops(d)->losses->cross_entropy(d, &o, F32(x), targets, positions, count, 0.5f, F32(next(r, all)), &sums);
+        device_ops(d)->losses->cross_entropy(d, &o, F32(x), targets, positions, count, 1, NULL, &sums);
         float *to = next(r, 4);
         to[0] = (float)sums.loss, to[1] = (float)sums.count, to[2] = (float)sums.correct, to[3] = (float)sums.scored;
         guarded_free(x), guarded_free(weight), guarded_free(targets);

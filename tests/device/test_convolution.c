@@ -116,7 +116,27 @@ static float *numbers(struct rng *rng, size_t count) {
 }
 
 /* The same inputs each time, rounded to bfloat16 if [is_rounded]; one gradient is not zero before. */
-static struct tensors run_on(struct device *device, const struct convolution_ops *ops, const struct convolution *c,
+/* Those that the device chooses. */
+static void forward_of_device(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
+                              size_t rows) {
+    cpu_convolution_ops.forward(d, F32(x), w, bias, F32(y), rows);
+}
+static void backward_of_device(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
+                               float *dw, float *dbias, size_t rows) {
+    cpu_convolution_ops.backward(d, F32(x), w, F32(dy), F32(dx), dw, dbias, rows);
+}
+static status create_of_device(struct device *device, const struct convolution *c, size_t rows,
+                               struct device_convolution **out) {
+    return cpu_convolution_ops.create(device, c, rows, out);
+}
+static void destroy_of_device(struct device_convolution *d) { cpu_convolution_ops.destroy(d); }
+static status prepare_of_device(struct device_convolution *d, size_t rows, bool is_training) {
+    return cpu_convolution_ops.prepare(d, rows, is_training);
+}
+static const struct convolution_kernels of_device = {create_of_device, destroy_of_device, prepare_of_device,
+                                                     forward_of_device, backward_of_device};
+
+static struct tensors run_on(struct device *device, const struct convolution_kernels *ops, const struct convolution *c,
                              size_t max, size_t rows, bool is_rounded) {
     struct rng rng;
     rng_seed(&rng, 3);
@@ -143,7 +163,7 @@ static struct tensors run_on(struct device *device, const struct convolution_ops
     return t;
 }
 
-static struct tensors run(struct device *device, const struct convolution_ops *ops, const struct convolution *c,
+static struct tensors run(struct device *device, const struct convolution_kernels *ops, const struct convolution *c,
                           size_t max, size_t rows) {
     return run_on(device, ops, c, max, rows, false);
 }
@@ -189,8 +209,7 @@ START_TEST(every_implementation) {
         ck_assert(!cpu_device_create("baseline", &device));
         struct tensors expected =
             run(device, cpu_kernels_of(device)->convolution, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
-        struct tensors large =
-            run(device, device_ops(device)->convolution, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
+        struct tensors large = run(device, &of_device, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
         compare(&large, &expected, &cases[i], i);
         free_tensors(&large);
         device_destroy(device);
@@ -236,13 +255,13 @@ START_TEST(factors_are_rounded) {
     if (s) printf("skipped on this machine: %s\n", status_message(s));
     for (size_t i = 0; i < sizeof cases / sizeof *cases && device && !s; i++) {
         const struct convolution *c = &cases[i];
-        const struct convolution_ops *plain_ops = cpu_kernels_of(baseline)->convolution;
+        const struct convolution_kernels *plain_ops = cpu_kernels_of(baseline)->convolution;
         size_t rows = rows_of(c);
         struct tensors expected = run_on(baseline, plain_ops, c, rows, rows, true);
-        struct tensors exact = run_on(device, device_ops(device)->convolution, c, rows, rows, true);
+        struct tensors exact = run_on(device, &of_device, c, rows, rows, true);
         compare(&exact, &expected, c, i);
         struct tensors plain = run(baseline, plain_ops, c, rows, rows);
-        struct tensors own = run(device, device_ops(device)->convolution, c, rows, rows);
+        struct tensors own = run(device, &of_device, c, rows, rows);
         bool is_own = cpu_amx_convolution(device, c), is_dilated = c->window.dilation[0] > 1;
         if (is_own)
             check_rounded(&own, &expected, &plain, i);
@@ -262,10 +281,10 @@ START_TEST(factors_are_three_bfloat16) {
     if (device) ck_assert(!device_set_precision(device, PRECISION_FLOAT32_SPLIT));
     for (size_t i = 0; i < sizeof cases / sizeof *cases && device; i++) {
         const struct convolution *c = &cases[i];
-        const struct convolution_ops *amx = cpu_amx_convolution(device, c);
+        const struct convolution_kernels *amx = cpu_amx_convolution(device, c);
         size_t rows = rows_of(c);
         struct tensors expected = run(baseline, cpu_kernels_of(baseline)->convolution, c, rows, rows);
-        struct tensors chosen = run(device, device_ops(device)->convolution, c, rows, rows);
+        struct tensors chosen = run(device, &of_device, c, rows, rows);
         compare(&chosen, &expected, c, i);
         if (amx) {
             struct tensors own = run(device, amx, c, rows, rows);
@@ -283,7 +302,7 @@ static void add_other_rows(struct device *device, const void *context, struct di
     static const size_t counts[] = {4, 1, 20, 0, 7};
     const struct convolution *c = context;
     ck_assert(!device_set_precision(device, PRECISION_BFLOAT16));
-    const struct convolution_ops *ops = cpu_amx_convolution(device, c);
+    const struct convolution_kernels *ops = cpu_amx_convolution(device, c);
     struct device_convolution *d;
     ck_assert(!ops->create(device, c, 7, &d));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -317,7 +336,7 @@ START_TEST(fewer_rows) {
     struct device *device;
     ck_assert(!cpu_device_create(NULL, &device));
     struct tensors expected = run(device, cpu_kernels_of(device)->convolution, &cases[0], 16, 5);
-    struct tensors large = run(device, device_ops(device)->convolution, &cases[0], 16, 5);
+    struct tensors large = run(device, &of_device, &cases[0], 16, 5);
     compare(&large, &expected, &cases[0], 0);
     free_tensors(&large), free_tensors(&expected);
     device_destroy(device);
@@ -330,7 +349,7 @@ START_TEST(outputs_alone) {
     const struct convolution *c = _i == 0 ? &cases[0] : &cases[3];
     struct device *device;
     ck_assert(!cpu_device_create(NULL, &device));
-    const struct convolution_ops *ops = device_ops(device)->convolution;
+    const struct convolution_kernels *ops = &of_device;
     struct device_convolution *d;
     const size_t most = rows_of(c), rows[] = {most / 2, 2 * most, most / 2, most};
     ck_assert(!ops->create(device, c, most, &d));
@@ -359,7 +378,7 @@ static void add_bits(struct device *device, const void *context, struct digest *
     const struct bits_case *of = context;
     const struct convolution *c = of->c;
     const struct cpu_kernels *kernels = cpu_kernels_of(device);
-    const struct convolution_ops *ops = of->of == WINOGRAD ? kernels->winograd : kernels->unit_stride;
+    const struct convolution_kernels *ops = of->of == WINOGRAD ? kernels->winograd : kernels->unit_stride;
     if (of->of == BFLOAT16 || of->of == THREE_BFLOAT16) {
         enum precision precision = of->of == BFLOAT16 ? PRECISION_BFLOAT16 : PRECISION_FLOAT32_SPLIT;
         ck_assert(!device_set_precision(device, precision));
@@ -426,8 +445,7 @@ START_TEST(the_same_bits_on_every_processor) {
             struct device *device = open_set(with_fma[s]);
             if (!device) continue;
             ck_assert(!device_set_precision(device, PRECISION_FLOAT32_PORTABLE));
-            struct tensors t =
-                run(device, device_ops(device)->convolution, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
+            struct tensors t = run(device, &of_device, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
             device_destroy(device);
             if (!first.x) {
                 first = t;

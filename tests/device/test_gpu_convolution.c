@@ -88,8 +88,8 @@ static struct device_convolution *prepared(struct device *d, const struct convol
 static void convolve(struct device *d, struct work *p) {
     const struct convolution_ops *ops = device_ops(d)->convolution;
     struct device_convolution *made = prepared(d, &p->c);
-    ops->forward(made, p->x, p->w, p->c.has_bias ? p->bias : NULL, p->y, ROWS);
-    ops->backward(made, p->x, p->w, p->dy, p->dx, p->dw, p->c.has_bias ? p->dbias : NULL, ROWS);
+    ops->forward(made, F32(p->x), p->w, p->c.has_bias ? p->bias : NULL, F32(p->y), ROWS);
+    ops->backward(made, F32(p->x), p->w, F32(p->dy), F32(p->dx), p->dw, p->c.has_bias ? p->dbias : NULL, ROWS);
     ops->destroy(made);
 }
 
@@ -193,7 +193,7 @@ static float *on_device(struct device *d, const float *values, size_t count) {
 static float *forward_of(struct device *d, const struct convolution *c, const float *x, const float *w) {
     float *y = random_values(ROWS * elements(&c->out), 9);
     struct device_convolution *made = prepared(d, c);
-    device_ops(d)->convolution->forward(made, x, w, NULL, y, ROWS);
+    device_ops(d)->convolution->forward(made, F32(x), w, NULL, F32(y), ROWS);
     device_ops(d)->convolution->destroy(made);
     ck_assert(!device_status(d));
     return y;
@@ -211,15 +211,15 @@ START_TEST(weights_are_rounded_by_round_parameters) {
     struct device_convolution *made = prepared(d, &p.c);
     for (int i = 0; i < 4; i++) y[i] = random_values(p.out, 11);
     ops->round_parameters(d, values, count);
-    ops->convolution->forward(made, p.x, values, NULL, y[0], ROWS);
+    ops->convolution->forward(made, F32(p.x), values, NULL, F32(y[0]), ROWS);
     device_upload(d, values, other, p.weights * sizeof *other);
-    ops->convolution->forward(made, p.x, values, NULL, y[1], ROWS);
+    ops->convolution->forward(made, F32(p.x), values, NULL, F32(y[1]), ROWS);
     float *dx = random_values(p.in, 12), *late = random_values(p.in, 13);
-    ops->convolution->backward(made, p.x, values, p.dy, dx, p.dw, NULL, ROWS);
+    ops->convolution->backward(made, F32(p.x), values, F32(p.dy), F32(dx), p.dw, NULL, ROWS);
     ops->round_parameters(d, values, count);
-    ops->convolution->forward(made, p.x, values, NULL, y[2], ROWS);
-    ops->convolution->backward(made, p.x, values, p.dy, late, p.dw, NULL, ROWS);
-    ops->convolution->forward(made, p.x, other, NULL, y[3], ROWS);
+    ops->convolution->forward(made, F32(p.x), values, NULL, F32(y[2]), ROWS);
+    ops->convolution->backward(made, F32(p.x), values, F32(p.dy), F32(late), p.dw, NULL, ROWS);
+    ops->convolution->forward(made, F32(p.x), other, NULL, F32(y[3]), ROWS);
     ops->convolution->destroy(made);
     device_free(d, values);
     end(d);
@@ -234,13 +234,13 @@ START_TEST(weights_are_rounded_by_round_parameters) {
 END_TEST
 
 static void write_add_relu(struct device *d, const float *x, float *y, size_t count) {
-    device_ops(d)->image->add_relu(d, x, x, y, count);
+    device_ops(d)->image->add_relu(d, F32(x), F32(x), F32(y), count);
 }
 
 static void write_batch_norm(struct device *d, const float *x, float *y, size_t count) {
     struct batch_norm norm = {.channels = 16, .eps = 1e-5f, .momentum = 0.1f, .uses_batch = true, .has_relu = true};
     float *work = on_device(d, NULL, BATCH_NORM_WORK(16));
-    device_ops(d)->image->batch_norm_forward(d, &norm, x, NULL, NULL, NULL, NULL, work, y, count / 16);
+    device_ops(d)->image->batch_norm_forward(d, &norm, F32(x), NULL, NULL, NULL, NULL, work, F32(y), count / 16);
     device_free(d, work);
 }
 
@@ -250,7 +250,7 @@ static void write_convolution(struct device *d, const float *x, float *y, size_t
     float *w = random_values(16 * 16 * 9, 14);
     struct device_convolution *made = prepared(d, &c);
     (void)count;
-    device_ops(d)->convolution->forward(made, x, w, NULL, y, ROWS);
+    device_ops(d)->convolution->forward(made, F32(x), w, NULL, F32(y), ROWS);
     device_ops(d)->convolution->destroy(made);
     guarded_free(w);
 }
@@ -290,12 +290,12 @@ START_TEST(a_gradient_with_a_16_bit_copy) {
         float *y = on_device(d, p.y, p.out), *dy = on_device(d, NULL, p.out);
         float *work = on_device(d, NULL, BATCH_NORM_WORK(channels)), *out = on_device(d, NULL, p.out);
         struct device_convolution *made = prepared(d, &p.c);
-        ops->image->batch_norm_forward(d, &norm, y, NULL, NULL, NULL, NULL, work, out, count);
-        ops->image->batch_norm_backward(d, &norm, y, out, work, dy, NULL, NULL, count);
+        ops->image->batch_norm_forward(d, &norm, F32(y), NULL, NULL, NULL, NULL, work, F32(out), count);
+        ops->image->batch_norm_backward(d, &norm, F32(y), F32(out), work, F32(dy), NULL, NULL, count);
         if (changes) device_upload(d, dy, p.dy, p.out * sizeof *p.dy);
-        ops->convolution->backward(made, p.x, p.w, dy, p.dx, p.dw, NULL, ROWS);
+        ops->convolution->backward(made, F32(p.x), p.w, F32(dy), F32(p.dx), p.dw, NULL, ROWS);
         ck_assert(!device_download(d, again.dy, dy, p.out * sizeof *p.dy));
-        ops->convolution->backward(made, again.x, again.w, again.dy, again.dx, again.dw, NULL, ROWS);
+        ops->convolution->backward(made, F32(again.x), again.w, F32(again.dy), F32(again.dx), again.dw, NULL, ROWS);
         ops->convolution->destroy(made);
         ck_assert_int_eq(memcmp(p.dx, again.dx, p.in * sizeof *p.dx), 0);
         ck_assert_int_eq(memcmp(p.dw, again.dw, p.weights * sizeof *p.dw), 0);

@@ -66,19 +66,20 @@ static void look(struct device *d, enum precision precision, const void *memory,
 static void run(struct device *d, enum precision precision, struct work *p) {
     const struct gelu_ops *ops = device_ops(d)->gelu;
     size_t between = p->rows * p->hidden;
-    void *kept, *y, *dkept;
-    ck_assert(!device_alloc(d, between * sizeof(float), "a test", &kept));
-    ck_assert(!device_alloc(d, between * sizeof(float), "a test", &y));
-    ck_assert(!device_alloc(d, between * sizeof(float), "a test", &dkept));
-    ops->forward_before(d, p->x, p->w1, p->has_bias ? p->b1 : NULL, kept, y, p->rows, p->in, p->hidden);
-    ops->forward_after(d, y, p->w2, p->has_bias ? p->b2 : NULL, false, p->to, p->rows, p->hidden, p->out);
-    ops->backward_after(d, p->dy, y, p->w2, kept, p->dw2, p->has_bias ? p->db2 : NULL, dkept, p->rows, p->hidden,
-                        p->out);
-    ops->backward_before(d, dkept, p->x, p->w1, p->dw1, p->has_bias ? p->db1 : NULL, p->dx, p->rows, p->in, p->hidden);
-    look(d, precision, kept, p->kept, between);
-    look(d, precision, y, p->y, between);
-    look(d, precision, dkept, p->dkept, between);
-    device_free(d, kept), device_free(d, y), device_free(d, dkept);
+    struct tensor kept = {.is_half = true}, y = {.is_half = true}, dkept = {.is_half = true};
+    ck_assert(!device_alloc(d, between * sizeof(float), "a test", &kept.data));
+    ck_assert(!device_alloc(d, between * sizeof(float), "a test", &y.data));
+    ck_assert(!device_alloc(d, between * sizeof(float), "a test", &dkept.data));
+    ops->forward_before(d, F32(p->x), p->w1, p->has_bias ? p->b1 : NULL, &kept, &y, p->rows, p->in, p->hidden);
+    ops->forward_after(d, &y, p->w2, p->has_bias ? p->b2 : NULL, false, F32(p->to), p->rows, p->hidden, p->out);
+    ops->backward_after(d, F32(p->dy), &y, p->w2, &kept, p->dw2, p->has_bias ? p->db2 : NULL, &dkept, p->rows,
+                        p->hidden, p->out);
+    ops->backward_before(d, &dkept, F32(p->x), p->w1, p->dw1, p->has_bias ? p->db1 : NULL, F32(p->dx), p->rows, p->in,
+                         p->hidden);
+    look(d, precision, kept.data, p->kept, between);
+    look(d, precision, y.data, p->y, between);
+    look(d, precision, dkept.data, p->dkept, between);
+    device_free(d, kept.data), device_free(d, y.data), device_free(d, dkept.data);
 }
 
 struct sum {
@@ -158,7 +159,7 @@ START_TEST(each_result_uses_the_rounded_input) {
     struct device *d;
     ck_assert(!device_create("cuda", &d));
     ck_assert(!device_set_precision(d, precision));
-    ck_assert(device_ops(d)->half->applies(d, p.hidden));
+    ck_assert(device_ops(d)->can_be_half(d, p.hidden));
     run(d, precision, &p);
     ck_assert(!device_status(d));
     device_destroy(d);
@@ -185,21 +186,21 @@ END_TEST
 START_TEST(a_relu_after_and_no_input_gradients) {
     struct work p = work_new(1), again = work_new(1);
     struct device *d;
-    void *kept, *y;
+    struct tensor kept = {.is_half = true}, y = {.is_half = true};
     ck_assert(!device_create("cuda", &d));
     ck_assert(!device_set_precision(d, PRECISION_BFLOAT16));
     run(d, PRECISION_BFLOAT16, &p);
     const struct gelu_ops *ops = device_ops(d)->gelu;
-    ck_assert(!device_alloc(d, p.rows * p.hidden * sizeof(float), "a test", &kept));
-    ck_assert(!device_alloc(d, p.rows * p.hidden * sizeof(float), "a test", &y));
-    ops->forward_before(d, p.x, p.w1, p.b1, kept, y, p.rows, p.in, p.hidden);
-    ops->forward_after(d, y, p.w2, p.b2, true, again.to, p.rows, p.hidden, p.out);
-    ops->backward_after(d, p.dy, y, p.w2, kept, again.dw2, again.db2, NULL, p.rows, p.hidden, p.out);
+    ck_assert(!device_alloc(d, p.rows * p.hidden * sizeof(float), "a test", &kept.data));
+    ck_assert(!device_alloc(d, p.rows * p.hidden * sizeof(float), "a test", &y.data));
+    ops->forward_before(d, F32(p.x), p.w1, p.b1, &kept, &y, p.rows, p.in, p.hidden);
+    ops->forward_after(d, &y, p.w2, p.b2, true, F32(again.to), p.rows, p.hidden, p.out);
+    ops->backward_after(d, F32(p.dy), &y, p.w2, &kept, again.dw2, again.db2, NULL, p.rows, p.hidden, p.out);
     ck_assert(!device_status(d));
     for (size_t i = 0; i < p.rows * p.out; i++) ck_assert(again.to[i] == (p.to[i] > 0 ? p.to[i] : 0));
     ck_assert_int_eq(memcmp(again.dw2, p.dw2, p.out * p.hidden * sizeof *p.dw2), 0);
     ck_assert_int_eq(memcmp(again.db2, p.db2, p.out * sizeof *p.db2), 0);
-    device_free(d, kept), device_free(d, y);
+    device_free(d, kept.data), device_free(d, y.data);
     device_destroy(d);
     work_free(&p), work_free(&again);
 }

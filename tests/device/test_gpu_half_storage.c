@@ -1,5 +1,5 @@
-/* The GPU's operators on 16-bit operands, in every combination with float32, against the same numbers in float32; other
- * operators reject them. Skipped where there is no GPU. ctest-labels: gpu */
+/* The GPU's operators on 16-bit operands, in every combination with float32, against the same numbers in float32; what
+ * cannot be 16 bits is refused. Skipped where there is no GPU. ctest-labels: gpu */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,187 +20,216 @@ struct operand {
 struct work {
     const char *name;
     struct operand operands[OPERANDS];
-    void (*run)(struct device *, float *const p[OPERANDS]);
+    void (*run)(struct device *, const struct tensor p[OPERANDS]);
 };
 
 enum { ROWS = 37, IN = 24, OUT = 136, TOKENS = 33, HEADS = 2, SIZE = 16, WIDTH = HEADS * SIZE, CLASSES = 1000 };
 enum { IMAGES = 3, SIDE = 5, CHANNELS = 16, ODD = 6, PIXELS = IMAGES * SIDE * SIDE };
 
-static void linear_forward(struct device *d, float *const p[]) {
-    device_ops(d)->linear_forward(d, p[0], p[1], p[2], false, p[3], ROWS, IN, OUT);
+static void linear_forward(struct device *d, const struct tensor *p) {
+    device_ops(d)->linear_forward(d, &p[0], floats(&p[1]), floats(&p[2]), false, &p[3], ROWS, IN, OUT);
 }
-static void linear_without_bias(struct device *d, float *const p[]) {
-    device_ops(d)->linear_forward(d, p[0], p[1], NULL, false, p[3], ROWS, IN, OUT);
+static void linear_without_bias(struct device *d, const struct tensor *p) {
+    device_ops(d)->linear_forward(d, &p[0], floats(&p[1]), NULL, false, &p[3], ROWS, IN, OUT);
 }
-static void linear_relu(struct device *d, float *const p[]) {
-    device_ops(d)->linear_forward(d, p[0], p[1], p[2], true, p[3], ROWS, IN, OUT);
+static void linear_relu(struct device *d, const struct tensor *p) {
+    device_ops(d)->linear_forward(d, &p[0], floats(&p[1]), floats(&p[2]), true, &p[3], ROWS, IN, OUT);
 }
-static void linear_backward(struct device *d, float *const p[]) {
+static void linear_backward(struct device *d, const struct tensor *p) {
     const struct device_ops *ops = device_ops(d);
-    ops->linear_backward_weight(d, p[0], p[1], p[3], p[4], ROWS, IN, OUT);
-    ops->linear_backward_input(d, p[0], p[2], p[5], ROWS, IN, OUT);
+    ops->linear_backward_weight(d, &p[0], &p[1], floats(&p[3]), floats(&p[4]), ROWS, IN, OUT);
+    ops->linear_backward_input(d, &p[0], floats(&p[2]), &p[5], ROWS, IN, OUT);
 }
-static void linear_backward_without_bias(struct device *d, float *const p[]) {
-    device_ops(d)->linear_backward_weight(d, p[0], p[1], p[3], NULL, ROWS, IN, OUT);
+static void linear_backward_without_bias(struct device *d, const struct tensor *p) {
+    device_ops(d)->linear_backward_weight(d, &p[0], &p[1], floats(&p[3]), NULL, ROWS, IN, OUT);
 }
-static void gelu(struct device *d, float *const p[]) {
+static void gelu(struct device *d, const struct tensor *p) {
     const struct gelu_ops *ops = device_ops(d)->gelu;
-    float *between[3];
-    for (int i = 0; i < 3; i++) ck_assert(!device_alloc(d, ROWS * OUT * sizeof(float), "a test", (void **)&between[i]));
-    ops->forward_before(d, p[0], p[1], p[2], between[0], between[1], ROWS, IN, OUT);
-    ops->forward_after(d, between[1], p[3], NULL, false, p[4], ROWS, OUT, IN);
-    ops->backward_after(d, p[5], between[1], p[3], between[0], p[6], NULL, between[2], ROWS, OUT, IN);
-    ops->backward_before(d, between[2], p[0], p[1], p[7], NULL, NULL, ROWS, IN, OUT);
-    for (int i = 0; i < 3; i++) device_free(d, between[i]);
+    struct tensor between[3];
+    for (int i = 0; i < 3; i++) {
+        between[i] = (struct tensor){.is_half = true};
+        ck_assert(!device_alloc(d, ROWS * OUT * sizeof(float), "a test", &between[i].data));
+    }
+    ops->forward_before(d, &p[0], floats(&p[1]), floats(&p[2]), &between[0], &between[1], ROWS, IN, OUT);
+    ops->forward_after(d, &between[1], floats(&p[3]), NULL, false, &p[4], ROWS, OUT, IN);
+    ops->backward_after(d, &p[5], &between[1], floats(&p[3]), &between[0], floats(&p[6]), NULL, &between[2], ROWS, OUT,
+                        IN);
+    ops->backward_before(d, &between[2], &p[0], floats(&p[1]), floats(&p[7]), NULL, NULL, ROWS, IN, OUT);
+    for (int i = 0; i < 3; i++) device_free(d, between[i].data);
 }
-static void gelu_input(struct device *d, float *const p[]) {
-    float *between;
-    ck_assert(!device_alloc(d, ROWS * OUT * sizeof(float), "a test", (void **)&between));
+static void gelu_input(struct device *d, const struct tensor *p) {
+    struct tensor between = {.is_half = true};
+    ck_assert(!device_alloc(d, ROWS * OUT * sizeof(float), "a test", &between.data));
     uint16_t *bits = guarded_malloc(ROWS * OUT * sizeof *bits);
     bool is_bfloat16 = strstr(device_describe(d), "bfloat16");
     for (size_t i = 0; i < ROWS * OUT; i++)
-        bits[i] = is_bfloat16 ? bits_to_bfloat16(p[0][i]) : bits_to_float16(p[0][i]);
-    device_upload(d, between, bits, ROWS * OUT * sizeof *bits);
-    device_ops(d)->gelu->backward_before(d, between, p[1], p[2], p[3], p[4], p[5], ROWS, IN, OUT);
+        bits[i] = is_bfloat16 ? bits_to_bfloat16(floats(&p[0])[i]) : bits_to_float16(floats(&p[0])[i]);
+    device_upload(d, between.data, bits, ROWS * OUT * sizeof *bits);
+    device_ops(d)->gelu->backward_before(d, &between, &p[1], floats(&p[2]), floats(&p[3]), floats(&p[4]), &p[5], ROWS,
+                                         IN, OUT);
     ck_assert(!device_wait(d));
-    device_free(d, between);
+    device_free(d, between.data);
     guarded_free(bits);
 }
-static void layer_norm_forward(struct device *d, float *const p[]) {
-    device_ops(d)->norm_layers->layer_norm_forward(d, p[0], p[1], p[2], 1e-5f, p[3], p[4], ROWS, OUT);
+static void layer_norm_forward(struct device *d, const struct tensor *p) {
+    device_ops(d)->norm_layers->layer_norm_forward(d, floats(&p[0]), floats(&p[1]), floats(&p[2]), 1e-5f, &p[3],
+                                                   floats(&p[4]), ROWS, OUT);
 }
-static void add_layer_norm(struct device *d, float *const p[]) {
-    device_ops(d)->norm_layers->add_layer_norm_forward(d, p[0], p[1], p[2], p[3], p[4], 1e-5f, p[5], p[6], ROWS, OUT);
+static void add_layer_norm(struct device *d, const struct tensor *p) {
+    device_ops(d)->norm_layers->add_layer_norm_forward(d, &p[0], &p[1], floats(&p[2]), floats(&p[3]), floats(&p[4]),
+                                                       1e-5f, &p[5], floats(&p[6]), ROWS, OUT);
 }
-static void add_rms_norm(struct device *d, float *const p[]) {
-    device_ops(d)->norm_layers->add_rms_norm_forward(d, p[0], p[1], p[2], p[3], 1e-5f, p[4], p[5], ROWS, OUT);
+static void add_rms_norm(struct device *d, const struct tensor *p) {
+    device_ops(d)->norm_layers->add_rms_norm_forward(d, &p[0], &p[1], floats(&p[2]), floats(&p[3]), 1e-5f, &p[4],
+                                                     floats(&p[5]), ROWS, OUT);
 }
-static void layer_norm_backward(struct device *d, float *const p[]) {
-    device_ops(d)->norm_layers->layer_norm_backward(d, p[0], p[1], p[2], p[3], p[4], true, p[5], p[6], ROWS, OUT);
+static void layer_norm_backward(struct device *d, const struct tensor *p) {
+    device_ops(d)->norm_layers->layer_norm_backward(d, floats(&p[0]), floats(&p[1]), floats(&p[2]), &p[3], &p[4], true,
+                                                    floats(&p[5]), floats(&p[6]), ROWS, OUT);
 }
-static void layer_norm_input(struct device *d, float *const p[]) { /* without parameters: another kernel */
-    device_ops(d)->norm_layers->layer_norm_backward(d, p[0], p[1], p[2], p[3], p[4], false, NULL, NULL, ROWS, OUT);
+static void layer_norm_input(struct device *d, const struct tensor *p) { /* without parameters: another kernel */
+    device_ops(d)->norm_layers->layer_norm_backward(d, floats(&p[0]), floats(&p[1]), floats(&p[2]), &p[3], &p[4], false,
+                                                    NULL, NULL, ROWS, OUT);
 }
-static void rms_norm_forward(struct device *d, float *const p[]) {
-    device_ops(d)->norm_layers->rms_norm_forward(d, p[0], p[1], 1e-5f, p[2], p[3], ROWS, OUT);
+static void rms_norm_forward(struct device *d, const struct tensor *p) {
+    device_ops(d)->norm_layers->rms_norm_forward(d, floats(&p[0]), floats(&p[1]), 1e-5f, &p[2], floats(&p[3]), ROWS,
+                                                 OUT);
 }
-static void rms_norm_backward(struct device *d, float *const p[]) {
-    device_ops(d)->norm_layers->rms_norm_backward(d, p[0], p[1], p[2], p[3], p[4], true, p[5], ROWS, OUT);
+static void rms_norm_backward(struct device *d, const struct tensor *p) {
+    device_ops(d)->norm_layers->rms_norm_backward(d, floats(&p[0]), floats(&p[1]), floats(&p[2]), &p[3], &p[4], true,
+                                                  floats(&p[5]), ROWS, OUT);
 }
 static const struct attention_shape heads = {
     .rows = 3, .tokens = TOKENS, .heads = HEADS, .head_size = SIZE, .is_causal = true};
-static void attention_forward(struct device *d, float *const p[]) {
-    device_ops(d)->sequence->attention_forward(d, &heads, p[0], p[1], p[2]);
+static void attention_forward(struct device *d, const struct tensor *p) {
+    device_ops(d)->sequence->attention_forward(d, &heads, &p[0], &p[1], floats(&p[2]));
 }
-static void attention_backward(struct device *d, float *const p[]) { /* any softmaxes */
-    device_ops(d)->sequence->attention_backward(d, &heads, p[0], p[1], p[4], p[2], p[3]);
+static void attention_backward(struct device *d, const struct tensor *p) { /* any softmaxes */
+    device_ops(d)->sequence->attention_backward(d, &heads, &p[0], &p[1], floats(&p[4]), &p[2], &p[3]);
 }
-static void add(struct device *d, float *const p[]) { device_ops(d)->add(d, p[0], p[1], p[2], ROWS * IN); }
-static void add_odd(struct device *d, float *const p[]) { device_ops(d)->add(d, p[0], p[1], p[2], ROWS * IN - 3); }
-static void add_relu(struct device *d, float *const p[]) {
-    device_ops(d)->image->add_relu(d, p[0], p[1], p[2], ROWS * IN);
+static void add(struct device *d, const struct tensor *p) { device_ops(d)->add(d, &p[0], &p[1], &p[2], ROWS * IN); }
+static void add_odd(struct device *d, const struct tensor *p) {
+    device_ops(d)->add(d, &p[0], &p[1], &p[2], ROWS * IN - 3);
 }
-static void relu_backward(struct device *d, float *const p[]) {
-    device_ops(d)->image->relu_backward(d, p[0], p[1], p[2], ROWS * IN);
+static void add_relu(struct device *d, const struct tensor *p) {
+    device_ops(d)->image->add_relu(d, &p[0], &p[1], &p[2], ROWS * IN);
 }
-static void copy(struct device *d, float *const p[]) { device_ops(d)->copy(d, p[0], p[1], ROWS * IN); }
-static void activate(struct device *d, float *const p[]) {
+static void relu_backward(struct device *d, const struct tensor *p) {
+    device_ops(d)->image->relu_backward(d, &p[0], &p[1], &p[2], ROWS * IN);
+}
+static void copy(struct device *d, const struct tensor *p) { device_ops(d)->copy(d, &p[0], &p[1], ROWS * IN); }
+static void activate(struct device *d, const struct tensor *p) {
     for (int f = 0; f < ACTIVATION_COUNT; f++)
-        device_ops(d)->activation_forward(d, (enum activation)f, p[0], p[1], ROWS * IN);
+        device_ops(d)->activation_forward(d, (enum activation)f, &p[0], &p[1], ROWS * IN);
 }
-static void activate_back(struct device *d, float *const p[]) {
-    device_ops(d)->activation_backward(d, ACTIVATION_GELU_TANH, p[0], p[1], p[2], p[3], ROWS * IN);
-    device_ops(d)->activation_backward(d, ACTIVATION_TANH, p[0], p[1], p[2], p[4], ROWS * IN);
+static void activate_back(struct device *d, const struct tensor *p) {
+    device_ops(d)->activation_backward(d, ACTIVATION_GELU_TANH, &p[0], &p[1], &p[2], &p[3], ROWS * IN);
+    device_ops(d)->activation_backward(d, ACTIVATION_TANH, &p[0], &p[1], &p[2], &p[4], ROWS * IN);
 }
 /* y is gelu(x): with 16 bits backward does not read it */
-static void exact_gelu(struct device *d, float *const p[]) {
-    device_ops(d)->activation_forward(d, ACTIVATION_GELU, p[0], p[1], ROWS * IN);
-    device_ops(d)->activation_backward(d, ACTIVATION_GELU, p[0], p[1], p[2], p[3], ROWS * IN);
+static void exact_gelu(struct device *d, const struct tensor *p) {
+    device_ops(d)->activation_forward(d, ACTIVATION_GELU, &p[0], &p[1], ROWS * IN);
+    device_ops(d)->activation_backward(d, ACTIVATION_GELU, &p[0], &p[1], &p[2], &p[3], ROWS * IN);
 }
-static void leak(struct device *d, float *const p[]) {
-    device_ops(d)->leaky_relu_forward(d, 0.1f, p[0], p[1], ROWS * IN);
-    device_ops(d)->leaky_relu_backward(d, 0.1f, p[0], p[2], p[3], ROWS * IN);
+static void leak(struct device *d, const struct tensor *p) {
+    device_ops(d)->leaky_relu_forward(d, 0.1f, &p[0], &p[1], ROWS * IN);
+    device_ops(d)->leaky_relu_backward(d, 0.1f, &p[0], &p[2], &p[3], ROWS * IN);
 }
-static void drop(struct device *d, float *const p[]) {
+static void drop(struct device *d, const struct tensor *p) {
     static const uint64_t pass = 3;
     struct draw_key key = {.seed = 1, .stream = 2, .pass = &pass, .row_stride = 1};
-    device_ops(d)->dropout(d, &key, 0.3f, p[0], p[1], ROWS, IN);
+    device_ops(d)->dropout(d, &key, 0.3f, &p[0], &p[1], ROWS, IN);
 }
-static void cross_entropy_of(struct device *d, float *const p[], float smoothing, size_t rows, size_t classes) {
+static void cross_entropy_of(struct device *d, const struct tensor *p, float smoothing, size_t rows, size_t classes) {
     int64_t targets[ROWS];
     struct loss_sums sums = {0};
     struct cross_entropy_options o = {.ignored = -100, .label_smoothing = smoothing};
     for (size_t i = 0; i < rows; i++) targets[i] = i % 5 == 3 ? -100 : (int64_t)(i * 31 % classes);
-    device_ops(d)->losses->cross_entropy(d, &o, p[0], targets, rows, classes, 100, p[1], &sums);
-    p[2][0] = (float)sums.loss;
-    p[2][1] = (float)sums.correct;
+    device_ops(d)->losses->cross_entropy(d, &o, &p[0], targets, rows, classes, 100, &p[1], &sums);
+    floats(&p[2])[0] = (float)sums.loss;
+    floats(&p[2])[1] = (float)sums.correct;
 }
-static void cross_entropy(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0, ROWS, CLASSES); }
-static void cross_entropy_smoothed(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0.1f, ROWS, CLASSES); }
-static void cross_entropy_full(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0, 1, 21128); }
-static void cross_entropy_long(struct device *d, float *const p[]) { cross_entropy_of(d, p, 0, 2, ROWS * CLASSES / 2); }
+static void cross_entropy(struct device *d, const struct tensor *p) { cross_entropy_of(d, p, 0, ROWS, CLASSES); }
+static void cross_entropy_smoothed(struct device *d, const struct tensor *p) {
+    cross_entropy_of(d, p, 0.1f, ROWS, CLASSES);
+}
+static void cross_entropy_full(struct device *d, const struct tensor *p) { cross_entropy_of(d, p, 0, 1, 21128); }
+static void cross_entropy_long(struct device *d, const struct tensor *p) {
+    cross_entropy_of(d, p, 0, 2, ROWS * CLASSES / 2);
+}
 
 /* ---- images ---- */
 
-static void convolve_forward(struct device *d, float *const p[], struct convolution c) {
+static void convolve_forward(struct device *d, const struct tensor *p, struct convolution c) {
     const struct convolution_ops *ops = device_ops(d)->convolution;
     struct device_convolution *made;
     ck_assert(!ops->create(d, &c, IMAGES, &made));
-    ops->forward(made, p[0], p[1], c.has_bias ? p[2] : NULL, p[3], IMAGES);
+    ops->forward(made, &p[0], floats(&p[1]), c.has_bias ? floats(&p[2]) : NULL, &p[3], IMAGES);
     ops->destroy(made);
 }
-static void convolve_back(struct device *d, float *const p[], struct convolution c) {
+static void convolve_back(struct device *d, const struct tensor *p, struct convolution c) {
     const struct convolution_ops *ops = device_ops(d)->convolution;
     struct device_convolution *made;
     ck_assert(!ops->create(d, &c, IMAGES, &made));
-    ops->backward(made, p[0], p[1], p[2], p[3], p[4], c.has_bias ? p[5] : NULL, IMAGES);
+    ops->backward(made, &p[0], floats(&p[1]), &p[2], &p[3], floats(&p[4]), c.has_bias ? floats(&p[5]) : NULL, IMAGES);
     ops->destroy(made);
 }
 #define CONVOLUTION(bias, relu)                                                                                        \
     (struct convolution) { {SIDE, SIDE, IN}, {SIDE, SIDE, CHANNELS}, {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, 1, bias, relu }
-static void convolution(struct device *d, float *const p[]) { convolve_forward(d, p, CONVOLUTION(false, false)); }
-static void convolution_bias(struct device *d, float *const p[]) { convolve_forward(d, p, CONVOLUTION(true, false)); }
-static void convolution_relu(struct device *d, float *const p[]) { convolve_forward(d, p, CONVOLUTION(true, true)); }
-static void convolution_back(struct device *d, float *const p[]) { convolve_back(d, p, CONVOLUTION(false, false)); }
-static void convolution_back_bias(struct device *d, float *const p[]) { convolve_back(d, p, CONVOLUTION(true, true)); }
+static void convolution(struct device *d, const struct tensor *p) { convolve_forward(d, p, CONVOLUTION(false, false)); }
+static void convolution_bias(struct device *d, const struct tensor *p) {
+    convolve_forward(d, p, CONVOLUTION(true, false));
+}
+static void convolution_relu(struct device *d, const struct tensor *p) {
+    convolve_forward(d, p, CONVOLUTION(true, true));
+}
+static void convolution_back(struct device *d, const struct tensor *p) {
+    convolve_back(d, p, CONVOLUTION(false, false));
+}
+static void convolution_back_bias(struct device *d, const struct tensor *p) {
+    convolve_back(d, p, CONVOLUTION(true, true));
+}
 
 static void ignore_sum(void *user, double *values, size_t count) { (void)user, (void)values, (void)count; }
 static const struct all_sum alone = {ignore_sum, NULL};
 /* Forward, twice, and backward. */
-static void normalise(struct device *d, float *const p[], size_t channels, bool has_relu, const struct all_sum *sync) {
+static void normalise(struct device *d, const struct tensor *p, size_t channels, bool has_relu,
+                      const struct all_sum *sync) {
     const struct image_ops *ops = device_ops(d)->image;
     size_t count = IMAGES * SIDE * SIDE;
     struct batch_norm norm = {channels, 1e-5f, 0.1f, true, has_relu, sync};
     float *work;
     ck_assert(!device_alloc(d, BATCH_NORM_WORK(channels) * sizeof *work, "a test", (void **)&work));
-    ops->batch_norm_forward(d, &norm, p[0], p[1], p[1], p[6], p[7], work, p[2], count);
-    ops->batch_norm_recompute(d, &norm, p[0], work, p[2], count);
-    ops->batch_norm_backward(d, &norm, p[0], p[3], work, p[4], p[5], p[5] + channels, count);
+    ops->batch_norm_forward(d, &norm, &p[0], floats(&p[1]), floats(&p[1]), floats(&p[6]), floats(&p[7]), work, &p[2],
+                            count);
+    ops->batch_norm_recompute(d, &norm, &p[0], work, &p[2], count);
+    ops->batch_norm_backward(d, &norm, &p[0], &p[3], work, &p[4], floats(&p[5]), floats(&p[5]) + channels, count);
     device_free(d, work);
 }
-static void batch_norm(struct device *d, float *const p[]) { normalise(d, p, CHANNELS, false, NULL); }
-static void batch_norm_relu(struct device *d, float *const p[]) { normalise(d, p, CHANNELS, true, NULL); }
-static void batch_norm_sync(struct device *d, float *const p[]) { normalise(d, p, CHANNELS, true, &alone); }
-static void batch_norm_odd(struct device *d, float *const p[]) { normalise(d, p, ODD, true, NULL); }
-static void batch_norm_running(struct device *d, float *const p[]) {
+static void batch_norm(struct device *d, const struct tensor *p) { normalise(d, p, CHANNELS, false, NULL); }
+static void batch_norm_relu(struct device *d, const struct tensor *p) { normalise(d, p, CHANNELS, true, NULL); }
+static void batch_norm_sync(struct device *d, const struct tensor *p) { normalise(d, p, CHANNELS, true, &alone); }
+static void batch_norm_odd(struct device *d, const struct tensor *p) { normalise(d, p, ODD, true, NULL); }
+static void batch_norm_running(struct device *d, const struct tensor *p) {
     struct batch_norm norm = {CHANNELS, 1e-5f, 0.1f, false, true, NULL};
     float *work, variance[CHANNELS];
-    for (size_t i = 0; i < CHANNELS; i++) variance[i] = fabsf(p[3][i]) + 0.5f;
+    for (size_t i = 0; i < CHANNELS; i++) variance[i] = fabsf(floats(&p[3])[i]) + 0.5f;
     ck_assert(!device_alloc(d, BATCH_NORM_WORK(CHANNELS) * sizeof *work, "a test", (void **)&work));
-    device_ops(d)->image->batch_norm_forward(d, &norm, p[0], p[1], p[1], p[1], variance, work, p[2],
-                                             IMAGES * SIDE * SIDE);
+    device_ops(d)->image->batch_norm_forward(d, &norm, &p[0], floats(&p[1]), floats(&p[1]), floats(&p[1]), variance,
+                                             work, &p[2], IMAGES * SIDE * SIDE);
     device_free(d, work);
 }
-static void group_norm(struct device *d, float *const p[]) {
+static void group_norm(struct device *d, const struct tensor *p) {
     const struct group_norm norm = {CHANNELS, 4, SIDE * SIDE, 1e-5f};
     const struct image_ops *ops = device_ops(d)->image;
     float *saved;
     ck_assert(!device_alloc(d, 2 * 4 * IMAGES * sizeof *saved, "a test", (void **)&saved));
-    ops->group_norm_forward(d, &norm, p[0], p[1], p[1], saved, p[2], IMAGES);
-    ops->group_norm_backward(d, &norm, p[0], p[1], saved, p[3], p[4], p[5], p[5] + CHANNELS, IMAGES);
+    ops->group_norm_forward(d, &norm, &p[0], floats(&p[1]), floats(&p[1]), saved, &p[2], IMAGES);
+    ops->group_norm_backward(d, &norm, &p[0], floats(&p[1]), saved, &p[3], &p[4], floats(&p[5]),
+                             floats(&p[5]) + CHANNELS, IMAGES);
     device_free(d, saved);
 }
-static void pool_max(struct device *d, float *const p[], size_t channels) {
+static void pool_max(struct device *d, const struct tensor *p, size_t channels) {
     const struct image_ops *ops = device_ops(d)->image;
     uint8_t *index;
     ck_assert(!device_alloc(d, IMAGES * SIDE * SIDE * channels, "a test", (void **)&index));
@@ -209,22 +238,22 @@ static void pool_max(struct device *d, float *const p[], size_t channels) {
                                     .out = {SIDE, SIDE, channels},
                                     .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                     .has_relu = has_relu};
-        ops->max_pool_forward(d, &max, p[0], p[1], index, IMAGES);
-        ops->max_pool_backward(d, &max, p[1], index, p[2], p[3 + has_relu], IMAGES);
+        ops->max_pool_forward(d, &max, &p[0], &p[1], index, IMAGES);
+        ops->max_pool_backward(d, &max, &p[1], index, &p[2], &p[3 + has_relu], IMAGES);
     }
     device_free(d, index);
 }
-static void max_pool(struct device *d, float *const p[]) { pool_max(d, p, CHANNELS); }
-static void max_pool_odd(struct device *d, float *const p[]) { pool_max(d, p, ODD); }
-static void average(struct device *d, float *const p[], size_t channels) {
+static void max_pool(struct device *d, const struct tensor *p) { pool_max(d, p, CHANNELS); }
+static void max_pool_odd(struct device *d, const struct tensor *p) { pool_max(d, p, ODD); }
+static void average(struct device *d, const struct tensor *p, size_t channels) {
     const struct pooling all = {.in = {SIDE, SIDE, channels}, .out = {2, 1, channels}, .is_adaptive = true};
-    device_ops(d)->image->avg_pool_forward(d, &all, p[0], p[1], IMAGES);
-    device_ops(d)->image->avg_pool_backward(d, &all, p[2], p[3], IMAGES);
+    device_ops(d)->image->avg_pool_forward(d, &all, &p[0], &p[1], IMAGES);
+    device_ops(d)->image->avg_pool_backward(d, &all, &p[2], &p[3], IMAGES);
 }
-static void avg_pool(struct device *d, float *const p[]) { average(d, p, CHANNELS); }
-static void avg_pool_odd(struct device *d, float *const p[]) { average(d, p, ODD); }
-static void transpose(struct device *d, float *const p[]) {
-    device_ops(d)->image->transpose(d, p[0], p[1], IMAGES, SIDE, CHANNELS);
+static void avg_pool(struct device *d, const struct tensor *p) { average(d, p, CHANNELS); }
+static void avg_pool_odd(struct device *d, const struct tensor *p) { average(d, p, ODD); }
+static void transpose(struct device *d, const struct tensor *p) {
+    device_ops(d)->image->transpose(d, &p[0], &p[1], IMAGES, SIDE, CHANNELS);
 }
 
 #define READS(count, form)                                                                                             \
@@ -377,26 +406,28 @@ static void fill(enum precision precision, const struct work *w, float *p[OPERAN
 
 static void half_run(struct device *d, enum precision precision, const struct work *w, int forms, float *p[OPERANDS]) {
     uint16_t *bits[OPERANDS] = {NULL};
-    float *given[OPERANDS];
+    struct tensor given[OPERANDS];
     for (size_t i = 0; i < OPERANDS; i++) {
         const struct operand *o = &w->operands[i];
-        given[i] = p[i];
+        given[i] = *F32(p[i]);
         if (!(o->form & forms)) continue;
         bits[i] = guarded_malloc(o->count * sizeof *bits[i]);
         for (size_t k = 0; k < o->count; k++) bits[i][k] = to_bits(precision, p[i][k]);
-        given[i] = (float *)(void *)bits[i];
+        given[i] = (struct tensor){.data = bits[i], .is_half = true};
     }
-    device_ops(d)->half->set(
-        d, (struct half_operands){
-               .x = forms & X, .other = forms & OTHER, .y = forms & Y, .dy = forms & DY, .dx = forms & DX});
     w->run(d, given);
-    device_ops(d)->half->set(d, (struct half_operands){0});
     status s = device_wait(d);
     ck_assert_msg(!s, "%s", status_message(s));
     for (size_t i = 0; i < OPERANDS; i++) {
         for (size_t k = 0; bits[i] && k < w->operands[i].count; k++) p[i][k] = from_bits(precision, bits[i][k]);
         guarded_free(bits[i]);
     }
+}
+
+static void wide_run(struct device *d, const struct work *w, float *const p[OPERANDS]) {
+    struct tensor given[OPERANDS];
+    for (size_t i = 0; i < OPERANDS; i++) given[i] = *F32(p[i]);
+    w->run(d, given);
 }
 
 /* Sums in another order may be rounded to the adjacent number. */
@@ -428,7 +459,7 @@ START_TEST(operands_of_16_bits) {
         ck_assert(!device_set_precision(d, precisions[t]));
         float *wide[OPERANDS];
         fill(precisions[t], w, wide);
-        w->run(d, wide);
+        wide_run(d, w, wide);
         for (int forms = 1; forms < 32; forms++) {
             float *half[OPERANDS];
             if (forms & ~known) continue;
@@ -460,7 +491,7 @@ START_TEST(a_nan_is_propagated) {
         fill(precision, w, wide);
         fill(precision, w, half);
         wide[0][7] = half[0][7] = NAN;
-        w->run(d, wide);
+        wide_run(d, w, wide);
         half_run(d, precision, w, known, half);
         for (size_t i = 0; i < OPERANDS; i++) {
             const struct operand *o = &w->operands[i];
@@ -494,7 +525,7 @@ START_TEST(logits_that_overflow) {
         if (turn > 1) half[0][(ROWS - 1) * CLASSES + 7] = -2 * low;
         fill(precision, &w, wide);
         for (size_t i = 0; i < ROWS * CLASSES; i++) wide[0][i] = from_bits(precision, to_bits(precision, half[0][i]));
-        w.run(d, wide);
+        wide_run(d, &w, wide);
         half_run(d, precision, &w, X, half);
         ck_assert_int_eq(isnan(wide[2][0]) != 0, turn > 1);
         for (size_t i = 0; i < (ROWS - (turn > 1)) * CLASSES; i++)
@@ -528,12 +559,11 @@ START_TEST(long_rows) {
         x[i] = from_bits(precision, bits[i]);
     }
     const struct device_ops *ops = device_ops(d);
-    ops->losses->cross_entropy(d, &o, x, targets, LONG_ROWS, LONG, 1, dx, &sums[0]);
+    ops->losses->cross_entropy(d, &o, F32(x), targets, LONG_ROWS, LONG, 1, F32(dx), &sums[0]);
     for (int in_place = 0; in_place < 2; in_place++) {
-        ops->half->set(d, (struct half_operands){.x = true, .dx = true});
-        ops->losses->cross_entropy(d, &o, (float *)(void *)bits, targets, LONG_ROWS, LONG, 1,
-                                   (float *)(void *)(in_place ? bits : dbits), &sums[1 + in_place]);
-        ops->half->set(d, (struct half_operands){0});
+        struct tensor logits = {.data = bits, .is_half = true};
+        struct tensor gradient = {.data = in_place ? bits : dbits, .is_half = true};
+        ops->losses->cross_entropy(d, &o, &logits, targets, LONG_ROWS, LONG, 1, &gradient, &sums[1 + in_place]);
         ck_assert(!device_wait(d));
     }
     ck_assert(sums[0].correct == 1 && sums[0].count == 4 && isfinite(sums[0].loss));
@@ -553,55 +583,52 @@ START_TEST(long_rows) {
 }
 END_TEST
 
-/* [run] with operands of zeros in these forms fails. */
-static void check_refused(const char *operation, struct half_operands forms,
-                          void (*run)(struct device *, float *p[8])) {
+/* [run] with operands of zeros, of which [half] is 16 bits, fails. */
+static void check_refused(enum precision precision, const char *operation, size_t half,
+                          void (*run)(struct device *, const struct tensor *p)) {
     struct device *d;
-    float *p[8];
-    for (size_t i = 0; i < 8; i++) p[i] = guarded_calloc(4096, sizeof(float));
+    struct tensor p[OPERANDS];
+    for (size_t i = 0; i < OPERANDS; i++) p[i] = (struct tensor){guarded_calloc(4096, sizeof(float)), i == half, NULL};
     ck_assert(!device_create("cuda", &d));
-    ck_assert(!device_set_precision(d, PRECISION_BFLOAT16));
-    device_ops(d)->half->set(d, forms);
+    ck_assert(!device_set_precision(d, precision));
     run(d, p);
     status s = device_status(d);
     ck_assert_msg(s && strstr(status_message(s), operation) && strstr(status_message(s), "cannot be 16 bits"), "%s: %s",
                   operation, status_message(s));
     status_free(s);
     device_destroy(d);
-    for (size_t i = 0; i < 8; i++) guarded_free(p[i]);
+    for (size_t i = 0; i < OPERANDS; i++) guarded_free(p[i].data);
 }
 
-static void softmax(struct device *d, float *p[8]) { device_ops(d)->sequence->softmax_forward(d, p[0], p[1], 1, 8); }
-static void norm_forward(struct device *d, float *p[8]) {
-    device_ops(d)->norm_layers->layer_norm_forward(d, p[0], NULL, NULL, 1e-5f, p[1], p[2], 2, 8);
+static void norm_backward(struct device *d, const struct tensor *p) {
+    device_ops(d)->norm_layers->rms_norm_backward(d, floats(&p[0]), NULL, floats(&p[1]), &p[2], &p[3], false, NULL, 2,
+                                                  8);
 }
-static void norm_backward(struct device *d, float *p[8]) {
-    device_ops(d)->norm_layers->rms_norm_backward(d, p[0], NULL, p[1], p[2], p[3], false, NULL, 2, 8);
-}
-static void small_heads(struct device *d, float *p[8]) {
+static void small_heads(struct device *d, const struct tensor *p) {
     static const struct attention_shape shape = {.rows = 1, .tokens = 4, .heads = 2, .head_size = 4, .is_causal = true};
-    device_ops(d)->sequence->attention_forward(d, &shape, p[0], p[1], p[2]);
+    device_ops(d)->sequence->attention_forward(d, &shape, &p[0], &p[1], floats(&p[2]));
 }
-static void large_heads(struct device *d, float *p[8]) {
+static void large_heads(struct device *d, const struct tensor *p) {
     static const struct attention_shape shape = {
         .rows = 1, .tokens = 2, .heads = 1, .head_size = 136, .is_causal = true};
-    device_ops(d)->sequence->attention_backward(d, &shape, p[0], p[1], p[2], p[3], p[4]);
+    device_ops(d)->sequence->attention_backward(d, &shape, &p[0], &p[1], floats(&p[2]), &p[3], &p[4]);
 }
 
-START_TEST(other_operators_reject_them) {
+START_TEST(what_cannot_be_half_is_refused) {
     struct device *d;
-    check_refused("softmax_forward", (struct half_operands){.x = true}, softmax);
-    check_refused("layer_norm_forward", (struct half_operands){.x = true}, norm_forward);
-    check_refused("rms_norm_backward", (struct half_operands){.dx = true}, norm_backward);
-    check_refused("attention_forward", (struct half_operands){.y = true}, small_heads);
-    check_refused("attention_backward", (struct half_operands){.dy = true}, large_heads);
+    check_refused(PRECISION_BFLOAT16, "rms_norm_backward", 3, norm_backward);
+    for (size_t half = 0; half < 2; half++) check_refused(PRECISION_BFLOAT16, "attention_forward", half, small_heads);
+    for (size_t half = 0; half < 5; half++)
+        if (half != 2) check_refused(PRECISION_BFLOAT16, "attention_backward", half, large_heads);
+    check_refused(PRECISION_TF32, "add", 1, add); /* in this precision nothing is */
+    check_refused(PRECISION_FLOAT32, "copy", 0, copy);
     ck_assert(!device_create("cuda", &d));
     ck_assert(!device_set_precision(d, PRECISION_BFLOAT16));
-    ck_assert(device_ops(d)->half->applies(d, 16));
-    ck_assert(!device_ops(d)->half->applies(d, 12));
+    ck_assert(device_ops(d)->can_be_half(d, 16));
+    ck_assert(!device_ops(d)->can_be_half(d, 12));
     device_destroy(d);
     ck_assert(!device_create("cuda", &d));
-    ck_assert(!device_ops(d)->half->applies(d, 16)); /* float32 */
+    ck_assert(!device_ops(d)->can_be_half(d, 16)); /* float32 */
     device_destroy(d);
 }
 END_TEST
@@ -609,6 +636,6 @@ END_TEST
 int main(void) {
     const struct check_loop loops[] = {LOOP(operands_of_16_bits, 0, 2 * (int)(sizeof works / sizeof *works)),
                                        EACH(a_nan_is_propagated, works), ONCE(logits_that_overflow),
-                                       LOOP(long_rows, 0, 2), ONCE(other_operators_reject_them)};
+                                       LOOP(long_rows, 0, 2), ONCE(what_cannot_be_half_is_refused)};
     return gpu_run("gpu_to_half", loops, sizeof loops / sizeof *loops);
 }

@@ -33,7 +33,7 @@ START_TEST(uploads_are_in_order) {
     for (int turn = 1; turn <= 60; turn++) {
         for (size_t i = 0; i < PIECE; i++) own[i] = (float)turn;
         device_upload(d, part, own, PIECE * sizeof *own);
-        device_ops(d)->add(d, sum, part + PIECE - COUNT, sum, COUNT);
+        device_ops(d)->add(d, F32(sum), F32(part + PIECE - COUNT), F32(sum), COUNT);
     }
     ck_assert(!device_download(d, own, sum, COUNT * sizeof *own));
     for (size_t i = 0; i < COUNT; i++) ck_assert(own[i] == 60 * 61 / 2);
@@ -73,7 +73,7 @@ static struct device_recording *record_increment(struct device *d, const float *
     status why;
     ck_assert(!device_record_begin(d, &why));
     ck_assert(!why);
-    device_ops(d)->add(d, sum, one, sum, COUNT);
+    device_ops(d)->add(d, F32(sum), F32(one), F32(sum), COUNT);
     ck_assert(!device_record_end(d, &recording, &why));
     ck_assert(!why);
     return recording;
@@ -93,7 +93,7 @@ START_TEST(a_recording_is_run_again) {
     device_upload(d, one, &value, sizeof value);
     ck_assert(device_can_record(d));
     work_a_lot(d, zero, one);
-    device_ops(d)->add(d, sum, one, sum, COUNT);
+    device_ops(d)->add(d, F32(sum), F32(one), F32(sum), COUNT);
     struct device_recording *recording = record_increment(d, one, sum);
     ck_assert(first_of(d, sum) == 1); /* recording executes nothing */
     for (int i = 0; i < 3; i++) ck_assert(device_replay(d, recording));
@@ -119,12 +119,12 @@ START_TEST(a_recording_with_a_new_constant_fails) {
     struct loss_sums *sums = (struct loss_sums *)(void *)numbers(d, sizeof *sums / sizeof(float));
     int64_t *targets = (int64_t *)(void *)numbers(d, 2);
     device_upload(d, targets, &target, sizeof target);
-    device_ops(d)->losses->cross_entropy(d, &o, logits, targets, 1, 3, 1, NULL, sums);
+    device_ops(d)->losses->cross_entropy(d, &o, F32(logits), targets, 1, 3, 1, NULL, sums);
     for (int turn = 0; turn < 2; turn++) {
         status why;
         ck_assert(!device_record_begin(d, &why));
         ck_assert(!why);
-        device_ops(d)->losses->cross_entropy(d, &o, logits, targets, 1, 3, 1, NULL, sums);
+        device_ops(d)->losses->cross_entropy(d, &o, F32(logits), targets, 1, 3, 1, NULL, sums);
         ck_assert(!device_record_end(d, &recording, &why));
         if (turn == 0) ck_assert_msg(!why, "%s", status_message(why));
         if (turn == 1)
@@ -134,7 +134,8 @@ START_TEST(a_recording_with_a_new_constant_fails) {
         recording = NULL;
         weight[1] = 4;
     }
-    device_ops(d)->losses->cross_entropy(d, &o, logits, targets, 1, 3, 1, NULL, sums); /* it is not an error later */
+    device_ops(d)->losses->cross_entropy(d, &o, F32(logits), targets, 1, 3, 1, NULL,
+                                         sums); /* it is not an error later */
     ck_assert(!device_wait(d));
     device_free(d, logits), device_free(d, sums), device_free(d, targets);
     device_destroy(d);
@@ -145,11 +146,11 @@ START_TEST(a_recording_ends_when_memory_moves) {
     struct device *d = gpu();
     float *sum = numbers(d, COUNT), *one = numbers(d, COUNT), *zero = numbers(d, 1), value = 1;
     device_upload(d, one, &value, sizeof value);
-    ck_assert(device_ops(d)->is_finite(d, one, COUNT)); /* some scratch memory */
+    ck_assert(device_ops(d)->is_finite(d, F32(one), COUNT)); /* some scratch memory */
     struct device_recording *recording = record_increment(d, one, sum);
     ck_assert(device_replay(d, recording));
     work_a_lot(d, zero, one);
-    device_ops(d)->add(d, one, sum, one, COUNT);
+    device_ops(d)->add(d, F32(one), F32(sum), F32(one), COUNT);
     ck_assert(!device_replay(d, recording));
     ck_assert(first_of(d, sum) == 1);
     ck_assert(!device_wait(d));
@@ -174,7 +175,7 @@ START_TEST(operators_that_need_memory_are_not_recorded) {
     ck_assert_ptr_nonnull(why);
     status_free(why);
     ck_assert(!device_status(d));
-    device_ops(d)->add(d, x, x, x, COUNT);
+    device_ops(d)->add(d, F32(x), F32(x), F32(x), COUNT);
     ck_assert(first_of(d, x) == 2);
     device_free(d, x), device_free(d, zero);
     device_destroy(d);
@@ -195,7 +196,7 @@ START_TEST(batches_are_copied_asynchronously) {
             {batch, beside, own, COUNT * sizeof *own},
             {batch + COUNT, beside + COUNT, own + COUNT, (PIECE - COUNT) * sizeof *own}};
         device_upload_async(d, pieces, 2);
-        device_ops(d)->add(d, sum, batch + PIECE - COUNT, sum, COUNT);
+        device_ops(d)->add(d, F32(sum), F32(batch + PIECE - COUNT), F32(sum), COUNT);
     }
     ck_assert(!device_wait(d));
     device_unpin(d, own);
@@ -214,7 +215,7 @@ START_TEST(downloads_are_asynchronous) {
     for (int i = 0; i < 4; i++) { /* the value at the start of the download */
         if (i >= 2) ck_assert(!device_download_end(d, i % 2, &found[i - 2], sizeof value));
         device_download_begin(d, i % 2, x, sizeof value);
-        device_ops(d)->add(d, x, x, x, 1);
+        device_ops(d)->add(d, F32(x), F32(x), F32(x), 1);
     }
     for (int i = 2; i < 4; i++) ck_assert(!device_download_end(d, i % 2, &found[i], sizeof value));
     for (int i = 0; i < 4; i++) ck_assert(found[i] == (float)(1 << i));

@@ -23,7 +23,7 @@ START_TEST(precision_is_used) {
         struct device *d;
         ck_assert(!device_create("cuda", &d));
         ck_assert(!device_set_precision(d, precisions[i]));
-        device_ops(d)->sequence->attention_forward(d, &s, qkv, y[i], softmaxes);
+        device_ops(d)->sequence->attention_forward(d, &s, F32(qkv), F32(y[i]), softmaxes);
         ck_assert(!device_status(d));
         device_destroy(d);
     }
@@ -58,15 +58,15 @@ static void products_follow(size_t heads, size_t head_size, enum precision preci
     float *x = on_the_gpu(d, n * c, 7), *spare = on_the_gpu(d, 1, 8);
     for (int is_apart = 0; is_apart < 2; is_apart++) { /* another operator in between: no copy is valid */
         float *to = on_the_gpu(d, all, 9), *dw = to + 3 * n * c, *db = dw + 3 * c * c, *dx = db + 3 * c;
-        ops->sequence->attention_forward(d, &s, qkv, y, softmaxes);
-        if (is_apart) ops->copy(d, spare, spare, 1);
-        ops->linear_forward(d, y, w, NULL, false, to, n, c, c);
+        ops->sequence->attention_forward(d, &s, F32(qkv), F32(y), softmaxes);
+        if (is_apart) ops->copy(d, F32(spare), F32(spare), 1);
+        ops->linear_forward(d, F32(y), w, NULL, false, F32(to), n, c, c);
         for (int is_biased = 0; is_biased < 2; is_biased++) {
-            ops->sequence->attention_backward(d, &s, qkv, y, softmaxes, dy, dqkv);
-            if (is_apart) ops->copy(d, spare, spare, 1);
-            ops->linear_backward_weight(d, dqkv, x, dw, is_biased ? db : NULL, n, c, 3 * c);
-            if (is_apart) ops->copy(d, spare, spare, 1);
-            ops->linear_backward_input(d, dqkv, w, dx + (size_t)is_biased * n * c, n, c, 3 * c);
+            ops->sequence->attention_backward(d, &s, F32(qkv), F32(y), softmaxes, F32(dy), F32(dqkv));
+            if (is_apart) ops->copy(d, F32(spare), F32(spare), 1);
+            ops->linear_backward_weight(d, F32(dqkv), F32(x), dw, is_biased ? db : NULL, n, c, 3 * c);
+            if (is_apart) ops->copy(d, F32(spare), F32(spare), 1);
+            ops->linear_backward_input(d, F32(dqkv), w, F32(dx + (size_t)is_biased * n * c), n, c, 3 * c);
         }
         found[is_apart] = guarded_malloc(all * sizeof(float));
         ck_assert(!device_download(d, found[is_apart], to, all * sizeof(float)));

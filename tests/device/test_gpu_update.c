@@ -134,7 +134,7 @@ static void close_copy(struct copy *c) {
 static void round_all(struct copy *c) { device_ops(c->d)->round_parameters(c->d, c->values, COUNT); }
 
 static void run_product(struct copy *c) {
-    device_ops(c->d)->linear_forward(c->d, c->x, c->values, NULL, false, c->y, IN, IN, OUT);
+    device_ops(c->d)->linear_forward(c->d, F32(c->x), c->values, NULL, false, F32(c->y), IN, IN, OUT);
 }
 
 /* Of other gradients each time. */
@@ -198,7 +198,7 @@ static void write_zeros(struct copy *c) { device_zero(c->d, c->values + COUNT - 
 
 static void write_by_operator(struct copy *c) {
     float *other = random_values(COUNT, 21);
-    device_ops(c->d)->copy(c->d, other, c->values + 64, 3);
+    device_ops(c->d)->copy(c->d, F32(other), F32(c->values + 64), 3);
     guarded_free(other);
 }
 
@@ -329,7 +329,7 @@ START_TEST(recordings_of_two_sets_of_values) {
 END_TEST
 
 /* The recording changes parameters by another operator than an update. */
-static void write_recorded(struct copy *c) { device_ops(c->d)->copy(c->d, c->gradients, c->values, COUNT); }
+static void write_recorded(struct copy *c) { device_ops(c->d)->copy(c->d, F32(c->gradients), F32(c->values), COUNT); }
 
 static void run_pass_and_write(struct copy *c) {
     run_pass(c);

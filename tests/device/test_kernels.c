@@ -15,7 +15,7 @@ static void product_agrees(struct device *device, size_t rows, size_t in, size_t
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
     float *y = guarded_malloc(rows * out * sizeof *y), *dx = guarded_malloc(rows * in * sizeof *dx);
     float *dw = guarded_calloc(out * in, sizeof *dw), *db = guarded_calloc(out, sizeof *db);
-    ops->linear_forward(device, x, w, bias, false, y, rows, in, out);
+    ops->linear_forward(device, F32(x), w, bias, false, F32(y), rows, in, out);
     for (size_t i = 0; i < rows; i++)
         for (size_t o = 0; o < out; o++) {
             double sum = (double)bias[o], size = 1;
@@ -25,9 +25,9 @@ static void product_agrees(struct device *device, size_t rows, size_t in, size_t
             ck_assert_msg(fabs(sum - (double)y[i * out + o]) < 1e-6 * size, "y(%zu, %zu) of %zu x %zu x %zu", i, o,
                           rows, in, out);
         }
-    ops->linear_backward_input(device, y, w, dx, rows, in, out);
-    ops->linear_backward_weight(device, y, x, dw, db, rows, in, out);
-    ops->linear_backward_weight(device, y, x, dw, db, rows, in, out); /* gradients add up */
+    ops->linear_backward_input(device, F32(y), w, F32(dx), rows, in, out);
+    ops->linear_backward_weight(device, F32(y), F32(x), dw, db, rows, in, out);
+    ops->linear_backward_weight(device, F32(y), F32(x), dw, db, rows, in, out); /* gradients add up */
     for (size_t i = 0; i < rows; i++)
         for (size_t k = 0; k < in; k++) {
             double sum = 0, size = 1;
@@ -73,9 +73,9 @@ START_TEST(rows_are_independent) {
         const struct device_ops *ops = device_ops(device);
         float *x = random_values(32 * 13, 1), *w = random_values(64 * 13, 2), *bias = random_values(64, 3);
         float whole[32 * 64], row[64];
-        ops->linear_forward(device, x, w, bias, false, whole, 32, 13, 64);
+        ops->linear_forward(device, F32(x), w, bias, false, F32(whole), 32, 13, 64);
         for (size_t i = 0; i < 32; i++) {
-            ops->linear_forward(device, x + i * 13, w, bias, false, row, 1, 13, 64);
+            ops->linear_forward(device, F32(x + i * 13), w, bias, false, F32(row), 1, 13, 64);
             ck_assert_mem_eq(row, whole + i * 64, sizeof row);
         }
         guarded_free(x), guarded_free(w), guarded_free(bias);
@@ -150,11 +150,12 @@ static void compute(struct device *device, struct results *r) {
     float *x = random_values(N, 7), *g = random_values(N, 8), *p = random_values(N, 9);
     memset(r, 0, sizeof *r);
     for (int f = 0; f < 5; f++) {
-        ops->activation_forward(device, (enum activation)f, x, r->forward[f], N);
-        ops->activation_backward(device, (enum activation)f, x, r->forward[f], g, r->backward[f], N);
+        ops->activation_forward(device, (enum activation)f, F32(x), F32(r->forward[f]), N);
+        ops->activation_backward(device, (enum activation)f, F32(x), F32(r->forward[f]), F32(g), F32(r->backward[f]),
+                                 N);
     }
     struct draw_key key = {.seed = 42, .stream = 3, .pass = &work_pass, .first_row = 5, .row_stride = 2};
-    ops->dropout(device, &key, 0.3f, x, r->dropout, 17, 59);
+    ops->dropout(device, &key, 0.3f, F32(x), F32(r->dropout), 17, 59);
     struct sgd_constants sgd = work_sgd;
     struct adam_constants adam = {.beta1 = 0.9f,
                                   .one_minus_beta1 = 0.1f,
@@ -221,7 +222,7 @@ START_TEST(dropout_depends_on_the_row_only) {
     for (int i = 0; i < 80; i++) ones[i] = 1;
     const uint64_t three = 3, four = 4;
     struct draw_key all = {.seed = 1, .stream = 2, .pass = &three, .first_row = 0, .row_stride = 1};
-    device_ops(device)->dropout(device, &all, 0.5f, ones, whole, 8, 10);
+    device_ops(device)->dropout(device, &all, 0.5f, F32(ones), F32(whole), 8, 10);
     int kept = 0;
     for (int i = 0; i < 80; i++) {
         ck_assert(whole[i] == 0 || whole[i] == 2);
@@ -231,17 +232,17 @@ START_TEST(dropout_depends_on_the_row_only) {
     ck_assert_int_lt(kept, 60);
     for (uint64_t rank = 0; rank < 2; rank++) { /* rank r of 2 has the rows r, r + 2, ... */
         struct draw_key own = {.seed = 1, .stream = 2, .pass = &three, .first_row = rank, .row_stride = 2};
-        device_ops(device)->dropout(device, &own, 0.5f, ones, half, 4, 10);
+        device_ops(device)->dropout(device, &own, 0.5f, F32(ones), F32(half), 4, 10);
         for (size_t i = 0; i < 4; i++) ck_assert_mem_eq(half + i * 10, whole + (2 * i + rank) * 10, 10 * sizeof *half);
     }
     struct draw_key next = all;
     next.pass = &four;
     float other[80];
-    device_ops(device)->dropout(device, &next, 0.5f, ones, other, 8, 10);
+    device_ops(device)->dropout(device, &next, 0.5f, F32(ones), F32(other), 8, 10);
     ck_assert(memcmp(other, whole, sizeof other) != 0);
-    device_ops(device)->dropout(device, &all, 0, ones, other, 8, 10);
+    device_ops(device)->dropout(device, &all, 0, F32(ones), F32(other), 8, 10);
     ck_assert_mem_eq(other, ones, sizeof ones);
-    device_ops(device)->dropout(device, &all, 1, ones, other, 8, 10);
+    device_ops(device)->dropout(device, &all, 1, F32(ones), F32(other), 8, 10);
     for (int i = 0; i < 80; i++) ck_assert(other[i] == 0);
     device_destroy(device);
 }
@@ -252,12 +253,12 @@ START_TEST(finite_or_not) {
         struct device *device = open_set(sets[s]);
         if (!device) continue;
         float *x = random_values(100, 1);
-        ck_assert(device_ops(device)->is_finite(device, x, 100));
+        ck_assert(device_ops(device)->is_finite(device, F32(x), 100));
         for (size_t i = 0; i < 100; i += 33) {
             float keep = x[i], bad[] = {INFINITY, -INFINITY, NAN};
             for (int b = 0; b < 3; b++) {
                 x[i] = bad[b];
-                ck_assert(!device_ops(device)->is_finite(device, x, 100));
+                ck_assert(!device_ops(device)->is_finite(device, F32(x), 100));
             }
             x[i] = keep;
         }
@@ -328,8 +329,8 @@ START_TEST(short_rows_of_cross_entropy) {
             struct cross_entropy_options o = {.ignored = -100, .weight = i ? weights : NULL};
             const struct loss_ops *ops = device_ops(device)->losses;
             dx[i] = guarded_calloc(count * classes, sizeof **dx);
-            ops->cross_entropy(device, &o, x, targets, count, classes, 0.5f, dx[i], &sums[i]);
-            ops->cross_entropy(device, &o, x, targets, count, classes, 1, NULL, &sums[i]);
+            ops->cross_entropy(device, &o, F32(x), targets, count, classes, 0.5f, F32(dx[i]), &sums[i]);
+            ops->cross_entropy(device, &o, F32(x), targets, count, classes, 1, NULL, &sums[i]);
         }
         ck_assert_mem_eq(&sums[0].count, &sums[1].count, sizeof sums[0] - offsetof(struct loss_sums, count));
         ck_assert(sums[0].loss == sums[1].loss || (isnan(sums[0].loss) && isnan(sums[1].loss)));

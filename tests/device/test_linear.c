@@ -19,10 +19,10 @@ static struct results compute(struct device *device, size_t rows, size_t in, siz
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
     struct results r = {guarded_malloc(rows * out * sizeof(float)), guarded_malloc(rows * out * sizeof(float)),
                         guarded_malloc(rows * in * sizeof(float)), random_values(out * in, 4), random_values(out, 5)};
-    ops->linear_forward(device, x, w, bias, false, r.y, rows, in, out);
-    ops->linear_forward(device, x, w, NULL, true, r.positive, rows, in, out);
-    ops->linear_backward_input(device, r.y, w, r.dx, rows, in, out);
-    ops->linear_backward_weight(device, r.y, x, r.dw, r.dbias, rows, in, out);
+    ops->linear_forward(device, F32(x), w, bias, false, F32(r.y), rows, in, out);
+    ops->linear_forward(device, F32(x), w, NULL, true, F32(r.positive), rows, in, out);
+    ops->linear_backward_input(device, F32(r.y), w, F32(r.dx), rows, in, out);
+    ops->linear_backward_weight(device, F32(r.y), F32(x), r.dw, r.dbias, rows, in, out);
     guarded_free(x), guarded_free(w), guarded_free(bias);
     return r;
 }
@@ -98,7 +98,7 @@ START_TEST(rows_are_copied_in_groups) {
     struct device *device = open_set(NULL);
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
     float *y = guarded_malloc(rows * out * sizeof *y);
-    device_ops(device)->linear_forward(device, x, w, bias, false, y, rows, in, out);
+    device_ops(device)->linear_forward(device, F32(x), w, bias, false, F32(y), rows, in, out);
     for (size_t i = 0; i < rows; i += i + 70 < rows ? 63 : 1)
         for (size_t o = 0; o < out; o += o + 8 < out ? 7 : 1)
             check(y[i * out + o], bias[o], x + i * in, 1, w + o * in, 1, in, tolerance(PRECISION_FLOAT32), "y");
@@ -120,16 +120,16 @@ static void check_small(struct device *device, size_t rows, size_t in, size_t ou
     float *y = guarded_malloc(rows * out * sizeof *y), *large_y = guarded_malloc(many * out * sizeof *y);
     float *dx = guarded_malloc(rows * in * sizeof *dx), *large_dx = guarded_malloc(many * in * sizeof *dx);
     for (int i = 0; i < 2; i++) {
-        ops->linear_forward(device, small_x, small_w, i ? NULL : bias, i, y, rows, in, out);
-        ops->linear_forward(device, x, small_w, i ? NULL : bias, i, large_y, many, in, out);
+        ops->linear_forward(device, F32(small_x), small_w, i ? NULL : bias, i, F32(y), rows, in, out);
+        ops->linear_forward(device, F32(x), small_w, i ? NULL : bias, i, F32(large_y), many, in, out);
         ck_assert_mem_eq(y, large_y, rows * out * sizeof *y);
     }
-    ops->linear_backward_input(device, small_dy, small_w, dx, rows, in, out);
-    ops->linear_backward_input(device, dy, small_w, large_dx, many, in, out);
+    ops->linear_backward_input(device, F32(small_dy), small_w, F32(dx), rows, in, out);
+    ops->linear_backward_input(device, F32(dy), small_w, F32(large_dx), many, in, out);
     ck_assert_mem_eq(dx, large_dx, rows * in * sizeof *dx);
     for (size_t i = 0; i < rows; i++) memcpy(small_dy + i * out, wide_dy + i * wide, out * sizeof *dy);
-    ops->linear_backward_weight(device, small_dy, small_x, small_dw, NULL, rows, in, out);
-    ops->linear_backward_weight(device, wide_dy, x, w, NULL, rows, in, wide);
+    ops->linear_backward_weight(device, F32(small_dy), F32(small_x), small_dw, NULL, rows, in, out);
+    ops->linear_backward_weight(device, F32(wide_dy), F32(x), w, NULL, rows, in, wide);
     ck_assert_mem_eq(small_dw, w, out * in * sizeof *w);
     float *const blocks[] = {x, w, bias, dy, wide_dy, small_x, small_w, small_dy, small_dw, y, large_y, dx, large_dx};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) guarded_free(blocks[i]);
@@ -202,7 +202,7 @@ START_TEST(factors_are_two_bfloat16) {
     float x[] = {INFINITY, 1, 3e38f, 1 + 0x1p-15f}, w = 2, y[4];
     check_rounding(device, "cpu (avx512, factors of two bfloat16 with amx)", PRECISION_TF32);
     device = open_rounding("amx", PRECISION_TF32);
-    if (device) device_ops(device)->linear_forward(device, x, &w, NULL, false, y, 4, 1, 1);
+    if (device) device_ops(device)->linear_forward(device, F32(x), &w, NULL, false, F32(y), 4, 1, 1);
     if (device) ck_assert(isnan(y[0]) && y[1] == 2 && isinf(y[2]) && y[3] == 2 + 0x1p-14f);
     device_destroy(device);
     device = open_set("avx2"); /* stays float32 */
@@ -221,7 +221,7 @@ static void check_infinity(struct device *split, struct device *plain, float *x,
         y[i] = guarded_malloc(rows * out * sizeof *y[i]);
         if (i == 1) x[5 * in + 3] = INFINITY;
         struct device *device = i < 2 ? split : plain;
-        device_ops(device)->linear_forward(device, x, w, bias, false, y[i], rows, in, out);
+        device_ops(device)->linear_forward(device, F32(x), w, bias, false, F32(y[i]), rows, in, out);
     }
     for (size_t i = 0; i < rows * out; i++)
         if (i / out == 5)
@@ -256,7 +256,7 @@ START_TEST(results_beside_infinity_are_those_of_float32) {
     for (size_t k = 0; k < in; k++) x[row * in + k] = k ? 1e-30f : 4, w[in + k] = k ? 1e-11f : 0;
     w[0] = 3e38f;
     for (int d = 0; d < 2 && devices[0] && devices[1]; d++)
-        device_ops(devices[d])->linear_forward(devices[d], x, w, NULL, false, y[d], rows, in, out);
+        device_ops(devices[d])->linear_forward(devices[d], F32(x), w, NULL, false, F32(y[d]), rows, in, out);
     if (devices[0] && devices[1]) {
         ck_assert(isinf(y[1][row * out]));
         ck_assert(y[1][row * out + 1] > 0 && y[1][row * out + 1] < FLT_MIN);
@@ -275,7 +275,7 @@ START_TEST(three_bfloat16_are_as_exact_as_float32) {
     double squares[2] = {0};
     struct device *devices[] = {open_set("avx512"), open_rounding("amx", PRECISION_FLOAT32_SPLIT)};
     for (int d = 0; d < 2 && devices[0] && devices[1]; d++) {
-        device_ops(devices[d])->linear_forward(devices[d], x, w, NULL, false, y, rows, in, out);
+        device_ops(devices[d])->linear_forward(devices[d], F32(x), w, NULL, false, F32(y), rows, in, out);
         for (size_t i = 0; i < rows * out; i++) {
             double sum = 0;
             for (size_t k = 0; k < in; k++) sum += (double)x[i / out * in + k] * (double)w[i % out * in + k];
@@ -311,7 +311,7 @@ static void check_parts(struct device *device, size_t rows, size_t in, size_t ou
     for (int i = 0; i < 2; i++) dbias[i] = memset(guarded_malloc(out * sizeof *dbias[i]), 0, out * sizeof *dbias[i]);
     dbias[1][0] = 1; /* is set, not added to */
     struct collected collected = {part, whole, in, 0};
-    ops->linear_backward_weight(device, dy, x, dw, dbias[0], rows, in, out);
+    ops->linear_backward_weight(device, F32(dy), F32(x), dw, dbias[0], rows, in, out);
     ops->linear_backward_weight_in_parts(device, dy, x, part, dbias[1], rows, in, out, max_rows,
                                          &(struct part_receiver){collect, &collected});
     ck_assert_uint_eq(collected.rows, out);
@@ -345,7 +345,7 @@ START_TEST(a_missing_workspace_does_not_change_bits) {
         struct device *device = open_rounding("amx", precisions[i / 2]);
         if (!device) break;
         allocations_left = i % 2;
-        device_ops(device)->linear_forward(device, x, w, NULL, false, i % 2 ? other : y, rows, in, out);
+        device_ops(device)->linear_forward(device, F32(x), w, NULL, false, F32(i % 2 ? other : y), rows, in, out);
         ck_assert_int_eq(allocations_left, 0);
         device_destroy(device);
         if (i % 2) ck_assert_mem_eq(y, other, rows * out * sizeof *y);
@@ -377,10 +377,10 @@ static void check_relu(struct device *device) {
     float x[20], w[20], y;
     for (int i = 0; i < 20; i++) x[i] = w[i] = 1;
     w[3] = NAN;
-    device_ops(device)->linear_forward(device, x, w, NULL, true, &y, 1, 20, 1);
+    device_ops(device)->linear_forward(device, F32(x), w, NULL, true, F32(&y), 1, 20, 1);
     ck_assert(isnan(y));
     w[3] = -100;
-    device_ops(device)->linear_forward(device, x, w, NULL, true, &y, 1, 20, 1);
+    device_ops(device)->linear_forward(device, F32(x), w, NULL, true, F32(&y), 1, 20, 1);
     ck_assert(y == 0 && !signbit(y));
     device_destroy(device);
 }

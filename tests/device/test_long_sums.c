@@ -18,8 +18,8 @@ static void gradients(struct device *d, const void *context, struct digest *dige
           *dx = positive_values(TERMS * IN, 3);
     float *statistics = positive_values(2 * TERMS, 4), dw[IN * IN] = {0}, db[IN] = {0};
     (void)context;
-    device_ops(d)->linear_backward_weight(d, dy, x, dw, db, TERMS, IN, IN);
-    device_ops(d)->norm_layers->layer_norm_backward(d, x, NULL, statistics, dy, dx, false, dw, db, TERMS, IN);
+    device_ops(d)->linear_backward_weight(d, F32(dy), F32(x), dw, db, TERMS, IN, IN);
+    device_ops(d)->norm_layers->layer_norm_backward(d, x, NULL, statistics, F32(dy), F32(dx), false, dw, db, TERMS, IN);
     device_ops(d)->sequence->mean_forward(d, x, NULL, dx, 1, TERMS, IN);
     digest_add(digest, dw, sizeof dw);
     digest_add(digest, db, sizeof db);

@@ -120,20 +120,21 @@ static void run_operators(struct device *device, float *x, float *y, float *dx) 
     struct pooling pool = {.in = image, .out = half, .window = {{3, 3}, {2, 2}, {1, 1}, {1, 1}}};
     union optimizer_constants constants = {.sgd = {.minus_lr = -0.1f, .has_weight_decay = true, .weight_decay = 0.01f}};
     float *const states[OPTIMIZER_STATES] = {NULL};
-    ops->image->batch_norm_forward(device, &norm, x, NULL, NULL, NULL, NULL, work, y, COUNT / CHANNELS);
-    ops->image->batch_norm_backward(device, &norm, x, y, work, dx, gradients, gradients + CHANNELS, COUNT / CHANNELS);
-    ops->add(device, x, dx, x, COUNT);
-    ops->activation_forward(device, ACTIVATION_GELU, x, y, COUNT);
-    ops->activation_backward(device, ACTIVATION_GELU, x, y, x, dx, COUNT);
-    ops->image->max_pool_forward(device, &pool, dx, y, index, ROWS);
-    ops->image->max_pool_backward(device, &pool, y, index, y, x, ROWS);
-    ops->image->avg_pool_forward(device, &pool, x, y, ROWS);
-    ops->image->avg_pool_backward(device, &pool, y, dx, ROWS);
+    ops->image->batch_norm_forward(device, &norm, F32(x), NULL, NULL, NULL, NULL, work, F32(y), COUNT / CHANNELS);
+    ops->image->batch_norm_backward(device, &norm, F32(x), F32(y), work, F32(dx), gradients, gradients + CHANNELS,
+                                    COUNT / CHANNELS);
+    ops->add(device, F32(x), F32(dx), F32(x), COUNT);
+    ops->activation_forward(device, ACTIVATION_GELU, F32(x), F32(y), COUNT);
+    ops->activation_backward(device, ACTIVATION_GELU, F32(x), F32(y), F32(x), F32(dx), COUNT);
+    ops->image->max_pool_forward(device, &pool, F32(dx), F32(y), index, ROWS);
+    ops->image->max_pool_backward(device, &pool, F32(y), index, F32(y), F32(x), ROWS);
+    ops->image->avg_pool_forward(device, &pool, F32(x), F32(y), ROWS);
+    ops->image->avg_pool_backward(device, &pool, F32(y), F32(dx), ROWS);
     work_update(device, RULE_SGD, &constants, &work_whole, x, dx, states, COUNT);
-    ops->image->transpose(device, x, y, ROWS, (size_t)SIDE * SIDE, CHANNELS);
-    ops->image->relu_backward(device, dx, y, x, COUNT);
-    ops->image->add_relu(device, x, y, y, COUNT);
-    ops->copy(device, gradients, y, 2 * (size_t)CHANNELS);
+    ops->image->transpose(device, F32(x), F32(y), ROWS, (size_t)SIDE * SIDE, CHANNELS);
+    ops->image->relu_backward(device, F32(dx), F32(y), F32(x), COUNT);
+    ops->image->add_relu(device, F32(x), F32(y), F32(y), COUNT);
+    ops->copy(device, F32(gradients), F32(y), 2 * (size_t)CHANNELS);
 }
 
 static void run_all(struct device *device, const void *context, struct digest *digest) {

@@ -72,7 +72,7 @@ static float *masks_of(struct device *device, const struct attention_shape *s) {
     if (!s->dropout) return NULL;
     float *masks = guarded_malloc(s->rows * row * sizeof *masks);
     for (size_t i = 0; i < s->rows * row; i++) masks[i] = 1;
-    device_ops(device)->dropout(device, s->dropout, s->dropout_p, masks, masks, s->rows, row);
+    device_ops(device)->dropout(device, s->dropout, s->dropout_p, F32(masks), F32(masks), s->rows, row);
     return masks;
 }
 
@@ -84,8 +84,8 @@ static void agrees(struct device *device, const struct attention_shape *s, const
     float *softmaxes = guarded_malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
     float *masks = masks_of(device, s);
     memset(dqkv, 0xff, 3 * values * sizeof *dqkv); /* NaN: all of it must be set */
-    device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
-    device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
+    device_ops(device)->sequence->attention_forward(device, s, F32(qkv), F32(y), softmaxes);
+    device_ops(device)->sequence->attention_backward(device, s, F32(qkv), F32(y), softmaxes, F32(dy), F32(dqkv));
     for (size_t r = 0; r < s->rows; r++)
         for (size_t h = 0; h < s->heads; h++) {
             double *all = guarded_calloc(4 * one, sizeof *all);
@@ -159,8 +159,9 @@ START_TEST(full_lengths) {
     for (int i = 0; i < 2; i++) {
         float *y = results[i] = guarded_calloc(ALL, sizeof *y);
         s.lengths = i ? lengths : NULL;
-        device_ops(device)->sequence->attention_forward(device, &s, qkv, y, y + 4 * VALUES);
-        device_ops(device)->sequence->attention_backward(device, &s, qkv, y, y + 4 * VALUES, dy, y + VALUES);
+        device_ops(device)->sequence->attention_forward(device, &s, F32(qkv), F32(y), y + 4 * VALUES);
+        device_ops(device)->sequence->attention_backward(device, &s, F32(qkv), F32(y), y + 4 * VALUES, F32(dy),
+                                                         F32(y + VALUES));
     }
     ck_assert_mem_eq(results[0], results[1], ALL * sizeof *results[0]);
     guarded_free(results[0]), guarded_free(results[1]), guarded_free(qkv), guarded_free(dy);
@@ -228,7 +229,7 @@ static double moved(struct device *device, const struct attention_shape *s, cons
     float *softmaxes = guarded_malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
     double sum = 0;
     for (size_t i = 0; i < 3 * values; i++) x[i] = qkv[i] + step * direction[i];
-    device_ops(device)->sequence->attention_forward(device, s, x, y, softmaxes);
+    device_ops(device)->sequence->attention_forward(device, s, F32(x), F32(y), softmaxes);
     for (size_t i = 0; i < values; i++) sum += (double)y[i] * (double)weight[i];
     guarded_free(x), guarded_free(y), guarded_free(softmaxes);
     return sum;
@@ -245,8 +246,8 @@ START_TEST(bfloat16_gradients_are_those_of_forward) {
         float *dqkv = guarded_malloc(3 * values * sizeof *dqkv), *direction = random_values(3 * values, 3),
               step = 0.03f;
         float *softmaxes = guarded_malloc(2 * s->rows * s->heads * s->tokens * sizeof *softmaxes);
-        device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
-        device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
+        device_ops(device)->sequence->attention_forward(device, s, F32(qkv), F32(y), softmaxes);
+        device_ops(device)->sequence->attention_backward(device, s, F32(qkv), F32(y), softmaxes, F32(dy), F32(dqkv));
         double slope = 0;
         for (size_t i = 0; i < 3 * values; i++) {
             direction[i] += dqkv[i];
@@ -273,8 +274,8 @@ static void run_attention(struct device *device, const void *context, struct dig
               *y = guarded_malloc(values * sizeof *y);
         float *dqkv = guarded_malloc(3 * values * sizeof *dqkv),
               *softmaxes = guarded_malloc(2 * values * sizeof *softmaxes);
-        device_ops(device)->sequence->attention_forward(device, s, qkv, y, softmaxes);
-        device_ops(device)->sequence->attention_backward(device, s, qkv, y, softmaxes, dy, dqkv);
+        device_ops(device)->sequence->attention_forward(device, s, F32(qkv), F32(y), softmaxes);
+        device_ops(device)->sequence->attention_backward(device, s, F32(qkv), F32(y), softmaxes, F32(dy), F32(dqkv));
         digest_add(digest, y, values * sizeof *y);
         digest_add(digest, dqkv, 3 * values * sizeof *dqkv);
         guarded_free(qkv), guarded_free(dy), guarded_free(y), guarded_free(dqkv), guarded_free(softmaxes);
@@ -306,33 +307,33 @@ START_TEST(functions) {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         struct device *device = open_set(sets[i]);
         if (!device) continue;
-        device_ops(device)->activation_forward(device, ACTIVATION_TANH, x, y, COUNT);
+        device_ops(device)->activation_forward(device, ACTIVATION_TANH, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++) near(y[j], tanh((double)x[j]), x[j], "tanh");
-        device_ops(device)->activation_forward(device, ACTIVATION_SIGMOID, x, y, COUNT);
+        device_ops(device)->activation_forward(device, ACTIVATION_SIGMOID, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++) near(y[j], 1 / (1 + exp(-(double)x[j])), x[j], "sigmoid");
-        device_ops(device)->activation_forward(device, ACTIVATION_GELU, x, y, COUNT);
+        device_ops(device)->activation_forward(device, ACTIVATION_GELU, F32(x), F32(y), COUNT);
         for (int j = COUNT / 2; j < COUNT; j++)
             near(y[j], (double)x[j] * 0.5 * (1 + erf((double)x[j] * M_SQRT1_2)), x[j], "gelu");
-        device_ops(device)->activation_forward(device, ACTIVATION_RELU, x, y, COUNT);
+        device_ops(device)->activation_forward(device, ACTIVATION_RELU, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++) ck_assert(y[j] == (x[j] > 0 ? x[j] : 0));
-        device_ops(device)->activation_forward(device, ACTIVATION_SILU, x, y, COUNT);
+        device_ops(device)->activation_forward(device, ACTIVATION_SILU, F32(x), F32(y), COUNT);
         for (int j = COUNT / 2; j < COUNT; j++) near(y[j], (double)x[j] / (1 + exp(-(double)x[j])), x[j], "silu");
-        device_ops(device)->activation_forward(device, ACTIVATION_SOFTPLUS, x, y, COUNT);
+        device_ops(device)->activation_forward(device, ACTIVATION_SOFTPLUS, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++) near(y[j], log1p(exp((double)x[j])), x[j], "softplus");
-        device_ops(device)->activation_forward(device, ACTIVATION_MISH, x, y, COUNT);
+        device_ops(device)->activation_forward(device, ACTIVATION_MISH, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++) near(y[j], (double)x[j] * tanh(log1p(exp((double)x[j]))), x[j], "mish");
-        device_ops(device)->activation_forward(device, ACTIVATION_ELU, x, y, COUNT);
+        device_ops(device)->activation_forward(device, ACTIVATION_ELU, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++) near(y[j], x[j] > 0 ? (double)x[j] : expm1((double)x[j]), x[j], "elu");
-        device_ops(device)->activation_forward(device, ACTIVATION_SELU, x, y, COUNT);
+        device_ops(device)->activation_forward(device, ACTIVATION_SELU, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++)
             near(y[j], 1.0507009873554805 * (x[j] > 0 ? (double)x[j] : 1.6732632423543772 * expm1((double)x[j])), x[j],
                  "selu");
         float wild[] = {INFINITY, -INFINITY, NAN}, tamed[3];
-        device_ops(device)->activation_forward(device, ACTIVATION_RELU, wild, tamed, 3);
+        device_ops(device)->activation_forward(device, ACTIVATION_RELU, F32(wild), F32(tamed), 3);
         ck_assert(isinf(tamed[0]) && tamed[1] == 0 && isnan(tamed[2]));
-        device_ops(device)->activation_forward(device, ACTIVATION_TANH, wild, tamed, 3);
+        device_ops(device)->activation_forward(device, ACTIVATION_TANH, F32(wild), F32(tamed), 3);
         ck_assert(tamed[0] == 1 && tamed[1] == -1 && isnan(tamed[2]));
-        device_ops(device)->activation_forward(device, ACTIVATION_SIGMOID, wild, tamed, 3);
+        device_ops(device)->activation_forward(device, ACTIVATION_SIGMOID, F32(wild), F32(tamed), 3);
         ck_assert(tamed[0] == 1 && tamed[1] == 0 && isnan(tamed[2]));
         device_destroy(device);
     }

@@ -130,13 +130,14 @@ static inline struct pass pass_of(const struct fixture *f) {
 static inline double loss_of(struct fixture *f, bool gradient) {
     struct pass pass = pass_of(f);
     struct loss_sums sums = {0};
-    const float *output = model_forward(f->model, &pass, f->inputs);
+    const struct tensor *output = model_forward(f->model, &pass, f->inputs);
+    struct tensor output_gradient = model_output_gradient(f->model);
     const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
     struct row_weights weights = loss_weights(f->model, &f->model->out, NULL, false);
     weights.target_size = 2; /* of ctc; other losses have as many targets as outputs */
     ck_assert(!loss_prepare(f->loss, f->loss_config, f->device, &f->model->out, weights.target_size, f->rows, 1));
     f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, &weights, f->rows, 1,
-                 gradient ? model_output_gradient(f->model) : NULL, &sums);
+                 gradient ? &output_gradient : NULL, &sums);
     if (gradient) {
         params_zero_gradients(&f->model->params, f->device);
         model_backward(f->model, &pass, f->inputs, NULL, NULL);

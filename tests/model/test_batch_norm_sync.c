@@ -74,8 +74,8 @@ static void *run(void *argument) {
     const struct all_sum all_sum = {sum_over_group, p->group};
     struct pass pass = {
         .device = p->device, .rows = p->rows, .is_training = true, .all_sum = p->group ? &all_sum : NULL};
-    p->output = model_forward(p->model, &pass, p->inputs);
-    memcpy(model_output_gradient(p->model), p->dy, p->rows * p->model->out_size * sizeof *p->dy);
+    p->output = floats(model_forward(p->model, &pass, p->inputs));
+    memcpy(model_output_gradient(p->model).data, p->dy, p->rows * p->model->out_size * sizeof *p->dy);
     model_backward(p->model, &pass, p->inputs, NULL, NULL);
     return NULL;
 }

@@ -16,7 +16,7 @@ static float *outputs_of(const char *layers, struct shape shape, bool is_trainin
                         .is_training = is_training,
                         .draws = {.seed = 7, .pass = &step, .first_row = rank, .row_stride = world}};
     for (size_t i = 0; i < f.rows * shape_elements(&shape); i++) f.inputs[i] = 1;
-    memcpy(y, model_forward(f.model, &pass, f.inputs), count * sizeof *y);
+    memcpy(y, model_forward(f.model, &pass, f.inputs)->data, count * sizeof *y);
     close_fixture(&f);
     return y;
 }

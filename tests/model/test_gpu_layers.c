@@ -28,7 +28,7 @@ static struct pass_values run_pass(struct fixture *f, const char *what) {
     make_positive(f);
     v.output = malloc(v.outputs * sizeof *v.output);
     v.gradients = malloc(v.parameters * sizeof *v.gradients);
-    const float *output = model_forward(f->model, &pass, f->inputs);
+    const float *output = floats(model_forward(f->model, &pass, f->inputs));
     status s = device_download(f->device, v.output, output, v.outputs * sizeof *output);
     v.loss = loss_of(f, true);
     if (!s) s = device_download(f->device, v.gradients, params->gradients, v.parameters * sizeof *v.gradients);
@@ -147,9 +147,10 @@ static void check_evaluation(struct fixture *cpu, struct fixture *gpu) {
     size_t count = cpu->rows * cpu->model->out_size;
     float *found = malloc(count * sizeof *found);
     pass_on_cpu.is_training = pass_on_gpu.is_training = false;
-    const float *output = model_forward(gpu->model, &pass_on_gpu, gpu->inputs);
+    const float *output = floats(model_forward(gpu->model, &pass_on_gpu, gpu->inputs));
     ck_assert(!device_download(gpu->device, found, output, count * sizeof *found));
-    values_agree(model_forward(cpu->model, &pass_on_cpu, cpu->inputs), found, count, 0.1, "an evaluation", "output");
+    values_agree(floats(model_forward(cpu->model, &pass_on_cpu, cpu->inputs)), found, count, 0.1, "an evaluation",
+                 "output");
     free(found);
 }
 
@@ -158,7 +159,7 @@ static void train(struct fixture *f, double *loss, float *gradients) {
     struct params *params = &f->model->params;
     struct pass pass = pass_of(f);
     struct loss_sums sums = {0};
-    const float *output = model_forward(f->model, &pass, f->inputs);
+    const struct tensor *output = model_forward(f->model, &pass, f->inputs);
     loss_run(f->loss, f->loss_config, f->model, output, f->classes, NULL, NULL, f->rows, 1, &sums);
     params_zero_gradients(params, f->device);
     model_backward(f->model, &pass, f->inputs, NULL, NULL);

@@ -9,20 +9,17 @@
 #include "model/gradient_cases.h"
 #include "model/half.h"
 
-static bool applies(const struct device *device, size_t features) {
+static bool can_be_half(const struct device *device, size_t features) {
     (void)device;
     return features % 8 == 0;
 }
 
-static bool applies_never(const struct device *device, size_t features) {
+static bool never_half(const struct device *device, size_t features) {
     (void)device, (void)features;
     return false;
 }
 
-static void set(struct device *device, struct half_operands operands) { (void)device, (void)operands; }
-
-static const struct half_ops half_ops = {.applies = applies, .set = set}, no_half_ops = {.applies = applies_never};
-static struct device_ops ops, float32_ops; /* those of the CPU with half_ops or no_half_ops, in main */
+static struct device_ops ops, float32_ops; /* those of the CPU with can_be_half or never_half, in main */
 static const struct device device = {.ops = &ops, .description = "a GPU"};
 static const struct device float32_device = {.ops = &float32_ops, .description = "a GPU"};
 
@@ -78,16 +75,29 @@ static const struct {
      "g 5 6"},
 };
 
-static bool has(const struct half_copies *list, const struct planned_copy *planned) {
+static bool has(struct half_copy *const *list, size_t count, const struct half_copy *copy) {
     bool found = false;
-    for (size_t i = 0; i < list->count; i++) found = found || list->items[i] == &planned->copy;
+    for (size_t i = 0; list && i < count; i++) found = found || list[i] == copy;
     return found;
 }
 
-/* " 3" if the operators at [time] have the copy */
-static void add_time(struct text *out, const struct half_copies *list, const struct planned_copy *planned,
-                     size_t time) {
-    if (!has(list, planned)) return;
+/* Whether a node's operators have the copy: in forward, where a sum and the norm after it may be one operator, and in
+ * backward. */
+static bool has_forward(const struct graph_node *node, const struct planned_copy *planned) {
+    const struct half_copy *copy = &planned->copy;
+    bool is_inner = planned->layer && planned->layer == node->layer && planned->piece.first < node->out;
+    return has(node->in_copies, node->in_count, copy) || node->out_copy == copy || is_inner ||
+           (node->precedes_norm && node[1].out_copy == copy);
+}
+
+static bool has_backward(const struct graph_node *node, const struct planned_copy *planned) {
+    const struct half_copy *copy = &planned->copy;
+    bool is_inner = planned->layer && planned->layer == node->layer && planned->piece.first > node->out;
+    return node->dy_copy == copy || has(node->dx_copies, node->in_count, copy) || is_inner;
+}
+
+/* " 3" */
+static void add_time(struct text *out, const struct planned_copy *planned, size_t time) {
     text_printf(out, " %zu", time);
     ck_assert_uint_ge(time + 1, planned->piece.first); /* one earlier: a sum and the norm after it are one operator */
     ck_assert_uint_le(time, planned->piece.last);
@@ -96,17 +106,20 @@ static void add_time(struct text *out, const struct half_copies *list, const str
 static void describe(const struct model *m, struct text *out) {
     for (size_t c = 0; c < m->copy_count; c++) {
         const struct planned_copy *planned = &m->copies[c];
-        size_t columns = planned->copy.columns;
+        const struct half_copy *copy = &planned->copy;
+        size_t columns = copy->columns;
         text_printf(out, "%s%s", c ? ", " : "", planned->layer ? "i" : planned->slot == SIZE_MAX ? "v" : "g");
         if (columns) text_printf(out, "%zu", columns);
-        for (size_t i = 0; i < m->node_count; i++) add_time(out, &m->nodes[i].copies, planned, i);
-        add_time(out, &m->loss_copies, planned, m->node_count);
+        for (size_t i = 0; i < m->node_count; i++)
+            if (has_forward(&m->nodes[i], planned)) add_time(out, planned, i);
+        if (m->loss_copy == copy) add_time(out, planned, m->node_count);
         for (size_t i = m->node_count; i-- > 0;) {
             const struct graph_node *node = &m->nodes[i];
             size_t time = 2 * m->node_count - i;
-            add_time(out, &node->relu_copies, planned, time);
-            add_time(out, &node->backward_copies, planned, time);
-            for (size_t a = 0; a < node->add_count; a++) add_time(out, &node->adds[a].copies, planned, time);
+            if (node->relu_copy == copy) add_time(out, planned, time);
+            if (has_backward(node, planned)) add_time(out, planned, time);
+            for (size_t a = 0; a < node->add_count; a++)
+                if (node->adds[a].copy == copy) add_time(out, planned, time);
         }
     }
 }
@@ -159,32 +172,31 @@ static void write_copy(struct contents *c, size_t i) {
     c->copied_from[i] = matrix_write(c, &c->model->copies[i]);
 }
 
-/* An operator with [list] has written the matrix. */
-static void write_copies(struct contents *c, const struct half_copies *list, size_t tensor, size_t slot) {
+/* An operator has written a matrix and has its copy. */
+static void write_its_copy(struct contents *c, const struct half_copy *copy) {
     for (size_t i = 0; i < c->model->copy_count; i++) {
-        const struct planned_copy *planned = &c->model->copies[i];
-        if (planned->layer || planned->tensor != tensor || planned->slot != slot || !has(list, planned)) continue;
+        if (&c->model->copies[i].copy != copy) continue;
         c->copied_from[i] = 0;
         if (c->writes_copies) write_copy(c, i);
     }
 }
 
-static void write_tensor(struct contents *c, const struct half_copies *list, size_t tensor) {
+static void write_tensor(struct contents *c, const struct half_copy *copy, size_t tensor) {
     c->tensors[tensor] = write_piece(c, &c->model->tensors[tensor].piece);
-    write_copies(c, list, tensor, SIZE_MAX);
+    write_its_copy(c, copy);
 }
 
-static void write_slot(struct contents *c, const struct half_copies *list, size_t slot) {
+static void write_slot(struct contents *c, const struct half_copy *copy, size_t slot) {
     if (slot == SIZE_MAX) return;
     c->slots[slot] = write_piece(c, &c->model->slots[slot]);
-    write_copies(c, list, SIZE_MAX, slot);
+    write_its_copy(c, copy);
 }
 
 /* A product reads the matrix: the copy that it has is that of the matrix as it is, in memory that is still its own. */
-static void read_copies(struct contents *c, const struct half_copies *list, size_t tensor, size_t slot) {
+static void read_copy(struct contents *c, const struct half_copy *copy) {
     for (size_t i = 0; i < c->model->copy_count; i++) {
         const struct planned_copy *planned = &c->model->copies[i];
-        if (planned->layer || planned->tensor != tensor || planned->slot != slot || !has(list, planned)) continue;
+        if (&planned->copy != copy) continue;
         c->reads++;
         if (!c->copied_from[i]) write_copy(c, i);
         ck_assert_uint_eq(c->copied_from[i], matrix_write(c, planned));
@@ -207,16 +219,15 @@ static size_t index_of(const struct contents *c, const struct graph_node *node) 
 }
 
 static void read_inputs(struct contents *c, const struct graph_node *node) {
-    bool has_product = node->layer && node->layer->type->copies;
     for (size_t n = 0; n < node->in_count; n++) {
-        if (has_product) read_copies(c, &node->copies, model_root(c->model, node->in[n]), SIZE_MAX);
+        if (node->in_copies) read_copy(c, node->in_copies[n]);
         read_tensor(c, node->in[n]);
     }
 }
 
 static void write_outputs(struct contents *c, const struct graph_node *node) {
     if (node->layer) c->saved[index_of(c, node)] = write_piece(c, &node->layer->saved_piece);
-    write_tensor(c, &node->copies, node->out);
+    write_tensor(c, node->out_copy, node->out);
 }
 
 /* What an operator writes does not overlap what it reads. The first of three fused layers writes two outputs. */
@@ -227,7 +238,7 @@ static void run_forward(struct contents *c) {
         if (is_fused && node->fusion == FUSION_GELU) continue;
         read_inputs(c, node);
         write_outputs(c, node);
-        if (is_fused && node->fusion == FUSION_BEFORE_GELU) write_tensor(c, &node->copies, node[1].out);
+        if (is_fused && node->fusion == FUSION_BEFORE_GELU) write_tensor(c, node[1].out_copy, node[1].out);
         if (joins) write_outputs(c, &node[1]), i++;
         read_inputs(c, node);
         if (joins) read_tensor(c, node->out);
@@ -254,7 +265,7 @@ static void read_for_backward(struct contents *c, const struct graph_node *node)
     const struct layer *layer = node->layer;
     bool is_fused = half_storage_is_fused(c->model, node);
     if (!layer) return;
-    if (layer->type->copies) read_copies(c, &node->backward_copies, SIZE_MAX, node->dy);
+    read_copy(c, node->dy_copy);
     read_slot(c, node->dy);
     if (is_fused && node->fusion == FUSION_AFTER_GELU) read_tensor(c, node[-1].in[0]);
     for (size_t n = 0; !(layer->type->ignores & IGNORES_X) && n < node->in_count; n++) read_in_backward(c, node->in[n]);
@@ -264,11 +275,11 @@ static void read_for_backward(struct contents *c, const struct graph_node *node)
 
 static void write_gradients(struct contents *c, const struct graph_node *node) {
     bool is_after = half_storage_is_fused(c->model, node) && node->fusion == FUSION_AFTER_GELU;
-    if (is_after) write_slot(c, &node->backward_copies, node[-1].dx[0]); /* its own gradient is not computed */
+    if (is_after) write_slot(c, NULL, node[-1].dx[0]); /* its own gradient is not computed */
     for (size_t n = 0; node->layer && !is_after && n < node->in_count; n++) {
         ck_assert_msg(node->dx[n] == SIZE_MAX || node->dx[n] != node->dy, "a layer writes what it reads");
         if (node->layer->adds_to_dx) read_slot(c, node->dx[n]);
-        write_slot(c, &node->backward_copies, node->dx[n]);
+        write_slot(c, node->dx_copies ? node->dx_copies[n] : NULL, node->dx[n]);
     }
 }
 
@@ -277,7 +288,7 @@ static void run_backward_of(struct contents *c, const struct graph_node *node) {
     if (node->dy_after_relu != SIZE_MAX) {
         read_tensor(c, node->out);
         read_slot(c, node->dy_after_relu);
-        write_slot(c, &node->relu_copies, node->dy);
+        write_slot(c, node->relu_copy, node->dy);
     }
     if (!half_storage_is_fused(c->model, node) || node->fusion != FUSION_GELU) {
         read_for_backward(c, node);
@@ -287,13 +298,13 @@ static void run_backward_of(struct contents *c, const struct graph_node *node) {
     for (size_t a = 0; a < node->add_count; a++) {
         read_slot(c, node->adds[a].a);
         read_slot(c, node->adds[a].b);
-        write_slot(c, &node->adds[a].copies, node->adds[a].to);
+        write_slot(c, node->adds[a].copy, node->adds[a].to);
     }
 }
 
 static void run_backward(struct contents *c) {
     const struct model *m = c->model;
-    write_slot(c, &m->loss_copies, m->output_slot);
+    write_slot(c, m->loss_copy, m->output_slot);
     read_tensor(c, m->output); /* by the loss */
     for (size_t i = m->node_count; i-- > 0;)
         if (m->nodes[i].dy != SIZE_MAX) run_backward_of(c, &m->nodes[i]);
@@ -388,24 +399,14 @@ START_TEST(copies_have_memory) {
 }
 END_TEST
 
-/* At the start of a pass the copies belong to its matrices, as large as its number of rows, and none is valid. */
+/* At the start of a pass no copy is valid. */
 START_TEST(a_pass_begins_without_copies) {
     struct document *document;
     struct model *m = plan("[{attention: {heads: 1}}]", &device, &document);
-    float inputs[1], saved[1];
-    m->gradients = arena_alloc(m->arena, m->slot_count * sizeof *m->gradients);
-    for (size_t i = 0; i < m->slot_count; i++) m->gradients[i] = inputs + i;
-    m->layers[0].saved = saved;
+    ck_assert_uint_gt(m->copy_count, 0);
     for (size_t i = 0; i < m->copy_count; i++) m->copies[i].copy.is_valid = true;
-    half_copies_begin(m, 5, inputs);
-    for (size_t i = 0; i < m->copy_count; i++) {
-        const struct planned_copy *planned = &m->copies[i];
-        ck_assert(!planned->copy.is_valid);
-        ck_assert_uint_eq(planned->copy.count, 5 * planned->size);
-        if (planned->tensor == 0) ck_assert_ptr_eq(planned->copy.of, inputs);
-        if (planned->slot != SIZE_MAX) ck_assert_ptr_eq(planned->copy.of, m->gradients[planned->slot]);
-        if (planned->layer) ck_assert_uint_eq((size_t)(planned->copy.of - saved), 5 * planned->first);
-    }
+    half_copies_begin(m);
+    for (size_t i = 0; i < m->copy_count; i++) ck_assert(!m->copies[i].copy.is_valid);
     model_destroy(m);
     document_destroy(document);
 }
@@ -415,7 +416,7 @@ int main(void) {
     struct device *cpu;
     if (device_create("cpu", &cpu)) return 1;
     float32_ops = ops = *device_ops(cpu);
-    ops.half = &half_ops, float32_ops.half = &no_half_ops;
+    ops.can_be_half = can_be_half, float32_ops.can_be_half = never_half;
     const int count = sizeof cases / sizeof *cases;
     const struct check_loop loops[] = {EACH(which_operators_have_copies, cases),
                                        LOOP(no_product_reads_an_old_copy, 0, 2 * count),

@@ -1,4 +1,4 @@
-/* The values and gradients that a device stores in 16 bits, their memory, and the operands that are set in a pass.
+/* The values and gradients that a device stores in 16 bits, and their memory.
  * ctest-labels: unit */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,20 +8,13 @@
 #include "device/internal.h"
 #include "model/half.h"
 
-static bool applies(const struct device *device, size_t features) {
+static bool can_be_half(const struct device *device, size_t features) {
     (void)device;
     return features % 8 == 0;
 }
 
-static struct half_operands told;
-static void set(struct device *device, struct half_operands operands) {
-    (void)device;
-    told = operands;
-}
-
-static const struct half_ops half_ops = {.applies = applies, .set = set};
 static const struct sequence_ops sequence = {.max_head_size = 256};
-static struct device_ops ops = {.sequence = &sequence, .half = &half_ops}; /* images': the CPU's, in main */
+static struct device_ops ops = {.sequence = &sequence, .can_be_half = can_be_half}; /* images': the CPU's, in main */
 static const struct device device = {.ops = &ops, .description = "a GPU"};
 
 static struct model *plan(const char *layers, struct document **document) {
@@ -97,10 +90,10 @@ static char form(bool is_half, bool is_there) { return is_there ? is_half ? 'n' 
 static void describe(const struct model *m, char *text) {
     for (size_t i = 0; i < m->node_count; i++) {
         const struct graph_node *s = &m->nodes[i];
-        struct half_operands forward = half_forward(m, s), back = half_backward(m, s);
-        *text++ = form(forward.y, true);
-        *text++ = form(s->dy_after_relu == SIZE_MAX ? back.dy : half_relu(m, s).dy, s->dy != SIZE_MAX);
-        *text++ = form(back.dx, s->layer && s->dx[0] != SIZE_MAX);
+        size_t dy = s->dy_after_relu == SIZE_MAX ? s->dy : s->dy_after_relu;
+        *text++ = form(half_storage_of_value(m, s->out), true);
+        *text++ = form(half_storage_of_gradient(m, dy), s->dy != SIZE_MAX);
+        *text++ = form(half_storage_of_gradient(m, s->dx[0]), s->layer && s->dx[0] != SIZE_MAX);
         *text++ = ' ';
     }
     text[-1] = 0;
@@ -117,9 +110,10 @@ START_TEST(which_are_half) {
     m->is_output_half = cases[_i].is_output_half; /* as in a pass of training */
     describe(m, found);
     ck_assert_str_eq(found, cases[_i].forms);
-    ck_assert_int_eq(half_loss(m).x, found[strlen(found) - 3] == 'n'); /* the output of the last step */
+    ck_assert_int_eq(half_storage_of_value(m, m->output),
+                     found[strlen(found) - 3] == 'n'); /* the output of the last step */
     m->is_output_half = false;
-    ck_assert(!half_loss(m).x);
+    ck_assert(!half_storage_of_value(m, m->output));
     model_memory(m, 1, &parameters, &after);
     size_t copies = 0; /* of what stays float32; not needed before */
     for (size_t c = 0; c < m->copy_count; c++) copies += m->copies[c].piece.size * sizeof(float);

@@ -216,10 +216,11 @@ static double train_pass(struct fixture *f, const float **output) {
     struct pass pass = {.device = f->device, .rows = f->rows, .is_training = true};
     struct loss_sums sums = {0};
     const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
-    *output = model_forward(f->model, &pass, f->inputs);
+    *output = floats(model_forward(f->model, &pass, f->inputs));
+    struct tensor gradient = model_output_gradient(f->model);
     struct row_weights weights = loss_weights(f->model, &f->model->out, NULL, false);
-    f->loss->run(f->config.loss.config, f->device, &f->model->out, *output, targets, &weights, f->rows, 1,
-                 model_output_gradient(f->model), &sums);
+    f->loss->run(f->config.loss.config, f->device, &f->model->out, F32(*output), targets, &weights, f->rows, 1,
+                 &gradient, &sums);
     params_zero_gradients(&f->model->params, f->device);
     model_backward(f->model, &pass, f->inputs, NULL, NULL);
     return sums.loss / sums.count;
@@ -258,7 +259,7 @@ static void replay(const json_t *record, float lr, float momentum) {
     check_tensors(&f, "weights", &m->params, m->params.values, true, WEIGHT_TOLERANCE);
     check_tensors(&f, "buffers", &m->buffers, m->buffers.values, true, WEIGHT_TOLERANCE);
     struct pass pass = {.device = f.device, .rows = f.rows};
-    output = model_forward(m, &pass, f.inputs);
+    output = floats(model_forward(m, &pass, f.inputs));
     check_close(&f, json_object_get(record, "evaluated"), output, f.rows * m->out_size, WEIGHT_TOLERANCE, "evaluated");
     close_fixture(&f);
 }

@@ -63,7 +63,7 @@ static void run_for_targets(const char *layers, const struct shape *input, const
     ck_assert(!model_alloc(model, device, 1));
     for (size_t i = 0; i < shape_elements(input); i++) x[i] = (float)i;
     *shape = model->out;
-    const float *y = model_forward(model, &(struct pass){.device = device, .rows = 1}, x);
+    const float *y = floats(model_forward(model, &(struct pass){.device = device, .rows = 1}, x));
     memcpy(output, y, model->out_size * sizeof *y);
     model_destroy(model);
     device_destroy(device);
@@ -606,7 +606,7 @@ START_TEST(nearest_pixels_are_pytorchs) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture f = open_fixture(cases[i].layers, (struct shape){.dims = 1, .size = {3}}, 2, "mse");
         struct pass pass = {.device = f.device, .rows = 2};
-        const float *y = model_forward(f.model, &pass, f.inputs);
+        const float *y = floats(model_forward(f.model, &pass, f.inputs));
         ck_assert_uint_eq(f.model->out_size, cases[i].count);
         for (size_t o = 0; o < 2 * cases[i].count; o++)
             ck_assert(y[o] == f.inputs[o / cases[i].count * 3 + cases[i].pixels[o % cases[i].count]]);
@@ -624,7 +624,7 @@ static void mean_of(const char *sum, float **output, float **gradients, size_t c
     struct fixture f = open_fixture(text, (struct shape){.dims = 1, .size = {13}}, 6, "mse");
     struct pass pass = pass_of(&f);
     loss_of(&f, true);
-    const float *y = model_forward(f.model, &pass, f.inputs);
+    const float *y = floats(model_forward(f.model, &pass, f.inputs));
     counts[0] = f.rows * f.model->out_size, counts[1] = f.model->params.total;
     *output = malloc(counts[0] * sizeof **output), *gradients = malloc(counts[1] * sizeof **gradients);
     memcpy(*output, y, counts[0] * sizeof *y);

@@ -241,7 +241,7 @@ START_TEST(backward_stops_at_frozen_layers) {
     fill(inputs, 20, 1);
     fill(params->values, params->total, 2);
     model_forward(f.model, &pass, inputs);
-    fill(model_output_gradient(f.model), 12, 3);
+    fill(model_output_gradient(f.model).data, 12, 3);
     model_backward(f.model, &pass, inputs, note_ready, seen);
     ck_assert_uint_eq(seen[0], 2);
     ck_assert(seen[1] == 3 && seen[2] == 2);

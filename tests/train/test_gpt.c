@@ -116,10 +116,12 @@ static double one_step(struct run *r, size_t step) {
     struct pass pass = {.device = r->device, .rows = BATCH, .is_training = true};
     struct loss_sums sums = {0};
     const struct variant *loss = &config_of(r->file)->loss;
-    const float *inputs = (const float *)(const void *)tokens, *output = model_forward(r->model, &pass, inputs);
+    const float *inputs = (const float *)(const void *)tokens;
+    const struct tensor *output = model_forward(r->model, &pass, inputs);
+    struct tensor gradient = model_output_gradient(r->model);
     loss_type_at((size_t)loss->index)
-        ->run(loss->config, r->device, &r->model->out, output, targets, &(struct row_weights){0}, BATCH, 1,
-              model_output_gradient(r->model), &sums);
+        ->run(loss->config, r->device, &r->model->out, output, targets, &(struct row_weights){0}, BATCH, 1, &gradient,
+              &sums);
     ck_assert(sums.count == BATCH * BLOCK);
     params_zero_gradients(&r->model->params, r->device);
     model_backward(r->model, &pass, inputs, NULL, NULL);

@@ -7,7 +7,7 @@
 #include "device/cpu/onednn/host.h"
 
 struct device_convolution {
-    const struct convolution_ops *ops;
+    const struct convolution_kernels *ops;
     struct device_convolution *inner; /* of ops */
     /* Of the bias, if ops does not compute its gradient (all but the project's general one; oneDNN's own is slow on
      * channels-last memory). NULL: it does. */
@@ -63,7 +63,7 @@ static bool is_rounded(struct device *device, const struct convolution *c) {
 }
 
 /* NULL if the module is not installed or the library does not support it. */
-static const struct convolution_ops *onednn_ops(void) {
+static const struct convolution_kernels *onednn_ops(void) {
     static const struct onednn_host host = {status_new,        status_memory, status_free,
                                             workspace_reserve, workspace_of,  is_rounded};
     void *address;
@@ -74,19 +74,20 @@ static const struct convolution_ops *onednn_ops(void) {
 }
 
 /* Of the project, in float32. NULL: oneDNN's are faster. */
-static const struct convolution_ops *own_ops(struct device *device, const struct convolution *c) {
+static const struct convolution_kernels *own_ops(struct device *device, const struct convolution *c) {
     const struct cpu_kernels *kernels = cpu_kernels_of(device);
     if (is_for_winograd(c)) return kernels->winograd;
     return is_for_unit_stride(device, c) ? kernels->unit_stride : NULL;
 }
 
 /* NULL: the general one. */
-static const struct convolution_ops *large_ops(struct device *device, const struct convolution *c, bool *is_library) {
-    const struct convolution_ops *own = own_ops(device, c);
+static const struct convolution_kernels *large_ops(struct device *device, const struct convolution *c,
+                                                   bool *is_library) {
+    const struct convolution_kernels *own = own_ops(device, c);
     if (cpu_is_portable(device)) return own;
-    const struct convolution_ops *amx = cpu_amx_convolution(device, c);
+    const struct convolution_kernels *amx = cpu_amx_convolution(device, c);
     if (amx && (!own || cpu_rounds_convolutions(device))) return amx;
-    const struct convolution_ops *library = is_rounded(device, c) || !own ? onednn_ops() : NULL;
+    const struct convolution_kernels *library = is_rounded(device, c) || !own ? onednn_ops() : NULL;
     *is_library = library != NULL;
     return library ? library : own;
 }
@@ -134,18 +135,18 @@ static status prepare(struct device_convolution *d, size_t rows, bool is_trainin
     return d->ops->prepare ? d->ops->prepare(d->inner, rows, is_training) : OK;
 }
 
-static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
-                    size_t rows) {
-    d->ops->forward(d->inner, x, w, bias, y, rows);
+static void forward(struct device_convolution *d, const struct tensor *x, const float *w, const float *bias,
+                    const struct tensor *y, size_t rows) {
+    d->ops->forward(d->inner, floats(x), w, bias, floats(y), rows);
 }
 
-static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
-                     float *dw, float *dbias, size_t rows) {
+static void backward(struct device_convolution *d, const struct tensor *x, const float *w, const struct tensor *dy,
+                     const struct tensor *dx, float *dw, float *dbias, size_t rows) {
     if (dbias && d->bias_gradient) {
-        d->bias_gradient(dy, dbias, rows, d->positions, d->channels);
+        d->bias_gradient(floats(dy), dbias, rows, d->positions, d->channels);
         dbias = NULL;
     }
-    d->ops->backward(d->inner, x, w, dy, dx, dw, dbias, rows);
+    d->ops->backward(d->inner, floats(x), w, floats(dy), floats(dx), dw, dbias, rows);
 }
 
 const struct convolution_ops cpu_convolution_ops = {

@@ -50,7 +50,7 @@ bool cpu_rounds_convolutions(struct device *device) {
     return kernels && kernels->rounds_convolutions;
 }
 
-const struct convolution_ops *cpu_amx_convolution(struct device *device, const struct convolution *c) {
+const struct convolution_kernels *cpu_amx_convolution(struct device *device, const struct convolution *c) {
     const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
     return kernels && kernels->convolution_of ? kernels->convolution_of(c) : NULL;
 }

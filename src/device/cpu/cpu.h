@@ -29,14 +29,26 @@ struct cpu_product {
 /* The members of these names of struct sequence_ops, which cpu.c sets: their products have the precision of the device.
  */
 struct attention_kernels {
-    void (*forward)(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
-                    float *softmaxes);
-    void (*backward)(struct device *device, const struct attention_shape *shape, const float *qkv, const float *y,
-                     const float *softmaxes, const float *dy, float *dqkv);
+    void (*forward)(struct device *device, const struct attention_shape *shape, const struct tensor *qkv,
+                    const struct tensor *y, float *softmaxes);
+    void (*backward)(struct device *device, const struct attention_shape *shape, const struct tensor *qkv,
+                     const struct tensor *y, const float *softmaxes, const struct tensor *dy,
+                     const struct tensor *dqkv);
     void (*cross_forward)(struct device *device, const struct attention_shape *shape, const float *q, const float *kv,
-                          float *y, float *softmaxes);
+                          const struct tensor *y, float *softmaxes);
     void (*cross_backward)(struct device *device, const struct attention_shape *shape, const float *q, const float *kv,
                            const float *y, const float *softmaxes, const float *dy, float *dq, float *dkv);
+};
+
+/* One way to compute convolutions; the members are those of struct convolution_ops, whose operands here are float32. */
+struct convolution_kernels {
+    status (*create)(struct device *, const struct convolution *, size_t rows, struct device_convolution **out);
+    void (*destroy)(struct device_convolution *);
+    status (*prepare)(struct device_convolution *, size_t rows, bool is_training);
+    void (*forward)(struct device_convolution *, const float *x, const float *w, const float *bias, float *y,
+                    size_t rows);
+    void (*backward)(struct device_convolution *, const float *x, const float *w, const float *dy, float *dx, float *dw,
+                     float *dbias, size_t rows);
 };
 
 #define CPU_PACK_COLUMNS 16 /* a packed b has less than this many columns more than b */
@@ -70,14 +82,14 @@ struct attention_kernels {
     X(sequence_ops, sequence) /* without attention */                                                                  \
     X(attention_kernels, attention)                                                                                    \
     X(recurrent_ops, recurrent)                                                                                        \
-    X(convolution_ops, convolution) /* any */                                                                          \
+    X(convolution_kernels, convolution) /* any */                                                                      \
     /* The caller of the others computes the gradient of the bias. For 3 x 3 kernels, stride 1, one group, channels in \
      * multiples of 16: */                                                                                             \
-    X(convolution_ops, winograd)                                                                                       \
+    X(convolution_kernels, winograd)                                                                                   \
     /* For one input and one output channel in each group, kernels of up to 16 x 16: */                                \
-    X(convolution_ops, depthwise)                                                                                      \
+    X(convolution_kernels, depthwise)                                                                                  \
     /* For stride and dilation 1, one group, padding less than the kernel: */                                          \
-    X(convolution_ops, unit_stride)
+    X(convolution_kernels, unit_stride)
 
 struct cpu_kernels {
     bool is_avx512;
@@ -114,7 +126,7 @@ struct bf16_kernels {
      * if it is installed and they are not dilated. */
     bool rounds_convolutions;
     /* NULL: those of the device; the caller computes the gradient of the bias. */
-    const struct convolution_ops *(*convolution_of)(const struct convolution *c);
+    const struct convolution_kernels *(*convolution_of)(const struct convolution *c);
 };
 
 extern const struct bf16_kernels bf16_kernels_amx, bf16_kernels_avx512, bf16_kernels_amx_two, bf16_kernels_amx_three;
@@ -135,7 +147,7 @@ bool cpu_packs_products(struct device *device);
 /* Whether large convolutions round their factors to bfloat16, as products do; and the operators with AMX for such a
  * convolution, or for one in float32, whose caller computes the gradient of the bias. NULL: there are none. */
 bool cpu_rounds_convolutions(struct device *device);
-const struct convolution_ops *cpu_amx_convolution(struct device *device, const struct convolution *c);
+const struct convolution_kernels *cpu_amx_convolution(struct device *device, const struct convolution *c);
 
 /* PRECISION_FLOAT32_PORTABLE: neither oneDNN nor a choice that depends on the instruction set. */
 bool cpu_is_portable(struct device *device);
@@ -153,12 +165,12 @@ void *workspace_of(struct device *device);
 
 /* Products are split into ranges of rows or columns for the threads of the process; a result does not depend on the
  * split. */
-void linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu, float *y,
-                    size_t rows, size_t in, size_t out);
-void linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows, size_t in,
-                           size_t out);
-void linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
-                            size_t rows, size_t in, size_t out);
+void linear_forward(struct device *device, const struct tensor *x, const float *w, const float *bias, bool has_relu,
+                    const struct tensor *y, size_t rows, size_t in, size_t out);
+void linear_backward_input(struct device *device, const struct tensor *dy, const float *w, const struct tensor *dx,
+                           size_t rows, size_t in, size_t out);
+void linear_backward_weight(struct device *device, const struct tensor *dy, const struct tensor *x, float *dw,
+                            float *dbias, size_t rows, size_t in, size_t out);
 void linear_backward_weight_in_parts(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
                                      size_t rows, size_t in, size_t out, size_t max_rows,
                                      const struct part_receiver *receiver);

@@ -101,18 +101,18 @@ static void run_product(struct device *device, const struct cpu_product *whole) 
     }
 }
 
-void linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu, float *y,
-                    size_t rows, size_t in, size_t out) {
+void linear_forward(struct device *device, const struct tensor *x, const float *w, const float *bias, bool has_relu,
+                    const struct tensor *y, size_t rows, size_t in, size_t out) {
     struct cpu_product p = {.m = rows,
                             .n = out,
                             .k = in,
-                            .a = x,
+                            .a = floats(x),
                             .ars = in,
                             .acs = 1,
                             .b = w,
                             .brs = 1,
                             .bcs = in,
-                            .c = y,
+                            .c = floats(y),
                             .ldc = out,
                             .start = bias ? PRODUCT_ROW : PRODUCT_ZERO,
                             .row = bias,
@@ -120,18 +120,18 @@ void linear_forward(struct device *device, const float *x, const float *w, const
     run_product(device, &p);
 }
 
-void linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows, size_t in,
-                           size_t out) {
+void linear_backward_input(struct device *device, const struct tensor *dy, const float *w, const struct tensor *dx,
+                           size_t rows, size_t in, size_t out) {
     struct cpu_product p = {.m = rows,
                             .n = in,
                             .k = out,
-                            .a = dy,
+                            .a = floats(dy),
                             .ars = out,
                             .acs = 1,
                             .b = w,
                             .brs = in,
                             .bcs = 1,
-                            .c = dx,
+                            .c = floats(dx),
                             .ldc = in,
                             .start = PRODUCT_ZERO};
     run_product(device, &p);
@@ -188,9 +188,10 @@ static void bias_gradient(struct device *device, const float *dy, float *dbias, 
     parallel_for((out + UNIT - 1) / UNIT, parallel_items(rows * UNIT), sum_columns, &c);
 }
 
-void linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
-                            size_t rows, size_t in, size_t out) {
-    struct cpu_product p = weight_product(PRODUCT_ADD, dy, x, dw, rows, in, out);
+void linear_backward_weight(struct device *device, const struct tensor *tdy, const struct tensor *x, float *dw,
+                            float *dbias, size_t rows, size_t in, size_t out) {
+    const float *dy = floats(tdy);
+    struct cpu_product p = weight_product(PRODUCT_ADD, dy, floats(x), dw, rows, in, out);
     p.packed = packed_factor(device, &p);
     run_product(device, &p);
     bias_gradient(device, dy, dbias, rows, out);

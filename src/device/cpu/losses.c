@@ -148,21 +148,21 @@ static void cross_entropy_parts(void *context, size_t first, size_t last) {
         }
 }
 
-static void cross_entropy(struct device *device, const struct cross_entropy_options *o, const float *logits,
-                          const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
-                          struct loss_sums *sums) {
+static void cross_entropy(struct device *device, const struct cross_entropy_options *o, const struct tensor *logits,
+                          const int64_t *targets, size_t positions, size_t classes, float scale,
+                          const struct tensor *dlogits, struct loss_sums *sums) {
     double count = 0, weighted = 0;
     for (size_t i = 0; i < positions; i++) count += weight_at(o, targets, i);
     for (size_t i = 0; i < positions && o->rows.values; i++)
         weighted += weight_at(o, targets, i) * (double)o->rows.values[i / o->row_positions];
     struct loss_batch batch = {.kernels = cpu_kernels_of(device),
                                .options = o,
-                               .logits = logits,
+                               .logits = floats(logits),
                                .targets = targets,
                                .positions = positions,
                                .classes = classes,
                                .factor = count > 0 ? scale / (float)count : 0,
-                               .dlogits = dlogits};
+                               .dlogits = floats(dlogits)};
     bool has_all =
         count == (double)positions && !o->weight && !o->rows.values && o->label_smoothing == 0; /* none ignored */
     batch.is_plain = has_all && classes >= 2 && classes <= SHORT_ROW;

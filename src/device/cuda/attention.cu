@@ -4,12 +4,14 @@
 
 #define WARPS (GPU_THREADS / 32)
 
+static struct tensor of_floats(const float *address) { return {(void *)address, false, nullptr}; }
+
 /* Where queries, and keys and values, are: side by side in one matrix, or with [kv] in two. */
 struct sources {
-    const float *q, *kv; /* kv NULL: q is qkv */
+    const struct tensor *q, *kv; /* kv NULL: q is qkv */
     size_t q_values, kv_values, keys;
 
-    sources(const struct attention_shape *s, const float *q, const float *kv) : q(q), kv(kv) {
+    sources(const struct attention_shape *s, const struct tensor *q, const struct tensor *kv) : q(q), kv(kv) {
         size_t width = s->heads * s->head_size;
         keys = kv ? s->keys : s->tokens;
         q_values = s->rows * s->tokens * width * (kv ? 1 : 3);
@@ -44,9 +46,8 @@ static bool is_half(const operator_call *c, const struct attention_shape *s) {
 }
 
 /* 16-bit operands are possible only for heads that need no padding. */
-static void check_half(operator_call *c, const struct attention_shape *s) {
-    const struct half_operands &n = c->half();
-    c->reject_half((n.x || n.y || n.dy || n.dx) && (!is_half(c, s) || s->head_size % 8 != 0));
+static void check_half(operator_call *c, const struct attention_shape *s, bool is_any_half) {
+    c->reject_half(is_any_half && (!is_half(c, s) || s->head_size % 8 != 0));
 }
 
 static void start(operator_call *c, struct attention_masked_job *job, const struct attention_shape *s) {
@@ -90,8 +91,8 @@ static const uint16_t *half_heads(operator_call *c, struct gpu_numbers given, si
 /* Sets the operands that forward and backward read. */
 static void set_sources(operator_call *c, struct attention_masked_job *job, const struct attention_shape *s,
                         const struct sources *from) {
-    struct gpu_numbers q = c->in(from->q, from->q_values, c->half().x), kv = q;
-    if (from->kv) kv = c->in(from->kv, from->kv_values, false);
+    struct gpu_numbers q = c->in(from->q, from->q_values), kv = q;
+    if (from->kv) kv = c->in(from->kv, from->kv_values);
     if (!is_half(c, s)) {
         job->qkv = q.floats();
         job->kv = kv.floats();
@@ -102,33 +103,34 @@ static void set_sources(operator_call *c, struct attention_masked_job *job, cons
     if (from->kv) job->half_kv = half_heads(c, kv, from->kv_values, s);
 }
 
-static void forward(operator_call *c, const struct attention_shape *shape, const struct sources *from, float *y,
-                    float *softmaxes) {
-    check_half(c, shape);
+static void forward(operator_call *c, const struct attention_shape *shape, const struct sources *from,
+                    const struct tensor *y, float *softmaxes) {
     struct attention_masked_job job = job_of(c, shape, from);
     size_t width = shape->heads * shape->head_size, values = shape->rows * shape->tokens * width;
-    struct gpu_result to = c->out(y, values, c->half().y);
+    struct gpu_result to = c->out(y, values);
+    check_half(c, shape, from->q->is_half || to.is_half());
     job.y = to.to;
     job.out_softmaxes = (float2 *)c->out(softmaxes, 2 * shape->rows * shape->heads * shape->tokens);
     if (is_half(c, shape)) {
-        if (job.y) to.half_output = gpu_half_output_rows(c, job.y, shape->rows * shape->tokens, width);
+        gpu_add_half_output_rows(c, &to, width);
         job.half_output = to.half_output.to;
     }
     set_sources(c, &job, shape, from);
     start(c, &job, shape);
 }
 
-void gpu_attention_forward(struct device *device, const struct attention_shape *shape, const float *qkv, float *y,
-                           float *softmaxes) {
+void gpu_attention_forward(struct device *device, const struct attention_shape *shape, const struct tensor *qkv,
+                           const struct tensor *y, float *softmaxes) {
     operator_call c(device, "attention_forward");
     struct sources from(shape, qkv, nullptr);
     forward(&c, shape, &from, y, softmaxes);
 }
 
 void gpu_cross_attention_forward(struct device *device, const struct attention_shape *shape, const float *q,
-                                 const float *kv, float *y, float *softmaxes) {
+                                 const float *kv, const struct tensor *y, float *softmaxes) {
     operator_call c(device, "cross_attention_forward");
-    struct sources from(shape, q, kv);
+    struct tensor queries = of_floats(q), others = of_floats(kv);
+    struct sources from(shape, &queries, &others);
     forward(&c, shape, &from, y, softmaxes);
 }
 
@@ -195,44 +197,45 @@ __global__ void attention_statistics_kernel(struct attention_shape s, struct gpu
 
 /* Operands of backward: the results of forward, and gradients; dkv NULL: dq is dqkv. */
 struct gradients {
-    const float *y, *softmaxes, *dy;
-    float *dq, *dkv;
+    const struct tensor *y;
+    const float *softmaxes;
+    const struct tensor *dy, *dq;
+    float *dkv;
 };
 
 /* Prepares the kernels with 16-bit factors. */
 static void start_half(operator_call *c, struct attention_masked_job *job, const struct attention_shape *shape,
                        const struct gradients *g, struct gpu_numbers output, struct gpu_numbers slope,
-                       struct gpu_half_output half_output) {
+                       struct gpu_result to) {
     size_t counts = shape->rows * shape->heads * shape->tokens, width = shape->heads * shape->head_size;
     float4 *statistics = c->scratch<float4>(counts);
     uint16_t *half_dy = slope.is_half() ? nullptr : c->scratch<uint16_t>(counts * job->padded);
     bool has_fours = shape->head_size % 8 == 0 && output.has_fours() && slope.has_fours();
     unsigned lanes = 1;
     while (lanes * 8 < job->padded) lanes *= 2;
-    if (job->dqkv && !g->dkv) half_output = gpu_half_output_rows(c, job->dqkv, shape->rows * shape->tokens, 3 * width);
+    if (!g->dkv) gpu_add_half_output_rows(c, &to, 3 * width);
     c->launch(attention_statistics_kernel, (unsigned)((counts * lanes + GPU_THREADS - 1) / GPU_THREADS), GPU_THREADS, 0,
               *shape, output, slope, job->softmaxes, statistics, job->padded, lanes, has_fours,
               c->gpu->precision == PRECISION_BFLOAT16, half_dy);
     job->statistics = statistics;
     job->half_dy = half_dy ? half_dy : (const uint16_t *)slope.at;
-    job->half_output = half_output.to;
+    job->half_output = to.half_output.to;
 }
 
 static void backward(operator_call *c, const struct attention_shape *shape, const struct sources *from,
                      const struct gradients *g) {
-    check_half(c, shape);
     struct attention_masked_job job = job_of(c, shape, from);
-    const struct half_operands &half = c->half();
     size_t counts = shape->rows * shape->heads * shape->tokens, values = counts * shape->head_size;
-    struct gpu_numbers output = c->in(g->y, values, half.y), slope = c->in(g->dy, values, half.dy);
-    struct gpu_result to = c->out(g->dq, from->q_values, half.dx);
+    struct gpu_numbers output = c->in(g->y, values), slope = c->in(g->dy, values);
+    struct gpu_result to = c->out(g->dq, from->q_values);
+    check_half(c, shape, from->q->is_half || output.is_half() || slope.is_half() || to.is_half());
     job.softmaxes = (const float2 *)c->in(g->softmaxes, 2 * counts);
     job.dqkv = job.dkv = to.to;
     if (g->dkv) job.dkv = c->out(g->dkv, from->kv_values);
     if (counts == 0) return;
     set_sources(c, &job, shape, from);
     if (is_half(c, shape)) {
-        start_half(c, &job, shape, g, output, slope, to.half_output);
+        start_half(c, &job, shape, g, output, slope, to);
     } else {
         float *totals = c->scratch<float>(counts);
         job.dy = slope.floats();
@@ -243,8 +246,9 @@ static void backward(operator_call *c, const struct attention_shape *shape, cons
     start(c, &job, shape);
 }
 
-void gpu_attention_backward(struct device *device, const struct attention_shape *shape, const float *qkv,
-                            const float *y, const float *softmaxes, const float *dy, float *dqkv) {
+void gpu_attention_backward(struct device *device, const struct attention_shape *shape, const struct tensor *qkv,
+                            const struct tensor *y, const float *softmaxes, const struct tensor *dy,
+                            const struct tensor *dqkv) {
     operator_call c(device, "attention_backward");
     struct sources from(shape, qkv, nullptr);
     struct gradients g = {y, softmaxes, dy, dqkv, nullptr};
@@ -255,7 +259,9 @@ void gpu_cross_attention_backward(struct device *device, const struct attention_
                                   const float *kv, const float *y, const float *softmaxes, const float *dy, float *dq,
                                   float *dkv) {
     operator_call c(device, "cross_attention_backward");
-    struct sources from(shape, q, kv);
-    struct gradients g = {y, softmaxes, dy, dq, dkv};
+    struct tensor queries = of_floats(q), others = of_floats(kv);
+    struct sources from(shape, &queries, &others);
+    struct tensor output = of_floats(y), slope = of_floats(dy), gradient = of_floats(dq);
+    struct gradients g = {&output, softmaxes, &slope, &gradient, dkv};
     backward(&c, shape, &from, &g);
 }

@@ -155,33 +155,33 @@ void apply(operator_call *c, const struct batch_norm *norm, const struct work &w
                 application{x, w.scale, w.shift, y, norm->has_relu});
 }
 
-void batch_norm_forward(struct device *device, const struct batch_norm *norm, const float *x, const float *weight,
-                        const float *bias, float *running_mean, float *running_var, float *work, float *y,
-                        size_t count) {
+void batch_norm_forward(struct device *device, const struct batch_norm *norm, const struct tensor *x,
+                        const float *weight, const float *bias, float *running_mean, float *running_var, float *work,
+                        const struct tensor *y, size_t count) {
     operator_call c(device, "batch_norm_forward");
     size_t channels = norm->channels;
-    struct gpu_numbers from = c.in(x, count * channels, c.half().x);
+    struct gpu_numbers from = c.in(x, count * channels);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
     struct rule r = {(double)norm->eps,    (double)norm->momentum,          c.in(weight, channels),
                      c.in(bias, channels), c.inout(running_mean, channels), c.inout(running_var, channels)};
-    struct gpu_result to = c.out(y, count * channels, c.half().y);
+    struct gpu_result to = c.out(y, count * channels);
     if (norm->uses_batch && norm->sync)
         shared_statistics(&c, r, w, norm->sync, from, count, channels);
     else if (norm->uses_batch)
         own_statistics(&c, r, w, from, count, channels);
     else
         c.each(channels, [=] __device__(size_t i) { store(r, w, i, r.running_mean[i], r.running_var[i]); });
-    if (to.to) to.half_output = gpu_half_output_of(&c, to.to, count * channels);
+    gpu_add_half_output(&c, &to);
     apply(&c, norm, w, from, to, count);
 }
 
-void batch_norm_recompute(struct device *device, const struct batch_norm *norm, const float *x, float *work, float *y,
-                          size_t count) {
+void batch_norm_recompute(struct device *device, const struct batch_norm *norm, const struct tensor *x, float *work,
+                          const struct tensor *y, size_t count) {
     operator_call c(device, "batch_norm_recompute");
     size_t channels = norm->channels;
-    struct gpu_numbers from = c.in(x, count * channels, c.half().x);
+    struct gpu_numbers from = c.in(x, count * channels);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
-    apply(&c, norm, w, from, c.out(y, count * channels, c.half().y), count);
+    apply(&c, norm, w, from, c.out(y, count * channels), count);
 }
 
 /* V numbers of x and dy. */
@@ -252,14 +252,14 @@ __device__ void store_back(const struct work &w, size_t c, double g, double prod
     w.constant[c] = (float)(factor * g / all);
 }
 
-void batch_norm_backward(struct device *device, const struct batch_norm *norm, const float *x, const float *dy,
-                         float *work, float *dx, float *dweight, float *dbias, size_t count) {
+void batch_norm_backward(struct device *device, const struct batch_norm *norm, const struct tensor *x,
+                         const struct tensor *dy, float *work, const struct tensor *dx, float *dweight, float *dbias,
+                         size_t count) {
     operator_call c(device, "batch_norm_backward");
     size_t channels = norm->channels;
-    const struct half_operands &half = c.half();
-    struct gpu_numbers input = c.in(x, count * channels, half.x), from = c.in(dy, count * channels, half.dy);
+    struct gpu_numbers input = c.in(x, count * channels), from = c.in(dy, count * channels);
     struct work w = work_of(c.inout(work, BATCH_NORM_WORK(channels)), channels);
-    struct gpu_result to = c.out(dx, count * channels, half.dx);
+    struct gpu_result to = c.out(dx, count * channels);
     float *dw = c.inout(dweight, channels), *db = c.inout(dbias, channels);
     bool has_fours = column_has_fours(channels, input, from, to);
     slopes terms = {input, from, w.mean, w.scale, w.shift, norm->has_relu};
@@ -274,8 +274,8 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
         sum_over_ranks(&c, norm->sync, w.sums, 2 * channels);
         c.each(channels, [=] __device__(size_t i) { store_back(w, i, w.sums[i], w.sums[channels + i]); });
     }
-    if (!dx) return;
-    if (to.to) to.half_output = gpu_half_output_of(&c, to.to, count * channels);
+    if (!to.is_wanted()) return;
+    gpu_add_half_output(&c, &to);
     column_each(&c, count, channels, has_fours, application_back{w, input, from, to, norm->has_relu});
 }
 

@@ -303,15 +303,15 @@ static void convert(operator_call *c, struct gpu_numbers from, struct gpu_result
 }
 
 static struct gpu_numbers half_numbers(const operator_call *c, const uint16_t *at) {
-    return {at, gpu_half_format(c->gpu)};
+    return {at, gpu_half_format(c->gpu), nullptr};
 }
 
 /* An operand (count) as a plan reads it: 16 bits, or float32. */
 static const void *operand(operator_call *c, struct gpu_numbers x, size_t count, bool is_half) {
     if (is_half == x.is_half()) return x.at;
-    if (is_half) return gpu_half_copy(c, x.floats(), count);
+    if (is_half) return gpu_half_copy(c, x, count);
     float *to = c->scratch<float>(count);
-    convert(c, x, {to, {nullptr, false}}, count);
+    convert(c, x, {to, {nullptr, false}, nullptr}, count);
     return to;
 }
 
@@ -323,7 +323,7 @@ static void *target(operator_call *c, const struct gpu_result &to, size_t count,
 
 static struct gpu_numbers written(const operator_call *c, const void *at, bool is_half) {
     if (is_half) return half_numbers(c, (const uint16_t *)at);
-    return {at, GPU_FLOAT32};
+    return {at, GPU_FLOAT32, nullptr};
 }
 
 /* The weights in 16 bits, converted once per gpu_round_parameters if they are parameters */
@@ -340,18 +340,17 @@ static const uint16_t *half_weights(operator_call *c, struct device_convolution 
     return to;
 }
 
-static void forward(struct device_convolution *d, const float *x, const float *w, const float *bias, float *y,
-                    size_t rows) {
+static void forward(struct device_convolution *d, const struct tensor *x, const float *w, const float *bias,
+                    const struct tensor *y, size_t rows) {
     operator_call c(&d->gpu->base, passes[PLAN_FORWARD]);
     const struct image_shape *out = &d->c.out;
-    const struct half_operands &half = c.half();
     if (rows == 0) return;
     struct row_plans *p = plans_for(d, rows);
     size_t positions = rows * out->height * out->width, count = rows * elements(out);
     size_t inputs = rows * elements(&d->c.in);
-    struct gpu_numbers from = c.in(x, inputs, half.x);
+    struct gpu_numbers from = c.in(x, inputs);
     const float *weight = c.in(w, weights(&d->c)), *row = c.in(bias, out->channels);
-    struct gpu_result to = c.out(y, count, half.y);
+    struct gpu_result to = c.out(y, count);
     if (!has_plan(&c, d, p, PLAN_FORWARD)) return;
     bool is_half = p->is_half[PLAN_FORWARD];
     void *result = target(&c, to, count, is_half);
@@ -364,7 +363,7 @@ static void forward(struct device_convolution *d, const float *x, const float *w
         if (is_half != to.is_half()) convert(&c, made, to, count);
         return;
     }
-    if (is_half && to.to) to.half_output = gpu_half_output_of(&c, to.to, count);
+    if (is_half) gpu_add_half_output(&c, &to);
     column_each(&c, positions, out->channels, column_has_fours(out->channels, made, to),
                 epilogue{missing, made, to, d->c.has_relu});
 }
@@ -377,8 +376,7 @@ static void sum_bias(operator_call *c, struct gpu_numbers dy, float *dbias, size
 /* dy in 16 bits, and the sums for dbias; in the same pass if possible. */
 static const void *round_gradient(operator_call *c, struct gpu_numbers dy, float *dbias, size_t positions,
                                   size_t channels) {
-    if (dbias && channels % 8 == 0 && !dy.is_half())
-        return gpu_gradient_factor(c, dy.floats(), dbias, positions, channels).at;
+    if (dbias && channels % 8 == 0 && !dy.is_half()) return gpu_gradient_factor(c, dy, dbias, positions, channels).at;
     sum_bias(c, dy, dbias, positions, channels);
     return operand(c, dy, positions * channels, true);
 }
@@ -405,29 +403,30 @@ static void backward_input(operator_call *c, struct device_convolution *d, struc
     if (is_half != dx.is_half()) convert(c, written(c, result, is_half), dx, count);
 }
 
-static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
-                     float *dw, float *dbias, size_t rows) {
+static void backward(struct device_convolution *d, const struct tensor *x, const float *w, const struct tensor *dy,
+                     const struct tensor *dx, float *dw, float *dbias, size_t rows) {
     operator_call c(&d->gpu->base, passes[PLAN_BACKWARD_WEIGHT]);
     const struct image_shape *in = &d->c.in, *out = &d->c.out;
-    const struct half_operands &half = c.half();
     if (rows == 0) return;
     struct row_plans *p = plans_for(d, rows);
     size_t positions = rows * out->height * out->width, outputs = rows * elements(out), inputs = rows * elements(in);
-    struct gpu_numbers input = c.in(x, inputs, half.x), from = c.in(dy, outputs, half.dy);
+    struct gpu_numbers input = c.in(x, inputs), from = c.in(dy, outputs);
     const float *weight = c.in(w, weights(&d->c));
-    struct gpu_result to = c.out(dx, inputs, half.dx);
+    struct gpu_result to = c.out(dx, inputs);
     float *slopes = c.inout(dw, weights(&d->c)), *db = c.inout(dbias, out->channels);
     if (dw && !has_plan(&c, d, p, PLAN_BACKWARD_WEIGHT)) return;
-    if (dx && !has_plan(&c, d, p, PLAN_BACKWARD_INPUT)) return;
-    bool is_half = dw && p->is_half[PLAN_BACKWARD_WEIGHT], is_input_half = dx && p->is_half[PLAN_BACKWARD_INPUT];
-    bool is_any_wide = (dw && !is_half) || (dx && !is_input_half);
+    bool wants_input = to.is_wanted();
+    if (wants_input && !has_plan(&c, d, p, PLAN_BACKWARD_INPUT)) return;
+    bool is_half = dw && p->is_half[PLAN_BACKWARD_WEIGHT],
+         is_input_half = wants_input && p->is_half[PLAN_BACKWARD_INPUT];
+    bool is_any_wide = (dw && !is_half) || (wants_input && !is_input_half);
     const void *rounded = nullptr, *wide = is_any_wide ? operand(&c, from, outputs, false) : nullptr;
     if (is_half || is_input_half)
         rounded = round_gradient(&c, from, db, positions, out->channels);
     else
         sum_bias(&c, from, db, positions, out->channels);
     if (dw) backward_weight(&c, d, p, operand(&c, input, inputs, is_half), slopes, is_half ? rounded : wide);
-    if (dx) backward_input(&c, d, p, to, weight, is_input_half ? rounded : wide);
+    if (wants_input) backward_input(&c, d, p, to, weight, is_input_half ? rounded : wide);
 }
 
 const struct convolution_ops gpu_convolutions = {

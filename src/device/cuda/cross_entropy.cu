@@ -277,22 +277,23 @@ __global__ void __launch_bounds__(LONG_THREADS)
 }
 
 template <bool IS_FAST>
-static void run(operator_call &c, const struct cross_entropy_options *o, const float *logits, const int64_t *targets,
-                size_t positions, size_t classes, float scale, float *dlogits, struct loss_sums *sums) {
+static void run(operator_call &c, const struct cross_entropy_options *o, const struct tensor *logits,
+                const int64_t *targets, size_t positions, size_t classes, float scale, const struct tensor *dlogits,
+                struct loss_sums *sums) {
     double *count = c.scratch<double>(1);
     bool is_weighted = o->rows.values && o->rows.is_counted;
     double *weighted = is_weighted ? c.scratch<double>(1) : count;
     struct cross_entropy_rows<IS_FAST> f = {
-        .logits = c.in(logits, positions *classes, IS_FAST), .targets = gpu_real_targets(&c, o, targets, positions),
+        .logits = c.in(logits, positions *classes), .targets = gpu_real_targets(&c, o, targets, positions),
         .weight = c.constant(o->weight, o->weight ? classes : 0), .count = count,
         .row_weights = c.in(o->rows.values, o->rows.values ? positions / o->row_positions : 0),
         .row_positions = o->rows.values ? o->row_positions : 1, .smoothing = o->label_smoothing, .scale = scale,
         .ignored = o->ignored, .classes = classes, .sums = c.scratch<struct loss_sums>(positions), .is_aligned = false,
-        .dlogits = c.out(dlogits, positions *classes, c.half().dx)
+        .dlogits = c.out(dlogits, positions *classes)
     };
     struct loss_sums *to = c.inout(sums, 1);
     f.is_aligned = rows_are_aligned(f.logits, classes) && f.dlogits.has_fours();
-    if (f.dlogits.to) f.dlogits.half_output = gpu_half_output_rows(&c, f.dlogits.to, positions, classes);
+    gpu_add_half_output_rows(&c, &f.dlogits, classes);
     if (positions == 0 || !c.is_ok()) return;
     if (positions <= FEW && classes <= ROWS_LONG && positions * classes <= FEW_LOGITS) {
         c.launch(few_positions<IS_FAST>, 1, LONG_THREADS, 0, positions, f, is_weighted, to);
@@ -325,10 +326,10 @@ static void run(operator_call &c, const struct cross_entropy_options *o, const f
     c.each(1, [=] __device__(size_t) { to->count += *weighted; });
 }
 
-void gpu_cross_entropy(struct device *device, const struct cross_entropy_options *o, const float *logits,
-                       const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
-                       struct loss_sums *sums) {
+void gpu_cross_entropy(struct device *device, const struct cross_entropy_options *o, const struct tensor *logits,
+                       const int64_t *targets, size_t positions, size_t classes, float scale,
+                       const struct tensor *dlogits, struct loss_sums *sums) {
     operator_call c(device, "cross_entropy");
-    auto *start = c.half().x ? run<true> : run<false>;
+    auto *start = logits->is_half ? run<true> : run<false>;
     start(c, o, logits, targets, positions, classes, scale, dlogits, sums);
 }

@@ -38,16 +38,13 @@ double *gpu_staging(struct gpu_device *gpu, size_t count) {
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
 operator_call::operator_call(struct device *device, const char *name)
-    : gpu(gpu_of(device)), operation(name), supports_half(false), start(gpu_of(device)->next_scratch), used(0) {
+    : gpu(gpu_of(device)), operation(name), start(gpu_of(device)->next_scratch), used(0) {
     check(cudaSetDevice(gpu->gpu));
     gpu_flush_values(gpu);
     gpu_merge_scratch(gpu);
 }
 
 operator_call::~operator_call() {
-    const struct half_operands &n = gpu->half;
-    bool has_any = n.x || n.other || n.y || n.dy || n.dx;
-    reject_half(has_any && (!supports_half || gpu_factor_size(gpu) != 2));
     for (int i = 0; i < used && is_ok(); i++)
         if (home[i]) read(home[i], own[i], home_bytes[i]);
     gpu->next_scratch = start;
@@ -173,10 +170,6 @@ static bool can_be_half(const struct device *device, size_t features) {
     return gpu_factor_size((const struct gpu_device *)device) == 2 && features % 8 == 0;
 }
 
-static void set_half(struct device *device, struct half_operands operands) { gpu_of(device)->half = operands; }
-
-static const struct half_ops half_ops = {.applies = can_be_half, .set = set_half};
-
 static struct image_ops image_ops() {
     struct image_ops ops = gpu_images;
     ops.max_pool_forward = gpu_poolings.max_pool_forward;
@@ -207,7 +200,7 @@ static struct device_ops all_ops() {
     ops.recurrent = &gpu_recurrent;
     ops.shapes = &gpu_shapes;
     ops.gelu = &gpu_gelu;
-    ops.half = &half_ops;
+    ops.can_be_half = can_be_half;
     return ops;
 }
 

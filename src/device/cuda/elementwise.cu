@@ -9,19 +9,19 @@
 #include "device/cuda/elements.cuh"
 #include "device/cuda/rows.cuh"
 
-static void add(struct device *device, const float *a, const float *b, float *y, size_t count) {
+static void add(struct device *device, const struct tensor *a, const struct tensor *b, const struct tensor *y,
+                size_t count) {
     operator_call c(device, "add");
-    const struct half_operands &half = c.half();
-    struct gpu_numbers from = c.in(a, count, half.x), other = c.in(b, count, half.other);
+    struct gpu_numbers from = c.in(a, count), other = c.in(b, count);
     elements(
-        &c, count, c.out(y, count, half.y), [] __device__(float u, float v) { return u + v; }, from, other);
+        &c, count, c.out(y, count), [] __device__(float u, float v) { return u + v; }, from, other);
 }
 
-static void copy(struct device *device, const float *x, float *y, size_t count) {
+static void copy(struct device *device, const struct tensor *x, const struct tensor *y, size_t count) {
     operator_call c(device, "copy");
-    struct gpu_numbers from = c.in(x, count, c.half().x);
+    struct gpu_numbers from = c.in(x, count);
     elements(
-        &c, count, c.out(y, count, c.half().y), [] __device__(float v) { return v; }, from);
+        &c, count, c.out(y, count), [] __device__(float v) { return v; }, from);
 }
 
 template <enum activation f> struct activated;
@@ -66,11 +66,12 @@ struct normal {
     }
 };
 
-static void activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count) {
+static void activation_forward(struct device *device, enum activation f, const struct tensor *x, const struct tensor *y,
+                               size_t count) {
     operator_call c(device, "activation_forward");
-    struct gpu_numbers from = c.in(x, count, c.half().x);
-    struct gpu_result to = c.out(y, count, c.half().y);
-    if (to.to) to.half_output = gpu_half_output_of(&c, to.to, count);
+    struct gpu_numbers from = c.in(x, count);
+    struct gpu_result to = c.out(y, count);
+    gpu_add_half_output(&c, &to);
     if (f == ACTIVATION_GELU && (from.is_half() || to.is_half()))
         elements(
             &c, count, to, [] __device__(float v) { return v * normal(v).below; }, from);
@@ -78,13 +79,13 @@ static void activation_forward(struct device *device, enum activation f, const f
         activation_elements<activated>(&c, f, count, to, from);
 }
 
-static void activation_backward(struct device *device, enum activation f, const float *x, const float *y,
-                                const float *dy, float *dx, size_t count) {
+static void activation_backward(struct device *device, enum activation f, const struct tensor *x,
+                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx,
+                                size_t count) {
     operator_call c(device, "activation_backward");
-    const struct half_operands &half = c.half();
-    struct gpu_numbers input = c.in(x, count, half.x), output = c.in(y, count, half.y);
-    struct gpu_numbers from = c.in(dy, count, half.dy);
-    struct gpu_result to = c.out(dx, count, half.dx);
+    struct gpu_numbers input = c.in(x, count), output = c.in(y, count);
+    struct gpu_numbers from = c.in(dy, count);
+    struct gpu_result to = c.out(dx, count);
     if (f == ACTIVATION_GELU && (input.is_half() || output.is_half())) /* y is rounded: of x alone */
         elements(
             &c, count, to,
@@ -97,11 +98,12 @@ static void activation_backward(struct device *device, enum activation f, const 
         activation_elements<activated_back>(&c, f, count, to, input, output, from);
 }
 
-static void leaky_relu_forward(struct device *device, float slope, const float *x, float *y, size_t count) {
+static void leaky_relu_forward(struct device *device, float slope, const struct tensor *x, const struct tensor *y,
+                               size_t count) {
     operator_call c(device, "leaky_relu_forward");
-    struct gpu_numbers from = c.in(x, count, c.half().x);
+    struct gpu_numbers from = c.in(x, count);
     elements(
-        &c, count, c.out(y, count, c.half().y), [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
+        &c, count, c.out(y, count), [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
 }
 
 static void prelu_forward(struct device *device, const float *x, const float *slopes, size_t channels, float *y,
@@ -127,13 +129,12 @@ static void prelu_backward(struct device *device, const float *x, const float *s
     if (dx) c.each(count, [=] __device__(size_t i) { to[i] = from[i] > 0 ? slope[i] : a[i % channels] * slope[i]; });
 }
 
-static void leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
-                                size_t count) {
+static void leaky_relu_backward(struct device *device, float slope, const struct tensor *x, const struct tensor *dy,
+                                const struct tensor *dx, size_t count) {
     operator_call c(device, "leaky_relu_backward");
-    struct gpu_numbers input = c.in(x, count, c.half().x), from = c.in(dy, count, c.half().dy);
+    struct gpu_numbers input = c.in(x, count), from = c.in(dy, count);
     elements(
-        &c, count, c.out(dx, count, c.half().dx), [=] __device__(float v, float d) { return v > 0 ? d : slope * d; },
-        input, from);
+        &c, count, c.out(dx, count), [=] __device__(float v, float d) { return v > 0 ? d : slope * d; }, input, from);
 }
 
 static void scale_forward(struct device *device, const float *x, const float *scales, size_t channels, float *y,
@@ -157,11 +158,11 @@ static void scale_backward(struct device *device, const float *x, const float *s
 }
 
 /* Four elements of a row from one counter. */
-static void dropout(struct device *device, const struct draw_key *key, float p, const float *x, float *y, size_t rows,
-                    size_t size) {
+static void dropout(struct device *device, const struct draw_key *key, float p, const struct tensor *x,
+                    const struct tensor *y, size_t rows, size_t size) {
     operator_call c(device, "dropout");
-    struct gpu_numbers from = c.in(x, rows * size, c.half().x);
-    struct gpu_result to = c.out(y, rows * size, c.half().y);
+    struct gpu_numbers from = c.in(x, rows * size);
+    struct gpu_result to = c.out(y, rows * size);
     bool has_fours = size % 4 == 0 && from.has_fours() && to.has_fours();
     struct mask_draws draws = mask_draws_of(&c, key, p);
     size_t blocks = (size + 3) / 4;
@@ -180,11 +181,11 @@ static void dropout(struct device *device, const struct draw_key *key, float p, 
     });
 }
 
-static void dropout_channels(struct device *device, const struct draw_key *key, float p, const float *x, float *y,
-                             size_t rows, size_t size, size_t channels) {
+static void dropout_channels(struct device *device, const struct draw_key *key, float p, const struct tensor *x,
+                             const struct tensor *y, size_t rows, size_t size, size_t channels) {
     operator_call c(device, "dropout_channels");
-    struct gpu_numbers from = c.in(x, rows * size, c.half().x);
-    struct gpu_result to = c.out(y, rows * size, c.half().y);
+    struct gpu_numbers from = c.in(x, rows * size);
+    struct gpu_result to = c.out(y, rows * size);
     struct mask_draws draws = mask_draws_of(&c, key, p);
     c.each(rows * size, [=] __device__(size_t n) {
         size_t channel = n % size % channels;
@@ -317,9 +318,9 @@ static void clip_norm(struct device *device, const float *x, const struct device
 __device__ static bool is_nonfinite(float x) { return (bits_of_float(x) & 0x7f800000u) == 0x7f800000u; }
 __device__ static bool is_nonfinite(double x) { return !(x - x == 0); }
 
-static bool is_finite(struct device *device, const float *x, size_t count) {
+static bool is_finite(struct device *device, const struct tensor *x, size_t count) {
     operator_call c(device, "is_finite");
-    struct gpu_numbers from = c.in(x, count, c.half().x);
+    struct gpu_numbers from = c.in(x, count);
     return c.read_sum(count, [=] __device__(size_t i) { return is_nonfinite(from.one(i)) ? 1.0 : 0.0; }) == 0;
 }
 
@@ -404,29 +405,30 @@ static void propagate_nonfinite(struct device *device, const double *loss, const
     });
 }
 
-static void add_relu(struct device *device, const float *a, const float *b, float *y, size_t count) {
+static void add_relu(struct device *device, const struct tensor *a, const struct tensor *b, const struct tensor *y,
+                     size_t count) {
     operator_call c(device, "add_relu");
-    const struct half_operands &half = c.half();
-    struct gpu_numbers from = c.in(a, count, half.x), other = c.in(b, count, half.other);
-    struct gpu_result to = c.out(y, count, half.y);
-    if (to.to) to.half_output = gpu_half_output_of(&c, to.to, count);
+    struct gpu_numbers from = c.in(a, count), other = c.in(b, count);
+    struct gpu_result to = c.out(y, count);
+    gpu_add_half_output(&c, &to);
     elements(
         &c, count, to, [] __device__(float u, float v) { return relu_value(u + v); }, from, other);
 }
 
-static void relu_backward(struct device *device, const float *y, const float *dy, float *dx, size_t count) {
+static void relu_backward(struct device *device, const struct tensor *y, const struct tensor *dy,
+                          const struct tensor *dx, size_t count) {
     operator_call c(device, "relu_backward");
-    const struct half_operands &half = c.half();
-    struct gpu_numbers output = c.in(y, count, half.y), from = c.in(dy, count, half.dy);
+    struct gpu_numbers output = c.in(y, count), from = c.in(dy, count);
     elements(
-        &c, count, c.out(dx, count, half.dx), [] __device__(float v, float d) { return v > 0 ? d : 0; }, output, from);
+        &c, count, c.out(dx, count), [] __device__(float v, float d) { return v > 0 ? d : 0; }, output, from);
 }
 
-static void transpose(struct device *device, const float *x, float *y, size_t rows, size_t height, size_t width) {
+static void transpose(struct device *device, const struct tensor *x, const struct tensor *y, size_t rows, size_t height,
+                      size_t width) {
     operator_call c(device, "transpose");
     size_t size = height * width;
-    struct gpu_numbers from = c.in(x, rows * size, c.half().x);
-    struct gpu_result to = c.out(y, rows * size, c.half().y);
+    struct gpu_numbers from = c.in(x, rows * size);
+    struct gpu_result to = c.out(y, rows * size);
     c.each(rows * size, [=] __device__(size_t n) {
         size_t i = n / size, w = n % size / height, h = n % height;
         to.put(n, from.one(i * size + h * width + w));
@@ -435,20 +437,21 @@ static void transpose(struct device *device, const float *x, float *y, size_t ro
 
 static void multiply(struct device *device, const float *a, const float *b, float *y, size_t count) {
     operator_call c(device, "multiply");
-    struct gpu_numbers left = c.in(a, count, c.half().x), right = c.in(b, count, c.half().other);
+    struct gpu_numbers left = {c.in(a, count), GPU_FLOAT32, nullptr}, right = {c.in(b, count), GPU_FLOAT32, nullptr};
+    struct gpu_result to = {c.out(y, count), {nullptr, false}, nullptr};
     elements(
-        &c, count, c.out(y, count, c.half().y), [] __device__(float u, float v) { return u * v; }, left, right);
+        &c, count, to, [] __device__(float u, float v) { return u * v; }, left, right);
 }
 
 static void copy_columns(struct device *device, const float *x, size_t x_stride, float *y, size_t y_stride, size_t rows,
                          size_t count) {
     operator_call c(device, "copy_columns");
     if (rows == 0) return;
-    struct gpu_numbers from = c.in(x, (rows - 1) * x_stride + count, c.half().x);
-    struct gpu_result to = c.changed(y, (rows - 1) * y_stride + count, c.half().y);
+    const float *from = c.in(x, (rows - 1) * x_stride + count);
+    float *to = c.inout(y, (rows - 1) * y_stride + count);
     c.each(rows * count, [=] __device__(size_t n) {
         size_t r = n / count, j = n % count;
-        to.put(r * y_stride + j, from.one(r * x_stride + j));
+        to[r * y_stride + j] = from[r * x_stride + j];
     });
 }
 

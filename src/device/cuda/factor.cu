@@ -103,15 +103,9 @@ static struct columns_job job_of(const operator_call *c, const float *x, size_t 
 
 static size_t gaps_of(size_t columns) { return columns % 8 ? columns : 0; }
 
-/* The copy that the plan gives to the operator of x (count), with the layout of rows of [columns], or 0: without gaps.
- * NULL: none. */
-static struct half_copy *copy_of(const operator_call *c, const float *x, size_t count, size_t columns) {
-    const struct half_copies *copies = &c->gpu->half.copies;
-    for (size_t i = 0; is_half(c) && i < copies->count; i++) {
-        struct half_copy *copy = copies->items[i];
-        if (x && copy->of == x && copy->count == count && copy->columns == gaps_of(columns)) return copy;
-    }
-    return nullptr;
+/* An operand's copy, if it has the layout of rows of [columns], or 0: without gaps. NULL: none. */
+static struct half_copy *with_layout(const operator_call *c, struct half_copy *copy, size_t columns) {
+    return copy && is_half(c) && copy->columns == gaps_of(columns) ? copy : nullptr;
 }
 
 /* Memory for a matrix of [size] numbers, rounded in this call: that of its copy, which is valid from then on, or
@@ -123,13 +117,15 @@ static uint16_t *memory_of(operator_call *c, struct half_copy *copy, size_t size
     return copy->memory;
 }
 
-struct factor gpu_gradient_factor(operator_call *c, const float *dy, float *sums, size_t rows, size_t columns) {
+struct factor gpu_gradient_factor(operator_call *c, struct gpu_numbers given, float *sums, size_t rows,
+                                  size_t columns) {
+    const float *dy = given.floats();
     size_t stride = stride_of(columns);
     if (!is_half(c)) {
         if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
         return {dy, columns};
     }
-    struct half_copy *copy = copy_of(c, dy, rows * columns, columns);
+    struct half_copy *copy = with_layout(c, given.copy, columns);
     if (copy && copy->is_valid) {
         if (sums) run(c, job_of(c, dy, rows, columns, nullptr), sums);
         return {copy->memory, stride};
@@ -141,18 +137,19 @@ struct factor gpu_gradient_factor(operator_call *c, const float *dy, float *sums
 
 struct factor gpu_factor(operator_call *c, struct gpu_numbers x, size_t rows, size_t columns) {
     if (x.is_half()) return {x.at, columns};
-    return gpu_gradient_factor(c, x.floats(), nullptr, rows, columns);
+    return gpu_gradient_factor(c, x, nullptr, rows, columns);
 }
 
-struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, size_t rows, size_t columns) {
+struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, size_t columns) {
     if (dy.is_half() || gaps_of(columns)) return dy;
-    const struct half_copy *copy = copy_of(c, dy.floats(), rows * columns, 0);
+    const struct half_copy *copy = with_layout(c, dy.copy, 0);
     if (!copy || !copy->is_valid || !copy->has_sums) return dy;
-    return {copy->memory, gpu_half_format(c->gpu)};
+    return {copy->memory, gpu_half_format(c->gpu), nullptr};
 }
 
-const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count) {
-    struct half_copy *copy = copy_of(c, x, count, 0);
+const uint16_t *gpu_half_copy(operator_call *c, struct gpu_numbers given, size_t count) {
+    const float *x = given.floats();
+    struct half_copy *copy = with_layout(c, given.copy, 0);
     if (copy && copy->is_valid) return copy->memory;
     bool is_bfloat16 = c->gpu->precision == PRECISION_BFLOAT16;
     uint16_t *to = memory_of(c, copy, count);
@@ -169,11 +166,11 @@ const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count) {
     return to;
 }
 
-struct gpu_half_output gpu_half_output_of(operator_call *c, const float *y, size_t count) {
-    struct half_copy *copy = c->is_ok() ? copy_of(c, y, count, 0) : nullptr;
-    if (!copy) return {nullptr, false};
+void gpu_add_half_output(operator_call *c, struct gpu_result *y) {
+    struct half_copy *copy = c->is_ok() ? with_layout(c, y->copy, 0) : nullptr;
+    if (!y->to || !copy) return;
     copy->is_valid = copy->has_sums = true;
-    return {copy->memory, c->gpu->precision == PRECISION_BFLOAT16};
+    y->half_output = {copy->memory, c->gpu->precision == PRECISION_BFLOAT16};
 }
 
 uint16_t *gpu_reserve(operator_call *c, struct gpu_copy *copy, size_t bytes) {
@@ -252,7 +249,7 @@ struct gpu_half_output gpu_half_output_parameters(const operator_call *c, const 
 struct factor gpu_weight_factor(operator_call *c, const float *w, size_t out, size_t in) {
     const struct gpu_copy *copy = &c->gpu->parameters.copy;
     bool is_inside = copy->source && w >= copy->source && w + out * in <= copy->source + copy->count;
-    if (!is_half(c) || !is_inside || in != stride_of(in)) return gpu_factor(c, {w, GPU_FLOAT32}, out, in);
+    if (!is_half(c) || !is_inside || in != stride_of(in)) return gpu_factor(c, {w, GPU_FLOAT32, nullptr}, out, in);
     const uint16_t *at = (const uint16_t *)copy->memory + (w - copy->source);
-    return alignment(at) < 16 ? gpu_factor(c, {w, GPU_FLOAT32}, out, in) : (struct factor){at, in};
+    return alignment(at) < 16 ? gpu_factor(c, {w, GPU_FLOAT32, nullptr}, out, in) : (struct factor){at, in};
 }

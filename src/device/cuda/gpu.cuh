@@ -126,8 +126,7 @@ struct gpu_device {
     cublasLtHandle_t blas;
     void *workspace; /* (GPU_WORKSPACE), on the GPU */
     struct gpu_plans *plans;
-    enum precision precision;  /* of products */
-    struct half_operands half; /* 16-bit operands of the next operators, and 16-bit copies of others */
+    enum precision precision;                            /* of products */
     struct gpu_parameters parameters, parameters_before; /* before: of the recording in progress */
     uint64_t versions; /* of the parameters so far: calls of gpu_round_parameters and replays */
     struct gpu_chunk chunks[GPU_CHUNKS];
@@ -203,15 +202,15 @@ extern const struct shape_ops gpu_shapes;
 extern const struct convolution_ops gpu_convolutions;
 void gpu_convolutions_close(struct gpu_device *gpu);
 extern const struct gelu_ops gpu_gelu;
-void gpu_linear_forward(struct device *, const float *x, const float *w, const float *bias, bool has_relu, float *y,
-                        size_t rows, size_t in, size_t out);
-void gpu_linear_backward_input(struct device *, const float *dy, const float *w, float *dx, size_t rows, size_t in,
-                               size_t out);
-void gpu_linear_backward_weight(struct device *, const float *dy, const float *x, float *dw, float *dbias, size_t rows,
-                                size_t in, size_t out);
-void gpu_cross_entropy(struct device *, const struct cross_entropy_options *, const float *logits,
-                       const int64_t *targets, size_t positions, size_t classes, float scale, float *dlogits,
-                       struct loss_sums *sums);
+void gpu_linear_forward(struct device *, const struct tensor *x, const float *w, const float *bias, bool has_relu,
+                        const struct tensor *y, size_t rows, size_t in, size_t out);
+void gpu_linear_backward_input(struct device *, const struct tensor *dy, const float *w, const struct tensor *dx,
+                               size_t rows, size_t in, size_t out);
+void gpu_linear_backward_weight(struct device *, const struct tensor *dy, const struct tensor *x, float *dw,
+                                float *dbias, size_t rows, size_t in, size_t out);
+void gpu_cross_entropy(struct device *, const struct cross_entropy_options *, const struct tensor *logits,
+                       const int64_t *targets, size_t positions, size_t classes, float scale,
+                       const struct tensor *dlogits, struct loss_sums *sums);
 void gpu_ctc(struct device *, const struct ctc_options *o, const float *log_probabilities, const int64_t *targets,
              size_t rows, float factor, float *dx, struct loss_sums *sums);
 status gpu_ctc_prepare(struct device *, size_t rows, size_t steps, size_t classes, size_t target_size);
@@ -220,29 +219,25 @@ void gpu_contrastive(struct device *, const struct contrastive_options *o, const
 status gpu_contrastive_prepare(struct device *, size_t rows, size_t world_size, size_t size);
 void gpu_embedding_backward(struct device *, const int32_t *tokens, const float *dy, float *dweight, size_t count,
                             size_t vocabulary, size_t size);
-void gpu_attention_forward(struct device *, const struct attention_shape *, const float *qkv, float *y,
-                           float *softmaxes);
-void gpu_attention_backward(struct device *, const struct attention_shape *, const float *qkv, const float *y,
-                            const float *softmaxes, const float *dy, float *dqkv);
+void gpu_attention_forward(struct device *, const struct attention_shape *, const struct tensor *qkv,
+                           const struct tensor *y, float *softmaxes);
+void gpu_attention_backward(struct device *, const struct attention_shape *, const struct tensor *qkv,
+                            const struct tensor *y, const float *softmaxes, const struct tensor *dy,
+                            const struct tensor *dqkv);
 void gpu_cross_attention_forward(struct device *, const struct attention_shape *, const float *q, const float *kv,
-                                 float *y, float *softmaxes);
+                                 const struct tensor *y, float *softmaxes);
 void gpu_cross_attention_backward(struct device *, const struct attention_shape *, const float *q, const float *kv,
                                   const float *y, const float *softmaxes, const float *dy, float *dq, float *dkv);
 void gpu_round_parameters(struct device *, const float *values, size_t count);
 /* Updates the parameters' copy as [recorded] requires. */
 void gpu_parameters_refresh(struct gpu_device *gpu, const struct gpu_parameters *recorded);
 
-/* [bytes] at [memory] are written by an operator, or by other work on the stream: copies of them are no longer
- * valid. An operator that writes a copy, too, calls this first. */
+/* [bytes] at [memory] are written by an operator, or by other work on the stream: the copy of the parameters is no
+ * longer valid. An operator that writes it, too, calls this first. */
 static inline void gpu_mark_written(struct gpu_device *gpu, const void *memory, size_t bytes) {
     struct gpu_parameters *p = &gpu->parameters;
     const char *at = (const char *)memory, *of = (const char *)p->copy.source;
     if (at && of && at < of + p->copy.count * sizeof(float) && of < at + bytes) p->is_current = false;
-    for (size_t i = 0; at && i < gpu->half.copies.count; i++) {
-        struct half_copy *copy = gpu->half.copies.items[i];
-        const char *matrix = (const char *)copy->of;
-        if (at < matrix + copy->count * sizeof(float) && matrix < at + bytes) copy->is_valid = false;
-    }
 }
 
 extern const struct device_ops gpu_elementwise; /* add to copy of struct device_ops; the rest is 0 */
@@ -343,28 +338,22 @@ class operator_call {
     }
     template <typename T> T *out(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), false, true); }
     template <typename T> T *inout(T *p, size_t count) { return (T *)operand(p, count * sizeof(T), true, true); }
-    /* Which operands are 16 bits. An operator that does not call this supports none, and fails if one is 16 bits. */
-    const struct half_operands &half() {
-        supports_half = true;
-        return gpu->half;
-    }
     /* Fails if [is_half], for an operand that does not support 16 bits. */
     void reject_half(bool is_half) {
         if (is_half) gpu_fail(gpu, operation, "its operands cannot be 16 bits");
     }
-    /* Operands that may be 16 bits. */
-    struct gpu_numbers in(const float *p, size_t count, bool is_half) {
-        const void *at = is_half ? (const void *)in((const uint16_t *)p, count) : in(p, count);
-        return {at, is_half ? gpu_half_format(gpu) : GPU_FLOAT32};
+    /* Operands that may be 16 bits. One that is written invalidates its copy, which the operator may write then. */
+    struct gpu_numbers in(const struct tensor *t, size_t count) {
+        if (!t || !t->data) return {nullptr, GPU_FLOAT32, nullptr};
+        if (!is_half(t)) return {in((const float *)t->data, count), GPU_FLOAT32, t->copy};
+        return {in((const uint16_t *)t->data, count), gpu_half_format(gpu), nullptr};
     }
-    struct gpu_result out(float *p, size_t count, bool is_half) {
-        if (!is_half) return {out(p, count), {nullptr, false}};
-        return {nullptr, {out((uint16_t *)p, count), gpu->precision == PRECISION_BFLOAT16}};
+    struct gpu_result out(const struct tensor *t, size_t count) {
+        return result(t, count, false);
     }
-    /* A result of which only some elements are written; the others keep their values. */
-    struct gpu_result changed(float *p, size_t count, bool is_half) {
-        if (!is_half) return {inout(p, count), {nullptr, false}};
-        return {nullptr, {inout((uint16_t *)p, count), gpu->precision == PRECISION_BFLOAT16}};
+    /* A result that is read, too, or of which only some elements are written. */
+    struct gpu_result inout(const struct tensor *t, size_t count) {
+        return result(t, count, true);
     }
     /* The same for host memory that never changes, such as a config's. */
     template <typename T> const T *constant(const T *p, size_t count) {
@@ -422,9 +411,22 @@ class operator_call {
     const void *operand(const void *p, size_t bytes, bool is_read, bool is_written);
     void add_up(const double *parts, size_t count, double *total);
     void read(void *to, const void *from, size_t bytes);
+    /* Fails if the device's precision has no 16 bits. */
+    bool is_half(const struct tensor *t) {
+        if (t->is_half) reject_half(gpu_factor_size(gpu) != 2);
+        return t->is_half;
+    }
+    struct gpu_result result(const struct tensor *t, size_t count, bool is_read) {
+        if (!t || !t->data) return {nullptr, {nullptr, false}, nullptr};
+        if (t->copy) t->copy->is_valid = false;
+        float *wide = (float *)t->data;
+        uint16_t *half = (uint16_t *)t->data;
+        if (!is_half(t)) return {is_read ? inout(wide, count) : out(wide, count), {nullptr, false}, t->copy};
+        half = is_read ? inout(half, count) : out(half, count);
+        return {nullptr, {half, gpu->precision == PRECISION_BFLOAT16}, nullptr};
+    }
 
     const char *operation;
-    bool supports_half;
     struct gpu_scratch_mark start; /* of its scratch memory */
     /* for operands of tests */
     int used;

@@ -42,13 +42,13 @@ __device__ void forward_group(const struct group &g, size_t group, float eps, co
     });
 }
 
-void group_norm_forward(struct device *device, const struct group_norm *norm, const float *x, const float *weight,
-                        const float *bias, float *saved, float *y, size_t rows) {
+void group_norm_forward(struct device *device, const struct group_norm *norm, const struct tensor *x,
+                        const float *weight, const float *bias, float *saved, const struct tensor *y, size_t rows) {
     operator_call c(device, "group_norm_forward");
     struct group g = group_of(norm);
     size_t row = g.channels * g.positions, all = rows * g.groups;
-    struct gpu_numbers from = c.in(x, rows * row, c.half().x);
-    struct gpu_result to = c.out(y, rows * row, c.half().y);
+    struct gpu_numbers from = c.in(x, rows * row);
+    struct gpu_result to = c.out(y, rows * row);
     const float *w = c.in(weight, g.channels), *b = c.in(bias, g.channels);
     float *statistics = c.out(saved, 2 * all), eps = norm->eps;
     c.rows(all, [=] __device__(size_t i) {
@@ -89,15 +89,15 @@ struct slopes {
     }
 };
 
-void group_norm_backward(struct device *device, const struct group_norm *norm, const float *x, const float *weight,
-                         const float *saved, const float *dy, float *dx, float *dweight, float *dbias, size_t rows) {
+void group_norm_backward(struct device *device, const struct group_norm *norm, const struct tensor *x,
+                         const float *weight, const float *saved, const struct tensor *dy, const struct tensor *dx,
+                         float *dweight, float *dbias, size_t rows) {
     operator_call c(device, "group_norm_backward");
     struct group g = group_of(norm);
     size_t row = g.channels * g.positions, all = rows * g.groups;
-    const struct half_operands &half = c.half();
-    struct gpu_numbers input = c.in(x, rows * row, half.x), from = c.in(dy, rows * row, half.dy);
+    struct gpu_numbers input = c.in(x, rows * row), from = c.in(dy, rows * row);
     const float *w = c.in(weight, g.channels), *statistics = c.in(saved, 2 * all);
-    struct gpu_result to = c.out(dx, rows * row, half.dx);
+    struct gpu_result to = c.out(dx, rows * row);
     float *dw = c.inout(dweight, g.channels), *db = c.inout(dbias, g.channels);
     if (dw || db)
         column_sums<2>(&c, rows * g.positions, g.channels, slopes{input, from, statistics, g},
@@ -105,7 +105,7 @@ void group_norm_backward(struct device *device, const struct group_norm *norm, c
                            if (db) db[channel] += (float)sums[0];
                            if (dw) dw[channel] += (float)sums[1];
                        });
-    if (dx)
+    if (to.is_wanted())
         c.rows(all, [=] __device__(size_t i) {
             size_t r = i / g.groups;
             backward_group(g, i % g.groups, input.from(r * row), w, statistics + 2 * i, from.from(r * row),

@@ -28,15 +28,15 @@ void multiply_forward(operator_call *c, struct factor x, const float *weight, co
     }
     bool is_fused = (wants_fusion || (is_half && !row)) && gpu_try_multiply(c, &p);
     if (is_fused && !has_relu) return;
-    struct gpu_numbers made = {to.half_output.to, gpu_half_format(c->gpu)};
+    struct gpu_numbers made = {to.half_output.to, gpu_half_format(c->gpu), nullptr};
     if (!is_fused && is_half) p.c = sums = c->scratch<float>(rows * out), p.is_half = false;
     if (!is_fused) {
         p.epilogue = CUBLASLT_EPILOGUE_DEFAULT, p.bias = nullptr;
         gpu_multiply(c, &p);
         if (!is_half && !row && !has_relu) return;
     }
-    if (!is_fused || !is_half) made = {sums, GPU_FLOAT32};
-    if (!is_half) to.half_output = gpu_half_output_of(c, to.to, rows * out);
+    if (!is_fused || !is_half) made = {sums, GPU_FLOAT32, nullptr};
+    gpu_add_half_output(c, &to);
     if (is_fused || !row) {
         elements(
             c, rows * out, to, [=] __device__(float v) { return has_relu && v < 0 ? 0 : v; }, made);
@@ -50,7 +50,7 @@ void multiply_forward(operator_call *c, struct factor x, const float *weight, co
 
 /* dy (rows, columns) as a factor; sums (columns), unless NULL, += its columns. */
 struct factor gradient_of(operator_call *c, struct gpu_numbers dy, float *sums, size_t rows, size_t columns) {
-    if (!dy.is_half()) return gpu_gradient_factor(c, dy.floats(), sums, rows, columns);
+    if (!dy.is_half()) return gpu_gradient_factor(c, dy, sums, rows, columns);
     return {dy.at, columns};
 }
 
@@ -99,30 +99,30 @@ void add_to_weight(operator_call *c, struct gpu_numbers dy, struct factor x, flo
 
 } // namespace
 
-void gpu_linear_forward(struct device *device, const float *x, const float *w, const float *bias, bool has_relu,
-                        float *y, size_t rows, size_t in, size_t out) {
+void gpu_linear_forward(struct device *device, const struct tensor *x, const float *w, const float *bias, bool has_relu,
+                        const struct tensor *y, size_t rows, size_t in, size_t out) {
     operator_call c(device, "linear_forward");
-    struct gpu_numbers from = c.in(x, rows * in, c.half().x);
+    struct gpu_numbers from = c.in(x, rows * in);
     const float *weight = c.in(w, out * in), *row = c.in(bias, out);
-    struct gpu_result to = c.out(y, rows * out, c.half().y);
+    struct gpu_result to = c.out(y, rows * out);
     multiply_forward(&c, gpu_factor(&c, from, rows, in), weight, row, has_relu, to, rows, in, out);
 }
 
-void gpu_linear_backward_input(struct device *device, const float *dy, const float *w, float *dx, size_t rows,
-                               size_t in, size_t out) {
+void gpu_linear_backward_input(struct device *device, const struct tensor *dy, const float *w, const struct tensor *dx,
+                               size_t rows, size_t in, size_t out) {
     operator_call c(device, "linear_backward_input");
-    struct gpu_numbers from = c.in(dy, rows * out, c.half().dy);
+    struct gpu_numbers from = c.in(dy, rows * out);
     const float *weight = c.in(w, out * in);
     struct gpu_product p = input_product(&c, gradient_of(&c, from, nullptr, rows, out), weight, nullptr, rows, in, out);
-    set_result(&p, c.out(dx, rows * in, c.half().dx));
+    set_result(&p, c.out(dx, rows * in));
     gpu_multiply(&c, &p);
 }
 
-void gpu_linear_backward_weight(struct device *device, const float *dy, const float *x, float *dw, float *dbias,
-                                size_t rows, size_t in, size_t out) {
+void gpu_linear_backward_weight(struct device *device, const struct tensor *dy, const struct tensor *x, float *dw,
+                                float *dbias, size_t rows, size_t in, size_t out) {
     operator_call c(device, "linear_backward_weight");
-    struct gpu_numbers from = c.in(dy, rows * out, c.half().dy), input = c.in(x, rows * in, c.half().x);
-    from = gpu_gradient_half(&c, from, rows, out);
+    struct gpu_numbers from = c.in(dy, rows * out), input = c.in(x, rows * in);
+    from = gpu_gradient_half(&c, from, out);
     float *slopes = c.inout(dw, out * in), *db = c.inout(dbias, out);
     if (from.is_half()) {
         add_to_weight(&c, from, gpu_factor(&c, input, rows, in), slopes, db, rows, in, out);
@@ -140,12 +140,12 @@ namespace {
 
 bool is_bfloat16(const operator_call *c) { return c->gpu->precision == PRECISION_BFLOAT16; }
 
-void forward_before(struct device *device, const float *x, const float *w, const float *bias, void *kept, void *y,
-                    size_t rows, size_t in, size_t hidden) {
+void forward_before(struct device *device, const struct tensor *x, const float *w, const float *bias,
+                    const struct tensor *kept, const struct tensor *y, size_t rows, size_t in, size_t hidden) {
     operator_call c(device, "linear_gelu_forward");
-    struct gpu_numbers from = c.in(x, rows * in, c.half().x);
+    struct gpu_numbers from = c.in(x, rows * in);
     const float *weight = c.in(w, hidden * in), *row = c.in(bias, hidden);
-    uint16_t *before = c.out((uint16_t *)kept, rows * hidden), *to = c.out((uint16_t *)y, rows * hidden);
+    uint16_t *before = c.out(kept, rows * hidden).half_output.to, *to = c.out(y, rows * hidden).half_output.to;
     struct factor input = gpu_factor(&c, from, rows, in);
     struct gpu_product p = {.transpose_a = CUBLAS_OP_T,
                             .transpose_b = CUBLAS_OP_N,
@@ -169,24 +169,25 @@ void forward_before(struct device *device, const float *x, const float *w, const
     });
 }
 
-void forward_after(struct device *device, const void *y, const float *w, const float *bias, bool has_relu, float *to,
-                   size_t rows, size_t hidden, size_t out) {
+void forward_after(struct device *device, const struct tensor *y, const float *w, const float *bias, bool has_relu,
+                   const struct tensor *to, size_t rows, size_t hidden, size_t out) {
     operator_call c(device, "linear_forward_after_gelu");
-    const uint16_t *from = c.in((const uint16_t *)y, rows * hidden);
+    struct gpu_numbers from = c.in(y, rows * hidden);
     const float *weight = c.in(w, out * hidden), *row = c.in(bias, out);
-    struct gpu_result result = c.out(to, rows * out, c.half().y);
-    multiply_forward(&c, {from, hidden}, weight, row, has_relu, result, rows, hidden, out);
+    struct gpu_result result = c.out(to, rows * out);
+    multiply_forward(&c, {from.at, hidden}, weight, row, has_relu, result, rows, hidden, out);
 }
 
-void backward_after(struct device *device, const float *dy, const void *y, const float *w, const void *kept, float *dw,
-                    float *dbias, void *dkept, size_t rows, size_t hidden, size_t out) {
+void backward_after(struct device *device, const struct tensor *dy, const struct tensor *y, const float *w,
+                    const struct tensor *kept, float *dw, float *dbias, const struct tensor *dkept, size_t rows,
+                    size_t hidden, size_t out) {
     operator_call c(device, "linear_backward_after_gelu");
-    struct gpu_numbers from = c.in(dy, rows * out, c.half().dy);
-    from = gpu_gradient_half(&c, from, rows, out);
+    struct gpu_numbers from = c.in(dy, rows * out);
+    from = gpu_gradient_half(&c, from, out);
     const float *weight = c.in(w, out * hidden);
-    const uint16_t *input = c.in((const uint16_t *)y, rows * hidden),
-                   *before = c.in((const uint16_t *)kept, rows * hidden);
-    uint16_t *to = c.out((uint16_t *)dkept, rows * hidden);
+    const void *input = c.in(y, rows * hidden).at;
+    const uint16_t *before = (const uint16_t *)c.in(kept, rows * hidden).at;
+    uint16_t *to = c.out(dkept, rows * hidden).half_output.to;
     float *slopes = c.inout(dw, out * hidden), *db = c.inout(dbias, out);
     struct factor gradient = gradient_of(&c, from, db, rows, out);
     if (from.is_half()) {
@@ -210,17 +211,18 @@ void backward_after(struct device *device, const float *dy, const void *y, const
     });
 }
 
-void backward_before(struct device *device, const void *dkept, const float *x, const float *w, float *dw, float *dbias,
-                     float *dx, size_t rows, size_t in, size_t hidden) {
+void backward_before(struct device *device, const struct tensor *dkept, const struct tensor *x, const float *w,
+                     float *dw, float *dbias, const struct tensor *dx, size_t rows, size_t in, size_t hidden) {
     operator_call c(device, "linear_gelu_backward");
-    struct gpu_numbers from = c.in((const float *)dkept, rows * hidden, true);
-    struct gpu_numbers input = c.in(x, rows * in, c.half().x);
+    struct gpu_numbers from = c.in(dkept, rows * hidden);
+    struct gpu_numbers input = c.in(x, rows * in);
     const float *weight = c.in(w, hidden * in);
     float *slopes = c.inout(dw, hidden * in), *db = c.inout(dbias, hidden);
     add_to_weight(&c, from, gpu_factor(&c, input, rows, in), slopes, db, rows, in, hidden);
-    if (!dx) return;
+    struct gpu_result to = c.out(dx, rows * in);
+    if (!to.is_wanted()) return;
     struct gpu_product p = input_product(&c, {from.at, hidden}, weight, nullptr, rows, in, hidden);
-    set_result(&p, c.out(dx, rows * in, c.half().dx));
+    set_result(&p, to);
     gpu_multiply(&c, &p);
 }
 

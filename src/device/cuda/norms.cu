@@ -70,39 +70,38 @@ template <bool ADDS> struct layer_norm_rows {
 };
 
 static struct norm_input<false> input_of(operator_call *c, const float *x, size_t count) {
-    c->reject_half(c->half().x);
     return {c->in(x, count), {}, {}, nullptr};
 }
 
 static struct norm_input<true>
-input_of(operator_call *c, const float *a, const float *b, float *x, size_t count) {
-    struct gpu_numbers left = c->in(a, count, c->half().x), right = c->in(b, count, c->half().other);
+input_of(operator_call *c, const struct tensor *a, const struct tensor *b, float *x, size_t count) {
+    struct gpu_numbers left = c->in(a, count), right = c->in(b, count);
     float *sum = c->out(x, count);
     return {sum, left, right, sum};
 }
 
 template <bool ADDS>
 static void layer_norm(operator_call *c, struct norm_input<ADDS> input, const float *weight, const float *bias,
-                       float eps, float *y, float *statistics, size_t rows, size_t size) {
+                       float eps, const struct tensor *y, float *statistics, size_t rows, size_t size) {
     struct layer_norm_rows<ADDS> f = {
-        input, c->in(weight, size), c->in(bias, size), eps, c->out(y, rows *size, c->half().y),
-            c->out(statistics, 2 * rows), size, false
+        input, c->in(weight, size), c->in(bias, size), eps, c->out(y, rows *size), c->out(statistics, 2 * rows), size,
+            false
     };
     f.is_aligned =
         input.is_aligned(size) && f.y.has_fours() && rows_are_aligned(f.weight, size) && rows_are_aligned(f.bias, size);
-    if (f.y.to) f.y.half_output = gpu_half_output_rows(c, f.y.to, rows, size);
+    gpu_add_half_output_rows(c, &f.y, size);
     rows_start(c, rows, size, f);
 }
 
 static void layer_norm_forward(struct device *device, const float *x, const float *weight, const float *bias, float eps,
-                               float *y, float *statistics, size_t rows, size_t size) {
+                               const struct tensor *y, float *statistics, size_t rows, size_t size) {
     operator_call c(device, "layer_norm_forward");
     layer_norm(&c, input_of(&c, x, rows * size), weight, bias, eps, y, statistics, rows, size);
 }
 
-static void add_layer_norm_forward(struct device *device, const float *a, const float *b, float *x, const float *weight,
-                                   const float *bias, float eps, float *y, float *statistics, size_t rows,
-                                   size_t size) {
+static void add_layer_norm_forward(struct device *device, const struct tensor *a, const struct tensor *b, float *x,
+                                   const float *weight, const float *bias, float eps, const struct tensor *y,
+                                   float *statistics, size_t rows, size_t size) {
     operator_call c(device, "add_layer_norm_forward");
     layer_norm(&c, input_of(&c, a, b, x, rows * size), weight, bias, eps, y, statistics, rows, size);
 }
@@ -258,16 +257,16 @@ static bool all_back(operator_call *c, const struct norm_input_rows &f, size_t r
 }
 
 static void layer_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
-                                const float *dy, float *dx, bool adds, float *dweight, float *dbias, size_t rows,
-                                size_t size) {
+                                const struct tensor *dy, const struct tensor *dx, bool adds, float *dweight,
+                                float *dbias, size_t rows, size_t size) {
     operator_call c(device, "layer_norm_backward");
-    c.reject_half(c.half().x || c.half().dx);
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, 2 * rows);
-    struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);
-    float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
+    struct gpu_numbers from = c.in(dy, rows * size);
+    struct gpu_result to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
     float *dw = c.inout(dweight, size), *db = c.inout(dbias, size);
-    struct norm_input_rows f = {input, w,    saved, from, to, gpu_half_output_rows(&c, to, rows, size),
-                                adds,  true, size,  false};
+    c.reject_half(to.is_half());
+    gpu_add_half_output_rows(&c, &to, size);
+    struct norm_input_rows f = {input, w, saved, from, to.to, to.half_output, adds, true, size, false};
     if ((dw || db) && all_back(&c, f, rows, dw, db)) return;
     if (dw || db)
         column_sums<2>(
@@ -281,7 +280,7 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
                 if (dw) dw[j] += (float)sums[0];
                 if (db) db[j] += (float)sums[1];
             });
-    if (to) start_input(&c, f, rows);
+    if (to.to) start_input(&c, f, rows);
 }
 
 template <bool ADDS> struct rms_norm_rows {
@@ -311,37 +310,40 @@ template <bool ADDS> struct rms_norm_rows {
 };
 
 template <bool ADDS>
-static void rms_norm(operator_call *c, struct norm_input<ADDS> input, const float *weight, float eps, float *y,
-                     float *statistics, size_t rows, size_t size) {
+static void rms_norm(operator_call *c, struct norm_input<ADDS> input, const float *weight, float eps,
+                     const struct tensor *y, float *statistics, size_t rows, size_t size) {
     struct rms_norm_rows<ADDS> f = {
-        input, c->in(weight, size), eps, c->out(y, rows *size, c->half().y), c->out(statistics, rows), size, false
+        input, c->in(weight, size), eps, c->out(y, rows *size), c->out(statistics, rows), size, false
     };
     f.is_aligned = input.is_aligned(size) && rows_are_aligned(f.weight, size) && f.y.has_fours();
-    if (f.y.to) f.y.half_output = gpu_half_output_rows(c, f.y.to, rows, size);
+    gpu_add_half_output_rows(c, &f.y, size);
     rows_start(c, rows, size, f);
 }
 
-static void rms_norm_forward(struct device *device, const float *x, const float *weight, float eps, float *y,
-                             float *statistics, size_t rows, size_t size) {
+static void rms_norm_forward(struct device *device, const float *x, const float *weight, float eps,
+                             const struct tensor *y, float *statistics, size_t rows, size_t size) {
     operator_call c(device, "rms_norm_forward");
     rms_norm(&c, input_of(&c, x, rows * size), weight, eps, y, statistics, rows, size);
 }
 
-static void add_rms_norm_forward(struct device *device, const float *a, const float *b, float *x, const float *weight,
-                                 float eps, float *y, float *statistics, size_t rows, size_t size) {
+static void add_rms_norm_forward(struct device *device, const struct tensor *a, const struct tensor *b, float *x,
+                                 const float *weight, float eps, const struct tensor *y, float *statistics, size_t rows,
+                                 size_t size) {
     operator_call c(device, "add_rms_norm_forward");
     rms_norm(&c, input_of(&c, a, b, x, rows * size), weight, eps, y, statistics, rows, size);
 }
 
 static void rms_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
-                              const float *dy, float *dx, bool adds, float *dweight, size_t rows, size_t size) {
+                              const struct tensor *dy, const struct tensor *dx, bool adds, float *dweight, size_t rows,
+                              size_t size) {
     operator_call c(device, "rms_norm_backward");
-    c.reject_half(c.half().x || c.half().dx);
     const float *input = c.in(x, rows * size), *w = c.in(weight, size), *saved = c.in(statistics, rows);
-    struct gpu_numbers from = c.in(dy, rows * size, c.half().dy);
-    float *to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size), *dw = c.inout(dweight, size);
-    struct norm_input_rows f = {input, w,     saved, from, to, gpu_half_output_rows(&c, to, rows, size),
-                                adds,  false, size,  false};
+    struct gpu_numbers from = c.in(dy, rows * size);
+    struct gpu_result to = adds ? c.inout(dx, rows * size) : c.out(dx, rows * size);
+    float *dw = c.inout(dweight, size);
+    c.reject_half(to.is_half());
+    gpu_add_half_output_rows(&c, &to, size);
+    struct norm_input_rows f = {input, w, saved, from, to.to, to.half_output, adds, false, size, false};
     if (dw && all_back(&c, f, rows, dw, nullptr)) return;
     if (dw)
         column_sums<1>(
@@ -350,7 +352,7 @@ static void rms_norm_backward(struct device *device, const float *x, const float
                 *sum += from.one(i * size + j) * (input[i * size + j] * saved[i]);
             },
             [=] __device__(size_t j, const double *sum) { dw[j] += (float)*sum; });
-    if (to) start_input(&c, f, rows);
+    if (to.to) start_input(&c, f, rows);
 }
 
 const struct norm_ops gpu_norms = {.layer_norm_forward = layer_norm_forward,

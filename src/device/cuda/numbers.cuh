@@ -42,6 +42,7 @@ template <> struct gpu_fetched<1> { uint32_t bits; };
 struct gpu_numbers {
     const void *at; /* NULL: none */
     enum gpu_format form;
+    struct half_copy *copy; /* for products, on the host; NULL: none */
 
     bool is_half() const { return form != GPU_FLOAT32; }
     /* of float32 */
@@ -89,7 +90,7 @@ struct gpu_numbers {
     template <int V> __device__ gpu_several<V> some_at(size_t i) const { return some<V>(fetch_some<V>(i)); }
     /* Those from number i on. */
     __device__ struct gpu_numbers from(size_t i) const {
-        return {form == GPU_FLOAT32 ? (const void *)((const float *)at + i) : (const uint16_t *)at + i, form};
+        return {form == GPU_FLOAT32 ? (const void *)((const float *)at + i) : (const uint16_t *)at + i, form, nullptr};
     }
 };
 
@@ -114,8 +115,9 @@ struct gpu_half_output {
 struct gpu_result {
     float *to; /* NULL: in 16 bits only, or not at all */
     struct gpu_half_output half_output;
+    struct half_copy *copy; /* of [to], for products, on the host; NULL: none */
 
-    __device__ bool is_wanted() const { return to || half_output.to; }
+    __host__ __device__ bool is_wanted() const { return to || half_output.to; }
     bool is_half() const { return !to && half_output.to; }
     bool has_fours() const { return alignment(to) >= sizeof(float4) && alignment(half_output.to) >= sizeof(uint2); }
 
@@ -132,7 +134,8 @@ struct gpu_result {
     __device__ void put(size_t i, struct gpu_several<4> y) const { put(i, float4{y.at[0], y.at[1], y.at[2], y.at[3]}); }
     /* Those from element i on. */
     __device__ struct gpu_result from(size_t i) const {
-        return {to ? to + i : nullptr, {half_output.to ? half_output.to + i : nullptr, half_output.is_bfloat16}};
+        return {
+            to ? to + i : nullptr, {half_output.to ? half_output.to + i : nullptr, half_output.is_bfloat16}, nullptr};
     }
 };
 

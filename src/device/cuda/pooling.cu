@@ -135,12 +135,12 @@ struct max_windows {
     }
 };
 
-static void max_pool_forward(struct device *device, const struct pooling *pooling, const float *x, float *y,
-                             uint8_t *index, size_t rows) {
+static void max_pool_forward(struct device *device, const struct pooling *pooling, const struct tensor *x,
+                             const struct tensor *y, uint8_t *index, size_t rows) {
     operator_call c(device, "max_pool_forward");
     struct pool p = pool_of(pooling);
-    struct gpu_numbers from = c.in(x, rows * p.in, c.half().x);
-    struct gpu_result to = c.out(y, rows * p.out, c.half().y);
+    struct gpu_numbers from = c.in(x, rows * p.in);
+    struct gpu_result to = c.out(y, rows * p.out);
     uint8_t *at = c.out(index, rows * p.out);
     each_element(&c, rows, p.out, has_fours(p.channels, from, to) && alignment(at) >= 4, max_windows{p, from, to, at});
 }
@@ -180,13 +180,12 @@ struct max_gradients {
     }
 };
 
-static void max_pool_backward(struct device *device, const struct pooling *pooling, const float *y,
-                              const uint8_t *index, const float *dy, float *dx, size_t rows) {
+static void max_pool_backward(struct device *device, const struct pooling *pooling, const struct tensor *y,
+                              const uint8_t *index, const struct tensor *dy, const struct tensor *dx, size_t rows) {
     operator_call c(device, "max_pool_backward");
     struct pool p = pool_of(pooling);
-    const struct half_operands &half = c.half();
-    struct gpu_numbers output = c.in(y, rows * p.out, half.y), from = c.in(dy, rows * p.out, half.dy);
-    struct gpu_result to = c.out(dx, rows * p.in, half.dx);
+    struct gpu_numbers output = c.in(y, rows * p.out), from = c.in(dy, rows * p.out);
+    struct gpu_result to = c.out(dx, rows * p.in);
     const uint8_t *at = c.in(index, rows * p.out);
     each_element(&c, rows, p.in, has_fours(p.channels, output, from, to) && alignment(at) >= 4,
                  max_gradients{p, output, from, at, to});
@@ -222,12 +221,12 @@ struct averages {
     }
 };
 
-static void avg_pool_forward(struct device *device, const struct pooling *pooling, const float *x, float *y,
-                             size_t rows) {
+static void avg_pool_forward(struct device *device, const struct pooling *pooling, const struct tensor *x,
+                             const struct tensor *y, size_t rows) {
     operator_call c(device, "avg_pool_forward");
     struct pool p = pool_of(pooling);
-    struct gpu_numbers from = c.in(x, rows * p.in, c.half().x);
-    struct gpu_result to = c.out(y, rows * p.out, c.half().y);
+    struct gpu_numbers from = c.in(x, rows * p.in);
+    struct gpu_result to = c.out(y, rows * p.out);
     each_element(&c, rows, p.out, has_fours(p.channels, from, to), averages{p, from, to});
 }
 
@@ -246,12 +245,12 @@ struct average_gradients {
     }
 };
 
-static void avg_pool_backward(struct device *device, const struct pooling *pooling, const float *dy, float *dx,
-                              size_t rows) {
+static void avg_pool_backward(struct device *device, const struct pooling *pooling, const struct tensor *dy,
+                              const struct tensor *dx, size_t rows) {
     operator_call c(device, "avg_pool_backward");
     struct pool p = pool_of(pooling);
-    struct gpu_numbers from = c.in(dy, rows * p.out, c.half().dy);
-    struct gpu_result to = c.out(dx, rows * p.in, c.half().dx);
+    struct gpu_numbers from = c.in(dy, rows * p.out);
+    struct gpu_result to = c.out(dx, rows * p.in);
     each_element(&c, rows, p.in, has_fours(p.channels, from, to), average_gradients{p, from, to});
 }
 

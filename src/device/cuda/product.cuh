@@ -33,8 +33,8 @@ bool gpu_try_multiply(operator_call *c, const struct gpu_product *p);
 uint16_t *gpu_reserve(operator_call *c, struct gpu_copy *copy, size_t bytes);
 void gpu_products_close(struct gpu_device *gpu);
 
-/* The functions below use the 16-bit copy of a matrix that the plan gives to the operator (struct half_copy), and write
- * it if it is not valid; a matrix without one is rounded to scratch memory. */
+/* The functions below use the 16-bit copy of an operand (struct half_copy), and write it if it is not valid; an operand
+ * without one is rounded to scratch memory. */
 
 /* x (rows, columns) as a factor until the call ends. */
 struct factor gpu_factor(operator_call *c, struct gpu_numbers x, size_t rows, size_t columns);
@@ -42,22 +42,22 @@ struct factor gpu_factor(operator_call *c, struct gpu_numbers x, size_t rows, si
 struct factor gpu_weight_factor(operator_call *c, const float *w, size_t out, size_t in);
 
 /* The same for a gradient; [sums] (columns), unless NULL, += its columns, in the pass that rounds it. */
-struct factor gpu_gradient_factor(operator_call *c, const float *dy, float *sums, size_t rows, size_t columns);
+struct factor gpu_gradient_factor(operator_call *c, struct gpu_numbers dy, float *sums, size_t rows, size_t columns);
 /* dy (rows, columns) in 16 bits if it has a valid copy without gaps; else unchanged. */
-struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, size_t rows, size_t columns);
+struct gpu_numbers gpu_gradient_half(operator_call *c, struct gpu_numbers dy, size_t columns);
 
 /* x (count) in 16 bits, without gaps, until the call ends; 16-bit precisions only. */
-const uint16_t *gpu_half_copy(operator_call *c, const float *x, size_t count);
+const uint16_t *gpu_half_copy(operator_call *c, struct gpu_numbers x, size_t count);
 
 /* Where an update of [values] (count), before it writes them, writes the 16-bit copy of the parameters, if they are
  * part of it and it is current. */
 struct gpu_half_output gpu_half_output_parameters(const operator_call *c, const float *values, size_t count);
-/* Where an operator that writes all of y (count) also writes its 16-bit copy, after operator_call::out for y: nowhere,
- * unless y has one without gaps. The copy is valid from then on. */
-struct gpu_half_output gpu_half_output_of(operator_call *c, const float *y, size_t count);
-/* The same for rows of [size] that are written in fours: nowhere unless size is a multiple of 8. */
-static inline struct gpu_half_output gpu_half_output_rows(operator_call *c, const float *y, size_t rows, size_t size) {
-    return gpu_half_output_of(c, size % 8 == 0 ? y : nullptr, rows * size);
+/* An operator that writes all of y also writes its 16-bit copy, if it has one without gaps; it is valid from then on.
+ */
+void gpu_add_half_output(operator_call *c, struct gpu_result *y);
+/* The same for rows of [size] that are written in fours: only if size is a multiple of 8. */
+static inline void gpu_add_half_output_rows(operator_call *c, struct gpu_result *y, size_t size) {
+    if (size % 8 == 0) gpu_add_half_output(c, y);
 }
 
 #endif

@@ -113,9 +113,9 @@ void forward(struct device *device, const struct recurrent_shape *s, const struc
     for (size_t step = 0; step < s->steps; step++) {
         struct moment p = moment_of(s, step);
         float *to = s->cell == RECURRENT_GRU ? a->states + p.at * 3 * w.values : w.product;
+        struct tensor before = {(void *)(a->h + p.other * w.values), false, nullptr}, product = {to, false, nullptr};
         if (p.has_other)
-            gpu_linear_forward(device, a->h + p.other * w.values, a->weight, a->bias, false, to, s->rows, s->hidden,
-                               w.width);
+            gpu_linear_forward(device, &before, a->weight, a->bias, false, &product, s->rows, s->hidden, w.width);
         if (s->cell == RECURRENT_LSTM)
             lstm_forward(device, &w, &p);
         else if (s->cell == RECURRENT_GRU)
@@ -186,13 +186,14 @@ void backward(struct device *device, const struct recurrent_shape *s, const stru
     for (size_t step = s->steps; step-- > 0;) {
         struct moment p = moment_of(s, step);
         const float *change = (s->cell == RECURRENT_GRU ? a->states : a->gates) + p.at * s->rows * w.width;
+        struct tensor dy = {(void *)change, false, nullptr}, dx = {w.product, false, nullptr};
         if (s->cell == RECURRENT_LSTM)
             lstm_backward(device, &w, &p);
         else if (s->cell == RECURRENT_GRU)
             gru_backward(device, &w, &p);
         else
             rnn_backward(device, &w, &p);
-        if (p.has_other) gpu_linear_backward_input(device, change, a->weight, w.product, s->rows, s->hidden, w.width);
+        if (p.has_other) gpu_linear_backward_input(device, &dy, a->weight, &dx, s->rows, s->hidden, w.width);
     }
 }
 

@@ -49,12 +49,13 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     device_ops(pass->device)->activation_forward(pass->device, function_of(layer), x, y, pass->rows * layer->in_size);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     if (dx)
         device_ops(pass->device)
             ->activation_backward(pass->device, function_of(layer), x, y, dy, dx, pass->rows * layer->in_size);
@@ -162,12 +163,13 @@ static float slope_of(const struct layer *layer) {
     return (float)((const struct leaky_relu_config *)layer->config)->negative_slope;
 }
 
-static void leaky_relu_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void leaky_relu_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                               const struct tensor *y) {
     device_ops(pass->device)->leaky_relu_forward(pass->device, slope_of(layer), x, y, pass->rows * layer->in_size);
 }
 
-static void leaky_relu_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                                const float *dy, float *dx) {
+static void leaky_relu_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     if (dx)
         device_ops(pass->device)
@@ -227,22 +229,23 @@ static status plan_elu(struct layer *layer, struct planning *planning) {
     return plan(layer, planning);
 }
 
-static void elu_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void elu_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                        const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t count = pass->rows * layer->in_size;
-    ops->activation_forward(pass->device, ACTIVATION_ELU, x, layer->saved ? layer->saved : y, count);
-    if (layer->saved) ops->leaky_relu_forward(pass->device, alpha_of(layer), layer->saved, y, count);
+    ops->activation_forward(pass->device, ACTIVATION_ELU, x, layer->saved ? F32(layer->saved) : y, count);
+    if (layer->saved) ops->leaky_relu_forward(pass->device, alpha_of(layer), F32(layer->saved), y, count);
 }
 
-static void elu_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                         const float *dy, float *dx) {
+static void elu_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                         const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t count = pass->rows * layer->in_size;
     if (!dx) return;
     if (layer->saved) {
         float *scaled = layer->saved + count;
-        ops->leaky_relu_backward(pass->device, alpha_of(layer), layer->saved, dy, scaled, count);
-        ops->activation_backward(pass->device, ACTIVATION_ELU, x, layer->saved, scaled, dx, count);
+        ops->leaky_relu_backward(pass->device, alpha_of(layer), F32(layer->saved), dy, F32(scaled), count);
+        ops->activation_backward(pass->device, ACTIVATION_ELU, x, F32(layer->saved), F32(scaled), dx, count);
     } else {
         ops->activation_backward(pass->device, ACTIVATION_ELU, x, y, dy, dx, count);
     }

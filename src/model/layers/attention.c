@@ -217,12 +217,13 @@ static struct head_groups groups_of(const struct layer *layer, size_t rows) {
                                 .head_size = features_of(layer) / (size_t)c->heads};
 }
 
-static void core_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void core_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                         const struct tensor *y) {
     const struct sequence_ops *ops = device_ops(pass->device)->sequence;
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     if (layer->cached_positions) {
-        attention_cache_forward(layer->runtime, pass->device, pass->position, x, y);
+        attention_cache_forward(layer->runtime, pass->device, pass->position, floats(x), floats(y));
         return;
     }
     if (!is_grouped(layer)) {
@@ -231,12 +232,12 @@ static void core_forward(const struct layer *layer, const struct pass *pass, con
     }
     struct head_groups groups = groups_of(layer, pass->rows);
     size_t values = 3 * pass->rows * layer->out_size;
-    ops->repeat_heads(pass->device, &groups, x, layer->saved);
-    ops->attention_forward(pass->device, &shape, layer->saved, y, layer->saved + 2 * values);
+    ops->repeat_heads(pass->device, &groups, floats(x), layer->saved);
+    ops->attention_forward(pass->device, &shape, F32(layer->saved), y, layer->saved + 2 * values);
 }
 
-static void core_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                          const float *dy, float *dx) {
+static void core_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     const struct sequence_ops *ops = device_ops(pass->device)->sequence;
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
@@ -248,12 +249,13 @@ static void core_backward(const struct layer *layer, const struct pass *pass, co
     struct head_groups groups = groups_of(layer, pass->rows);
     size_t values = 3 * pass->rows * layer->out_size;
     float *gradient = layer->saved + values;
-    ops->attention_backward(pass->device, &shape, layer->saved, y, layer->saved + 2 * values, dy, gradient);
-    ops->sum_heads(pass->device, &groups, gradient, dx);
+    ops->attention_backward(pass->device, &shape, F32(layer->saved), y, layer->saved + 2 * values, dy, F32(gradient));
+    ops->sum_heads(pass->device, &groups, gradient, floats(dx));
 }
 
 /* The parts of layer->saved, each for the whole batch: q, k and v, the outputs of the heads, two numbers of each
  * softmax, and the two gradients of backward. */
+enum { HEADS_COPY, DQKV_COPY }; /* of inner_matrices */
 struct saved {
     float *qkv, *heads, *softmaxes, *dqkv, *dheads;
 };
@@ -316,46 +318,51 @@ static void attention_init(const struct layer *layer, const struct params *param
     }
 }
 
-static void attention_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void attention_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                              const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
+    struct tensor attended = layer_inner(layer, HEADS_COPY, s.heads);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
     ops->linear_forward(pass->device, x, attention_value(layer, pass->params, IN_WEIGHT),
-                        attention_value(layer, pass->params, IN_BIAS), false, s.qkv, n, c, 3 * c);
+                        attention_value(layer, pass->params, IN_BIAS), false, F32(s.qkv), n, c, 3 * c);
     if (layer->cached_positions)
         attention_cache_forward(layer->runtime, pass->device, pass->position, s.qkv, s.heads);
     else
-        ops->sequence->attention_forward(pass->device, &shape, s.qkv, s.heads, s.softmaxes);
-    ops->linear_forward(pass->device, s.heads, attention_value(layer, pass->params, OUT_WEIGHT),
+        ops->sequence->attention_forward(pass->device, &shape, F32(s.qkv), &attended, s.softmaxes);
+    ops->linear_forward(pass->device, &attended, attention_value(layer, pass->params, OUT_WEIGHT),
                         attention_value(layer, pass->params, OUT_BIAS), false, y, n, c, c);
 }
 
-static void attention_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                               const float *dy, float *dx) {
+static void attention_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                               const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
+    struct tensor dqkv = layer_inner(layer, DQKV_COPY, s.dqkv);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
-    ops->linear_backward_weight(pass->device, dy, s.heads, attention_gradient(layer, pass->params, OUT_WEIGHT),
+    ops->linear_backward_weight(pass->device, dy, F32(s.heads), attention_gradient(layer, pass->params, OUT_WEIGHT),
                                 attention_gradient(layer, pass->params, OUT_BIAS), n, c, c);
-    ops->linear_backward_input(pass->device, dy, attention_value(layer, pass->params, OUT_WEIGHT), s.dheads, n, c, c);
-    ops->sequence->attention_backward(pass->device, &shape, s.qkv, s.heads, s.softmaxes, s.dheads, s.dqkv);
-    ops->linear_backward_weight(pass->device, s.dqkv, x, attention_gradient(layer, pass->params, IN_WEIGHT),
+    ops->linear_backward_input(pass->device, dy, attention_value(layer, pass->params, OUT_WEIGHT), F32(s.dheads), n, c,
+                               c);
+    ops->sequence->attention_backward(pass->device, &shape, F32(s.qkv), F32(s.heads), s.softmaxes, F32(s.dheads),
+                                      &dqkv);
+    ops->linear_backward_weight(pass->device, &dqkv, x, attention_gradient(layer, pass->params, IN_WEIGHT),
                                 attention_gradient(layer, pass->params, IN_BIAS), n, c, 3 * c);
     if (dx)
-        ops->linear_backward_input(pass->device, s.dqkv, attention_value(layer, pass->params, IN_WEIGHT), dx, n, c,
+        ops->linear_backward_input(pass->device, &dqkv, attention_value(layer, pass->params, IN_WEIGHT), dx, n, c,
                                    3 * c);
 }
 
-/* The outputs of the heads, and the gradient of q, k and v. */
 static size_t inner_matrices(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]) {
     size_t values = layer->out_size, c = features_of(layer);
-    to[0] = (struct inner_matrix){.first = 3 * values, .size = values, .columns = c};
-    to[1] = (struct inner_matrix){.first = 4 * values, .size = 3 * values, .columns = 3 * c, .is_backward = true};
+    to[HEADS_COPY] = (struct inner_matrix){.first = 3 * values, .size = values, .columns = c};
+    to[DQKV_COPY] =
+        (struct inner_matrix){.first = 4 * values, .size = 3 * values, .columns = 3 * c, .is_backward = true};
     return 2;
 }
 
@@ -614,11 +621,12 @@ static void attention_cache_forward(struct attention_cache *c, struct device *de
     for (size_t h = 0; h < g->kv_heads; h++) {
         float *keys = c->keys + h * g->positions * size, *values = c->values + h * g->positions * size;
         const float *key = qkv + (g->heads + h) * size, *value = key + g->kv_heads * size;
-        ops->copy(device, key, keys + position * size, size);
-        ops->copy(device, value, values + position * size, size);
-        ops->linear_forward(device, c->queries + h * group * size, keys, NULL, false, c->scores, group, size, count);
+        ops->copy(device, F32(key), F32(keys + position * size), size);
+        ops->copy(device, F32(value), F32(values + position * size), size);
+        ops->linear_forward(device, F32(c->queries + h * group * size), keys, NULL, false, F32(c->scores), group, size,
+                            count);
         ops->sequence->softmax_forward(device, c->scores, softmaxes, group, count);
-        ops->linear_backward_input(device, softmaxes, values, y + h * group * size, group, size, count);
+        ops->linear_backward_input(device, F32(softmaxes), values, F32(y + h * group * size), group, size, count);
     }
 }
 
@@ -691,6 +699,7 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 /* The parts of layer->saved, each for the whole batch. */
+enum { CROSS_HEADS_COPY, DQ_COPY, DKV_COPY }; /* of inner_matrices */
 struct cross_saved {
     float *q, *heads, *dq, *dheads; /* (tokens, C) */
     float *kv, *dkv;                /* (keys, 2C) */
@@ -712,49 +721,52 @@ static struct cross_saved cross_saved_of(const struct layer *layer, size_t count
 /* [x] of the rows of keys and values of in_proj; NULL stays NULL. */
 static const float *later(const float *x, size_t elements) { return x ? x + elements : NULL; }
 
-static void join(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = cross_shape_of(layer, pass, &key);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
+    struct tensor attended = layer_inner(layer, CROSS_HEADS_COPY, s.heads);
     size_t n = pass->rows * cross_tokens_of(layer), m = pass->rows * keys_of(layer), c = cross_features_of(layer);
     const float *w = attention_value(layer, pass->params, IN_WEIGHT);
     const float *bias = attention_value(layer, pass->params, IN_BIAS);
-    ops->linear_forward(pass->device, x[0], w, bias, false, s.q, n, c, c);
-    ops->linear_forward(pass->device, x[1], w + c * c, later(bias, c), false, s.kv, m, c, 2 * c);
-    ops->sequence->cross_attention_forward(pass->device, &shape, s.q, s.kv, s.heads, s.softmaxes);
-    ops->linear_forward(pass->device, s.heads, attention_value(layer, pass->params, OUT_WEIGHT),
+    ops->linear_forward(pass->device, &x[0], w, bias, false, F32(s.q), n, c, c);
+    ops->linear_forward(pass->device, &x[1], w + c * c, later(bias, c), false, F32(s.kv), m, c, 2 * c);
+    ops->sequence->cross_attention_forward(pass->device, &shape, s.q, s.kv, &attended, s.softmaxes);
+    ops->linear_forward(pass->device, &attended, attention_value(layer, pass->params, OUT_WEIGHT),
                         attention_value(layer, pass->params, OUT_BIAS), false, y, n, c, c);
 }
 
-static void join_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
-                          const float *dy, float *const *dx) {
+static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = cross_shape_of(layer, pass, &key);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
+    struct tensor dq = layer_inner(layer, DQ_COPY, s.dq), dkv = layer_inner(layer, DKV_COPY, s.dkv);
     size_t n = pass->rows * cross_tokens_of(layer), m = pass->rows * keys_of(layer), c = cross_features_of(layer);
     const float *w = attention_value(layer, pass->params, IN_WEIGHT);
     float *dw = attention_gradient(layer, pass->params, IN_WEIGHT);
     float *dbias = attention_gradient(layer, pass->params, IN_BIAS);
-    ops->linear_backward_weight(pass->device, dy, s.heads, attention_gradient(layer, pass->params, OUT_WEIGHT),
+    ops->linear_backward_weight(pass->device, dy, F32(s.heads), attention_gradient(layer, pass->params, OUT_WEIGHT),
                                 attention_gradient(layer, pass->params, OUT_BIAS), n, c, c);
-    ops->linear_backward_input(pass->device, dy, attention_value(layer, pass->params, OUT_WEIGHT), s.dheads, n, c, c);
+    ops->linear_backward_input(pass->device, dy, attention_value(layer, pass->params, OUT_WEIGHT), F32(s.dheads), n, c,
+                               c);
     ops->sequence->cross_attention_backward(pass->device, &shape, s.q, s.kv, s.heads, s.softmaxes, s.dheads, s.dq,
                                             s.dkv);
-    ops->linear_backward_weight(pass->device, s.dq, x[0], dw, dbias, n, c, c);
-    ops->linear_backward_weight(pass->device, s.dkv, x[1], dw + c * c, dbias ? dbias + c : NULL, m, c, 2 * c);
-    if (dx[0]) ops->linear_backward_input(pass->device, s.dq, w, dx[0], n, c, c);
-    if (dx[1]) ops->linear_backward_input(pass->device, s.dkv, w + c * c, dx[1], m, c, 2 * c);
+    ops->linear_backward_weight(pass->device, &dq, &x[0], dw, dbias, n, c, c);
+    ops->linear_backward_weight(pass->device, &dkv, &x[1], dw + c * c, dbias ? dbias + c : NULL, m, c, 2 * c);
+    if (dx[0].data) ops->linear_backward_input(pass->device, &dq, w, &dx[0], n, c, c);
+    if (dx[1].data) ops->linear_backward_input(pass->device, &dkv, w + c * c, &dx[1], m, c, 2 * c);
 }
 
-/* The outputs of the heads, and the gradients of q and kv. */
 static size_t cross_inner_matrices(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]) {
     size_t values = layer->out_size, c = cross_features_of(layer), others = 2 * keys_of(layer) * c;
-    to[0] = (struct inner_matrix){.first = values, .size = values, .columns = c};
-    to[1] = (struct inner_matrix){.first = 2 * values, .size = values, .columns = c, .is_backward = true};
-    to[2] = (struct inner_matrix){.first = 4 * values + others, .size = others, .columns = 2 * c, .is_backward = true};
+    to[CROSS_HEADS_COPY] = (struct inner_matrix){.first = values, .size = values, .columns = c};
+    to[DQ_COPY] = (struct inner_matrix){.first = 2 * values, .size = values, .columns = c, .is_backward = true};
+    to[DKV_COPY] =
+        (struct inner_matrix){.first = 4 * values + others, .size = others, .columns = 2 * c, .is_backward = true};
     return 3;
 }
 

@@ -89,7 +89,8 @@ static size_t positions(const struct layer *layer, const struct pass *pass) {
     return pass->rows * (layer->in_size / (size_t)layer->in.size[0]);
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     const struct batch_norm_config *c = config_of(layer);
     struct batch_norm norm = norm_of(layer, pass);
     size_t p = layer->first_param, b = layer->first_buffer;
@@ -101,14 +102,15 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
                                     y, positions(layer, pass));
 }
 
-static void recompute(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void recompute(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                      const struct tensor *y) {
     struct batch_norm norm = norm_of(layer, pass);
     device_ops(pass->device)
         ->image->batch_norm_recompute(pass->device, &norm, x, layer->runtime, y, positions(layer, pass));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     bool affine = config_of(layer)->affine;
     struct batch_norm norm = norm_of(layer, pass);

@@ -52,9 +52,10 @@ static status convolution_alloc(struct layer *layer, struct device *device, cons
 static bool convolution_runs_on(const struct device_ops *ops);
 static void convolution_release(struct layer *layer, struct device *device);
 static status convolution_prepare(struct layer *layer, struct device *device, size_t batch, bool is_training);
-static void convolution_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y);
-static void convolution_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                                 const float *dy, float *dx);
+static void convolution_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                                const struct tensor *y);
+static void convolution_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                                 const struct tensor *y, const struct tensor *dy, const struct tensor *dx);
 
 static size_t convolution_multiply_adds(const struct convolution *c);
 
@@ -259,15 +260,16 @@ static void init(const struct layer *layer, const struct params *params, struct 
     convolution_init(layer, params, rng, &c);
 }
 
-static void convolution_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void convolution_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                                const struct tensor *y) {
     size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     const float *bias = config_of(layer)->bias ? params_value(pass->params, first + 1) : NULL;
     device_ops(pass->device)
         ->convolution->forward(layer->runtime, x, params_value(pass->params, first), bias, y, images);
 }
 
-static void convolution_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                                 const float *dy, float *dx) {
+static void convolution_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                                 const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     float *dbias = config_of(layer)->bias ? params_gradient(pass->params, first + 1) : NULL;
@@ -477,16 +479,16 @@ static status plan_unfold(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void unfold(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void unfold(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
     struct depth_window w = depth_of(conv3d_config_of(layer), &layer->in);
-    device_ops(pass->device)->shapes->unfold_depth(pass->device, &w, x, y, pass->rows);
+    device_ops(pass->device)->shapes->unfold_depth(pass->device, &w, floats(x), floats(y), pass->rows);
 }
 
-static void fold(const struct layer *layer, const struct pass *pass, const float *x, const float *y, const float *dy,
-                 float *dx) {
+static void fold(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                 const struct tensor *dy, const struct tensor *dx) {
     struct depth_window w = depth_of(conv3d_config_of(layer), &layer->in);
     (void)x, (void)y;
-    if (dx) device_ops(pass->device)->shapes->fold_depth(pass->device, &w, dy, dx, pass->rows);
+    if (dx) device_ops(pass->device)->shapes->fold_depth(pass->device, &w, floats(dy), floats(dx), pass->rows);
 }
 
 static void unfold_c(const struct c_call *c) {
@@ -695,23 +697,24 @@ static void transpose_init(const struct layer *layer, const struct params *param
 
 static size_t positions_of(const struct layer *layer) { return layer->out_size / (size_t)layer->out.size[0]; }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t first = layer->first_param;
     ops->convolution->backward(layer->runtime, NULL, params_value(pass->params, first), x, y, NULL, NULL, pass->rows);
     if (transpose_config_of(layer)->bias)
-        ops->sequence->add_row(pass->device, y, params_value(pass->params, first + 1), y,
+        ops->sequence->add_row(pass->device, floats(y), params_value(pass->params, first + 1), floats(y),
                                pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t first = layer->first_param;
     const float *w = params_value(pass->params, first);
     (void)y;
     if (transpose_config_of(layer)->bias)
-        ops->sequence->sum_rows(pass->device, dy, params_gradient(pass->params, first + 1),
+        ops->sequence->sum_rows(pass->device, floats(dy), params_gradient(pass->params, first + 1),
                                 pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
     ops->convolution->backward(layer->runtime, dy, w, x, NULL, params_gradient(pass->params, first), NULL, pass->rows);
     if (dx) ops->convolution->forward(layer->runtime, dy, w, NULL, dx, pass->rows);

@@ -49,7 +49,8 @@ static status plan_channels(struct layer *layer, struct planning *planning) {
 }
 
 /* [channels] with a draw each; 0: each element has one. */
-static void apply(const struct layer *layer, const struct pass *pass, const float *from, float *to, size_t channels) {
+static void apply(const struct layer *layer, const struct pass *pass, const struct tensor *from,
+                  const struct tensor *to, size_t channels) {
     const struct device_ops *ops = device_ops(pass->device);
     const struct dropout_config *c = config_of(layer);
     struct draw_key key = pass->draws;
@@ -66,11 +67,12 @@ static void apply(const struct layer *layer, const struct pass *pass, const floa
 static size_t channels_of(const struct layer *layer) { return (size_t)layer->in.size[0]; }
 
 #define PASSES(name_, channels_)                                                                                       \
-    static void forward_##name_(const struct layer *layer, const struct pass *pass, const float *x, float *y) {        \
+    static void forward_##name_(const struct layer *layer, const struct pass *pass, const struct tensor *x,            \
+                                const struct tensor *y) {                                                              \
         apply(layer, pass, x, y, channels_);                                                                           \
     }                                                                                                                  \
-    static void backward_##name_(const struct layer *layer, const struct pass *pass, const float *x, const float *y,   \
-                                 const float *dy, float *dx) {                                                         \
+    static void backward_##name_(const struct layer *layer, const struct pass *pass, const struct tensor *x,           \
+                                 const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {           \
         (void)x, (void)y;                                                                                              \
         if (dx) apply(layer, pass, dy, dx, channels_);                                                                 \
     }

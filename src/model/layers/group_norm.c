@@ -80,7 +80,8 @@ static void init(const struct layer *layer, const struct params *params, struct 
     }
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     bool affine = config_of(layer)->affine;
     struct group_norm norm = norm_of(layer);
     size_t p = layer->first_param;
@@ -89,8 +90,8 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
                                     affine ? params_value(pass->params, p + 1) : NULL, layer->saved, y, pass->rows);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     bool affine = config_of(layer)->affine;
     struct group_norm norm = norm_of(layer);

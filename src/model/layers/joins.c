@@ -36,7 +36,7 @@ static bool is_image(const struct shape *shape) {
 
 /* *shape: of the first image among the inputs; dims 0: there is none. */
 static struct shape find_image(const struct builder *builder, const size_t *in, size_t count) {
-    const struct tensor *tensors = builder->model->tensors;
+    const struct planned_tensor *tensors = builder->model->tensors;
     for (size_t i = 0; i < count; i++)
         if (is_image(&tensors[in[i]].shape)) return tensors[in[i]].shape;
     return (struct shape){0};
@@ -117,8 +117,8 @@ static status plan_concat(struct layer *layer, struct planning *planning) {
 }
 
 /* Copies the part of each input between it and the output or, [backward], their gradients. */
-static void copy_parts(const struct layer *layer, const struct pass *pass, const float *const *x, float *y,
-                       const float *dy, float *const *dx) {
+static void copy_parts(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                       const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     int dimension = dimension_of(layer);
     size_t outer, inner, at = 0;
@@ -127,19 +127,20 @@ static void copy_parts(const struct layer *layer, const struct pass *pass, const
     for (size_t i = 0; i < layer->in_count; i++) {
         size_t width = (size_t)layer->ins[i].size[dimension] * inner;
         if (x)
-            ops->copy_columns(pass->device, x[i], width, y + at, stride, pass->rows * outer, width);
-        else if (dx[i])
-            ops->copy_columns(pass->device, dy + at, stride, dx[i], width, pass->rows * outer, width);
+            ops->copy_columns(pass->device, floats(&x[i]), width, floats(y) + at, stride, pass->rows * outer, width);
+        else if (dx[i].data)
+            ops->copy_columns(pass->device, floats(dy) + at, stride, floats(&dx[i]), width, pass->rows * outer, width);
         at += width;
     }
 }
 
-static void join_concat(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+static void join_concat(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                        const struct tensor *y) {
     copy_parts(layer, pass, x, y, NULL, NULL);
 }
 
-static void concat_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
-                            const float *dy, float *const *dx) {
+static void concat_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                            const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)x, (void)y;
     copy_parts(layer, pass, NULL, NULL, dy, dx);
 }
@@ -188,15 +189,19 @@ static status plan_multiply(struct layer *layer, struct planning *planning) {
     return shape_is_equal(&layer->ins[0], &layer->ins[1]) ? OK : differ(layer, 1, "the inputs have different shapes");
 }
 
-static void join_multiply(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
-    device_ops(pass->device)->multiply(pass->device, x[0], x[1], y, pass->rows * layer->out_size);
+static void join_multiply(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y) {
+    device_ops(pass->device)
+        ->multiply(pass->device, floats(&x[0]), floats(&x[1]), floats(y), pass->rows * layer->out_size);
 }
 
-static void multiply_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
-                              const float *dy, float *const *dx) {
+static void multiply_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                              const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     for (int i = 0; i < 2; i++)
-        if (dx[i]) device_ops(pass->device)->multiply(pass->device, dy, x[1 - i], dx[i], pass->rows * layer->out_size);
+        if (dx[i].data)
+            device_ops(pass->device)
+                ->multiply(pass->device, floats(dy), floats(&x[1 - i]), floats(&dx[i]), pass->rows * layer->out_size);
 }
 
 static const char *multiply_onnx(const struct onnx_call *c) {

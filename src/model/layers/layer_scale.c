@@ -43,18 +43,20 @@ static void init(const struct layer *layer, const struct params *params, struct 
     for (size_t i = 0; i < width(layer); i++) gamma[i] = (float)c->init_values;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     device_ops(pass->device)
-        ->scale_forward(pass->device, x, params_value(pass->params, layer->first_param), width(layer), y,
-                        pass->rows * layer->in_size);
+        ->scale_forward(pass->device, floats(x), params_value(pass->params, layer->first_param), width(layer),
+                        floats(y), pass->rows * layer->in_size);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     device_ops(pass->device)
-        ->scale_backward(pass->device, x, params_value(pass->params, layer->first_param), width(layer), dy, dx,
-                         params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size);
+        ->scale_backward(pass->device, floats(x), params_value(pass->params, layer->first_param), width(layer),
+                         floats(dy), floats(dx), params_gradient(pass->params, layer->first_param),
+                         pass->rows * layer->in_size);
 }
 
 static const char *write_onnx(const struct onnx_call *c) {

@@ -101,7 +101,8 @@ static float *bias_gradient(const struct layer *layer, const struct pass *pass) 
     return config_of(layer)->bias ? params_gradient(pass->params, bias_of(layer)) : NULL;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     device_ops(pass->device)
         ->linear_forward(pass->device, x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
                          layer->has_relu, y, vectors(layer, pass->rows), (size_t)features(layer),
@@ -135,8 +136,8 @@ static void receive_rows(void *user, size_t first, size_t count) {
 }
 
 /* dx first: it needs the weight before the update. */
-static void backward_in_parts(const struct layer *layer, const struct pass *pass, const float *x, const float *dy,
-                              float *dx) {
+static void backward_in_parts(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                              const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     const struct param *p = &pass->params->items[weight_of(layer)];
     size_t n = vectors(layer, pass->rows), in = (size_t)features(layer), out = (size_t)config_of(layer)->out;
@@ -144,12 +145,12 @@ static void backward_in_parts(const struct layer *layer, const struct pass *pass
     float *dbias = bias_gradient(layer, pass);
     if (dx) ops->linear_backward_input(pass->device, dy, params_value(pass->params, weight_of(layer)), dx, n, in, out);
     struct gradient_part part = {pass->receiver, weight_of(layer), in, p->is_frozen, dw};
-    ops->linear_backward_weight_in_parts(pass->device, dy, x, dw, dbias, n, in, out, p->part / in,
+    ops->linear_backward_weight_in_parts(pass->device, floats(dy), floats(x), dw, dbias, n, in, out, p->part / in,
                                          &(struct part_receiver){receive_rows, &part});
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     if (pass->receiver && pass->params->items[weight_of(layer)].part) {
         backward_in_parts(layer, pass, x, dy, dx);
@@ -163,22 +164,24 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
     if (dx) ops->linear_backward_input(pass->device, dy, params_value(pass->params, weight), dx, n, in, (size_t)c->out);
 }
 
-static void forward_before(const struct layer *layer, const struct pass *pass, const float *x, void *kept, void *y) {
+static void forward_before(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                           const struct tensor *kept, const struct tensor *y) {
     device_ops(pass->device)
         ->gelu->forward_before(pass->device, x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
                                kept, y, vectors(layer, pass->rows), (size_t)features(layer),
                                (size_t)config_of(layer)->out);
 }
 
-static void forward_after(const struct layer *layer, const struct pass *pass, const void *y, float *to) {
+static void forward_after(const struct layer *layer, const struct pass *pass, const struct tensor *y,
+                          const struct tensor *to) {
     device_ops(pass->device)
         ->gelu->forward_after(pass->device, y, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
                               layer->has_relu, to, vectors(layer, pass->rows), (size_t)features(layer),
                               (size_t)config_of(layer)->out);
 }
 
-static void backward_after(const struct layer *layer, const struct pass *pass, const void *y, const void *kept,
-                           const float *dy, void *dkept) {
+static void backward_after(const struct layer *layer, const struct pass *pass, const struct tensor *y,
+                           const struct tensor *kept, const struct tensor *dy, const struct tensor *dkept) {
     size_t weight = weight_of(layer);
     device_ops(pass->device)
         ->gelu->backward_after(pass->device, dy, y, params_value(pass->params, weight), kept,
@@ -186,8 +189,8 @@ static void backward_after(const struct layer *layer, const struct pass *pass, c
                                vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
 }
 
-static void backward_before(const struct layer *layer, const struct pass *pass, const float *x, const void *dkept,
-                            float *dx) {
+static void backward_before(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                            const struct tensor *dkept, const struct tensor *dx) {
     size_t weight = weight_of(layer);
     device_ops(pass->device)
         ->gelu->backward_before(pass->device, dkept, x, params_value(pass->params, weight),

@@ -45,25 +45,30 @@ static struct product product_of(const struct layer *layer) {
     return p;
 }
 
-static void join(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct product p = product_of(layer);
     for (size_t i = 0; i < pass->rows * p.count; i++)
-        ops->linear_backward_input(pass->device, x[0] + i * p.m * p.k, x[1] + i * p.k * p.n, y + i * p.m * p.n, p.m,
-                                   p.n, p.k);
+        ops->linear_backward_input(pass->device, F32(floats(&x[0]) + i * p.m * p.k), floats(&x[1]) + i * p.k * p.n,
+                                   F32(floats(y) + i * p.m * p.n), p.m, p.n, p.k);
 }
 
 /* da = dy b^T, db = a^T dy */
-static void join_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
-                          const float *dy, float *const *dx) {
+static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     struct product p = product_of(layer);
     (void)y;
-    if (dx[1]) device_zero(pass->device, dx[1], pass->rows * p.count * p.k * p.n * sizeof(float));
+    if (dx[1].data) device_zero(pass->device, floats(&dx[1]), pass->rows * p.count * p.k * p.n * sizeof(float));
     for (size_t i = 0; i < pass->rows * p.count; i++) {
-        const float *a = x[0] + i * p.m * p.k, *b = x[1] + i * p.k * p.n, *slope = dy + i * p.m * p.n;
-        if (dx[0]) ops->linear_forward(pass->device, slope, b, NULL, false, dx[0] + i * p.m * p.k, p.m, p.n, p.k);
-        if (dx[1]) ops->linear_backward_weight(pass->device, a, slope, dx[1] + i * p.k * p.n, NULL, p.m, p.n, p.k);
+        const float *a = floats(&x[0]) + i * p.m * p.k, *b = floats(&x[1]) + i * p.k * p.n,
+                    *slope = floats(dy) + i * p.m * p.n;
+        if (dx[0].data)
+            ops->linear_forward(pass->device, F32(slope), b, NULL, false, F32(floats(&dx[0]) + i * p.m * p.k), p.m, p.n,
+                                p.k);
+        if (dx[1].data)
+            ops->linear_backward_weight(pass->device, F32(a), F32(slope), floats(&dx[1]) + i * p.k * p.n, NULL, p.m,
+                                        p.n, p.k);
     }
 }
 

@@ -63,32 +63,34 @@ static void init(const struct layer *layer, const struct params *params, struct 
     for (size_t i = 0; i < width(layer); i++) params_value(params, layer->first_param + 1)[i] = 0;
 }
 
-static void layer_norm_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void layer_norm_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                               const struct tensor *y) {
     device_ops(pass->device)
         ->norm_layers->layer_norm_forward(
-            pass->device, x, has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
+            pass->device, floats(x), has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
             has_bias(layer) ? params_value(pass->params, layer->first_param + 1) : NULL, (float)config_of(layer)->eps,
             y, layer->saved, vectors(layer, pass->rows), width(layer));
 }
 
-static bool layer_norm_of_sum(const struct layer *layer, const struct pass *pass, const float *a, const float *b,
-                              float *x, float *y) {
+static bool layer_norm_of_sum(const struct layer *layer, const struct pass *pass, const struct tensor *a,
+                              const struct tensor *b, const struct tensor *x, const struct tensor *y) {
     const struct norm_ops *ops = device_ops(pass->device)->norm_layers;
     if (!ops->add_layer_norm_forward) return false;
     ops->add_layer_norm_forward(
-        pass->device, a, b, x, has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
+        pass->device, a, b, floats(x), has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
         has_bias(layer) ? params_value(pass->params, layer->first_param + 1) : NULL, (float)config_of(layer)->eps, y,
         layer->saved, vectors(layer, pass->rows), width(layer));
     return true;
 }
 
-static void layer_norm_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                                const float *dy, float *dx) {
+static void layer_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     device_ops(pass->device)
         ->norm_layers->layer_norm_backward(
-            pass->device, x, has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL, layer->saved,
-            dy, dx, layer->adds_to_dx, has_weight(layer) ? params_gradient(pass->params, layer->first_param) : NULL,
+            pass->device, floats(x), has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
+            layer->saved, dy, dx, layer->adds_to_dx,
+            has_weight(layer) ? params_gradient(pass->params, layer->first_param) : NULL,
             has_bias(layer) ? params_gradient(pass->params, layer->first_param + 1) : NULL, vectors(layer, pass->rows),
             width(layer));
 }
@@ -98,31 +100,33 @@ static float rms_eps(const struct layer *layer) {
     return isnan(eps) ? FLT_EPSILON : (float)eps;
 }
 
-static void rms_norm_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void rms_norm_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                             const struct tensor *y) {
     device_ops(pass->device)
-        ->norm_layers->rms_norm_forward(pass->device, x,
+        ->norm_layers->rms_norm_forward(pass->device, floats(x),
                                         has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
                                         rms_eps(layer), y, layer->saved, vectors(layer, pass->rows), width(layer));
 }
 
-static bool rms_norm_of_sum(const struct layer *layer, const struct pass *pass, const float *a, const float *b,
-                            float *x, float *y) {
+static bool rms_norm_of_sum(const struct layer *layer, const struct pass *pass, const struct tensor *a,
+                            const struct tensor *b, const struct tensor *x, const struct tensor *y) {
     const struct norm_ops *ops = device_ops(pass->device)->norm_layers;
     if (!ops->add_rms_norm_forward) return false;
-    ops->add_rms_norm_forward(pass->device, a, b, x,
+    ops->add_rms_norm_forward(pass->device, a, b, floats(x),
                               has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL, rms_eps(layer),
                               y, layer->saved, vectors(layer, pass->rows), width(layer));
     return true;
 }
 
-static void rms_norm_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                              const float *dy, float *dx) {
+static void rms_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                              const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     device_ops(pass->device)
-        ->norm_layers->rms_norm_backward(
-            pass->device, x, has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL, layer->saved,
-            dy, dx, layer->adds_to_dx, has_weight(layer) ? params_gradient(pass->params, layer->first_param) : NULL,
-            vectors(layer, pass->rows), width(layer));
+        ->norm_layers->rms_norm_backward(pass->device, floats(x),
+                                         has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
+                                         layer->saved, dy, dx, layer->adds_to_dx,
+                                         has_weight(layer) ? params_gradient(pass->params, layer->first_param) : NULL,
+                                         vectors(layer, pass->rows), width(layer));
 }
 
 static size_t weight_of(const struct layer *layer) { return has_weight(layer) ? layer->first_param : NO_PARAM; }

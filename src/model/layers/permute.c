@@ -155,18 +155,19 @@ static struct permutation permutation_of(const struct layer *layer) {
     return completed(p);
 }
 
-static void forward_by(const struct layer *layer, const struct pass *pass, struct permutation p, const float *x,
-                       float *y) {
+static void forward_by(const struct layer *layer, const struct pass *pass, struct permutation p, const struct tensor *x,
+                       const struct tensor *y) {
     (void)layer;
-    device_ops(pass->device)->shapes->permute(pass->device, &p, x, y, pass->rows);
+    device_ops(pass->device)->shapes->permute(pass->device, &p, floats(x), floats(y), pass->rows);
 }
 
-static void permute_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void permute_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                            const struct tensor *y) {
     forward_by(layer, pass, permutation_of(layer), x, y);
 }
 
-static void permute_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                             const float *dy, float *dx) {
+static void permute_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     struct permutation p = permutation_of(layer);
     (void)x, (void)y;
     if (dx) forward_by(layer, pass, inverse_of(&p), dy, dx);
@@ -287,24 +288,26 @@ static struct permutation shuffle_of(const struct shape *small, size_t factor) {
     return completed(p);
 }
 
-static void shuffle_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void shuffle_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                            const struct tensor *y) {
     forward_by(layer, pass, shuffle_of(&layer->in, factor_of(layer)), x, y);
 }
 
-static void shuffle_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                             const float *dy, float *dx) {
+static void shuffle_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     struct permutation p = shuffle_of(&layer->in, factor_of(layer));
     (void)x, (void)y;
     if (dx) forward_by(layer, pass, inverse_of(&p), dy, dx);
 }
 
-static void unshuffle_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void unshuffle_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                              const struct tensor *y) {
     struct permutation p = shuffle_of(&layer->out, factor_of(layer));
     forward_by(layer, pass, inverse_of(&p), x, y);
 }
 
-static void unshuffle_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                               const float *dy, float *dx) {
+static void unshuffle_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                               const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)x, (void)y;
     if (dx) forward_by(layer, pass, shuffle_of(&layer->out, factor_of(layer)), dy, dx);
 }

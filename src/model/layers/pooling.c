@@ -154,7 +154,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     const struct image_ops *ops = device_ops(pass->device)->image;
     struct pooling p = pooling_of(layer);
     if (is_max(layer))
@@ -163,8 +164,8 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
         ops->avg_pool_forward(pass->device, &p, x, y, pass->rows);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     const struct image_ops *ops = device_ops(pass->device)->image;
     struct pooling p = pooling_of(layer);
     (void)x;
@@ -436,7 +437,8 @@ static status pool3d_plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void pool3d_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void pool3d_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                           const struct tensor *y) {
     const struct image_ops *ops = device_ops(pass->device)->image;
     struct pooling p = pool3d_pooling_of(layer);
     size_t images = pass->rows * images_of(layer);
@@ -446,8 +448,8 @@ static void pool3d_forward(const struct layer *layer, const struct pass *pass, c
         ops->max_pool_forward(pass->device, &p, x, y, (uint8_t *)layer->saved, images);
 }
 
-static void pool3d_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                            const float *dy, float *dx) {
+static void pool3d_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                            const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     const struct image_ops *ops = device_ops(pass->device)->image;
     struct pooling p = pool3d_pooling_of(layer);
     size_t images = pass->rows * images_of(layer);

@@ -38,18 +38,20 @@ static void init(const struct layer *layer, const struct params *params, struct 
     for (size_t i = 0; i < slopes_of(layer); i++) slopes[i] = (float)config_of(layer)->init;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     device_ops(pass->device)
-        ->prelu_forward(pass->device, x, params_value(pass->params, layer->first_param), slopes_of(layer), y,
-                        pass->rows * layer->in_size);
+        ->prelu_forward(pass->device, floats(x), params_value(pass->params, layer->first_param), slopes_of(layer),
+                        floats(y), pass->rows * layer->in_size);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     (void)y;
     device_ops(pass->device)
-        ->prelu_backward(pass->device, x, params_value(pass->params, layer->first_param), slopes_of(layer), dy, dx,
-                         params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size);
+        ->prelu_backward(pass->device, floats(x), params_value(pass->params, layer->first_param), slopes_of(layer),
+                         floats(dy), floats(dx), params_gradient(pass->params, layer->first_param),
+                         pass->rows * layer->in_size);
 }
 
 /* The slopes of channels get a dimension of 1 for each one after them. */

@@ -235,7 +235,8 @@ static void drop(const struct layer *layer, const struct pass *pass, size_t l, c
         size_t at = t * pass->rows * columns;
         key.stream = layer->stream + (uint32_t)(STREAMS * (1 + l * steps + t));
         device_ops(pass->device)
-            ->dropout(pass->device, &key, (float)config_of(layer)->dropout, from + at, to + at, pass->rows, columns);
+            ->dropout(pass->device, &key, (float)config_of(layer)->dropout, F32(from + at), F32(to + at), pass->rows,
+                      columns);
     }
 }
 
@@ -252,7 +253,7 @@ static void pass_on(const struct layer *layer, const struct pass *pass, const st
     if (drops)
         drop(layer, pass, l, directions == 2 ? joined : h, to);
     else if (directions == 1)
-        ops->copy(pass->device, h, to, n * columns);
+        ops->copy(pass->device, F32(h), F32(to), n * columns);
 }
 
 /* bias_ih + bias_hh where a cell only needs their sum */
@@ -260,7 +261,8 @@ static const float *bias_of(const struct layer *layer, const struct pass *pass, 
     const float *bias = value_of(layer, pass->params, l, d, BIAS_IH);
     if (!bias || cell_of(layer) == RECURRENT_GRU) return bias;
     device_ops(pass->device)
-        ->add(pass->device, bias, value_of(layer, pass->params, l, d, BIAS_HH), layer->runtime, width_of(layer));
+        ->add(pass->device, F32(bias), F32(value_of(layer, pass->params, l, d, BIAS_HH)), F32(layer->runtime),
+              width_of(layer));
     return layer->runtime;
 }
 
@@ -272,17 +274,19 @@ static size_t last_of(const struct layer *layer, size_t rows, size_t d) {
 /* Whether the last step of direction [d] is another one in each row. */
 static bool gathers(const struct layer *layer, size_t d) { return layer->in.lengths && d == 0; }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct saved s = saved_of(layer, pass->rows);
     size_t hidden = hidden_of(layer), columns = outputs_of(layer), layers = layers_of(layer);
-    reorder(layer, pass, x, s.input, inputs_of(layer, 0), inputs_of(layer, 0), true);
+    reorder(layer, pass, floats(x), s.input, inputs_of(layer, 0), inputs_of(layer, 0), true);
     for (size_t l = 0; l < layers; l++) {
         for (size_t d = 0; d < directions_of(layer); d++) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
             struct recurrent_arrays a = arrays_of(layer, pass, &s, l, d);
-            ops->linear_forward(pass->device, input_of(layer, &s, l), value_of(layer, pass->params, l, d, WEIGHT_IH),
-                                bias_of(layer, pass, l, d), false, a.gates, s.values, inputs_of(layer, l), s.width);
+            ops->linear_forward(pass->device, F32(input_of(layer, &s, l)),
+                                value_of(layer, pass->params, l, d, WEIGHT_IH), bias_of(layer, pass, l, d), false,
+                                F32(a.gates), s.values, inputs_of(layer, l), s.width);
             ops->recurrent->forward(pass->device, &shape, &a);
         }
         if (l + 1 < layers) pass_on(layer, pass, &s, l);
@@ -291,12 +295,12 @@ static void forward(const struct layer *layer, const struct pass *pass, const fl
         const float *h = arrays_of(layer, pass, &s, layers - 1, d).h;
         if (config_of(layer)->output == OUTPUT_LAST && gathers(layer, d)) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
-            ops->recurrent->take_last(pass->device, &shape, h, y, columns);
+            ops->recurrent->take_last(pass->device, &shape, h, floats(y), columns);
         } else if (config_of(layer)->output == OUTPUT_LAST)
-            ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, y + d * hidden, columns,
+            ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, floats(y) + d * hidden, columns,
                               pass->rows, hidden);
         else
-            reorder(layer, pass, h, y + d * hidden, columns, hidden, false);
+            reorder(layer, pass, h, floats(y) + d * hidden, columns, hidden, false);
     }
 }
 
@@ -336,7 +340,8 @@ static void pass_back(const struct layer *layer, const struct pass *pass, const 
         float *dropped = input_of(layer, s, l + 1); /* is not needed any more */
         drop(layer, pass, l, from, dropped);
         from = dropped;
-        if (directions_of(layer) == 1) device_ops(pass->device)->copy(pass->device, from, s->gradient, n * columns);
+        if (directions_of(layer) == 1)
+            device_ops(pass->device)->copy(pass->device, F32(from), F32(s->gradient), n * columns);
     }
     for (size_t d = 0; directions_of(layer) == 2 && d < 2; d++)
         device_ops(pass->device)
@@ -355,17 +360,17 @@ static void add_weight_gradients(const struct layer *layer, const struct pass *p
     bool is_gru = cell_of(layer) == RECURRENT_GRU, has_one_sum = !is_gru && input_bias && state_bias;
     const float *change = is_gru ? a.states : a.gates;
     if (has_one_sum) device_zero(pass->device, sum, s->width * sizeof *sum);
-    ops->linear_backward_weight(pass->device, a.gates, input_of(layer, s, l),
+    ops->linear_backward_weight(pass->device, F32(a.gates), F32(input_of(layer, s, l)),
                                 gradient_of(layer, pass->params, l, d, WEIGHT_IH), has_one_sum ? sum : input_bias, n,
                                 inputs_of(layer, l), s->width);
     if (has_one_sum) {
-        ops->add(pass->device, input_bias, sum, input_bias, s->width);
-        ops->add(pass->device, state_bias, sum, state_bias, s->width);
+        ops->add(pass->device, F32(input_bias), F32(sum), F32(input_bias), s->width);
+        ops->add(pass->device, F32(state_bias), F32(sum), F32(state_bias), s->width);
     } else if (state_bias)
         ops->sequence->sum_rows(pass->device, change, state_bias, n, s->width);
     if (later > 0)
-        ops->linear_backward_weight(pass->device, change + (d == 0 ? pass->rows * s->width : 0),
-                                    a.h + (d == 0 ? 0 : pass->rows * hidden),
+        ops->linear_backward_weight(pass->device, F32(change + (d == 0 ? pass->rows * s->width : 0)),
+                                    F32(a.h + (d == 0 ? 0 : pass->rows * hidden)),
                                     gradient_of(layer, pass->params, l, d, WEIGHT_HH), NULL, later, hidden, s->width);
 }
 
@@ -374,18 +379,19 @@ static void input_gradient(const struct layer *layer, const struct pass *pass, c
     const struct device_ops *ops = device_ops(pass->device);
     size_t in = inputs_of(layer, l);
     for (size_t d = 0; d < directions_of(layer); d++)
-        ops->linear_backward_input(pass->device, arrays_of(layer, pass, s, l, d).gates,
-                                   value_of(layer, pass->params, l, d, WEIGHT_IH), d ? s->other : s->gradient,
+        ops->linear_backward_input(pass->device, F32(arrays_of(layer, pass, s, l, d).gates),
+                                   value_of(layer, pass->params, l, d, WEIGHT_IH), F32(d ? s->other : s->gradient),
                                    s->values, in, s->width);
-    if (directions_of(layer) == 2) ops->add(pass->device, s->gradient, s->other, s->gradient, s->values * in);
+    if (directions_of(layer) == 2)
+        ops->add(pass->device, F32(s->gradient), F32(s->other), F32(s->gradient), s->values * in);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     struct saved s = saved_of(layer, pass->rows);
     (void)x, (void)y;
     if (pass->rows == 0) return;
-    start_backward(layer, pass, &s, dy);
+    start_backward(layer, pass, &s, floats(dy));
     for (size_t l = layers_of(layer); l-- > 0;) {
         for (size_t d = 0; d < directions_of(layer); d++) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
@@ -397,7 +403,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const f
         if (l > 0 || dx) input_gradient(layer, pass, &s, l);
         if (l > 0) pass_back(layer, pass, &s, l - 1);
     }
-    if (dx) reorder(layer, pass, s.gradient, dx, inputs_of(layer, 0), inputs_of(layer, 0), false);
+    if (dx) reorder(layer, pass, s.gradient, floats(dx), inputs_of(layer, 0), inputs_of(layer, 0), false);
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->recurrent != NULL; }

@@ -113,21 +113,24 @@ static const char *real_reduction_onnx(const struct onnx_call *c, const char *ty
 
 /* ---- mean ---- */
 
-static void mean_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void mean_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                         const struct tensor *y) {
     size_t outer, count, inner;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
-        ->sequence->mean_forward(pass->device, x, lengths_of(layer, pass), y, pass->rows * outer, count, inner);
+        ->sequence->mean_forward(pass->device, floats(x), lengths_of(layer, pass), floats(y), pass->rows * outer, count,
+                                 inner);
 }
 
-static void mean_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                          const float *dy, float *dx) {
+static void mean_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     size_t outer, count, inner;
     (void)x, (void)y;
     if (!dx) return;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
-        ->sequence->mean_backward(pass->device, dy, lengths_of(layer, pass), dx, pass->rows * outer, count, inner);
+        ->sequence->mean_backward(pass->device, floats(dy), lengths_of(layer, pass), floats(dx), pass->rows * outer,
+                                  count, inner);
 }
 
 static const char *mean_onnx(const struct onnx_call *c) {
@@ -242,22 +245,24 @@ static status plan_max(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void max_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void max_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                        const struct tensor *y) {
     size_t outer, count, inner;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
-        ->shapes->max_forward(pass->device, x, lengths_of(layer, pass), y, (int32_t *)layer->saved, pass->rows * outer,
-                              count, inner);
+        ->shapes->max_forward(pass->device, floats(x), lengths_of(layer, pass), floats(y), (int32_t *)layer->saved,
+                              pass->rows * outer, count, inner);
 }
 
-static void max_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                         const float *dy, float *dx) {
+static void max_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                         const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     size_t outer, count, inner;
     (void)x, (void)y;
     if (!dx) return;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
-        ->shapes->max_backward(pass->device, (const int32_t *)layer->saved, dy, dx, pass->rows * outer, count, inner);
+        ->shapes->max_backward(pass->device, (const int32_t *)layer->saved, floats(dy), floats(dx), pass->rows * outer,
+                               count, inner);
 }
 
 static const char *max_onnx(const struct onnx_call *c) {

@@ -11,20 +11,21 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 /* [is_channels_last]: the order of [source] */
-static void transpose(const struct layer *layer, const struct pass *pass, const float *source, float *target,
-                      bool is_channels_last) {
+static void transpose(const struct layer *layer, const struct pass *pass, const struct tensor *source,
+                      const struct tensor *target, bool is_channels_last) {
     size_t channels = (size_t)layer->in.size[0], positions = layer->in_size / channels;
     device_ops(pass->device)
         ->image->transpose(pass->device, source, target, pass->rows, is_channels_last ? positions : channels,
                            is_channels_last ? channels : positions);
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     transpose(layer, pass, x, y, layer->in.is_channels_last);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     (void)x;
     (void)y;
     if (dx) transpose(layer, pass, dy, dx, layer->out.is_channels_last);

@@ -95,18 +95,19 @@ static void release_table(struct layer *layer, struct device *device) {
     layer->runtime = NULL;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     struct rotation r = rotation_of(layer, pass->rows, false);
     const float *table = layer->runtime;
     if (layer->cached_positions) table += pass->position * r.head_size;
-    device_ops(pass->device)->sequence->rotate(pass->device, &r, table, x, y);
+    device_ops(pass->device)->sequence->rotate(pass->device, &r, table, floats(x), floats(y));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     struct rotation r = rotation_of(layer, pass->rows, true);
     (void)x, (void)y;
-    if (dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, dy, dx);
+    if (dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, floats(dy), floats(dx));
 }
 
 static void facts(const struct layer *layer, struct layer_facts *to) {

@@ -12,15 +12,17 @@ static status plan_input(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void forward_input(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward_input(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y) {
     const struct model_input *input = layer->config;
     device_ops(pass->device)
-        ->copy_columns(pass->device, x + input->first, layer->in_size, y, layer->out_size, pass->rows, layer->out_size);
+        ->copy_columns(pass->device, floats(x) + input->first, layer->in_size, floats(y), layer->out_size, pass->rows,
+                       layer->out_size);
 }
 
 /* No parameter is before it. */
-static void backward_input(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                           const float *dy, float *dx) {
+static void backward_input(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)layer, (void)pass, (void)x, (void)y, (void)dy, (void)dx;
 }
 
@@ -52,27 +54,29 @@ static status plan_outputs(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void copy_outputs(const struct layer *layer, const struct pass *pass, const float *const *x, float *y,
-                         const float *dy, float *const *dx) {
+static void copy_outputs(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                         const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     size_t first = 0;
     for (size_t i = 0; i < layer->in_count; i++) {
         size_t size = shape_elements(&layer->ins[i]);
         if (x)
             device_ops(pass->device)
-                ->copy_columns(pass->device, x[i], size, y + first, layer->out_size, pass->rows, size);
-        else if (dx[i])
+                ->copy_columns(pass->device, floats(&x[i]), size, floats(y) + first, layer->out_size, pass->rows, size);
+        else if (dx[i].data)
             device_ops(pass->device)
-                ->copy_columns(pass->device, dy + first, layer->out_size, dx[i], size, pass->rows, size);
+                ->copy_columns(pass->device, floats(dy) + first, layer->out_size, floats(&dx[i]), size, pass->rows,
+                               size);
         first += size;
     }
 }
 
-static void join_outputs(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+static void join_outputs(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                         const struct tensor *y) {
     copy_outputs(layer, pass, x, y, NULL, NULL);
 }
 
-static void outputs_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
-                             const float *dy, float *const *dx) {
+static void outputs_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)x, (void)y;
     copy_outputs(layer, pass, NULL, NULL, dy, dx);
 }

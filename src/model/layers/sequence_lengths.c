@@ -22,17 +22,17 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void join(const struct layer *layer, const struct pass *pass, const float *const *x, float *y) {
+static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
-    ops->sequence->given_lengths(pass->device, x[1], pass_lengths(pass, &layer->out), pass->rows,
+    ops->sequence->given_lengths(pass->device, floats(&x[1]), pass_lengths(pass, &layer->out), pass->rows,
                                  (size_t)layer->out.size[0]);
-    ops->copy(pass->device, x[0], y, pass->rows * layer->out_size);
+    ops->copy(pass->device, &x[0], y, pass->rows * layer->out_size);
 }
 
-static void join_backward(const struct layer *layer, const struct pass *pass, const float *const *x, const float *y,
-                          const float *dy, float *const *dx) {
+static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)x, (void)y;
-    if (dx[0]) device_ops(pass->device)->copy(pass->device, dy, dx[0], pass->rows * layer->out_size);
+    if (dx[0].data) device_ops(pass->device)->copy(pass->device, dy, &dx[0], pass->rows * layer->out_size);
 }
 
 static status check_row(const struct layer *layer, const struct params *params, const float *row) {

@@ -10,18 +10,20 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     device_ops(pass->device)
-        ->sequence->softmax_forward(pass->device, x, y, pass->rows * (layer->in_size / width(layer)), width(layer));
+        ->sequence->softmax_forward(pass->device, floats(x), floats(y), pass->rows * (layer->in_size / width(layer)),
+                                    width(layer));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     (void)x;
     if (dx)
         device_ops(pass->device)
-            ->sequence->softmax_backward(pass->device, y, dy, dx, pass->rows * (layer->in_size / width(layer)),
-                                         width(layer));
+            ->sequence->softmax_backward(pass->device, floats(y), floats(dy), floats(dx),
+                                         pass->rows * (layer->in_size / width(layer)), width(layer));
 }
 
 static const char *write_onnx(const struct onnx_call *c) { return onnx_softmax(c->g, c->x); }
@@ -59,18 +61,20 @@ const struct layer_type layer_softmax = {
     .c = write_c,
 };
 
-static void log_forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void log_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                        const struct tensor *y) {
     device_ops(pass->device)
-        ->sequence->log_softmax_forward(pass->device, x, y, pass->rows * (layer->in_size / width(layer)), width(layer));
+        ->sequence->log_softmax_forward(pass->device, floats(x), floats(y),
+                                        pass->rows * (layer->in_size / width(layer)), width(layer));
 }
 
-static void log_backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                         const float *dy, float *dx) {
+static void log_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                         const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     (void)x;
     if (dx)
         device_ops(pass->device)
-            ->sequence->log_softmax_backward(pass->device, y, dy, dx, pass->rows * (layer->in_size / width(layer)),
-                                             width(layer));
+            ->sequence->log_softmax_backward(pass->device, floats(y), floats(dy), floats(dx),
+                                             pass->rows * (layer->in_size / width(layer)), width(layer));
 }
 
 static const char *log_onnx(const struct onnx_call *c) {

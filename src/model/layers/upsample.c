@@ -122,16 +122,17 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
+static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                    const struct tensor *y) {
     struct resize r = resize_of(layer);
-    device_ops(pass->device)->shapes->resize_forward(pass->device, &r, x, y, pass->rows);
+    device_ops(pass->device)->shapes->resize_forward(pass->device, &r, floats(x), floats(y), pass->rows);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const float *x, const float *y,
-                     const float *dy, float *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     struct resize r = resize_of(layer);
     (void)x, (void)y;
-    if (dx) device_ops(pass->device)->shapes->resize_backward(pass->device, &r, dy, dx, pass->rows);
+    if (dx) device_ops(pass->device)->shapes->resize_backward(pass->device, &r, floats(dy), floats(dx), pass->rows);
 }
 
 /* Whether the sizes determine the scale: it was not given, or it was not rounded. */

@@ -28,9 +28,9 @@ static status check(const void *config, const struct shape *output, size_t targe
                               target_size, classes);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
-                struct loss_sums *sums) {
+static void run(const void *config, struct device *device, const struct shape *output_shape,
+                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
+                float scale, const struct tensor *gradient, struct loss_sums *sums) {
     const struct cross_entropy_config *c = config;
     struct cross_entropy_options options = {.label_smoothing = (float)c->label_smoothing,
                                             .weight = c->weight.count ? c->weight.items : NULL,

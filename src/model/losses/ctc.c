@@ -48,9 +48,9 @@ static status prepare(const void *config, struct device *device, const struct sh
     return ops->ctc_prepare(device, rows, (size_t)output->size[0], (size_t)output->size[1], target_size);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
-                struct loss_sums *sums) {
+static void run(const void *config, struct device *device, const struct shape *output_shape,
+                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
+                float scale, const struct tensor *gradient, struct loss_sums *sums) {
     const struct ctc_config *c = config;
     struct ctc_options options = {.blank = c->blank,
                                   .padding = c->padding,
@@ -58,7 +58,8 @@ static void run(const void *config, struct device *device, const struct shape *o
                                   .steps = (size_t)output_shape->size[0],
                                   .classes = (size_t)output_shape->size[1],
                                   .rows = *weights};
-    device_ops(device)->losses->ctc(device, &options, output, targets, rows, scale / (float)rows, gradient, sums);
+    device_ops(device)->losses->ctc(device, &options, floats(output), targets, rows, scale / (float)rows,
+                                    floats(gradient), sums);
 }
 
 /* Names in other programs. */

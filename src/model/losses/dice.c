@@ -21,9 +21,9 @@ static status check(const void *config, const struct shape *output, size_t targe
                                     "the model has only one; use bce_with_logits or focal");
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
-                struct loss_sums *sums) {
+static void run(const void *config, struct device *device, const struct shape *output_shape,
+                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
+                float scale, const struct tensor *gradient, struct loss_sums *sums) {
     size_t masks = output_shape->dims > 1 ? rows * (size_t)output_shape->size[0] : rows;
     size_t size = rows * shape_elements(output_shape) / masks;
     struct rowwise_options options = {.loss = ROWWISE_DICE,
@@ -32,8 +32,8 @@ static void run(const void *config, struct device *device, const struct shape *o
                                       .targets = size,
                                       .rows = *weights,
                                       .row_masks = masks / rows};
-    device_ops(device)->losses->rowwise(device, &options, output, targets, masks, size, scale / (float)masks, gradient,
-                                        sums);
+    device_ops(device)->losses->rowwise(device, &options, floats(output), targets, masks, size, scale / (float)masks,
+                                        floats(gradient), sums);
 }
 
 /* Names in other programs. */

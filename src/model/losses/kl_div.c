@@ -19,9 +19,9 @@ static const struct schema_row keys[] = {
 };
 static const struct schema schema = {.name = "loss.kl_div", .size = sizeof(struct kl_div_config), .rows = keys};
 
-static void run(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                const void *targets, const struct row_weights *weights, size_t rows, float scale, float *gradient,
-                struct loss_sums *sums) {
+static void run(const void *config, struct device *device, const struct shape *output_shape,
+                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
+                float scale, const struct tensor *gradient, struct loss_sums *sums) {
     const struct kl_div_config *c = config;
     bool is_row_mean = c->reduction == REDUCTION_BATCHMEAN;
     struct elementwise_options options = {.loss = c->log_target ? LOSS_KL_DIV_LOG : LOSS_KL_DIV,
@@ -29,8 +29,8 @@ static void run(const void *config, struct device *device, const struct shape *o
                                           .rows = *weights,
                                           .row_elements = shape_elements(output_shape)};
     size_t elements = rows * shape_elements(output_shape), over = is_row_mean ? rows : elements;
-    device_ops(device)->losses->elementwise(device, &options, output, targets, elements, scale / (float)over,
-                                            (double)over, gradient, sums);
+    device_ops(device)->losses->elementwise(device, &options, floats(output), targets, elements, scale / (float)over,
+                                            (double)over, floats(gradient), sums);
 }
 
 /* Names in other programs. */

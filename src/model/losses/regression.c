@@ -41,11 +41,12 @@ static const struct schema quantile_schema = {
 
 #define MEAN(name_, loss_, beta_)                                                                                      \
     static void name_(const void *config, struct device *device, const struct shape *output_shape,                     \
-                      const float *output, const void *targets, const struct row_weights *weights, size_t rows,        \
-                      float scale, float *gradient, struct loss_sums *sums) {                                          \
+                      const struct tensor *output, const void *targets, const struct row_weights *weights,             \
+                      size_t rows, float scale, const struct tensor *gradient, struct loss_sums *sums) {               \
         struct elementwise_options options = {.loss = loss_, .beta = beta_};                                           \
         (void)config;                                                                                                  \
-        loss_mean_of_elements(&options, device, output_shape, output, targets, weights, rows, scale, gradient, sums);  \
+        loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,           \
+                              floats(gradient), sums);                                                                 \
     }
 MEAN(mse, LOSS_MSE, 0)
 MEAN(l1, LOSS_L1, 0)

@@ -334,7 +334,7 @@ status session_load(const struct session *s, struct plan *plan, size_t rows) {
 
 status session_run(struct plan *plan, size_t rows, size_t position, const float *inputs, const float **outputs) {
     struct pass pass = {.device = plan->device, .rows = rows, .position = position};
-    *outputs = model_forward(plan->model, &pass, inputs);
+    *outputs = floats(model_forward(plan->model, &pass, inputs));
     return device_status(plan->device);
 }
 

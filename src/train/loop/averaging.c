@@ -175,7 +175,7 @@ static void begin_in_backward(struct trainer *t, const struct update *update) {
 static bool check_gradient(struct trainer *t, const float *gradient, size_t count) {
     const struct device_ops *ops = device_ops(t->device);
     double *squares = &t->averaging.in_backward.squares;
-    if (isnan(*squares)) return ops->is_finite(t->device, gradient, count);
+    if (isnan(*squares)) return ops->is_finite(t->device, F32(gradient), count);
     double norm = (double)ops->norm(t->device, gradient, count);
     *squares += norm * norm;
     return isfinite(norm);
@@ -187,7 +187,7 @@ static bool is_forward_finite(struct trainer *t) {
     struct in_backward *b = &t->averaging.in_backward;
     if (!b->has_checked_forward)
         b->is_forward_finite = isfinite(t->memory.results->sums.loss) &&
-                               device_ops(t->device)->is_finite(t->device, buffers->values, buffers->total);
+                               device_ops(t->device)->is_finite(t->device, F32(buffers->values), buffers->total);
     b->has_checked_forward = true;
     return b->is_forward_finite;
 }

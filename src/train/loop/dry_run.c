@@ -11,7 +11,7 @@ static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
                         .draws = {.pass = t->memory.pass_number, .row_stride = 1}};
     struct batch batch = feed_put(t->feed, &(struct batch){.rows = rows}); /* only its addresses */
     const void *config = t->loss_config;
-    const float *output = model_forward(t->model, &pass, batch.inputs);
+    const struct tensor *output = model_forward(t->model, &pass, batch.inputs);
     if (!is_training) {
         t->loss->run(
             config, t->device, &t->model->out, output, batch.targets,
@@ -33,7 +33,7 @@ static void update(const struct trainer *t) {
     ops->check_finite(t->device, params->gradients, params->trained, &results->nonfinite[NONFINITE_GRADIENTS]);
     optimizer_step(t->optimizer, params, 1, NULL, NULL, &results->norm.clip);
     ema_update(t->ema, params, 1, &results->norm.clip);
-    ops->is_finite(t->device, params->values, params->total); /* before a save */
+    ops->is_finite(t->device, F32(params->values), params->total); /* before a save */
 }
 
 status dry_run_training(struct trainer *t, const struct pass_rows *rows) {
@@ -53,7 +53,7 @@ status dry_run_forward(struct model *model, struct device *device, const struct 
     struct pass pass = {.device = device, .rows = batch->rows};
     if (device_is_host(device) || batch->rows == 0) return OK;
     device_dry_run_begin(device);
-    const float *output = model_forward(model, &pass, batch->inputs);
+    const struct tensor *output = model_forward(model, &pass, batch->inputs);
     struct loss_sums *sums = (struct loss_sums *)model->params.values; /* any address: nothing is written */
     struct row_weights weights = {.values = batch->weights, .is_counted = true, .target_size = model->target_size};
     if (loss) loss->run(loss_config, device, &model->out, output, batch->targets, &weights, batch->rows, 1, NULL, sums);

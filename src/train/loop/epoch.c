@@ -29,7 +29,7 @@ struct work {
 static status run_pass(void *user) {
     const struct work *w = user;
     const struct trainer *t = w->trainer;
-    const float *outputs = model_forward(t->model, &w->pass, w->batch.inputs);
+    const float *outputs = floats(model_forward(t->model, &w->pass, w->batch.inputs));
     evaluation_add_loss(w->evaluation, outputs, &w->batch);
     return OK;
 }

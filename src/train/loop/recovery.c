@@ -36,22 +36,18 @@ struct search {
 };
 
 struct matrix {
-    const void *values; /* (rows, size) */
+    struct tensor values; /* (rows, size) */
     size_t size;
-    bool is_half; /* 16 bits (struct half_operands), else floats */
 };
 
-static bool is_finite(const struct search *s, const float *values, size_t count) {
+static bool is_finite(const struct search *s, const struct tensor *values, size_t count) {
     return device_ops(s->pass->device)->is_finite(s->pass->device, values, count);
 }
 
 /* Whether rows [first, first + rows) of a matrix are finite. */
 static bool are_rows_finite(const struct search *s, const struct matrix *m, size_t first, size_t rows) {
-    size_t bytes = m->size * (m->is_half ? sizeof(uint16_t) : sizeof(float));
-    half_set(s->diagnosis->model, (struct half_operands){.x = m->is_half});
-    bool are_finite = is_finite(s, (const float *)((const char *)m->values + first * bytes), rows * m->size);
-    half_set(s->diagnosis->model, (struct half_operands){0});
-    return are_finite;
+    struct tensor values = tensor_from(&m->values, first * m->size);
+    return is_finite(s, &values, rows * m->size);
 }
 
 typedef bool row_test(const struct search *search, const void *context, size_t row);
@@ -78,7 +74,7 @@ static bool has_nonfinite_values(const struct search *s, const void *matrix, siz
 
 static bool find_in_inputs(struct search *s) {
     const struct dataset_info *info = dataset_info(s->diagnosis->dataset);
-    struct matrix inputs = {s->batch->inputs, info->input_size, false};
+    struct matrix inputs = {*F32(s->batch->inputs), info->input_size};
     if (info->input_kind == INPUT_TOKENS || are_rows_finite(s, &inputs, 0, s->batch->rows)) return false;
     text_add(&s->found, "the inputs");
     name_rows(s, has_nonfinite_values, &inputs);
@@ -88,13 +84,13 @@ static bool find_in_inputs(struct search *s) {
 static const struct param *nonfinite_parameter(const struct search *s, const struct layer *layer) {
     const struct params *params = &s->diagnosis->model->params;
     for (size_t p = layer->first_param; p < layer->first_param + layer->param_count; p++)
-        if (!is_finite(s, params_value(params, p), params->items[p].count)) return &params->items[p];
+        if (!is_finite(s, F32(params_value(params, p)), params->items[p].count)) return &params->items[p];
     return NULL;
 }
 
-static bool visit(void *search, const struct layer *layer, const float *output, size_t size, bool is_half) {
+static bool visit(void *search, const struct layer *layer, const struct tensor *output, size_t size) {
     struct search *s = search;
-    struct matrix values = {output, size, is_half};
+    struct matrix values = {*output, size};
     if (are_rows_finite(s, &values, 0, s->batch->rows)) return true;
     const struct param *param = nonfinite_parameter(s, layer);
     if (param) {
@@ -107,7 +103,7 @@ static bool visit(void *search, const struct layer *layer, const float *output, 
 }
 
 /* Computes the loss of one row of the output and its gradient, which backward reads. */
-static void run_loss_of_row(const struct search *s, const float *outputs, size_t row) {
+static void run_loss_of_row(const struct search *s, const struct tensor *outputs, size_t row) {
     const struct diagnosis *d = s->diagnosis;
     size_t target_bytes = dataset_target_bytes(dataset_info(d->dataset));
     device_zero(s->pass->device, d->sums, sizeof *d->sums);
@@ -123,13 +119,12 @@ static bool is_loss_finite(const struct search *s) {
 }
 
 static bool has_nonfinite_loss(const struct search *s, const void *outputs, size_t row) {
-    const struct model *model = s->diagnosis->model;
-    size_t bytes = model->out_size * (half_loss(model).x ? sizeof(uint16_t) : sizeof(float));
-    run_loss_of_row(s, (const float *)((const char *)outputs + row * bytes), row);
+    struct tensor output = tensor_from(outputs, row * s->diagnosis->model->out_size);
+    run_loss_of_row(s, &output, row);
     return !is_loss_finite(s);
 }
 
-static bool find_in_loss(struct search *s, const float *outputs) {
+static bool find_in_loss(struct search *s, const struct tensor *outputs) {
     const struct diagnosis *d = s->diagnosis;
     device_zero(s->pass->device, d->sums, sizeof *d->sums);
     loss_run(d->loss, d->loss_config, d->model, outputs, s->batch->targets, s->batch->weights, NULL, s->batch->rows, 1,
@@ -145,7 +140,7 @@ static const char *nonfinite_gradient(const struct model *model, struct device *
     for (size_t p = model->params.count; p-- > 0;) {
         const struct param *param = &model->params.items[p];
         if (!param->is_frozen &&
-            !device_ops(device)->is_finite(device, params_gradient(&model->params, p), param->count))
+            !device_ops(device)->is_finite(device, F32(params_gradient(&model->params, p)), param->count))
             return param->name;
     }
     return NULL;
@@ -180,7 +175,7 @@ static bool find_in_gradients(struct search *s) {
 static bool find_in_statistics(struct search *s) {
     const struct params *buffers = &s->diagnosis->model->buffers;
     for (size_t b = 0; b < buffers->count; b++) {
-        if (is_finite(s, params_value(buffers, b), buffers->items[b].count)) continue;
+        if (is_finite(s, F32(params_value(buffers, b)), buffers->items[b].count)) continue;
         text_printf(&s->found, "the running statistics %s", buffers->items[b].name);
         return true;
     }
@@ -194,7 +189,7 @@ static bool diagnose(const struct diagnosis *diagnosis, const struct batch *batc
                      char text[DIAGNOSIS_SIZE]) {
     struct search s = {.diagnosis = diagnosis, .batch = batch, .pass = pass};
     if (!find_in_inputs(&s)) {
-        const float *outputs = model_forward_visited(diagnosis->model, pass, batch->inputs, visit, &s);
+        const struct tensor *outputs = model_forward_visited(diagnosis->model, pass, batch->inputs, visit, &s);
         if (outputs && !find_in_loss(&s, outputs) && !(diagnosis->has_gradients && find_in_gradients(&s)))
             find_in_statistics(&s);
     }
@@ -335,7 +330,7 @@ static status skip(struct trainer *t, const char *what) {
         return stop(what, why);
     }
     if (buffers->total)
-        device_ops(t->device)->copy(t->device, t->memory.saved_buffers, buffers->values, buffers->total);
+        device_ops(t->device)->copy(t->device, F32(t->memory.saved_buffers), F32(buffers->values), buffers->total);
     c->skipped++;
     c->skipped_in_row++;
     if (!t->outputs.metrics) return OK;

@@ -133,7 +133,7 @@ static status save(struct trainer *t, status (*write)(struct trainer *, bool is_
 }
 
 static bool is_finite(const struct trainer *t, const float *values, size_t count) {
-    return device_ops(t->device)->is_finite(t->device, values, count);
+    return device_ops(t->device)->is_finite(t->device, F32(values), count);
 }
 
 /* The name of a tensor that is not finite; NULL: all are finite. */

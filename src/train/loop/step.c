@@ -149,7 +149,7 @@ static status run_pass(void *user) {
     struct trainer *t = w->trainer;
     const struct batch *batch = &w->piece.batch;
     activity_phase(t->activity, ACTIVITY_FORWARD);
-    const float *output = model_forward(t->model, &w->pass, batch->inputs);
+    const struct tensor *output = model_forward(t->model, &w->pass, batch->inputs);
     TRY(take_failure(t));
     loss_run(t->loss, t->loss_config, t->model, output, batch->targets, batch->weights, all_rows(t), batch->rows,
              w->scale, w->piece.sums);
@@ -376,7 +376,7 @@ static status prepare(struct trainer *t, const struct update *update, bool is_fi
     size_t size = update->decides_alone ? offsetof(struct device_results, found_inf) : sizeof *t->memory.results;
     TRY(flip_bit(t));
     if (is_first && buffers->total)
-        device_ops(t->device)->copy(t->device, buffers->values, t->memory.saved_buffers, buffers->total);
+        device_ops(t->device)->copy(t->device, F32(buffers->values), F32(t->memory.saved_buffers), buffers->total);
     device_upload(t->device, t->memory.results, &(struct device_results){.norm.clip = 1 / update->loss_scale}, size);
     optimizer_plan_step(t->optimizer, update->step + 1, &t->config->schedule, &progress);
     return OK;

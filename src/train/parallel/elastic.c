@@ -121,11 +121,11 @@ struct loss_sums *elastic_start(struct elastic *e, size_t index, bool is_first) 
     struct params *buffers = &e->o.model->buffers;
     struct device *device = e->o.model->device;
     const struct device_ops *ops = device_ops(device);
-    if (index == 0) ops->copy(device, buffers->values, e->before, buffers->total);
+    if (index == 0) ops->copy(device, F32(buffers->values), F32(e->before), buffers->total);
     if (index == 0 && is_first) device_zero(device, e->sums, e->own * sizeof *e->sums);
     if (index == 0) shard_tree_start(e->tree);
     params_zero_gradients(&e->o.model->params, device);
-    ops->copy(device, e->before, buffers->values, buffers->total);
+    ops->copy(device, F32(e->before), F32(buffers->values), buffers->total);
     return &e->sums[index];
 }
 

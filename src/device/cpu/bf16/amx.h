@@ -62,8 +62,8 @@ static inline void amx_fail(float *numbers, size_t count) {
 
 /* How a convolution is computed with numbers of one part or of three; NULL: not with AMX. The caller computes the
  * gradient of the bias. */
-const struct convolution_ops *amx_convolution_of_one(const struct convolution *c);
-const struct convolution_ops *amx_convolution_of_three(const struct convolution *c);
+const struct convolution_kernels *amx_convolution_of_one(const struct convolution *c);
+const struct convolution_kernels *amx_convolution_of_three(const struct convolution *c);
 
 /* ---- copies of weights in which the channels of a position of the kernel are adjacent, as in the image ---- */
 
@@ -83,7 +83,7 @@ void amx_add_weights(const struct amx_weights *weights, float *dw);
 
 /* For stride 1, numbers of one part: whether they compute this convolution, and are faster than products of the image.
  */
-extern const struct convolution_ops amx_unit_stride_ops;
+extern const struct convolution_kernels amx_unit_stride_ops;
 bool amx_unit_stride_suits(const struct convolution *c);
 bool amx_unit_stride_is_faster(const struct convolution *c);
 

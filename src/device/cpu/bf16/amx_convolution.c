@@ -446,16 +446,16 @@ static void backward(struct device_convolution *d, const float *x, const float *
     if (dx) input_gradient(d, w, dy, dx, rows);
 }
 
-static const struct convolution_ops ops_one = {
+static const struct convolution_kernels ops_one = {
     .create = create_one, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
-static const struct convolution_ops ops_three = {
+static const struct convolution_kernels ops_three = {
     .create = create_three, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
 
-const struct convolution_ops *amx_convolution_of_one(const struct convolution *c) {
+const struct convolution_kernels *amx_convolution_of_one(const struct convolution *c) {
     if (suits(c) && !(amx_unit_stride_suits(c) && amx_unit_stride_is_faster(c))) return &ops_one;
     return amx_unit_stride_suits(c) ? &amx_unit_stride_ops : NULL;
 }
 
-const struct convolution_ops *amx_convolution_of_three(const struct convolution *c) {
+const struct convolution_kernels *amx_convolution_of_three(const struct convolution *c) {
     return suits(c) ? &ops_three : NULL;
 }

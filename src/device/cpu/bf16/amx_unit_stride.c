@@ -622,5 +622,5 @@ static void backward(struct device_convolution *d, const float *x, const float *
     if (dx) input_gradient(d, w, dy, dx, rows);
 }
 
-const struct convolution_ops amx_unit_stride_ops = {
+const struct convolution_kernels amx_unit_stride_ops = {
     .create = create, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};

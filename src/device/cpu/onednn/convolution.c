@@ -341,8 +341,8 @@ static void backward(struct device_convolution *d, const float *x, const float *
     run(d, &plan->backward_data, 3, data);
 }
 
-const struct convolution_ops *ddptrain_onednn_open(const struct onednn_host *opened_by) {
-    static const struct convolution_ops ops = {
+const struct convolution_kernels *ddptrain_onednn_open(const struct onednn_host *opened_by) {
+    static const struct convolution_kernels ops = {
         .create = create, .destroy = destroy, .prepare = prepare, .forward = forward, .backward = backward};
     atomic_store(&host, opened_by);
     return &ops;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
-#include "device/image.h"
+#include "device/cpu/cpu.h"
 
 struct onednn_host {
     status (*status_new)(enum status_code code, const char *format, ...);
@@ -20,7 +20,7 @@ struct onednn_host {
 
 /* The only symbol of the module. [host] must stay valid. Thread-safe: every call must pass the same host. */
 #define ONEDNN_OPEN "ddptrain_onednn_open"
-typedef const struct convolution_ops *onednn_open(const struct onednn_host *host);
+typedef const struct convolution_kernels *onednn_open(const struct onednn_host *host);
 onednn_open ddptrain_onednn_open;
 
 #endif

@@ -188,5 +188,5 @@ static void backward(struct device_convolution *d, const float *x, const float *
     if (dw) move_weights(d, d->gradients, dw, true);
 }
 
-const struct convolution_ops IN_SET(convolution) = {
+const struct convolution_kernels IN_SET(convolution) = {
     .create = create, .destroy = destroy, .forward = forward, .backward = backward};

@@ -327,5 +327,5 @@ static void backward(struct device_convolution *d, const float *x, const float *
     parallel_for(rows, parallel_items(row_cost(d)), sum_rows, &work);
 }
 
-const struct convolution_ops IN_SET(depthwise) = {
+const struct convolution_kernels IN_SET(depthwise) = {
     .create = create, .destroy = destroy, .forward = forward, .backward = backward};

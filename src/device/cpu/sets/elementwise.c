@@ -25,9 +25,10 @@ static void add_part(void *context, size_t first, size_t last) {
     for (size_t i = first; i < last; i++) y[i] = a[i] + b[i];
 }
 
-static void add(struct device *device, const float *a, const float *b, float *y, size_t count) {
+static void add(struct device *device, const struct tensor *a, const struct tensor *b, const struct tensor *y,
+                size_t count) {
     (void)device;
-    struct job job = {.a = a, .b = b, .to = y};
+    struct job job = {.a = floats(a), .b = floats(b), .to = floats(y)};
     parallel_for(count, PARALLEL_FLOATS, add_part, &job);
 }
 
@@ -36,9 +37,9 @@ static void copy_part(void *context, size_t first, size_t last) {
     memcpy(j->to + first, j->a + first, (last - first) * sizeof *j->to);
 }
 
-static void copy(struct device *device, const float *x, float *y, size_t count) {
+static void copy(struct device *device, const struct tensor *x, const struct tensor *y, size_t count) {
     (void)device;
-    parallel_for(count, PARALLEL_FLOATS, copy_part, &(struct job){.a = x, .to = y});
+    parallel_for(count, PARALLEL_FLOATS, copy_part, &(struct job){.a = floats(x), .to = floats(y)});
 }
 
 static void multiply_part(void *context, size_t first, size_t last) {
@@ -110,9 +111,10 @@ static void activation_forward_part(void *context, size_t first, size_t last) {
     IN_SET(activate)(j->f, j->a + first, j->to + first, last - first);
 }
 
-static void activation_forward(struct device *device, enum activation f, const float *x, float *y, size_t count) {
+static void activation_forward(struct device *device, enum activation f, const struct tensor *x, const struct tensor *y,
+                               size_t count) {
     (void)device;
-    struct job job = {.a = x, .to = y, .f = f};
+    struct job job = {.a = floats(x), .to = floats(y), .f = f};
     parallel_for(count, elements_of_thread(f), activation_forward_part, &job);
 }
 
@@ -121,10 +123,11 @@ static void activation_backward_part(void *context, size_t first, size_t last) {
     IN_SET(activate_backward)(j->f, j->a + first, j->b + first, j->c + first, j->to + first, last - first);
 }
 
-static void activation_backward(struct device *device, enum activation f, const float *x, const float *y,
-                                const float *dy, float *dx, size_t count) {
+static void activation_backward(struct device *device, enum activation f, const struct tensor *x,
+                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx,
+                                size_t count) {
     (void)device;
-    struct job job = {.a = x, .b = y, .c = dy, .to = dx, .f = f};
+    struct job job = {.a = floats(x), .b = floats(y), .c = floats(dy), .to = floats(dx), .f = f};
     parallel_for(count, elements_of_thread(f), activation_backward_part, &job);
 }
 
@@ -135,9 +138,10 @@ static void leaky_relu_forward_part(void *context, size_t first, size_t last) {
     for (size_t i = first; i < last; i++) y[i] = x[i] > 0 ? x[i] : slope * x[i];
 }
 
-static void leaky_relu_forward(struct device *device, float slope, const float *x, float *y, size_t count) {
+static void leaky_relu_forward(struct device *device, float slope, const struct tensor *x, const struct tensor *y,
+                               size_t count) {
     (void)device;
-    struct job job = {.a = x, .to = y, .slope = slope};
+    struct job job = {.a = floats(x), .to = floats(y), .slope = slope};
     parallel_for(count, PARALLEL_FLOATS, leaky_relu_forward_part, &job);
 }
 
@@ -148,10 +152,10 @@ static void leaky_relu_backward_part(void *context, size_t first, size_t last) {
     for (size_t i = first; i < last; i++) dx[i] = x[i] > 0 ? dy[i] : slope * dy[i];
 }
 
-static void leaky_relu_backward(struct device *device, float slope, const float *x, const float *dy, float *dx,
-                                size_t count) {
+static void leaky_relu_backward(struct device *device, float slope, const struct tensor *x, const struct tensor *dy,
+                                const struct tensor *dx, size_t count) {
     (void)device;
-    struct job job = {.a = x, .b = dy, .to = dx, .slope = slope};
+    struct job job = {.a = floats(x), .b = floats(dy), .to = floats(dx), .slope = slope};
     parallel_for(count, PARALLEL_FLOATS, leaky_relu_backward_part, &job);
 }
 
@@ -255,8 +259,10 @@ static inline __attribute__((always_inline)) void draw(const struct draw_key *ke
 /* An element is kept if its random number is not below it; with p = 1 none is. */
 static uint32_t threshold_of(float p) { return p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); }
 
-static void dropout(struct device *device, const struct draw_key *key, float p, const float *restrict x,
-                    float *restrict y, size_t rows, size_t size) {
+static void dropout(struct device *device, const struct draw_key *key, float p, const struct tensor *tx,
+                    const struct tensor *ty, size_t rows, size_t size) {
+    const float *restrict x = floats(tx);
+    float *restrict y = floats(ty);
     (void)device;
     float scale = 1 / (1 - p);
     uint32_t threshold = threshold_of(p);
@@ -284,8 +290,10 @@ static void drop_row(const float *restrict x, float *restrict y, size_t size, fl
     for (size_t j = 0; j < size; j++) y[j] = scale > 0 ? x[j] * scale : 0;
 }
 
-static void dropout_channels(struct device *device, const struct draw_key *key, float p, const float *restrict x,
-                             float *restrict y, size_t rows, size_t size, size_t channels) {
+static void dropout_channels(struct device *device, const struct draw_key *key, float p, const struct tensor *tx,
+                             const struct tensor *ty, size_t rows, size_t size, size_t channels) {
+    const float *restrict x = floats(tx);
+    float *restrict y = floats(ty);
     (void)device;
     float scale = 1 / (1 - p), scales[DRAWN];
     uint32_t threshold = threshold_of(p);
@@ -332,7 +340,8 @@ static void clip_norm(struct device *device, const float *x, const struct device
 }
 
 /* an exponent of all ones is an infinity or a NaN */
-static bool is_finite(struct device *device, const float *x, size_t count) {
+static bool is_finite(struct device *device, const struct tensor *tx, size_t count) {
+    const float *x = floats(tx);
     (void)device;
     uint32_t bad = 0;
     for (size_t i = 0; i < count; i++) bad |= (bits_of_float(x[i]) & 0x7f800000u) == 0x7f800000u;
@@ -340,7 +349,7 @@ static bool is_finite(struct device *device, const float *x, size_t count) {
 }
 
 static void check_finite(struct device *device, const float *x, size_t count, double *nonfinite) {
-    *nonfinite += is_finite(device, x, count) ? 0 : 1;
+    *nonfinite += is_finite(device, F32(x), count) ? 0 : 1;
 }
 
 static void skip_if_nonfinite(struct device *device, const float *x, size_t count, const double *loss,

@@ -37,9 +37,11 @@ static void transpose_part(void *context, size_t first, size_t last) {
             }
 }
 
-static void transpose(struct device *device, const float *x, float *y, size_t rows, size_t height, size_t width) {
+static void transpose(struct device *device, const struct tensor *x, const struct tensor *y, size_t rows, size_t height,
+                      size_t width) {
     (void)device;
-    parallel_for(rows, parallel_items(height * width), transpose_part, &(struct transposition){x, y, height, width});
+    parallel_for(rows, parallel_items(height * width), transpose_part,
+                 &(struct transposition){floats(x), floats(y), height, width});
 }
 
 struct elements {
@@ -59,9 +61,10 @@ static void add_relu_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void add_relu(struct device *device, const float *a, const float *b, float *y, size_t count) {
+static void add_relu(struct device *device, const struct tensor *a, const struct tensor *b, const struct tensor *y,
+                     size_t count) {
     (void)device;
-    parallel_for(count, PARALLEL_FLOATS, add_relu_part, &(struct elements){a, b, y});
+    parallel_for(count, PARALLEL_FLOATS, add_relu_part, &(struct elements){floats(a), floats(b), floats(y)});
 }
 
 static void relu_backward_part(void *context, size_t first, size_t last) {
@@ -75,9 +78,10 @@ static void relu_backward_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void relu_backward(struct device *device, const float *y, const float *dy, float *dx, size_t count) {
+static void relu_backward(struct device *device, const struct tensor *y, const struct tensor *dy,
+                          const struct tensor *dx, size_t count) {
     (void)device;
-    parallel_for(count, PARALLEL_FLOATS, relu_backward_part, &(struct elements){y, dy, dx});
+    parallel_for(count, PARALLEL_FLOATS, relu_backward_part, &(struct elements){floats(y), floats(dy), floats(dx)});
 }
 
 /* The real elements of a window along one dimension; [skipped]: number of padding elements before them; [padded]: all
@@ -181,11 +185,11 @@ static void max_pool_forward_part(void *context, size_t first, size_t last) {
         }
 }
 
-static void max_pool_forward(struct device *device, const struct pooling *p, const float *x, float *y, uint8_t *index,
-                             size_t rows) {
+static void max_pool_forward(struct device *device, const struct pooling *p, const struct tensor *x,
+                             const struct tensor *y, uint8_t *index, size_t rows) {
     (void)device;
     struct image_pass pass = pass_of(p);
-    pass.x = x, pass.to = y, pass.new_index = index;
+    pass.x = floats(x), pass.to = floats(y), pass.new_index = index;
     parallel_for(rows, parallel_items(pass.in), max_pool_forward_part, &pass);
 }
 
@@ -241,11 +245,11 @@ static void max_pool_backward_part(void *context, size_t first, size_t last) {
         }
 }
 
-static void max_pool_backward(struct device *device, const struct pooling *p, const float *y, const uint8_t *index,
-                              const float *dy, float *dx, size_t rows) {
+static void max_pool_backward(struct device *device, const struct pooling *p, const struct tensor *y,
+                              const uint8_t *index, const struct tensor *dy, const struct tensor *dx, size_t rows) {
     (void)device;
     struct image_pass pass = pass_of(p);
-    pass.y = y, pass.index = index, pass.dy = dy, pass.to = dx;
+    pass.y = floats(y), pass.index = index, pass.dy = floats(dy), pass.to = floats(dx);
     parallel_for(rows, parallel_items(pass.in), max_pool_backward_part, &pass);
 }
 
@@ -290,10 +294,11 @@ static void avg_pool_forward_part(void *context, size_t first, size_t last) {
             }
 }
 
-static void avg_pool_forward(struct device *device, const struct pooling *p, const float *x, float *y, size_t rows) {
+static void avg_pool_forward(struct device *device, const struct pooling *p, const struct tensor *x,
+                             const struct tensor *y, size_t rows) {
     (void)device;
     struct image_pass pass = pass_of(p);
-    pass.x = x, pass.to = y;
+    pass.x = floats(x), pass.to = floats(y);
     parallel_for(rows, parallel_items(pass.in), avg_pool_forward_part, &pass);
 }
 
@@ -316,10 +321,11 @@ static void avg_pool_backward_part(void *context, size_t first, size_t last) {
             }
 }
 
-static void avg_pool_backward(struct device *device, const struct pooling *p, const float *dy, float *dx, size_t rows) {
+static void avg_pool_backward(struct device *device, const struct pooling *p, const struct tensor *dy,
+                              const struct tensor *dx, size_t rows) {
     (void)device;
     struct image_pass pass = pass_of(p);
-    pass.dy = dy, pass.to = dx;
+    pass.dy = floats(dy), pass.to = floats(dx);
     parallel_for(rows, parallel_items(pass.in), avg_pool_backward_part, &pass);
 }
 
@@ -491,9 +497,10 @@ static void apply_part(void *context, size_t first, size_t last) {
         apply(a->x + at, a->to + at, a->w->scale, a->w->shift, last - first, channels, false);
 }
 
-static void batch_norm_forward(struct device *device, const struct batch_norm *norm, const float *x,
+static void batch_norm_forward(struct device *device, const struct batch_norm *norm, const struct tensor *tx,
                                const float *weight, const float *bias, float *running_mean, float *running_var,
-                               float *work, float *y, size_t count) {
+                               float *work, const struct tensor *y, size_t count) {
+    const float *x = floats(tx);
     (void)device;
     struct work w = work_of(work, norm->channels);
     float *variance = w.constant; /* until backward */
@@ -513,14 +520,16 @@ static void batch_norm_forward(struct device *device, const struct batch_norm *n
         w.scale[c] = weight ? weight[c] * w.inverse[c] : w.inverse[c];
         w.shift[c] = fmaf(-w.mean[c], w.scale[c], bias ? bias[c] : 0);
     }
-    parallel_for(count, parallel_items(norm->channels), apply_part, &(struct application){norm, &w, x, NULL, y});
+    parallel_for(count, parallel_items(norm->channels), apply_part,
+                 &(struct application){norm, &w, x, NULL, floats(y)});
 }
 
-static void batch_norm_recompute(struct device *device, const struct batch_norm *norm, const float *x, float *work,
-                                 float *y, size_t count) {
+static void batch_norm_recompute(struct device *device, const struct batch_norm *norm, const struct tensor *x,
+                                 float *work, const struct tensor *y, size_t count) {
     (void)device;
     struct work w = work_of(work, norm->channels);
-    parallel_for(count, parallel_items(norm->channels), apply_part, &(struct application){norm, &w, x, NULL, y});
+    parallel_for(count, parallel_items(norm->channels), apply_part,
+                 &(struct application){norm, &w, floats(x), NULL, floats(y)});
 }
 
 /* sums[0] += g, sums[1] += g (x - mean) over a run of positions; with a relu g is dy where y > 0 */
@@ -574,8 +583,11 @@ static void apply_back_part(void *context, size_t first, size_t last) {
         apply_back(a->x + at, a->dy + at, a->w, a->to + at, last - first, channels, false);
 }
 
-static void batch_norm_backward(struct device *device, const struct batch_norm *norm, const float *x, const float *dy,
-                                float *work, float *dx, float *dweight, float *dbias, size_t count) {
+static void batch_norm_backward(struct device *device, const struct batch_norm *norm, const struct tensor *tx,
+                                const struct tensor *tdy, float *work, const struct tensor *tdx, float *dweight,
+                                float *dbias, size_t count) {
+    const float *x = floats(tx), *dy = floats(tdy);
+    float *dx = floats(tdx);
     (void)device;
     size_t channels = norm->channels;
     struct work w = work_of(work, channels);
@@ -609,14 +621,15 @@ static void group_moments(const struct group_norm *norm, const float *x, double 
     if (*variance < 0) *variance = 0;
 }
 
-static void group_norm_forward(struct device *device, const struct group_norm *norm, const float *x,
-                               const float *weight, const float *bias, float *saved, float *y, size_t rows) {
+static void group_norm_forward(struct device *device, const struct group_norm *norm, const struct tensor *x,
+                               const float *weight, const float *bias, float *saved, const struct tensor *y,
+                               size_t rows) {
     (void)device;
     size_t size = norm->channels / norm->groups, row = norm->channels * norm->positions;
     for (size_t r = 0; r < rows; r++)
         for (size_t g = 0; g < norm->groups; g++) {
-            const float *from = x + r * row + g * size;
-            float *to = y + r * row + g * size;
+            const float *from = floats(x) + r * row + g * size;
+            float *to = floats(y) + r * row + g * size;
             double mean, variance;
             group_moments(norm, from, &mean, &variance);
             double inverse = 1 / sqrt(variance + (double)norm->eps);
@@ -655,9 +668,11 @@ static void add_group_sums(const struct group_norm *norm, const float *x, const 
 }
 
 /* v = (x - mean) inverse;  h = dy weight;  dx = inverse (h - mean(h) - v mean(h v)) */
-static void group_norm_backward(struct device *device, const struct group_norm *norm, const float *x,
-                                const float *weight, const float *saved, const float *dy, float *dx, float *dweight,
-                                float *dbias, size_t rows) {
+static void group_norm_backward(struct device *device, const struct group_norm *norm, const struct tensor *tx,
+                                const float *weight, const float *saved, const struct tensor *tdy,
+                                const struct tensor *tdx, float *dweight, float *dbias, size_t rows) {
+    const float *x = floats(tx), *dy = floats(tdy);
+    float *dx = floats(tdx);
     (void)device;
     size_t size = norm->channels / norm->groups, row = norm->channels * norm->positions;
     if (rows * norm->positions > LONG_SUM && (dweight || dbias)) {

@@ -37,9 +37,9 @@ static void forward_rows(void *context, size_t first, size_t last) {
 }
 
 static void layer_norm_forward(struct device *device, const float *x, const float *weight, const float *bias, float eps,
-                               float *y, float *statistics, size_t rows, size_t size) {
+                               const struct tensor *y, float *statistics, size_t rows, size_t size) {
     (void)device;
-    struct layer_norm n = {x, weight, bias, eps, y, statistics, size};
+    struct layer_norm n = {x, weight, bias, eps, floats(y), statistics, size};
     parallel_for(rows, parallel_items(2 * size), forward_rows, &n);
 }
 
@@ -146,10 +146,11 @@ static void input_rows(void *context, size_t first, size_t last) {
 
 /* One thread makes one pass over memory; several split the columns of one sum, then the rows of the other result. */
 static void layer_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
-                                const float *dy, float *dx, bool adds, float *dweight, float *dbias, size_t rows,
-                                size_t size) {
+                                const struct tensor *dy, const struct tensor *tdx, bool adds, float *dweight,
+                                float *dbias, size_t rows, size_t size) {
+    float *dx = floats(tdx);
     (void)device;
-    struct layer_norm_gradients n = {x, weight, statistics, dy, dx, adds, dweight, dbias, rows, size};
+    struct layer_norm_gradients n = {x, weight, statistics, floats(dy), dx, adds, dweight, dbias, rows, size};
     if (rows * size < 4 * PARALLEL_FLOATS || parallel_threads() == 1) {
         add_all_rows(&n, 0, size, dx != NULL);
         return;
@@ -159,7 +160,8 @@ static void layer_norm_backward(struct device *device, const float *x, const flo
 }
 
 static void rms_norm_forward(struct device *device, const float *restrict x, const float *restrict weight, float eps,
-                             float *restrict y, float *restrict statistics, size_t rows, size_t size) {
+                             const struct tensor *ty, float *restrict statistics, size_t rows, size_t size) {
+    float *restrict y = floats(ty);
     (void)device;
     for (size_t i = 0; i < rows; i++, x += size, y += size) {
         float squares[SUMS] = {0};
@@ -205,9 +207,10 @@ static void set_rms_input(const void *norm, size_t i) {
 }
 
 static void rms_norm_backward(struct device *device, const float *restrict x, const float *restrict weight,
-                              const float *restrict statistics, const float *restrict dy, float *restrict dx, bool adds,
-                              float *restrict dweight, size_t rows, size_t size) {
-    struct rms_norm_gradients n = {x, weight, statistics, dy, dx, adds, size};
+                              const float *restrict statistics, const struct tensor *dy, const struct tensor *tdx,
+                              bool adds, float *restrict dweight, size_t rows, size_t size) {
+    float *restrict dx = floats(tdx);
+    struct rms_norm_gradients n = {x, weight, statistics, floats(dy), dx, adds, size};
     bool is_long = dweight && rows > LONG_SUM;
     (void)device;
     for (size_t i = 0; i < rows && !is_long; i++) {

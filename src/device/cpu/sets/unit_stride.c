@@ -570,5 +570,5 @@ static status create(struct device *device, const struct convolution *c, size_t 
     return s;
 }
 
-const struct convolution_ops IN_SET(unit_stride) = {
+const struct convolution_kernels IN_SET(unit_stride) = {
     .create = create, .destroy = destroy, .forward = forward, .backward = backward};

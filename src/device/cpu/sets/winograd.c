@@ -726,5 +726,5 @@ static status create(struct device *device, const struct convolution *c, size_t 
     return s;
 }
 
-const struct convolution_ops IN_SET(winograd) = {
+const struct convolution_kernels IN_SET(winograd) = {
     .create = create, .destroy = destroy, .forward = forward, .backward = backward};
