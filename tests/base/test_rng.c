@@ -101,11 +101,17 @@ START_TEST(permutation) {
     json_t *root = vectors_load("randperm"), *c;
     size_t i;
     int64_t *p = malloc(60000 * sizeof *p);
+    uint32_t *narrow = malloc(60000 * sizeof *narrow);
     json_array_foreach(json_object_get(root, "cases"), i, c) {
         struct rng rng;
         size_t n = (size_t)json_integer_value(json_object_get(c, "n"));
         rng_seed(&rng, (uint64_t)json_integer_value(json_object_get(c, "seed")));
         rng_permutation(&rng, p, n);
+        struct rng same;
+        rng_seed(&same, (uint64_t)json_integer_value(json_object_get(c, "seed")));
+        rng_permutation32(&same, narrow, n);
+        for (size_t k = 0; k < n; k++) ck_assert_int_eq(narrow[k], p[k]);
+        ck_assert_mem_eq(&same, &rng, sizeof rng);
         json_t *perm = json_object_get(c, "perm");
         for (size_t k = 0; k < json_array_size(perm); k++)
             ck_assert_int_eq(p[k], json_integer_value(json_array_get(perm, k)));
@@ -115,6 +121,7 @@ START_TEST(permutation) {
             hash_equal(p, n * sizeof *p, json_string_value(json_object_get(c, "sha256_int64")));
     }
     free(p);
+    free(narrow);
     json_decref(root);
 }
 END_TEST

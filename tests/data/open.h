@@ -49,6 +49,17 @@ static inline status open_yaml(struct dataset **out, bool wants_classes, const c
     return s;
 }
 
+/* The rows (sampler_own_length) that a rank gets in an epoch. */
+static inline void draw_indices(const struct sampler_config *config, size_t rows, int64_t epoch, int rank, int world,
+                                int64_t *indices) {
+    struct order order = {0};
+    if (sampler_draws(config)) ck_ok(order_alloc(rows, rows, "the order of the rows", &order));
+    sampler_draw(config, rows, epoch, &order);
+    for (size_t i = 0; i < sampler_own_length(config, rows, rank, world); i++)
+        indices[i] = (int64_t)sampler_row(&order, rows, rank, world, i);
+    order_free(&order);
+}
+
 /* All rows of a part in its order: inputs (rows, input_size), targets. Free both. */
 static inline void read_part(struct dataset *dataset, enum dataset_part part, float **inputs, void **targets) {
     const struct dataset_info *info = dataset_info(dataset);

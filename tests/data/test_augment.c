@@ -221,13 +221,13 @@ static const struct sampler_config shuffled = {
 
 /* Reads an epoch from batch [first] on as [world] ranks would; out (ROWS, SIZE) by the row's own number. */
 static void read_epoch(struct dataset *dataset, int64_t epoch, size_t first, int world, int64_t prefetch, float *out) {
-    int64_t scratch[ROWS], indices[ROWS];
+    int64_t indices[ROWS];
     for (int rank = 0; rank < world; rank++) {
         struct loader *loader;
         struct batch batch;
         ck_ok(loader_create(dataset, &shuffled, 4, rank, world, prefetch, &loader));
         ck_ok(loader_seek(loader, epoch, first));
-        sampler_indices(&shuffled, dataset_info(dataset)->train_rows, epoch, rank, world, scratch, indices);
+        draw_indices(&shuffled, dataset_info(dataset)->train_rows, epoch, rank, world, indices);
         for (size_t at = first * 4;; at += batch.rows) {
             ck_ok(loader_next(loader, &batch));
             if (batch.rows == 0) break;

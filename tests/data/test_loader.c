@@ -66,9 +66,9 @@ static void check_batch(const struct batch *batch, const int64_t *rows, size_t c
 /* Reads from batch [first] to the end of [epoch] and compares with the sampler. */
 static void check_epoch(struct loader *loader, const struct sampler_config *sampler, int64_t epoch, size_t first,
                         size_t size, int rank, int world) {
-    int64_t scratch[ROWS], indices[ROWS];
+    int64_t indices[ROWS];
     size_t length = sampler_length(sampler, ROWS, world), batches = 0;
-    sampler_indices(sampler, ROWS, epoch, rank, world, scratch, indices);
+    draw_indices(sampler, ROWS, epoch, rank, world, indices);
     if (sampler->drop_last_batch) length -= length % size;
     struct batch batch;
     for (size_t at = first * size; at < length; at += size, batches++) {

@@ -7,32 +7,33 @@
 
 START_TEST(the_newest_order_of_a_slot_is_stored) {
     struct orders orders = {0};
-    int64_t order[3] = {2, 0, 1}, got[3];
-    ck_assert(!orders_get(&orders, 7, 3, got));
-    orders_put(&orders, 7, 3, order);
-    ck_assert(orders_get(&orders, 7, 3, got));
-    ck_assert_mem_eq(got, order, sizeof got);
-    ck_assert(!orders_get(&orders, 8, 3, got));
-    ck_assert(!orders_get(&orders, 7, 2, got));
-    ck_assert(!orders_get(&orders, 0, 3, got)); /* the slot of no seed yet */
+    uint32_t numbers[3] = {2, 0, 1}, stored[3];
+    struct order order = {.narrow = numbers}, got = {.narrow = stored};
+    ck_assert(!orders_get(&orders, 7, 3, &got));
+    orders_put(&orders, 7, 3, &order);
+    ck_assert(orders_get(&orders, 7, 3, &got));
+    ck_assert_mem_eq(stored, numbers, sizeof stored);
+    ck_assert(!orders_get(&orders, 8, 3, &got));
+    ck_assert(!orders_get(&orders, 7, 2, &got));
+    ck_assert(!orders_get(&orders, 0, 3, &got)); /* the slot of no seed yet */
     uint64_t other = 7 + orders.slots;
-    ck_assert(!orders_get(&orders, other, 3, got));
-    order[0] = 5;
-    orders_put(&orders, other, 3, order);
-    ck_assert(orders_get(&orders, other, 3, got) && got[0] == 5);
-    ck_assert(!orders_get(&orders, 7, 3, got));
+    ck_assert(!orders_get(&orders, other, 3, &got));
+    numbers[0] = 5;
+    orders_put(&orders, other, 3, &order);
+    ck_assert(orders_get(&orders, other, 3, &got) && stored[0] == 5);
+    ck_assert(!orders_get(&orders, 7, 3, &got));
     orders_free(&orders);
 }
 END_TEST
 
 START_TEST(long_orders_are_not_stored) {
     struct orders orders = {0};
-    size_t rows = ((size_t)1 << 17) + 1;
-    int64_t *order = calloc(rows, sizeof *order);
-    orders_put(&orders, 1, rows, order);
-    ck_assert(!orders_get(&orders, 1, rows, order));
+    size_t rows = ((size_t)1 << 18) + 1;
+    struct order order = {.narrow = calloc(rows, sizeof *order.narrow)};
+    orders_put(&orders, 1, rows, &order);
+    ck_assert(!orders_get(&orders, 1, rows, &order));
     orders_free(&orders);
-    free(order);
+    free(order.narrow);
 }
 END_TEST
 

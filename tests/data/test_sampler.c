@@ -22,10 +22,10 @@ START_TEST(equals_distributed_sampler) {
         size_t rows = (size_t)integer(c, "n");
         int world = (int)integer(c, "world");
         json_array_foreach(json_object_get(c, "ranks"), rank, rank_indices) {
-            int64_t scratch[256], indices[256];
+            int64_t indices[256];
             size_t length = sampler_length(&config, rows, world);
             ck_assert_uint_eq(length, json_array_size(rank_indices));
-            sampler_indices(&config, rows, integer(c, "epoch"), (int)rank, world, scratch, indices);
+            draw_indices(&config, rows, integer(c, "epoch"), (int)rank, world, indices);
             for (k = 0; k < length; k++)
                 ck_assert_int_eq(indices[k], json_integer_value(json_array_get(rank_indices, k)));
             compared += length;
@@ -44,7 +44,7 @@ START_TEST(pads_with_the_first_rows) {
     for (int rank = 0; rank < 3; rank++) {
         int64_t indices[4];
         ck_assert_uint_eq(sampler_length(&config, 10, 3), 4);
-        sampler_indices(&config, 10, 7, rank, 3, NULL, indices);
+        draw_indices(&config, 10, 7, rank, 3, indices);
         for (int k = 0; k < 4; k++) ck_assert_int_eq(indices[k], expected[rank][k]);
     }
 }
@@ -59,11 +59,11 @@ static void check_cover(size_t rows, int world, bool shuffle, bool drop_last) {
         ck_assert(total <= rows && rows - total < (size_t)world);
     else
         ck_assert(total >= rows && total - rows < (size_t)world);
-    int64_t *scratch = calloc(rows + 1, sizeof *scratch), *indices = calloc(length + 1, sizeof *indices);
+    int64_t *indices = calloc(length + 1, sizeof *indices);
     int64_t *order = calloc(total + 1, sizeof *order);
     int *seen = calloc(rows + 1, sizeof *seen);
     for (int rank = 0; rank < world; rank++) {
-        sampler_indices(&config, rows, 3, rank, world, scratch, indices);
+        draw_indices(&config, rows, 3, rank, world, indices);
         for (size_t k = 0; k < length; k++) order[(size_t)rank + k * (size_t)world] = indices[k];
     }
     for (size_t i = 0; i < total; i++) {
@@ -76,7 +76,7 @@ static void check_cover(size_t rows, int world, bool shuffle, bool drop_last) {
         missed += seen[i] == 0;
         ck_assert_uint_le(missed, total < rows ? rows - total : 0);
     }
-    free(scratch), free(indices), free(order), free(seen);
+    free(indices), free(order), free(seen);
 }
 
 START_TEST(each_row_once) {
@@ -107,14 +107,14 @@ END_TEST
 
 START_TEST(epochs_differ_and_repeat) {
     struct sampler_config config = config_of(true, false, 0);
-    int64_t scratch[100], a[100], b[100], c[100];
-    sampler_indices(&config, 100, 0, 0, 1, scratch, a);
-    sampler_indices(&config, 100, 1, 0, 1, scratch, b);
-    sampler_indices(&config, 100, 0, 0, 1, scratch, c);
+    int64_t a[100], b[100], c[100];
+    draw_indices(&config, 100, 0, 0, 1, a);
+    draw_indices(&config, 100, 1, 0, 1, b);
+    draw_indices(&config, 100, 0, 0, 1, c);
     ck_assert_int_ne(memcmp(a, b, sizeof a), 0);
     ck_assert_int_eq(memcmp(a, c, sizeof a), 0);
     config.seed = 1; /* seed + epoch is what counts */
-    sampler_indices(&config, 100, 0, 0, 1, scratch, c);
+    draw_indices(&config, 100, 0, 0, 1, c);
     ck_assert_int_eq(memcmp(b, c, sizeof b), 0);
 }
 END_TEST
@@ -177,32 +177,59 @@ START_TEST(equals_weighted_random_sampler) {
     static const int64_t classes[12] = {0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0, 1};
     static const int64_t expected[] = {8, 6, 6, 6, 6, 10, 8, 8, 10, 7, 6, 6};
     double cumulative[12];
-    int64_t scratch[12], indices[12];
+    int64_t indices[12];
     ck_ok(sampler_weigh(classes, 12, 3, cumulative));
     struct sampler_config config = {.type = SAMPLER_WEIGHTED, .seed = 3, .cumulative = cumulative};
-    sampler_indices(&config, 12, 2, 0, 1, scratch, indices);
+    draw_indices(&config, 12, 2, 0, 1, indices);
     ck_assert_mem_eq(indices, expected, sizeof expected);
     for (int world = 2; world <= 5; world++)
         for (int rank = 0; rank < world; rank++) {
             size_t length = sampler_length(&config, 12, world);
-            sampler_indices(&config, 12, 2, rank, world, scratch, indices);
+            draw_indices(&config, 12, 2, rank, world, indices);
             for (size_t i = 0; i < length; i++)
                 ck_assert_int_eq(indices[i], expected[((size_t)rank + i * (size_t)world) % 12]);
         }
 }
 END_TEST
 
+/* Orders of 8 bytes, of 2^32 rows and more, are drawn as those of 4. */
+START_TEST(wide_orders_are_the_same) {
+    enum { N = 1000 };
+    double cumulative[N];
+    int64_t of[N], wide[N];
+    uint32_t narrow[N];
+    for (int64_t i = 0; i < N; i++) of[i] = i % 3;
+    ck_ok(sampler_weigh(of, N, 3, cumulative));
+    for (int type = SAMPLER_DISTRIBUTED; type <= SAMPLER_WEIGHTED; type += SAMPLER_WEIGHTED - SAMPLER_DISTRIBUTED) {
+        struct sampler_config config = {.type = type, .shuffle = true, .seed = 5, .cumulative = cumulative};
+        struct order a = {.wide = wide}, b = {.narrow = narrow};
+        sampler_draw(&config, N, 2, &a);
+        sampler_draw(&config, N, 2, &b);
+        for (size_t i = 0; i < N; i++) ck_assert_uint_eq(order_at(&a, i), order_at(&b, i));
+        void *copy;
+        ck_ok(rows_alloc(N, sizeof(int64_t), "an order", &copy));
+        memcpy(copy, wide, sizeof wide);
+        struct order made = {.wide = copy};
+        order_narrow(&made, N, ORDER_MAX_NARROW + 1);
+        ck_assert_ptr_eq(made.wide, copy);
+        order_narrow(&made, N, N);
+        ck_assert_ptr_null(made.wide);
+        for (size_t i = 0; i < N; i++) ck_assert_uint_eq(order_at(&made, i), order_at(&a, i));
+        order_free(&made);
+    }
+}
+END_TEST
+
 START_TEST(equals_weighted_random_sampler_on_many_rows) {
     enum { N = 5000 };
-    int64_t *memory = calloc(3 * N, sizeof *memory), *classes = memory, *scratch = memory + N,
-            *indices = memory + (size_t)2 * N;
+    int64_t *memory = calloc(2 * N, sizeof *memory), *classes = memory, *indices = memory + (size_t)N;
     double *cumulative = calloc(N, sizeof *cumulative);
     uint8_t hash[DIGEST_SIZE];
     char hex[DIGEST_HEX_SIZE];
     for (int64_t i = 0; i < N; i++) classes[i] = i * i % 7;
     ck_ok(sampler_weigh(classes, N, 7, cumulative));
     const struct sampler_config config = {.type = SAMPLER_WEIGHTED, .seed = 123, .cumulative = cumulative};
-    sampler_indices(&config, N, 0, 0, 1, scratch, indices);
+    draw_indices(&config, N, 0, 0, 1, indices);
     digest_of(indices, N * sizeof *indices, hash);
     digest_hex(hash, hex);
     ck_assert_str_eq(hex, "92b2106dadaa0a542221eb387bcbfd0528707b0fa6cf3bd83e96947d45115736");
@@ -211,6 +238,6 @@ START_TEST(equals_weighted_random_sampler_on_many_rows) {
 }
 END_TEST
 
-TESTS("sampler", equals_weighted_random_sampler, equals_weighted_random_sampler_on_many_rows,
+TESTS("sampler", wide_orders_are_the_same, equals_weighted_random_sampler, equals_weighted_random_sampler_on_many_rows,
       equals_distributed_sampler, pads_with_the_first_rows, each_row_once, the_fewest_rows, epochs_differ_and_repeat,
       evaluation_covers_each_row_once, batch_of_a_rank, config_binds)

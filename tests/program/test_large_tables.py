@@ -84,7 +84,14 @@ class LargeTables(program.Case):
         for name, number in (("short", "{:.5f}".format), ("full", repr)):
             for keys in (", scale: standard", ""):
                 slope = (self.peak(800000, number, keys) - self.peak(200000, number, keys)) / 600000
-                self.assertLess(slope, 1.45 * final, f"{name}{keys}: {slope:.1f} bytes a row of {final}")
+                self.assertLess(slope, 1.3 * final, f"{name}{keys}: {slope:.1f} bytes a row of {final}")
+
+    @unittest.skipIf(SANITIZER, "a sanitizer needs more memory")
+    def test_memory_of_a_table_in_a_file(self):
+        """Each row that is added needs its place in two orders, of 4 bytes each."""
+        keys = ", scale: standard, cache_mb: 4"
+        slope = (self.peak(800000, "{:.5f}".format, keys) - self.peak(200000, "{:.5f}".format, keys)) / 600000
+        self.assertLess(slope, 2.2 * 4, f"{slope:.1f} bytes a row")
 
     def test_no_folder_for_the_rows(self):
         self.table(20000, 0)

@@ -44,8 +44,8 @@ BELOW_DATA = {
     "columns": {"csv", "files", "text"},
     "images": set(),
     "source": {"columns", "csv", "files", "images", "text"},
-    "rows": {"source"},
-    "sampling": {"source"},
+    "rows": {"files", "source"},
+    "sampling": {"files", "source"},
     "dataset": {"columns", "csv", "files", "images", "rows", "sampling", "source", "text"},
 }
 # The same for src/train, which has no files beside its folders.

@@ -115,17 +115,30 @@ static void swap(int64_t *a, int64_t *b) {
     *b = t;
 }
 
+#define INSIDE_OUT (0x100000000ull / 20) /* from it on PyTorch shuffles inside out, with 64-bit draws */
+
 void rng_permutation(struct rng *rng, int64_t *permutation, size_t count) {
     for (size_t i = 0; i < count; i++) permutation[i] = (int64_t)i;
-    if (count < 0x100000000ull / 20) {
+    if (count < INSIDE_OUT) {
         for (size_t i = 0; i + 1 < count; i++) swap(&permutation[i], &permutation[i + rng_u32(rng) % (count - i)]);
         return;
     }
-    /* above 2^32 / 20 PyTorch shuffles inside out with 64-bit draws */
     for (size_t i = 0; i < count; i++) {
         size_t j = (size_t)(rng_u64(rng) % (i + 1));
         permutation[i] = permutation[j];
         permutation[j] = (int64_t)i;
+    }
+}
+
+void rng_permutation32(struct rng *rng, uint32_t *permutation, size_t count) {
+    for (size_t i = 0; i < count; i++) permutation[i] = (uint32_t)i;
+    for (size_t i = 0; i < count; i++) {
+        bool is_inside_out = count >= INSIDE_OUT;
+        size_t j = is_inside_out ? (size_t)(rng_u64(rng) % (i + 1)) : i;
+        if (!is_inside_out && i + 1 < count) j = i + rng_u32(rng) % (count - i);
+        uint32_t moved = permutation[i];
+        permutation[i] = permutation[j];
+        permutation[j] = is_inside_out ? (uint32_t)i : moved;
     }
 }
 

@@ -32,8 +32,9 @@ void rng_uniform(struct rng *rng, float *values, size_t count, double from, doub
 /* tensor.normal_(mean, std) in float32: values (count); NULL: likewise */
 void rng_normal(struct rng *rng, float *values, size_t count, double mean, double std);
 
-/* torch.randperm(count): permutation (count) of 0 .. count-1 */
+/* torch.randperm(count): permutation (count) of 0 .. count-1; the second: the same of a count below 2^32 */
 void rng_permutation(struct rng *rng, int64_t *permutation, size_t count);
+void rng_permutation32(struct rng *rng, uint32_t *permutation, size_t count);
 
 /* numpy.random.RandomState(seed).permutation(count), the generator seeded by rng_seed(seed) */
 void rng_numpy_permutation(struct rng *rng, int64_t *permutation, size_t count);

@@ -237,7 +237,7 @@ static void add_value(struct values *v, double value) {
 /* Marks the training rows, if they are not consecutive. */
 static status mark_rows(const struct fit_rows *rows, void **marks) {
     TRY(rows_alloc(rows->source_rows, 1, "the training rows", marks));
-    for (size_t i = 0; i < rows->count; i++) ((bool *)*marks)[rows->order[rows->first + i]] = true;
+    for (size_t i = 0; i < rows->count; i++) ((bool *)*marks)[rows->row(rows->selection, i)] = true;
     return OK;
 }
 
@@ -259,14 +259,14 @@ static status gather_in_file_order(struct fitter *fitter, size_t column) {
 }
 
 /* Whether all values of a column are read before they are added. */
-static bool needs_column(const struct fit_rows *rows) { return rows->order && !rows->is_in_file_order; }
+static bool needs_column(const struct fit_rows *rows) { return rows->row && !rows->is_in_file_order; }
 
 static status gather(struct fitter *fitter, size_t column) {
     const struct fit_rows *rows = fitter->rows;
     fitter->values.count = fitter->values.missing = 0;
     if (!needs_column(rows)) return gather_in_file_order(fitter, column);
     TRY(rows->read_column(rows->source, column, 0, rows->source_rows, fitter->chunk));
-    for (size_t i = 0; i < rows->count; i++) add_value(&fitter->values, fitter->chunk[rows->order[rows->first + i]]);
+    for (size_t i = 0; i < rows->count; i++) add_value(&fitter->values, fitter->chunk[rows->row(rows->selection, i)]);
     return OK;
 }
 
@@ -482,7 +482,7 @@ static status allocate(struct fitter *fitter) {
     fitter->chunk_rows = needs_column(rows) ? rows->source_rows : CHUNK_BYTES / sizeof(double);
     TRY(rows_alloc(fitter->chunk_rows, sizeof(double), "the values of a column", &chunk));
     fitter->chunk = chunk;
-    return rows->order && !needs_column(rows) ? mark_rows(rows, &fitter->marks) : OK;
+    return rows->row && !needs_column(rows) ? mark_rows(rows, &fitter->marks) : OK;
 }
 
 static void free_rows(struct fitter *fitter) {

@@ -71,7 +71,8 @@ struct fit_rows {
     size_t source_rows;
     status (*read_column)(struct source *source, size_t column, size_t first, size_t count, double *values);
     bool is_in_file_order; /* the training rows are used in the order of the file, else in that of [order] */
-    const int64_t *order;  /* [count] training rows from order[first] on; NULL: from row [first] on */
+    size_t (*row)(const void *selection, size_t position); /* of the training rows; NULL: they are [first] + position */
+    const void *selection;
     size_t first, count;
     const struct tokenizer *tokenizer; /* of the columns of texts; NULL: there are none */
 };

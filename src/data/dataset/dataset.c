@@ -778,7 +778,7 @@ static status order_three(struct dataset *dataset, const struct dataset_config *
     if (config->split.group) info->groups = dataset->group_count;
     status s = config->split.stratify ? read_classes(table, config, &classes) : OK;
     struct split_labels labels = {classes, dataset->groups, config->split.group ? dataset->group_count : 0};
-    if (!s) s = split_rows_three(&config->split, &labels, table->rows, dataset->order, &counts);
+    if (!s) s = split_rows_three(&config->split, &labels, table->rows, dataset->order.wide, &counts);
     buffer_free(classes);
     TRY(status_prefix(s, "%s: dataset.split", config->path ? config->path : "synthetic dataset"));
     info->test_rows = counts.test;
@@ -794,8 +794,8 @@ static status order_groups(struct dataset *dataset, const struct dataset_config 
     struct table *table = &dataset->tables[0];
     if (!dataset->groups) TRY(groups_read(config, table, &dataset->groups, &dataset->group_count));
     info->groups = dataset->group_count;
-    TRY(status_prefix(split_rows_grouped(&config->split, dataset->groups, table->rows, info->groups, dataset->order,
-                                         &info->validation_rows, &info->validation_groups),
+    TRY(status_prefix(split_rows_grouped(&config->split, dataset->groups, table->rows, info->groups,
+                                         dataset->order.wide, &info->validation_rows, &info->validation_groups),
                       "%s: dataset.split.group", config->path));
     info->train_rows = table->rows - info->validation_rows;
     return OK;
@@ -807,9 +807,10 @@ static status order_rows(struct dataset *dataset, const struct dataset_config *c
     const struct split_config *split = &config->split;
     struct dataset_info *info = &dataset->info;
     size_t rows = dataset->tables[0].rows, *n_validation = &info->validation_rows;
-    status s = split->time_series ? split_rows_time_series(split, rows, dataset->order, n_validation, &info->train_rows)
-               : split->folds     ? split_rows_folds(split, classes, rows, dataset->order, n_validation)
-                                  : split_rows_stratified(split, classes, rows, dataset->order);
+    status s = split->time_series
+                   ? split_rows_time_series(split, rows, dataset->order.wide, n_validation, &info->train_rows)
+               : split->folds ? split_rows_folds(split, classes, rows, dataset->order.wide, n_validation)
+                              : split_rows_stratified(split, classes, rows, dataset->order.wide);
     if (!split->time_series) info->train_rows = rows - *n_validation;
     return status_prefix(s, "%s: dataset.split.%s", config->path ? config->path : "synthetic dataset",
                          split->stratify ? "stratify" : "folds");
@@ -853,7 +854,7 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     if (config->split.shuffle || config->split.folds || is_by_series || has_test) {
         void *order;
         TRY(rows_alloc(table->rows, sizeof(int64_t), "the split", &order));
-        dataset->order = order;
+        dataset->order.wide = order;
     }
     struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
     struct selection *validation = &dataset->parts[DATASET_VALIDATION].rows;
@@ -864,12 +865,13 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     } else if (is_ordered) {
         TRY(order_parts(dataset, config));
     } else {
-        split_rows(&config->split, table->rows, dataset->order, &train->first, &validation->first);
+        split_rows(&config->split, table->rows, dataset->order.wide, &train->first, &validation->first);
     }
     if (is_by_series || is_ordered || has_test) {
         validation->first = info->test_rows;
         train->first = info->test_rows + info->validation_rows;
     }
+    order_narrow(&dataset->order, table->rows, table->rows);
     train->order = validation->order = dataset->parts[DATASET_TEST].rows.order = dataset->order;
     return OK;
 }
@@ -921,6 +923,8 @@ static struct preparation plain_numbers(const struct source *source, struct aren
     return plain;
 }
 
+static size_t row_of_selection(const void *selection, size_t position) { return selection_row(selection, position); }
+
 static status fit_preparation(struct dataset *dataset, const struct dataset_config *config) {
     struct source *source = dataset->tables[0].source;
     const struct selection *train = &dataset->fit;
@@ -928,7 +932,8 @@ static status fit_preparation(struct dataset *dataset, const struct dataset_conf
                             .source_rows = source->rows,
                             .read_column = source->format->read_column,
                             .is_in_file_order = !source->is_small,
-                            .order = train->order,
+                            .row = order_is_given(&train->order) ? row_of_selection : NULL,
+                            .selection = train,
                             .first = train->first,
                             .count = dataset->fit_rows,
                             .tokenizer = dataset->texts.tokenizer};
@@ -1221,9 +1226,9 @@ void dataset_close(struct dataset *dataset) {
     scaler_free(&dataset->scaler);
     text_columns_close(&dataset->texts);
     buffer_free(dataset->augment.fill);
-    buffer_free(dataset->order);
+    order_free(&dataset->order);
     buffer_free(dataset->groups);
-    for (int i = 0; i < DATASET_PARTS; i++) buffer_free(dataset->window_starts[i]);
+    for (int i = 0; i < DATASET_PARTS; i++) order_free(&dataset->window_starts[i]);
     arena_destroy(dataset->arena);
     pthread_mutex_destroy(&dataset->reading);
     free(dataset);

@@ -21,7 +21,8 @@ struct loader {
     size_t part_rows, length;                  /* rows of the part; rows this rank draws in an epoch */
     size_t first_row, row_stride;              /* evaluation: of this rank's rows */
     size_t batch_rows, n_batches, own_batches; /* own_batches: of this rank; n_batches: maximum over all ranks */
-    int64_t *indices, *scratch;                /* (length) the epoch's rows; (part_rows) */
+    struct order order;                        /* (part_rows) of the epoch, where it is drawn */
+    int64_t *announced_rows;                   /* (batch_rows) workspace */
     size_t announced;                          /* batches of this epoch, to dataset_will_read */
     double *cumulative;                        /* (part_rows) for a weighted sampler */
     int64_t epoch;
@@ -29,11 +30,12 @@ struct loader {
 
     size_t slots;
     char **inputs, **targets; /* (slots): a batch each */
+    int64_t **positions;      /* (slots): those of its rows */
     float **weights;          /* (slots): of a batch each; NULL: the rows have none */
 
     bool has_thread;
     pthread_t thread;
-    pthread_mutex_t mutex; /* guards the fields below, and the thread's use of indices */
+    pthread_mutex_t mutex; /* guards the fields below, and the thread's use of the order */
     pthread_cond_t changed;
     size_t filled, taken; /* batches of this epoch that were read; that loader_next returned */
     size_t in_use;        /* the first batch whose slot must not be overwritten */
@@ -65,10 +67,21 @@ static struct span span_of(const struct loader *loader, size_t batch) {
     return (struct span){first, min(loader->length - first, loader->batch_rows)};
 }
 
+/* Sets the positions (span.rows) of a batch. */
+static void find_positions(const struct loader *loader, struct span span, int64_t *positions) {
+    bool is_shard = loader->sampler.shards > 0, is_training = loader->part == DATASET_TRAIN;
+    int rank = is_shard ? 0 : loader->rank, world_size = is_shard ? 1 : loader->world_size;
+    for (size_t i = 0; i < span.rows; i++)
+        positions[i] =
+            (int64_t)(is_training ? sampler_row(&loader->order, loader->part_rows, rank, world_size, span.first + i)
+                                  : loader->first_row + (span.first + i) * loader->row_stride);
+}
+
 static void announce(struct loader *loader, size_t batch) {
     for (size_t end = min(batch + 1 + ANNOUNCED, loader->own_batches); loader->announced < end; loader->announced++) {
         struct span span = span_of(loader, loader->announced);
-        dataset_will_read(loader->dataset, loader->part, loader->indices + span.first, span.rows);
+        find_positions(loader, span, loader->announced_rows);
+        dataset_will_read(loader->dataset, loader->part, loader->announced_rows, span.rows);
     }
 }
 
@@ -76,9 +89,10 @@ static status read_batch(struct loader *loader, size_t batch) {
     size_t slot = batch % loader->slots;
     struct span span = span_of(loader, batch);
     size_t rows = span.rows;
-    const int64_t *positions = loader->indices + span.first;
+    int64_t *positions = loader->positions[slot];
     if (rows == 0) return OK;
     announce(loader, batch);
+    find_positions(loader, span, positions);
     TRY(dataset_read(loader->dataset, loader->part, positions, rows, loader->inputs[slot], loader->targets[slot]));
     if (loader->weights)
         dataset_read_weights(loader->dataset, loader->part, positions, rows, loader->part == DATASET_TRAIN,
@@ -140,6 +154,8 @@ static status allocate_slot(struct loader *loader, size_t slot) {
     size_t row = info->input_size * sizeof(float) + dataset_target_bytes(info) + sizeof(float) + 2 * BUFFER_ALIGNMENT;
     void *block;
     if (loader->batch_rows > SIZE_MAX / row) return status_memory("a batch of %zu rows", loader->batch_rows);
+    TRY(rows_alloc(loader->batch_rows, sizeof(int64_t), "a batch", &block));
+    loader->positions[slot] = block;
     struct batch_layout layout = loader_layout(info, loader->batch_rows);
     TRY(buffer_new(layout.bytes, "a batch", &block));
     loader->inputs[slot] = block;
@@ -151,21 +167,20 @@ static status allocate_slot(struct loader *loader, size_t slot) {
 static status allocate(struct loader *loader, size_t slots) {
     const struct dataset_info *info = dataset_info(loader->dataset);
     void *block;
-    TRY(rows_alloc(loader->length, sizeof(int64_t), "the order of the rows", &block));
-    loader->indices = block;
-    bool is_weighted = loader->sampler.type == SAMPLER_WEIGHTED, is_training = loader->part == DATASET_TRAIN;
+    TRY(rows_alloc(loader->batch_rows, sizeof(int64_t), "a batch", &block));
+    loader->announced_rows = block;
+    bool is_training = loader->part == DATASET_TRAIN;
     if (is_training && dataset_augments(loader->dataset)) {
         TRY(buffer_new(dataset_augment_bytes(loader->dataset), "an image", &block));
         loader->scratch_image = block;
     }
-    if (is_training && (loader->sampler.shuffle || is_weighted)) {
-        TRY(rows_alloc(loader->part_rows, sizeof(int64_t), "the order of the rows", &block));
-        loader->scratch = block;
-    }
+    if (is_training && sampler_draws(&loader->sampler))
+        TRY(order_alloc(loader->part_rows, loader->part_rows, "the order of the rows", &loader->order));
     loader->inputs = calloc(slots, sizeof *loader->inputs);
     loader->targets = calloc(slots, sizeof *loader->targets);
+    loader->positions = calloc(slots, sizeof *loader->positions);
     if (info->has_weights) loader->weights = calloc(slots, sizeof *loader->weights);
-    bool has_all = loader->inputs && loader->targets && (loader->weights || !info->has_weights);
+    bool has_all = loader->inputs && loader->targets && loader->positions && (loader->weights || !info->has_weights);
     if (!has_all) return status_memory("the batches of the loader");
     loader->slots = slots;
     for (size_t i = 0; i < slots; i++) TRY(allocate_slot(loader, i));
@@ -299,12 +314,16 @@ void loader_destroy(struct loader *loader) {
         pthread_mutex_unlock(&loader->mutex);
         pthread_join(loader->thread, NULL);
     }
-    for (size_t i = 0; i < loader->slots; i++) buffer_free(loader->inputs[i]); /* the other parts are in its block */
+    for (size_t i = 0; i < loader->slots; i++) {
+        buffer_free(loader->inputs[i]); /* targets and weights are in its block */
+        buffer_free(loader->positions[i]);
+    }
     free(loader->inputs);
     free(loader->targets);
     free(loader->weights);
-    buffer_free(loader->indices);
-    buffer_free(loader->scratch);
+    free(loader->positions);
+    buffer_free(loader->announced_rows);
+    order_free(&loader->order);
     buffer_free(loader->cumulative);
     buffer_free(loader->scratch_image);
     status_free(loader->failure);
@@ -326,21 +345,15 @@ void loader_visit(const struct loader *loader, loader_visitor *visit, void *user
 static struct orders *orders_of(const struct loader *loader) {
     const struct sampler_config *sampler = &loader->sampler;
     bool is_of_seed = loader->part == DATASET_TRAIN && sampler->type == SAMPLER_DISTRIBUTED && sampler->shuffle;
-    bool has_all = loader->world_size == 1 && !sampler->shards && loader->length == loader->part_rows;
-    return is_of_seed && has_all ? dataset_orders(loader->dataset) : NULL;
+    return is_of_seed && loader->order.narrow ? dataset_orders(loader->dataset) : NULL;
 }
 
 static void draw_order(struct loader *loader, int64_t epoch) {
     struct orders *orders = orders_of(loader);
     uint64_t seed = (uint64_t)loader->sampler.seed + (uint64_t)epoch;
-    if (orders && orders_get(orders, seed, loader->length, loader->indices)) return;
-    if (loader->part == DATASET_TRAIN)
-        sampler_indices(&loader->sampler, loader->part_rows, epoch, loader->sampler.shards ? 0 : loader->rank,
-                        loader->sampler.shards ? 1 : loader->world_size, loader->scratch, loader->indices);
-    else
-        for (size_t i = 0; i < loader->length; i++)
-            loader->indices[i] = (int64_t)(loader->first_row + i * loader->row_stride);
-    if (orders) orders_put(orders, seed, loader->length, loader->indices);
+    if (orders && orders_get(orders, seed, loader->part_rows, &loader->order)) return;
+    if (loader->part == DATASET_TRAIN) sampler_draw(&loader->sampler, loader->part_rows, epoch, &loader->order);
+    if (orders) orders_put(orders, seed, loader->part_rows, &loader->order);
 }
 
 status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
@@ -388,7 +401,7 @@ status loader_next(struct loader *loader, struct batch *out) {
     *out = (struct batch){.rows = span.rows,
                           .inputs = (const float *)(const void *)loader->inputs[slot],
                           .targets = loader->targets[slot],
-                          .positions = loader->indices + span.first,
+                          .positions = loader->positions[slot],
                           .weights = loader->weights ? loader->weights[slot] : NULL};
     loader->taken++;
     return OK;

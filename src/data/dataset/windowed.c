@@ -57,7 +57,7 @@ bool windowed_splits_series(const struct dataset_config *config) {
 void windowed_split(struct dataset *dataset, const struct dataset_config *config) {
     struct dataset_info *info = &dataset->info;
     struct split_counts counts;
-    windows_split(&config->split, dataset->groups, info->rows, dataset->order, &counts);
+    windows_split(&config->split, dataset->groups, info->rows, dataset->order.wide, &counts);
     info->test_rows = counts.test;
     info->validation_rows = counts.validation;
     info->train_rows = counts.train;
@@ -104,10 +104,11 @@ static status find_windows(struct dataset *dataset, const struct dataset_config 
                          part == DATASET_VALIDATION && config->validation.path ? config->validation.path : config->path,
                          part, *count, span);
     TRY(rows_alloc(windows, sizeof(int64_t), "the windows", &starts));
-    dataset->window_starts[part] = starts;
+    dataset->window_starts[part].wide = starts;
     windows_find(&of, span, stride, starts);
     if (series) dataset->short_series[part] = windows_short_series(&of, starts, windows, &dataset->first_short[part]);
-    rows->rows = (struct selection){.order = starts};
+    order_narrow(&dataset->window_starts[part], windows, rows->table->rows);
+    rows->rows = (struct selection){.order = dataset->window_starts[part]};
     *count = windows;
     return OK;
 }

@@ -792,7 +792,7 @@ static status sort_rows(struct table *table, const struct selection *rows, const
         table->order_capacity = count;
     }
     for (size_t i = 0; i < count; i++)
-        table->order[i] = (struct pick){(int64_t)selection_row(rows, positions ? (size_t)positions[i] : i), i};
+        table->order[i] = (struct pick){(int64_t)selection_row(rows, (size_t)positions[i]), i};
     qsort(table->order, count, sizeof *table->order, by_row);
     return OK;
 }
@@ -844,9 +844,31 @@ status table_load_features(struct table *table, size_t first, size_t count) {
     return OK;
 }
 
+static bool is_marked(const uint8_t *marks, size_t row) { return marks[row / 8] >> row % 8 & 1; }
+
+/* Visits the given rows, each once, in the order of the file. */
+static status each_of_file(struct table *table, const struct selection *rows, size_t count,
+                           void (*visit)(void *, const double *), void *context) {
+    void *memory;
+    status s = OK;
+    TRY(rows_alloc(table->rows / 8 + 1, 1, "the rows that are read", &memory));
+    uint8_t *marks = memory;
+    for (size_t i = 0, row; i < count; i++) row = selection_row(rows, i), marks[row / 8] |= (uint8_t)(1 << row % 8);
+    for (size_t first = 0, n; !s && first < table->rows; first += n) {
+        n = 1;
+        if (!is_marked(marks, first)) continue;
+        n = table_chunk_at(table, first);
+        while (!is_marked(marks, first + n - 1)) n--;
+        s = table_read_inputs(table, first, n);
+        for (size_t i = 0; !s && i < n; i++)
+            if (is_marked(marks, first + i)) visit(context, table->chunk + i * table->input_size);
+    }
+    buffer_free(marks);
+    return s;
+}
+
 status table_each(struct table *table, const struct selection *rows, size_t count,
                   void (*visit)(void *, const double *), void *context) {
-    size_t size = table->input_size;
     if (table->targets) {
         for (size_t i = 0; i < count; i++) {
             size_t row = selection_row(rows, i);
@@ -856,17 +878,7 @@ status table_each(struct table *table, const struct selection *rows, size_t coun
         }
         return OK;
     }
-    TRY(sort_rows(table, rows, NULL, count));
-    for (size_t i = 0, run, run_rows; i < count; i += run) {
-        run = run_at(table, i, count, &run_rows);
-        TRY(table_read_inputs(table, (size_t)table->order[i].row, run_rows));
-        for (size_t k = i; k < i + run; k++)
-            visit(context, table->chunk + (size_t)(table->order[k].row - table->order[i].row) * size);
-    }
-    free(table->order); /* batches need less */
-    table->order = NULL;
-    table->order_capacity = 0;
-    return OK;
+    return each_of_file(table, rows, count, visit, context);
 }
 
 /* Reads the row of each of [run] picks to its place in the batch; read_inputs reports a row that is not finite. */

@@ -2,16 +2,17 @@
 #ifndef DATA_TABLE_H
 #define DATA_TABLE_H
 
+#include "data/files/order.h"
 #include "data/rows/scaler.h"
 #include "data/rows/target_scale.h"
 
-/* A part of the rows of a table: from order[first] on; order NULL: the order of the table. */
+/* A part of the rows of a table, from the row at [first] of the order on, which is not owned. */
 struct selection {
-    const int64_t *order;
+    struct order order;
     size_t first;
 };
 static inline size_t selection_row(const struct selection *rows, size_t position) {
-    return rows->order ? (size_t)rows->order[rows->first + position] : rows->first + position;
+    return order_at(&rows->order, rows->first + position);
 }
 
 /* A class of a model by the number that stands for its label (labels_as_numbers). */

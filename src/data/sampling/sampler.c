@@ -1,5 +1,5 @@
-/* Each call computes the permutation of the epoch, in O(rows). Padding repeats the first indices, as PyTorch does, so
- * that all ranks draw the same number of rows. */
+/* The permutation of an epoch is drawn for all ranks, in O(rows). Padding repeats the first indices, as PyTorch does,
+ * so that all ranks draw the same number of rows. */
 #include "data/sampling/sampler.h"
 
 #include <assert.h>
@@ -141,7 +141,7 @@ status sampler_weigh(const int64_t *classes, size_t rows, int64_t n_classes, dou
 }
 
 /* torch.multinomial(weights, rows, replacement=True): the first entry that is not below a uniform draw */
-static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows, int64_t *drawn) {
+static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows, struct order *drawn) {
     for (size_t i = 0; i < rows; i++) {
         double uniform = rng_uniform53(rng);
         size_t low = 0, high = rows;
@@ -152,33 +152,23 @@ static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows
             else
                 high = middle;
         }
-        drawn[i] = (int64_t)low;
+        order_set(drawn, i, low);
     }
 }
 
-/* Draws the order of the epoch for all ranks to [scratch] (rows); false: without shuffling, nothing is drawn. */
-static bool draw_epoch(const struct sampler_config *config, size_t rows, int64_t epoch, int64_t *scratch) {
+bool sampler_draws(const struct sampler_config *config) { return config->shuffle || config->type == SAMPLER_WEIGHTED; }
+
+void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct order *order) {
     struct rng rng;
-    bool is_weighted = config->type == SAMPLER_WEIGHTED;
-    if (!config->shuffle && !is_weighted) return false;
+    if (!sampler_draws(config)) return;
     rng_seed(&rng, config->type == SAMPLER_DATALOADER ? dataloader_seed(config->generator, epoch)
                                                       : (uint64_t)config->seed + (uint64_t)epoch);
-    if (is_weighted)
-        draw_weighted(config->cumulative, &rng, rows, scratch);
+    if (config->type == SAMPLER_WEIGHTED)
+        draw_weighted(config->cumulative, &rng, rows, order);
+    else if (order->narrow)
+        rng_permutation32(&rng, order->narrow, rows);
     else
-        rng_permutation(&rng, scratch, rows);
-    return true;
-}
-
-void sampler_indices(const struct sampler_config *config, size_t rows, int64_t epoch, int rank, int world_size,
-                     int64_t *scratch, int64_t *indices) {
-    assert(rank >= 0 && rank < world_size);
-    bool is_drawn = draw_epoch(config, rows, epoch, scratch);
-    size_t length = sampler_own_length(config, rows, rank, world_size);
-    for (size_t i = 0; i < length; i++) {
-        size_t at = ((size_t)rank + i * (size_t)world_size) % rows; /* padding: the first rows again */
-        indices[i] = is_drawn ? scratch[at] : (int64_t)at;
-    }
+        rng_permutation(&rng, order->wide, rows);
 }
 
 void sampler_evaluation_range(size_t rows, int rank, int world_size, size_t *first, size_t *count) {
@@ -195,11 +185,11 @@ void sampler_evaluation_range(size_t rows, int rank, int world_size, size_t *fir
 #define MAX_BYTES ((size_t)1 << 20)
 #define MAX_SLOTS 1024
 
-bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, int64_t *out) {
+bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, struct order *out) {
     if (orders->slots == 0 || orders->rows != rows) return false;
     size_t slot = (size_t)(seed % orders->slots);
     if (!orders->is_set[slot] || orders->seeds[slot] != seed) return false;
-    memcpy(out, orders->items + slot * rows, rows * sizeof *out);
+    memcpy(out->narrow, orders->items + slot * rows, rows * sizeof *out->narrow);
     return true;
 }
 
@@ -218,13 +208,13 @@ static bool allocate(struct orders *orders, size_t rows) {
     return false;
 }
 
-void orders_put(struct orders *orders, uint64_t seed, size_t rows, const int64_t *order) {
+void orders_put(struct orders *orders, uint64_t seed, size_t rows, const struct order *order) {
     if (orders->slots == 0 && !allocate(orders, rows)) return;
     if (orders->rows != rows) return;
     size_t slot = (size_t)(seed % orders->slots);
     orders->seeds[slot] = seed;
     orders->is_set[slot] = true;
-    memcpy(orders->items + slot * rows, order, rows * sizeof *order);
+    memcpy(orders->items + slot * rows, order->narrow, rows * sizeof *order->narrow);
 }
 
 void orders_free(struct orders *orders) {

@@ -10,6 +10,7 @@
 #include "base/numbers/rng.h"
 #include "base/schema/schema.h"
 #include "base/status.h"
+#include "data/files/order.h"
 
 enum sampler_type {
     SAMPLER_DISTRIBUTED, /* DistributedSampler */
@@ -59,11 +60,18 @@ size_t sampler_shard(size_t rows, size_t shards, size_t shard);
 /* STATUS_USAGE when [rows] rows are less than one batch of [batch] rows for each rank. */
 status sampler_check_rows(const struct sampler_config *config, size_t rows, int world_size, size_t batch);
 
-/* indices (sampler_own_length): positions 0 .. rows-1 for [rank] in [epoch] (set_epoch is this argument). [scratch]
- * (rows).
- */
-void sampler_indices(const struct sampler_config *config, size_t rows, int64_t epoch, int rank, int world_size,
-                     int64_t *scratch, int64_t *indices);
+/* Whether the rows of an epoch are drawn. */
+bool sampler_draws(const struct sampler_config *config);
+
+/* Draws the order of the rows in [epoch] (set_epoch is this argument), for all ranks, to [order] (rows); without
+ * sampler_draws it is not used. */
+void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct order *order);
+
+/* Row [index], below sampler_own_length, of [rank] in the epoch of [order], which is not given without
+ * sampler_draws. */
+static inline size_t sampler_row(const struct order *order, size_t rows, int rank, int world_size, size_t index) {
+    return order_at(order, ((size_t)rank + index * (size_t)world_size) % rows); /* padding: the first rows again */
+}
 
 /* Evaluation: each row exactly once over all ranks, in order, without padding: rows [first, first + count) of [rank].
  */
@@ -78,13 +86,13 @@ struct orders {
     size_t slots, rows; /* slots 0: nothing is stored */
     uint64_t *seeds;    /* (slots) of the generator */
     bool *is_set;       /* (slots) */
-    int64_t *items;     /* (slots, rows) */
+    uint32_t *items;    /* (slots, rows) */
 };
 
 /* Copies the order that the generator with [seed] gives to [out] (rows); false: it is not stored. */
-bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, int64_t *out);
+bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, struct order *out);
 /* Stores it, in place of another one if need be. At most 1 MiB is used; without memory nothing is stored. */
-void orders_put(struct orders *orders, uint64_t seed, size_t rows, const int64_t *order);
+void orders_put(struct orders *orders, uint64_t seed, size_t rows, const struct order *order);
 void orders_free(struct orders *orders);
 
 #endif
