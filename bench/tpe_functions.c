@@ -13,7 +13,8 @@
 #include "sweep/tpe.h"
 
 #define PI 3.14159265358979323846
-#define MAX_TRIALS 10000
+#define MAX_TRIALS 1000000
+#define SEED_TRIALS 10000 /* a seed has the generators of at least as many trials */
 
 static double square(double x) { return x * x; }
 
@@ -150,18 +151,20 @@ static void list(void) {
 }
 
 static double minimise(const struct function *f, size_t trials, uint64_t seed) {
-    static struct observation observations[MAX_TRIALS];
     struct parameter items[SPACE_MAX_PARAMETERS];
     struct space space = space_of(f, items);
+    struct tpe *tpe = tpe_create(&space);
     double best = INFINITY;
     for (size_t i = 0; i < trials; i++) {
+        struct observation observation = {.is_complete = true};
         struct rng rng;
-        rng_seed(&rng, seed * MAX_TRIALS + i);
-        observations[i] = (struct observation){.is_complete = true};
-        tpe_suggest(&space, observations, i, &rng, &observations[i].point);
-        observations[i].value = f->value(observations[i].point.values, f->n);
-        best = fmin(best, observations[i].value);
+        rng_seed(&rng, seed * (trials > SEED_TRIALS ? trials : SEED_TRIALS) + i);
+        tpe_suggest(tpe, &rng, &observation.point);
+        observation.value = f->value(observation.point.values, f->n);
+        tpe_observe(tpe, i, &observation);
+        best = fmin(best, observation.value);
     }
+    tpe_destroy(tpe);
     return best;
 }
 

@@ -36,6 +36,7 @@ static int64_t runs_of(const struct sweep_config *sweep) { return sweep->trials 
 struct run_queue {
     const struct sweep_config *config;
     struct trials *trials; /* TPE's points are set in it */
+    struct tpe *tpe;       /* NULL: another method */
     struct retry *retries; /* runs that were handed out before */
     size_t retry_count, retry_capacity;
     int64_t next;        /* the first run that was never handed out */
@@ -51,7 +52,10 @@ struct retry {
     bool is_waiting; /* to be handed out */
 };
 
-static void run_queue_close(struct run_queue *q) { free(q->retries); }
+static void run_queue_close(struct run_queue *q) {
+    free(q->retries);
+    tpe_destroy(q->tpe);
+}
 
 /* The entry of [run], which is added if there is none. */
 static struct retry *retry_of(struct run_queue *q, int64_t run) {
@@ -89,27 +93,31 @@ static void observe_pruned(const struct run_queue *q, int64_t trial, struct obse
     }
 }
 
-/* TPE's point of a trial, from the trials that have ended or run, in the order of their numbers. */
+/* TPE is to know a trial that runs or has ended. */
+static void run_queue_observe(struct run_queue *q, int64_t trial) {
+    struct observation o = {.is_running = false};
+    if (!q->tpe || !trials_point(q->trials, trial, &o.point)) return;
+    struct trial_summary summary = trials_summary(q->trials, trial);
+    o.is_running = summary.state == TRIAL_PENDING;
+    o.is_complete = summary.state == TRIAL_COMPLETE;
+    o.value = summary.mean;
+    if (summary.state == TRIAL_PRUNED) observe_pruned(q, trial, &o);
+    if (summary.state == TRIAL_FAILED) o.value = NAN;
+    if (q->config->metric.goal == SWEEP_MAXIMIZE) o.value = -o.value;
+    tpe_observe(q->tpe, (size_t)trial, &o);
+}
+
+static void run_queue_open(struct run_queue *q, const struct sweep_config *config, struct trials *trials) {
+    *q = (struct run_queue){.config = config, .trials = trials};
+    if (config->method == SWEEP_TPE) q->tpe = tpe_create(&config->space);
+    for (int64_t trial = 0; q->tpe && trial < config->trials; trial++) run_queue_observe(q, trial);
+}
+
+/* TPE's point of a trial, from the trials that have ended or run. */
 static void suggest(const struct run_queue *q, int64_t trial, struct point *out) {
-    struct observation *observations = calloc((size_t)q->config->trials, sizeof *observations);
-    size_t count = 0;
     struct rng rng;
-    if (!observations) status_exit_without_memory();
-    for (int64_t i = 0; i < q->config->trials; i++) {
-        struct trial_summary summary = trials_summary(q->trials, i);
-        struct observation *o = &observations[count];
-        if (!trials_point(q->trials, i, &o->point)) continue;
-        o->is_running = summary.state == TRIAL_PENDING;
-        o->is_complete = summary.state == TRIAL_COMPLETE;
-        o->value = summary.mean;
-        if (summary.state == TRIAL_PRUNED) observe_pruned(q, i, o);
-        if (summary.state == TRIAL_FAILED) o->value = NAN;
-        if (q->config->metric.goal == SWEEP_MAXIMIZE) o->value = -o->value;
-        count++;
-    }
     sweep_rng(q->config, trial, &rng);
-    tpe_suggest(&q->config->space, observations, count, &rng, out);
-    free(observations);
+    tpe_suggest(q->tpe, &rng, out);
 }
 
 /* The other runs of a trial are not done when one was pruned. They are when one has failed: else the table would depend
@@ -154,6 +162,7 @@ static bool run_queue_next(struct run_queue *q, struct worker_job *job) {
     bool has_point = trials_point(q->trials, trial, &job->point);
     if (!has_point) suggest(q, trial, &job->point);
     trials_set_point(q->trials, trial, &job->point);
+    if (!has_point) run_queue_observe(q, trial);
     return true;
 }
 
@@ -432,6 +441,7 @@ static status record(struct coordinator *s, int64_t run, struct trial_run *resul
     int64_t trial = run / s->config->runs;
     if (result->state == TRIAL_COMPLETE && s->pruner) pruner_complete(s->pruner, run);
     TRY(trials_add(s->trials, run, result));
+    run_queue_observe(&s->queue, trial);
     TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
     sweep_report_run(&s->report, run);
     struct trial_summary summary = trials_summary(s->trials, trial);
@@ -825,7 +835,7 @@ static status open_all(struct coordinator *s) {
     if (lost)
         log_line(s->log, "trying %" PRId64 " run%s again whose workers were lost at an earlier start", lost,
                  text_plural((uint64_t)lost, "s"));
-    s->queue = (struct run_queue){.config = s->config, .trials = s->trials};
+    run_queue_open(&s->queue, s->config, s->trials);
     s->cache = dataset_cache_create();
     prepare_slots(s);
     s->report = (struct sweep_report){.log = s->log,

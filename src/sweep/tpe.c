@@ -5,12 +5,171 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/numbers/portable_math.h"
+#include "base/status.h"
 
 #define DRAWS 24     /* attempts to draw a point that no trial had */
 #define ANY_VALUE -1 /* the center of a prior in a list of values */
+
+/* ---- observations ---- */
+
+/* Of each trial its point and its result; the numbers of the best ones in their order; and a hash table of all points.
+ * So neither the next suggestion nor the question whether a point was observed looks at every trial. */
+
+#define MAX_RANKED (TPE_MAX_BEST + TPE_MAX_REST)
+
+enum observation_kind { OBSERVED_NOT, OBSERVED_RUNNING, OBSERVED_FAILED, OBSERVED_PRUNED, OBSERVED_COMPLETE };
+
+struct result {
+    double value;
+    int64_t epochs;
+    int kind; /* enum observation_kind */
+};
+
+struct tpe {
+    const struct space *space;
+    struct result *results; /* (capacity) by number of the trial */
+    double *points;         /* (capacity, parameters) */
+    size_t capacity, usable;
+    size_t ranked[MAX_RANKED + 1]; /* (ranked_count) trials that have ended, the best first */
+    size_t ranked_count;
+    bool has_changed; /* a result was replaced: ranked is to be made anew */
+    size_t *slots;    /* (slot_count) trial + 1 by the hash of its point; 0: empty. A power of two */
+    size_t slot_count, points_count;
+};
+
+static const double *point_of(const struct tpe *tpe, size_t trial) { return tpe->points + trial * tpe->space->count; }
+
+/* FNV-1a over the words, so that the same numbers have the same place: 0 and -0 are one number. */
+static size_t slot_of(const struct tpe *tpe, const double *values) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t j = 0; j < tpe->space->count; j++) {
+        double value = values[j] + 0.0;
+        uint64_t word;
+        memcpy(&word, &value, sizeof word);
+        hash = (hash ^ word) * 0x100000001b3u;
+        hash ^= hash >> 29;
+    }
+    return (size_t)hash & (tpe->slot_count - 1);
+}
+
+static bool is_same_point(const struct tpe *tpe, size_t trial, const double *values) {
+    const double *own = point_of(tpe, trial);
+    size_t j = 0;
+    while (j < tpe->space->count && own[j] == values[j]) j++;
+    return j == tpe->space->count;
+}
+
+/* The slot of the point, or the empty one where it would be. */
+static size_t find_slot(const struct tpe *tpe, const double *values) {
+    size_t slot = slot_of(tpe, values);
+    while (tpe->slots[slot] && !is_same_point(tpe, tpe->slots[slot] - 1, values))
+        slot = (slot + 1) & (tpe->slot_count - 1);
+    return slot;
+}
+
+static bool is_observed(const struct tpe *tpe, const struct point *point) {
+    return tpe->points_count && tpe->slots[find_slot(tpe, point->values)];
+}
+
+static void *grow(void *items, size_t size) {
+    void *grown = realloc(items, size ? size : 1);
+    if (!grown) status_exit_without_memory();
+    return grown;
+}
+
+/* At most half of the slots are used. */
+static void add_point(struct tpe *tpe, size_t trial) {
+    if (2 * (tpe->points_count + 1) > tpe->slot_count) {
+        tpe->slot_count = tpe->slot_count ? 2 * tpe->slot_count : 64;
+        tpe->slots = grow(tpe->slots, tpe->slot_count * sizeof *tpe->slots);
+        memset(tpe->slots, 0, tpe->slot_count * sizeof *tpe->slots);
+        for (size_t i = 0; i < tpe->capacity; i++)
+            if (i != trial && tpe->results[i].kind) tpe->slots[find_slot(tpe, point_of(tpe, i))] = i + 1;
+    }
+    size_t slot = find_slot(tpe, point_of(tpe, trial));
+    tpe->points_count += !tpe->slots[slot];
+    tpe->slots[slot] = trial + 1;
+}
+
+/* Best first; no two are equal. */
+static bool is_better(const struct tpe *tpe, size_t left, size_t right) {
+    const struct result *a = &tpe->results[left], *b = &tpe->results[right];
+    if (a->kind != b->kind) return a->kind > b->kind;
+    if (a->kind == OBSERVED_PRUNED && a->epochs != b->epochs) return a->epochs > b->epochs;
+    if (a->kind != OBSERVED_FAILED && a->value != b->value) return a->value < b->value;
+    return left < right;
+}
+
+static void rank(struct tpe *tpe, size_t trial) {
+    size_t low = 0, high = tpe->ranked_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (is_better(tpe, trial, tpe->ranked[middle]))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    memmove(tpe->ranked + low + 1, tpe->ranked + low, (tpe->ranked_count - low) * sizeof *tpe->ranked);
+    tpe->ranked[low] = trial;
+    if (tpe->ranked_count < MAX_RANKED) tpe->ranked_count++;
+}
+
+static void rank_all(struct tpe *tpe) {
+    tpe->ranked_count = 0;
+    for (size_t i = 0; i < tpe->capacity; i++)
+        if (tpe->results[i].kind >= OBSERVED_FAILED) rank(tpe, i);
+    tpe->has_changed = false;
+}
+
+static struct result result_of(const struct observation *o) {
+    if (o->is_running) return (struct result){.kind = OBSERVED_RUNNING};
+    if (!isfinite(o->value)) return (struct result){.kind = OBSERVED_FAILED};
+    return (struct result){.value = o->value,
+                           .epochs = o->is_complete ? 0 : o->epochs,
+                           .kind = o->is_complete ? OBSERVED_COMPLETE : OBSERVED_PRUNED};
+}
+
+struct tpe *tpe_create(const struct space *space) {
+    struct tpe *tpe = calloc(1, sizeof *tpe);
+    if (!tpe) status_exit_without_memory();
+    tpe->space = space;
+    return tpe;
+}
+
+void tpe_destroy(struct tpe *tpe) {
+    if (!tpe) return;
+    free(tpe->results);
+    free(tpe->points);
+    free(tpe->slots);
+    free(tpe);
+}
+
+void tpe_observe(struct tpe *tpe, size_t trial, const struct observation *observation) {
+    size_t n = tpe->space->count, before = tpe->capacity;
+    if (trial >= before) {
+        tpe->capacity = trial + 1 > 2 * before ? trial + 1 : 2 * before;
+        tpe->results = grow(tpe->results, tpe->capacity * sizeof *tpe->results);
+        tpe->points = grow(tpe->points, tpe->capacity * n * sizeof *tpe->points);
+        memset(tpe->results + before, 0, (tpe->capacity - before) * sizeof *tpe->results);
+    }
+    struct result *result = &tpe->results[trial], old = *result;
+    *result = result_of(observation);
+    if (!old.kind) {
+        memcpy(tpe->points + trial * n, observation->point.values, n * sizeof *tpe->points);
+        add_point(tpe, trial);
+    }
+    tpe->usable += (result->kind >= OBSERVED_PRUNED) - (size_t)(old.kind >= OBSERVED_PRUNED);
+    bool is_ended = result->kind >= OBSERVED_FAILED, was_ended = old.kind >= OBSERVED_FAILED;
+    bool is_same = old.kind == result->kind && old.value == result->value && old.epochs == result->epochs;
+    if (was_ended)
+        tpe->has_changed |= !is_same;
+    else if (is_ended)
+        rank(tpe, trial);
+}
 
 /* ---- coordinates ---- */
 
@@ -54,6 +213,7 @@ struct axes {
     const struct space *space;
     struct extent extents[SPACE_MAX_PARAMETERS];
     double deviation; /* of coordinates of numbers, where their cells are not wider */
+    double log_deviation;
 };
 
 struct density {
@@ -74,9 +234,9 @@ static double cell_deviation(const struct parameter *p, struct extent extent, do
     return (to_scale(p, value + half) - to_scale(p, value - half)) / extent.width / 2;
 }
 
-/* Puts a kernel on each of the observations (count), with their weights (mean 1), and the prior after them. */
-static struct density density_new(struct arena *arena, const struct axes *axes,
-                                  const struct observation *const *observations, const double *weights, size_t count) {
+/* Puts a kernel on each of the [trials] (count), with their weights (mean 1; NULL: equal), and the prior after them. */
+static struct density density_new(struct arena *arena, const struct axes *axes, const struct tpe *tpe,
+                                  const size_t *trials, const double *weights, size_t count) {
     size_t n = axes->space->count, kernels = count + 1;
     struct density density = {.count = kernels,
                               .shares = arena_alloc(arena, kernels * sizeof(double)),
@@ -85,7 +245,7 @@ static struct density density_new(struct arena *arena, const struct axes *axes,
                               .inverse = arena_alloc(arena, kernels * n * sizeof(double))};
     double sum = 0;
     for (size_t k = 0; k < kernels; k++) {
-        double weight = (k < count ? weights[k] : 1) / (double)kernels;
+        double weight = (k < count && weights ? weights[k] : 1) / (double)kernels;
         density.shares[k] = sum += weight;
         density.factors[k] = portable_log(weight);
     }
@@ -100,16 +260,17 @@ static struct density density_new(struct arena *arena, const struct axes *axes,
         for (size_t k = 0; k < kernels; k++) {
             double *center = &density.centers[k * n + j];
             if (p->kind == PARAMETER_VALUES) {
-                *center = k < count ? observations[k]->point.values[j] : ANY_VALUE;
+                *center = k < count ? point_of(tpe, trials[k])[j] : ANY_VALUE;
                 if (k == count) density.factors[k] -= portable_log(values);
                 continue;
             }
-            double value = k < count ? observations[k]->point.values[j] : 0, deviation = 1;
+            double value = k < count ? point_of(tpe, trials[k])[j] : 0, deviation = 1;
             *center = k < count ? to_coordinate(p, axes->extents[j], value) : 0.5;
             if (k < count) deviation = fmax(axes->deviation, cell_deviation(p, axes->extents[j], value));
             double inside = portable_normal((1 - *center) / deviation) - portable_normal(-*center / deviation);
             density.inverse[k * n + j] = 1 / deviation;
-            density.factors[k] -= portable_log(deviation * inside);
+            bool is_usual = inside == 1 && deviation == axes->deviation; /* saves the logarithm */
+            density.factors[k] -= is_usual ? axes->log_deviation : portable_log(deviation * inside);
         }
     }
     return density;
@@ -167,50 +328,32 @@ static double log_kernel(const struct density *density, const struct space *spac
     return sum - squares / 2;
 }
 
+#define NEGLIGIBLE                                                                                                     \
+    40 /* a sum of at least e^x is the same with and without e^(x - 40), which is below half a bit of it */
+
 /* terms (at least density->count): workspace */
 static double density_log(const struct density *density, const struct space *space, const double *coordinates,
                           double *terms) {
-    double largest = -INFINITY, sum = 0;
+    double largest = -INFINITY, highest = -INFINITY, sum = 0;
     for (size_t k = 0; k < density->count; k++) {
         terms[k] = log_kernel(density, space, k, coordinates);
         largest = fmax(largest, terms[k]);
     }
-    for (size_t k = 0; k < density->count; k++) sum += portable_exp(terms[k] - largest);
+    for (size_t k = 0; k < density->count; k++) {
+        double power = terms[k] - largest;
+        if (power < highest - NEGLIGIBLE) continue;
+        sum += portable_exp(power);
+        highest = fmax(highest, power);
+    }
     return largest + portable_log(sum);
 }
 
 /* ---- suggestions ---- */
 
-static bool is_usable(const struct observation *o) { return !o->is_running && isfinite(o->value); }
-
-/* Best first. */
-static int by_rank(const void *left, const void *right) {
-    const struct observation *a = *(const struct observation *const *)left;
-    const struct observation *b = *(const struct observation *const *)right;
-    if (is_usable(a) != is_usable(b)) return is_usable(a) ? -1 : 1;
-    if (is_usable(a)) {
-        if (a->is_complete != b->is_complete) return a->is_complete ? -1 : 1;
-        if (!a->is_complete && a->epochs != b->epochs) return a->epochs > b->epochs ? -1 : 1;
-        if (a->value != b->value) return a->value < b->value ? -1 : 1;
-    }
-    return (a > b) - (a < b);
-}
-
-static bool is_observed(const struct space *space, const struct observation *observations, size_t count,
-                        const struct point *point) {
-    for (size_t i = 0; i < count; i++) {
-        size_t j = 0;
-        while (j < space->count && observations[i].point.values[j] == point->values[j]) j++;
-        if (j == space->count) return true;
-    }
-    return false;
-}
-
-static void draw_at_random(const struct space *space, const struct observation *observations, size_t count,
-                           struct rng *rng, struct point *out) {
+static void draw_at_random(const struct tpe *tpe, struct rng *rng, struct point *out) {
     for (int i = 0; i < DRAWS; i++) {
-        space_draw(space, rng, out);
-        if (!is_observed(space, observations, count, out)) return;
+        space_draw(tpe->space, rng, out);
+        if (!is_observed(tpe, out)) return;
     }
 }
 
@@ -223,32 +366,24 @@ static void rank_weights(double *weights, size_t best) {
 }
 
 /* false: every candidate was observed before. */
-static bool suggest(struct arena *arena, const struct space *space, const struct observation *observations,
-                    size_t count, size_t usable, struct rng *rng, struct point *out) {
-    const struct observation **ranked = arena_alloc(arena, count * sizeof *ranked);
-    double *weights = arena_alloc(arena, count * sizeof *weights),
-           *terms = arena_alloc(arena, (count + 1) * sizeof *terms);
-    size_t ended = 0;
-    size_t best = (3 * usable + 19) / 20; /* ceil(0.15 usable) */
+static bool suggest(struct arena *arena, const struct tpe *tpe, struct rng *rng, struct point *out) {
+    const struct space *space = tpe->space;
+    double weights[TPE_MAX_BEST], *terms = arena_alloc(arena, (tpe->ranked_count + 1) * sizeof *terms);
+    size_t best = (3 * tpe->usable + 19) / 20; /* ceil(0.15 usable) */
     if (best > TPE_MAX_BEST) best = TPE_MAX_BEST;
-    for (size_t i = 0; i < count; i++) {
-        if (observations[i].is_running) continue;
-        ranked[ended] = &observations[i];
-        weights[ended++] = 1;
-    }
-    qsort(ranked, ended, sizeof *ranked, by_rank);
     rank_weights(weights, best);
-    struct axes axes = {.space = space, .deviation = 2 * portable_exp(-0.9 * portable_log((double)usable))};
+    struct axes axes = {.space = space, .deviation = 2 * portable_exp(-0.9 * portable_log((double)tpe->usable))};
+    axes.log_deviation = portable_log(axes.deviation);
     for (size_t j = 0; j < space->count; j++) axes.extents[j] = extent_of(&space->items[j]);
-    struct density good = density_new(arena, &axes, ranked, weights, best);
-    struct density rest = density_new(arena, &axes, ranked + best, weights + best, ended - best);
+    struct density good = density_new(arena, &axes, tpe, tpe->ranked, weights, best);
+    struct density rest = density_new(arena, &axes, tpe, tpe->ranked + best, NULL, tpe->ranked_count - best);
 
     double highest = -INFINITY;
     for (int i = 0; i < TPE_CANDIDATES; i++) {
         struct point point;
         double coordinates[SPACE_MAX_PARAMETERS];
         density_draw(&good, &axes, rng, &point);
-        if (is_observed(space, observations, count, &point)) continue;
+        if (is_observed(tpe, &point)) continue;
         for (size_t j = 0; j < space->count; j++)
             coordinates[j] = to_coordinate(&space->items[j], axes.extents[j], point.values[j]);
         double ratio = density_log(&good, space, coordinates, terms) - density_log(&rest, space, coordinates, terms);
@@ -259,15 +394,13 @@ static bool suggest(struct arena *arena, const struct space *space, const struct
     return highest > -INFINITY;
 }
 
-void tpe_suggest(const struct space *space, const struct observation *observations, size_t count, struct rng *rng,
-                 struct point *out) {
-    size_t usable = 0;
-    for (size_t i = 0; i < count; i++) usable += is_usable(&observations[i]);
-    if (usable >= TPE_STARTUP) {
+void tpe_suggest(struct tpe *tpe, struct rng *rng, struct point *out) {
+    if (tpe->has_changed) rank_all(tpe);
+    if (tpe->usable >= TPE_STARTUP) {
         struct arena *arena = arena_create();
-        bool found = suggest(arena, space, observations, count, usable, rng, out);
+        bool found = suggest(arena, tpe, rng, out);
         arena_destroy(arena);
         if (found) return;
     }
-    draw_at_random(space, observations, count, rng, out);
+    draw_at_random(tpe, rng, out);
 }

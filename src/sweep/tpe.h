@@ -15,6 +15,9 @@
  *   prior      the middle of the range with deviation 1; lists: each value as likely. It has the mean weight.
  *   best       ceil(0.15 n), at most 25; the k-th best has the weight log(best + 1/2) - log(k), as in CMA-ES (Hansen
  *              2016, arXiv:1604.00772): no scale of the metric matters. The rest: equal weights.
+ *   history    Of the rest only the TPE_MAX_REST best take part. So a suggestion costs the same after any number of
+ *              trials. The rest is compared with the best near the best points, where the candidates are; those trials
+ *              are there, too.
  *   repeats    Runs repeat exactly, so a trial with the values of an earlier one would say nothing new: such points are
  *              suggested only when no other one was found.
  *
@@ -27,6 +30,7 @@
 #define TPE_STARTUP 10    /* observations with a value that are drawn at random first */
 #define TPE_CANDIDATES 24 /* points of which the best is suggested */
 #define TPE_MAX_BEST 25
+#define TPE_MAX_REST 975
 
 /* A trial that has ended, or one that still runs: that has only a point, which is not suggested again. Counted as
  * failed ("constant liar"), eight at a time, those kept suggestions away from the best points, and the best values were
@@ -39,11 +43,17 @@ struct observation {
     int64_t epochs;   /* of a pruned one: how far it came */
 };
 
+/* The observations so far. */
+struct tpe;
+struct tpe *tpe_create(const struct space *space); /* the space must outlive it */
+void tpe_destroy(struct tpe *tpe);                 /* takes NULL */
+/* Sets the observation of trial [trial]. One that runs becomes one that has ended; its point stays the same. */
+void tpe_observe(struct tpe *tpe, size_t trial, const struct observation *observation);
+
 /* The next point. Better are, in this order: complete trials by their value, pruned ones by their epochs and then by
- * their value, those without a finite value; of equals the one that comes first. The result is a function of the space,
- * the observations (in their order) and the generator, with the same bits on every machine; the first TPE_STARTUP are
- * space_draw's. observations (count) may be NULL if count is 0. */
-void tpe_suggest(const struct space *space, const struct observation *observations, size_t count, struct rng *rng,
-                 struct point *out);
+ * their value, those without a finite value; of equals the one with the lower number. The result is a function of the
+ * space, the observations (not of the order in which they were made) and the generator, with the same bits on every
+ * machine; the first TPE_STARTUP are space_draw's. */
+void tpe_suggest(struct tpe *tpe, struct rng *rng, struct point *out);
 
 #endif

@@ -29,8 +29,16 @@ static struct parameter plane_items[] = {{.path = "x", .kind = PARAMETER_UNIFORM
                                          {.path = "y", .kind = PARAMETER_LOG_UNIFORM, .min = 1e-6, .max = 1}};
 static const struct space plane = {.items = plane_items, .count = 2};
 
-enum { MAX_COUNT = 400 };
-static struct observation observations[MAX_COUNT];
+enum { MAX_COUNT = 400, LONG_COUNT = 1400 };
+static struct observation observations[LONG_COUNT];
+
+/* The suggestion after observations (count). */
+static void suggest(const struct space *space, size_t count, struct rng *rng, struct point *out) {
+    struct tpe *tpe = tpe_create(space);
+    for (size_t i = 0; i < count; i++) tpe_observe(tpe, i, &observations[i]);
+    tpe_suggest(tpe, rng, out);
+    tpe_destroy(tpe);
+}
 
 static void is_in_space(const struct space *space, const struct point *point) {
     for (size_t j = 0; j < SPACE_MAX_PARAMETERS; j++) {
@@ -66,7 +74,7 @@ static void search(const struct space *space, value_function *value, size_t coun
         struct rng rng;
         rng_seed(&rng, seed * MAX_COUNT + i);
         observations[i] = (struct observation){.is_complete = true};
-        tpe_suggest(space, observations, i, &rng, &observations[i].point);
+        suggest(space, i, &rng, &observations[i].point);
         is_in_space(space, &observations[i].point);
         observations[i].value = value(&observations[i].point);
     }
@@ -145,7 +153,7 @@ START_TEST(the_first_are_random) {
         rng_seed(&one, count);
         rng_seed(&two, count);
         space_draw(&plane, &one, &drawn);
-        tpe_suggest(&plane, count > 0 ? observations : NULL, count, &two, &suggested);
+        suggest(&plane, count, &two, &suggested);
         ck_assert_mem_eq(&drawn, &suggested, sizeof drawn);
         observations[count] = (struct observation){.point = drawn, .value = (double)count, .is_complete = true};
     }
@@ -154,7 +162,7 @@ START_TEST(the_first_are_random) {
     rng_seed(&one, TPE_STARTUP);
     rng_seed(&two, TPE_STARTUP);
     space_draw(&plane, &one, &drawn);
-    tpe_suggest(&plane, observations, TPE_STARTUP, &two, &suggested);
+    suggest(&plane, TPE_STARTUP, &two, &suggested);
     ck_assert_mem_ne(&drawn, &suggested, sizeof drawn);
 }
 END_TEST
@@ -174,7 +182,7 @@ static void suggest_many(const struct space *space, size_t count) {
     struct point point;
     rng_seed(&rng, 5);
     for (int i = 0; i < 50; i++) {
-        tpe_suggest(space, observations, count, &rng, &point);
+        suggest(space, count, &rng, &point);
         is_in_space(space, &point);
     }
 }
@@ -201,7 +209,7 @@ static double mean_suggestion(size_t count) {
         struct rng rng;
         struct point point;
         rng_seed(&rng, seed);
-        tpe_suggest(&plane, observations, count, &rng, &point);
+        suggest(&plane, count, &rng, &point);
         sum += point.values[0];
     }
     return sum / 200;
@@ -270,7 +278,7 @@ START_TEST(running_trials_are_not_suggested_again) {
                                                    .is_complete = true,
                                                    .is_running = i == 10};
         rng_seed(&rng, seed);
-        tpe_suggest(&space, observations, 11, &rng, &point);
+        suggest(&space, 11, &rng, &point);
         ck_assert_double_eq(point.values[0], (double)((seed + 11) % 12));
     }
 }
@@ -286,10 +294,66 @@ START_TEST(running_trials_have_no_value) {
             observations[29].is_running = true;
             observations[29].value = is_best ? -1e9 : 1e9;
             rng_seed(&rng, seed);
-            tpe_suggest(&plane, observations, 30, &rng, &points[is_best]);
+            suggest(&plane, 30, &rng, &points[is_best]);
         }
         ck_assert_mem_eq(&points[0], &points[1], sizeof points[0]);
     }
+}
+END_TEST
+
+/* Ends in any order, first as running trials, and with another result at first: the suggestion is the same. */
+START_TEST(the_order_of_the_ends_does_not_matter) {
+    size_t count = 300;
+    draw_observations(&all_kinds, count);
+    for (size_t i = 0; i < count; i++) {
+        observations[i].value = i % 11 == 0 ? NAN : floor(at_the_limits(&observations[i].point)); /* with ties */
+        observations[i].is_complete = i % 3 > 0;
+        observations[i].epochs = (int64_t)(i % 5);
+    }
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct tpe *tpe = tpe_create(&all_kinds);
+        struct rng one, two;
+        struct point expected, found;
+        for (size_t k = 0; k < count; k++) {
+            struct observation running = observations[k * 7 % count], other = running;
+            running.is_running = true;
+            other.value = -1000;
+            tpe_observe(tpe, k * 7 % count, &running);
+            if (k % 50 == seed) tpe_observe(tpe, k * 7 % count, &other);
+        }
+        for (size_t k = 0; k < count; k++) tpe_observe(tpe, k * 13 % count, &observations[k * 13 % count]);
+        rng_seed(&one, seed);
+        rng_seed(&two, seed);
+        suggest(&all_kinds, count, &one, &expected);
+        tpe_suggest(tpe, &two, &found);
+        ck_assert_mem_eq(&expected, &found, sizeof found);
+        tpe_destroy(tpe);
+    }
+}
+END_TEST
+
+/* Only the best take part, so a suggestion costs the same after any number of trials: whatever the others are, it has
+ * the same bits. */
+START_TEST(the_history_is_bounded) {
+    size_t count = LONG_COUNT, others = 0;
+    draw_observations(&plane, count);
+    for (size_t i = 0; i < count; i++) observations[i].value = (double)(i * 577 % count);
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct rng rng;
+        struct point points[3];
+        for (int k = 0; k < 3; k++) {
+            size_t limit = k == 2 ? 30 : TPE_MAX_BEST + TPE_MAX_REST; /* 2: also those that take part */
+            for (size_t i = 0; k && i < count; i++)
+                if (observations[i].value >= (double)limit) observations[i].point.values[0] = 3 + (double)i * 1e-4;
+            rng_seed(&rng, seed);
+            suggest(&plane, count, &rng, &points[k]);
+            draw_observations(&plane, count);
+            for (size_t i = 0; i < count; i++) observations[i].value = (double)(i * 577 % count);
+        }
+        ck_assert_mem_eq(&points[0], &points[1], sizeof points[0]);
+        others += memcmp(&points[0], &points[2], sizeof points[0]) != 0;
+    }
+    ck_assert_uint_gt(others, 0);
 }
 END_TEST
 
@@ -325,7 +389,7 @@ START_TEST(the_same_everywhere) {
     for (uint64_t seed = 0; seed < 100; seed++) {
         struct point point;
         rng_seed(&rng, seed);
-        tpe_suggest(&space, observations, 60, &rng, &point);
+        suggest(&space, 60, &rng, &point);
         sha256_update(&hash, space.count * sizeof *point.values, (const uint8_t *)point.values);
     }
     sha256_digest(&hash, sizeof digest, digest);
@@ -338,4 +402,5 @@ TESTS("tpe", suggestions_stay_within_the_space, suggestions_come_near_the_best, 
       parameters_that_belong_together_stay_together, the_first_are_random, any_values_will_do,
       complete_trials_are_better_than_pruned_ones, pruned_trials_are_ranked_by_epochs_then_by_value,
       failed_trials_are_kept_away_from, points_come_once, running_trials_have_no_value,
-      running_trials_are_not_suggested_again, the_largest_space_and_many_observations, the_same_everywhere)
+      running_trials_are_not_suggested_again, the_order_of_the_ends_does_not_matter, the_history_is_bounded,
+      the_largest_space_and_many_observations, the_same_everywhere)
