@@ -107,7 +107,7 @@ static status check(struct comm *comm, struct log *log) {
     return OK;
 }
 
-static status measure(const struct command_line *line, struct comm *comm, const struct sizes *sizes, struct log *log) {
+static status measure(struct comm *comm, const struct sizes *sizes, struct log *log) {
     struct comm_measurer *measurer;
     int rank = comm_rank(comm), world = comm_world_size(comm);
     size_t max = 0;
@@ -116,7 +116,7 @@ static status measure(const struct command_line *line, struct comm *comm, const 
     TRY(comm_measurer_create(comm, max, &measurer));
     status failure = OK;
     for (int m = 0; m < COMM_MEASURE_COUNT && !failure; m++) {
-        if (m == MEASURE_ALL_REDUCE_COPIED && command_uses_gpus(line)) continue; /* never copied */
+        if (!comm_measure_exists((enum comm_measure)m, comm)) continue;
         if (rank == 0)
             printf("\n%s, float32%s\n%12s %14s %14s %14s\n", comm_measure_name((enum comm_measure)m),
                    m <= MEASURE_REDUCE_SCATTER ? ", sum" : "", "size", "time us", "algbw GB/s", "busbw GB/s");
@@ -173,7 +173,7 @@ static status run_rank(const struct command_line *line, const struct config *con
     if (env->world_size > 1) TRY(store_open_with(env, &options, &store));
     status failure = connect(line, env, store, &comm, &used);
     if (!failure) failure = check(used, log);
-    if (!failure && env->world_size > 1) failure = measure(line, used, &sizes, log);
+    if (!failure && env->world_size > 1) failure = measure(used, &sizes, log);
     if (!failure) failure = comm_barrier(comm); /* no rank closes its connections before the others are done */
     if (failure && store) store_report(store, failure);
     comm_destroy(comm);

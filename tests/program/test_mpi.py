@@ -3,7 +3,7 @@ ctest-labels: dist fault"""
 import contextlib, functools, os, re, shutil, signal, unittest
 
 import program
-from program import IO, OK, PEER, STOPPED, USAGE
+from program import IO, OK, PEER, USAGE
 from test_processes import free_port
 
 MPIS = {"openmpi": ("mpirun.openmpi", "--oversubscribe"), "mpich": ("mpirun.mpich",)}
@@ -64,6 +64,7 @@ class Mpi(program.Case):
         for world in 2, 3, 8:
             out, _ = self.run_ranks(world, "comm", "--backend", "mpi", "--sizes", "1K")
             self.assertRegex(out, rf"^{world} processes, mpi\n\d+ calls of every collective, type and operation: all correct")
+            self.assertRegex(out, r"\nMPI_Allreduce, float32, sum\n +size .*\n +1 KiB +\d", "the peer of our own all_reduce")
 
     @with_each_mpi
     def test_the_bits_of_the_other_backends(self):
@@ -166,7 +167,8 @@ class Mpi(program.Case):
         pid = self.rank_pid(1)
         os.kill(pid, signal.SIGSTOP)
         self.wait_for(lambda: not self.rank_pid(0), 30, "the end of rank 0")
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # mpirun has killed it
+            os.kill(pid, signal.SIGCONT)
         out, err = p.communicate(timeout=30 * program.SLOW)
         self.assertIn(p.returncode, (PEER, signal.SIGKILL), out + err)  # MPICH's mpirun kills a rank that has not ended
         self.assertRegex(out + err, rf"rank [02] of 3 lost a peer in \w+: rank 1 \(host .*, pid {pid}\) hangs")
@@ -190,8 +192,7 @@ class Mpi(program.Case):
         p = self.start_long(2, *words)
         p.send_signal(signal.SIGTERM)
         out, err = p.communicate(timeout=30 * program.SLOW)
-        self.assertIn(p.returncode, (STOPPED, 1), out + err)  # 1: Open MPI's own code
-        self.assertIn("stopped on request", out + err)
+        self.assertIn("ddptrain: stopped on request after step", out + err)  # each mpirun has an exit code of its own
         self.run_ranks(2, "test.yaml", "dist.backend=mpi", *words)
         self.assertEqual(self.sha(), self.sha("runs/whole"))
         self.assert_no_leftovers()

@@ -249,6 +249,7 @@ SlurmdUser=root
 SlurmctldPort={p}0
 StateSaveLocation={d}/state
 SlurmdSpoolDir={d}/spool.%n
+TmpFS={d}/tmp.%n
 SlurmctldPidFile={d}/slurmctld.pid
 SlurmdPidFile={d}/%n.pid
 SlurmctldLogFile={d}/slurmctld.log
@@ -268,7 +269,7 @@ PartitionName=p Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 
     def __init__(self, folder):
         self.d = os.path.join(folder, f"slurm-{next(numbers)}")
-        for name in ("", "state", "spool.n1", "spool.n2"):
+        for name in ("", "state", "spool.n1", "spool.n2", "tmp.n1", "tmp.n2"):
             os.makedirs(os.path.join(self.d, name), exist_ok=True)
         os.chmod(self.d, 0o755)
         self.env = {**{k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}, "SLURM_CONF": f"{self.d}/slurm.conf"}
@@ -359,6 +360,42 @@ def slurm(place, rng):
         check(place.sha("runs/slurm") == expected, "other bits")
         check(seconds < 30 * faults.SLOW, "took", seconds, "s")
         return {"seconds": seconds, "requeued": int(requeued)}
+    finally:
+        cluster.stop()
+
+
+def slurm_mpi(place, rng):
+    """the backend mpi under a real Slurm's srun --mpi=pmix (Open MPI) and --mpi=pmi2 (MPICH), also between nodes: the same bits; a killed rank is named, and no other stays in MPI"""
+    expected, mpi, kind = place.undisturbed(2), rng.choice(("pmix", "pmi2")), rng.choice(("named", "between nodes", "killed"))
+    shutil.rmtree(place.path("runs/mpi"), ignore_errors=True)
+    cluster = Slurm(place.folder)
+    try:
+        nodes, backend = (2, ()) if kind == "between nodes" else (rng.choice((1, 2)), ("dist.backend=mpi",))
+        config = "endless.yaml" if kind == "killed" else "short.yaml"
+        words = ["srun", f"--mpi={mpi}", f"--nodes={nodes}", "--ntasks=2", f"--chdir={place.folder}", "--export=ALL,MASTER_ADDR=127.0.0.1",
+                 "sh", "-c", f'{"export DDPTRAIN_HOST=n$SLURM_NODEID; " if kind == "between nodes" else ""}exec "$@"', "sh",
+                 place.binary, config, "--no-progress", "--run-dir", "runs/mpi", *backend]
+        step = subprocess.Popen(words, env=cluster.env, cwd=place.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            begin = time.monotonic()
+            if kind == "killed":
+                place.wait(lambda: place.size("runs/mpi", "metrics.jsonl") > 0 or step.poll() is not None, "the first step", 60)
+                pid = next(pid for pid, environment in place.processes().items() if environment.get("SLURM_PROCID") == "1")
+                begin = time.monotonic()
+                faults.send(pid, signal.SIGKILL)
+            said = step.communicate(timeout=60 * faults.SLOW)[0]
+        finally:
+            step.kill()
+        seconds = time.monotonic() - begin
+        if kind == "killed":
+            check(step.returncode != 0 and f"rank 1 (host {os.uname().nodename}, pid {pid})" in said, said)
+            check(seconds < 15 * faults.SLOW, "took", seconds, "s")
+        else:
+            check(step.returncode == 0 and place.sha("runs/mpi") == expected, "other bits", said)
+            with open(place.path("runs/mpi/log.txt")) as f:
+                check("gradients averaged by mpi," in f.read(), said)
+        place.nothing_left()
+        return {mpi: 1, kind: 1}
     finally:
         cluster.stop()
 
@@ -541,7 +578,8 @@ def guarantees():
     for function, tools, needs_root in ((link, ("ip",), True), (hosts, ("ip",), True), (nodes, ("ip",), True), (lossy, ("ip",), True), (launchers, (), False), (endings, (), False), (three, (), False), (memory, (), True), (openmpi, ("mpirun.openmpi",), False),
                                         (mpich, ("mpirun.mpich",), False), (torchrun, ("torchrun",), False),
                                         (slurm, ("munged", "slurmctld", "slurmd", "sbatch"), True),
-                                        (slurm_sweep, ("munged", "slurmctld", "slurmd", "sbatch"), True)):
+                                        (slurm_sweep, ("munged", "slurmctld", "slurmd", "sbatch"), True),
+                                        (slurm_mpi, ("munged", "slurmctld", "slurmd", "srun", "mpirun.openmpi", "mpirun.mpich"), True)):
         lacking = [t for t in tools if not shutil.which(t)] + (["root"] if needs_root and not is_root else [])
         if tools == ("ip",) and not lacking and not has_namespaces():
             lacking = ["right to make network namespaces"]

@@ -558,6 +558,17 @@ status comm_all_reduce(struct comm *comm, void *data, size_t count, enum comm_ty
     return comm_finish(comm, "all_reduce", g->backend->reduce(g->group, comm->lane, data, count, type, op, COMM_ALL));
 }
 
+bool comm_has_library_sum(const struct comm *comm) {
+    return comm->shared->backend && comm->shared->backend->library_sum;
+}
+
+status comm_library_sum(struct comm *comm, float *data, size_t count) {
+    struct comm_group *g = comm->shared;
+    if (!comm_has_library_sum(comm)) return status_new(STATUS_USAGE, "the backend has no all-reduce of a library");
+    TRY(comm_begin(comm, "all_reduce"));
+    return comm_finish(comm, "all_reduce", g->backend->library_sum(g->group, data, count));
+}
+
 status comm_average(struct comm *comm, float *data, size_t count) {
     if (is_alone(comm) || count == 0) return OK;
     struct comm_group *g = comm->shared;

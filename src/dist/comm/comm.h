@@ -70,6 +70,10 @@ status comm_alloc(struct comm *comm, size_t size, void **out);
 
 /* data (count): in place, the element-wise result on every rank. */
 status comm_all_reduce(struct comm *comm, void *data, size_t count, enum comm_type type, enum comm_op op);
+/* data (count): in place, the sum by the library's own function (MPI_Allreduce), which may add in another order: for
+ * comparing times. STATUS_USAGE: the backend has none; it blocks without a timeout. */
+status comm_library_sum(struct comm *comm, float *data, size_t count);
+bool comm_has_library_sum(const struct comm *comm);
 /* data (count): in place, the sum of each rank's value * (float)(1.0 / world_size) on every rank, the arithmetic of
  * PyTorch's DDP and of NCCL's PreMulSum: the same bits as multiplying and then calling comm_all_reduce. */
 status comm_average(struct comm *comm, float *data, size_t count);

@@ -67,6 +67,9 @@ struct comm_backend {
     const char *title;                    /* with [enqueued]: the name in messages, "NCCL" */
     /* A group of all ranks costs no connections: for comm_hosts, which then creates one for send and recv. */
     bool has_group_of_all;
+    /* Adds [data] (count) of all ranks by the library's own all-reduce, whose order of sums is another; for comparing
+     * times. It blocks without a deadline. NULL: it has none, or none that is comparable */
+    status (*library_sum)(void *group, float *data, size_t count);
 };
 
 /* Loads the module of "gloo". STATUS_USAGE when this build has none. */

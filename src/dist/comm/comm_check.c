@@ -489,6 +489,12 @@ static const char *const names[] = {
 
 const char *comm_measure_name(enum comm_measure measure) { return names[measure]; }
 
+bool comm_measure_exists(enum comm_measure measure, struct comm *comm) {
+    bool is_on_gpus = !comm_lane(comm, COMM_THREAD_LANE); /* never copied there */
+    if (measure == MEASURE_LIBRARY_SUM) return comm_has_library_sum(comm);
+    return measure != MEASURE_ALL_REDUCE_COPIED || !is_on_gpus;
+}
+
 double comm_measure_factor(enum comm_measure measure, int world_size) {
     double n = world_size;
     const double factors[] = {
@@ -554,6 +560,8 @@ static status call(struct comm_measurer *m, enum comm_measure measure, size_t co
         return comm_all_reduce(m->comm, m->shared, count, COMM_FLOAT32, COMM_SUM);
     case MEASURE_ALL_REDUCE_COPIED:
         return comm_all_reduce(m->comm, m->data, count, COMM_FLOAT32, COMM_SUM);
+    case MEASURE_LIBRARY_SUM:
+        return comm_library_sum(m->comm, m->shared, count);
     case MEASURE_REDUCE_SCATTER:
         return comm_reduce_scatter(m->comm, m->data, part, COMM_FLOAT32, COMM_SUM, m->other);
     case MEASURE_ALL_GATHER:

@@ -24,6 +24,7 @@ status comm_check(struct comm *comm, comm_check_progress *progress, void *contex
 #define COMM_MEASURES(X)                                                                                               \
     X(MEASURE_ALL_REDUCE, "all_reduce", 2.0 * (n - 1) / n)                                                             \
     X(MEASURE_ALL_REDUCE_COPIED, "all_reduce, any memory", 2.0 * (n - 1) / n)                                          \
+    X(MEASURE_LIBRARY_SUM, "MPI_Allreduce", 2.0 * (n - 1) / n)                                                         \
     X(MEASURE_REDUCE_SCATTER, "reduce_scatter", (n - 1) / n)                                                           \
     X(MEASURE_ALL_GATHER, "all_gather", (n - 1) / n)                                                                   \
     X(MEASURE_BROADCAST, "broadcast", 1.0)                                                                             \
@@ -36,6 +37,9 @@ enum comm_measure {
         COMM_MEASURE_COUNT
 };
 
+/* Whether the group has it: all but MEASURE_ALL_REDUCE_COPIED on GPUs and MEASURE_LIBRARY_SUM without a library's
+ * all-reduce. */
+bool comm_measure_exists(enum comm_measure measure, struct comm *comm);
 const char *comm_measure_name(enum comm_measure measure);
 /* Bus bandwidth divided by (bytes / time). */
 double comm_measure_factor(enum comm_measure measure, int world_size);

@@ -632,4 +632,4 @@ status recv(void *group, int lane, void *data, size_t size, int from) {
 
 const struct comm_backend ddptrain_comm_gloo = {"gloo",         create,  destroy, abort_calls, reduce,  nullptr,
                                                 reduce_scatter, gather,  scatter, broadcast,   barrier, send,
-                                                recv,           nullptr, nullptr, nullptr,     false};
+                                                recv,           nullptr, nullptr, nullptr,     false,   nullptr};

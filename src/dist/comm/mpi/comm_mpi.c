@@ -13,6 +13,7 @@
 #include <mpi.h>
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -22,13 +23,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/system/machine.h"
 #include "base/system/signals.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_backend.h"
 
 #define MAX_MESSAGE ((size_t)1 << 30)   /* bytes; MPI counts with int */
 #define CHUNK ((size_t)256 << 10)       /* bytes of a slice that are summed at once */
-#define PAIR_CHUNK ((size_t)1 << 20)    /* the same between two ranks */
+#define PAIR_CHUNK ((size_t)512 << 10)  /* the same between two ranks */
 #define SMALL_TOTAL ((size_t)128 << 10) /* bytes of all ranks together that each rank may get whole */
 #define SMALL_SLICE ((size_t)4 << 10)   /* bytes of a slice below which rounds are fewer, and bytes more */
 #define DIRECT_RANKS 4                  /* so few ranks exchange small messages in one round */
@@ -479,6 +481,16 @@ static status reduce_scatter(void *group, int lane, const void *data, size_t cou
     return reduce_slices(&c, &s, type, op, out, NULL, COMM_ALL);
 }
 
+/* MPI's own, for a group of all ranks. */
+static status library_sum(void *group, float *data, size_t count) {
+    struct group *g = group;
+    if (g->world != mpi.size || count > INT_MAX) return status_new(STATUS_USAGE, "MPI_Allreduce is for all ranks only");
+    pthread_mutex_lock(&mpi.mutex);
+    int code = MPI_Allreduce(MPI_IN_PLACE, data, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    pthread_mutex_unlock(&mpi.mutex);
+    return code == MPI_SUCCESS ? OK : give_up(failed(code));
+}
+
 /* ---- data movement ---- */
 
 static status gather_direct(const struct call *c, const void *data, const size_t *sizes, char *out, int root) {
@@ -640,6 +652,7 @@ static status create(const struct comm_setup *setup, void **out) {
     int number;
     *out = NULL;
     TRY(number_group(setup, &number));
+    processors_shorten_slice(); /* polls yield the processor */
     struct group *g = calloc(1, sizeof *g);
     if (!g) return status_memory("a process group");
     *g = (struct group){.rank = setup->rank, .world = setup->world_size, .number = number, .timeout = setup->timeout};
@@ -671,4 +684,5 @@ const struct comm_backend ddptrain_comm_mpi = {.name = "mpi",
                                                .barrier = barrier,
                                                .send = send,
                                                .recv = recv,
-                                               .has_group_of_all = true};
+                                               .has_group_of_all = true,
+                                               .library_sum = library_sum};
