@@ -52,7 +52,7 @@ static inline status open_yaml(struct dataset **out, bool wants_classes, const c
 /* The rows (sampler_own_length) that a rank gets in an epoch. */
 static inline void draw_indices(const struct sampler_config *config, size_t rows, int64_t epoch, int rank, int world,
                                 int64_t *indices) {
-    struct order order = {0};
+    struct row_order order = {0};
     if (sampler_draws(config)) ck_ok(order_alloc(rows, rows, "the order of the rows", &order));
     sampler_draw(config, rows, epoch, &order);
     for (size_t i = 0; i < sampler_own_length(config, rows, rank, world); i++)

@@ -1,6 +1,7 @@
 /* Columns of a table become features: types, missing values, categories, dates, and the message for each wrong column.
  * ctest-labels: unit */
 #include "data/columns/date.h"
+#include "data/columns/raw_columns.h"
 #include "open.h"
 
 static char *folder, *path, *second;
@@ -374,5 +375,48 @@ START_TEST(dates) {
 }
 END_TEST
 
-TESTS("preparation", missing_numbers, categories, booleans_and_dates, fitted_to_training_rows,
+/* Sorted texts are in the order of category_compare, each once, and the rank of a text is that of its equal. */
+START_TEST(sorted_categories) {
+    static const char *const words[] = {"",         "a",    "aa",      "b",        "item-1",  "item-10",   "item-1",
+                                        "\xc3\xa9", "\x7f", "item-1a", "abcdefgh", "abcdefg", "abcdefghi", "abcdefgh"};
+    static const char *const shared[] = {"item-1", "item-12345678b", "item-", "item-12345678a", "item-12345678"};
+    static const char *const numbers[] = {"1",
+                                          "1.0",
+                                          "-1",
+                                          "0",
+                                          "-0",
+                                          "1e300",
+                                          "-1e300",
+                                          "0.5",
+                                          "5e-1",
+                                          "-2",
+                                          "-2.5",
+                                          "10",
+                                          "9007199254740993",
+                                          "9007199254740992"};
+    static const struct {
+        const char *const *texts;
+        size_t count, different;
+        bool are_numbers;
+    } cases[] = {{words, sizeof words / sizeof *words, 12, false},
+                 {shared, sizeof shared / sizeof *shared, 5, false},
+                 {numbers, sizeof numbers / sizeof *numbers, 11, true},
+                 {numbers, sizeof numbers / sizeof *numbers, 14, false},
+                 {words, 0, 0, false}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const char *texts[16];
+        double ranks[16];
+        size_t count = cases[c].count;
+        if (count) memcpy(texts, cases[c].texts, count * sizeof *texts);
+        size_t kept = category_sort(texts, count, cases[c].are_numbers, ranks);
+        ck_assert_uint_eq(kept, cases[c].different);
+        for (size_t i = 1; i < kept; i++)
+            ck_assert_int_lt(category_compare(cases[c].are_numbers, texts[i - 1], texts[i]), 0);
+        for (size_t i = 0; i < count; i++)
+            ck_assert_int_eq(category_compare(cases[c].are_numbers, texts[(size_t)ranks[i]], cases[c].texts[i]), 0);
+    }
+}
+END_TEST
+
+TESTS("preparation", sorted_categories, missing_numbers, categories, booleans_and_dates, fitted_to_training_rows,
       the_indicator_of_a_scaled_date, validation_file, plain_tables, scikit_learn, rejects, dates)

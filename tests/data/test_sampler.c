@@ -202,14 +202,14 @@ START_TEST(wide_orders_are_the_same) {
     ck_ok(sampler_weigh(of, N, 3, cumulative));
     for (int type = SAMPLER_DISTRIBUTED; type <= SAMPLER_WEIGHTED; type += SAMPLER_WEIGHTED - SAMPLER_DISTRIBUTED) {
         struct sampler_config config = {.type = type, .shuffle = true, .seed = 5, .cumulative = cumulative};
-        struct order a = {.wide = wide}, b = {.narrow = narrow};
+        struct row_order a = {.wide = wide}, b = {.narrow = narrow};
         sampler_draw(&config, N, 2, &a);
         sampler_draw(&config, N, 2, &b);
         for (size_t i = 0; i < N; i++) ck_assert_uint_eq(order_at(&a, i), order_at(&b, i));
         void *copy;
         ck_ok(rows_alloc(N, sizeof(int64_t), "an order", &copy));
         memcpy(copy, wide, sizeof wide);
-        struct order made = {.wide = copy};
+        struct row_order made = {.wide = copy};
         order_narrow(&made, N, ORDER_MAX_NARROW + 1);
         ck_assert_ptr_eq(made.wide, copy);
         order_narrow(&made, N, N);

@@ -118,11 +118,20 @@ struct preparation preparation_copy(const struct preparation *preparation, struc
     return copy;
 }
 
-static int32_t *map_categories(const struct prepared_column *column, const struct string_list *texts,
+/* Texts that are sorted as the categories are compared with those around the last one. */
+static int32_t *map_categories(const struct prepared_column *column, const struct raw_column *raw,
                                struct arena *arena) {
+    const struct string_list *texts = &raw->texts, *categories = &column->categories;
+    bool is_same_order = raw->are_numbers == column->are_numbers;
     int32_t *map = arena_alloc(arena, (texts->count + 1) * sizeof *map);
-    for (size_t i = 0; i < texts->count; i++) {
-        size_t found = category_find(&column->categories, column->are_numbers, texts->items[i]);
+    for (size_t i = 0, at = 0; i < texts->count; i++) {
+        const char *text = texts->items[i];
+        int order = -1;
+        while (is_same_order && at < categories->count &&
+               (order = category_compare(column->are_numbers, categories->items[at], text)) < 0)
+            at++;
+        size_t found = order == 0 ? at : SIZE_MAX;
+        if (!is_same_order) found = category_find(categories, column->are_numbers, text);
         map[i] = found == SIZE_MAX ? -1 : (int32_t)found;
     }
     return map;
@@ -140,7 +149,7 @@ status preparation_map(const struct preparation *preparation, const struct raw_c
     int32_t **maps = *out = arena_alloc(arena, (preparation->count + 1) * sizeof *maps);
     for (size_t i = 0; i < preparation->count; i++) {
         const struct prepared_column *column = &preparation->items[i];
-        if (column->type == COLUMN_CATEGORY) maps[i] = map_categories(column, &columns[i].texts, arena);
+        if (column->type == COLUMN_CATEGORY) maps[i] = map_categories(column, &columns[i], arena);
         if (column->type == COLUMN_TEXT) TRY(map_texts(column, &columns[i].texts, tokenizer, arena, &maps[i]));
     }
     return OK;
@@ -382,7 +391,7 @@ static void choose_categories(struct fitter *fitter, const struct raw_column *ra
     for (size_t i = 0; i < raw->texts.count; i++)
         if (used[i]) texts[count++] = raw->texts.items[i];
     if (constant) texts[count++] = constant;
-    count = category_sort(texts, count, out->are_numbers);
+    if (constant || out->are_numbers != raw->are_numbers) count = category_sort(texts, count, out->are_numbers, NULL);
     out->categories = (struct string_list){texts, count};
 }
 

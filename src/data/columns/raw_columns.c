@@ -32,10 +32,19 @@ static uint64_t hash_of(const char *text, size_t length) {
     return h ^ h >> 29;
 }
 
-static size_t slot_of(const struct text_pool *pool, const char *text) {
-    size_t slot = (size_t)hash_of(text, strlen(text)) & (pool->slot_count - 1);
-    while (pool->slots[slot] && strcmp(pool->items[pool->slots[slot] - 1].text, text) != 0)
-        slot = (slot + 1) & (pool->slot_count - 1);
+/* The slot of the text, whose hash is [hash], or the free one where it belongs. */
+static size_t slot_of(const struct text_pool *pool, const char *text, uint64_t hash) {
+    size_t slot = (size_t)hash & (pool->slot_count - 1);
+    for (; pool->slots[slot]; slot = (slot + 1) & (pool->slot_count - 1)) {
+        const struct pooled_text *item = &pool->items[pool->slots[slot] - 1];
+        if (item->hash == hash && strcmp(item->text, text) == 0) break;
+    }
+    return slot;
+}
+
+static size_t free_slot_of(const struct text_pool *pool, uint64_t hash) {
+    size_t slot = (size_t)hash & (pool->slot_count - 1);
+    while (pool->slots[slot]) slot = (slot + 1) & (pool->slot_count - 1);
     return slot;
 }
 
@@ -53,16 +62,17 @@ static status grow(struct text_pool *pool) {
     pool->slots = slots;
     pool->capacity = capacity;
     pool->slot_count = 2 * capacity;
-    for (size_t i = 0; i < pool->count; i++) pool->slots[slot_of(pool, pool->items[i].text)] = (uint32_t)i + 1;
+    for (size_t i = 0; i < pool->count; i++) pool->slots[free_slot_of(pool, pool->items[i].hash)] = (uint32_t)i + 1;
     return OK;
 }
 
 status text_pool_add(struct text_pool *pool, const char *text, size_t row, size_t *index) {
     if (pool->count == pool->capacity) TRY(grow(pool));
-    uint32_t *slot = &pool->slots[slot_of(pool, text)];
+    uint64_t hash = hash_of(text, strlen(text));
+    uint32_t *slot = &pool->slots[slot_of(pool, text, hash)];
     if (!*slot) {
         const char *kept = pool->arena ? arena_copy(pool->arena, text) : text;
-        pool->items[pool->count++] = (struct pooled_text){kept, 0, row};
+        pool->items[pool->count++] = (struct pooled_text){kept, 0, row, hash};
         *slot = (uint32_t)pool->count;
     }
     pool->items[*slot - 1].count++;
@@ -71,7 +81,7 @@ status text_pool_add(struct text_pool *pool, const char *text, size_t row, size_
 }
 
 bool text_pool_has(const struct text_pool *pool, const char *text) {
-    return pool->slots && pool->slots[slot_of(pool, text)];
+    return pool->slots && pool->slots[slot_of(pool, text, hash_of(text, strlen(text)))];
 }
 
 void text_pool_free(struct text_pool *pool) {
@@ -110,14 +120,6 @@ size_t category_find(const struct string_list *texts, bool are_numbers, const ch
     return SIZE_MAX;
 }
 
-static int by_bytes(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
-/* Equal numbers by their bytes, so that the first of them does not depend on the sort. */
-static int by_number(const void *a, const void *b) {
-    int order = category_compare(true, *(const char *const *)a, *(const char *const *)b);
-    return order ? order : by_bytes(a, b);
-}
-
 bool category_is_number(const char *text) {
     double number;
     return csv_number(text, &number) && isfinite(number) && !csv_is_code(text);
@@ -129,11 +131,63 @@ bool category_are_numbers(const struct text_pool *pool) {
     return pool->count > 0;
 }
 
-size_t category_sort(const char **texts, size_t count, bool are_numbers) {
-    size_t kept = 0;
-    qsort(texts, count, sizeof *texts, are_numbers ? by_number : by_bytes);
+/* A text with a number that has its order, except among texts of the same key. */
+struct sort_key {
+    uint64_t key;
+    const char *text;
+    size_t index;
+};
+
+/* Equal keys by all bytes, so that the first of equal numbers does not depend on the sort. */
+static int by_key(const void *a, const void *b) {
+    const struct sort_key *x = a, *y = b;
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : strcmp(x->text, y->text);
+}
+
+/* The bits of numbers have their order, those of negative ones its reverse; 0 and -0 are one. */
+static uint64_t key_of_number(const char *text) {
+    double number;
+    uint64_t bits, sign = UINT64_C(1) << 63;
+    if (!csv_number(text, &number)) return 0;
+    number += 0.0;
+    memcpy(&bits, &number, sizeof bits);
+    return bits & sign ? ~bits : bits | sign;
+}
+
+/* Eight bytes, the first of which is highest. */
+static uint64_t key_of_text(const char *text) {
+    uint64_t key = 0;
+    size_t i = 0;
+    for (; i < sizeof key && text[i]; i++) key = key << 8 | (unsigned char)text[i];
+    return i == 0 ? 0 : key << 8 * (sizeof key - i);
+}
+
+/* The bytes with which all texts begin. */
+static size_t common_bytes(const char *const *texts, size_t count) {
+    size_t common = count > 0 ? strlen(texts[0]) : 0;
+    for (size_t i = 1; i < count && common > 0; i++) {
+        size_t same = 0;
+        while (same < common && texts[i][same] == texts[0][same]) same++;
+        common = same;
+    }
+    return common;
+}
+
+size_t category_sort(const char **texts, size_t count, bool are_numbers, double *ranks) {
+    size_t kept = 0, common = are_numbers ? 0 : common_bytes(texts, count);
+    struct sort_key *keys = malloc((count + 1) * sizeof *keys);
+    if (!keys) status_exit_without_memory();
     for (size_t i = 0; i < count; i++)
-        if (i == 0 || category_compare(are_numbers, texts[i], texts[kept - 1]) != 0) texts[kept++] = texts[i];
+        keys[i] =
+            (struct sort_key){are_numbers ? key_of_number(texts[i]) : key_of_text(texts[i] + common), texts[i], i};
+    qsort(keys, count, sizeof *keys, by_key);
+    for (size_t i = 0; i < count; i++) {
+        bool may_be_same = i > 0 && keys[i].key == keys[i - 1].key;
+        if (!may_be_same || category_compare(are_numbers, keys[i].text, texts[kept - 1]) != 0)
+            texts[kept++] = keys[i].text;
+        if (ranks) ranks[keys[i].index] = (double)(kept - 1);
+    }
+    free(keys);
     return kept;
 }
 
@@ -147,9 +201,7 @@ static void sort_categories(const struct text_pool *pool, struct arena *arena, s
     const char **texts = arena_alloc(arena, (pool->count + 1) * sizeof *texts);
     out->are_numbers = category_are_numbers(pool);
     for (size_t i = 0; i < pool->count; i++) texts[i] = pool->items[i].text;
-    out->texts = (struct string_list){texts, category_sort(texts, pool->count, out->are_numbers)};
-    for (size_t i = 0; i < pool->count; i++)
-        map[i] = (double)category_find(&out->texts, out->are_numbers, pool->items[i].text);
+    out->texts = (struct string_list){texts, category_sort(texts, pool->count, out->are_numbers, map)};
 }
 
 /* ---- booleans ---- */

@@ -26,6 +26,7 @@
 struct pooled_text {
     const char *text;
     size_t count, first_row;
+    uint64_t hash;
 };
 
 /* Zero-initialise, but [arena]. */
@@ -61,8 +62,9 @@ bool category_is_number(const char *text);
 bool category_are_numbers(const struct text_pool *pool);
 /* Numbers by value, from 2^53 on also by their texts; texts by their bytes, which is the order of code points. */
 int category_compare(bool are_numbers, const char *a, const char *b);
-/* Sorts texts (count) and removes repetitions: the new count. */
-size_t category_sort(const char **texts, size_t count, bool are_numbers);
+/* Sorts texts (count) and removes repetitions: the new count. *ranks (count), NULL: not used: for each of the texts as
+ * they were its index then. */
+size_t category_sort(const char **texts, size_t count, bool are_numbers, double *ranks);
 /* The index of [text] in sorted texts; SIZE_MAX: it is none of them. */
 size_t category_find(const struct string_list *texts, bool are_numbers, const char *text);
 

@@ -21,7 +21,7 @@ struct loader {
     size_t part_rows, length;                  /* rows of the part; rows this rank draws in an epoch */
     size_t first_row, row_stride;              /* evaluation: of this rank's rows */
     size_t batch_rows, n_batches, own_batches; /* own_batches: of this rank; n_batches: maximum over all ranks */
-    struct order order;                        /* (part_rows) of the epoch, where it is drawn */
+    struct row_order order;                    /* (part_rows) of the epoch, where it is drawn */
     int64_t *announced_rows;                   /* (batch_rows) workspace */
     size_t announced;                          /* batches of this epoch, to dataset_will_read */
     double *cumulative;                        /* (part_rows) for a weighted sampler */

@@ -30,13 +30,13 @@ struct dataset {
     struct dataset_info info;
     struct table tables[2]; /* the rows; with validation.path, those of the validation file */
     int n_tables;
-    struct dataset_rows parts[DATASET_PARTS];  /* by enum dataset_part; of windows, their first rows */
-    struct order order;                        /* of the split */
-    struct order window_starts[DATASET_PARTS]; /* by enum dataset_part, with dataset.window */
-    size_t short_series[DATASET_PARTS];        /* by enum dataset_part: series whose rows are too few for a window */
-    size_t first_short[DATASET_PARTS];         /* with short_series: the first row of the first of them in its table */
-    struct selection fit;           /* (fit_rows) the training rows of tables[0], to which everything is fitted */
-    size_t fit_rows;                /* without windows info.train_rows */
+    struct dataset_rows parts[DATASET_PARTS];      /* by enum dataset_part; of windows, their first rows */
+    struct row_order order;                        /* of the split */
+    struct row_order window_starts[DATASET_PARTS]; /* by enum dataset_part, with dataset.window */
+    size_t short_series[DATASET_PARTS]; /* by enum dataset_part: series whose rows are too few for a window */
+    size_t first_short[DATASET_PARTS];  /* with short_series: the first row of the first of them in its table */
+    struct selection fit;               /* (fit_rows) the training rows of tables[0], to which everything is fitted */
+    size_t fit_rows;                    /* without windows info.train_rows */
     int64_t *groups;                /* (tables[0].rows) of dataset_group, until the fingerprint is known; NULL: none */
     size_t group_count;             /* of these */
     struct preparation preparation; /* count 0: none */

@@ -308,7 +308,7 @@ static void count_classes(const struct column_view *c, bool are_labels, struct a
         if (c->pool.items[i].count < out->smallest_class) out->smallest_class = c->pool.items[i].count;
         if (are_labels) out->names.items[out->names.count++] = arena_copy(arena, c->pool.items[i].text);
     }
-    if (are_labels) out->names.count = category_sort(out->names.items, out->names.count, false);
+    if (are_labels) out->names.count = category_sort(out->names.items, out->names.count, false, NULL);
 }
 
 /* Whether the numbers of the target are not 0, 1, 2, ...: as classes they need the rule `category`. */
@@ -316,7 +316,7 @@ static bool are_number_labels(const struct column_view *c) {
     const char **texts = malloc((c->pool.count + 1) * sizeof *texts);
     if (!texts) status_exit_without_memory();
     for (size_t i = 0; i < c->pool.count; i++) texts[i] = c->pool.items[i].text;
-    bool is_each_once = category_sort(texts, c->pool.count, true) == c->pool.count; /* not also 1.0 for 1 */
+    bool is_each_once = category_sort(texts, c->pool.count, true, NULL) == c->pool.count; /* not also 1.0 for 1 */
     free(texts);
     return is_each_once && (c->min != 0 || c->max + 1 != (double)c->pool.count);
 }

@@ -8,7 +8,7 @@
 
 /* A part of the rows of a table, from the row at [first] of the order on, which is not owned. */
 struct selection {
-    struct order order;
+    struct row_order order;
     size_t first;
 };
 static inline size_t selection_row(const struct selection *rows, size_t position) {

@@ -141,7 +141,7 @@ status sampler_weigh(const int64_t *classes, size_t rows, int64_t n_classes, dou
 }
 
 /* torch.multinomial(weights, rows, replacement=True): the first entry that is not below a uniform draw */
-static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows, struct order *drawn) {
+static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows, struct row_order *drawn) {
     for (size_t i = 0; i < rows; i++) {
         double uniform = rng_uniform53(rng);
         size_t low = 0, high = rows;
@@ -158,7 +158,7 @@ static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows
 
 bool sampler_draws(const struct sampler_config *config) { return config->shuffle || config->type == SAMPLER_WEIGHTED; }
 
-void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct order *order) {
+void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct row_order *order) {
     struct rng rng;
     if (!sampler_draws(config)) return;
     rng_seed(&rng, config->type == SAMPLER_DATALOADER ? dataloader_seed(config->generator, epoch)
@@ -185,7 +185,7 @@ void sampler_evaluation_range(size_t rows, int rank, int world_size, size_t *fir
 #define MAX_BYTES ((size_t)1 << 20)
 #define MAX_SLOTS 1024
 
-bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, struct order *out) {
+bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, struct row_order *out) {
     if (orders->slots == 0 || orders->rows != rows) return false;
     size_t slot = (size_t)(seed % orders->slots);
     if (!orders->is_set[slot] || orders->seeds[slot] != seed) return false;
@@ -208,7 +208,7 @@ static bool allocate(struct orders *orders, size_t rows) {
     return false;
 }
 
-void orders_put(struct orders *orders, uint64_t seed, size_t rows, const struct order *order) {
+void orders_put(struct orders *orders, uint64_t seed, size_t rows, const struct row_order *order) {
     if (orders->slots == 0 && !allocate(orders, rows)) return;
     if (orders->rows != rows) return;
     size_t slot = (size_t)(seed % orders->slots);

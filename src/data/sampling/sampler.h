@@ -65,11 +65,11 @@ bool sampler_draws(const struct sampler_config *config);
 
 /* Draws the order of the rows in [epoch] (set_epoch is this argument), for all ranks, to [order] (rows); without
  * sampler_draws it is not used. */
-void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct order *order);
+void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct row_order *order);
 
 /* Row [index], below sampler_own_length, of [rank] in the epoch of [order], which is not given without
  * sampler_draws. */
-static inline size_t sampler_row(const struct order *order, size_t rows, int rank, int world_size, size_t index) {
+static inline size_t sampler_row(const struct row_order *order, size_t rows, int rank, int world_size, size_t index) {
     return order_at(order, ((size_t)rank + index * (size_t)world_size) % rows); /* padding: the first rows again */
 }
 
@@ -90,9 +90,9 @@ struct orders {
 };
 
 /* Copies the order that the generator with [seed] gives to [out] (rows); false: it is not stored. */
-bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, struct order *out);
+bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, struct row_order *out);
 /* Stores it, in place of another one if need be. At most 1 MiB is used; without memory nothing is stored. */
-void orders_put(struct orders *orders, uint64_t seed, size_t rows, const struct order *order);
+void orders_put(struct orders *orders, uint64_t seed, size_t rows, const struct row_order *order);
 void orders_free(struct orders *orders);
 
 #endif

@@ -625,7 +625,7 @@ static void collect_classes(struct csv *csv) {
     csv->classes = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *csv->classes);
     for (size_t i = 0; i < csv->n_classes; i++) csv->classes[i] = csv->labels.items[i].text;
     if (category_are_numbers(&csv->labels) && are_exact(csv->classes, csv->n_classes))
-        csv->n_classes = category_sort(csv->classes, csv->n_classes, true);
+        csv->n_classes = category_sort(csv->classes, csv->n_classes, true, NULL);
     csv_note_merged(csv, csv->target_columns[0], &csv->labels, &(struct string_list){csv->classes, csv->n_classes});
     qsort(csv->classes, csv->n_classes, sizeof *csv->classes, csv_compare_names);
 }
@@ -636,7 +636,7 @@ static void index_numbers(struct csv *csv) {
         if (!category_is_number(csv->classes[i]) || !is_exact(csv->classes[i])) return;
     const char **texts = arena_alloc(csv->arena, (csv->n_classes + 1) * sizeof *texts);
     memcpy(texts, csv->classes, csv->n_classes * sizeof *texts);
-    if (category_sort(texts, csv->n_classes, true) == csv->n_classes)
+    if (category_sort(texts, csv->n_classes, true, NULL) == csv->n_classes)
         csv->number_classes = (struct string_list){texts, csv->n_classes};
 }
 
@@ -761,10 +761,8 @@ void csv_number_groups(struct csv *csv) {
     struct string_list sorted = {.items = arena_alloc(csv->arena, (count + 1) * sizeof *sorted.items)};
     csv->group_values = arena_alloc(csv->arena, (count + 1) * sizeof *csv->group_values);
     for (size_t i = 0; i < count; i++) sorted.items[i] = csv->groups.items[i].text;
-    sorted.count = category_sort(sorted.items, count, are_numbers);
+    sorted.count = category_sort(sorted.items, count, are_numbers, csv->group_values);
     if (are_numbers && csv->group_column != NOT_USED) csv_note_merged(csv, csv->group_column, &csv->groups, &sorted);
-    for (size_t i = 0; i < count; i++)
-        csv->group_values[i] = (double)category_find(&sorted, are_numbers, csv->groups.items[i].text);
 }
 
 /* ---- is the first record a header ---- */
