@@ -209,10 +209,10 @@ struct layer_type {
     void (*init_buffers)(const struct layer *layer, const struct params *buffers);
     /* y (rows, out) from x (rows, in); may store values for backward in layer->saved */
     void (*forward)(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y);
-    /* x = a + b, then y = forward of x, in one operator; false: the device has none, and nothing is done. NULL: the
-     * same on every device. */
-    bool (*forward_of_sum)(const struct layer *layer, const struct pass *pass, const struct tensor *a,
+    /* x = a + b, then y = forward of x, in one operator, on a device that takes_sum. NULL: no device has one. */
+    void (*forward_of_sum)(const struct layer *layer, const struct pass *pass, const struct tensor *a,
                            const struct tensor *b, const struct tensor *x, const struct tensor *y);
+    bool (*takes_sum)(const struct device_ops *ops);
     /* Parameter gradients += ; dx (rows, in), unless NULL (no node before needs it), = or += dL/dx */
     void (*backward)(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx);

@@ -92,7 +92,7 @@ struct model {
     struct params params, buffers;
     size_t *use_counts;           /* (params.count) layers that use a parameter */
     size_t kept_gradients;        /* floats of gradients with their own memory (model_split_gradients) */
-    size_t *pending_counts;       /* (params.count) layers that have not yet contributed to its gradient in this pass */
+    size_t *pending_counts;
     size_t output, output_slot;   /* the last tensor, and the slot of its gradient */
     struct model_output *outputs; /* (output_count) the parts of a row of the output; count 0: it has one */
     size_t output_count;
@@ -113,6 +113,7 @@ struct model {
     bool allows_half_output;     /* model_allow_half_output */
     bool is_output_half;         /* in this pass, if half_tensors is set for it; half_slots decides for its gradient */
     struct tensor result;        /* the output of the newest pass */
+    struct program *program;     /* what passes run; NULL before model_alloc */
     struct device *device;       /* NULL before model_alloc */
     size_t batch;                /* maximum rows of a pass */
     float *block;                /* (batch, row_floats): values, what layers save, gradients */

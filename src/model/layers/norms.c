@@ -72,15 +72,15 @@ static void layer_norm_forward(const struct layer *layer, const struct pass *pas
             y, layer->saved, vectors(layer, pass->rows), width(layer));
 }
 
-static bool layer_norm_of_sum(const struct layer *layer, const struct pass *pass, const struct tensor *a,
+static bool layer_norm_takes_sum(const struct device_ops *ops) { return ops->norm_layers->add_layer_norm_forward; }
+
+static void layer_norm_of_sum(const struct layer *layer, const struct pass *pass, const struct tensor *a,
                               const struct tensor *b, const struct tensor *x, const struct tensor *y) {
     const struct norm_ops *ops = device_ops(pass->device)->norm_layers;
-    if (!ops->add_layer_norm_forward) return false;
     ops->add_layer_norm_forward(
         pass->device, a, b, floats(x), has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
         has_bias(layer) ? params_value(pass->params, layer->first_param + 1) : NULL, (float)config_of(layer)->eps, y,
         layer->saved, vectors(layer, pass->rows), width(layer));
-    return true;
 }
 
 static void layer_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
@@ -108,14 +108,14 @@ static void rms_norm_forward(const struct layer *layer, const struct pass *pass,
                                         rms_eps(layer), y, layer->saved, vectors(layer, pass->rows), width(layer));
 }
 
-static bool rms_norm_of_sum(const struct layer *layer, const struct pass *pass, const struct tensor *a,
+static bool rms_norm_takes_sum(const struct device_ops *ops) { return ops->norm_layers->add_rms_norm_forward; }
+
+static void rms_norm_of_sum(const struct layer *layer, const struct pass *pass, const struct tensor *a,
                             const struct tensor *b, const struct tensor *x, const struct tensor *y) {
     const struct norm_ops *ops = device_ops(pass->device)->norm_layers;
-    if (!ops->add_rms_norm_forward) return false;
     ops->add_rms_norm_forward(pass->device, a, b, floats(x),
                               has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL, rms_eps(layer),
                               y, layer->saved, vectors(layer, pass->rows), width(layer));
-    return true;
 }
 
 static void rms_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
@@ -181,6 +181,7 @@ const struct layer_type layer_layer_norm = {
                 "Mean 0 and variance 1 over the last dimension, then weight and bias (torch.nn.LayerNorm)."},
     .forward = layer_norm_forward,
     .forward_of_sum = layer_norm_of_sum,
+    .takes_sum = layer_norm_takes_sum,
     .backward = layer_norm_backward,
     .facts = layer_facts,
     .onnx = layer_onnx,
@@ -192,6 +193,7 @@ const struct layer_type layer_rms_norm = {
                 "Mean square 1 over the last dimension, then a weight (torch.nn.RMSNorm)."},
     .forward = rms_norm_forward,
     .forward_of_sum = rms_norm_of_sum,
+    .takes_sum = rms_norm_takes_sum,
     .backward = rms_norm_backward,
     .facts = rms_facts,
     .onnx = rms_onnx,

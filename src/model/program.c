@@ -1,0 +1,369 @@
+/* Makes the lists from the nodes, and runs them. An operand is described once, as in the plan: its memory, whether it
+ * is 16 bits in this list, and its 16-bit copy where the plan gives one to the operator (half.h). */
+#include "model/program.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "model/build.h"
+#include "model/half.h"
+
+/* ---- what an instruction runs ---- */
+
+/* Before an operator writes an operand. */
+static void clear_copy(const struct tensor *written) {
+    if (written->copy) written->copy->is_valid = false;
+}
+
+static const struct tensor *if_needed(const struct tensor *t) { return t->data ? t : NULL; }
+
+static void run_layer(const struct instruction *i, const struct pass *pass) {
+    i->layer->type->forward(i->layer, pass, i->in, &i->out);
+}
+
+static void run_join(const struct instruction *i, const struct pass *pass) {
+    i->layer->type->join(i->layer, pass, i->in, &i->out);
+}
+
+static void run_sum(const struct instruction *i, const struct pass *pass) {
+    clear_copy(&i->out); /* also of gradients, whose slots are written again */
+    device_ops(pass->device)->add(pass->device, &i->in[0], &i->in[1], &i->out, pass->rows * i->size);
+}
+
+static void run_sum_relu(const struct instruction *i, const struct pass *pass) {
+    device_ops(pass->device)->image->add_relu(pass->device, &i->in[0], &i->in[1], &i->out, pass->rows * i->size);
+}
+
+static void run_sum_norm(const struct instruction *i, const struct pass *pass) {
+    i->layer->type->forward_of_sum(i->layer, pass, &i->in[0], &i->in[1], &i->out, &i->second);
+}
+
+static void run_before_gelu(const struct instruction *i, const struct pass *pass) {
+    i->layer->type->around_gelu->forward_before(i->layer, pass, i->in, &i->out, &i->second);
+}
+
+static void run_after_gelu(const struct instruction *i, const struct pass *pass) {
+    i->layer->type->around_gelu->forward_after(i->layer, pass, i->in, &i->out);
+}
+
+static void run_recompute(const struct instruction *i, const struct pass *pass) {
+    i->layer->type->recompute(i->layer, pass, i->in, &i->out);
+}
+
+/* The gradient before a relu that is part of a layer. */
+static void run_relu_backward(const struct instruction *i, const struct pass *pass) {
+    clear_copy(&i->din[0]);
+    device_ops(pass->device)->image->relu_backward(pass->device, &i->out, &i->dout, &i->din[0], pass->rows * i->size);
+}
+
+static void run_layer_backward(const struct instruction *i, const struct pass *pass) {
+    clear_copy(&i->din[0]);
+    i->layer->type->backward(i->layer, pass, i->in, &i->out, &i->dout, if_needed(&i->din[0]));
+}
+
+static void run_join_backward(const struct instruction *i, const struct pass *pass) {
+    for (size_t n = 0; n < i->in_count; n++) clear_copy(&i->din[n]);
+    i->layer->type->join_backward(i->layer, pass, i->in, &i->out, &i->dout, i->din);
+}
+
+/* in: the output of GELU, and its input, whose gradient is din[0] */
+static void run_after_gelu_backward(const struct instruction *i, const struct pass *pass) {
+    i->layer->type->around_gelu->backward_after(i->layer, pass, &i->in[0], &i->in[1], &i->dout, if_needed(&i->din[0]));
+}
+
+static void run_before_gelu_backward(const struct instruction *i, const struct pass *pass) {
+    clear_copy(&i->din[0]);
+    i->layer->type->around_gelu->backward_before(i->layer, pass, i->in, &i->dout, if_needed(&i->din[0]));
+}
+
+/* ---- operands ---- */
+
+struct making {
+    struct model *model;
+    struct program *program;
+    struct instructions *list; /* that is being made */
+};
+
+static struct tensor operand(void *data, bool is_half, struct half_copy *copy) {
+    return (struct tensor){.data = data, .is_half = is_half, .copy = data ? copy : NULL};
+}
+
+static struct half_copy *copy_at(struct half_copy *const *copies, size_t i) { return copies ? copies[i] : NULL; }
+
+/* Sets *to, which stays where it is, to the value of a tensor, in backward perhaps a recomputed one; the passes set the
+ * address of their inputs. */
+static void set_value(const struct making *m, struct tensor *to, size_t tensor, bool is_backward,
+                      struct half_copy *copy) {
+    const struct model *model = m->model;
+    struct program *p = m->program;
+    size_t root = model_root(model, tensor);
+    void *recomputed = is_backward ? model->tensors[root].recomputed : NULL;
+    *to = (struct tensor){.data = recomputed ? recomputed : model->tensors[root].value,
+                          .is_half = half_storage_of_value(model, tensor),
+                          .copy = copy};
+    if (root != 0) return;
+    p->inputs[p->input_count++] = to;
+}
+
+static struct tensor output_of(const struct model *model, const struct graph_node *node, struct half_copy *copy) {
+    return operand(model->tensors[node->out].value, half_storage_of_value(model, node->out), copy);
+}
+
+/* Without data for SIZE_MAX. */
+static struct tensor gradient(const struct model *model, size_t slot, struct half_copy *copy) {
+    return operand(slot == SIZE_MAX ? NULL : model->gradients[slot], half_storage_of_gradient(model, slot), copy);
+}
+
+struct tensor model_output_gradient(const struct model *model) {
+    struct tensor t = gradient(model, model->output_slot, model->loss_copy);
+    clear_copy(&t);
+    return t;
+}
+
+/* ---- the lists ---- */
+
+static struct instruction *append(const struct making *m, void (*run)(const struct instruction *, const struct pass *),
+                                  const struct graph_node *node, size_t in_count) {
+    struct arena *arena = m->model->arena;
+    struct instruction *i = &m->list->items[m->list->count++];
+    *i = (struct instruction){.run = run, .layer = node->layer, .node = node, .in_count = in_count};
+    i->in = arena_alloc(arena, in_count * sizeof *i->in);
+    i->din = arena_alloc(arena, in_count * sizeof *i->din);
+    i->size = m->model->tensors[node->out].size;
+    return i;
+}
+
+/* Returns how many nodes it runs. */
+static size_t append_forward(const struct making *m, const struct graph_node *node) {
+    const struct model *model = m->model;
+    const struct device_ops *ops = device_ops(model->device);
+    bool is_fused = half_storage_is_fused(model, node);
+    bool with_norm = node->precedes_norm && node[1].layer->type->takes_sum(ops);
+    if (is_fused && node->fusion == FUSION_GELU) return 1;
+    struct instruction *i = append(m, NULL, node, node->in_count);
+    for (size_t n = 0; n < node->in_count; n++)
+        set_value(m, &i->in[n], node->in[n], false, copy_at(node->in_copies, n));
+    i->out = output_of(model, node, node->out_copy);
+    if (with_norm || (is_fused && node->fusion == FUSION_BEFORE_GELU))
+        i->second = output_of(model, &node[1], node[1].out_copy);
+    if (with_norm) i->layer = node[1].layer;
+    if (is_fused)
+        i->run = node->fusion == FUSION_BEFORE_GELU ? run_before_gelu : run_after_gelu;
+    else if (!node->layer)
+        i->run = with_norm ? run_sum_norm : node->has_relu ? run_sum_relu : run_sum;
+    else
+        i->run = node->layer->type->joins ? run_join : run_layer;
+    return with_norm ? 2 : 1;
+}
+
+static void append_recompute(const struct making *m, const struct graph_node *node) {
+    struct instruction *i = append(m, run_recompute, node, 1);
+    set_value(m, &i->in[0], node->in[0], true, NULL);
+    i->out = operand(m->model->tensors[node->out].recomputed, half_storage_of_value(m->model, node->out), NULL);
+}
+
+static void append_relu_backward(const struct making *m, const struct graph_node *node) {
+    struct instruction *i = append(m, run_relu_backward, node, 1);
+    i->out = output_of(m->model, node, NULL);
+    i->dout = gradient(m->model, node->dy_after_relu, NULL);
+    i->din[0] = gradient(m->model, node->dy, node->relu_copy);
+}
+
+static void append_layer_backward(const struct making *m, const struct graph_node *node) {
+    struct instruction *i =
+        append(m, node->layer->type->joins ? run_join_backward : run_layer_backward, node, node->in_count);
+    for (size_t n = 0; n < node->in_count; n++) {
+        set_value(m, &i->in[n], node->in[n], true, NULL);
+        i->din[n] = gradient(m->model, node->dx[n], copy_at(node->dx_copies, n));
+    }
+    i->out = output_of(m->model, node, NULL);
+    i->dout = gradient(m->model, node->dy, node->dy_copy);
+    i->adds_gradients = true;
+}
+
+/* One of three fused nodes. The gradient of the GELU's output is never computed. */
+static void append_gelu_backward(const struct making *m, const struct graph_node *node) {
+    if (node->fusion == FUSION_GELU) return;
+    bool is_after = node->fusion == FUSION_AFTER_GELU;
+    struct instruction *i = append(m, is_after ? run_after_gelu_backward : run_before_gelu_backward, node, 2);
+    set_value(m, &i->in[0], node->in[0], true, NULL);
+    if (is_after) set_value(m, &i->in[1], node[-1].in[0], true, NULL);
+    i->dout = gradient(m->model, node->dy, node->dy_copy);
+    if (is_after)
+        i->din[0] = gradient(m->model, node->dx[0] == SIZE_MAX ? SIZE_MAX : node[-1].dx[0], NULL);
+    else
+        i->din[0] = gradient(m->model, node->dx[0], copy_at(node->dx_copies, 0));
+    i->adds_gradients = true;
+}
+
+static void append_add(const struct making *m, const struct graph_node *node, const struct slot_add *add) {
+    struct instruction *i = append(m, run_sum, node, 2);
+    i->in[0] = gradient(m->model, add->a, NULL);
+    i->in[1] = gradient(m->model, add->b, NULL);
+    i->out = gradient(m->model, add->to, add->copy);
+    i->size = m->model->tensors[add->tensor].size;
+}
+
+/* After the last instruction of a node: the parameters to whose gradient no earlier layer contributes. [pending]
+ * (params.count): layers that have not contributed yet. */
+static void set_ready(const struct making *m, const struct layer *layer, size_t *pending) {
+    const struct params *params = &m->model->params;
+    struct instruction *last = &m->list->items[m->list->count - 1];
+    size_t *ready = arena_alloc(m->model->arena, (layer->param_count + layer->tied_count) * sizeof *ready), count = 0;
+    for (size_t p = layer->first_param + layer->param_count; p-- > layer->first_param;)
+        if (--pending[p] == 0 && !params->items[p].is_frozen) ready[count++] = p;
+    for (size_t p = layer->tied + layer->tied_count; p-- > layer->tied;)
+        if (--pending[p] == 0 && !params->items[p].is_frozen) ready[count++] = p;
+    if (count == 0) return;
+    assert(last->node->layer == layer);
+    last->ready = ready;
+    last->ready_count = count;
+}
+
+static void make_backward(const struct making *m) {
+    const struct model *model = m->model;
+    size_t *pending = arena_alloc(model->arena, (model->params.count + 1) * sizeof *pending);
+    memcpy(pending, model->use_counts, model->params.count * sizeof *pending);
+    for (size_t n = model->node_count; n-- > 0;) {
+        const struct graph_node *node = &model->nodes[n];
+        if (node->dy == SIZE_MAX) continue;
+        for (size_t r = 0; r < node->recompute_count; r++) append_recompute(m, &model->nodes[node->recompute[r]]);
+        if (node->dy_after_relu != SIZE_MAX) append_relu_backward(m, node);
+        if (half_storage_is_fused(model, node))
+            append_gelu_backward(m, node);
+        else if (node->layer)
+            append_layer_backward(m, node);
+        for (size_t a = 0; a < node->add_count; a++) append_add(m, node, &node->adds[a]);
+        if (node->layer) set_ready(m, node->layer, pending);
+    }
+}
+
+struct program *program_create(struct model *model) {
+    struct arena *arena = model->arena;
+    struct program *program = arena_alloc(arena, sizeof *program);
+    size_t backward = 0, operands = 0; /* at most */
+    for (size_t n = 0; n < model->node_count; n++) {
+        const struct graph_node *node = &model->nodes[n];
+        backward += 2 + node->recompute_count + node->add_count;
+        operands += 3 * node->in_count + 1 + node->recompute_count;
+    }
+    program->inputs = arena_alloc(arena, operands * sizeof(struct tensor *));
+    program->backward.items = arena_alloc(arena, backward * sizeof(struct instruction));
+    for (int is_training = 0; is_training < 2; is_training++) {
+        struct making m = {model, program, &program->forward[is_training]};
+        m.list->items = arena_alloc(arena, model->node_count * sizeof(struct instruction));
+        model->is_output_half = model->allows_half_output && is_training;
+        for (size_t n = 0; n < model->node_count;) n += append_forward(&m, &model->nodes[n]);
+    }
+    make_backward(&(struct making){model, program, &program->backward});
+    return program;
+}
+
+/* ---- passes ---- */
+
+/* The caller's pass with the model's part filled in. */
+static struct pass complete(const struct model *model, const struct pass *pass, const float *inputs) {
+    struct pass own = *pass;
+    own.params = &model->params;
+    own.buffers = &model->buffers;
+    own.lengths = model->lengths;
+    own.lengths_stride = model->batch;
+    for (size_t i = 0; i < model->program->input_count; i++)
+        model->program->inputs[i]->data = (void *)(uintptr_t)inputs;
+    return own;
+}
+
+/* Starts a pass; parameters must not change until it ends. */
+static struct pass begin(struct model *model, const struct pass *pass, const float *inputs) {
+    const struct device_ops *ops = device_ops(pass->device);
+    model->is_output_half = model->allows_half_output && pass->is_training;
+    if (ops->round_parameters) ops->round_parameters(pass->device, model->params.values, model->params.total);
+    half_copies_begin(model);
+    return complete(model, pass, inputs);
+}
+
+const float *model_output(const struct model *model, const float *inputs) {
+    size_t root = model_root(model, model->output);
+    return root == 0 ? inputs : model->tensors[root].value;
+}
+
+/* Ends a pass. */
+static const struct tensor *end(struct model *model, const float *inputs) {
+    model->result =
+        operand((void *)(uintptr_t)model_output(model, inputs), half_storage_of_value(model, model->output), NULL);
+    return &model->result;
+}
+
+const struct tensor *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
+    struct pass own = begin(model, pass, inputs);
+    const struct instructions *list = &model->program->forward[pass->is_training];
+    for (size_t i = 0; i < list->count; i++) list->items[i].run(&list->items[i], &own);
+    return end(model, inputs);
+}
+
+const struct tensor *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
+                                           output_visitor *visit, void *user) {
+    struct pass own = begin(model, pass, inputs);
+    const struct instructions *list = &model->program->forward[pass->is_training];
+    const struct layer *layer = model->layers;
+    for (size_t k = 0; k < list->count; k++) {
+        const struct instruction *i = &list->items[k];
+        const struct graph_node *node = i->node;
+        i->run(i, &own);
+        for (int second = 0; second < (i->second.data ? 2 : 1); second++) {
+            const struct tensor *out = second ? &i->second : &i->out;
+            if (node[second].layer) layer = node[second].layer;
+            if (!visit(user, layer, out, model->tensors[node[second].out].size)) return NULL;
+        }
+    }
+    return end(model, inputs);
+}
+
+/* ---- parameters whose gradients do not all exist at once, because each is consumed as soon as it is complete
+ * (model_split_gradients) ---- */
+
+static void gradients_start(struct model *model) {
+    device_zero(model->device, model->params.gradients, model->kept_gradients * sizeof(float));
+}
+
+static void gradients_before(const struct model *model, const struct layer *layer) {
+    for (size_t i = layer->first_param; i < layer->first_param + layer->param_count; i++) {
+        const struct param *p = &model->params.items[i];
+        if (model->use_counts[i] == 1 && !p->part)
+            device_zero(model->device, params_gradient(&model->params, i), p->count * sizeof(float));
+    }
+}
+
+static void gradients_after(const struct model *model, size_t param, const struct gradient_receiver *receiver) {
+    const struct param *p = &model->params.items[param];
+    if (!p->part) receiver->receive(receiver->user, param, 0, p->count, params_gradient(&model->params, param));
+}
+
+/* [receiver] or [ready], or neither. */
+static void run_backward(struct model *model, const struct pass *pass, const float *inputs,
+                         const struct gradient_receiver *receiver, gradient_ready *ready, void *user) {
+    struct pass own = complete(model, pass, inputs);
+    const struct instructions *list = &model->program->backward;
+    own.receiver = receiver;
+    if (receiver) gradients_start(model);
+    for (size_t k = 0; k < list->count; k++) {
+        const struct instruction *i = &list->items[k];
+        if (receiver && i->adds_gradients) gradients_before(model, i->layer);
+        i->run(i, &own);
+        for (size_t r = 0; r < i->ready_count; r++) {
+            if (receiver) gradients_after(model, i->ready[r], receiver);
+            if (ready) ready(user, i->ready[r]);
+        }
+    }
+}
+
+void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
+                    void *user) {
+    assert(!model->params.gradient_floats); /* after model_split_gradients not all gradients have memory */
+    run_backward(model, pass, inputs, NULL, ready, user);
+}
+
+void model_backward_in_parts(struct model *model, const struct pass *pass, const float *inputs,
+                             const struct gradient_receiver *receiver) {
+    run_backward(model, pass, inputs, receiver, NULL, NULL);
+}
