@@ -2,6 +2,7 @@
 #include "model/build.h"
 
 #include <fnmatch.h>
+#include <search.h>
 #include <string.h>
 
 #include "model/layers/layers.h"
@@ -193,15 +194,17 @@ static status build_begin_sharing(struct builder *b, const struct variant *varia
     return OK;
 }
 
+static int compare_names(const void *a, const void *b) {
+    return strcmp(((const struct layer *)a)->name, ((const struct layer *)b)->name);
+}
+
 /* The layer whose parameters [layer] uses. */
 static const struct layer *find_other(const struct builder *b, const struct layer *layer) {
     struct text name = {0};
     text_printf(&name, "%s%s", b->sharing.other, layer->name + strlen(b->sharing.own));
-    const struct layer *found = NULL;
-    for (size_t i = 0; i < b->model->layer_count && !found; i++)
-        if (strcmp(b->layers[i]->name, text_string(&name)) == 0) found = b->layers[i];
+    const struct layer key = {.name = text_string(&name)}, *const *found = tfind(&key, &b->by_name, compare_names);
     text_free(&name);
-    return found;
+    return found ? *found : NULL;
 }
 
 static bool are_equal(const struct params *params, size_t first, const struct params *own) {
@@ -500,12 +503,15 @@ static status at_place(struct place place, const char *path, status inner) {
 }
 
 /* Names must differ, so that no two parameters have the same name. */
-static status check_name(const struct builder *b, const struct layer *layer) {
-    for (size_t i = 0; i < b->model->layer_count; i++)
-        if (strcmp(b->layers[i]->name, layer->name) == 0)
-            return status_new(STATUS_USAGE, "the name '%s' is already used by %s", layer->name, b->layers[i]->path);
+static status check_name(struct builder *b, const struct layer *layer) {
+    const struct layer *const *first = tsearch(layer, &b->by_name, compare_names);
+    if (!first) return status_memory("the names of the layers");
+    if (*first != layer)
+        return status_new(STATUS_USAGE, "the name '%s' is already used by %s", layer->name, (*first)->path);
     return OK;
 }
+
+static void keep_layer(void *layer) { (void)layer; }
 
 /* Marks the layer's frozen parameters. Returns whether it has trainable ones (a tied one counts). */
 static bool freeze(struct builder *b, const struct layer *layer) {
@@ -901,36 +907,45 @@ static void add_output_sources(struct builder *b) {
     b->sources = (struct string_list){items, count};
 }
 
+static status build_all(struct builder *builder, const struct model_config *config) {
+    struct model *model = builder->model;
+    struct scope inputs = {0}, layers = {.outer = &inputs};
+    model->in.input = 1;
+    size_t first, last, input = add_tensor(builder, &model->in, NO_TENSOR, false);
+    add_output_sources(builder);
+    builder->scope = &inputs;
+    TRY(add_inputs(builder, input, &first));
+    builder->scope = &layers;
+    TRY(build_layers(builder, &config->layers, "model.layers", "", first, &last));
+    TRY(join_outputs(builder, last, &model->output));
+    model->tensors[model->output].is_read = true;
+    TRY(check_inputs_read(builder, &inputs));
+    TRY(build_check_read(model));
+    TRY(check_freeze(model, &config->freeze));
+    params_move_frozen_last(&model->params);
+    model->output = ordered(builder, model->output, false, "model.layers");
+    model->out = model->tensors[model->output].shape;
+    model->out_size = shape_elements(&model->out);
+    return OK;
+}
+
 status build_model(struct model *model, const struct model_config *config, const struct model_names *names) {
     struct builder b = {.model = model,
                         .freeze = &config->freeze,
                         .names = names,
                         .sources = build_sources(model->arena, &config->layers)};
-    struct scope inputs = {0}, layers = {.outer = &inputs};
-    model->in.input = 1;
-    size_t first, last, input = add_tensor(&b, &model->in, NO_TENSOR, false);
-    add_output_sources(&b);
-    b.scope = &inputs;
-    TRY(add_inputs(&b, input, &first));
-    b.scope = &layers;
-    TRY(build_layers(&b, &config->layers, "model.layers", "", first, &last));
-    TRY(join_outputs(&b, last, &model->output));
-    model->tensors[model->output].is_read = true;
-    TRY(check_inputs_read(&b, &inputs));
-    TRY(build_check_read(model));
-    TRY(check_freeze(model, &config->freeze));
-    params_move_frozen_last(&model->params);
-    model->output = ordered(&b, model->output, false, "model.layers");
-    model->out = model->tensors[model->output].shape;
-    model->out_size = shape_elements(&model->out);
+    status s = build_all(&b, config);
+    tdestroy(b.by_name, keep_layer);
+    TRY(s);
     model->layers = arena_alloc(model->arena, model->layer_count * sizeof *model->layers);
+    size_t next = 0; /* nodes are in the order of their layers */
     for (size_t i = 0; i < model->layer_count; i++) {
-        for (size_t n = 0; n < model->node_count; n++)
-            if (model->nodes[n].layer == b.layers[i]) model->nodes[n].layer = &model->layers[i];
+        while (next < model->node_count && !model->nodes[next].layer) next++;
+        if (next < model->node_count && model->nodes[next].layer == b.layers[i])
+            model->nodes[next++].layer = &model->layers[i];
         model->layers[i] = *b.layers[i];
     }
     model->use_counts = arena_alloc(model->arena, (model->params.count + 1) * sizeof *model->use_counts);
-    model->pending_counts = arena_alloc(model->arena, (model->params.count + 1) * sizeof *model->pending_counts);
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
         for (size_t p = 0; p < layer->param_count; p++) model->use_counts[layer->first_param + p]++;

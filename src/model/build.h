@@ -32,6 +32,7 @@ struct builder {
     bool merges_relu;      /* the next layer is a relu that is fused into its neighbour */
     bool has_relu;         /* the layer includes the relu before it */
     struct layer **layers; /* while building; the array of struct layer is made at the end */
+    void *by_name;         /* the layers of the config, a tree of search.h */
 };
 
 /* Builds [list] with the input tensor [in]; *out is its last tensor ([in] for an empty list). Names of its layers are
@@ -47,7 +48,7 @@ status build_sum(struct builder *builder, const size_t *in, size_t count, size_t
 status build_layer(struct builder *builder, const struct layer_type *type, const struct variant *variant,
                    const char *path, const char *name, const size_t *in, size_t count, size_t *out);
 
-/* ---- build.c: names of outputs, for `from:` ---- */
+/* ---- names of outputs, for `from:` ---- */
 
 struct scope {
     const struct scope *outer; /* NULL: the model's list */
@@ -64,10 +65,6 @@ struct scope {
  * in struct output_name. */
 status build_add_name(struct builder *builder, const char *name, size_t tensor, const char *layer,
                       const struct variant *variant);
-
-/* ---- build.c ---- */
-
-/* ---- build.c ---- */
 
 /* Computes the memory offsets of all tensors and gradients, and the total size. */
 void build_assign_memory(struct model *model);

@@ -92,7 +92,6 @@ struct model {
     struct params params, buffers;
     size_t *use_counts;           /* (params.count) layers that use a parameter */
     size_t kept_gradients;        /* floats of gradients with their own memory (model_split_gradients) */
-    size_t *pending_counts;
     size_t output, output_slot;   /* the last tensor, and the slot of its gradient */
     struct model_output *outputs; /* (output_count) the parts of a row of the output; count 0: it has one */
     size_t output_count;

@@ -15,29 +15,35 @@ static size_t padded_size(const struct piece *piece) {
     return (piece->size + PLACEMENT_ALIGNMENT - 1) / PLACEMENT_ALIGNMENT * PLACEMENT_ALIGNMENT;
 }
 
-/* The lowest gap for [piece] between the pieces of [placed] (count, by offset) that are in use at the same time. */
-static size_t lowest_gap(const struct piece *piece, struct piece *const *placed, size_t count) {
-    size_t end = 0;
+/* A piece that has its offset; copied, so that the search reads memory in order. */
+struct placed {
+    size_t offset, end;
+    size_t first, last;
+};
+
+/* The lowest gap for [piece] between those of [placed] (count, by offset) that are in use at the same time. */
+static size_t lowest_gap(const struct piece *piece, const struct placed *placed, size_t count) {
+    size_t end = 0, size = padded_size(piece);
     for (size_t i = 0; i < count; i++) {
-        const struct piece *other = placed[i];
+        const struct placed *other = &placed[i];
         if (other->last < piece->first || other->first > piece->last) continue;
-        if (other->offset >= end + padded_size(piece)) break;
-        if (other->offset + padded_size(other) > end) end = other->offset + padded_size(other);
+        if (other->offset >= end + size) break;
+        if (other->end > end) end = other->end;
     }
     return end;
 }
 
 size_t placement_find(struct arena *arena, struct piece **pieces, size_t count) {
-    struct piece **placed = arena_alloc(arena, (count + 1) * sizeof(struct piece *));
+    struct placed *placed = arena_alloc(arena, (count + 1) * sizeof *placed);
     size_t total = 0, n = 0;
     if (count) qsort(pieces, count, sizeof(struct piece *), compare_sizes);
     for (size_t i = 0; i < count && pieces[i]->size; i++) {
         struct piece *piece = pieces[i];
         piece->offset = lowest_gap(piece, placed, n);
-        if (piece->offset + padded_size(piece) > total) total = piece->offset + padded_size(piece);
-        size_t at = n++;
-        for (; at > 0 && placed[at - 1]->offset > piece->offset; at--) placed[at] = placed[at - 1];
-        placed[at] = piece;
+        size_t at = n++, end = piece->offset + padded_size(piece);
+        if (end > total) total = end;
+        for (; at > 0 && placed[at - 1].offset > piece->offset; at--) placed[at] = placed[at - 1];
+        placed[at] = (struct placed){piece->offset, end, piece->first, piece->last};
     }
     return total;
 }
