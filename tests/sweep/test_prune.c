@@ -1,0 +1,75 @@
+/* The decisions of asha and of the median rule are those of their definitions, also where runs report again and values
+ * are equal or not finite. ctest-labels: unit */
+#include <math.h>
+
+#include "base/numbers/rng.h"
+#include "check_main.h"
+#include "sweep/prune.h"
+
+#define RUNS 600
+
+struct known {
+    bool is_there;
+    double value;
+};
+
+/* By definition: fewer than the best 1 / factor are better. */
+static bool is_stopped(const struct known *known, int64_t run, double factor) {
+    size_t count = 0, better = 0, promoted;
+    for (size_t i = 0; i < RUNS; i++) {
+        count += known[i].is_there;
+        better += known[i].is_there && known[i].value < known[run].value;
+    }
+    promoted = (size_t)((double)count / factor);
+    return known[run].value == INFINITY || better >= (promoted ? promoted : 1);
+}
+
+static const double factors[] = {1.5, 2, 3, 10, 1000};
+
+/* Two groups with one rung each; every fifth report is of a run that has reported before. */
+START_TEST(asha_is_its_definition) {
+    static struct known known[2][RUNS];
+    struct prune_config config = {.type = PRUNE_ASHA, .min_epochs = 2, .reduction_factor = factors[_i]};
+    struct pruner *pruner = pruner_create(&config);
+    struct rng rng;
+    size_t stopped = 0;
+    memset(known, 0, sizeof known);
+    rng_seed(&rng, 7);
+    for (size_t k = 0; k < 1200; k++) {
+        int64_t group = k % 2, run = (int64_t)(rng_uniform53(&rng) * RUNS);
+        double value = floor(rng_uniform53(&rng) * 100); /* with ties */
+        if (k % 17 == 0) value = k % 34 ? NAN : INFINITY;
+        known[group][run] = (struct known){true, isfinite(value) ? value : INFINITY};
+        bool must_stop = pruner_report(pruner, group, run, 2, value);
+        ck_assert_int_eq(must_stop, is_stopped(known[group], run, factors[_i]));
+        ck_assert(!pruner_report(pruner, group, run, 1, value)); /* no rung */
+        stopped += must_stop;
+    }
+    ck_assert_uint_gt(stopped, 100);
+    pruner_destroy(pruner);
+}
+END_TEST
+
+/* A run that is worse than the median of the complete ones at its epoch, by its best value so far. */
+START_TEST(the_median_is_of_complete_runs) {
+    struct prune_config config = {.type = PRUNE_MEDIAN, .min_epochs = 1, .startup_trials = 3};
+    struct pruner *pruner = pruner_create(&config);
+    for (int64_t run = 0; run < 5; run++) {
+        ck_assert(!pruner_report(pruner, 0, run, 1, (double)run));
+        ck_assert(!pruner_report(pruner, 0, run, 2, 10 + (double)run));
+    }
+    for (int64_t run = 4; run >= 2; run--) {
+        ck_assert(!pruner_report(pruner, 0, 9, 1, 100));
+        pruner_complete(pruner, run);
+        pruner_complete(pruner, run);
+    }
+    ck_assert(pruner_report(pruner, 0, 9, 1, 3.5)); /* the median of 2, 3, 4 */
+    ck_assert(!pruner_report(pruner, 0, 9, 1, 3));
+    ck_assert(!pruner_report(pruner, 0, 9, 2, 99)); /* its best is 3 */
+    ck_assert(!pruner_report(pruner, 1, 9, 1, 99)); /* another group has no complete runs */
+    pruner_destroy(pruner);
+    pruner_destroy(NULL);
+}
+END_TEST
+
+LOOP_TESTS("prune", EACH(asha_is_its_definition, factors), ONCE(the_median_is_of_complete_runs))
