@@ -32,7 +32,7 @@ struct builder {
     bool merges_relu;      /* the next layer is a relu that is fused into its neighbour */
     bool has_relu;         /* the layer includes the relu before it */
     struct layer **layers; /* while building; the array of struct layer is made at the end */
-    void *by_name;         /* the layers of the config, a tree of search.h */
+    void *by_name;         /* the layers of the config, a tree of tsearch */
 };
 
 /* Builds [list] with the input tensor [in]; *out is its last tensor ([in] for an empty list). Names of its layers are
