@@ -114,13 +114,23 @@ END_TEST
 /* A silent one of the host that has one, before those of the host that has three; of these each is chosen at some time.
  */
 START_TEST(the_unproven_connection_that_is_closed) {
-    struct net_unproven open[] = {{1, false}, {2, false}, {3, true}, {2, false}, {2, false}};
+    const struct net_unproven all[] = {
+        {.host = 1}, {.host = 2}, {.host = 3, .is_silent = true}, {.host = 2}, {.host = 2}};
+    struct net_unproven open[5];
     unsigned chosen = 0;
-    for (int i = 0; i < 200; i++) ck_assert_uint_eq(net_choose_unproven(open, 5), 2);
-    open[2].is_silent = false;
-    for (int i = 0; i < 1000; i++) chosen |= 1u << net_choose_unproven(open, 5);
+    for (int i = 0; i < 200; i++) {
+        memcpy(open, all, sizeof open);
+        ck_assert_uint_eq(net_choose_unproven(open, 5), 2);
+    }
+    for (int i = 0; i < 1000; i++) {
+        memcpy(open, all, sizeof open);
+        open[2].is_silent = false;
+        chosen |= 1u << net_choose_unproven(open, 5);
+    }
     ck_assert_uint_eq(chosen, 1u << 1 | 1u << 3 | 1u << 4);
     ck_assert_uint_eq(net_choose_unproven(open, 1), 0);
+    ck_assert_uint_eq(net_max_unproven(2), 128);
+    ck_assert_uint_eq(net_max_unproven(1000), 2000);
 }
 END_TEST
 

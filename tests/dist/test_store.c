@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "base/stop.h"
 #include "base/text.h"
@@ -178,6 +180,43 @@ static void gather_body(const struct dist_env *env, void *argument) {
 }
 
 START_TEST(gatherings) { ranks_run(_i, gather_body, NULL); }
+END_TEST
+
+/* What a rank adds to the messages of the store is a constant: handshakes of two connections, waiting for all, and one
+ * message for each gathering. */
+static void count_body(const struct dist_env *env, void *argument) {
+    _Atomic int *answered = argument; /* shared; INT_MAX: rank 0 has counted */
+    struct store *store = rank_open_store(env, 20);
+    struct store_traffic traffic;
+    int numbers[MAX_TEST_RANKS], index, others = env->world_size - 1;
+    char *first, host[16];
+    snprintf(host, sizeof host, "h%d", env->rank);
+    rank_must(store_agree(store, "the config", "a: 1\n", 20));
+    rank_must(store_number(store, "hosts", host, strlen(host), 20, numbers));
+    rank_must(store_first(store, "result", env->rank, env->world_size, "", 20, &first, &index));
+    if (env->rank > 0) ++*answered;
+    while (*answered < (env->rank == 0 ? others : INT_MAX / 2)) clock_sleep(0.001);
+    store_count_traffic(store, &traffic);
+    if (env->rank == 0) {
+        uint64_t messages = 8 * (uint64_t)others + 4;
+        /* HELLO and PROOF of both connections, READY, three GATHERs; CHALLENGE, WELCOME and the answers */
+        RANK_CHECK(traffic.received == messages && traffic.sent == messages);
+        RANK_CHECK(traffic.connections == 2 * (uint64_t)others + 2 && traffic.heartbeats > 0);
+        RANK_CHECK(traffic.bytes_received < 120 * messages && traffic.bytes_sent < 60 * messages);
+        *answered = INT_MAX / 2;
+    } else {
+        RANK_CHECK(traffic.received == 0 && traffic.sent == 0 && traffic.connections == 0);
+    }
+    rank_must(store_number(store, "end", NULL, 0, 20, numbers));
+    store_close(store);
+}
+
+START_TEST(messages_are_counted) {
+    _Atomic int *answered = mmap(NULL, sizeof *answered, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(answered, MAP_FAILED);
+    ranks_run(_i, count_body, answered);
+    munmap(answered, sizeof *answered);
+}
 END_TEST
 
 /* A rank that dies ends the wait of those that have sent their values. */
@@ -667,6 +706,7 @@ int main(void) {
                                        ONCE(world_of_one),
                                        ONCE(several_threads),
                                        LOOP(gatherings, 1, 6),
+                                       LOOP(messages_are_counted, 2, MAX_TEST_RANKS + 1),
                                        ONCE(lost_rank_ends_a_gathering),
                                        LOOP(agreement, 2, 5),
                                        ONCE(missing_ranks_are_named),

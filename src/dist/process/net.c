@@ -57,43 +57,37 @@ int net_accept(int listener, uint64_t *host) {
     return fd;
 }
 
-size_t net_max_unproven(int ranks) {
-    size_t wanted = 2 * (size_t)ranks;
-    return wanted < NET_MIN_UNPROVEN ? NET_MIN_UNPROVEN : wanted < NET_MAX_UNPROVEN ? wanted : NET_MAX_UNPROVEN;
+size_t net_max_unproven(int ranks) { return 2 * ranks < NET_MIN_UNPROVEN ? NET_MIN_UNPROVEN : 2 * (size_t)ranks; }
+
+static int compare_hosts(const void *a, const void *b) {
+    const struct net_unproven *x = a, *y = b;
+    return x->host < y->host ? -1 : x->host > y->host;
 }
 
-static int compare_hosts(const void *a, const void *b, void *open) {
-    const struct net_unproven *all = open;
-    uint64_t x = all[*(const uint16_t *)a].host, y = all[*(const uint16_t *)b].host;
-    return x < y ? -1 : x > y;
-}
-
-/* rank (count): the number of connections of the same host, and more than all of them for a silent one. */
-static void rank_unproven(struct net_unproven *open, size_t count, uint16_t *rank) {
-    uint16_t sorted[NET_MAX_UNPROVEN];
-    for (size_t i = 0; i < count; i++) sorted[i] = (uint16_t)i;
-    qsort_r(sorted, count, sizeof *sorted, compare_hosts, open);
+/* Sets the scores: the number of connections of the same host, and more than all of them for a silent one. Returns the
+ * highest. */
+static size_t score_unproven(struct net_unproven *open, size_t count) {
+    size_t highest = 0;
+    qsort(open, count, sizeof *open, compare_hosts);
     for (size_t i = 0, end = 0; i < count; i = end) {
-        while (end < count && open[sorted[end]].host == open[sorted[i]].host) end++;
-        for (size_t k = i; k < end; k++)
-            rank[sorted[k]] = (uint16_t)(end - i + (open[sorted[k]].is_silent ? NET_MAX_UNPROVEN : 0));
+        while (end < count && open[end].host == open[i].host) end++;
+        for (size_t k = i; k < end; k++) {
+            open[k].score = end - i + (open[k].is_silent ? count : 0);
+            if (open[k].score > highest) highest = open[k].score;
+        }
     }
+    return highest;
 }
 
 size_t net_choose_unproven(struct net_unproven *open, size_t count) {
-    uint16_t rank[NET_MAX_UNPROVEN];
-    size_t first = 0, ties = 0;
-    rank_unproven(open, count, rank);
-    for (size_t i = 0; i < count; i++) {
-        if (rank[i] > rank[first]) ties = 0;
-        if (rank[i] > rank[first]) first = i;
-        ties += rank[i] == rank[first];
-    }
+    for (size_t i = 0; i < count; i++) open[i].index = i;
+    size_t highest = score_unproven(open, count), ties = 0, chosen = 0;
+    for (size_t i = 0; i < count; i++) ties += open[i].score == highest;
     uint32_t random = 0;
     if (getrandom(&random, sizeof random, 0) != sizeof random) random = 0;
-    size_t nth = random % ties, chosen = first;
-    for (; rank[chosen] != rank[first] || nth > 0; chosen++) nth -= rank[chosen] == rank[first];
-    return chosen;
+    for (size_t nth = random % ties; open[chosen].score != highest || nth > 0; chosen++)
+        nth -= open[chosen].score == highest;
+    return open[chosen].index;
 }
 
 void host_name(char *name, size_t size) {

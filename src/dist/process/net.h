@@ -27,22 +27,21 @@ status net_connect(const char *host, int port, double deadline, int *fd, bool *i
 
 /* A connection to a listener that has not proved the job's secret yet. */
 struct net_unproven {
-    uint64_t host;  /* of net_accept */
-    bool is_silent; /* it has not sent its first message, as a rank does at once */
+    uint64_t host;       /* of net_accept */
+    bool is_silent;      /* it has not sent its first message, as a rank does at once */
+    size_t index, score; /* of net_choose_unproven */
 };
-/* That a listener keeps open: for a few ranks, and at most. */
-#define NET_MIN_UNPROVEN 128
-#define NET_MAX_UNPROVEN 4096
-/* For a job of [ranks], which may all connect at the same time, twice each. */
+#define NET_MIN_UNPROVEN 128 /* that a listener keeps open */
+/* For a job of [ranks], each of which connects twice: more than all of them, so that they never displace each other. */
 size_t net_max_unproven(int ranks);
 
 /* Accepts a connection, which does not block: its descriptor, or -1 with errno. *host: a number for the other host: its
  * IPv4 address, or its network (/64) with IPv6, where a host has many addresses. */
 int net_accept(int listener, uint64_t *host);
 
-/* Which of the connections (0 < count <= NET_MAX_UNPROVEN) is closed for a new one, so that strangers cannot keep a
- * rank of the job out: a silent one before others; one of the host that has most of them; of those a random one,
- * because a rank tries again. */
+/* Which of the connections (count > 0), which are sorted, is closed for a new one, so that strangers cannot keep a rank
+ * of the job out: a silent one before others; one of the host that has most of them; of those a random one, because a
+ * rank tries again. Returns its place before sorting. */
 size_t net_choose_unproven(struct net_unproven *open, size_t count);
 
 /* Seconds since the last acknowledgement from the other host; 0 if not known (not a TCP socket). */

@@ -39,8 +39,7 @@ struct heartbeat_config {
     struct message_session session; /* its authentication */
     int requests; /* a duplicate of the descriptor of FOR_REQUESTS; shut down when rank 0 is lost; owned, too */
     int stop;     /* an eventfd, readable after a request to stop: this rank then leaves the job; -1: none. Not owned */
-    int rank;
-    double seconds; /* between two heartbeats */
+    int rank, world_size;
     uint64_t job;
     struct activity *activity; /* not owned */
     const char *endpoint;      /* of rank 0: "n1:29500"; copied */
@@ -145,7 +144,7 @@ static void send_heartbeat(struct heartbeat *h, double now) {
     activity_read(h->config.activity, &reading);
     store_write_heartbeat(&reading, body);
     if (!send_frame(h, FRAME_HEARTBEAT, body, sizeof body)) h->broken_at = now;
-    h->send_at = now + h->config.seconds;
+    h->send_at = now + store_heartbeat_seconds(h->config.world_size);
 }
 
 static void leave_job(struct heartbeat *h) {
@@ -233,7 +232,7 @@ static void forward_exits(struct heartbeat *h) {
 /* ---- heartbeat: rank 0 itself ---- */
 
 static void check_rank_0(struct heartbeat *h, double now) {
-    double silence = now - h->received_at;
+    double silence = now - h->received_at, silent = members_seconds(MEMBERS_SILENT_SECONDS, h->config.world_size);
     char how[160];
     if (h->has_bye) return;
     if (h->broken_at > 0) {
@@ -242,12 +241,12 @@ static void check_rank_0(struct heartbeat *h, double now) {
             on_rank_0_lost(h, h->exit_of_0, true);
         else if (now >= h->broken_at + EXIT_SECONDS)
             on_rank_0_lost(h, " exited without reporting an error, or the connection to it broke", true);
-    } else if (silence >= MEMBERS_SILENT_SECONDS && net_link_age(h->config.fd) >= MEMBERS_SILENT_SECONDS - 0.5) {
+    } else if (silence >= silent && net_link_age(h->config.fd) >= silent - 0.5) {
         snprintf(how, sizeof how,
                  " is unreachable: its host has not answered for %.1f s (the network failed, or the host is down)",
                  silence);
         on_rank_0_lost(h, how, false);
-    } else if (silence >= MEMBERS_STOPPED_SECONDS) {
+    } else if (silence >= members_seconds(MEMBERS_STOPPED_SECONDS, h->config.world_size)) {
         snprintf(how, sizeof how,
                  " hangs: its process has not run for %.1f s although its host answers (is it stopped?)", silence);
         on_rank_0_lost(h, how, false);
@@ -257,7 +256,8 @@ static void check_rank_0(struct heartbeat *h, double now) {
 /* ---- heartbeat: the loop ---- */
 
 static double next_deadline(const struct heartbeat *h, double now) {
-    double next = h->send_at;
+    double next = h->send_at, latest = now + MEMBERS_CHECK_SECONDS;
+    if (latest < next) next = latest;
     if (h->overdue_at > 0 && h->overdue_at < next) next = h->overdue_at;
     double lost_at = h->broken_at + EXIT_SECONDS;
     if (h->broken_at > 0 && lost_at > now && lost_at < next) next = lost_at;
@@ -283,8 +283,8 @@ static void end_overdue(struct heartbeat *h) {
     if (h->config.overdue) h->config.overdue(code == STATUS_STOPPED ? STATUS_STOPPED : STATUS_PEER, why);
 }
 
-/* The time in which this process did not run is no silence of rank 0. poll returns after the time between two
- * heartbeats at most. */
+/* The time in which this process did not run is no silence of rank 0. poll returns after MEMBERS_CHECK_SECONDS at most.
+ */
 static void check_pause(struct heartbeat *h, double now) {
     if (now - h->iteration_at > PAUSE) h->received_at += now - h->iteration_at;
     h->iteration_at = now;
@@ -677,7 +677,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
                                       .requests = fcntl(s->fd, F_DUPFD_CLOEXEC, 0),
                                       .stop = s->stop,
                                       .rank = s->rank,
-                                      .seconds = store_heartbeat_seconds(s->world_size),
+                                      .world_size = s->world_size,
                                       .job = s->job,
                                       .activity = s->activity,
                                       .endpoint = s->endpoint,

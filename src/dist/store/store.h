@@ -105,11 +105,11 @@ void store_sign(const struct store *store, const void *message, size_t size, uin
 /* The numeric address of this host on the network that reaches rank 0 ("127.0.0.1", "10.0.0.7"). All ranks. */
 status store_address(struct store *store, double timeout, char address[64]);
 
-/* What has crossed the store of rank 0 since its start, heartbeats included, for tests and benchmarks of its growth.
- * Zeros on other ranks. */
+/* What has crossed the store of rank 0 since its start, for tests of its growth. Zeros on other ranks. */
 struct store_traffic {
-    uint64_t received, sent, bytes_received, bytes_sent; /* frames, those of the handshakes included */
-    uint64_t connections;                                /* accepted */
+    uint64_t received, sent, bytes_received, bytes_sent; /* frames but heartbeats, those of the handshakes included */
+    uint64_t heartbeats;                                 /* frames in both directions */
+    uint64_t connections;                                /* also rank 0's own two */
 };
 void store_count_traffic(const struct store *store, struct store_traffic *out);
 

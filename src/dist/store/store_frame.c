@@ -271,8 +271,8 @@ void store_parse_text(const uint8_t *bytes, size_t length, char *text, size_t si
 }
 
 double store_heartbeat_seconds(int world_size) {
-    double seconds = 0.2 * world_size / 1000;
-    return seconds < 0.2 ? 0.2 : seconds < 0.5 ? seconds : 0.5;
+    double seconds = 0.5 * world_size / 10000;
+    return seconds < 0.2 ? 0.2 : seconds;
 }
 
 void store_describe_count(int world_size, int node_size, char text[64]) {

@@ -156,8 +156,8 @@ bool store_parse_failure(const struct store_frame *frame, uint32_t *code,
 /* text (size): the bytes as a string, truncated; control characters other than newline and tab become '?'. */
 void store_parse_text(const uint8_t *bytes, size_t length, char *text, size_t size);
 
-/* Between two heartbeats of a rank, and of the server: 0.2 s for up to 1,000 ranks, and longer for more, so that a
- * second's heartbeats are a small part of what the store's thread can do; 0.5 s at most. */
+/* Between two heartbeats of a rank, and of the server: 0.2 s for up to 4,000 ranks, then in proportion to them, so that
+ * heartbeats are a tenth of what the store's thread can do: 0.5 s for 10,000 ranks. */
 double store_heartbeat_seconds(int world_size);
 
 /* "4 ranks, 2 on each of 2 nodes"; [node_size] as in members_create. */

@@ -35,6 +35,10 @@ struct members {
     struct member items[];                   /* (world_size) */
 };
 
+double members_seconds(double seconds, int world_size) {
+    return world_size <= 10000 ? seconds : seconds * world_size / 10000;
+}
+
 struct members *members_create(int world_size, int node_size, struct members_limits limits, double now) {
     struct members *m = calloc(1, sizeof *m + (size_t)world_size * sizeof m->items[0]);
     if (!m) return NULL;
@@ -175,11 +179,12 @@ static void check_silence(struct members *m, int rank, double now, double link_a
     struct member *r = &m->items[rank];
     double silence = now - r->heartbeat_at;
     struct text reason = {0};
-    if (silence >= MEMBERS_SILENT_SECONDS && link_age >= MEMBERS_SILENT_SECONDS - LINK_MARGIN)
+    double silent = members_seconds(MEMBERS_SILENT_SECONDS, m->world_size);
+    if (silence >= silent && link_age >= silent - LINK_MARGIN)
         text_printf(&reason,
                     " is unreachable: its host has not answered for %.1f s (the network failed, or the host is down)",
                     silence);
-    else if (silence >= MEMBERS_STOPPED_SECONDS)
+    else if (silence >= members_seconds(MEMBERS_STOPPED_SECONDS, m->world_size))
         text_printf(&reason, " hangs: its process has not run for %.1f s although its host answers (is it stopped?)",
                     silence);
     else
@@ -262,8 +267,9 @@ void members_check(struct members *m, double now, double (*link_age)(void *data,
         return;
     }
     if (m->left_at > 0) return; /* ranks that wait now wait because of that loss */
+    double silent = members_seconds(MEMBERS_SILENT_SECONDS, m->world_size);
     for (int r = 0; r < m->world_size; r++)
-        if (m->items[r].state == MEMBER_JOINED && now - m->items[r].heartbeat_at >= MEMBERS_SILENT_SECONDS)
+        if (m->items[r].state == MEMBER_JOINED && now - m->items[r].heartbeat_at >= silent)
             check_silence(m, r, now, link_age(data, r));
     check_hang(m, now);
 }

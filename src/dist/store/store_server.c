@@ -32,13 +32,14 @@
 #define REASON_SECONDS 1.0 /* to send the reason before a connection is closed */
 #define SAME_COUNT "--nproc and --nnodes (WORLD_SIZE) must be the same on every node"
 #define JOINING_SECONDS 5.0
+#define HELLO_SECONDS 0.2 /* without the first message for longer, a connection is silent */
 #define REJECTION_SECONDS 1.0
 #define FIRST_WAITING_SECONDS 2.0
 #define WAITING_SECONDS 5.0
 #define REJOIN_SECONDS 3.0 /* for a rank whose first connection ended before the second */
 #define LEAVE_SECONDS 2.0  /* for ranks to leave after the failure was sent to them */
 /* For ranks to leave without a failure: long enough to detect a stopped one and report it to the others. */
-#define STOP_SECONDS (MEMBERS_STOPPED_SECONDS + 2.0)
+#define STOP_SECONDS(world_size) (members_seconds(MEMBERS_STOPPED_SECONDS, world_size) + 2.0)
 
 /* In this order. */
 enum stage { STAGE_HELLO, STAGE_PROOF, STAGE_JOINED, STAGE_REJECTED };
@@ -74,7 +75,7 @@ struct connection {
 
 /* Those of struct store_traffic, which other threads may read at any time. */
 struct traffic_counters {
-    _Atomic uint64_t received, sent, bytes_received, bytes_sent, connections;
+    _Atomic uint64_t received, sent, bytes_received, bytes_sent, heartbeats, connections;
 };
 
 /* The connections of a rank in this start. Until it has its second connection, the heartbeat, the first may end because
@@ -102,8 +103,8 @@ struct store_server {
     uint8_t secret[32];
     char endpoint[320], hint[400];
     struct log *log;
-    double heartbeat_at, log_waiting_at; /* next heartbeat, next "waiting for ..." */
-    bool is_one_host, is_guessable;      /* is_guessable: the secret */
+    double check_at, heartbeat_at, log_waiting_at; /* next check of ranks, heartbeat, "waiting for ..." */
+    bool is_one_host, is_guessable;                /* is_guessable: the secret */
     bool has_logged_waiting, has_logged_joined, has_logged_version, has_logged_secret;
     double failure_sent_at;  /* when JOB_FAILURE was sent; 0: no failure */
     int64_t saved;           /* step of the newest checkpoint, from rank 0 */
@@ -135,6 +136,11 @@ static inline bool is_link(const struct connection *c) { return c->shake.purpose
 
 static void count_up(_Atomic uint64_t *counter, uint64_t by) {
     atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
+
+static void count_frame(_Atomic uint64_t *frames, _Atomic uint64_t *bytes, size_t size) {
+    count_up(frames, 1);
+    count_up(bytes, size);
 }
 
 static double earlier(double a, double b) { return a < b ? a : b; }
@@ -446,8 +452,10 @@ static void server_send(struct store_server *s, struct connection *c, enum store
     }
     size_t written = store_frame_write(&c->session, &frame, c->out + c->out_size);
     c->out_size += written;
-    count_up(&s->traffic.sent, 1);
-    count_up(&s->traffic.bytes_sent, written);
+    if (type == FRAME_SERVER_HEARTBEAT)
+        count_up(&s->traffic.heartbeats, 1);
+    else
+        count_frame(&s->traffic.sent, &s->traffic.bytes_sent, written);
     flush(s, c);
 }
 
@@ -942,8 +950,10 @@ static bool server_handle_frames(struct store_server *s, struct connection *c) {
                    server_reserve(&c->in, &c->in_capacity, STORE_HEADER + (size_t)frame.length);
         if (!store_frame_verify(&c->session, &frame)) return on_wrong_tag(s, c);
         if (!is_expected(c, &frame)) return false;
-        count_up(&s->traffic.received, 1);
-        count_up(&s->traffic.bytes_received, used);
+        if (frame.type == FRAME_HEARTBEAT)
+            count_up(&s->traffic.heartbeats, 1);
+        else
+            count_frame(&s->traffic.received, &s->traffic.bytes_received, used);
         if (!handlers[frame.type].handle(s, c, &frame)) return false;
         if (c->stage == STAGE_REJECTED) return true;
         message_drop(c->in, &c->in_size, used);
@@ -964,8 +974,11 @@ static void read_from(struct store_server *s, struct connection *c) {
 static void drop_unproven(struct store_server *s) {
     size_t count = 0, chosen;
     struct connection *c = s->unproven.first;
-    for (; c && count < s->max_unproven; c = c->after)
-        s->open[count++] = (struct net_unproven){.host = c->host, .is_silent = c->stage == STAGE_HELLO};
+    double accepted_before = clock_seconds() - HELLO_SECONDS;
+    for (; c && count < s->max_unproven; c = c->after) {
+        bool is_silent = c->stage == STAGE_HELLO && c->deadline - JOINING_SECONDS < accepted_before;
+        s->open[count++] = (struct net_unproven){.host = c->host, .is_silent = is_silent};
+    }
     if (count == 0) return;
     chosen = net_choose_unproven(s->open, count);
     for (c = s->unproven.first; chosen > 0; chosen--) c = c->after;
@@ -1099,17 +1112,19 @@ static void send_heartbeats(struct store_server *s, int lost) {
 }
 
 static void check_ranks(struct store_server *s, double now) {
-    if (now >= s->heartbeat_at) {
+    bool is_due = now >= s->heartbeat_at;
+    if (now >= s->check_at) {
+        s->check_at = now + MEMBERS_CHECK_SECONDS;
         members_check(s->members, now, link_age, s);
         lose_disconnected_ranks(s, now);
         log_missing(s, now);
     }
     int lost = members_cause(s->members, now);
     bool has_failure = lost >= 0 && s->failure_sent_at == 0;
-    if (now < s->heartbeat_at && !has_failure) return;
+    if (!is_due && !has_failure) return;
     if (has_failure) s->failure_sent_at = now;
     send_heartbeats(s, lost);
-    if (now >= s->heartbeat_at) s->heartbeat_at = now + store_heartbeat_seconds(s->world_size);
+    if (is_due) s->heartbeat_at = now + store_heartbeat_seconds(s->world_size);
 }
 
 /* Closes what has reached its deadline and tries all pending requests. */
@@ -1140,8 +1155,8 @@ static void handle_pending(struct store_server *s) {
 }
 
 static double next_deadline(const struct store_server *s, double now) {
-    double next = members_cause_time(s->members, s->heartbeat_at);
-    next = earlier(next, earlier(s->heartbeat_at, s->expires_at));
+    double next = members_cause_time(s->members, s->check_at);
+    next = earlier(earlier(next, s->check_at), earlier(s->heartbeat_at, s->expires_at));
     if (s->accept_after > now && s->accept_after < next) next = s->accept_after;
     return next;
 }
@@ -1152,7 +1167,7 @@ static double time_to_stop(struct store_server *s) {
     double requested_at = s->stop_requested_at;
     pthread_mutex_unlock(&s->mutex);
     if (requested_at == 0) return 0;
-    if (s->failure_sent_at == 0) return requested_at + STOP_SECONDS;
+    if (s->failure_sent_at == 0) return requested_at + STOP_SECONDS(s->world_size);
     return (s->failure_sent_at > requested_at ? s->failure_sent_at : requested_at) + LEAVE_SECONDS;
 }
 
@@ -1325,5 +1340,6 @@ void store_server_traffic(const struct store_server *s, struct store_traffic *ou
                                   .sent = s->traffic.sent,
                                   .bytes_received = s->traffic.bytes_received,
                                   .bytes_sent = s->traffic.bytes_sent,
+                                  .heartbeats = s->traffic.heartbeats,
                                   .connections = s->traffic.connections};
 }

@@ -196,7 +196,8 @@ static void remove_handshake(struct worker_listener *listener, size_t index, boo
 static void make_place(struct worker_listener *listener) {
     struct net_unproven open[NET_MIN_UNPROVEN];
     for (size_t i = 0; i < listener->count; i++)
-        open[i] = (struct net_unproven){listener->handshakes[i].host, !listener->handshakes[i].has_hello};
+        open[i] = (struct net_unproven){.host = listener->handshakes[i].host,
+                                        .is_silent = !listener->handshakes[i].has_hello};
     if (listener->count == NET_MIN_UNPROVEN)
         remove_handshake(listener, net_choose_unproven(open, listener->count), true);
 }
