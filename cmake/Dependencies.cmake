@@ -69,8 +69,21 @@ else()
 endif()
 
 # Each MPI is a module of its own: their binary interfaces differ. Debian's packages exist side by side.
-pkg_check_modules(OPENMPI QUIET ompi-c)
-pkg_check_modules(MPICH QUIET mpich)
+option(DDPTRAIN_MPI "build the modules for Open MPI and MPICH where they are found" ON)
+function(mpi_library name package) # NAME_LIBRARY: what the program opens at run time, as libmpi.so.40
+  pkg_check_modules(${name} QUIET ${package})
+  list(FILTER ${name}_LINK_LIBRARIES INCLUDE REGEX "/lib(mpi|mpich)[.]") # not what it depends on itself
+  if(DDPTRAIN_MPI AND ${name}_LINK_LIBRARIES)
+    execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${${name}_LINK_LIBRARIES} OUTPUT_VARIABLE head)
+    if(head MATCHES "SONAME +([^\n]+)")
+      set(${name}_LIBRARY ${CMAKE_MATCH_1} PARENT_SCOPE)
+      set(${name}_INCLUDE_DIRS ${${name}_INCLUDE_DIRS} PARENT_SCOPE)
+      set(${name}_VERSION ${${name}_VERSION} PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+mpi_library(OPENMPI ompi-c)
+mpi_library(MPICH mpich)
 
 # Large convolutions use the C API of oneDNN's version 2 (a module of its own, onednn/: linking would cost 20 ms a start). Not on ARM:
 # version 2 has no convolutions for NEON, and its plain loops take 4.5 times the instructions of those of this project.

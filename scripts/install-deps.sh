@@ -29,14 +29,22 @@ build_packages=(
     "libgloo-dev"     # processes on several hosts; the program runs without it on one host
     "libdnnl-dev"     # large convolutions; opened at run time where it is present
 )
+mpi_packages=(
+    "libopenmpi-dev"      # the backend mpi on several hosts; both may be missing
+    "libmpich-dev"
+)
 test_packages=(
     "check"
     "python3"
     "python3-numpy"
     "python3-h5py"        # reads our checkpoints as a user would
     "hdf5-tools h5dump"   # so does h5dump
+    "${mpi_packages[@]}"
+    "openmpi-bin mpirun.openmpi"
+    "mpich mpirun.mpich"
 )
 package_packages=(
+    "${mpi_packages[@]}"
     "dpkg-dev dpkg-shlibdeps"
     "file file"
     "gzip gzip"

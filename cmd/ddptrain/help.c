@@ -39,8 +39,9 @@ static const struct {
     {"GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME", "The network interface of Gloo, of NCCL; default: the one that leads to "
                                                "rank 0."},
     {"TMPDIR", "The folder for large temporary files; default: /var/tmp."},
-    {"DDPTRAIN_MODULE_DIR", "The folder of the modules (Gloo, oneDNN, CUDA, NCCL), if they are not where they were "
-                            "installed."},
+    {"DDPTRAIN_MODULE_DIR",
+     "The folder of the modules (Gloo, MPI, oneDNN, CUDA, NCCL), if they are not where they were "
+     "installed."},
 };
 #define VARIABLE_COUNT (sizeof variables / sizeof *variables)
 

@@ -2,6 +2,7 @@
  * failed (...)", with the rank that failed first if the store has a report; and the groups that the calls are of. */
 #include "dist/comm/comm.h"
 
+#include <dlfcn.h>
 #include <nettle/memops.h>
 #include <sched.h>
 #include <stdio.h>
@@ -209,20 +210,32 @@ const char *comm_mpi_module(enum dist_launcher launcher) {
     }
 }
 
+static const struct {
+    const char *module, *title, *library, *package; /* library: "" where the build has found none */
+} mpis[] = {
+    {"openmpi", "Open MPI", OPENMPI_LIBRARY, "libopenmpi-dev"},
+    {"mpich", "MPICH", MPICH_LIBRARY, "libmpich-dev"},
+};
+
+/* A module is not linked to its MPI, whose components look for symbols in the global namespace, and which a Debian
+ * package of this program must not depend on. */
 static status open_mpi_module(enum dist_launcher launcher, const struct comm_backend **out) {
     const char *name = comm_mpi_module(launcher);
     void *address = NULL;
+    int i = 0;
+    char remedy[128];
     *out = NULL;
     if (!name)
         return status_new(STATUS_USAGE,
                           "backend mpi needs ranks that an MPI has started, but %s has started these; use mpirun, or "
                           "srun with --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)",
                           dist_launcher_name(launcher));
-    bool is_mpich = strcmp(name, "mpich") == 0;
-    TRY(module_need(name, "ddptrain_comm_mpi", "backend mpi",
-                    is_mpich ? "the job was started by MPICH: build ddptrain with Debian's libmpich-dev"
-                             : "the job was started by Open MPI: build ddptrain with Debian's libopenmpi-dev",
-                    &address));
+    while (strcmp(mpis[i].module, name) != 0) i++;
+    if (mpis[i].library[0] && !dlopen(mpis[i].library, RTLD_NOW | RTLD_GLOBAL))
+        return status_new(STATUS_USAGE, "backend mpi: cannot load the library of %s: %s", mpis[i].title, dlerror());
+    snprintf(remedy, sizeof remedy, "the job was started by %s: build ddptrain with Debian's %s", mpis[i].title,
+             mpis[i].package);
+    TRY(module_need(name, "ddptrain_comm_mpi", "backend mpi", remedy, &address));
     *out = address;
     return OK;
 }

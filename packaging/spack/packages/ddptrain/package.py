@@ -12,6 +12,7 @@ class Ddptrain(CMakePackage):
     version("main", branch="main")
 
     variant("gloo", default=True, description="several processes on CPUs")
+    variant("mpi", default=False, description="several hosts by the Open MPI or MPICH that starts the processes")
     variant("onednn", default=True, description="large convolutions by oneDNN")
     variant("cuda", default=False, description="GPUs")
 
@@ -30,6 +31,7 @@ class Ddptrain(CMakePackage):
     depends_on("jansson")
     depends_on("nettle")
     depends_on("gloo", when="+gloo")
+    depends_on("mpi", when="+mpi")
     depends_on("onednn@2", when="+onednn")
     depends_on("cuda@13:", when="+cuda")
     depends_on("cudnn", when="+cuda")
@@ -39,6 +41,7 @@ class Ddptrain(CMakePackage):
         return [
             self.define("DDPTRAIN_TESTS", False),
             self.define("DDPTRAIN_CCACHE", False),
+            self.define_from_variant("DDPTRAIN_MPI", "mpi"),
             self.define("DDPTRAIN_CUDA", "ON" if self.spec.satisfies("+cuda") else "OFF"),
         ]
 

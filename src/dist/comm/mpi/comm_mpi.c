@@ -12,7 +12,6 @@
  * rank sends its slices directly, and as many bytes as a ring. */
 #include <mpi.h>
 
-#include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -81,16 +80,8 @@ static void finalize(int code, void *unused) {
     pthread_mutex_unlock(&mpi.mutex);
 }
 
-/* The components that MPI loads look for symbols of its library in the global namespace. */
-static void make_global(void) {
-    Dl_info library;
-    if (dladdr((void *)(intptr_t)MPI_Init_thread, &library) != 0)
-        dlopen(library.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
-}
-
 static status start(void) {
     int provided = 0, *tag = NULL, has_tag = 0;
-    make_global();
     int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
     if (code != MPI_SUCCESS) return status_new(STATUS_IO, "MPI_Init_thread failed (%d)", code);
     mpi.is_initialized = true;
