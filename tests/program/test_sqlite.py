@@ -137,6 +137,27 @@ class Sqlite(program.Case):
         connection.close()
         self.assertEqual(self.run_program("eval", "runs/csv", "b.db")[0], self.run_program("eval", "runs/csv", "b.csv")[0])
 
+    def test_numbers_are_the_same_doubles(self):
+        """As those of a CSV file, in inputs, targets and weights; of a target that is no number in the first row, too."""
+        special = [1 / 3, -0.0, 2**53 + 1, 2**58 + 1, 1e12, 1e-320, -7, 0.1 + 0.2]
+        for first in (special[0], "yes"):
+            rows = [(special[i % 8], float(i), first if i % 2 == 0 else 0.5 if first != "yes" else "no", i % 3 + 0.1) for i in range(40)]
+            self.write("n.csv", "a,b,y,w\n" + "".join(",".join(v if isinstance(v, str) else repr(v) for v in row) + "\n" for row in rows))
+            connection = sqlite3.connect(self.path("n.db"))
+            connection.executescript("drop table if exists t; create table t (a, b, y, w)")
+            connection.executemany("insert into t values (?, ?, ?, ?)", rows)
+            connection.commit()
+            connection.close()
+            self.write("n.yaml", "dataset: {path: n.csv, inputs: [a, b], targets: y, weights: w, scale: standard}\nmodel: {layers: [{linear: 1}]}\n"
+                       f"loss: {'bce_with_logits' if first == 'yes' else 'mse'}\noptimizer: {{type: sgd, lr: 0.001}}\ntrain: {{epochs: 1}}\n")
+            found = []
+            for path in ("n.csv", "n.db"):
+                self.run_program("n.yaml", f"dataset.path={path}", "--run-dir", f"runs/{first}{path}")
+                found.append((self.sha(f"runs/{first}{path}"), self.events("start", f"runs/{first}{path}")[0]["dataset_fingerprint"]))
+            self.assertEqual(found[0], found[1])
+        self.database("e.db", self.rows + [(90, 9e999, "red", "a")])
+        self.assertIn("e.db:row 90: column 'x': ", self.error("dataset.path=e.db"))
+
     def test_reals_that_mean_missing_values(self):
         rows = [(n, -99.9 if n % 7 == 0 else x, colour, y) for n, x, colour, y in self.rows]
         self.write("b.csv", "n,x,colour,y\n" + "".join(",".join("" if v is None else str(v) for v in row) + "\n" for row in rows))

@@ -32,6 +32,12 @@ struct csv_part {
 
 struct csv;
 
+/* A value that is a number in the file, not a text. */
+struct csv_number {
+    bool is_given;
+    double value;
+};
+
 struct csv_order;
 struct row_filter;
 
@@ -40,7 +46,7 @@ struct csv_input {
     const char *unit; /* of lines (rows): "line" */
     status (*start)(struct csv *csv, const struct dataset_config *config, bool is_validation);
     /* The next record, the names of the columns first: csv->reader.fields (count) and record_line. Its texts stay until
-     * the next call. */
+     * the next call. A number needs no text if csv_takes_number: csv->numbers of its column is set instead. */
     status (*next)(struct csv *csv, bool *has_record);
     void (*close)(struct csv *csv);
 };
@@ -86,6 +92,7 @@ struct csv {
     struct role *roles;                     /* (n_columns) */
     size_t *input_columns, *target_columns; /* (input_size), (target_size): column of each value */
 
+    struct csv_number *numbers;      /* (n_columns) of the current record; NULL: all values are texts */
     struct column_builder *builders; /* (input_size) */
     struct raw_column *raw;          /* (input_size), when all rows were read */
     const char *const *missing;      /* texts of inputs that mean a missing value, NULL-terminated */
@@ -166,6 +173,9 @@ status csv_number_labels(struct csv *csv, bool is_binary, const struct csv *trai
 
 /* STATUS_DATA: the value of the current record is missing, or "'x' is not <what>", such as "a number; write ...". */
 status csv_reject_value(const struct csv *csv, size_t column, const char *text, const char *what, const char *advice);
+
+/* Whether a number of another kind of file is used as it is; else its text is compared, or is part of messages. */
+bool csv_takes_number(const struct csv *csv, size_t column, double value);
 
 /* Writes a number of another kind of file as the text of a value: where it is compared as text, with as few digits as a
  * CSV file has, 0.1 instead of 0.10000000000000001. */

@@ -18,6 +18,7 @@ static status start(struct csv *csv, const struct dataset_config *config, bool i
     (void)is_validation;
     records->cells = config->request.cells;
     records->numbers = arena_alloc(csv->arena, (columns + 1) * sizeof *records->numbers);
+    csv->numbers = arena_alloc(csv->arena, (columns + 1) * sizeof *csv->numbers);
     csv->reader.fields = calloc(columns + 1, sizeof *csv->reader.fields);
     if (!csv->reader.fields) return status_memory("the columns of a table");
     csv->reader.count = csv->reader.capacity = columns;
@@ -36,7 +37,12 @@ static const char *format_number(struct csv *csv, size_t column, double value) {
 
 static const char *cell_text(struct csv *csv, size_t column, size_t row) {
     const struct cell_column *cells = &((struct records *)csv->records)->cells->columns[column];
+    csv->numbers[column].is_given = false;
     if (cells->texts) return cells->texts[row] ? cells->texts[row] : csv->missing[0];
+    if (csv_takes_number(csv, column, cells->numbers[row])) {
+        csv->numbers[column] = (struct csv_number){true, cells->numbers[row]};
+        return "";
+    }
     return isnan(cells->numbers[row]) ? csv->missing[0] : format_number(csv, column, cells->numbers[row]);
 }
 

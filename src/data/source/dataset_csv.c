@@ -716,6 +716,15 @@ static bool is_compared(const struct csv *csv, size_t column) {
     return role->is_target || role->is_group || column_builder_wants_text(&csv->builders[role->at]);
 }
 
+bool csv_takes_number(const struct csv *csv, size_t column, double value) {
+    if (!csv->numbers || !csv->roles || csv->has_missing_number || csv->is_new || !isfinite(value)) return false;
+    const struct role *role = &csv->roles[column];
+    bool is_known = csv->base.rows > 0 && !csv->has_labels && !role->booleans; /* the first target decides */
+    if (role->at == NOT_USED || role->is_filtered || role->may_be_date || role->is_group) return false;
+    if (role->is_target) return is_known && !csv->drops_missing_targets;
+    return role->is_weight || !column_builder_wants_text(&csv->builders[role->at]);
+}
+
 void csv_format_real(const struct csv *csv, size_t column, double value, char text[CSV_REAL]) {
     int precision = is_compared(csv, column) ? 15 : 17;
     do snprintf(text, CSV_REAL, "%.*g", precision, value);
@@ -782,6 +791,14 @@ static status add_value(struct csv *csv, size_t column, const char *text, double
                              : csv_add_input(csv, column, text, &row[role->at]);
 }
 
+/* Adds a number that csv_takes_number. */
+static void add_number(struct csv *csv, size_t column, double value, double *row) {
+    const struct role *role = &csv->roles[column];
+    bool is_input = !role->is_weight && !role->is_target;
+    row[role->is_weight ? values_of(csv) : role->is_target ? csv->base.input_size + role->at : role->at] = value;
+    if (is_input) column_builder_add_number(&csv->builders[role->at]);
+}
+
 static status reject_fields(const struct csv *csv) {
     return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
                       csv->reader.record_line, csv->reader.count, csv->n_fields);
@@ -798,6 +815,10 @@ static status add_record(struct csv *csv, double *row) {
     csv->dropped += keeps && csv->is_left_out;
     for (size_t i = 0; i < csv->n_columns && !csv->is_left_out; i++) {
         if (csv->roles[i].at == NOT_USED) continue;
+        if (csv->numbers && csv->numbers[i].is_given) {
+            add_number(csv, i, csv->numbers[i].value, row);
+            continue;
+        }
         const char *text = csv->reader.fields[csv->fields[i]].text;
         status s = add_value(csv, i, text, row);
         if (s) TRY(csv_leave_out(csv, i, csv_is_missing(csv, text) ? BAD_MISSING : BAD_VALUE, text, s));

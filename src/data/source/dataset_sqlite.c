@@ -325,7 +325,15 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
     sqlite3_stmt *statement = records->statement;
     int at = (int)column, type = sqlite3_column_type(statement, at);
     *text = missing_text(csv, column);
+    if (csv->numbers) csv->numbers[column].is_given = false;
     if (type == SQLITE_NULL) return OK;
+    if (type == SQLITE_FLOAT || type == SQLITE_INTEGER) {
+        double number = sqlite3_column_double(statement, at);
+        if (csv_takes_number(csv, column, number)) {
+            csv->numbers[column] = (struct csv_number){true, number};
+            return OK;
+        }
+    }
     if (type == SQLITE_BLOB) return bad_value(csv, column, "a blob is not a number or text");
     if (type == SQLITE_FLOAT)
         csv_format_real(csv, column, sqlite3_column_double(statement, at), records->numbers[column]);
@@ -363,6 +371,7 @@ static status next_record(struct csv *csv, bool *has_record) {
             const char *name = sqlite3_column_name(records->statement, (int)i);
             csv->reader.fields[i].text = arena_copy(csv->arena, name ? name : "");
         }
+        csv->numbers = arena_alloc(csv->arena, (csv->reader.count + 1) * sizeof *csv->numbers);
         return OK;
     }
     int result = step(records);
