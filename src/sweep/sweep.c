@@ -426,8 +426,13 @@ static bool may_be_kept(const struct coordinator *s, const struct trial_summary 
 
 /* Whether a worker trains a run of the trial, perhaps in a run folder; also of one that has failed. */
 static bool is_in_progress(const struct coordinator *s, int64_t trial) {
-    for (int i = 0; i < s->slot_count; i++)
+    for (int i = 0; i < s->slot_count; i++) {
+        int64_t runs[SLOT_MAX_AHEAD];
+        int count = slot_list_ahead(&s->slots[i], runs);
         if (s->slots[i].is_busy && s->slots[i].job.run / s->config->runs == trial) return true;
+        for (int k = 0; k < count; k++)
+            if (runs[k] / s->config->runs == trial) return true;
+    }
     return false;
 }
 
@@ -501,17 +506,18 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
     static const int states[] = {
         [WORKER_DONE] = TRIAL_COMPLETE, [WORKER_PRUNED] = TRIAL_PRUNED, [WORKER_FAILED] = TRIAL_FAILED};
     bool was_busy = slot->is_busy;
-    slot->is_busy = false;
-    if (r->event == WORKER_LOST)
-        return was_busy && !s->is_stopping ? retry_or_fail_run(s, slot->job.run, r->message) : OK;
-    if (r->run != slot->job.run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
+    int64_t run = slot->job.run;
     /* its start met the move */
     bool is_moved = s->has_moved && strcmp(slot->job.folder, sweep_folder_path(s->folder)) != 0;
+    slot_end_job(slot, r->seconds);
+    if (r->event == WORKER_LOST) return was_busy && !s->is_stopping ? retry_or_fail_run(s, run, r->message) : OK;
+    if (r->run != run) return status_new(STATUS_BUG, "a worker has reported another run than its own");
     bool is_lost_by_move = is_moved && r->event == WORKER_FAILED && r->code == STATUS_IO;
     if (is_lost_by_move) run_queue_repeat(&s->queue, r->run);
     if (is_lost_by_move) return OK;
     if (r->event == WORKER_STOPPED) { /* a signal has stopped this worker, or all */
         run_queue_repeat(&s->queue, r->run);
+        for (; slot->is_busy; slot_end_job(slot, 0)) run_queue_repeat(&s->queue, slot->job.run);
         if (!slot->connection) slot_end(slot, false); /* it takes no more jobs */
         return OK;
     }
@@ -553,8 +559,10 @@ static status receive(struct coordinator *s, struct worker_slot *slot) {
     struct worker_report report;
     struct text how = {0};
     bool was_busy = slot->is_busy, got, is_lost = false;
-    int64_t run = slot->job.run;
+    int64_t run = slot->job.run, waiting[SLOT_MAX_AHEAD];
+    int waiting_count = slot_list_ahead(slot, waiting);
     status failure = slot_receive(slot, &report, &got, &is_lost, &how);
+    for (int k = 0; is_lost && k < waiting_count; k++) run_queue_repeat(&s->queue, waiting[k]);
     if (!failure && is_lost)
         failure = was_busy && !s->is_stopping ? retry_or_fail_run(s, run, text_string(&how)) : OK;
     else if (!failure && got)
@@ -588,15 +596,38 @@ static int count_busy(const struct coordinator *s) {
     return busy;
 }
 
+/* false: nothing is left to hand out. */
+static bool next_job(struct coordinator *s, const struct worker_slot *slot, struct worker_job *job) {
+    if (!run_queue_next(&s->queue, job)) return false;
+    if (!slot->is_remote) job->folder_inode = sweep_folder_inode(s->folder);
+    if (s->has_moved) snprintf(job->folder, sizeof job->folder, "%s", sweep_folder_path(s->folder));
+    return true;
+}
+
+/* Of short runs several are handed out at once, so that a worker need not wait until this process, which shares the
+ * processors with others, has taken its report; near the end fewer, because the last ones may be longer. Not where the
+ * results of one run decide about another, nor for answers to epochs, which would wait behind the jobs. */
+static void assign_ahead(struct coordinator *s) {
+    struct worker_job job;
+    int64_t share = (runs_of(s->config) - s->queue.next) / (2 * s->slot_count);
+    bool is_allowed =
+        !s->pruner && !s->is_keeping_best && s->config->method != SWEEP_TPE && s->config->nproc_per_trial == 1;
+    for (int i = 0; is_allowed && i < s->slot_count; i++) {
+        struct worker_slot *slot = &s->slots[i];
+        while (slot->is_busy && slot->ahead_count < slot_wanted_ahead(slot) && slot->ahead_count < share &&
+               next_job(s, slot, &job))
+            slot_send_ahead(slot, &job);
+    }
+}
+
 static status assign_runs(struct coordinator *s) {
     for (int i = 0; i < s->slot_count && !s->is_stopping; i++) {
         struct worker_slot *slot = &s->slots[i];
         if (slot->is_busy || (slot->is_remote && !slot->connection)) continue;
-        if (!run_queue_next(&s->queue, &slot->job)) return OK;
-        if (!slot->is_remote) slot->job.folder_inode = sweep_folder_inode(s->folder);
-        if (s->has_moved) snprintf(slot->job.folder, sizeof slot->job.folder, "%s", sweep_folder_path(s->folder));
+        if (!next_job(s, slot, &slot->job)) return OK;
         TRY(slot_send_job(slot, s->cache));
     }
+    if (!s->is_stopping) assign_ahead(s);
     return OK;
 }
 

@@ -2,6 +2,7 @@
  * and send the same reports (worker.h, worker_connection.h). */
 #include "sweep/workers/slot.h"
 
+#include <math.h>
 #include <signal.h>
 
 bool slot_is_used(const struct worker_slot *slot) { return slot->pid || slot->connection; }
@@ -19,6 +20,31 @@ status slot_send_job(struct worker_slot *slot, struct dataset_cache *cache) {
     else
         worker_send_job(slot->fd, &slot->job);
     return OK;
+}
+
+void slot_send_ahead(struct worker_slot *slot, const struct worker_job *job) {
+    slot->ahead[(slot->ahead_first + slot->ahead_count++) % SLOT_MAX_AHEAD] = *job;
+    worker_send_job(slot->fd, job);
+}
+
+void slot_end_job(struct worker_slot *slot, double seconds) {
+    slot->seconds = slot->has_ended ? (3 * slot->seconds + seconds) / 4 : seconds;
+    slot->has_ended = true;
+    slot->is_busy = slot->ahead_count > 0;
+    if (!slot->is_busy) return;
+    slot->job = slot->ahead[slot->ahead_first];
+    slot->ahead_first = (slot->ahead_first + 1) % SLOT_MAX_AHEAD;
+    slot->ahead_count--;
+}
+
+int slot_list_ahead(const struct worker_slot *slot, int64_t runs[SLOT_MAX_AHEAD]) {
+    for (int i = 0; i < slot->ahead_count; i++) runs[i] = slot->ahead[(slot->ahead_first + i) % SLOT_MAX_AHEAD].run;
+    return slot->ahead_count;
+}
+
+int slot_wanted_ahead(const struct worker_slot *slot) {
+    if (slot->connection || !slot->has_ended) return 0;
+    return (int)fmin(SLOT_AHEAD_SECONDS / (slot->seconds + SLOT_JOB_SECONDS), SLOT_MAX_AHEAD);
 }
 
 void slot_answer(struct worker_slot *slot, bool must_stop) {

@@ -5,6 +5,8 @@
 #include "sweep/workers/dataset_cache.h"
 #include "sweep/workers/worker_connection.h"
 
+#define SLOT_MAX_AHEAD 16
+
 struct worker_slot {
     bool is_remote;
     int rank;                             /* of a connection */
@@ -12,7 +14,11 @@ struct worker_slot {
     pid_t pid;                            /* 0: no process */
     int fd;
     bool is_busy;
-    struct worker_job job;
+    struct worker_job job;                   /* the one in progress */
+    struct worker_job ahead[SLOT_MAX_AHEAD]; /* (ahead_count) from ahead_first on, a ring: sent, but not begun */
+    int ahead_first, ahead_count;
+    bool has_ended; /* a job: then [seconds] is the mean training of the last ones */
+    double seconds;
     struct dist_env env; /* of its runs */
     struct worker_options options;
 };
@@ -25,6 +31,17 @@ int slot_fd(const struct worker_slot *slot);
 /* Hands slot->job to the worker; a process is started if there is none. A worker that has ended is found by the next
  * slot_receive. */
 status slot_send_job(struct worker_slot *slot, struct dataset_cache *cache);
+/* Hands one more job to a busy process, which begins it after its own and those that wait. */
+void slot_send_ahead(struct worker_slot *slot, const struct worker_job *job);
+/* The job in progress, which has trained for [seconds], was reported: the next one that waits, if any, is in progress
+ * now. */
+void slot_end_job(struct worker_slot *slot, double seconds);
+/* The runs of the jobs that wait; returns their number. */
+int slot_list_ahead(const struct worker_slot *slot, int64_t runs[SLOT_MAX_AHEAD]);
+/* How many jobs are to wait: as many as take about SLOT_AHEAD_SECONDS. 0 for a rank, whose process may be replaced. */
+#define SLOT_AHEAD_SECONDS 0.05
+#define SLOT_JOB_SECONDS 0.001 /* of a job beside its training */
+int slot_wanted_ahead(const struct worker_slot *slot);
 /* To WORKER_EPOCH. */
 void slot_answer(struct worker_slot *slot, bool must_stop);
 /* The worker saves and ends its run. */
