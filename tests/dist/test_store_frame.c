@@ -137,5 +137,16 @@ START_TEST(numbers_round_trip) {
 }
 END_TEST
 
-TESTS("store_frame", frames_round_trip, bodies_are_checked, heartbeats_round_trip, gathers_are_checked,
-      numbers_round_trip)
+START_TEST(heartbeats_of_many_ranks_are_rarer) {
+    ck_assert_double_eq(store_heartbeat_seconds(2, 1), 0.2);
+    ck_assert_double_eq(store_heartbeat_seconds(4000, 1), 0.2);
+    ck_assert_double_eq(store_heartbeat_seconds(10000, 1), 0.5);
+    ck_assert_double_eq(store_heartbeat_seconds(1024, 8), 8 * 0.2);
+    ck_assert_double_eq(store_pace(10000, 1), 1);
+    ck_assert_double_eq(store_pace(80000, 1), 8);
+    ck_assert_double_eq(store_pace(1024, 8), 8);
+}
+END_TEST
+
+TESTS("store_frame", heartbeats_of_many_ranks_are_rarer, frames_round_trip, bodies_are_checked, heartbeats_round_trip,
+      gathers_are_checked, numbers_round_trip)

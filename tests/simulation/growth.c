@@ -235,7 +235,7 @@ static void send_beat(struct rank *rank) {
     if (rank->has_ended || rank->is_silent) return;
     store_write_heartbeat(&(struct activity_snapshot){0}, body);
     send_frame(rank->links[1], FRAME_HEARTBEAT, body, sizeof body);
-    at(store_heartbeat_seconds(w.ranks), BEATS, rank, NULL);
+    at(store_heartbeat_seconds(w.ranks, 1), BEATS, rank, NULL);
 }
 
 /* ---- a rank: what it receives ---- */
@@ -617,7 +617,8 @@ static struct result run(int hosts, int nproc, double latency, enum bad_case bad
                                          .local_heartbeat = open_link(w.all[0].links[1]),
                                          .world_size = w.ranks,
                                          .node_size = nproc,
-                                         .limits = {.slow = TIMEOUT},
+                                         .limits = {.slow = TIMEOUT, .pace = store_pace(w.ranks, 1)},
+                                         .heartbeat_seconds = store_heartbeat_seconds(w.ranks, 1),
                                          .job = 7,
                                          .secret = secret,
                                          .endpoint = "n0:29500",

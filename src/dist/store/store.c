@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/files/digest.h"
 #include "base/stop.h"
+#include "base/system/machine.h"
 #include "base/system/thread.h"
 #include "base/text.h"
 #include "dist/process/activity.h"
@@ -39,7 +40,8 @@ struct heartbeat_config {
     struct message_session session; /* its authentication */
     int requests; /* a duplicate of the descriptor of FOR_REQUESTS; shut down when rank 0 is lost; owned, too */
     int stop;     /* an eventfd, readable after a request to stop: this rank then leaves the job; -1: none. Not owned */
-    int rank, world_size;
+    int rank;
+    double seconds, pace; /* store_heartbeat_seconds, store_pace */
     uint64_t job;
     struct activity *activity; /* not owned */
     const char *endpoint;      /* of rank 0: "n1:29500"; copied */
@@ -144,7 +146,7 @@ static void send_heartbeat(struct heartbeat *h, double now) {
     activity_read(h->config.activity, &reading);
     store_write_heartbeat(&reading, body);
     if (!send_frame(h, FRAME_HEARTBEAT, body, sizeof body)) h->broken_at = now;
-    h->send_at = now + store_heartbeat_seconds(h->config.world_size);
+    h->send_at = now + h->config.seconds;
 }
 
 static void leave_job(struct heartbeat *h) {
@@ -232,7 +234,7 @@ static void forward_exits(struct heartbeat *h) {
 /* ---- heartbeat: rank 0 itself ---- */
 
 static void check_rank_0(struct heartbeat *h, double now) {
-    double silence = now - h->received_at, silent = members_seconds(MEMBERS_SILENT_SECONDS, h->config.world_size);
+    double silence = now - h->received_at, silent = MEMBERS_SILENT_SECONDS * h->config.pace;
     char how[160];
     if (h->has_bye) return;
     if (h->broken_at > 0) {
@@ -246,7 +248,7 @@ static void check_rank_0(struct heartbeat *h, double now) {
                  " is unreachable: its host has not answered for %.1f s (the network failed, or the host is down)",
                  silence);
         on_rank_0_lost(h, how, false);
-    } else if (silence >= members_seconds(MEMBERS_STOPPED_SECONDS, h->config.world_size)) {
+    } else if (silence >= MEMBERS_STOPPED_SECONDS * h->config.pace) {
         snprintf(how, sizeof how,
                  " hangs: its process has not run for %.1f s although its host answers (is it stopped?)", silence);
         on_rank_0_lost(h, how, false);
@@ -409,6 +411,7 @@ static void heartbeat_off_failure(struct heartbeat *h, void *data) {
 #define REPORT_SECONDS 1.0  /* for the heartbeat to report a request to stop */
 #define LINK_SECONDS 20.0
 #define REPORT_JOIN_SECONDS 60.0 /* rank 0 may still load its data */
+#define CROWD_RANKS 64           /* of a processor, from which on heartbeats are rarer */
 #define DESCRIPTORS 24           /* that a rank needs for its store, group, data and checkpoints */
 #define STOPPED_SECONDS 3.0      /* as REPORT_JOIN_SECONDS, after a request to stop: the user waits */
 
@@ -541,6 +544,14 @@ static void describe_wrong_host(const struct dist_env *env, char hint[400]) {
         host, env->master_addr);
 }
 
+static double crowd_of(const struct dist_env *env) {
+    if (env->local_world_size <= CROWD_RANKS) return 1;
+    int processors = processors_online(), quota = processors_quota();
+    if (quota > 0 && quota < processors) processors = quota;
+    double crowd = (double)env->local_world_size / (CROWD_RANKS * (double)processors);
+    return crowd < 1 ? 1 : crowd;
+}
+
 static status serve(struct store *s, const struct dist_env *env, const struct store_options *options,
                     const char *process, int *heartbeat_fd) {
     int listener, ends[2], heartbeat_ends[2];
@@ -557,21 +568,23 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
     describe_wrong_host(env, hint);
     s->fd = ends[0];
     *heartbeat_fd = heartbeat_ends[0];
-    struct store_server_config config = {.listener = listener,
-                                         .local = ends[1],
-                                         .local_heartbeat = heartbeat_ends[1],
-                                         .world_size = s->world_size,
-                                         .node_size = env->local_world_size,
-                                         .informed = options->informed,
-                                         .restart_count = (uint32_t)env->restart_count,
-                                         .limits = {.hang = options->hang, .slow = options->timeout},
-                                         .job = s->job,
-                                         .secret = s->secret,
-                                         .is_guessable = dist_env_secret_is_guessable(env),
-                                         .log = options->log,
-                                         .hint = hint,
-                                         .endpoint = s->endpoint,
-                                         .process = process};
+    struct store_server_config config = {
+        .listener = listener,
+        .local = ends[1],
+        .local_heartbeat = heartbeat_ends[1],
+        .world_size = s->world_size,
+        .node_size = env->local_world_size,
+        .informed = options->informed,
+        .restart_count = (uint32_t)env->restart_count,
+        .limits = {.hang = options->hang, .slow = options->timeout, .pace = store_pace(s->world_size, crowd_of(env))},
+        .heartbeat_seconds = store_heartbeat_seconds(s->world_size, crowd_of(env)),
+        .job = s->job,
+        .secret = s->secret,
+        .is_guessable = dist_env_secret_is_guessable(env),
+        .log = options->log,
+        .hint = hint,
+        .endpoint = s->endpoint,
+        .process = process};
     return store_server_start(&config, &s->server);
 }
 
@@ -677,7 +690,8 @@ static status open_network(struct store *s, const struct dist_env *env, const st
                                       .requests = fcntl(s->fd, F_DUPFD_CLOEXEC, 0),
                                       .stop = s->stop,
                                       .rank = s->rank,
-                                      .world_size = s->world_size,
+                                      .seconds = store_heartbeat_seconds(s->world_size, crowd_of(env)),
+                                      .pace = store_pace(s->world_size, crowd_of(env)),
                                       .job = s->job,
                                       .activity = s->activity,
                                       .endpoint = s->endpoint,

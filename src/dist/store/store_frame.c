@@ -270,10 +270,12 @@ void store_parse_text(const uint8_t *bytes, size_t length, char *text, size_t si
     text[length] = 0;
 }
 
-double store_heartbeat_seconds(int world_size) {
+double store_heartbeat_seconds(int world_size, double crowd) {
     double seconds = 0.5 * world_size / 10000;
-    return seconds < 0.2 ? 0.2 : seconds;
+    return (seconds < 0.2 ? 0.2 : seconds) * crowd;
 }
+
+double store_pace(int world_size, double crowd) { return (world_size <= 10000 ? 1 : world_size / 10000.0) * crowd; }
 
 void store_describe_count(int world_size, int node_size, char text[64]) {
     int length = snprintf(text, 64, "%d rank%s", world_size, text_plural((uint64_t)world_size, "s"));

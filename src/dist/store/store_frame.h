@@ -156,9 +156,12 @@ bool store_parse_failure(const struct store_frame *frame, uint32_t *code,
 /* text (size): the bytes as a string, truncated; control characters other than newline and tab become '?'. */
 void store_parse_text(const uint8_t *bytes, size_t length, char *text, size_t size);
 
-/* Between two heartbeats of a rank, and of the server: 0.2 s for up to 4,000 ranks, then in proportion to them, so that
- * heartbeats are a tenth of what the store's thread can do: 0.5 s for 10,000 ranks. */
-double store_heartbeat_seconds(int world_size);
+/* Seconds between two heartbeats of a rank, and of the server: 0.2 for up to 4,000 ranks, then in proportion to them,
+ * so that heartbeats are a tenth of what the store's thread can do: 0.5 for 10,000 ranks. [crowd]: ranks of this host
+ * for each of its processors / 64, at least 1: the threads that send and receive them run as rarely. */
+double store_heartbeat_seconds(int world_size, double crowd);
+/* The factor by which ranks may be silent for longer, since heartbeats are rarer: 1 for up to 10,000 ranks. */
+double store_pace(int world_size, double crowd);
 
 /* "4 ranks, 2 on each of 2 nodes"; [node_size] as in members_create. */
 void store_describe_count(int world_size, int node_size, char text[64]);

@@ -35,16 +35,13 @@ struct members {
     struct member items[];                   /* (world_size) */
 };
 
-double members_seconds(double seconds, int world_size) {
-    return world_size <= 10000 ? seconds : seconds * world_size / 10000;
-}
-
 struct members *members_create(int world_size, int node_size, struct members_limits limits, double now) {
     struct members *m = calloc(1, sizeof *m + (size_t)world_size * sizeof m->items[0]);
     if (!m) return NULL;
     m->world_size = world_size;
     m->node_size = node_size > 0 && world_size % node_size == 0 ? node_size : 0;
     m->limits = limits;
+    if (m->limits.pace < 1) m->limits.pace = 1;
     m->checked_at = m->changed_at = now;
     m->first_peer_loss = m->first_cause = m->cause = -1;
     return m;
@@ -179,12 +176,12 @@ static void check_silence(struct members *m, int rank, double now, double link_a
     struct member *r = &m->items[rank];
     double silence = now - r->heartbeat_at;
     struct text reason = {0};
-    double silent = members_seconds(MEMBERS_SILENT_SECONDS, m->world_size);
+    double silent = MEMBERS_SILENT_SECONDS * m->limits.pace;
     if (silence >= silent && link_age >= silent - LINK_MARGIN)
         text_printf(&reason,
                     " is unreachable: its host has not answered for %.1f s (the network failed, or the host is down)",
                     silence);
-    else if (silence >= members_seconds(MEMBERS_STOPPED_SECONDS, m->world_size))
+    else if (silence >= MEMBERS_STOPPED_SECONDS * m->limits.pace)
         text_printf(&reason, " hangs: its process has not run for %.1f s although its host answers (is it stopped?)",
                     silence);
     else
@@ -267,7 +264,7 @@ void members_check(struct members *m, double now, double (*link_age)(void *data,
         return;
     }
     if (m->left_at > 0) return; /* ranks that wait now wait because of that loss */
-    double silent = members_seconds(MEMBERS_SILENT_SECONDS, m->world_size);
+    double silent = MEMBERS_SILENT_SECONDS * m->limits.pace;
     for (int r = 0; r < m->world_size; r++)
         if (m->items[r].state == MEMBER_JOINED && now - m->items[r].heartbeat_at >= silent)
             check_silence(m, r, now, link_age(data, r));

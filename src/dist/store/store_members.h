@@ -21,11 +21,9 @@
 #include "base/text.h"
 #include "dist/process/activity.h"
 
-/* Of jobs of up to 10,000 ranks. Larger ones send fewer heartbeats (store_heartbeat_seconds), so both times are longer,
- * in proportion to the ranks: members_seconds. */
+/* Multiplied by members_limits.pace. */
 #define MEMBERS_SILENT_SECONDS 3.5
 #define MEMBERS_STOPPED_SECONDS 8.0
-double members_seconds(double seconds, int world_size);
 #define MEMBERS_CHECK_SECONDS 0.2   /* between two calls of members_check */
 #define MEMBERS_COLLECT_SECONDS 0.3 /* after the first loss: a report of the root cause may still arrive */
 
@@ -43,6 +41,7 @@ enum member_state {
 struct members_limits {
     double hang; /* seconds; 0: hangs are not detected */
     double slow; /* seconds */
+    double pace; /* store_pace; less than 1 counts as 1 */
 };
 
 /* [node_size]: number of ranks of a host, for messages; 0: not known, or one host. NULL: no memory. */

@@ -39,7 +39,7 @@
 #define REJOIN_SECONDS 3.0 /* for a rank whose first connection ended before the second */
 #define LEAVE_SECONDS 2.0  /* for ranks to leave after the failure was sent to them */
 /* For ranks to leave without a failure: long enough to detect a stopped one and report it to the others. */
-#define STOP_SECONDS(world_size) (members_seconds(MEMBERS_STOPPED_SECONDS, world_size) + 2.0)
+#define STOP_SECONDS(pace) (MEMBERS_STOPPED_SECONDS * (pace) + 2.0)
 
 /* In this order. */
 enum stage { STAGE_HELLO, STAGE_PROOF, STAGE_JOINED, STAGE_REJECTED };
@@ -103,6 +103,7 @@ struct store_server {
     uint8_t secret[32];
     char endpoint[320], hint[400];
     struct log *log;
+    double pace, heartbeat_seconds;
     double check_at, heartbeat_at, log_waiting_at; /* next check of ranks, heartbeat, "waiting for ..." */
     bool is_one_host, is_guessable;                /* is_guessable: the secret */
     bool has_logged_waiting, has_logged_joined, has_logged_version, has_logged_secret;
@@ -1124,7 +1125,7 @@ static void check_ranks(struct store_server *s, double now) {
     if (!is_due && !has_failure) return;
     if (has_failure) s->failure_sent_at = now;
     send_heartbeats(s, lost);
-    if (is_due) s->heartbeat_at = now + store_heartbeat_seconds(s->world_size);
+    if (is_due) s->heartbeat_at = now + s->heartbeat_seconds;
 }
 
 /* Closes what has reached its deadline and tries all pending requests. */
@@ -1167,7 +1168,7 @@ static double time_to_stop(struct store_server *s) {
     double requested_at = s->stop_requested_at;
     pthread_mutex_unlock(&s->mutex);
     if (requested_at == 0) return 0;
-    if (s->failure_sent_at == 0) return requested_at + STOP_SECONDS(s->world_size);
+    if (s->failure_sent_at == 0) return requested_at + STOP_SECONDS(s->pace);
     return (s->failure_sent_at > requested_at ? s->failure_sent_at : requested_at) + LEAVE_SECONDS;
 }
 
@@ -1270,6 +1271,8 @@ static bool init_server(struct store_server *s, const struct store_server_config
     s->is_one_host = config->node_size == config->world_size;
     s->is_guessable = config->is_guessable;
     s->log_waiting_at = now + FIRST_WAITING_SECONDS;
+    s->pace = config->limits.pace > 1 ? config->limits.pace : 1;
+    s->heartbeat_seconds = config->heartbeat_seconds;
     memcpy(s->secret, config->secret, sizeof s->secret);
     snprintf(s->endpoint, sizeof s->endpoint, "%s", config->endpoint);
     snprintf(s->hint, sizeof s->hint, "%s", config->hint);

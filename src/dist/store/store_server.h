@@ -21,8 +21,9 @@ struct store_server_config {
     const bool *informed; /* (nodes) whose ranks, except rank 0, will not join and are not waited for; NULL: none */
     uint32_t restart_count;
     struct members_limits limits;
-    struct log *log;  /* for "waiting for ..."; NULL: silent. Not owned */
-    const char *hint; /* added to those messages; copied */
+    double heartbeat_seconds; /* store_heartbeat_seconds */
+    struct log *log;          /* for "waiting for ..."; NULL: silent. Not owned */
+    const char *hint;         /* added to those messages; copied */
     uint64_t job;
     const uint8_t *secret; /* (32); copied */
     bool is_guessable;     /* the secret: a warning if there are several hosts */
