@@ -29,13 +29,17 @@
 
 #define MAX_MESSAGE ((size_t)1 << 30)   /* bytes; MPI counts with int */
 #define CHUNK ((size_t)256 << 10)       /* bytes of a slice that are summed at once */
-#define PAIR_CHUNK ((size_t)512 << 10)  /* the same between two ranks */
+#define PAIR_CHUNK ((size_t)512 << 10)  /* the same between two ranks, */
+#define PAIR_PIECE ((size_t)32 << 10)   /* and of up to four of these, which MPI sends without asking the receiver */
 #define SMALL_TOTAL ((size_t)128 << 10) /* bytes of all ranks together that each rank may get whole */
 #define SMALL_SLICE ((size_t)4 << 10)   /* bytes of a slice below which rounds are fewer, and bytes more */
 #define DIRECT_RANKS 4                  /* so few ranks exchange small messages in one round */
-#define YIELD_SECONDS 100e-6            /* a poll yields at first, then sleeps an eighth of its time so far, */
-#define MAX_SLEEP 100e-6                /* at most this */
-#define FINALIZE_SECONDS 30             /* then the process ends without MPI_Finalize */
+/* A poll yields at first, then sleeps an eighth of its time so far, at most MAX_SLEEP. MPI transfers only while it is
+ * polled. The communication thread shares the cores with computation. */
+#define YIELD_SECONDS 3e-3
+#define THREAD_YIELD_SECONDS 2e-4
+#define MAX_SLEEP 50e-6
+#define FINALIZE_SECONDS 30 /* then the process ends without MPI_Finalize */
 
 extern const struct comm_backend ddptrain_comm_mpi;
 
@@ -234,7 +238,8 @@ static status compare_sizes(const struct requests *r) {
 /* Waits for all messages of [set]. */
 static status wait(const struct call *c, int set) {
     struct requests *r = &c->lane->sets[set];
-    double start = clock_seconds();
+    bool is_main = c->lane == &c->g->lanes[COMM_MAIN_LANE];
+    double start = clock_seconds(), yield_seconds = is_main ? YIELD_SECONDS : THREAD_YIELD_SECONDS;
     for (int is_complete = r->count == 0; !is_complete;) {
         if (is_ended(c->g)) return give_up(status_new(STATUS_PEER, "MPI: aborted"));
         pthread_mutex_lock(&mpi.mutex);
@@ -244,7 +249,7 @@ static status wait(const struct call *c, int set) {
         if (is_complete) break;
         double now = clock_seconds(), waited = now - start;
         if (now > c->deadline) return give_up(status_new(STATUS_PEER, "MPI: no answer for %g s", c->g->timeout));
-        if (waited < YIELD_SECONDS)
+        if (waited < yield_seconds)
             sched_yield();
         else
             clock_sleep(waited / 8 < MAX_SLEEP ? waited / 8 : MAX_SLEEP);
@@ -350,20 +355,21 @@ static status reduce_pair(const struct call *c, void *data, size_t count, enum c
     const struct group *g = c->g;
     size_t element = comm_type_size(type), bytes = count * element;
     bool is_receiver = root == COMM_ALL || root == g->rank, is_sender = root != g->rank;
+    size_t chunk = bytes <= 4 * PAIR_PIECE ? PAIR_PIECE : PAIR_CHUNK;
     char *buffers, *mine = data;
-    TRY(reserve(c, 2 * PAIR_CHUNK, &buffers));
-    for (size_t posted = 0, at = 0; at < bytes; at += PAIR_CHUNK) {
-        for (; posted < bytes && posted <= at + PAIR_CHUNK; posted += PAIR_CHUNK) {
-            size_t n = min_size(PAIR_CHUNK, bytes - posted);
-            int turn = (int)(posted / PAIR_CHUNK % 2);
-            if (is_receiver) TRY(post_recv(c, turn, 1 - g->rank, buffers + (size_t)turn * PAIR_CHUNK, n));
+    TRY(reserve(c, 2 * chunk, &buffers));
+    for (size_t posted = 0, at = 0; at < bytes; at += chunk) {
+        for (; posted < bytes && posted <= at + chunk; posted += chunk) {
+            size_t n = min_size(chunk, bytes - posted);
+            int turn = (int)(posted / chunk % 2);
+            if (is_receiver) TRY(post_recv(c, turn, 1 - g->rank, buffers + (size_t)turn * chunk, n));
             if (is_sender) TRY(post_send(c, turn, 1 - g->rank, mine + posted, n));
         }
-        int turn = (int)(at / PAIR_CHUNK % 2);
+        int turn = (int)(at / chunk % 2);
         TRY(wait(c, turn));
         const void *inputs[2] = {mine + at, mine + at};
-        inputs[1 - g->rank] = buffers + (size_t)turn * PAIR_CHUNK;
-        if (is_receiver) combine(mine + at, inputs, 2, min_size(PAIR_CHUNK, bytes - at) / element, type, op);
+        inputs[1 - g->rank] = buffers + (size_t)turn * chunk;
+        if (is_receiver) combine(mine + at, inputs, 2, min_size(chunk, bytes - at) / element, type, op);
     }
     return OK;
 }
