@@ -45,6 +45,15 @@ class Descriptors(Case):
         first = min(limit for limit in codes if codes[limit] == OK)
         self.assertEqual([limit for limit in codes if limit >= first and codes[limit] != OK], [])
 
+    def test_the_soft_limit_is_raised(self):
+        """A launcher of 12 ranks needs 48 descriptors for them, rank 0 22 for its connections."""
+        def lower():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (32, 256))
+        self.write("c.yaml", CONFIG)
+        p = subprocess.run([BINARY, "c.yaml", "--nproc", "12", "sampler.batch_size=8", "--no-progress"], cwd=self.folder,
+                           env=self.environment(), capture_output=True, text=True, timeout=60 * SLOW, preexec_fn=lower)
+        self.assertEqual(p.returncode, OK, p.stderr)
+
     def test_shared_memory(self):
         self.sweep("auto")
 
