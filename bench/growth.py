@@ -2,12 +2,15 @@
 """How the cost of a step grows with batch, depth, width, tokens and ranks, beside the limits of this machine; prints tables for
 docs/performance.md:
 
-    bench/growth.py [--rounds N] [--only batch,depth,width,tokens,ranks]
+    bench/growth.py [--rounds N] [--only batch,depth,width,tokens,ranks,trials]
 
 Each row changes one number of the baby GPT of bench/models.py (4 layers of 128, 64 tokens, batch 12), one process of one thread unless
 the rows are about ranks; with those the batch is each rank's. The limits are those of bench/limits.c: multiply-adds from registers, and
-STREAM's triad. "of the limit" counts the multiplications of the model only, all ranks together."""
-import argparse, json, os, statistics, subprocess, types
+STREAM's triad. "of the limit" counts the multiplications of the model only, all ranks together.
+
+The rows of trials (docs/growth.md; only if asked for) are of a sweep folder with so many trials that have ended: its lines are those of a
+sweep of 200 trials, repeated. The same command again reads the history and writes the table; then the report is made."""
+import argparse, json, os, re, resource, statistics, subprocess, tempfile, time, types
 
 from models import Bench, Setting, Workload, gpt, gpt_gflop, show
 from run import SOURCE, hide_gpus
@@ -15,6 +18,14 @@ from run import SOURCE, hide_gpus
 BASE = {"depth": 4, "width": 128, "tokens": 64, "batch": 12, "ranks": 1}
 ROWS = {"batch": (1, 4, 16, 64), "depth": (1, 2, 4, 8, 16), "width": (64, 128, 256, 512, 1024), "tokens": (32, 64, 128, 256, 512),
         "ranks": (1, 2, 4, 8)}
+TRIALS = (1000, 10000, 100000, 1000000)
+SWEEP = """config: {source}/configs/wine_mlp.yaml
+overrides: [train.epochs=1]
+method: random
+trials: 200
+parameters: {{optimizer.lr: {{distribution: log_uniform, min: 1.0e-4, max: 1.0e-1}}}}
+keep: none
+"""
 GFLOP_OF_A_RUN = 60  # so that a run takes about a second
 
 
@@ -30,6 +41,34 @@ def limits(folder, threads):
     return json.loads(line)
 
 
+def timed(*words, cwd):
+    """(wall seconds, processor seconds)"""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(words, cwd=cwd, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def trials(binary, rounds):
+    print("| trials | start and end of a complete sweep: s, processor s | report: s, processor s |\n|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="ddptrain-growth-") as folder:
+        with open(os.path.join(folder, "s.yaml"), "w") as f:
+            f.write(SWEEP.format(source=SOURCE))
+        sweep = (binary, "sweep", "s.yaml", "--nproc", "1", "--quiet", "--no-progress")
+        timed(*sweep, cwd=folder)
+        history = os.path.join(folder, "sweeps", "s", "history.jsonl")
+        with open(history) as f:
+            lines = [line for line in f if '"event":"run"' in line]
+        for n in TRIALS:
+            with open(history, "w") as f:
+                for i in range(n):
+                    f.write(re.sub(r'"trial":\d+', f'"trial":{i}', lines[i % len(lines)], count=1))
+            ends = [timed(*sweep, f"trials={n}", cwd=folder) for _ in range(rounds)]
+            reports = [timed(binary, "report", "sweeps/s", "--out", "s.html", cwd=folder) for _ in range(rounds)]
+            cells = [f"{statistics.median(t[0] for t in found):.2f}, {statistics.median(t[1] for t in found):.2f}" for found in (ends, reports)]
+            print(f"| {n:,} | {' | '.join(cells)} |", flush=True)
+
+
 def main():
     hide_gpus()
     parser = argparse.ArgumentParser()
@@ -38,8 +77,13 @@ def main():
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
     options = parser.parse_args()
     names = options.only.split(",")
-    if unknown := set(names) - set(ROWS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(ROWS)}")
+    if unknown := set(names) - set(ROWS) - {"trials"}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(ROWS)}, trials")
+    if "trials" in names:
+        trials(options.binary, options.rounds)
+        names.remove("trials")
+        if not names:
+            return
     build = os.path.dirname(os.path.dirname(options.binary))
     subprocess.run(["cmake", "--build", build, "--target", "limits"], check=True, stdout=subprocess.DEVNULL)
     folder = next(f for f in (build, os.path.join(build, "bin")) if os.path.exists(os.path.join(f, "limits")))
