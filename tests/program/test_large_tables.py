@@ -93,6 +93,33 @@ class LargeTables(program.Case):
         slope = (self.peak(800000, "{:.5f}".format, keys) - self.peak(200000, "{:.5f}".format, keys)) / 600000
         self.assertLess(slope, 2.2 * 4, f"{slope:.1f} bytes a row")
 
+    def write_categories(self, rows, categories):
+        with open(self.path("table.csv"), "w") as f:
+            f.write("c,d,x,y\n" + "".join(f"{'' if i % 11 == 5 else f'k{i * 7919 % categories}'},{'uv'[i % 2]},{i % 97 / 8},{i % 3}\n" for i in range(rows)))
+
+    RULES = ", scale: standard, columns: {c: {type: category, missing: indicator}, d: category}"
+
+    def test_categories_in_memory_are_those_of_the_file(self):
+        """One-hot features are kept as an index in memory, and not where rows are read for each batch; windows of rows, too."""
+        self.write_categories(3000, 40)
+        for name, keys in (("rows", self.RULES), ("windows", ", window: {steps: 3, horizon: 1}" + self.RULES)):
+            for cache in (1024, 0):
+                config = (CONFIG % (keys + f", cache_mb: {cache}")).replace("[{linear: 1}]", "[{linear: 1}]" if name == "rows" else "[flatten, {linear: 1}]")
+                self.write("test.yaml", config.replace("split: {test: 0.1, seed: 1}", "split: {test: 0.1, shuffle: false}"))
+                self.run_program("test.yaml", "--quiet", "--run-dir", f"{name}{cache}")
+            self.assertEqual(self.sha(f"{name}1024"), self.sha(f"{name}0"), name)
+
+    @unittest.skipIf(SANITIZER, "a sanitizer needs more memory")
+    def test_memory_of_one_hot_categories(self):
+        """That of a row does not grow with the categories: with 500 of them its features are 2,000 bytes."""
+        peaks = []
+        for rows in (20000, 120000):
+            self.write_categories(rows, 500)
+            self.write("test.yaml", CONFIG % self.RULES)
+            self.run_program("test.yaml", "--quiet", "--fresh")
+            peaks.append(self.events("end")[-1]["peak_memory_bytes"])
+        self.assertLess((peaks[1] - peaks[0]) / 100000, 100)
+
     def test_no_folder_for_the_rows(self):
         self.table(20000, 0)
         self.write("test.yaml", CONFIG % ", cache_mb: 1")

@@ -182,6 +182,56 @@ void preparation_encode(const struct preparation *preparation, int32_t *const *m
     }
 }
 
+#define MIN_INDEXED 16 /* categories; fewer are copied as fast as an index is read */
+
+/* The categories of a column that is stored as an index; 0: it is stored as its features. */
+static size_t indexed(const struct prepared_column *column) {
+    bool is_one_hot = column->type == COLUMN_CATEGORY && column->encoding == ENCODING_ONE_HOT;
+    return is_one_hot && column->categories.count >= MIN_INDEXED ? column->categories.count : 0;
+}
+
+size_t preparation_stored_size(const struct preparation *preparation) {
+    size_t size = preparation->features;
+    for (size_t i = 0; i < preparation->count; i++) {
+        size_t categories = indexed(&preparation->items[i]);
+        if (categories) size -= categories - 1;
+    }
+    return size;
+}
+
+/* The bits of an index are kept in a float; -1: no feature is 1. */
+void preparation_store(const struct preparation *preparation, const float *features, float *stored) {
+    for (size_t i = 0; i < preparation->count; i++) {
+        const struct prepared_column *column = &preparation->items[i];
+        size_t categories = indexed(column);
+        int32_t index = -1;
+        for (size_t k = 0; k < categories; k++)
+            if (features[k] != 0) index = (int32_t)k;
+        if (categories) memcpy(stored++, &index, sizeof index);
+        features += categories;
+        memcpy(stored, features, (column->width - categories) * sizeof *stored);
+        features += column->width - categories;
+        stored += column->width - categories;
+    }
+}
+
+void preparation_restore(const struct preparation *preparation, const float *stored, float *features) {
+    for (size_t i = 0; i < preparation->count; i++) {
+        const struct prepared_column *column = &preparation->items[i];
+        size_t categories = indexed(column);
+        if (categories) {
+            int32_t index;
+            memcpy(&index, stored++, sizeof index);
+            memset(features, 0, categories * sizeof *features);
+            if (index >= 0) features[index] = 1;
+            features += categories;
+        }
+        memcpy(features, stored, (column->width - categories) * sizeof *features);
+        features += column->width - categories;
+        stored += column->width - categories;
+    }
+}
+
 bool preparation_scales(const struct preparation *preparation, enum scale_type *out) {
     bool is_scaled = false;
     for (size_t i = 0; i < preparation->count; i++) {

@@ -85,6 +85,13 @@ status preparation_fit(const struct raw_column *columns, size_t count, const str
 status preparation_make_tokenizer(const struct raw_column *columns, size_t count, const struct fit_rows *rows,
                                   struct text *json);
 
+/* Rows of features as float32 can be kept with the index of a category instead of one feature for each. The values
+ * (preparation_stored_size) of such a row; the features, if no column has many categories. */
+size_t preparation_stored_size(const struct preparation *preparation);
+/* Features (features), scaled, to stored values, and back. */
+void preparation_store(const struct preparation *preparation, const float *features, float *stored);
+void preparation_restore(const struct preparation *preparation, const float *stored, float *features);
+
 /* The number of values of prepared_column.fill. */
 size_t preparation_fill_count(const struct prepared_column *column);
 

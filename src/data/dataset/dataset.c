@@ -1116,17 +1116,23 @@ static status scale_targets(struct dataset *dataset, const struct dataset_config
 
 /* ---- rows ---- */
 
-static bool fits_in_memory(const struct dataset *dataset, const struct dataset_config *config) {
+/* Whether [bytes] of all tables are kept in memory; rows of tokens are only where the source is small. */
+static bool fits(const struct dataset *dataset, const struct dataset_config *config,
+                 double (*bytes_of)(const struct table *)) {
     double bytes = 0;
     bool is_small = true, has_tokens = false;
     for (int i = 0; i < dataset->n_tables; i++) {
-        bytes += table_bytes(&dataset->tables[i]);
+        bytes += bytes_of(&dataset->tables[i]);
         bytes += table_file_target_bytes(&dataset->tables[i]);
         is_small = is_small && dataset->tables[i].source->is_small;
         has_tokens = has_tokens || dataset->tables[i].source->input_kind == INPUT_TOKENS;
     }
     if (has_tokens) return is_small;
     return is_small || bytes <= (double)config->cache_mb * 1048576;
+}
+
+static bool fits_in_memory(const struct dataset *dataset, const struct dataset_config *config) {
+    return fits(dataset, config, table_memory_bytes);
 }
 
 /* Reads one table and adds it to [digest], whose result does not depend on whether rows are kept in memory. */
@@ -1152,6 +1158,9 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
     buffer_free(dataset->groups);
     dataset->groups = NULL;
     dataset->is_in_memory = fits_in_memory(dataset, config);
+    bool has_order =
+        fits(dataset, config, table_bytes); /* the sums of statistics depend on it, not on what is stored */
+    for (int i = 0; i < dataset->n_tables; i++) dataset->tables[i].is_in_file_order = !has_order;
     for (int i = 0; i < dataset->n_tables; i++) TRY(load_table(dataset, &dataset->tables[i], needs_fit, &digest));
     uint8_t hash[DIGEST_SIZE];
     digest_finish(&digest, hash);

@@ -182,7 +182,8 @@ static size_t row_bytes(const struct table *t) {
     size_t inputs = (t->inputs ? sizeof *t->inputs : 0) + (t->bytes ? 1 : 0);
     size_t target = t->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
     if (!t->targets) return 0;
-    return t->input_size * inputs + t->target_size * (target + (t->file_targets ? sizeof *t->file_targets : 0)) +
+    return (t->bytes ? t->input_size : t->stored_size) * inputs +
+           t->target_size * (target + (t->file_targets ? sizeof *t->file_targets : 0)) +
            (t->weights ? sizeof *t->weights : 0);
 }
 
@@ -202,7 +203,7 @@ static uint64_t add_rows(uint64_t hash, const void *rows, size_t size, size_t fi
 
 static uint64_t hash_block(const struct table *t, size_t first, size_t count) {
     size_t target = t->target_kind == TARGET_CLASS ? sizeof(int64_t) : sizeof(float);
-    uint64_t hash = add_rows(0, t->inputs, t->input_size * sizeof *t->inputs, first, count);
+    uint64_t hash = add_rows(0, t->inputs, t->stored_size * sizeof *t->inputs, first, count);
     hash = add_rows(hash, t->bytes, t->input_size, first, count);
     hash = add_rows(hash, t->targets, t->target_size * target, first, count);
     hash = add_rows(hash, t->file_targets, t->target_size * sizeof *t->file_targets, first, count);

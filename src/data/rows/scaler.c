@@ -271,6 +271,9 @@ static bool has_type(const struct scaler *scaler, enum scale_type type) {
 /* Both passes over the features begin .. end - 1. Rows are divided only where each feature has its own statistics. */
 static status fit_features(struct scaler *scaler, struct fit *fit, struct table *table, const struct selection *rows,
                            size_t count) {
+    bool is_used = false;
+    for (size_t f = fit->begin; f < fit->end; f++) is_used = is_used || scaler->types[f] != SCALE_NONE;
+    if (!is_used) return OK;
     bool is_whole = fit->begin == 0 && fit->end == scaler->features;
     TRY(table_load_features(table, fit->begin, is_whole ? table->input_size : fit->end - fit->begin));
     TRY(table_each(table, rows, count, visit_sum, fit));

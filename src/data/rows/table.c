@@ -61,6 +61,7 @@ status table_create(struct source *source, enum target_kind target_kind, const s
                             .scaler = scaler,
                             .rows = source->rows,
                             .input_size = source->input_size,
+                            .stored_size = source->input_size,
                             .target_size = source->target_size,
                             .target_kind = target_kind};
     if (source->input_kind == INPUT_TOKENS) return OK;
@@ -99,6 +100,11 @@ void table_free(struct table *table) {
 double table_bytes(const struct table *table) {
     double size = table->source->is_bytes ? 1 : sizeof(float);
     return (double)table->rows * ((double)table->input_size * size + (double)table_target_bytes(table));
+}
+
+double table_memory_bytes(const struct table *table) {
+    double unused = (double)(table->input_size - table->stored_size) * sizeof(float);
+    return table_bytes(table) - (double)table->rows * unused;
 }
 
 double table_file_target_bytes(const struct table *table) {
@@ -565,20 +571,33 @@ status table_load(struct table *table, bool needs_fit, struct digest *digest) {
     return OK;
 }
 
+/* Scales rows of table->chunk to their place in memory. [scaled]: (input_size), for a row that is stored otherwise. */
+static status store_chunk(struct table *table, size_t first, size_t count, float *scaled) {
+    size_t size = table->input_size, stored = table->stored_size;
+    if (stored == size) return table_scale_inputs(table, first, table->chunk, count, table->inputs + first * size);
+    for (size_t i = 0; i < count; i++) {
+        TRY(table_scale_inputs(table, first + i, table->chunk + i * size, 1, scaled));
+        preparation_store(table->preparation, scaled, table->inputs + (first + i) * stored);
+    }
+    return OK;
+}
+
 /* Reads the inputs, scaled, and frees each row of the source behind them. */
 static status read_scaled_inputs(struct table *table) {
     struct source *source = table->source;
-    size_t size = table->input_size;
-    void *memory;
-    TRY(rows_alloc(table->rows, size * sizeof(float), "the inputs of the dataset", &memory));
+    void *memory, *scaled;
+    TRY(rows_alloc(table->rows, table->stored_size * sizeof(float), "the inputs of the dataset", &memory));
     table->inputs = memory;
-    for (size_t row = 0, count; row < table->rows; row += count) {
+    TRY(rows_alloc(table->input_size, sizeof(float), "a row of the dataset", &scaled));
+    status s = OK;
+    for (size_t row = 0, count; !s && row < table->rows; row += count) {
         count = table_chunk_at(table, row);
-        TRY(table_read_inputs(table, row, count));
-        TRY(table_scale_inputs(table, row, table->chunk, count, table->inputs + row * size));
+        s = table_read_inputs(table, row, count);
+        if (!s) s = store_chunk(table, row, count, scaled);
         if (source->format->release) source->format->release(source, row + count);
     }
-    return OK;
+    buffer_free(scaled);
+    return s;
 }
 
 /* Scales the inputs in their place: a row of floats ends before its doubles do, and only rows behind them are read. */
@@ -760,6 +779,7 @@ status table_prepare(struct table *table, const struct preparation *preparation,
     TRY(status_prefix(preparation_map(preparation, table->source->columns, tokenizer, arena, &table->maps), "%s",
                       path));
     table->input_size = preparation->features;
+    table->stored_size = preparation_stored_size(preparation);
     TRY(table_alloc_chunk(table));
     TRY(check_rows(table, is_trained, unknown));
     for (size_t column = 0; column < size; column++) note_unknown(table, column, &unknown[column], path, &note);
@@ -822,7 +842,8 @@ static const double *raw_row(const struct table *table, size_t row) {
 
 size_t table_feature_group(const struct table *table) {
     bool is_divided = table->targets && table->is_streamed && table->source->access == ROWS_STORED;
-    size_t group = table->input_size / 2 + 1; /* as doubles they need as much as all as floats */
+    is_divided = is_divided && !table->is_in_file_order;
+    size_t group = table->stored_size / 2 + 1; /* as doubles they need as much as all in memory */
     return is_divided && group < table->input_size ? group : table->input_size;
 }
 
@@ -869,7 +890,7 @@ static status each_of_file(struct table *table, const struct selection *rows, si
 
 status table_each(struct table *table, const struct selection *rows, size_t count,
                   void (*visit)(void *, const double *), void *context) {
-    if (table->targets) {
+    if (table->targets && !table->is_in_file_order) {
         for (size_t i = 0; i < count; i++) {
             size_t row = selection_row(rows, i);
             bool is_read = table->is_streamed && !table->group;
@@ -925,6 +946,8 @@ static void copy_row(const struct table *table, size_t row, void *inputs, void *
     size_t input_bytes = table->input_size * sizeof(float), bytes = table_target_bytes(table);
     if (table->bytes)
         byte_table_apply(&table->values, table->bytes + row * table->input_size, inputs);
+    else if (table->stored_size != table->input_size)
+        preparation_restore(table->preparation, table->inputs + row * table->stored_size, inputs);
     else
         memcpy(inputs, (const char *)table->inputs + row * input_bytes, input_bytes);
     const char *target = (const char *)table->targets + row * bytes;
@@ -1017,6 +1040,11 @@ static status read_chunk(struct table *table, size_t first, size_t count, float 
 
 static status read_inputs(struct table *table, size_t first, size_t count, float *out) {
     size_t size = table->input_size;
+    if (table->inputs && table->stored_size != size) {
+        for (size_t i = 0; i < count; i++)
+            preparation_restore(table->preparation, table->inputs + (first + i) * table->stored_size, out + i * size);
+        return OK;
+    }
     if (table->inputs) {
         memcpy(out, table->inputs + first * size, count * size * sizeof *out);
         return OK;

@@ -26,6 +26,7 @@ struct table {
     const struct scaler *scaler;             /* not owned */
     const struct target_scale *target_scale; /* NULL: targets are not scaled; not owned */
     size_t rows, input_size, target_size;    /* input_size: with a preparation its features, else that of the source */
+    size_t stored_size;                      /* of a row of [inputs]: input_size, or preparation_stored_size */
     const struct preparation *preparation;   /* NULL: none; not owned */
     int32_t **maps;                          /* of preparation_map; not owned */
     const char *note;                        /* about unknown categories; NULL: there are none */
@@ -35,11 +36,12 @@ struct table {
     const struct numbered_class *classes; /* (class_count), by number: what targets stand for; not owned; count 0: for
                                              themselves */
     size_t class_count;
-    float *inputs; /* (rows, input_size), scaled after table_finish; NULL: not in memory */
+    float *inputs; /* (rows, stored_size), scaled after table_finish; NULL: not in memory */
     double *exact; /* (rows, input_size): instead, before scaler_fit, if float32 is not exact and the
                       source is read once only */
     double *group; /* (rows, group_size): some features, for table_each; NULL: none */
     size_t group_size;
+    bool is_in_file_order;    /* table_each visits the rows in the order of the file, also in memory */
     bool is_streamed;         /* in memory after table_finish, which reads the inputs again */
     uint8_t *bytes;           /* (rows, input_size): instead, for inputs that are bytes */
     struct byte_table values; /* of the bytes, after table_finish */
@@ -71,8 +73,9 @@ status table_check_raw(struct table *table);
 status table_prepare(struct table *table, const struct preparation *preparation, const struct tokenizer *tokenizer,
                      bool is_trained, const char *path, struct arena *arena);
 
-/* Bytes of memory that the rows need after table_finish, and those of file_targets beside. */
+/* Bytes of all rows as they are used, of those that are in memory after table_finish, and of file_targets beside. */
 double table_bytes(const struct table *table);
+double table_memory_bytes(const struct table *table);
 double table_file_target_bytes(const struct table *table);
 
 /* The classes of all rows of some tables; class_count_start before the first. */
