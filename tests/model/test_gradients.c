@@ -42,9 +42,14 @@ static void check_gradients(struct fixture *f, const char *what) {
             double below = loss_of(f, false);
             double numeric = (above - below) / ((double)(keep + step) - (double)(keep - step));
             *value = keep;
+            double here = loss_of(f, false), right = (above - here) / (double)step,
+                   left = (here - below) / (double)step;
             double exact = (double)analytic[params->items[p].offset + i];
-            ck_assert_msg(fabs(exact - numeric) <= 5e-3 * (fabs(exact) + fabs(numeric)) + 2e-4 * largest + 2e-5,
-                          "%s: %s[%zu]: %g, by differences %g", what, params->items[p].name, i, exact, numeric);
+            ck_assert_msg(
+                fabs(exact - numeric) <= 5e-3 * (fabs(exact) + fabs(numeric)) + 2e-4 * largest + 2e-5,
+                "%s: %s[%zu]: %g, by differences %g; to the left %g, to the right %g: if these differ, there is a "
+                "kink within a step, and the case needs another size",
+                what, params->items[p].name, i, exact, numeric, left, right);
         }
     free(analytic);
 }
@@ -61,7 +66,8 @@ START_TEST(layer_gradients) {
         size_t found = 0;
         for (size_t i = 0; i < sizeof layer_cases / sizeof *layer_cases; i++)
             found += strcmp(layer_cases[i].type, layer_type_at(t)->variant.name) == 0;
-        ck_assert_msg(found > 0, "the layer '%s' has no gradient check", layer_type_at(t)->variant.name);
+        ck_assert_msg(found > 0, "the layer '%s' has no row in layer_cases of gradient_cases.h",
+                      layer_type_at(t)->variant.name);
     }
 }
 END_TEST
@@ -78,7 +84,8 @@ START_TEST(loss_gradients) {
         close_fixture(&f);
     }
     for (size_t t = 0; loss_type_at(t); t++)
-        ck_assert_msg(cases[t] > 0, "the loss '%s' has no gradient check", loss_type_at(t)->variant.name);
+        ck_assert_msg(cases[t] > 0, "the loss '%s' has no row in loss_cases of gradient_cases.h",
+                      loss_type_at(t)->variant.name);
 }
 END_TEST
 

@@ -290,11 +290,14 @@ START_TEST(complete) {
     const json_t *cases = json_object_get(root, "cases");
     for (size_t t = 0; layer_type_at(t); t++) {
         const struct schema_variant *variant = &layer_type_at(t)->variant;
-        ck_assert_msg(is_written(cases, variant->name), "the layer '%s' has no case in layers.json", variant->name);
+        ck_assert_msg(is_written(cases, variant->name),
+                      "the layer '%s' has no case in layers.json: add one to tests/vectors/make_layers.py",
+                      variant->name);
         for (const struct schema_row *row = variant->schema ? variant->schema->rows : NULL; row && row->key; row++) {
             struct text key = {0};
             text_printf(&key, "%s.%s", variant->name, row->key);
-            ck_assert_msg(is_written(cases, text_string(&key)), "no case of layers.json writes the key '%s'",
+            ck_assert_msg(is_written(cases, text_string(&key)),
+                          "no case of layers.json writes the key '%s': add one to tests/vectors/make_layers.py",
                           text_string(&key));
             text_free(&key);
         }

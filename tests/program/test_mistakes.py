@@ -1,5 +1,5 @@
 """Each mistake of mistakes.txt gets exactly the message below it. ctest-labels: unit"""
-import os
+import os, re
 
 import program
 from program import USAGE
@@ -7,14 +7,23 @@ from program import USAGE
 TABLE = os.path.join(program.SOURCE, "tests", "program", "mistakes.txt")
 
 
+def known_names():
+    """{word: names} of the words of the table that stand for all types of a kind, from the reference page."""
+    with open(os.path.join(program.SOURCE, "docs", "config.md")) as f:
+        page = f.read()
+    kinds = {"LAYERS": r"model\.layers", "LOSSES": "loss", "OPTIMIZERS": "optimizer"}
+    return {word: ", ".join(re.findall(rf"^- \[`\w+`\]\(#{kind}\.(\w+)\)$", page, re.M)) for word, kind in kinds.items()}
+
+
 def mistakes():
     """(old, new, message) of each entry."""
+    known = known_names()
     with open(TABLE) as f:
         lines = [line.rstrip("\n") for line in f if line.strip() and not line.startswith("#")]
     found = []
     for line in lines:
         if line.startswith("    "):
-            found[-1][2].append(line[4:])
+            found[-1][2].append(re.sub(r"\(known: ([A-Z]+)\)", lambda m: f"(known: {known[m[1]]})", line[4:]))
         else:
             old, new = line.split(" -> ", 1)
             found.append((old, new.replace("\\n", "\n"), []))
