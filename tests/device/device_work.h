@@ -86,6 +86,8 @@ static const float work_clip __attribute__((unused)) = 0.7f, work_whole __attrib
                              work_held __attribute__((unused)) = NAN;
 static const uint64_t work_pass __attribute__((unused)) = 17;
 
+static bool work_has_run[RULE_COUNT]; /* by work_update */
+
 /* One update of (count) elements with the same constants; [g] is not changed; its copy, which the rule gets, must
  * become zero. */
 static inline void work_update(struct device *d, enum update_rule rule, const union optimizer_constants *constants,
@@ -102,6 +104,7 @@ static inline void work_update(struct device *d, enum update_rule rule, const un
                                       .run_count = 1};
     memcpy(update.states, states, sizeof update.states);
     device_ops(d)->optimizers->update(d, &update);
+    work_has_run[rule] = true;
     for (size_t i = 0; i < count; i++) ck_assert(gradients[i] == 0);
     guarded_free(gradients);
 }
@@ -114,7 +117,7 @@ static const struct sgd_constants work_sgd __attribute__((unused)) = {.minus_lr 
                                                                       .has_weight_decay = true,
                                                                       .is_nesterov = true};
 
-/* nadam, radam before and after its rectification, adamax, adadelta; each has two buffers of state. */
+/* Rules that test_kernels.c runs with every instruction set, and operator_cases.h on GPUs: a row for a new one. */
 struct work_rule {
     enum update_rule rule;
     union optimizer_constants constants;
@@ -138,7 +141,7 @@ struct work_rule {
             }                                                                                                          \
         }                                                                                                              \
     }
-static const struct work_rule work_rules[5] __attribute__((unused)) = {
+static const struct work_rule work_rules[] __attribute__((unused)) = {
     {RULE_NADAM,
      {.nadam = {.one_minus_beta1 = 0.1f,
                 .beta2 = 0.99f,
@@ -155,5 +158,15 @@ static const struct work_rule work_rules[5] __attribute__((unused)) = {
           {.one_minus_beta1 = 0.1f, .beta2 = 0.99f, .eps = 1e-8f, .minus_step_size = -0.01f, .weight_decay = 0.1f}}},
     {RULE_ADADELTA, {.adadelta = {.minus_lr = -0.5f, .rho = 0.9f, .one_minus_rho = 0.1f, .eps = 1e-6f}}},
 };
+#define WORK_RULES (sizeof work_rules / sizeof *work_rules)
+
+/* Sets [states] to as many of [buffers] as the rule has. */
+static inline void work_states(enum update_rule rule, float *const buffers[OPTIMIZER_STATES],
+                               float *states[OPTIMIZER_STATES]) {
+#define X(id, name, count, always, own_flags) [id] = count,
+    static const int counts[RULE_COUNT] = {UPDATE_RULES(X)};
+#undef X
+    for (int i = 0; i < OPTIMIZER_STATES; i++) states[i] = i < counts[rule] ? buffers[i] : NULL;
+}
 
 #endif

@@ -131,15 +131,17 @@ static void rules(struct device *d, struct results *r) {
     guarded_free(g), guarded_free(before);
 }
 
-/* nadam, radam before and after its rectification, adamax, adadelta. */
 static void newer_rules(struct device *d, struct results *r) {
-    float *g = random_values(N, 8), *values[5], *state[10];
-    for (uint64_t i = 0; i < 5; i++) values[i] = next_from(r, N, 40 + i);
-    for (int i = 0; i < 10; i++) state[i] = memset(next(r, N), 0, N * sizeof(float));
+    float *g = random_values(N, 8), *values[WORK_RULES], *states[WORK_RULES][OPTIMIZER_STATES];
+    for (size_t i = 0; i < WORK_RULES; i++) {
+        float *buffers[OPTIMIZER_STATES];
+        values[i] = next_from(r, N, 40 + i);
+        for (int k = 0; k < OPTIMIZER_STATES; k++) buffers[k] = memset(next(r, N), 0, N * sizeof(float));
+        work_states(work_rules[i].rule, buffers, states[i]);
+    }
     for (int t = 0; t < 3; t++)
-        for (size_t i = 0; i < 5; i++)
-            work_update(d, work_rules[i].rule, &work_rules[i].constants, &work_clip, values[i], g,
-                        (float *[OPTIMIZER_STATES]){state[2 * i], state[2 * i + 1]}, N);
+        for (size_t i = 0; i < WORK_RULES; i++)
+            work_update(d, work_rules[i].rule, &work_rules[i].constants, &work_clip, values[i], g, states[i], N);
     guarded_free(g);
 }
 

@@ -90,7 +90,8 @@ END_TEST
 struct results {
     float forward[5][N], backward[5][N], dropout[N], sgd[N], momentum[N], adam[N], exp_avg[N], exp_avg_sq[N], norm;
     float amsgrad[N], max_exp_avg_sq[N], adagrad[N], sum[N], rmsprop[2][N], square_avg[N], grad_avg[N], buffer[N];
-    float lion[N], lion_avg[N], average[N], clamped[N], late[5][N], late_states[10][N];
+    float lion[N], lion_avg[N], average[N], clamped[N], late[WORK_RULES][N],
+        late_states[WORK_RULES][OPTIMIZER_STATES][N];
 };
 
 static void compute_other_rules(struct device *device, struct results *r, const float *p, const float *g) {
@@ -115,8 +116,7 @@ static void compute_other_rules(struct device *device, struct results *r, const 
                                   .beta2 = 0.99f,
                                   .one_minus_beta2 = 0.01f,
                                   .decay_factor = 0.99f};
-    for (size_t i = 0; i < 5; i++) memcpy(r->late[i], p, N * sizeof *p);
-    float(*late)[N] = r->late_states;
+    for (size_t i = 0; i < WORK_RULES; i++) memcpy(r->late[i], p, N * sizeof *p);
     float *const starts[] = {r->amsgrad, r->adagrad, r->rmsprop[0], r->rmsprop[1], r->lion, r->clamped};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) memcpy(starts[i], p, N * sizeof *p);
     memcpy(r->average, g, N * sizeof *g);
@@ -136,9 +136,12 @@ static void compute_other_rules(struct device *device, struct results *r, const 
         for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
             work_update(device, updates[i].rule, &updates[i].constants, &work_clip, updates[i].values, g,
                         updates[i].states, N);
-        for (size_t i = 0; i < 5; i++)
-            work_update(device, work_rules[i].rule, &work_rules[i].constants, &work_clip, r->late[i], g,
-                        (float *[OPTIMIZER_STATES]){late[2 * i], late[2 * i + 1]}, N);
+        for (size_t i = 0; i < WORK_RULES; i++) {
+            float *states[OPTIMIZER_STATES], *buffers[OPTIMIZER_STATES];
+            for (int k = 0; k < OPTIMIZER_STATES; k++) buffers[k] = r->late_states[i][k];
+            work_states(work_rules[i].rule, buffers, states);
+            work_update(device, work_rules[i].rule, &work_rules[i].constants, &work_clip, r->late[i], g, states, N);
+        }
         ops->average(device, 0.01f, &work_clip, p, r->average, N);
     }
     ops->clamp(device, 0.5f, r->clamped, N);
@@ -184,6 +187,10 @@ START_TEST(sets_give_equal_bits) {
     ck_assert_ptr_nonnull(device);
     compute(device, first);
     device_destroy(device);
+#define X(id, name, ...)                                                                                               \
+    ck_assert_msg(work_has_run[id], "the rule '%s' has no row in work_rules of device_work.h", #name);
+    UPDATE_RULES(X)
+#undef X
     for (size_t s = 1; s < 3; s++) {
         if (!(device = open_set(sets[s]))) continue;
         compute(device, other);
