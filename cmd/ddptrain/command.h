@@ -44,6 +44,7 @@ struct command_line {
     const char *format;                                    /* export */
     const char *target;                                    /* init */
     bool prints_dot, reads_all;                            /* check: --dot, --data */
+    bool is_quick;                                         /* selftest: --quick */
     const char *prompt, *prompt_file, *stop_text;          /* generate */
     int characters, top_k, seed;
     const char *metric; /* compare */
@@ -80,7 +81,8 @@ enum subcommand_option {
     OPTION_CHECK = 1 << 19, /* --dot, --data */
     OPTION_TOP_P = 1 << 20,
     OPTION_STOP = 1 << 21,
-    OPTION_SKIP = 1 << 22 /* --skip-bad-rows */
+    OPTION_SKIP = 1 << 22, /* --skip-bad-rows */
+    OPTION_QUICK = 1 << 23 /* selftest */
 };
 
 struct subcommand {
@@ -103,7 +105,7 @@ struct subcommand {
 /* clang-format off */
 #define SUBCOMMANDS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
-    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm)
+    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest)
 /* clang-format on */
 #define X(name) extern const struct subcommand subcommand_##name;
 SUBCOMMANDS(X)

@@ -15,7 +15,7 @@
     X(STATUS_PEER, 69, "another rank was lost")                                                                        \
     X(STATUS_BUG, 70, "a bug in ddptrain")                                                                             \
     X(STATUS_DIVERGED, 71,                                                                                             \
-      "memory or a processor failed: the states of the ranks differ, or rows in memory have changed")                  \
+      "memory or a processor failed: states of ranks or of a selftest differ, or rows in memory have changed")         \
     X(STATUS_IO, 74, "reading or writing failed, or the system has no memory left")                                    \
     X(STATUS_STOPPED, 75, "stopped on request after saving; run the same command again")                               \
     X(STATUS_NOT_FINITE, 76, "a loss, gradient or parameter is not finite")

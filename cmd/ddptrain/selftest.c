@@ -1,0 +1,446 @@
+/* selftest: trains small models that are built in, on rows that are generated, with portable arithmetic, whose states
+ * are the same on every processor: a state that differs from the one in the table is the fault of a processor, of
+ * memory, of a compiler or of this build. The models are trained by child processes, as a user would train them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/files/io.h"
+#include "base/files/json_lines.h"
+#include "base/system/machine.h"
+#include "command.h"
+#include "device/cpu/parallel.h"
+#include "device/device.h"
+#include "device/gpus.h"
+#include "train/metrics/metrics.h"
+
+#define SELF "/proc/self/exe"
+#define NAMED "ddptrain: " /* before a failure */
+#define HASH_DIGITS 16     /* of a state's SHA-256, as a run prints it */
+
+/* What a model needs besides the keys that all have. [is_quick]: also with --quick. */
+struct model_case {
+    const char *name, *text;
+    const char *state; /* the first digits of the SHA-256 of the state; NULL: not compared */
+    bool is_quick;
+};
+
+#define IMAGES                                                                                                         \
+    "dataset: {format: synthetic, synthetic: {kind: classes, rows: 96, inputs: [3, 12, 12], classes: 4}, split: "      \
+    "0.25}\n"
+#define ROWS                                                                                                           \
+    "dataset: {format: synthetic, synthetic: {kind: classes, rows: 256, inputs: 20, classes: 5}, scale: standard, "    \
+    "split: 0.25}\n"
+#define VALUES                                                                                                         \
+    "dataset: {format: synthetic, synthetic: {kind: linear, rows: 256, inputs: 16, targets: 2}, scale: minmax, "       \
+    "split: 0.25}\n"
+#define STEPS                                                                                                          \
+    "dataset: {format: synthetic, synthetic: {kind: classes, rows: 128, inputs: [10, 8], classes: 3}, split: 0.25}\n"
+#define CLASSES "loss: cross_entropy\n"
+
+static const struct model_case cases[] = {
+    {"perceptron",
+     ROWS CLASSES "model: {layers: [{linear: 64}, relu, {linear: 5}]}\noptimizer: {type: adam, lr: 0.01}\n",
+     "31f86ef807d47457", true},
+    {"perceptron, average of weights",
+     ROWS CLASSES "model: {layers: [{linear: 300}, gelu, {dropout: 0.2}, {linear: 5}]}\n"
+                  "optimizer: {type: adamw, lr: 0.01, weight_decay: 0.1}\ntrain: {ema: 0.9, clip_grad_norm: 1}\n",
+     "d6d20ab5dbc14283", false},
+    {"regression",
+     VALUES "loss: mse\nmodel: {layers: [{linear: 32}, tanh, {linear: 2}]}\n"
+            "optimizer: {type: sgd, lr: 0.05, momentum: 0.9, nesterov: true}\n",
+     "6f53a672113850dd", true},
+    {"regression, accumulated",
+     VALUES "loss: huber\nmodel: {layers: [{linear: 40}, silu, layer_norm, {linear: 2}]}\n"
+            "optimizer: {type: rmsprop, lr: 0.01}\ntrain: {accumulate: 3}\n",
+     "bc5b6fbfe49560a6", false},
+    {"convolutions",
+     IMAGES CLASSES "model: {layers: [{conv2d: {out: 16, kernel_size: 3, padding: 1}}, batch_norm, relu, "
+                    "{max_pool2d: 2}, {conv2d: {out: 32, kernel_size: 3}}, relu, {adaptive_avg_pool2d: 1}, flatten, "
+                    "{linear: 4}]}\noptimizer: {type: sgd, lr: 0.05, momentum: 0.9}\n",
+     "c69e1fe94419bd89", true},
+    {"large convolutions",
+     IMAGES CLASSES "model: {layers: [{conv2d: {out: 40, kernel_size: 5, padding: 2}}, relu, "
+                    "{conv2d: {out: 40, kernel_size: 5, padding: 2}}, {group_norm: 8}, relu, "
+                    "{conv2d: {out: 64, kernel_size: 5, stride: 2}}, relu, {adaptive_avg_pool2d: 1}, flatten, "
+                    "{linear: 4}]}\noptimizer: {type: adam, lr: 0.001}\n",
+     "9345de215d6eb1ac", false},
+    {"residual network",
+     IMAGES CLASSES "model: {layers: [{conv2d: {out: 16, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, "
+                    "{residual: [{conv2d: {out: 16, kernel_size: 3, padding: 1}}, batch_norm, relu, "
+                    "{conv2d: {out: 16, kernel_size: 3, padding: 1}}, batch_norm]}, relu, "
+                    "{conv2d: {out: 16, kernel_size: 3, groups: 16}}, {avg_pool2d: 2}, flatten, {linear: 4}]}\n"
+                    "optimizer: {type: adam, lr: 0.01}\n",
+     "26a58f4cb6a4ab5c", false},
+    {"LSTM",
+     STEPS CLASSES
+     "model: {layers: [{lstm: {hidden_size: 24, output: last}}, {linear: 3}]}\noptimizer: {type: adam, lr: 0.01}\n",
+     "ea071d0cd5f6d32c", true},
+    {"GRU, both directions",
+     STEPS CLASSES "model: {layers: [{gru: {hidden_size: 16, bidirectional: true, output: last}}, {linear: 3}]}\n"
+                   "optimizer: {type: adagrad, lr: 0.05}\n",
+     "d7351f869c72e7d2", false},
+    {"transformer",
+     STEPS CLASSES
+     "model: {layers: [{linear: 32}, positional_embedding, {residual: [layer_norm, {attention: {heads: 4}}]}, "
+     "{residual: [layer_norm, {linear: 64}, {gelu: {approximate: tanh}}, {linear: 32}]}, rms_norm, "
+     "mean, {linear: 3}]}\noptimizer: {type: adamw, lr: 0.003}\n",
+     "f0c54dc38d5cfb43", true},
+    {"large products",
+     "dataset: {format: synthetic, synthetic: {kind: classes, rows: 512, inputs: 256, classes: 10}, split: "
+     "0.25}\n" CLASSES
+     "sampler: {batch_size: 128}\nmodel: {layers: [{linear: 512}, relu, {linear: 512}, relu, {linear: 10}]}\n"
+     "optimizer: {type: sgd, lr: 0.05}\n",
+     "4d2379f3658ff659", false},
+};
+#define CASES (sizeof cases / sizeof *cases)
+#define FIRST_EPOCH "4b587d2dcbf81795" /* the state of the first case after one epoch */
+#define ELASTIC "f6ee65bf6fe9d991"     /* and in two shards */
+
+/* ---- the child processes ---- */
+
+extern char **environ;
+
+/* Whether a variable would make a child a rank of another job. */
+static bool is_of_launcher(const char *variable) {
+    static const char *const prefixes[] = {
+        "SLURM_", "PMI",    "OMPI_", "MPI_",        "MV2_",    "PALS_",         "HYDRA_",
+        "LOCAL_", "GROUP_", "RANK=", "WORLD_SIZE=", "MASTER_", "TORCHELASTIC_", "DDPTRAIN_SECRET="};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0) return true;
+    return false;
+}
+
+static char **own_environment(void) {
+    size_t count = 0, kept = 0;
+    while (environ[count]) count++;
+    char **own = calloc(count + 1, sizeof *own);
+    if (!own) status_exit_without_memory();
+    for (size_t i = 0; i < count; i++)
+        if (!is_of_launcher(environ[i])) own[kept++] = environ[i];
+    return own;
+}
+
+/* Runs this program with [arguments], which end with NULL; its output goes to the file [output]. *code: its exit code,
+ * or 128 and the number of a signal. */
+static status run_child(const char *const *arguments, const char *output, int *code) {
+    posix_spawn_file_actions_t actions;
+    char **environment = own_environment();
+    pid_t pid;
+    int ended = 0, failed;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    failed = posix_spawn(&pid, SELF, &actions, NULL, (char *const *)(uintptr_t)arguments, environment);
+    posix_spawn_file_actions_destroy(&actions);
+    free(environment);
+    if (failed) return status_errno(STATUS_IO, failed, "cannot start a process");
+    while (waitpid(pid, &ended, 0) < 0)
+        if (errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for a process");
+    *code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
+    return OK;
+}
+
+/* Of the output of a run that failed, the reason: the first line that begins with "ddptrain: ", else the last line. */
+static void add_reason(const char *path, struct text *out) {
+    char *text = NULL;
+    struct io_info info;
+    status_free(io_read_text(path, 1 << 20, &text, &info));
+    if (!text) return;
+    size_t end = strlen(text);
+    while (end > 0 && text[end - 1] == '\n') text[--end] = 0;
+    const char *named = strncmp(text, NAMED, strlen(NAMED)) == 0 ? text : strstr(text, "\n" NAMED);
+    const char *last = strrchr(text, '\n'), *line = named ? named : last ? last : text;
+    if (*line == '\n') line++;
+    if (named) line += strlen(NAMED);
+    struct text reason = {0};
+    text_add_bytes(&reason, line, strcspn(line, "\n"));
+    text_add_value(out, text_string(&reason), 400);
+    text_free(&reason);
+    free(text);
+}
+
+/* ---- checks ---- */
+
+struct selftest {
+    char *folder;
+    size_t done, wrong;
+    bool has_wrong_bits;  /* a result is wrong, not only missing */
+    int code;             /* the exit code of the first run that failed; 0: none */
+    struct text problems; /* a line each */
+};
+
+/* [code]: the exit code of a run that failed; 0: its result is wrong. */
+static void fail(struct selftest *t, const char *what, int code, const char *sentence) {
+    t->wrong++;
+    t->has_wrong_bits |= code == 0;
+    if (!t->code) t->code = code;
+    text_printf(&t->problems, "%s: %s\n", what, sentence);
+}
+
+/* The state at the end of a run; "": it has not ended. */
+static void read_state(const char *folder, char state[HASH_DIGITS + 1]) {
+    struct metrics_lines lines;
+    struct json_line line;
+    struct text path = {0};
+    text_printf(&path, "%s/metrics.jsonl", folder);
+    state[0] = 0;
+    status s = metrics_read(text_string(&path), &lines);
+    if (!s && lines.other && json_line_read(lines.other, strcspn(lines.other, "\n"), &line)) {
+        const struct json_field *hash = json_line_find(&line, "state_sha256");
+        char *text = hash && hash->kind == KIND_TEXT ? json_field_text(hash) : NULL;
+        if (text) snprintf(state, HASH_DIGITS + 1, "%s", text);
+        free(text);
+    }
+    metrics_lines_free(&lines);
+    status_free(s);
+    text_free(&path);
+}
+
+/* Trains a case with further arguments, of the command line, and compares its state. */
+static status train(struct selftest *t, const struct model_case *c, const char *what, const char *run,
+                    const char *const *more) {
+    struct text config = {0}, folder = {0}, output = {0}, reason = {0};
+    const char *arguments[16] = {"ddptrain", NULL, "--quiet", "--run-dir", NULL};
+    char state[HASH_DIGITS + 1];
+    int code = 0;
+    text_printf(&config, "%s/model.yaml", t->folder);
+    text_printf(&folder, "%s/%s", t->folder, run);
+    text_printf(&output, "%s/output.txt", t->folder);
+    arguments[1] = text_string(&config);
+    arguments[4] = text_string(&folder);
+    for (size_t i = 0; more[i]; i++) arguments[5 + i] = more[i];
+    struct text yaml = {0};
+    text_printf(&yaml, "name: selftest\nseed: 7\ndeterminism: {portable: true}\n%s%s", c->text,
+                strstr(c->text, "sampler:") ? "" : "sampler: {batch_size: 16}\n");
+    status s = io_replace_text(text_string(&config), text_string(&yaml));
+    if (!s) s = run_child(arguments, text_string(&output), &code);
+    t->done++;
+    if (!s && code != 0) {
+        text_printf(&reason, "exit code %d: ", code);
+        add_reason(text_string(&output), &reason);
+        fail(t, what, code, text_string(&reason));
+    } else if (!s && c->state) {
+        read_state(text_string(&folder), state);
+        text_printf(&reason, "its state is %s, but %s on other processors", state, c->state);
+        if (strcmp(state, c->state) != 0) fail(t, what, 0, text_string(&reason));
+    }
+    text_free(&yaml), text_free(&config), text_free(&folder), text_free(&output), text_free(&reason);
+    return s;
+}
+
+/* The last validation loss of a run; NaN: none. */
+static double read_loss(const struct selftest *t, const char *run) {
+    struct metrics_lines lines;
+    struct json_line line;
+    struct text path = {0};
+    double loss = NAN;
+    text_printf(&path, "%s/%s/metrics.jsonl", t->folder, run);
+    status s = metrics_read(text_string(&path), &lines);
+    if (!s && lines.epoch && json_line_read(lines.epoch, strcspn(lines.epoch, "\n"), &line))
+        loss = json_line_number(&line, "val_loss");
+    metrics_lines_free(&lines);
+    status_free(s);
+    text_free(&path);
+    return loss;
+}
+
+/* A line of the table: what was checked, "12 of 12", and the time. */
+static void print_row(const struct selftest *t, const char *what, size_t done, size_t wrong, double start) {
+    size_t checks = t->done - done, failures = t->wrong - wrong;
+    printf("%-44s %2zu of %2zu right %8.2f s\n", what, checks - failures, checks, clock_seconds() - start);
+    fflush(stdout);
+}
+
+#define EPOCHS "train.epochs=2", "train.device=cpu"
+
+static status check_models(struct selftest *t, bool is_quick) {
+    size_t done = t->done, wrong = t->wrong;
+    double start = clock_seconds();
+    for (size_t i = 0; i < CASES; i++) {
+        char run[16];
+        snprintf(run, sizeof run, "%zu", i);
+        if (is_quick && !cases[i].is_quick) continue;
+        TRY(train(t, &cases[i], cases[i].name, run, (const char *const[]){EPOCHS, "--nproc", "1", NULL}));
+    }
+    print_row(t, "models, with the bits of every processor", done, wrong, start);
+    return OK;
+}
+
+/* The disk: what a run saves is read again, and gives the bits of a run that was not interrupted. */
+static status check_resume(struct selftest *t) {
+    size_t done = t->done, wrong = t->wrong;
+    double start = clock_seconds();
+    struct model_case before = cases[0];
+    before.state = FIRST_EPOCH;
+    TRY(train(t, &before, "a run before it is resumed", "resumed",
+              (const char *const[]){"train.epochs=1", "train.device=cpu", "--nproc", "1", NULL}));
+    TRY(train(t, &cases[0], "a resumed run", "resumed", (const char *const[]){EPOCHS, "--nproc", "1", NULL}));
+    print_row(t, "checkpoints, saved and resumed", done, wrong, start);
+    return OK;
+}
+
+#define ELASTIC_KEYS                                                                                                   \
+    "determinism.mode=elastic", "determinism.shards=2", "sampler.global_batch_size=16", "sampler.batch_size=null"
+
+/* One process and two have the same bits, whatever carries the gradients. */
+static status check_processes(struct selftest *t) {
+    static const char *const backends[] = {"shm", "gloo"};
+    size_t done = t->done, wrong = t->wrong;
+    double start = clock_seconds();
+    struct model_case elastic = cases[0];
+    elastic.state = ELASTIC;
+    TRY(train(t, &elastic, "one process", "one", (const char *const[]){EPOCHS, ELASTIC_KEYS, "--nproc", "1", NULL}));
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+        struct text backend = {0}, what = {0};
+        text_printf(&backend, "dist.backend=%s", backends[i]);
+        text_printf(&what, "two processes, %s", backends[i]);
+        status s = train(t, &elastic, text_string(&what), backends[i],
+                         (const char *const[]){EPOCHS, ELASTIC_KEYS, text_string(&backend), "--nproc", "2", NULL});
+        text_free(&backend), text_free(&what);
+        TRY(s);
+    }
+    print_row(t, "processes, with the bits of one", done, wrong, start);
+    return OK;
+}
+
+static status check_collectives(struct selftest *t) {
+    static const char *const backends[] = {"shm", "gloo"};
+    size_t done = t->done, wrong = t->wrong;
+    double start = clock_seconds();
+    struct text output = {0};
+    text_printf(&output, "%s/output.txt", t->folder);
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+        const char *arguments[] = {"ddptrain", "comm", "--nproc", "2", "--backend", backends[i], "--sizes", "4K", NULL};
+        struct text what = {0}, reason = {0};
+        int code = 0;
+        status s = run_child(arguments, text_string(&output), &code);
+        t->done++;
+        if (!s && code != 0) {
+            text_printf(&what, "collectives, %s", backends[i]);
+            text_printf(&reason, "exit code %d: ", code);
+            add_reason(text_string(&output), &reason);
+            fail(t, text_string(&what), code, text_string(&reason));
+        }
+        text_free(&what), text_free(&reason);
+        if (s) {
+            text_free(&output);
+            return s;
+        }
+    }
+    text_free(&output);
+    print_row(t, "collectives of two processes", done, wrong, start);
+    return OK;
+}
+
+/* A GPU's bits are its own: it has to train, to a loss near that of the CPU. */
+static status check_gpu(struct selftest *t) {
+    size_t done = t->done, wrong = t->wrong;
+    double start = clock_seconds(), losses[2];
+    struct text why = {0};
+    int gpus;
+    bool has_gpu = gpus_available(&(struct gpus_process){0}, &gpus, &why);
+    if (!has_gpu) printf("%-44s %s\n", "GPU", gpus_are_expected() ? text_string(&why) : "none");
+    text_free(&why);
+    if (!has_gpu) return OK;
+    static const char *const devices[] = {"train.device=cpu", "train.device=cuda"};
+    for (int i = 0; i < 2; i++) {
+        struct model_case any = cases[0];
+        any.state = NULL;
+        TRY(train(
+            t, &any, i ? "a run on the GPU" : "a run for the GPU", devices[i],
+            (const char *const[]){"train.epochs=2", devices[i], "determinism.portable=false", "--nproc", "1", NULL}));
+        losses[i] = read_loss(t, devices[i]);
+    }
+    t->done++;
+    struct text reason = {0};
+    text_printf(&reason, "its loss is %.6g, and %.6g on the CPU", losses[1], losses[0]);
+    if (!(fabs(losses[1] - losses[0]) <= 1e-3 * (1 + fabs(losses[0])))) fail(t, "the GPU", 0, text_string(&reason));
+    text_free(&reason);
+    print_row(t, "GPU", done, wrong, start);
+    return OK;
+}
+
+#define SIDE 768 /* of the matrices of the products that are timed */
+
+/* Multiply-adds of a product on one thread of the process, and on all. */
+static status print_speed(void) {
+    struct device *device;
+    float *x = calloc(3 * (size_t)SIDE * SIDE, sizeof *x), *w = x + (size_t)SIDE * SIDE;
+    if (!x) return status_memory("a product");
+    status s = device_create("cpu", &device);
+    if (s) {
+        free(x);
+        return s;
+    }
+    double best = 0;
+    for (int i = 0; i < 12; i++) {
+        double start = clock_seconds();
+        device_ops(device)->linear_forward(device, F32(x), w, NULL, false, F32(w + (size_t)SIDE * SIDE), SIDE, SIDE,
+                                           SIDE);
+        double rate = 2.0 * SIDE * SIDE * SIDE / (clock_seconds() - start) * 1e-9;
+        if (rate > best) best = rate;
+    }
+    printf("%-44s %.0f GFLOP/s in float32 on %zu thread%s, %s\n", "products of matrices", best, parallel_threads(),
+           parallel_threads() > 1 ? "s" : "", device_describe(device));
+    device_destroy(device);
+    free(x);
+    return OK;
+}
+
+/* ---- the command ---- */
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk) {
+    (void)info, (void)type, (void)walk;
+    return remove(path);
+}
+
+static status check_all(struct selftest *t, bool is_quick) {
+    TRY(check_models(t, is_quick));
+    TRY(check_resume(t));
+    TRY(check_processes(t));
+    TRY(check_collectives(t));
+    TRY(check_gpu(t));
+    return print_speed();
+}
+
+static status run(const struct command_line *line) {
+    struct text path = {0};
+    struct selftest t = {0};
+    text_printf(&path, "%s/ddptrain-selftest-XXXXXX", line->run_dir ? line->run_dir : ".");
+    t.folder = mkdtemp(path.data);
+    if (!t.folder) {
+        status s = status_errno(STATUS_IO, errno, "cannot make a folder for the runs in '%s'",
+                                line->run_dir ? line->run_dir : ".");
+        text_free(&path);
+        return s;
+    }
+    double start = clock_seconds();
+    printf("ddptrain %s, %d processor%s\n\n", DDPTRAIN_VERSION, processors_allowed(),
+           text_plural((uint64_t)processors_allowed(), "s"));
+    status s = check_all(&t, line->is_quick);
+    if (!s && t.wrong == 0) printf("\nselftest: %zu checks, all right, %.1f s\n", t.done, clock_seconds() - start);
+    if (!s && t.wrong > 0)
+        s = status_new(t.has_wrong_bits || t.code != STATUS_IO ? STATUS_DIVERGED : STATUS_IO,
+                       "selftest: %zu of %zu checks are wrong:\n%s", t.wrong, t.done, text_string(&t.problems));
+    nftw(t.folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    text_free(&t.problems), text_free(&path);
+    return s;
+}
+
+const struct subcommand subcommand_selftest = {
+    .name = "selftest",
+    .arguments = "[--quick]",
+    .help = "train built-in models and compare their bits; check collectives, checkpoints and the GPU",
+    .run = run,
+    .options = OPTION_QUICK,
+};
