@@ -59,7 +59,9 @@ def by_mpirun(options, place, mpi, backend):
         else:
             sys.exit(f"failed: {command}\n{''.join(lines)}")
         started.terminate()
-        started.stdout.read()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.wait(10)
+        started.kill()
     return table_of("".join(lines))
 
 
