@@ -2,6 +2,7 @@
 """Measures how fast data is read (docs/performance.md), ddptrain and its peers in interleaved rounds; medians.
 
     bench/data.py [--rounds 3] [--csv-mb 1024] [--large-mb 2048] [--limit-mb 200] [--python PYTHON] [--folder /tmp]
+    bench/data.py --only rows [--rows 1000000,10000000]    (docs/growth.md: peak memory; without peers)
 
 PYTHON has pandas, pyarrow, scikit-learn, h5py, torch and torchvision (from PyPI); a peer that is missing is skipped."""
 import argparse, json, os, shutil, statistics, subprocess, sys, tempfile, time
@@ -168,6 +169,24 @@ class Bench:
         self.table(f"1500 JPEG files of 320x240 resized to {SIDE}x{SIDE}, an epoch",
                    {"ddptrain, with a step of a small model": own, name + ", 2 workers, no model": lambda: self.python(name)})
 
+    def rows(self):
+        """Peak memory of 14 inputs and a target: the runs in memory and from a file."""
+        print("| rows | numbers | the table | from memory | ratio | cache_mb: 32 |\n|---|---|---|---|---|---|")
+        for rows in map(int, self.options.rows.split(",")):
+            for name, number in (("5 decimals", "{:.5f}".format), ("all digits", repr)):
+                values = ((k * 0.6180339887498949) % 1 - 0.5 for k in range(1, 15 * 20000 + 1))
+                block = "".join(",".join(number(next(values)) for _ in range(15)) + "\n" for _ in range(20000))
+                with open(os.path.join(self.folder, "rows.csv"), "w") as f:
+                    f.write(",".join(f"n{i}" for i in range(14)) + ",y\n")
+                    for _ in range(rows // 20000):
+                        f.write(block)
+                peaks = []
+                for cache in (1 << 20, 32):
+                    self.program("rows.csv", "{linear: 1}", cache=cache, keys=", scale: standard, split: 0.2", train="epochs: 1")
+                    with open(os.path.join(self.folder, "runs", "bench", "metrics.jsonl")) as f:
+                        peaks.append([e for e in map(json.loads, f) if e["event"] == "end"][-1]["peak_memory_bytes"])
+                print(f"| {rows:,} | {name} | {rows * 60 >> 20} MiB | {peaks[0] >> 20} MiB | {peaks[0] / (rows * 60):.2f} | {peaks[1] >> 20} MiB |", flush=True)
+
     def large(self):
         self.make("large", self.options.large_mb)
         limit = self.options.limit_mb
@@ -185,10 +204,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--csv-mb", type=int, default=1024)
     parser.add_argument("--large-mb", type=int, default=2048)
+    parser.add_argument("--rows", default="1000000,10000000")
     parser.add_argument("--limit-mb", type=int, default=200)
     parser.add_argument("--python", default="python3")
     parser.add_argument("--folder", default=None)
-    parser.add_argument("--only", choices=["numbers", "mixed", "images", "large"], action="append")
+    parser.add_argument("--only", choices=["numbers", "mixed", "images", "large", "rows"], action="append")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
     options = parser.parse_args()
     options.binary = os.path.abspath(options.binary)
