@@ -907,19 +907,20 @@ static void add_output_sources(struct builder *b) {
     b->sources = (struct string_list){items, count};
 }
 
-static status build_all(struct builder *builder, const struct model_config *config) {
+/* [inputs]: the scope of the names of inputs, around that of [layers]. */
+static status build_all(struct builder *builder, const struct model_config *config, struct scope *inputs,
+                        struct scope *layers) {
     struct model *model = builder->model;
-    struct scope inputs = {0}, layers = {.outer = &inputs};
     model->in.input = 1;
     size_t first, last, input = add_tensor(builder, &model->in, NO_TENSOR, false);
     add_output_sources(builder);
-    builder->scope = &inputs;
+    builder->scope = inputs;
     TRY(add_inputs(builder, input, &first));
-    builder->scope = &layers;
+    builder->scope = layers;
     TRY(build_layers(builder, &config->layers, "model.layers", "", first, &last));
     TRY(join_outputs(builder, last, &model->output));
     model->tensors[model->output].is_read = true;
-    TRY(check_inputs_read(builder, &inputs));
+    TRY(check_inputs_read(builder, inputs));
     TRY(build_check_read(model));
     TRY(check_freeze(model, &config->freeze));
     params_move_frozen_last(&model->params);
@@ -934,7 +935,8 @@ status build_model(struct model *model, const struct model_config *config, const
                         .freeze = &config->freeze,
                         .names = names,
                         .sources = build_sources(model->arena, &config->layers)};
-    status s = build_all(&b, config);
+    struct scope inputs = {0}, layers = {.outer = &inputs};
+    status s = build_all(&b, config, &inputs, &layers);
     tdestroy(b.by_name, keep_layer);
     TRY(s);
     model->layers = arena_alloc(model->arena, model->layer_count * sizeof *model->layers);

@@ -304,8 +304,8 @@ status scaler_fit(struct scaler *scaler, struct table *table, const struct selec
     }
     if (!s) s = table_load_features(table, 0, table->input_size);
     if (!s) set_range(&fit, scaler->mean, scaler->scale);
-    if (!s)
-        set_deviation(&fit, (double)count * (double)scaler->block * (double)(features / scaler->period), scaler->scale);
+    size_t repeats = scaler->period ? features / scaler->period : 0;
+    if (!s) set_deviation(&fit, (double)count * (double)scaler->block * (double)repeats, scaler->scale);
     buffer_free(sums);
     for (size_t f = scaler->period; f < features; f++) {
         scaler->mean[f] = scaler->mean[f - scaler->period];

@@ -307,8 +307,11 @@ status comm_connect_auto(struct comm *comm) {
     struct comm_group *g = comm->shared;
     bool is_one_host = g->host_count == 1;
     char *no_mpi = NULL;
-    status failure = OK, no_shm = OK;
-    if (!is_one_host) TRY(choose_between(comm, &no_mpi));
+    status no_shm = OK, failure = is_one_host ? OK : choose_between(comm, &no_mpi);
+    if (failure) {
+        free(no_mpi);
+        return failure;
+    }
     if (g->host_count < comm->world_size) /* several ranks on a host */
         no_shm = comm_connect_with(comm, is_one_host                            ? &comm_shm
                                          : strcmp(g->between->name, "mpi") == 0 ? &comm_hosts_mpi

@@ -85,7 +85,7 @@ size_t net_choose_unproven(struct net_unproven *open, size_t count) {
     for (size_t i = 0; i < count; i++) ties += open[i].score == highest;
     uint32_t random = 0;
     if (getrandom(&random, sizeof random, 0) != sizeof random) random = 0;
-    for (size_t nth = random % ties; open[chosen].score != highest || nth > 0; chosen++)
+    for (size_t nth = ties ? random % ties : 0; open[chosen].score != highest || nth > 0; chosen++)
         nth -= open[chosen].score == highest;
     return open[chosen].index;
 }

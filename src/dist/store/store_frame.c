@@ -211,7 +211,7 @@ size_t store_write_gather(const struct store_gather_request *r, const char *key,
     store_write_u32(body + 2, r->milliseconds);
     store_write_u32(body + 6, r->index);
     store_write_u32(body + 10, r->count);
-    memcpy(body + STORE_GATHER, key, length);
+    memcpy(body + STORE_GATHER, key, length); /* NOLINT(bugprone-not-null-terminated-result): its length is before it */
     if (r->size) memcpy(body + STORE_GATHER + length, r->value, r->size);
     return STORE_GATHER + length + r->size;
 }
