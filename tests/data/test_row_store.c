@@ -126,31 +126,56 @@ END_TEST
 
 static double full_value(size_t row, size_t column) { return sqrt((double)(row * 31 + column)); }
 
+static void fill_full(struct row_store *store, size_t rows) {
+    for (size_t row = 0; row < rows; row++) {
+        double *values;
+        status s = row_store_next(store, "t.csv", &values);
+        if (s) ck_ok(s);
+        for (size_t i = 0; i < WIDTH; i++) values[i] = full_value(store->rows, i);
+        store->rows++;
+    }
+}
+
+static void check_full(struct row_store *store, size_t step) {
+    for (size_t row = 0; row < store->rows; row += step) {
+        const double *values;
+        size_t got;
+        ck_ok(row_store_read(store, row, 1, &values, &got));
+        for (size_t i = 0; i < WIDTH; i++)
+            ck_assert_msg(values[i] == full_value(row, i), "row %zu, column %zu: %.17g", row, i, values[i]);
+    }
+}
+
 /* Doubles of all digits are moved to a file before they need much more than as float32; without space for it they stay.
  */
 START_TEST(rows_of_all_digits) {
     for (int has_space = 1; has_space >= 0; has_space--) {
         struct row_store store = {.width = WIDTH, .max_bytes = (size_t)1 << 30};
         limit_file_size(has_space ? RLIM_INFINITY : (rlim_t)1 << 20);
-        for (size_t row = 0; row < 700000; row++) {
-            double *values;
-            status s = row_store_next(&store, "t.csv", &values);
-            if (s) ck_ok(s);
-            for (size_t i = 0; i < WIDTH; i++) values[i] = full_value(row, i);
-            store.rows++;
-        }
+        fill_full(&store, 700000);
         limit_file_size(RLIM_INFINITY);
         ck_assert(!store.is_large);
         ck_assert(has_space ? store.in_memory == 0 : store.in_memory > store.bytes - ((size_t)2 << 20));
-        for (size_t row = 0; row < store.rows; row += 1013) {
-            const double *values;
-            size_t got;
-            ck_ok(row_store_read(&store, row, 1, &values, &got));
-            for (size_t i = 0; i < WIDTH; i++) ck_assert(values[i] == full_value(row, i));
-        }
+        check_full(&store, 1013);
         row_store_free(&store);
     }
 }
 END_TEST
 
-TESTS("row_store", rows_come_back, all_sizes, bytes_of_a_row, memory_is_released, rows_of_all_digits)
+/* A block of which the file had space for a part is later written to its place, not behind the part. */
+START_TEST(a_block_is_written_again_after_a_part_of_it) {
+    struct row_store store = {.width = WIDTH, .max_bytes = (size_t)1 << 30};
+    limit_file_size(((rlim_t)1 << 20) + 4096);
+    fill_full(&store, 700000);
+    limit_file_size(RLIM_INFINITY);
+    ck_assert(store.is_file_full && store.in_memory > 0);
+    store.max_bytes = 0;
+    fill_full(&store, 100000);
+    ck_assert_uint_eq(store.in_memory, 0);
+    check_full(&store, 1);
+    row_store_free(&store);
+}
+END_TEST
+
+TESTS("row_store", rows_come_back, all_sizes, bytes_of_a_row, memory_is_released, rows_of_all_digits,
+      a_block_is_written_again_after_a_part_of_it)

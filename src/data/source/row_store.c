@@ -198,7 +198,7 @@ static void free_rows(struct row_store *store, struct row_block *block) {
 
 static status write_block(struct row_store *store, struct row_block *block) {
     size_t bytes = store->block_rows * block->row_bytes;
-    TRY(io_write(store->fd, store->folder, block->rows, bytes));
+    TRY(io_write_at(store->fd, store->folder, block->rows, bytes, store->file_bytes)); /* also after a part of one */
     block->offset = store->file_bytes;
     store->file_bytes += bytes;
     free_rows(store, block);
