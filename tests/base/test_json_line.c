@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "check_main.h"
 
 static struct json_line read_good(const char *text) {
@@ -31,6 +32,23 @@ START_TEST(fields_have_their_kinds) {
     ck_assert_uint_eq(nested->length, strlen("[[1,\"]}\\\"\"],{}]"));
     ck_assert_uint_eq(json_line_find(&line, "")->length, 0);
     ck_assert_uint_eq(read_good("{}").count, 0);
+}
+END_TEST
+
+/* As a sweep writes the path of a parameter, for example that of a column with the name 5" pipe. */
+START_TEST(keys_are_found_without_their_escapes) {
+    static const char *const keys[] = {"dataset.columns.5\" pipe.scale", "a\\nb", "a\nb", "\xc3\xa9\t", "plain"};
+    struct text json = {0};
+    text_add(&json, "{");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) text_add_member_int(&json, keys[i], (int64_t)i);
+    text_add(&json, ",\"\\ud800\":7,\"\\u0070lain2\":8}");
+    struct json_line line = read_good(text_string(&json));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        ck_assert_msg(json_line_number(&line, keys[i]) == (double)i, "%s", keys[i]);
+    ck_assert_double_eq(json_line_number(&line, "plain2"), 8);
+    ck_assert_ptr_null(json_line_find(&line, "dataset.columns.5\\\" pipe.scale"));
+    ck_assert_ptr_null(json_line_find(&line, "\\ud800"));
+    text_free(&json);
 }
 END_TEST
 
@@ -144,7 +162,7 @@ START_TEST(unusual_bytes_are_checked) {
 }
 END_TEST
 
-LOOP_TESTS("json_line", ONCE(fields_have_their_kinds), ONCE(escapes_are_resolved),
-           EACH(numbers_are_within_a_unit, numbers), ONCE(what_is_no_object_is_refused),
+LOOP_TESTS("json_line", ONCE(keys_are_found_without_their_escapes), ONCE(fields_have_their_kinds),
+           ONCE(escapes_are_resolved), EACH(numbers_are_within_a_unit, numbers), ONCE(what_is_no_object_is_refused),
            ONCE(further_fields_are_left_out), EACH(exact_numbers_are_those_of_strtod, numbers),
            ONCE(whole_numbers_have_limits), ONCE(unusual_bytes_are_checked))

@@ -17,6 +17,7 @@
 
 struct cursor {
     const char *at, *end;
+    bool has_escapes; /* the text that was read last */
 };
 
 static void skip_blanks(struct cursor *c) {
@@ -33,12 +34,15 @@ static bool take(struct cursor *c, char wanted) {
 static bool read_string(struct cursor *c, const char **text, size_t *length) {
     if (!take(c, '"')) return false;
     *text = c->at;
+    c->has_escapes = false;
     for (; c->at < c->end; c->at++) {
         if (*c->at == '"') {
             *length = (size_t)(c->at++ - *text);
             return true;
         }
-        if (*c->at == '\\' && ++c->at == c->end) return false;
+        if (*c->at != '\\') continue;
+        c->has_escapes = true;
+        if (++c->at == c->end) return false;
     }
     return false;
 }
@@ -147,13 +151,15 @@ static bool read_value(struct cursor *c, struct json_field *field) {
 }
 
 bool json_line_read(const char *bytes, size_t size, struct json_line *out) {
-    struct cursor c = {bytes, bytes + size};
+    struct cursor c = {.at = bytes, .end = bytes + size};
     out->count = 0;
     if (!take(&c, '{')) return false;
     for (bool is_first = true; !take(&c, '}'); is_first = false) {
         struct json_field field = {.number = NAN};
         if (!is_first && !take(&c, ',')) return false;
-        if (!read_string(&c, &field.key, &field.key_length) || !take(&c, ':') || !read_value(&c, &field)) return false;
+        if (!read_string(&c, &field.key, &field.key_length)) return false;
+        field.has_key_escapes = c.has_escapes;
+        if (!take(&c, ':') || !read_value(&c, &field)) return false;
         if (out->count < JSON_LINE_MAX_FIELDS) out->fields[out->count++] = field;
     }
     skip_blanks(&c);
@@ -170,11 +176,27 @@ bool json_line_is_clean(const char *bytes, size_t size) {
     return is_clean;
 }
 
+/* A text as in the line, without its escapes; malloc'ed. NULL: its escapes are none of a text. */
+static char *unescape(const char *bytes, size_t length) {
+    json_t *value = json_loadb(bytes - 1, length + 2, JSON_DECODE_ANY, NULL); /* with its quotes */
+    char *text = json_is_string(value) ? strdup(json_string_value(value)) : NULL;
+    if (json_is_string(value) && !text) status_exit_without_memory();
+    json_decref(value);
+    return text;
+}
+
+static bool has_key(const struct json_field *field, const char *key, size_t length) {
+    if (!field->has_key_escapes) return field->key_length == length && memcmp(field->key, key, length) == 0;
+    char *name = unescape(field->key, field->key_length);
+    bool is_same = name && strcmp(name, key) == 0;
+    free(name);
+    return is_same;
+}
+
 const struct json_field *json_line_find(const struct json_line *line, const char *key) {
     size_t length = strlen(key);
     for (size_t i = 0; i < line->count; i++)
-        if (line->fields[i].key_length == length && memcmp(line->fields[i].key, key, length) == 0)
-            return &line->fields[i];
+        if (has_key(&line->fields[i], key, length)) return &line->fields[i];
     return NULL;
 }
 
@@ -202,12 +224,7 @@ bool json_field_int(const struct json_field *field, int64_t min, int64_t max, in
 }
 
 char *json_field_text(const struct json_field *field) {
-    if (!field || field->kind != KIND_TEXT) return NULL;
-    json_t *value = json_loadb(field->text - 1, field->length + 2, JSON_DECODE_ANY, NULL);
-    char *text = json_is_string(value) ? strdup(json_string_value(value)) : NULL;
-    if (json_is_string(value) && !text) status_exit_without_memory();
-    json_decref(value);
-    return text;
+    return field && field->kind == KIND_TEXT ? unescape(field->text, field->length) : NULL;
 }
 
 /* ---- the lines of a file ---- */

@@ -1,6 +1,6 @@
 /* json_lines: files of one JSON object a line, as metrics.jsonl and history.jsonl are. A reader of its own: a run of
- * 10^6 steps has 200 MB of such lines, for which a tree of every line would take several seconds. Nothing is copied or
- * allocated. */
+ * 10^6 steps has 200 MB of such lines, for which a tree of every line would take several seconds. Nothing is copied,
+ * and only what has escapes is allocated. */
 #ifndef BASE_JSON_LINES_H
 #define BASE_JSON_LINES_H
 
@@ -18,6 +18,7 @@ struct json_field {
     const char *key; /* as in the line (key_length), without quotes */
     size_t key_length;
     enum json_kind kind;
+    bool has_key_escapes;
     double number;    /* KIND_NUMBER: within 1 unit in the last place */
     const char *text; /* KIND_TEXT: as in the line (length), without quotes; else the whole value */
     size_t length;
@@ -37,7 +38,7 @@ bool json_line_read(const char *bytes, size_t size, struct json_line *out);
  * control characters and are UTF-8. */
 bool json_line_is_clean(const char *bytes, size_t size);
 
-/* NULL: there is no such field. */
+/* [key]: without escapes. NULL: there is no such field. */
 const struct json_field *json_line_find(const struct json_line *line, const char *key);
 /* Whether the field [key] is the text [value]. */
 bool json_line_is(const struct json_line *line, const char *key, const char *value);
