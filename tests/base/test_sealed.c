@@ -140,7 +140,12 @@ START_TEST(a_large_file_of_an_older_version_is_read) {
     trailer[72] = 1; /* a field that this version must be 0 in */
     digest_of(trailer, 96, trailer + 96);
     spill(path, (const char *)file, LARGE + SEALED_TRAILER_SIZE);
-    ck_failure(sealed_verify(path, &seal), STATUS_DATA, "newer ddptrain");
+    ck_failure(sealed_verify(path, &seal), STATUS_DATA,
+               "sealed by a newer ddptrain (seal 1 with the chunk size 1; this one reads 0)");
+    trailer[16] = 3;
+    digest_of(trailer, 96, trailer + 96);
+    spill(path, (const char *)file, LARGE + SEALED_TRAILER_SIZE);
+    ck_failure(sealed_verify(path, &seal), STATUS_DATA, "sealed by a newer ddptrain (seal 3; this one reads 1 and 2)");
     free(file);
     free(path);
     remove_folder(folder);
@@ -179,24 +184,46 @@ START_TEST(damaged_chunks_are_detected) {
 END_TEST
 
 /* What the disk gives back is compared before the file gets its name. */
+
+#define CHANGE_A_BYTE (-1)
+
+struct spoiler {
+    off_t size; /* the file is cut to that, or CHANGE_A_BYTE */
+    bool is_done;
+};
+
 static void spoil(void *context, enum fault_call call, const char *path) {
-    bool *is_done = context;
-    if (*is_done || call != CALL_SYNC) return;
-    *is_done = true;
+    struct spoiler *spoiler = context;
+    if (spoiler->is_done || call != CALL_SYNC) return;
+    spoiler->is_done = true;
+    if (spoiler->size != CHANGE_A_BYTE) {
+        if (truncate(path, spoiler->size)) abort();
+        return;
+    }
     FILE *file = fopen(path, "r+");
     if (!file || fseek(file, (long)SEALED_CHUNK + 9, SEEK_SET) || fputc('x', file) != 'x' || fclose(file)) abort();
 }
 
 START_TEST(what_reads_back_different_is_no_file) {
+    static const struct {
+        off_t size;
+        const char *sentence;
+    } cases[] = {{CHANGE_A_BYTE, "reads back different"},
+                 {0, "reads back different"},
+                 {SEALED_CHUNK + 9, "reads back different"},
+                 {LARGE, "it ends 128 bytes early"},
+                 {LARGE + SEALED_TRAILER_SIZE - 1, "it ends 1 bytes early"}};
     char *folder = make_folder(), *path = path_in(folder, "file");
     unsigned char *image = calloc(1, LARGE);
-    bool is_done = false, is_there;
-    fault_set(&(struct fault){.kind = FAULT_NONE, .watch = spoil, .context = &is_done});
-    ck_failure(sealed_write(path, image, LARGE, 7), STATUS_IO, "reads back different");
-    fault_set(NULL);
-    is_there = access(path, F_OK) == 0;
-    ck_assert(is_done && !is_there);
-    ck_assert_uint_eq(temporaries(folder), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct spoiler spoiler = {.size = cases[i].size};
+        fault_set(&(struct fault){.kind = FAULT_NONE, .watch = spoil, .context = &spoiler});
+        ck_failure(sealed_write(path, image, LARGE, 7), STATUS_IO, cases[i].sentence);
+        fault_set(NULL);
+        bool is_there = access(path, F_OK) == 0;
+        ck_assert(spoiler.is_done && !is_there);
+        ck_assert_uint_eq(temporaries(folder), 0);
+    }
     free(image);
     free(path);
     remove_folder(folder);

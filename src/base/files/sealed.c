@@ -182,6 +182,9 @@ static status read_back(int fd, const char *path, const struct chunk_pass *writt
     io_drop_cache(fd);
     status s = pass_init(&pass, is_chunked);
     if (!s) s = pass_run(&pass, read_chunk);
+    bool is_short = s && status_code(s) == STATUS_DATA; /* to a save a failure of the disk, not of the data */
+    if (is_short) status_free(s);
+    if (is_short) s = io_read_back_failure(path);
     if (!s) s = io_read_at(fd, path, found, sizeof found, written->size, NULL);
     if (!s && (memcmp(pass.hashes, written->hashes, pass.count * DIGEST_SIZE) != 0 ||
                memcmp(found, trailer, sizeof found) != 0))
@@ -228,10 +231,14 @@ static status parse_trailer(const char *name, const uint8_t trailer[SEALED_TRAIL
     if (memcmp(own, trailer + AT_OWN_HASH, DIGEST_SIZE) != 0)
         return status_new(STATUS_DATA, "%s: damaged: its seal does not match itself", name);
     uint64_t version = get(trailer + AT_VERSION, 4);
-    bool is_known = version == VERSION_WHOLE || version == VERSION_CHUNKED;
-    if (!is_known || get(trailer + AT_CHUNK, 8) != (version == VERSION_CHUNKED ? SEALED_CHUNK : 0))
+    if (version != VERSION_WHOLE && version != VERSION_CHUNKED)
         return status_new(STATUS_DATA, "%s: sealed by a newer ddptrain (seal %llu; this one reads %d and %d)", name,
                           (unsigned long long)version, VERSION_WHOLE, VERSION_CHUNKED);
+    uint64_t chunk = get(trailer + AT_CHUNK, 8), known = version == VERSION_CHUNKED ? SEALED_CHUNK : 0;
+    if (chunk != known)
+        return status_new(STATUS_DATA,
+                          "%s: sealed by a newer ddptrain (seal %llu with the chunk size %llu; this one reads %llu)",
+                          name, (unsigned long long)version, (unsigned long long)chunk, (unsigned long long)known);
     uint64_t image_size = get(trailer + AT_IMAGE_SIZE, 8);
     if (get(trailer + AT_SIZE, 4) != SEALED_TRAILER_SIZE || image_size != file_size - SEALED_TRAILER_SIZE)
         return status_new(STATUS_DATA, "%s: damaged: it has %llu bytes before its seal, expected %llu", name,
