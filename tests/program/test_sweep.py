@@ -213,6 +213,25 @@ class Sweep(SweepCase):
         self.assertEqual(self.kept(), [f"{i:04d}" for i in range(6)])
         self.assertEqual(len({r["state_sha256"] for r in rows}), 6)
 
+    def test_a_parameter_whose_path_has_a_quote_or_a_backslash(self):
+        """The lines of the history have escapes in its name; the same command reads them and trains what is left."""
+        self.write("pipes.csv", '"5"" pipe",a\\b,y\n' + "".join(f"{i % 7},{i % 3},{i % 2}\n" for i in range(60)))
+        self.write("pipes.yaml", "dataset: {path: pipes.csv, targets: y, split: {test: 0.2, seed: 1}}\nsampler: {batch_size: 16}\n"
+                   "model: {layers: [{linear: 2}]}\nloss: cross_entropy\noptimizer: {type: sgd, lr: 0.1}\ntrain: {epochs: 2}\n")
+        text = """config: pipes.yaml
+method: random
+trials: %d
+parameters:
+  'dataset.columns.5" pipe.scale': {values: [standard, none, minmax]}
+  'dataset.columns.a\\b.scale': {values: [standard, none]}
+"""
+        self.sweep(text % 3)
+        before = self.rows()
+        self.sweep(text % 5)
+        self.assertEqual(self.rows()[:3], before)
+        self.assert_every_trial_once(5)
+        self.run_program("report", "sweeps/test")
+
     def test_a_list_has_the_trials_that_are_written_down(self):
         self.sweep("config: base.yaml\nmethod: list\nmetric: {name: val_accuracy, goal: maximize}\ntrials:\n"
                    "  - {optimizer: {type: sgd, lr: 0.5, momentum: 0.9}}\n  - {optimizer.lr: 0.02, train.epochs: 2}\n")
