@@ -69,6 +69,7 @@ PROGRAMS = {
 UNUSED = {
     **dict.fromkeys(("gpu", "gpu_emulated", "gpu_graph", "gpu_nccl", "gpu_precision", "gpu_ranks", "gpu_update", "first_gpu_run"), "a GPU"),
     **dict.fromkeys(("layout", "package", "hardening"), "no test of behaviour"), "allocations": "fails with the leak sanitizer",
+    "selftest": "its models are those of other tests",
     "embed": "links the library without a sanitizer", "compare_pytorch": "needs PyTorch", "link": "needs two network namespaces",
     "faults": "draws its faults by time", "configs": "minutes", "typos": "runs where its code is nearest",
 }
