@@ -1,5 +1,6 @@
 /* The number of rows that a table reads at once: a few MiB, at least one row, and none for a file without rows, whose
  * header may have any row size; and what it reads at once for a batch. ctest-labels: unit */
+#include <math.h>
 #include <stdint.h>
 
 #include "check_main.h"
@@ -41,7 +42,7 @@ END_TEST
 
 enum { WIDE = 100000, CHUNK = 5, ROWS = 40 }; /* CHUNK: rows of 100,000 doubles in 4 MiB */
 
-static size_t largest_read, reads;
+static size_t largest_read, reads, bad_row = SIZE_MAX; /* that is not a number */
 
 /* Row r of the file: all values are r, and so is its target. More than a chunk at once would be behind the buffer. */
 static status read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
@@ -50,13 +51,20 @@ static status read_rows(struct source *source, size_t first, size_t count, doubl
     if (count > CHUNK) return status_new(STATUS_BUG, "%zu rows at once", count);
     reads += inputs != NULL;
     for (size_t r = 0; r < count; r++) {
-        for (size_t i = 0; inputs && i < WIDE; i++) inputs[r * WIDE + i] = (double)(first + r);
+        for (size_t i = 0; inputs && i < WIDE; i++)
+            inputs[r * WIDE + i] = first + r == bad_row ? NAN : (double)(first + r);
         if (targets) targets[r] = (double)(first + r);
     }
     return OK;
 }
 
-static const struct dataset_format wide = {.name = "wide", .read = read_rows, .close = close_nothing};
+static void describe(const struct source *source, enum row_value kind, size_t row, size_t element, struct text *out) {
+    (void)source, (void)kind;
+    text_printf(out, "row %zu, element %zu", row, element);
+}
+
+static const struct dataset_format wide = {
+    .name = "wide", .read = read_rows, .describe = describe, .close = close_nothing};
 
 static struct table open_wide(struct source *source) {
     static const struct scaler none = {0};
@@ -116,4 +124,29 @@ START_TEST(all_rows_in_chunks) {
 }
 END_TEST
 
-TESTS("table", rows_of_a_chunk, a_row_that_no_memory_holds, adjacent_rows_of_a_batch, all_rows_in_chunks)
+static void add_sum(void *context, const double *row) { *(double *)context += row[0]; }
+
+/* A row between those that are visited may have any values; one that is visited is refused by its own place. */
+START_TEST(rows_that_are_not_visited) {
+    static const int64_t visited[] = {12, 10, 14, 11, 30};
+    struct source source;
+    struct table table = open_wide(&source);
+    struct selection rows = {0};
+    ck_ok(order_alloc(5, ROWS, "the order of the rows", &rows.order));
+    for (size_t i = 0; i < 5; i++) order_set(&rows.order, i, (size_t)visited[i]);
+    double sum = 0;
+    bad_row = 13;
+    ck_ok(table_each(&table, &rows, 5, add_sum, &sum));
+    ck_assert(sum == 12 + 10 + 14 + 11 + 30);
+    ck_assert_uint_eq(reads, 2);
+    bad_row = 14;
+    ck_failure(table_each(&table, &rows, 5, add_sum, &sum), STATUS_DATA,
+               "row 14, element 0: NaN is not a finite number");
+    bad_row = SIZE_MAX;
+    order_free(&rows.order);
+    table_free(&table);
+}
+END_TEST
+
+TESTS("table", rows_of_a_chunk, a_row_that_no_memory_holds, adjacent_rows_of_a_batch, all_rows_in_chunks,
+      rows_that_are_not_visited)

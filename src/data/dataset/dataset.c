@@ -1167,8 +1167,8 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
     digest_hex(hash, info->fingerprint);
 
     if (needs_fit)
-        TRY(status_prefix(scaler_fit(&dataset->scaler, &dataset->tables[0], &dataset->fit, dataset->fit_rows), "%s",
-                          config->path ? config->path : "synthetic dataset"));
+        TRY(scaler_fit(&dataset->scaler, config->path ? config->path : "synthetic dataset", &dataset->tables[0],
+                       &dataset->fit, dataset->fit_rows));
     TRY(dataset_prepare_augment(dataset, config));
     for (int i = 0; i < dataset->n_tables; i++) TRY(table_finish(&dataset->tables[i]));
     return OK;

@@ -255,10 +255,10 @@ static void set_deviation(const struct fit *fit, double n, double *scale) {
     }
 }
 
-static status check_fit(const struct scaler *scaler) {
+static status check_fit(const struct scaler *scaler, const char *name) {
     for (size_t f = 0; f < scaler->features; f++)
         if (!isfinite(scaler->mean[f]) || !isfinite(scaler->scale[f]))
-            return status_new(STATUS_DATA, "the values of input feature %zu are too large to be scaled", f);
+            return status_new(STATUS_DATA, "%s: the values of input feature %zu are too large to be scaled", name, f);
     return OK;
 }
 
@@ -284,7 +284,8 @@ static status fit_features(struct scaler *scaler, struct fit *fit, struct table 
     return table_each(table, rows, count, visit_deviation, fit);
 }
 
-status scaler_fit(struct scaler *scaler, struct table *table, const struct selection *rows, size_t count) {
+status scaler_fit(struct scaler *scaler, const char *name, struct table *table, const struct selection *rows,
+                  size_t count) {
     size_t features = scaler->features, group = table_feature_group(table);
     void *sums;
     TRY(rows_alloc(features, 5 * sizeof(double), "the scaler", &sums));
@@ -311,5 +312,5 @@ status scaler_fit(struct scaler *scaler, struct table *table, const struct selec
         scaler->mean[f] = scaler->mean[f - scaler->period];
         scaler->scale[f] = scaler->scale[f - scaler->period];
     }
-    return s == OK ? check_fit(scaler) : s;
+    return s == OK ? check_fit(scaler, name) : s;
 }

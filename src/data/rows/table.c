@@ -133,10 +133,11 @@ static status table_reject(const struct table *table, bool is_target, size_t row
     return s;
 }
 
-static status check_finite(const struct table *table, bool is_target, size_t first, size_t count, size_t size) {
+static status check_finite(const struct table *table, bool is_target, size_t first, const double *values, size_t count,
+                           size_t size) {
     for (size_t i = 0; i < count * size; i++)
-        if (!isfinite(table->chunk[i]))
-            return table_reject(table, is_target, first + i / size, i % size, table->chunk[i],
+        if (!isfinite(values[i]))
+            return table_reject(table, is_target, first + i / size, i % size, values[i],
                                 "is not a finite number; remove the row or replace the value");
     return OK;
 }
@@ -151,14 +152,27 @@ static status read_features(struct table *table, size_t first, size_t count) {
     return OK;
 }
 
-/* Reads the inputs, or the targets, of rows first .. first + count - 1 to table->chunk. STATUS_DATA with the place of a
- * value that is not finite. */
-static status table_read_inputs(struct table *table, size_t first, size_t count) {
+/* Reads the inputs of rows first .. first + count - 1 to table->chunk, whatever their values are. */
+static status read_unchecked(struct table *table, size_t first, size_t count) {
     double divide = table->source->divide;
     if (table->preparation) return read_features(table, first, count);
     TRY(table->source->format->read(table->source, first, count, table->chunk, NULL));
     for (size_t i = 0; divide != 1 && i < count * table->input_size; i++) table->chunk[i] /= divide;
-    return check_finite(table, false, first, count, table->input_size);
+    return OK;
+}
+
+/* Checks rows i .. i + count - 1 of a chunk that was read from row [first] on. */
+static status check_inputs(const struct table *table, size_t first, size_t i, size_t count) {
+    size_t size = table->input_size;
+    if (table->preparation) return OK;
+    return check_finite(table, false, first + i, table->chunk + i * size, count, size);
+}
+
+/* Reads the inputs, or the targets, of rows first .. first + count - 1 to table->chunk. STATUS_DATA with the place of a
+ * value that is not finite. */
+static status table_read_inputs(struct table *table, size_t first, size_t count) {
+    TRY(read_unchecked(table, first, count));
+    return check_inputs(table, first, 0, count);
 }
 
 status table_check_inputs(struct table *table, size_t row, bool (*is_wrong)(double), const char *why) {
@@ -210,7 +224,7 @@ static status number_classes(struct table *table, size_t first, size_t count) {
 static status table_read_targets(struct table *table, size_t first, size_t count) {
     if (table->target_size == 0) return OK;
     TRY(table->source->format->read(table->source, first, count, NULL, table->chunk));
-    TRY(check_finite(table, true, first, count, table->target_size));
+    TRY(check_finite(table, true, first, table->chunk, count, table->target_size));
     return table->class_count ? number_classes(table, first, count) : OK;
 }
 
@@ -867,7 +881,7 @@ status table_load_features(struct table *table, size_t first, size_t count) {
 
 static bool is_marked(const uint8_t *marks, size_t row) { return marks[row / 8] >> row % 8 & 1; }
 
-/* Visits the given rows, each once, in the order of the file. */
+/* Visits the given rows, each once, in the order of the file. Rows between them are read, but may have any values. */
 static status each_of_file(struct table *table, const struct selection *rows, size_t count,
                            void (*visit)(void *, const double *), void *context) {
     void *memory;
@@ -880,9 +894,12 @@ static status each_of_file(struct table *table, const struct selection *rows, si
         if (!is_marked(marks, first)) continue;
         n = table_chunk_at(table, first);
         while (!is_marked(marks, first + n - 1)) n--;
-        s = table_read_inputs(table, first, n);
-        for (size_t i = 0; !s && i < n; i++)
-            if (is_marked(marks, first + i)) visit(context, table->chunk + i * table->input_size);
+        s = read_unchecked(table, first, n);
+        for (size_t i = 0; !s && i < n; i++) {
+            if (!is_marked(marks, first + i)) continue;
+            s = check_inputs(table, first, i, 1);
+            if (!s) visit(context, table->chunk + i * table->input_size);
+        }
     }
     buffer_free(marks);
     return s;

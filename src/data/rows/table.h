@@ -152,7 +152,8 @@ status table_read_file_targets(struct table *table, size_t first, size_t count, 
 void table_will_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count);
 
 /* Fits mean and scale to the training rows: StandardScaler (population variance, constant feature: 1) or
- * MinMaxScaler. */
-status scaler_fit(struct scaler *scaler, struct table *table, const struct selection *rows, size_t count);
+ * MinMaxScaler. [name]: of the dataset, for the sentence of a failure. */
+status scaler_fit(struct scaler *scaler, const char *name, struct table *table, const struct selection *rows,
+                  size_t count);
 
 #endif
