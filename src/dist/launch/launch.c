@@ -969,7 +969,8 @@ static void poll_once(struct launcher *l) {
     }
     nfds_t nodes = (nfds_t)launch_nodes_poll(l->start->nodes, l->polls + 1 + 2 * l->count);
     if (poll(l->polls, 1 + 2 * (nfds_t)l->count + nodes, timeout) >= 0) return;
-    for (int i = 0; i < 2 * l->count; i++) l->polls[1 + i].revents = 0;
+    short news = errno == EINTR ? 0 : POLLIN; /* where the kernel cannot say, all are read */
+    for (int i = 0; i < 2 * l->count; i++) l->polls[1 + i].revents = news;
 }
 
 /* Only of ranks with news: one wake for each message of each of many ranks must not ask the kernel about all others. A
@@ -1249,7 +1250,8 @@ static void report_to_other_nodes(const struct launch_start *start, const sigset
 
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
     TRY(check_config(config));
-    TRY(net_check_descriptors(DESCRIPTORS + RANK_DESCRIPTORS * config->nproc));
+    int links = config->node_rank == 0 ? config->nnodes - 1 : 1; /* to the launchers of other nodes */
+    TRY(net_check_descriptors(DESCRIPTORS + links + RANK_DESCRIPTORS * config->nproc));
     struct launch_job job = {.config = config, .argv = argv, .alive = {-1, -1}};
     TRY(bind_ranks(&job, log));
     struct launch_start start = {

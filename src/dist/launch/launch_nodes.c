@@ -189,8 +189,10 @@ void launch_nodes_read(struct launch_nodes *n) {
 }
 
 size_t launch_nodes_poll(const struct launch_nodes *n, struct pollfd *polls) {
-    for (int i = 0; n && i < n->count; i++) polls[i] = (struct pollfd){.fd = n->items[i].fd, .events = POLLIN};
-    return n ? (size_t)n->count : 0;
+    size_t count = 0; /* only of those that have a link: the kernel limits the number of entries, too */
+    for (int i = 0; n && i < n->count; i++)
+        if (n->items[i].fd >= 0) polls[count++] = (struct pollfd){.fd = n->items[i].fd, .events = POLLIN};
+    return count;
 }
 
 /* The node whose launcher ended first, if at least [seconds] ago; [is_unfinished]: only nodes whose ranks had not all
