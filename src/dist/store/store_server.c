@@ -331,7 +331,10 @@ static bool answer_numbers(struct gathering *g) {
     bool is_done = numbers && g->answer && number_values(g, numbers);
     if (is_done) g->size = store_write_numbers(numbers, g->count, g->answer);
     free(numbers);
-    return is_done;
+    if (is_done) return true;
+    free(g->answer);
+    g->answer = NULL;
+    return false;
 }
 
 static bool answer_first(struct gathering *g) {
@@ -587,7 +590,10 @@ static bool try_gather(struct store_server *s, struct connection *c, bool is_tim
     }
     struct text why = {0};
     enum status_code code;
-    if (!has_failed(s, c, &code, &why) && is_timed_out) {
+    bool has_all_joined = members_joined(s->members) == s->world_size;
+    if (!has_failed(s, c, &code, &why) && has_all_joined && members_is_alone(s->members, rank_of(c)))
+        text_printf(&why, "every other rank has left before it reached '%s'", g->key);
+    else if (!why.length && is_timed_out) {
         uint32_t missing = 0;
         while (g->items && missing < g->count && g->items[missing].has_arrived) missing++;
         text_printf(&why, "%u of %u ranks did not reach '%s' within %g s, the first of them is number %u of them",
@@ -1083,7 +1089,6 @@ static void log_all_joined(struct store_server *s) {
 
 static void log_missing(struct store_server *s, double now) {
     bool is_waiting = members_joined(s->members) < s->world_size;
-    if (!is_waiting && !s->has_logged_joined) log_all_joined(s);
     if (!is_waiting || *s->mismatch || now < s->log_waiting_at || members_cause(s->members, now) >= 0) return;
     struct text missing = {0};
     members_missing_by_node(s->members, &missing);
@@ -1114,6 +1119,7 @@ static void send_heartbeats(struct store_server *s, int lost) {
 
 static void check_ranks(struct store_server *s, double now) {
     bool is_due = now >= s->heartbeat_at;
+    if (!s->has_logged_joined && members_joined(s->members) == s->world_size) log_all_joined(s);
     if (now >= s->check_at) {
         s->check_at = now + MEMBERS_CHECK_SECONDS;
         members_check(s->members, now, link_age, s);
