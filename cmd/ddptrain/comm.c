@@ -169,7 +169,7 @@ static status run_rank(const struct command_line *line, const struct config *con
     struct sizes sizes;
     TRY(parse_sizes(sizes_of(line), &sizes));
     if (env->rank != 0) log = NULL;
-    struct store_options options = {.timeout = TIMEOUT, .log = log};
+    struct store_options options = {.timeout = TIMEOUT, .log = log, .overdue = command_end_overdue};
     if (env->world_size > 1) TRY(store_open_with(env, &options, &store));
     status failure = connect(line, env, store, &comm, &used);
     if (!failure) failure = check(used, log);

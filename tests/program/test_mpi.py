@@ -125,6 +125,10 @@ class Mpi(program.Case):
             shell = f'export DDPTRAIN_HOST=h{RANK}; shift; [ {RANK} = 0 ] && exec {self.path(self.mpi, first, "ddptrain")} "$@"; exec {without} "$@"'
             out, _ = self.run_ranks(2, "comm", "--sizes", "1K", shell=shell)
             self.assertRegex(out, rf"^2 processes, gloo \(no MPI: {rank}{missing}")
+            p = self.start_ranks(2, "comm", "--backend", "mpi", "--sizes", "1K", shell=shell)
+            _, err = p.communicate(timeout=60 * program.SLOW)
+            self.assertNotEqual(p.returncode, OK)
+            self.assertRegex(err, missing)
 
     @unittest.skipUnless(has_mpi("mpich"), "MPICH (mpich, libmpich-dev) is not installed")
     def test_variables_without_an_mpi(self):

@@ -240,9 +240,31 @@ static status open_mpi_module(enum dist_launcher launcher, const struct comm_bac
     return OK;
 }
 
+/* All ranks open the module, or none goes on: those that can would wait for the others in MPI_Init_thread. */
 status comm_connect_mpi(struct comm *comm) {
     const struct comm_backend *backend;
-    TRY(open_mpi_module(comm->shared->launcher, &backend));
+    struct comm_setup setup;
+    struct text name = {0};
+    char address[64];
+    int number = 0;
+    status own = open_mpi_module(comm->shared->launcher, &backend);
+    if (comm->world_size == 1) {
+        TRY(own);
+        return comm_connect_with(comm, backend);
+    }
+    text_printf(&name, "%s/mpi", comm->shared->name);
+    status reason = own ? status_new(status_code(own), "%s", status_message(own)) : OK;
+    status failure = fill_setup(comm, text_string(&name), address, &setup);
+    if (failure)
+        status_free(own);
+    else
+        failure = comm_agree(&setup, "module", own, &number);
+    if (reason) { /* this rank's own */
+        status_free(failure);
+        failure = reason;
+    }
+    text_free(&name);
+    TRY(failure);
     return comm_connect_with(comm, backend);
 }
 

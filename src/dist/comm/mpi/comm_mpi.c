@@ -2,11 +2,12 @@
  * (ddptrain_openmpi.so, ddptrain_mpich.so), because their binary interfaces differ; comm.c opens the one that has
  * started the job.
  *
- * MPI's own reductions are not used: their order of sums depends on algorithm, size and number of ranks. Every call is
- * non-blocking and polled with a deadline, because a blocking call of MPI does not end when a peer is lost; the store
- * reports the loss and aborts the poll. Groups are not communicators, whose creation would block without a deadline:
- * all messages are in MPI_COMM_WORLD, and the tag holds the number of the group and the lane. MPI connects two ranks at
- * their first message.
+ * MPI's own reductions are not used: their order of sums depends on algorithm, size and number of ranks. Every message
+ * is non-blocking and polled with a deadline, because a blocking call of MPI does not end when a peer is lost; the
+ * store reports the loss and aborts the poll. MPI_Init_thread and the MPI_Allreduce of `ddptrain comm` do block: after
+ * a loss the store ends such a process (store_options.overdue). Groups are not communicators, whose creation would
+ * block without a deadline: all messages are in MPI_COMM_WORLD, and the tag holds the number of the group and the lane.
+ * MPI connects two ranks at their first message.
  *
  * Rounds of a call on n ranks: up to log2(n) where messages are small, 2 log2(n) where slices are small; else every
  * rank sends its slices directly, and as many bytes as a ring. */
@@ -51,7 +52,7 @@ struct group;
 static struct {
     struct group *abandoned; /* groups that have failed: MPI may still use their memory */
     pthread_mutex_t mutex;   /* one thread at a time is in MPI (MPI_THREAD_SERIALIZED); guards what follows */
-    bool is_initialized;
+    bool is_initialized, allows_threads;
     int rank, size;
     int max_tag;
     int next_number;        /* of a group */
@@ -95,9 +96,7 @@ static status start(void) {
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag, &has_tag);
     mpi.max_tag = has_tag ? *tag : 32767;
     on_exit(finalize, NULL);
-    if (provided < MPI_THREAD_SERIALIZED)
-        return status_new(STATUS_IO,
-                          "this MPI allows calls from the main thread only (MPI_THREAD_SERIALIZED is needed)");
+    mpi.allows_threads = provided >= MPI_THREAD_SERIALIZED;
     return OK;
 }
 
@@ -111,6 +110,9 @@ static status start_once(int job_rank, int max_rank) {
         failure = start();
         signals_restore(&before);
     }
+    if (!failure && !mpi.allows_threads)
+        failure =
+            status_new(STATUS_IO, "this MPI allows calls from the main thread only (MPI_THREAD_SERIALIZED is needed)");
     if (!failure && (mpi.rank != job_rank || mpi.size <= max_rank))
         failure =
             status_new(STATUS_IO,
