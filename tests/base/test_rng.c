@@ -111,7 +111,8 @@ START_TEST(permutation) {
         rng_seed(&same, (uint64_t)json_integer_value(json_object_get(c, "seed")));
         rng_permutation32(&same, narrow, n);
         for (size_t k = 0; k < n; k++) ck_assert_int_eq(narrow[k], p[k]);
-        ck_assert_mem_eq(&same, &rng, sizeof rng);
+        ck_assert_mem_eq(same.state, rng.state, sizeof rng.state); /* without the padding of the struct */
+        ck_assert_int_eq(same.next, rng.next);
         json_t *perm = json_object_get(c, "perm");
         for (size_t k = 0; k < json_array_size(perm); k++)
             ck_assert_int_eq(p[k], json_integer_value(json_array_get(perm, k)));
