@@ -465,12 +465,16 @@ static status record(struct coordinator *s, int64_t run, struct trial_run *resul
     return is_kept ? OK : remove_trial(s, trial, NULL);
 }
 
-/* The worker of a run has ended without a result; [how]: "was ended by ...". */
+/* The worker of a run has ended without a result; [how]: "was ended by ...", or nothing (slot_receive). */
 static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *how) {
     struct text message = {0};
     struct trial_run pruned;
     int64_t trial = run / s->config->runs;
     if (!s->is_keeping_best && trials_must_stop(s->trials, run, &pruned)) return record(s, run, &pruned);
+    if (!*how) { /* no loss */
+        run_queue_repeat(&s->queue, run);
+        return OK;
+    }
     int losses = run_queue_count_loss(&s->queue, run);
     if (losses < MAX_ATTEMPTS) {
         log_warning(s->log, "the worker of trial %" PRId64 " %s; another one takes the trial over", trial, how);

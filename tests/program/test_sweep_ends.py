@@ -241,6 +241,26 @@ class Ends(SweepCase):
             for trial in self.kept(name):
                 self.assertEqual(self.sha(f"sweeps/{name}/runs/{trial}"), self.rows(name)[int(trial)]["state_sha256"])
 
+    def test_workers_that_are_stopped_between_runs(self):
+        """Such a worker has ended as it should, with jobs that it has not begun: no loss of a trial."""
+        self.write("short.yaml", SWEEP.replace("trials: 12", "trials: 6000") + "keep: none\n")
+        p = self.start("sweep", "short.yaml", "train.epochs=1", "--nproc", "1")
+        seen = set()
+        while p.poll() is None and len(seen) < 40:
+            for worker in set(self.workers(p)) - seen:
+                seen.add(worker)
+                time.sleep(0.004)
+                try:
+                    os.kill(worker, signal.SIGTERM)
+                except ProcessLookupError:
+                    pass
+        self.assertGreater(len(seen), 10)
+        _, err = p.communicate(timeout=120 * program.SLOW)
+        self.assertEqual(p.returncode, OK, err)
+        self.assertNotIn("the worker of trial", err)
+        self.assertEqual({r["state"] for r in self.rows("short")}, {"complete"})
+        self.assert_every_trial_once(6000, "short")
+
     def test_a_long_trial_goes_on_from_its_checkpoint_in_another_worker(self):
         """After some seconds a trial has a run folder; a worker that is killed loses the time since the last checkpoint."""
         self.write("long.yaml", "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.02}]\nkeep: all\n")

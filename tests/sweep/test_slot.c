@@ -2,10 +2,12 @@
  * shorter the last runs were. ctest-labels: unit */
 #include "sweep/workers/slot.h"
 
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "check_main.h"
+#include "files.h"
 
 /* More than the ring has places, so that it wraps. */
 START_TEST(jobs_are_begun_in_their_order) {
@@ -50,4 +52,31 @@ START_TEST(short_runs_have_more_jobs_that_wait) {
 }
 END_TEST
 
-TESTS("slot", jobs_are_begun_in_their_order, short_runs_have_more_jobs_that_wait)
+/* A worker that exits with code 0 was stopped between two runs: that is no loss of the job that it was to begin. */
+START_TEST(a_worker_that_ends_with_a_job) {
+    static const struct {
+        int code;
+        const char *how;
+    } cases[] = {{0, ""}, {3, "exited with code 3"}, {-1, "was ended by signal 9 (Killed)"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct worker_slot slot;
+        struct worker_report report;
+        struct text how = {0};
+        bool got, is_lost = false;
+        int ends[2];
+        ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+        pid_t pid = fork();
+        if (pid == 0 && cases[i].code < 0) raise(SIGKILL);
+        if (pid == 0) _exit(cases[i].code);
+        slot = (struct worker_slot){.pid = pid, .fd = ends[0], .is_busy = true, .job = {.run = 4}};
+        slot_send_ahead(&slot, &(struct worker_job){.run = 5});
+        close(ends[1]);
+        ck_ok(slot_receive(&slot, &report, &got, &is_lost, &how));
+        ck_assert(is_lost && !slot_is_used(&slot) && !slot.is_busy);
+        ck_assert_str_eq(text_string(&how), cases[i].how);
+        text_free(&how);
+    }
+}
+END_TEST
+
+TESTS("slot", jobs_are_begun_in_their_order, short_runs_have_more_jobs_that_wait, a_worker_that_ends_with_a_job)

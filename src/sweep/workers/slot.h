@@ -50,7 +50,8 @@ void slot_stop(struct worker_slot *slot);
 void slot_end_rank(struct worker_slot *slot, int code);
 
 /* The next report; *got false: it is not there in full yet. *is_lost: the worker has ended, the rank was lost; then the
- * slot is unused and [how] is a clause, "was ended by signal 9 (Killed)". */
+ * slot is unused and [how] is a clause, "was ended by signal 9 (Killed)". Empty: the worker has ended as it should,
+ * because a signal has stopped it after a run; it has not begun the job in progress. */
 status slot_receive(struct worker_slot *slot, struct worker_report *report, bool *got, bool *is_lost, struct text *how);
 
 /* Ends the worker; [by_force]: without waiting for its run. */

@@ -563,5 +563,5 @@ void worker_end(pid_t pid, int fd, bool by_force, struct text *how) {
     close(fd);
     while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
     }
-    if (how) describe_end(ended, how);
+    if (how && ended != 0) describe_end(ended, how);
 }

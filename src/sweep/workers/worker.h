@@ -67,7 +67,7 @@ status worker_start(const struct worker_options *options, struct dataset_cache *
 /* The next message; *got false: the worker has ended, or has sent a part of one. */
 status worker_receive(int fd, struct worker_report *report, bool *got);
 /* Closes the socket and waits for the end of the process; [by_force]: which is killed. [how]: how it ended, "was ended
- * by signal 9 (Killed)"; NULL: not wanted. */
+ * by signal 9 (Killed)", nothing for exit code 0; NULL: not wanted. */
 void worker_end(pid_t pid, int fd, bool by_force, struct text *how);
 /* false: the worker has ended. */
 bool worker_send_job(int fd, const struct worker_job *job);
