@@ -10,8 +10,9 @@
 
 /* A copy of a float32 matrix in 16 bits, the type of the precision's factors, for products. The caller owns it and its
  * memory. It passes it with the matrix to the operators that write the matrix or read it in a product, until the last
- * of these products, and clears is_valid before an operator writes the matrix. An operator that writes the matrix may
- * write the copy, too; else the first product writes it, and later ones find it. */
+ * of these products. An operator that gets the copy with a matrix that it writes clears is_valid, or writes the copy,
+ * too; the caller clears it before anything else writes the matrix. The first product writes a copy that is not valid,
+ * and later ones find it. */
 struct half_copy {
     size_t columns;   /* 0: the copy has no gaps; else its rows of so many numbers are padded to a multiple of 8 */
     uint16_t *memory; /* (count), or (count / columns, columns rounded up to a multiple of 8) */

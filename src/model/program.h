@@ -8,7 +8,7 @@
 
 struct instruction {
     void (*run)(const struct instruction *instruction, const struct pass *pass);
-    const struct layer *layer; /* NULL: of a sum */
+    const struct layer *layer; /* NULL: of a sum without a norm */
     /* The operands: values that it reads (in_count), the value that it writes and another one (the output of a norm
      * after a sum, or of the GELU after a linear layer). In backward: values, [out] as forward wrote it, its gradient,
      * and the gradients of [in] that it writes (in_count). Data NULL: none, or not needed. */

@@ -81,18 +81,22 @@ static bool has(struct half_copy *const *list, size_t count, const struct half_c
     return found;
 }
 
+static bool has_inner(const struct layer *layer, const struct half_copy *copy) {
+    return layer && has(layer->inner, LAYER_MAX_INNER, copy);
+}
+
 /* Whether a node's operators have the copy: in forward, where a sum and the norm after it may be one operator, and in
  * backward. */
-static bool has_forward(const struct graph_node *node, const struct planned_copy *planned) {
+static bool has_forward(const struct model *m, const struct graph_node *node, const struct planned_copy *planned) {
     const struct half_copy *copy = &planned->copy;
-    bool is_inner = planned->layer && planned->layer == node->layer && planned->piece.first < node->out;
+    bool is_inner = has_inner(node->layer, copy) && planned->piece.first < m->node_count;
     return has(node->in_copies, node->in_count, copy) || node->out_copy == copy || is_inner ||
            (node->precedes_norm && node[1].out_copy == copy);
 }
 
-static bool has_backward(const struct graph_node *node, const struct planned_copy *planned) {
+static bool has_backward(const struct model *m, const struct graph_node *node, const struct planned_copy *planned) {
     const struct half_copy *copy = &planned->copy;
-    bool is_inner = planned->layer && planned->layer == node->layer && planned->piece.first > node->out;
+    bool is_inner = has_inner(node->layer, copy) && planned->piece.first > m->node_count;
     return node->dy_copy == copy || has(node->dx_copies, node->in_count, copy) || is_inner;
 }
 
@@ -111,13 +115,13 @@ static void describe(const struct model *m, struct text *out) {
         text_printf(out, "%s%s", c ? ", " : "", planned->layer ? "i" : planned->slot == SIZE_MAX ? "v" : "g");
         if (columns) text_printf(out, "%zu", columns);
         for (size_t i = 0; i < m->node_count; i++)
-            if (has_forward(&m->nodes[i], planned)) add_time(out, planned, i);
+            if (has_forward(m, &m->nodes[i], planned)) add_time(out, planned, i);
         if (m->loss_copy == copy) add_time(out, planned, m->node_count);
         for (size_t i = m->node_count; i-- > 0;) {
             const struct graph_node *node = &m->nodes[i];
             size_t time = 2 * m->node_count - i;
             if (node->relu_copy == copy) add_time(out, planned, time);
-            if (has_backward(node, planned)) add_time(out, planned, time);
+            if (has_backward(m, node, planned)) add_time(out, planned, time);
             for (size_t a = 0; a < node->add_count; a++)
                 if (node->adds[a].copy == copy) add_time(out, planned, time);
         }

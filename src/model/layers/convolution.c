@@ -701,7 +701,10 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                     const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t first = layer->first_param;
-    ops->convolution->backward(layer->runtime, NULL, params_value(pass->params, first), x, y, NULL, NULL, pass->rows);
+    struct tensor product = *y;
+    if (transpose_config_of(layer)->bias) product.copy = NULL; /* it is written again */
+    ops->convolution->backward(layer->runtime, NULL, params_value(pass->params, first), x, &product, NULL, NULL,
+                               pass->rows);
     if (transpose_config_of(layer)->bias)
         ops->sequence->add_row(pass->device, floats(y), params_value(pass->params, first + 1), floats(y),
                                pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
