@@ -82,7 +82,7 @@ void launch_nodes_destroy(struct launch_nodes *n);
 void launch_nodes_set_link(struct launch_nodes *n, int number, int fd, const struct message_session *session);
 /* This is not node 0, and has no link to node 0, or a broken one. */
 bool launch_nodes_need_link(struct launch_nodes *n);
-/* polls (nodes): fills one entry for each node. Returns how many it filled. */
+/* polls (nodes): fills one entry for each node that has a link. Returns how many it filled. */
 size_t launch_nodes_poll(const struct launch_nodes *n, struct pollfd *polls);
 /* Reads and handles all messages that have arrived. Does not block. */
 void launch_nodes_read(struct launch_nodes *n);

@@ -283,10 +283,10 @@ status launch_nodes_wait_done(struct launch_nodes *n, int signals, int64_t resta
         restarting = restarting_node(n, restart_count);
         if (is_stop_requested || n->stopped >= 0 || restarting >= 0 || is_job_done(n, restart_count)) break;
         struct signalfd_siginfo info;
-        launch_nodes_poll(n, polls);
-        polls[n->count] = (struct pollfd){.fd = signals, .events = POLLIN};
-        if (poll(polls, (nfds_t)n->count + 1, clock_milliseconds_until(until)) <= 0) continue;
-        bool has_signal = polls[n->count].revents && read(signals, &info, sizeof info) == sizeof info;
+        size_t links = launch_nodes_poll(n, polls);
+        polls[links] = (struct pollfd){.fd = signals, .events = POLLIN};
+        if (poll(polls, (nfds_t)links + 1, clock_milliseconds_until(until)) <= 0) continue;
+        bool has_signal = polls[links].revents && read(signals, &info, sizeof info) == sizeof info;
         is_stop_requested = has_signal && info.ssi_signo != SIGCHLD;
     }
     free(polls);
