@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -494,6 +495,38 @@ START_TEST(signal_ends_the_wait) {
 }
 END_TEST
 
+/* Only links and signals end the poll, not a standard input whose other end is closed: the wait needs no processor. */
+START_TEST(wait_ignores_standard_input) {
+    int64_t newer;
+    int signals[2], closed[2], saved = dup(STDIN_FILENO);
+    struct signalfd_siginfo term = {.ssi_signo = SIGTERM};
+    struct launch_nodes *hub = make_nodes(3, 0);
+    struct peer other = link_of_hub(hub);
+    ck_assert_int_eq(pipe2(closed, O_CLOEXEC), 0);
+    ck_assert_int_eq(dup2(closed[0], STDIN_FILENO), STDIN_FILENO);
+    close(closed[0]);
+    close(closed[1]);
+    ck_assert_int_eq(pipe2(signals, O_NONBLOCK), 0);
+    double begin = cpu_seconds();
+    pid_t child = fork();
+    if (child == 0) {
+        usleep(500000);
+        _exit(write(signals[1], &term, sizeof term) != sizeof term);
+    }
+    ck_assert_int_eq(wait_done(hub, signals[0], "stopped on request", &newer), STATUS_STOPPED);
+    ck_assert_double_lt(cpu_seconds() - begin, 0.2);
+    int wait_status;
+    ck_assert_int_eq(waitpid(child, &wait_status, 0), child);
+    ck_assert_int_eq(wait_status, 0);
+    ck_assert_int_eq(dup2(saved, STDIN_FILENO), saved >= 0 ? STDIN_FILENO : -1);
+    close(saved);
+    close(signals[0]);
+    close(signals[1]);
+    launch_nodes_destroy(hub);
+    close(other.fd);
+}
+END_TEST
+
 /* All ranks of nodes 0 and 1 have exited with 0 when node 2 stops on request. */
 START_TEST(stop_of_another_node_ends_the_wait) {
     struct trio t = trio_create();
@@ -546,5 +579,6 @@ LOOP_TESTS("launch_nodes", LOOP(closed_link_is_a_loss_until_a_new_link, 0, 2), O
            ONCE(silent_link_is_no_loss), ONCE(nodes_that_joined_need_no_report), ONCE(invalid_messages_are_ignored),
            ONCE(stop_of_another_node_ends_the_wait), ONCE(node_0_waits_for_the_same_start_of_all),
            ONCE(others_wait_for_node_0), LOOP(closed_link_ends_the_wait, 0, 2), ONCE(signal_ends_the_wait),
-           LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS), ONCE(message_without_space_is_the_last),
-           ONCE(links_of_unknown_nodes_are_closed), ONCE(no_memory_is_a_failure))
+           ONCE(wait_ignores_standard_input), LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS),
+           ONCE(message_without_space_is_the_last), ONCE(links_of_unknown_nodes_are_closed),
+           ONCE(no_memory_is_a_failure))
