@@ -101,7 +101,7 @@ START_TEST(permutation) {
     json_t *root = vectors_load("randperm"), *c;
     size_t i;
     int64_t *p = malloc(60000 * sizeof *p);
-    uint32_t *narrow = malloc(60000 * sizeof *narrow);
+    uint32_t *small = malloc(60000 * sizeof *small);
     json_array_foreach(json_object_get(root, "cases"), i, c) {
         struct rng rng;
         size_t n = (size_t)json_integer_value(json_object_get(c, "n"));
@@ -109,8 +109,8 @@ START_TEST(permutation) {
         rng_permutation(&rng, p, n);
         struct rng same;
         rng_seed(&same, (uint64_t)json_integer_value(json_object_get(c, "seed")));
-        rng_permutation32(&same, narrow, n);
-        for (size_t k = 0; k < n; k++) ck_assert_int_eq(narrow[k], p[k]);
+        rng_permutation32(&same, small, n);
+        for (size_t k = 0; k < n; k++) ck_assert_int_eq(small[k], p[k]);
         ck_assert_mem_eq(same.state, rng.state, sizeof rng.state); /* without the padding of the struct */
         ck_assert_int_eq(same.next, rng.next);
         json_t *perm = json_object_get(c, "perm");
@@ -122,7 +122,7 @@ START_TEST(permutation) {
             hash_equal(p, n * sizeof *p, json_string_value(json_object_get(c, "sha256_int64")));
     }
     free(p);
-    free(narrow);
+    free(small);
     json_decref(root);
 }
 END_TEST

@@ -8,7 +8,7 @@
 START_TEST(the_newest_order_of_a_slot_is_stored) {
     struct orders orders = {0};
     uint32_t numbers[3] = {2, 0, 1}, stored[3];
-    struct row_order order = {.narrow = numbers}, got = {.narrow = stored};
+    struct row_order order = {.small = numbers}, got = {.small = stored};
     ck_assert(!orders_get(&orders, 7, 3, &got));
     orders_put(&orders, 7, 3, &order);
     ck_assert(orders_get(&orders, 7, 3, &got));
@@ -29,11 +29,11 @@ END_TEST
 START_TEST(long_orders_are_not_stored) {
     struct orders orders = {0};
     size_t rows = ((size_t)1 << 18) + 1;
-    struct row_order order = {.narrow = calloc(rows, sizeof *order.narrow)};
+    struct row_order order = {.small = calloc(rows, sizeof *order.small)};
     orders_put(&orders, 1, rows, &order);
     ck_assert(!orders_get(&orders, 1, rows, &order));
     orders_free(&orders);
-    free(order.narrow);
+    free(order.small);
 }
 END_TEST
 

@@ -197,12 +197,12 @@ START_TEST(wide_orders_are_the_same) {
     enum { N = 1000 };
     double cumulative[N];
     int64_t of[N], wide[N];
-    uint32_t narrow[N];
+    uint32_t small[N];
     for (int64_t i = 0; i < N; i++) of[i] = i % 3;
     ck_ok(sampler_weigh(of, N, 3, cumulative));
     for (int type = SAMPLER_DISTRIBUTED; type <= SAMPLER_WEIGHTED; type += SAMPLER_WEIGHTED - SAMPLER_DISTRIBUTED) {
         struct sampler_config config = {.type = type, .shuffle = true, .seed = 5, .cumulative = cumulative};
-        struct row_order a = {.wide = wide}, b = {.narrow = narrow};
+        struct row_order a = {.wide = wide}, b = {.small = small};
         sampler_draw(&config, N, 2, &a);
         sampler_draw(&config, N, 2, &b);
         for (size_t i = 0; i < N; i++) ck_assert_uint_eq(order_at(&a, i), order_at(&b, i));
@@ -210,9 +210,9 @@ START_TEST(wide_orders_are_the_same) {
         ck_ok(rows_alloc(N, sizeof(int64_t), "an order", &copy));
         memcpy(copy, wide, sizeof wide);
         struct row_order made = {.wide = copy};
-        order_narrow(&made, N, ORDER_MAX_NARROW + 1);
+        order_shrink(&made, N, ORDER_MAX_SMALL + 1);
         ck_assert_ptr_eq(made.wide, copy);
-        order_narrow(&made, N, N);
+        order_shrink(&made, N, N);
         ck_assert_ptr_null(made.wide);
         for (size_t i = 0; i < N; i++) ck_assert_uint_eq(order_at(&made, i), order_at(&a, i));
         order_free(&made);

@@ -871,7 +871,7 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
         validation->first = info->test_rows;
         train->first = info->test_rows + info->validation_rows;
     }
-    order_narrow(&dataset->order, table->rows, table->rows);
+    order_shrink(&dataset->order, table->rows, table->rows);
     train->order = validation->order = dataset->parts[DATASET_TEST].rows.order = dataset->order;
     return OK;
 }

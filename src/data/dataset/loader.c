@@ -345,7 +345,7 @@ void loader_visit(const struct loader *loader, loader_visitor *visit, void *user
 static struct orders *orders_of(const struct loader *loader) {
     const struct sampler_config *sampler = &loader->sampler;
     bool is_of_seed = loader->part == DATASET_TRAIN && sampler->type == SAMPLER_DISTRIBUTED && sampler->shuffle;
-    return is_of_seed && loader->order.narrow ? dataset_orders(loader->dataset) : NULL;
+    return is_of_seed && loader->order.small ? dataset_orders(loader->dataset) : NULL;
 }
 
 static void draw_order(struct loader *loader, int64_t epoch) {

@@ -107,7 +107,7 @@ static status find_windows(struct dataset *dataset, const struct dataset_config 
     dataset->window_starts[part].wide = starts;
     windows_find(&of, span, stride, starts);
     if (series) dataset->short_series[part] = windows_short_series(&of, starts, windows, &dataset->first_short[part]);
-    order_narrow(&dataset->window_starts[part], windows, rows->table->rows);
+    order_shrink(&dataset->window_starts[part], windows, rows->table->rows);
     rows->rows = (struct selection){.order = dataset->window_starts[part]};
     *count = windows;
     return OK;

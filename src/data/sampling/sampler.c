@@ -165,8 +165,8 @@ void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoc
                                                       : (uint64_t)config->seed + (uint64_t)epoch);
     if (config->type == SAMPLER_WEIGHTED)
         draw_weighted(config->cumulative, &rng, rows, order);
-    else if (order->narrow)
-        rng_permutation32(&rng, order->narrow, rows);
+    else if (order->small)
+        rng_permutation32(&rng, order->small, rows);
     else
         rng_permutation(&rng, order->wide, rows);
 }
@@ -189,7 +189,7 @@ bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, struct 
     if (orders->slots == 0 || orders->rows != rows) return false;
     size_t slot = (size_t)(seed % orders->slots);
     if (!orders->is_set[slot] || orders->seeds[slot] != seed) return false;
-    memcpy(out->narrow, orders->items + slot * rows, rows * sizeof *out->narrow);
+    memcpy(out->small, orders->items + slot * rows, rows * sizeof *out->small);
     return true;
 }
 
@@ -214,7 +214,7 @@ void orders_put(struct orders *orders, uint64_t seed, size_t rows, const struct 
     size_t slot = (size_t)(seed % orders->slots);
     orders->seeds[slot] = seed;
     orders->is_set[slot] = true;
-    memcpy(orders->items + slot * rows, order->narrow, rows * sizeof *order->narrow);
+    memcpy(orders->items + slot * rows, order->small, rows * sizeof *order->small);
 }
 
 void orders_free(struct orders *orders) {
