@@ -262,7 +262,6 @@ static void plan_inner(struct model *m) {
             struct planned_copy *planned =
                 add(m, inner[k].size, inner[k].columns, (struct piece){.first = time, .last = time});
             planned->layer = node->layer;
-            planned->first = inner[k].first;
             node->layer->inner[k] = &planned->copy;
         }
     }

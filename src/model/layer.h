@@ -128,7 +128,7 @@ enum copy_layout { COPY_NONE, COPY_ROWS, COPY_WITHOUT_GAPS };
 
 /* A matrix in layer->saved that one of the layer's operators writes and a product of it reads in the same pass. */
 struct inner_matrix {
-    size_t first, size; /* elements of one row of the batch: [first, first + size) of saved */
+    size_t size; /* elements of one row of the batch */
     size_t columns;
     bool is_backward; /* in backward; else in forward */
 };

@@ -44,10 +44,10 @@ struct planned_tensor {
 
 /* A 16-bit copy for products of a matrix that the device stores in float32 (half.h). */
 struct planned_copy {
-    struct piece piece;  /* of its memory, floats of one row, each of which holds two numbers */
-    size_t tensor, slot; /* the matrix is a value or a gradient slot, or in layer->saved; SIZE_MAX: not this */
-    const struct layer *layer;
-    size_t first, size; /* elements of one row of the matrix; first: in layer->saved */
+    struct piece piece;        /* of its memory, floats of one row, each of which holds two numbers */
+    size_t tensor, slot;       /* the matrix is a value or a gradient slot, or inside a layer; SIZE_MAX: not this */
+    const struct layer *layer; /* the matrix is inside it; NULL: it is not */
+    size_t size;               /* elements of one row of the matrix */
     struct half_copy copy;
 };
 

@@ -360,9 +360,8 @@ static void attention_backward(const struct layer *layer, const struct pass *pas
 
 static size_t inner_matrices(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]) {
     size_t values = layer->out_size, c = features_of(layer);
-    to[HEADS_COPY] = (struct inner_matrix){.first = 3 * values, .size = values, .columns = c};
-    to[DQKV_COPY] =
-        (struct inner_matrix){.first = 4 * values, .size = 3 * values, .columns = 3 * c, .is_backward = true};
+    to[HEADS_COPY] = (struct inner_matrix){.size = values, .columns = c};
+    to[DQKV_COPY] = (struct inner_matrix){.size = 3 * values, .columns = 3 * c, .is_backward = true};
     return 2;
 }
 
@@ -763,10 +762,9 @@ static void join_backward(const struct layer *layer, const struct pass *pass, co
 
 static size_t cross_inner_matrices(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]) {
     size_t values = layer->out_size, c = cross_features_of(layer), others = 2 * keys_of(layer) * c;
-    to[CROSS_HEADS_COPY] = (struct inner_matrix){.first = values, .size = values, .columns = c};
-    to[DQ_COPY] = (struct inner_matrix){.first = 2 * values, .size = values, .columns = c, .is_backward = true};
-    to[DKV_COPY] =
-        (struct inner_matrix){.first = 4 * values + others, .size = others, .columns = 2 * c, .is_backward = true};
+    to[CROSS_HEADS_COPY] = (struct inner_matrix){.size = values, .columns = c};
+    to[DQ_COPY] = (struct inner_matrix){.size = values, .columns = c, .is_backward = true};
+    to[DKV_COPY] = (struct inner_matrix){.size = others, .columns = 2 * c, .is_backward = true};
     return 3;
 }
 
