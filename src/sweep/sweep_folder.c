@@ -110,9 +110,10 @@ status trial_folder_compare(const char *path, const struct trial_run *result, en
 /* ---- the run folder of a trial: what is in it ---- */
 
 static bool is_of_run(const char *name) {
-    static const char *const names[] = {
-        "config.yaml", "metrics.jsonl", "metrics.jsonl.part", "log.txt",        "log.txt.part",
-        "checkpoints", "logs",          "report.html",        FOLDER_LOCK_FILE, ".DS_Store"};
+    static const char *const names[] = {"config.yaml",  "metrics.jsonl",     "metrics.jsonl.part",
+                                        "ledger.jsonl", "ledger.jsonl.part", "log.txt",
+                                        "log.txt.part", "checkpoints",       "logs",
+                                        "report.html",  FOLDER_LOCK_FILE,    ".DS_Store"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return strncmp(name, EVENTS, strlen(EVENTS)) == 0 || strncmp(name, ".nfs", 4) == 0 || io_is_temporary(name);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/files/digest.h"
 #include "base/system/thread.h"
 #include "data/dataset/open_dataset.h"
 
@@ -335,6 +336,25 @@ void loader_destroy(struct loader *loader) {
 /* ---- use ---- */
 
 size_t loader_batches(const struct loader *loader) { return loader->n_batches; }
+
+uint64_t loader_hash_rows(const struct loader *loader, size_t first, size_t count) {
+    const struct sampler_config *sampler = &loader->sampler;
+    size_t world = sampler->shards ? 1 : (size_t)loader->world_size;
+    size_t batch = sampler->shards ? (size_t)sampler->global_batch_size : loader->batch_rows;
+    size_t length = sampler_length(sampler, loader->part_rows, (int)world) * world;
+    if (sampler->uneven) length = min(length, loader->part_rows);
+    size_t begin = min(first * batch * world, length), end = min((first + count) * batch * world, length);
+    uint64_t hash = 0;
+    while (begin < end) {
+        int64_t rows[64];
+        size_t n = min(end - begin, sizeof rows / sizeof *rows);
+        for (size_t i = 0; i < n; i++)
+            rows[i] = (int64_t)sampler_row(&loader->order, loader->part_rows, 0, 1, begin + i);
+        hash = hash_add(hash, rows, n * sizeof *rows);
+        begin += n;
+    }
+    return hash;
+}
 
 void loader_visit(const struct loader *loader, loader_visitor *visit, void *user) {
     struct batch_layout layout = loader_layout(dataset_info(loader->dataset), loader->batch_rows);

@@ -40,6 +40,11 @@ status loader_seek(struct loader *loader, int64_t epoch, size_t first);
  * of this batch (uneven, shards); loader_batches has the number of batches. */
 status loader_next(struct loader *loader, struct batch *out);
 
+/* hash_add over the numbers (int64) of the rows of all ranks in batches [first, first + count) of the current epoch, in
+ * the order of the epoch: with batches of the same rows in all, the same for any number of ranks. Training rows only.
+ */
+uint64_t loader_hash_rows(const struct loader *loader, size_t first, size_t count);
+
 /* The parts of a batch of up to [rows] rows are in one block, inputs first; bytes from its start. */
 struct batch_layout {
     size_t targets, weights, bytes; /* bytes: of the block */

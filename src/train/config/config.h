@@ -23,6 +23,14 @@ enum accumulate_weighting { WEIGHTING_TORCH, WEIGHTING_SAMPLES };
 
 enum nonfinite_policy { NONFINITE_STOP, NONFINITE_SKIP, NONFINITE_ROLLBACK };
 
+enum ledger_mode { LEDGER_AUTO, LEDGER_OFF };
+
+/* `train.ledger:` */
+struct ledger_config {
+    int mode;      /* enum ledger_mode */
+    int64_t every; /* steps between lines; SCHEMA_NO_INT: by the size of the model */
+};
+
 /* `train.on_nonfinite:` */
 struct nonfinite_config {
     int policy;  /* enum nonfinite_policy */
@@ -43,6 +51,7 @@ struct train_config {
     double clip_grad_value;   /* 0: off */
     struct ema_config ema;
     struct nonfinite_config on_nonfinite;
+    struct ledger_config ledger;
     int64_t check_state_every; /* steps between comparisons of the ranks' states; 0: only before saves */
     struct early_stop early_stop;
     struct string_list metrics; /* of the validation rows */

@@ -32,6 +32,19 @@ static const struct schema nonfinite_schema = {.name = "train.on_nonfinite",
                                                .rows = nonfinite_rows,
                                                .shorthand = "policy"};
 
+static const char *const ledger_modes[] = {"auto", "off", NULL};
+
+static const struct schema_row ledger_rows[] = {
+    SCHEMA_ROW(CHOICE, struct ledger_config, mode, .fallback = "auto", .flags = SCHEMA_EXTENDS, .choices = ledger_modes,
+               .doc = "`off`: no ledger.jsonl."),
+    SCHEMA_ROW(INT, struct ledger_config, every, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
+               .doc = "Steps between the lines with a hash of the parameters. Default: a power of two, by the size of "
+                      "the model and the batch, for which they cost less than 1 % of the time of the steps."),
+    {0},
+};
+static const struct schema ledger_schema = {
+    .name = "train.ledger", .size = sizeof(struct ledger_config), .rows = ledger_rows, .shorthand = "mode"};
+
 static const struct schema_row train_rows[] = {
     SCHEMA_ROW(INT, struct train_config, epochs, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
                .doc = "Passes over the training rows; or give `steps`."),
@@ -106,6 +119,9 @@ static const struct schema_row train_rows[] = {
                .max = INFINITY, .doc = "Epochs between evaluations on the validation rows; 0: only after the last."),
     SCHEMA_ROW(INT, struct train_config, log_every, .fallback = "1", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
                .doc = "Steps between `step` lines of metrics.jsonl; 0: none."),
+    SCHEMA_ROW(SECTION, struct train_config, ledger, .section = &ledger_schema,
+               .doc = "ledger.jsonl in the run folder, a chain of hashes by which `ddptrain audit` verifies the run "
+                      "(docs/verify.md)."),
     SCHEMA_ROW(BOOL, struct train_config, tensorboard, .fallback = "false", .flags = SCHEMA_EXTENDS,
                .doc = "Writes the numbers of steps and epochs also to a TensorBoard event file in the run folder: "
                       "tensorboard --logdir runs."),

@@ -14,7 +14,7 @@
 
 struct run_folder {
     struct arena *arena;
-    const char *path, *config, *metrics, *log, *checkpoints, *checkpoints_by_fd;
+    const char *path, *config, *metrics, *ledger, *log, *checkpoints, *checkpoints_by_fd;
     struct folder_lock lock;
     int fd;                            /* of the folder; -1: not open */
     struct io_info folder_id, lock_id; /* device and inode */
@@ -32,6 +32,7 @@ static void set_path(struct run_folder *f, const char *path) {
     f->path = arena_copy(f->arena, path);
     f->config = arena_printf(f->arena, "%s/config.yaml", path);
     f->metrics = arena_printf(f->arena, "%s/metrics.jsonl", path);
+    f->ledger = arena_printf(f->arena, "%s/ledger.jsonl", path);
     f->log = arena_printf(f->arena, "%s/log.txt", path);
     f->checkpoints = arena_printf(f->arena, "%s/checkpoints", path);
     f->checkpoints_by_fd = f->checkpoints;
@@ -122,7 +123,7 @@ static status find_checkpoints(const struct run_folder *f, bool *has_checkpoint,
 /* Whether the folder is that of a run: its lock file has LOCK_TEXT, or it has a sealed checkpoint.
  * If not, *other is the first file of another origin that a run would overwrite; NULL: none. */
 static status has_run(const struct run_folder *f, bool *out, const char **other) {
-    const char *const names[] = {f->config, f->metrics, f->log};
+    const char *const names[] = {f->config, f->metrics, f->ledger, f->log};
     char *file;
     enum folder_lock_state lock;
     TRY(folder_lock_read(&f->lock, &lock));
@@ -230,6 +231,8 @@ void run_folder_close(struct run_folder *folder) {
 }
 
 const char *run_folder_metrics(const struct run_folder *folder) { return folder->metrics; }
+const char *run_folder_ledger(const struct run_folder *folder) { return folder->ledger; }
+
 const char *run_folder_log(const struct run_folder *folder) { return folder->log; }
 const char *run_folder_checkpoints(const struct run_folder *folder) { return folder->checkpoints; }
 const char *run_folder_checkpoints_by_fd(const struct run_folder *folder) { return folder->checkpoints_by_fd; }

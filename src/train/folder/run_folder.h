@@ -33,6 +33,7 @@ status run_folder_is_run(const char *path, bool *out);
 status run_folder_is_readable(const char *path, bool *out);
 
 const char *run_folder_metrics(const struct run_folder *folder);     /* "<path>/metrics.jsonl" */
+const char *run_folder_ledger(const struct run_folder *folder);      /* "<path>/ledger.jsonl" */
 const char *run_folder_log(const struct run_folder *folder);         /* "<path>/log.txt" */
 const char *run_folder_checkpoints(const struct run_folder *folder); /* "<path>/checkpoints" */
 /* The same folder by a path that remains valid when it is moved, so that files are never written to the folder of

@@ -2,6 +2,7 @@
 #include "train/loop/loop.h"
 
 #include "train/loop/epoch.h"
+#include "train/loop/ledger.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
 #include "train/loop/recovery.h"
@@ -53,7 +54,8 @@ static bool is_last(const struct trainer *t) {
 static status take_step(struct trainer *t, struct step_result *result) {
     TRY(recovery_skips(t, step_position(t)) ? step_skip(t, result) : step_run(t, result));
     if (result->outcome != STEP_DONE) return OK;
-    bool is_needed = result->must_stop || is_epoch_end(t) || is_last(t) || save_is_due(t, false, result->is_applied);
+    bool is_needed = result->must_stop || is_epoch_end(t) || is_last(t) || ledger_is_due(t) ||
+                     save_is_due(t, false, result->is_applied);
     return is_needed ? step_finish(t, result) : OK;
 }
 

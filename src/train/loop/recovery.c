@@ -398,6 +398,7 @@ static status reload(struct trainer *t) {
         t->state->counters.batch = (int64_t)loader_batches(t->loader);
     checkpoint_close(checkpoint);
     free(path);
+    if (!s && t->outputs.ledger) s = metrics_rewind(t->outputs.ledger, t->state->counters.ledger_bytes, 0);
     return s ? s : metrics_rewind(t->outputs.metrics, t->state->counters.metrics_bytes, t->state->counters.step);
 }
 

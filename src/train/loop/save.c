@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "checkpoint/saver.h"
+#include "train/loop/ledger.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
 
@@ -38,7 +39,9 @@ static status follow_folder(struct trainer *t) {
     if (has_changed)
         TRY(saver_move(t->outputs.saver, run_folder_checkpoints_by_fd(t->outputs.folder),
                        run_folder_checkpoints(t->outputs.folder)));
-    return is_new ? metrics_move(t->outputs.metrics, run_folder_metrics(t->outputs.folder)) : OK;
+    if (!is_new) return OK;
+    if (t->outputs.ledger) TRY(metrics_move(t->outputs.ledger, run_folder_ledger(t->outputs.folder)));
+    return metrics_move(t->outputs.metrics, run_folder_metrics(t->outputs.folder));
 }
 
 /* Logs that [name] is saved, and writes the lines so far to disk before a checkpoint refers to them; *bytes: the size
@@ -99,6 +102,7 @@ static status write_state(struct trainer *t, bool is_last) {
     if (lost) return report_failed_save(t, lost);
     name_state(c, sizeof name, name);
     status unwritten = log_save(t, name, c->step, &c->metrics_bytes);
+    if (!unwritten) unwritten = ledger_checkpoint(t, &c->ledger_bytes);
     if (unwritten) return report_failed_save(t, unwritten);
     t->saves.has_failed = false;
     saver_set_step(t->outputs.saver, c->step);
@@ -114,6 +118,7 @@ static status keep_best(struct trainer *t, bool is_last) {
     (void)is_last;
     TRY(wait_for_saver(t));
     c->metrics_bytes = metrics_size(t->outputs.metrics);
+    if (t->outputs.ledger) c->ledger_bytes = metrics_size(t->outputs.ledger);
     t->saves.best = (struct data_position){c->epoch, c->batch};
     t->saves.best_step = c->step;
     saver_set_step(t->outputs.saver, c->step);

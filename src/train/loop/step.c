@@ -25,6 +25,7 @@
 #include "base/stop.h"
 #include "dist/comm/comm_gpu.h"
 #include "train/loop/averaging.h"
+#include "train/loop/ledger.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
 #include "train/loop/recovery.h"
@@ -503,7 +504,8 @@ static status log_step(struct trainer *t, const struct update *update) {
     double elapsed = c->epoch_seconds > 0 ? c->epoch_seconds : update->seconds;
     double done = (double)step / (double)progress_total_steps(t);
     report_step(&t->outputs.report, done, c->epoch + 1, step, loss, c->epoch_samples / elapsed);
-    return t->outputs.metrics && every > 0 && step % every == 0 ? write_metrics(t, update, loss) : OK;
+    if (t->outputs.metrics && every > 0 && step % every == 0) TRY(write_metrics(t, update, loss));
+    return ledger_step(t, update);
 }
 
 /* ---- finish ---- */

@@ -2,7 +2,8 @@
  * per subject, changed only by the file that its comment names. Exchanges between ranks are in rank_sync.h. The files
  * of the loop include headers of each other only in this order (dry_run.c only trainer.h):
  *
- *   recording.h  trainer.h  progress.h  rank_sync.h  averaging.h  save.h  recovery.h  step.h  epoch.h  loop.h */
+ *   recording.h  trainer.h  progress.h  rank_sync.h  averaging.h  ledger.h  save.h  recovery.h  step.h  epoch.h
+ *   loop.h */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
@@ -72,6 +73,7 @@ struct step_memory {
 struct outputs {
     struct log *log;
     struct metrics *metrics;
+    struct metrics *ledger; /* NULL: none */
     struct saver *saver;
     struct run_folder *folder;
     struct report report;
@@ -197,6 +199,7 @@ struct trainer {
     struct evaluation *evaluation;  /* of the validation rows */
     struct recordings *recordings;  /* of training passes; NULL: not recorded */
     struct recordings *evaluations; /* of evaluation passes, which may differ between ranks */
+    int64_t ledger_every;           /* ledger_interval */
     struct averaging_state averaging;
     struct step_memory memory;
     struct outputs outputs;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/numbers/decimal.h"
 #include "train/metrics/append_file.h"
@@ -25,7 +26,10 @@ struct metrics {
     double rate;
     struct event_file *events; /* TensorBoard's; NULL: none */
     enum metrics_event event;  /* being added */
+    size_t line;               /* where its line begins in the buffer */
     int64_t step;              /* updates so far: the x axis of [events] */
+    bool is_chained;
+    char chain[METRICS_CHAIN_SIZE]; /* of the newest line */
 };
 
 #define TAIL 4096 /* bytes read at a time from the end; longer than nearly any line */
@@ -97,10 +101,65 @@ status metrics_open_events(struct metrics *metrics, int64_t step) {
     return open_events(metrics);
 }
 
+#define CHAIN_NAME ",\"chain\":\""
+#define CHAIN_LENGTH (sizeof CHAIN_NAME - 1 + METRICS_CHAIN_SIZE - 1 + 2) /* of the field and the end of the line */
+
+/* That of [size] bytes of a line after [chain], which it replaces. */
+static void continue_chain(const char *line, size_t size, char chain[METRICS_CHAIN_SIZE]) {
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    char hex[DIGEST_HEX_SIZE];
+    digest_start(&digest);
+    digest_add(&digest, chain, strlen(chain));
+    digest_add(&digest, line, size);
+    digest_finish(&digest, hash);
+    digest_hex(hash, hex);
+    memcpy(chain, hex, METRICS_CHAIN_SIZE - 1);
+    chain[METRICS_CHAIN_SIZE - 1] = 0;
+}
+
+/* The text of the field `chain` of a line, METRICS_CHAIN_SIZE - 1 characters; NULL: it has none. */
+static const char *chain_of_line(const char *line, size_t size) {
+    if (size < CHAIN_LENGTH) return NULL;
+    const char *name = line + size - CHAIN_LENGTH, *text = name + sizeof CHAIN_NAME - 1;
+    if (memcmp(name, CHAIN_NAME, sizeof CHAIN_NAME - 1) != 0 || memcmp(line + size - 2, "\"}", 2) != 0) return NULL;
+    for (size_t i = 0; i < METRICS_CHAIN_SIZE - 1; i++)
+        if (!strchr("0123456789abcdef", text[i]) || !text[i]) return NULL;
+    return text;
+}
+
+bool metrics_line_chain(const char *line, size_t size, char chain[METRICS_CHAIN_SIZE]) {
+    const char *text = chain_of_line(line, size);
+    if (!text) return false;
+    continue_chain(line, size - CHAIN_LENGTH, chain);
+    bool is_equal = memcmp(chain, text, METRICS_CHAIN_SIZE - 1) == 0;
+    memcpy(chain, text, METRICS_CHAIN_SIZE - 1);
+    return is_equal;
+}
+
+status metrics_chain(struct metrics *m) {
+    char tail[TAIL];
+    size_t got = 0;
+    m->is_chained = true;
+    m->chain[0] = 0;
+    if (m->file.size == 0) return OK;
+    uint64_t offset = m->file.size > sizeof tail ? m->file.size - sizeof tail : 0;
+    int fd;
+    TRY(io_open(m->file.path, &fd));
+    status s = io_read_at(fd, m->file.path, tail, sizeof tail, offset, &got);
+    TRY(status_first(s, io_close(fd, m->file.path)));
+    const char *text = got && tail[got - 1] == '\n' ? chain_of_line(tail, got - 1) : NULL;
+    if (!text) return status_new(STATUS_DATA, "%s: its last line has no chain", m->file.path);
+    memcpy(m->chain, text, METRICS_CHAIN_SIZE - 1);
+    m->chain[METRICS_CHAIN_SIZE - 1] = 0;
+    return OK;
+}
+
 status metrics_rewind(struct metrics *metrics, int64_t bytes, int64_t step) {
     metrics->step = step;
     event_file_restart(metrics->events, step);
-    return append_file_truncate(&metrics->file, (uint64_t)bytes);
+    TRY(append_file_truncate(&metrics->file, (uint64_t)bytes));
+    return metrics->is_chained ? metrics_chain(metrics) : OK;
 }
 
 status metrics_close(struct metrics *metrics) {
@@ -172,6 +231,7 @@ status metrics_move(struct metrics *m, const char *path) {
 void metrics_begin(struct metrics *metrics, enum metrics_event event) {
     if (!metrics) return;
     metrics->event = event;
+    metrics->line = metrics->file.buffer.length;
     text_add(&metrics->file.buffer, "{\"event\":\"");
     text_add(&metrics->file.buffer, event_names[event]);
     text_add(&metrics->file.buffer, "\"");
@@ -247,8 +307,23 @@ void metrics_text(struct metrics *metrics, const char *name, const char *value) 
     text_add_json(&metrics->file.buffer, value);
 }
 
+void metrics_hash(struct metrics *metrics, const char *name, uint64_t value) {
+    if (!metrics) return;
+    add_name(metrics, name);
+    text_printf(&metrics->file.buffer, "\"%016llx\"", (unsigned long long)value);
+}
+
+static void end_chained_line(struct metrics *m) {
+    struct text *buffer = &m->file.buffer;
+    continue_chain(buffer->data + m->line, buffer->length - m->line, m->chain);
+    text_add(buffer, CHAIN_NAME);
+    text_add(buffer, m->chain);
+    text_add(buffer, "\"");
+}
+
 status metrics_end(struct metrics *metrics) {
     if (!metrics) return OK;
+    if (metrics->is_chained) end_chained_line(metrics);
     text_add(&metrics->file.buffer, "}\n");
     event_file_end_event(metrics->events, metrics->step);
     bool is_due = clock_seconds() - metrics->flushed >= FLUSH_SECONDS;

@@ -32,6 +32,9 @@ status metrics_open(const char *path, int64_t bytes, struct metrics **out);
 /* From here on the numbers of METRICS_STEP and METRICS_EPOCH are also written to a TensorBoard event file in the same
  * folder. [step]: updates so far. */
 status metrics_open_events(struct metrics *metrics, int64_t step);
+/* From here on each line ends with the field `chain` (metrics_line_chain), which continues that of the last line.
+ * STATUS_DATA if that has none. */
+status metrics_chain(struct metrics *metrics);
 /* Flushes. Takes NULL. */
 status metrics_close(struct metrics *metrics);
 
@@ -47,6 +50,7 @@ void metrics_rate(struct metrics *metrics, const char *name, double value);
 /* A list of rows, numbers with 10 digits. values (rows, columns) */
 void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns);
 void metrics_text(struct metrics *metrics, const char *name, const char *value);
+void metrics_hash(struct metrics *metrics, const char *name, uint64_t value); /* a text of 16 hexadecimal digits */
 /* Ends the line; flushes once a second. Lines that cannot be written are kept for the next flush, up to
  * APPEND_FILE_MAX_BUFFER bytes. */
 status metrics_end(struct metrics *metrics);
@@ -83,6 +87,12 @@ void metrics_lines_free(struct metrics_lines *lines);
 
 /* Whether [line] (NULL: no line) is an [event]. */
 bool metrics_line_is(const char *line, enum metrics_event event);
+
+/* The first 32 hexadecimal digits of the SHA-256 of a chain and the line that continues it, up to its field `chain`. */
+#define METRICS_CHAIN_SIZE 33 /* characters, NUL included */
+/* [chain]: "", or that of the line before; becomes that of [line] (size, without its line end). False: the line has no
+ * chain, or another one, which [chain] becomes. */
+bool metrics_line_chain(const char *line, size_t size, char chain[METRICS_CHAIN_SIZE]);
 
 /* Whether the last line of [path] is complete and an [event]; false when there is no such file. */
 status metrics_ends_with(const char *path, enum metrics_event event, bool *out);

@@ -26,6 +26,7 @@
 #include "train/loop/averaging.h"
 #include "train/loop/dry_run.h"
 #include "train/loop/epoch.h"
+#include "train/loop/ledger.h"
 #include "train/loop/loop.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
@@ -156,7 +157,9 @@ static status log_start_metrics(struct run *run) {
 
 static status begin_log(struct run *run) {
     log_start(run);
-    return log_start_metrics(run);
+    TRY(log_start_metrics(run));
+    return ledger_start(&run->trainer, "ddptrain " DDPTRAIN_VERSION, text_string(&run->config_text),
+                        plan_is_elastic(run->plan));
 }
 
 /* Whose best value counters.best_value is. */
@@ -325,6 +328,7 @@ static status end_log(struct run *run, bool is_stopped) {
     metrics_int(t->outputs.metrics, "peak_memory_bytes", (int64_t)memory_peak());
     metrics_text(t->outputs.metrics, "state_sha256", hex);
     TRY(metrics_end(t->outputs.metrics));
+    TRY(ledger_end(t, is_stopped ? METRICS_STOPPED : METRICS_END, hex));
     if (is_stopped) return OK;
     report_duration(c->seconds, duration);
     const struct dataset_info *info = &run->plan->info;
@@ -517,6 +521,7 @@ static status join(struct run *run) {
     TRY(open_evaluation(run));
     TRY(is_elastic ? open_elastic(run) : open_reducer(t));
     t->averaging.hooks = averaging_choose(t);
+    t->ledger_every = ledger_interval(t);
     return OK;
 }
 
@@ -589,7 +594,7 @@ static status load_named(struct run *run) {
     if (!s) s = load(run, checkpoint, path, "leave out checkpoint.resume to start over");
     checkpoint_close(checkpoint);
     struct counters *c = &run->trainer.state->counters;
-    c->metrics_bytes = 0;                     /* of the file in another folder */
+    c->metrics_bytes = c->ledger_bytes = 0;   /* of the files in another folder */
     c->best_value = c->early_stop_best = NAN; /* best.h5 is there, too, and the metrics may be others */
     c->best_epoch = c->early_stop_wait = 0;
     return s;
@@ -881,6 +886,7 @@ static status open_outputs(struct run *run) {
             "%s is shorter than at the last save: lines of earlier steps are lost; the training state is not affected",
             run_folder_metrics(run->folder));
     TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->outputs.metrics));
+    if (t->ledger_every) TRY(ledger_open(t, run_folder_ledger(run->folder), t->state->counters.ledger_bytes));
     if (c->train.tensorboard) TRY(metrics_open_events(t->outputs.metrics, t->state->counters.step));
     TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->outputs.saver));
     TRY(saver_move(t->outputs.saver, run_folder_checkpoints_by_fd(run->folder), run_folder_checkpoints(run->folder)));
@@ -971,6 +977,7 @@ static void destroy(struct run *run, status *result) {
     saver_destroy(t->outputs.saver); /* its thread uses the activity record of the store and the state */
     store_close(run->store);
     *result = status_first(*result, metrics_close(t->outputs.metrics));
+    *result = status_first(*result, metrics_close(t->outputs.ledger));
     state_destroy(t->state);
     trainer_destroy(t);
     loader_destroy(t->loader);

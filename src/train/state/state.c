@@ -60,6 +60,7 @@ static void add_counters(struct state *state) {
                     {"skipped_in_row", ENTRY_INT64, &c->skipped_in_row, true},
                     {"world_size", ENTRY_INT64, &c->world_size, false},
                     {"metrics_bytes", ENTRY_INT64, &c->metrics_bytes, false},
+                    {"ledger_bytes", ENTRY_INT64, &c->ledger_bytes, true},
                     {"pending_end", ENTRY_INT64, &c->pending_end, true},
                     {"best_epoch", ENTRY_INT64, &c->best_epoch, false},
                     {"early_stop_wait", ENTRY_INT64, &c->early_stop_wait, true},
@@ -317,28 +318,46 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
     return checkpoint_read(checkpoint, entries, count, complete);
 }
 
-static void add_param(struct digest *digest, const struct param *p, const float *flat) {
-    digest_add(digest, flat + p->offset, p->count * sizeof *flat);
+/* Calls visit(user, bytes, size) for the pieces of the state, without the padding between tensors. */
+typedef void visit_function(void *user, const void *bytes, size_t size);
+
+static void visit_params(const struct params *params, const float *flat, bool with_frozen, visit_function *visit,
+                         void *user) {
+    for (size_t i = 0; i < params->count; i++) {
+        const struct param *p = &params->items[i];
+        if (with_frozen || !p->is_frozen) visit(user, flat + p->offset, p->count * sizeof *flat);
+    }
 }
 
-static void add_params(struct digest *digest, const struct params *params, const float *flat) {
-    for (size_t i = 0; i < params->count; i++) add_param(digest, &params->items[i], flat);
+static void visit_state(const struct state *state, visit_function *visit, void *user) {
+    const struct params *params = &state->model->params;
+    const struct counters *c = &state->counters;
+    int64_t counts[] = {c->epoch, c->batch, c->step, c->samples};
+    visit_params(params, params->values, true, visit, user);
+    visit_params(&state->model->buffers, state->model->buffers.values, true, visit, user);
+    for (size_t b = 0; b < state->optimizer->buffer_count; b++)
+        visit_params(params, state->optimizer_full[b], false, visit, user);
+    if (state->ema) visit_params(params, state->ema->values, true, visit, user);
+    visit(user, counts, sizeof counts);
 }
+
+static void add_to_digest(void *digest, const void *bytes, size_t size) { digest_add(digest, bytes, size); }
 
 void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]) {
     struct digest digest;
     uint8_t hash[DIGEST_SIZE];
-    const struct params *params = &state->model->params;
-    const struct counters *c = &state->counters;
-    int64_t counts[] = {c->epoch, c->batch, c->step, c->samples};
     digest_start(&digest);
-    add_params(&digest, params, params->values);
-    add_params(&digest, &state->model->buffers, state->model->buffers.values);
-    for (size_t b = 0; b < state->optimizer->buffer_count; b++)
-        for (size_t i = 0; i < params->count; i++)
-            if (!params->items[i].is_frozen) add_param(&digest, &params->items[i], state->optimizer_full[b]);
-    if (state->ema) add_params(&digest, params, state->ema->values);
-    digest_add(&digest, counts, sizeof counts);
+    visit_state(state, add_to_digest, &digest);
     digest_finish(&digest, hash);
     digest_hex(hash, hex);
+}
+
+static void add_to_hash(void *hash, const void *bytes, size_t size) {
+    *(uint64_t *)hash = hash_add(*(uint64_t *)hash, bytes, size);
+}
+
+uint64_t state_hash(const struct state *state) {
+    uint64_t hash = 0;
+    visit_state(state, add_to_hash, &hash);
+    return hash;
 }

@@ -31,6 +31,7 @@ struct counters {
     int64_t skipped, skipped_in_row; /* steps that were not applied because of non-finite numbers */
     int64_t world_size;
     int64_t metrics_bytes; /* size of metrics.jsonl at the save */
+    int64_t ledger_bytes;  /* size of ledger.jsonl at the save; 0: there is none */
     int64_t pending_end;   /* enum pending_end */
     /* the current epoch so far */
     double epoch_loss, epoch_count, epoch_correct, epoch_scored, epoch_samples, epoch_seconds;
@@ -89,5 +90,7 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
 /* SHA-256 (hex) of parameters, buffers, optimizer state, the moving average of the weights and the counters epoch,
  * batch, step and samples. */
 void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]);
+/* hash_add over the same, as fast as memory can be read. */
+uint64_t state_hash(const struct state *state);
 
 #endif
