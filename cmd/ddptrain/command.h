@@ -54,6 +54,7 @@ struct command_line {
     bool wants_tensorboard; /* --tensorboard, which has become an override */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
+    int stop_after; /* 0: not given */
     double started; /* clock_seconds() at the start of main */
 };
 
@@ -81,8 +82,9 @@ enum subcommand_option {
     OPTION_CHECK = 1 << 19, /* --dot, --data */
     OPTION_TOP_P = 1 << 20,
     OPTION_STOP = 1 << 21,
-    OPTION_SKIP = 1 << 22, /* --skip-bad-rows */
-    OPTION_QUICK = 1 << 23 /* selftest */
+    OPTION_SKIP = 1 << 22,  /* --skip-bad-rows */
+    OPTION_QUICK = 1 << 23, /* selftest */
+    OPTION_STOP_AFTER = 1 << 24
 };
 
 struct subcommand {

@@ -23,6 +23,7 @@ static status train(const struct command_line *line, const struct config *config
                     struct log *log) {
     struct run_options options = {.folder = line->run_dir ? line->run_dir : line->config_run_folder,
                                   .is_fresh = line->is_fresh,
+                                  .stop_after = line->stop_after,
                                   .overdue = command_end_overdue,
                                   .started = line->started};
     command_stop_before(env->ends_at, line->grace, env->rank == 0 ? log : NULL);
@@ -37,7 +38,7 @@ const struct subcommand subcommand_train = {
     .takes_overrides = true,
     .help = "train (ddptrain train CONFIG is the same)",
     .run = run,
-    .options = OPTION_CPU_BIND | OPTION_FRESH | OPTION_TENSORBOARD,
+    .options = OPTION_CPU_BIND | OPTION_FRESH | OPTION_TENSORBOARD | OPTION_STOP_AFTER,
     .tensorboard = "train.tensorboard=true",
     .operand = "config",
     .saves = true,

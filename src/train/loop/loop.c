@@ -50,11 +50,14 @@ static bool is_last(const struct trainer *t) {
     return is_epoch_end(t) && c->epoch + 1 >= t->config->train.epochs;
 }
 
+/* Whether the run stops here (--stop-after). */
+static bool is_stop(const struct trainer *t) { return t->stop_after > 0 && t->state->counters.step >= t->stop_after; }
+
 /* Runs a step; completes it if the state is needed after it. */
 static status take_step(struct trainer *t, struct step_result *result) {
     TRY(recovery_skips(t, step_position(t)) ? step_skip(t, result) : step_run(t, result));
     if (result->outcome != STEP_DONE) return OK;
-    bool is_needed = result->must_stop || is_epoch_end(t) || is_last(t) || ledger_is_due(t) ||
+    bool is_needed = result->must_stop || is_epoch_end(t) || is_last(t) || is_stop(t) || ledger_is_due(t) ||
                      save_is_due(t, false, result->is_applied);
     return is_needed ? step_finish(t, result) : OK;
 }
@@ -140,7 +143,12 @@ static status run_all(struct trainer *t, enum loop_state *state) {
     TRY(save(t, save_first, &has_rolled_back));
     TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
     if (is_complete) return save(t, save_last, &has_rolled_back);
-    while (*state == LOOP_RUNNING) TRY(c->pending_end ? resume_pending_end(t, state) : advance(t, state));
+    while (*state == LOOP_RUNNING) {
+        if (c->pending_end)
+            TRY(resume_pending_end(t, state));
+        else
+            TRY(is_stop(t) ? stop(t, state) : advance(t, state));
+    }
     return OK;
 }
 

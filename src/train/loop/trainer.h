@@ -183,6 +183,7 @@ struct trainer {
     const struct config *config;
     void (*on_epoch)(void *user, int64_t epoch, double value, bool is_last); /* run_options' */
     void *user;                                                              /* of on_epoch */
+    int64_t stop_after;                                                      /* run_options' */
     struct comm *comm;
     struct activity *activity; /* reports the phase of this rank to the store; NULL: one rank */
     struct device *device;

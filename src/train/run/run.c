@@ -1018,13 +1018,14 @@ static status prepare(struct run *run) {
 
 status run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,
                  struct log *log) {
-    struct run run = {.config = config,
-                      .env = env,
-                      .options = options,
-                      .log = env->rank == 0 ? log : NULL,
-                      .any_log = log,
-                      .folder_path = folder_path(config, options),
-                      .trainer = {.on_epoch = options->on_epoch, .user = options->user}};
+    struct run run = {
+        .config = config,
+        .env = env,
+        .options = options,
+        .log = env->rank == 0 ? log : NULL,
+        .any_log = log,
+        .folder_path = folder_path(config, options),
+        .trainer = {.on_epoch = options->on_epoch, .user = options->user, .stop_after = options->stop_after}};
     schema_write_yaml(&config_schema, config, &run.config_text);
     status s = prepare(&run);
     if (!s) s = run.is_complete ? report_complete(&run) : train(&run);

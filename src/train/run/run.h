@@ -30,6 +30,7 @@ typedef void run_epoch_function(void *user, int64_t epoch, double value, bool is
 struct run_options {
     const char *folder;              /* --run-dir; NULL: runs/<name> */
     bool is_fresh;                   /* --fresh */
+    int64_t stop_after;              /* --stop-after: the run stops after this update, as on request; 0: none */
     store_overdue_function *overdue; /* as in store_options; NULL: none */
     double started;                  /* clock_seconds() when the program started */
 
