@@ -4,21 +4,17 @@ if(DDPTRAIN_SANITIZE)
   set(kernel_optimization -O2)
 endif()
 
-# src/device/cpu/sets: every file there is compiled once per instruction set and the set is chosen at start. Element-wise loops write
-# their fused multiply-adds as fmaf, so each set gives the same bits; only products (gemm.c, direct.c, winograd.c,
-# depthwise.c, unit_stride.c) let the compiler fuse.
+# src/device/cpu/sets: every file there is compiled once per instruction set and the set is chosen at start. Loops write their fused
+# multiply-adds out (fmaf, sets/lanes.h), so each set and each compiler gives the same bits.
 file(GLOB cpu_sources CONFIGURE_DEPENDS src/device/cpu/*.c)
 file(GLOB set_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/*.c)
 target_sources(device PRIVATE ${cpu_sources})
-set(product_options -ffp-contract=fast)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   # It would load all factors of a step before the first product, for which a tile leaves no registers.
-  list(APPEND product_options -fno-schedule-insns)
+  foreach(product gemm direct winograd depthwise unit_stride)
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/${product}.c PROPERTIES COMPILE_OPTIONS -fno-schedule-insns)
+  endforeach()
 endif()
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/gemm.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/direct.c
-                            ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/winograd.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/depthwise.c
-                            ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/unit_stride.c
-                            PROPERTIES COMPILE_OPTIONS "${product_options}")
 
 # With traps in mind the compiler would make a branch of a choice between two results (tanh), and would not vectorise the loop. Numbers
 # do not change.

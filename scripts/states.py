@@ -16,10 +16,9 @@ A row is the name, the run, the hash of the state and that of the losses, rates,
 those of predictions, ONNX file and outputs of the C file ("none": not allowed, or so long that compiling it takes minutes).
 
 Runs on the CPU in float32 have portable arithmetic, whose bits are the same with every processor; those in bfloat16 need one with
-AVX-512 BF16 and without AMX, those on a GPU a build with -DDDPTRAIN_EMULATION=ON; else they are left out. So CI compares nothing:
-it has other processors, and with clang the states of four models with convolutions differ from the table, which is of gcc. --write
-records what was found, after a change that is to change it; the commit says which rows and why. Prints a line for each row that
-differs, and a summary; exit 1 when one did.
+AVX-512 BF16 and without AMX, those on a GPU a build with -DDDPTRAIN_EMULATION=ON; else they are left out. Builds by gcc and by clang
+have the same bits. --write records what was found, after a change that is to change it; the commit says which rows and why. Prints
+a line for each row that differs, and a summary; exit 1 when one did.
 """
 import argparse
 import concurrent.futures

@@ -78,6 +78,12 @@ static const struct model_case cases[] = {
                     "{conv2d: {out: 64, kernel_size: 5, stride: 2}}, relu, {adaptive_avg_pool2d: 1}, flatten, "
                     "{linear: 4}]}\noptimizer: {type: adam, lr: 0.001}\n",
      "9345de215d6eb1ac", false},
+    {"Winograd's convolutions",
+     IMAGES CLASSES "model: {layers: [{conv2d: {out: 32, kernel_size: 5, padding: 2}}, relu, "
+                    "{conv2d: {out: 64, kernel_size: 3, padding: 1}}, batch_norm, relu, {max_pool2d: 2}, "
+                    "{conv2d: {out: 352, kernel_size: 3, padding: 1}}, relu, {adaptive_avg_pool2d: 1}, flatten, "
+                    "{linear: 4}]}\noptimizer: {type: adam, lr: 0.001}\n",
+     "f1aafd6ed40a7a8a", false},
     {"residual network",
      IMAGES CLASSES "model: {layers: [{conv2d: {out: 16, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, "
                     "{residual: [{conv2d: {out: 16, kernel_size: 3, padding: 1}}, batch_norm, relu, "

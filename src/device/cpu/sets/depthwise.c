@@ -142,7 +142,7 @@ static inline __attribute__((always_inline)) void sum_at(const struct sums *s, s
         for (size_t v = 0; v < vectors; v++) {
             lanes weight = *(const lanes *)(w + v * LANES);
             for (size_t p = 0; p < pixels; p++)
-                sums[p][v] += weight * *(const lanes *)(from + p * s->from_step + v * LANES);
+                sums[p][v] = plus_product(sums[p][v], weight, *(const lanes *)(from + p * s->from_step + v * LANES));
         }
     }
     for (size_t p = 0; p < pixels; p++)
@@ -158,7 +158,8 @@ static inline __attribute__((always_inline)) void sum_pixels(const struct sums *
         for (size_t p = 0; p < pixels; p++) {
             float sum = s->bias ? s->bias[c] : 0;
             for (size_t t = 0; t < s->taps->count; t++)
-                sum += s->weights[s->taps->weight[t] + c] * s->from[p * s->from_step + s->taps->from[t] + c];
+                sum = plus_number(sum, s->weights[s->taps->weight[t] + c],
+                                  s->from[p * s->from_step + s->taps->from[t] + c]);
             s->to[p * s->to_step + c] = s->has_relu && sum <= 0 ? 0 : sum;
         }
 }
@@ -256,7 +257,8 @@ static inline __attribute__((always_inline)) void multiply_taps(const struct gra
         }
         for (size_t n = 0; n < count; n++) {
             lanes slope = *(const lanes *)(dy + n * channels + c);
-            for (size_t i = 0; i < number; i++) sums[i] += slope * *(const lanes *)(from[i] + n * step);
+            for (size_t i = 0; i < number; i++)
+                sums[i] = plus_product(sums[i], slope, *(const lanes *)(from[i] + n * step));
         }
         for (size_t i = 0; i < number; i++) *(lanes *)(g->d->row + taps->weight[t + i] + c) = sums[i];
     }
@@ -272,7 +274,8 @@ static void multiply_run(const struct gradient *g, const struct taps *taps, cons
     for (size_t c = whole; c < last; c++)
         for (t = 0; t < taps->count; t++) {
             float sum = g->d->row[taps->weight[t] + c];
-            for (size_t n = 0; n < count; n++) sum += dy[n * channels + c] * x[taps->from[t] + n * step + c];
+            for (size_t n = 0; n < count; n++)
+                sum = plus_number(sum, dy[n * channels + c], x[taps->from[t] + n * step + c]);
             g->d->row[taps->weight[t] + c] = sum;
         }
 }

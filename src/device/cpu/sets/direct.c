@@ -46,7 +46,7 @@ INLINE void tile_of(size_t rows, size_t vectors, bool is_part, struct panel *p) 
         UNROLLED for (size_t v = 0; v < vectors; v++) factor[v] = *(const lanes *)(b + v * LANES);
         UNROLLED for (size_t i = 0; i < rows; i++) {
             float x = a[i][at];
-            UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] += factor[v] * x;
+            UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] = plus_times(sum[i][v], factor[v], x);
         }
     }
     if (p->has_relu) {

@@ -30,9 +30,35 @@
 
 #if LANES > 4
 #include <immintrin.h>
+#elif defined __ARM_NEON
+#include <arm_neon.h>
 #endif
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
+
+/* sum + a b, rounded once where the processor has an instruction for it, so in every set except the baseline of x86.
+ * Written out instead of left to the compiler, whose choices differ where two products are added. */
+static inline __attribute__((always_inline)) lanes plus_product(lanes sum, lanes a, lanes b) {
+#if LANES == 16
+    return (lanes)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif LANES == 8
+    return (lanes)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#elif defined __ARM_NEON
+    return (lanes)vfmaq_f32((float32x4_t)sum, (float32x4_t)a, (float32x4_t)b);
+#else
+    return sum + a * b;
+#endif
+}
+static inline __attribute__((always_inline)) lanes plus_times(lanes sum, lanes a, float b) {
+    return plus_product(sum, a, b - (lanes){0});
+}
+static inline float plus_number(float sum, float a, float b) {
+#if defined __FMA__ || defined __ARM_NEON
+    return __builtin_fmaf(a, b, sum);
+#else
+    return sum + a * b;
+#endif
+}
 
 /* Swapping blocks of w off the diagonal for w = 1, 2, 4, ... transposes a square of LANES x LANES. */
 #define LOW(i, w) ((i) & (w) ? LANES + (i) - (w) : (i))

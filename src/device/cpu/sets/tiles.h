@@ -12,7 +12,7 @@
 /* sum (lanes) + b (lanes of words) times x (a word, as a float): float32, unless the including file defines another
  * one */
 #ifndef MULTIPLY_ADD
-#define MULTIPLY_ADD(sum, b, x) ((sum) + (b) * (x))
+#define MULTIPLY_ADD plus_times
 #endif
 #define TILE_ROWS (KERNELS_REGISTERS == 32 ? 8 : 4)
 #define PANEL_K 384

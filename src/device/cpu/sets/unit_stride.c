@@ -143,7 +143,7 @@ INLINE void tile_of(size_t pixels, size_t vectors, struct panel *p, const float 
                 for (size_t i = 0; i < pixels; i++) {
                     float value = from[i][k];
                     UNROLL
-                    for (size_t v = 0; v < vectors; v++) sum[i][v] += weight[v] * value;
+                    for (size_t v = 0; v < vectors; v++) sum[i][v] = plus_times(sum[i][v], weight[v], value);
                 }
             }
         }
@@ -232,9 +232,10 @@ INLINE void paired_tile(size_t pixels, struct panel *p, const float *x, size_t s
                 for (size_t i = 0; i < pixels; i += 2) {
                     lanes one = (lanes)_mm256_broadcast_ss(from[i] + k);
                     lanes other = (lanes)_mm256_broadcast_ss(from[i + 1] + k);
-                    sum[i] += weight * one;
-                    sum[i + 1] += weight * other;
-                    pair[i / 2] += others * (lanes)_mm256_blend_ps((__m256)one, (__m256)other, 0xf0);
+                    sum[i] = plus_product(sum[i], weight, one);
+                    sum[i + 1] = plus_product(sum[i + 1], weight, other);
+                    pair[i / 2] =
+                        plus_product(pair[i / 2], others, (lanes)_mm256_blend_ps((__m256)one, (__m256)other, 0xf0));
                 }
             }
         }
@@ -384,7 +385,7 @@ INLINE void multiply_pixels(size_t outputs, size_t vectors, struct lines *l, con
             for (size_t o = 0; o < outputs; o++) {
                 float slope = dy[o];
                 UNROLL
-                for (size_t v = 0; v < vectors; v++) sum[o][v] += value[v] * slope;
+                for (size_t v = 0; v < vectors; v++) sum[o][v] = plus_times(sum[o][v], value[v], slope);
             }
         }
     }

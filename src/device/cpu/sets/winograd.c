@@ -44,13 +44,14 @@ INLINE void store(float *to, lanes value) { *(lanes *)to = value; }
 
 /* v = B^T d */
 INLINE void inputs_to_points(const lanes d[SPAN], lanes v[SPAN]) {
-    lanes even = d[4] - 2 * d[2], odd = d[3] - 2 * d[1], wide_even = d[4] - 0.5f * d[2], wide_odd = d[3] - 0.5f * d[1];
-    v[0] = (d[4] - 2.5f * d[2]) + d[0];
-    v[1] = even + ROOT_HALF * odd;
-    v[2] = even - ROOT_HALF * odd;
-    v[3] = wide_even + ROOT_TWO * wide_odd;
-    v[4] = wide_even - ROOT_TWO * wide_odd;
-    v[5] = (d[5] - 2.5f * d[3]) + d[1];
+    lanes even = plus_times(d[4], d[2], -2), odd = plus_times(d[3], d[1], -2);
+    lanes wide_even = plus_times(d[4], d[2], -0.5f), wide_odd = plus_times(d[3], d[1], -0.5f);
+    v[0] = plus_times(d[4], d[2], -2.5f) + d[0];
+    v[1] = plus_times(even, odd, ROOT_HALF);
+    v[2] = plus_times(even, odd, -ROOT_HALF);
+    v[3] = plus_times(wide_even, wide_odd, ROOT_TWO);
+    v[4] = plus_times(wide_even, wide_odd, -ROOT_TWO);
+    v[5] = plus_times(d[5], d[3], -2.5f) + d[1];
 }
 
 /* d = B v */
@@ -58,9 +59,9 @@ INLINE void points_to_inputs(const lanes v[SPAN], lanes d[SPAN]) {
     lanes sum = v[1] + v[2], wide_sum = v[3] + v[4];
     lanes odd = ROOT_HALF * (v[1] - v[2]), wide_odd = ROOT_TWO * (v[3] - v[4]);
     d[0] = v[0];
-    d[1] = v[5] - 2 * odd - 0.5f * wide_odd;
-    d[2] = -2.5f * v[0] - 2 * sum - 0.5f * wide_sum;
-    d[3] = odd + wide_odd - 2.5f * v[5];
+    d[1] = plus_times(plus_times(v[5], odd, -2), wide_odd, -0.5f);
+    d[2] = plus_times(plus_times(-2 * sum, v[0], -2.5f), wide_sum, -0.5f);
+    d[3] = plus_times(odd + wide_odd, v[5], -2.5f);
     d[4] = v[0] + sum + wide_sum;
     d[5] = v[5];
 }
@@ -71,30 +72,31 @@ INLINE void points_to_outputs(const lanes m[SPAN], lanes y[TILE]) {
     lanes odd = ROOT_HALF * (m[1] - m[2]), wide_odd = ROOT_TWO * (m[3] - m[4]);
     y[0] = m[0] + sum + wide_sum;
     y[1] = odd + wide_odd;
-    y[2] = 0.5f * sum + 2 * wide_sum;
-    y[3] = 0.5f * odd + 2 * wide_odd + m[5];
+    y[2] = plus_times(2 * wide_sum, sum, 0.5f);
+    y[3] = plus_times(2 * wide_odd, odd, 0.5f) + m[5];
 }
 
 /* m = A y */
 INLINE void outputs_to_points(const lanes y[TILE], lanes m[SPAN]) {
-    lanes even = y[0] + 0.5f * y[2], odd = y[1] + 0.5f * y[3], wide_even = y[0] + 2 * y[2], wide_odd = y[1] + 2 * y[3];
+    lanes even = plus_times(y[0], y[2], 0.5f), odd = plus_times(y[1], y[3], 0.5f);
+    lanes wide_even = plus_times(y[0], y[2], 2), wide_odd = plus_times(y[1], y[3], 2);
     m[0] = y[0];
-    m[1] = even + ROOT_HALF * odd;
-    m[2] = even - ROOT_HALF * odd;
-    m[3] = wide_even + ROOT_TWO * wide_odd;
-    m[4] = wide_even - ROOT_TWO * wide_odd;
+    m[1] = plus_times(even, odd, ROOT_HALF);
+    m[2] = plus_times(even, odd, -ROOT_HALF);
+    m[3] = plus_times(wide_even, wide_odd, ROOT_TWO);
+    m[4] = plus_times(wide_even, wide_odd, -ROOT_TWO);
     m[5] = y[3];
 }
 
 /* u = G g */
 INLINE void taps_to_points(const lanes g[3], lanes u[SPAN]) {
-    lanes even = (-2.0f / 3) * (g[0] + 0.5f * g[2]), odd = (-2.0f / 3 * ROOT_HALF) * g[1];
-    lanes wide_even = (1.0f / 6) * (g[0] + 2 * g[2]), wide_odd = (1.0f / 6 * ROOT_TWO) * g[1];
+    lanes even = plus_times(g[0], g[2], 0.5f), odd = (-2.0f / 3 * ROOT_HALF) * g[1];
+    lanes wide_even = plus_times(g[0], g[2], 2), wide_odd = (1.0f / 6 * ROOT_TWO) * g[1];
     u[0] = g[0];
-    u[1] = even + odd;
-    u[2] = even - odd;
-    u[3] = wide_even + wide_odd;
-    u[4] = wide_even - wide_odd;
+    u[1] = plus_times(odd, even, -2.0f / 3);
+    u[2] = plus_times(-odd, even, -2.0f / 3);
+    u[3] = plus_times(wide_odd, wide_even, 1.0f / 6);
+    u[4] = plus_times(-wide_odd, wide_even, 1.0f / 6);
     u[5] = g[2];
 }
 
@@ -102,8 +104,8 @@ INLINE void taps_to_points(const lanes g[3], lanes u[SPAN]) {
 INLINE void points_to_taps(const lanes u[SPAN], lanes g[3]) {
     lanes sum = (-2.0f / 3) * (u[1] + u[2]), wide_sum = (1.0f / 6) * (u[3] + u[4]);
     g[0] = u[0] + sum + wide_sum;
-    g[1] = (-2.0f / 3 * ROOT_HALF) * (u[1] - u[2]) + (1.0f / 6 * ROOT_TWO) * (u[3] - u[4]);
-    g[2] = 0.5f * sum + 2 * wide_sum + u[5];
+    g[1] = plus_times((1.0f / 6 * ROOT_TWO) * (u[3] - u[4]), u[1] - u[2], -2.0f / 3 * ROOT_HALF);
+    g[2] = plus_times(2 * wide_sum, sum, 0.5f) + u[5];
 }
 
 /* taps (TAPS vectors) of the kernels at [from], [stride] apart, one for each lane */
@@ -200,7 +202,7 @@ INLINE void multiply_rows(size_t vectors, size_t rows, size_t depth, const float
         for (size_t i = 0; i < rows; i++) {
             float left = row[i][at];
             UNROLL
-            for (size_t v = 0; v < vectors; v++) sum[i][v] += right[v] * left;
+            for (size_t v = 0; v < vectors; v++) sum[i][v] = plus_times(sum[i][v], right[v], left);
         }
     }
     UNROLL
