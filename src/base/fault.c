@@ -102,6 +102,11 @@ void fault_set(const struct fault *fault) {
     atomic_store(&is_enabled, fault != NULL);
 }
 
+static const char *const flip_parts[] = {[FLIP_STATE] = "",
+                                         [FLIP_WEIGHTS] = ":weights",
+                                         [FLIP_ACTIVATIONS] = ":activations",
+                                         [FLIP_GRADIENTS] = ":gradients"};
+
 bool fault_flip_read(struct fault_flip *flip) {
     const char *text = getenv("DDPTRAIN_FAULT_FLIP");
     char *end;
@@ -112,7 +117,10 @@ bool fault_flip_read(struct fault_flip *flip) {
     flip->step = strtoll(end + 1, &end, 10);
     if (*end != ':') return false;
     flip->bit = strtoull(end + 1, &end, 10);
-    flip->is_set = *end == 0;
+    for (int part = FLIP_STATE; part <= FLIP_GRADIENTS && !flip->is_set; part++) {
+        flip->is_set = strcmp(end, flip_parts[part]) == 0;
+        flip->part = (enum fault_flip_part)part;
+    }
     return flip->is_set;
 }
 

@@ -68,11 +68,17 @@ int64_t fault_calls(void);
  * it is returned; FAULT_SLOW waits here. */
 enum fault_kind fault_next(enum fault_call call, const char *path);
 
-/* Flips a bit of a rank's training state, as a memory error would:
- *     DDPTRAIN_FAULT_FLIP=<rank>:<step>:<bit>   before the step after <step>; <bit> counts over all tensors of a
- *                                               checkpoint, in order, modulo their total */
+/* Flips a bit of a rank's training state, as a memory error would, or a bit during a computation, as a processor would
+ * that computes wrong:
+ *     DDPTRAIN_FAULT_FLIP=<rank>:<step>:<bit>          before the step after <step>; <bit> counts over all tensors of a
+ *                                                      checkpoint, in order, modulo their total
+ *     DDPTRAIN_FAULT_FLIP=<rank>:<step>:<bit>:<part>   in the first computation of the first piece of that step only;
+ *                                                      <part>: weights, for that time; activations: outputs of nodes,
+ *                                                      after forward of each; gradients, after backward */
+enum fault_flip_part { FLIP_STATE, FLIP_WEIGHTS, FLIP_ACTIVATIONS, FLIP_GRADIENTS };
 struct fault_flip {
     bool is_set;
+    enum fault_flip_part part;
     int rank;
     int64_t step;
     uint64_t bit;

@@ -5,6 +5,7 @@
     tests/proof/faults_numbers.py flips --trials 10000    a bit of one rank's parameters flips: found, named, never saved
     tests/proof/faults_numbers.py nonfinite --seed 7 --trials 1
     tests/proof/faults_numbers.py rows                    each row exactly once: every world, every stop (about ten minutes)
+    tests/proof/faults_numbers.py compute                 bits that are wrong in a checked step, and a million steps without one
     tests/proof/faults_numbers.py guards                  what all guards cost; on a machine that does nothing else
 
 Prints a table; each failure comes with its seed, and `--seed` repeats it. Needs a built program (--binary).
@@ -131,6 +132,15 @@ def rows(place, _):
     check(done.returncode == 0, done.stdout, done.stderr)
 
 
+def compute(place, _):
+    """Checked steps: 1,000 bits that are wrong in one computation are found; 10^6 steps without one are not reported"""
+    test = os.path.join(ROOT, "tests/program/test_check_compute.py")
+    done = subprocess.run([sys.executable, test], env={**os.environ, "DDPTRAIN_EXHAUSTIVE": "1", "DDPTRAIN": place.binary, "DDPTRAIN_SOURCE": ROOT},
+                          capture_output=True, text=True)
+    check(done.returncode == 0, done.stdout, done.stderr)
+    print(done.stdout, end="")
+
+
 def watch_share(launcher):
     """The processor time that the monitoring threads of the ranks have used so far."""
     seconds = {True: 0, False: 0}
@@ -176,7 +186,7 @@ def guards(place, _):
 
 
 def main():
-    guarantees = {"flips": flips, "nonfinite": nonfinite, "rows": rows, "guards": guards}
+    guarantees = {"flips": flips, "nonfinite": nonfinite, "rows": rows, "compute": compute, "guards": guards}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="|".join(guarantees), help="default: all but guards")
     parser.add_argument("--trials", type=int, default=100)
@@ -188,8 +198,8 @@ def main():
         parser.error(f"unknown: {', '.join(unknown)}")
     place, total = Place(os.path.abspath(arguments.binary)), 0
     try:
-        for name in arguments.names or ("flips", "nonfinite", "rows"):
-            trials = 1 if name in ("rows", "guards") else arguments.trials
+        for name in arguments.names or ("flips", "nonfinite", "rows", "compute"):
+            trials = 1 if name in ("rows", "compute", "guards") else arguments.trials
             failed, begin = 0, time.monotonic()
             for seed in range(arguments.seed, arguments.seed + trials):
                 try:

@@ -253,6 +253,20 @@ static bool read_scheduling(struct scheduling *own) {
     return syscall(SYS_sched_getattr, 0, own, sizeof *own, 0) == 0 && own->policy == SCHED_OTHER;
 }
 
+bool processor_model(char *name, size_t size) {
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    bool is_found = false;
+    while (file && !is_found && fgets(line, sizeof line, file)) {
+        const char *value = strstr(line, ": ");
+        is_found = value && strncmp(line, "model name", strlen("model name")) == 0;
+        line[strcspn(line, "\n")] = 0;
+        if (is_found) snprintf(name, size, "%s", value + 2);
+    }
+    if (file) fclose(file);
+    return is_found;
+}
+
 void processors_shorten_slice(void) {
     struct scheduling own;
     if (!read_scheduling(&own) || own.runtime <= PROCESSORS_SLICE_NANOSECONDS) return;

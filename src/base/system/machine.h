@@ -27,6 +27,9 @@ int processors_share(const cpu_set_t *masks, int count, int own, int quota);
 #define CPU_FOLDER "/sys/devices/system/cpu"
 bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_set_t *parts);
 
+/* The model name of the processor, as /proc/cpuinfo has it, into [name] (size); false: it has none (ARM). */
+bool processor_model(char *name, size_t size);
+
 /* Requests the shortest scheduler time slice for this thread and those that it starts (Linux 6.12 and newer; else no
  * effect). After a yield the thread runs again after 0.1 ms instead of up to 3 ms, and at wake-up it need not wait for
  * the end of another thread's slice. Its share of processor time stays the same. */

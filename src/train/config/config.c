@@ -323,6 +323,7 @@ static void check_in_backward(const struct config *c, const struct node *root, s
         {t->on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite: skip or rollback",
          "a part of the step is already applied when a gradient is found not to be finite"},
         {t->precision == TRAIN_FLOAT16, "train.precision: float16", "a step whose gradients overflow is undone"},
+        {t->check_compute.every > 0, "train.check_compute", "gradients are compared before an update"},
         {t->device == DEVICE_CUDA, "train.device: cuda", "it is for the CPU only"},
         {comm_backend_needs_gpus(c->dist.backend), backend, "it is for the CPU only"},
         {c->dist.zero_stage > 0, "dist.zero_stage",

@@ -37,6 +37,11 @@ struct nonfinite_config {
     int64_t max; /* skipped steps in a row; roll-backs since the last checkpoint */
 };
 
+/* `train.check_compute:` */
+struct check_compute {
+    int64_t every; /* one step of so many is computed twice; 0: none */
+};
+
 struct train_config {
     int64_t epochs, steps;                /* one of them is SCHEMA_NO_INT */
     int device;                           /* enum train_device */
@@ -53,6 +58,7 @@ struct train_config {
     struct nonfinite_config on_nonfinite;
     struct ledger_config ledger;
     int64_t check_state_every; /* steps between comparisons of the ranks' states; 0: only before saves */
+    struct check_compute check_compute;
     struct early_stop early_stop;
     struct string_list metrics; /* of the validation rows */
     int64_t evaluate_every;     /* epochs; 0: only at the end */

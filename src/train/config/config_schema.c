@@ -45,6 +45,16 @@ static const struct schema_row ledger_rows[] = {
 static const struct schema ledger_schema = {
     .name = "train.ledger", .size = sizeof(struct ledger_config), .rows = ledger_rows, .shorthand = "mode"};
 
+static const struct schema_row check_compute_rows[] = {
+    SCHEMA_ROW(INT, struct check_compute, every, .fallback = "0", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
+               .doc = "One step of so many, chosen by the seed, is computed twice; 0: none."),
+    {0},
+};
+static const struct schema check_compute_schema = {.name = "train.check_compute",
+                                                   .size = sizeof(struct check_compute),
+                                                   .rows = check_compute_rows,
+                                                   .shorthand = "every"};
+
 static const struct schema_row train_rows[] = {
     SCHEMA_ROW(INT, struct train_config, epochs, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
                .doc = "Passes over the training rows; or give `steps`."),
@@ -105,6 +115,11 @@ static const struct schema_row train_rows[] = {
         .doc =
             "Steps between comparisons of a hash of parameters and optimizer state over the ranks; if a rank differs, "
             "the run names it and ends with 71. The hash is also compared before each save; 0: only then."),
+    SCHEMA_ROW(
+        SECTION, struct train_config, check_compute, .section = &check_compute_schema,
+        .doc =
+            "Computes one step of so many twice on each rank, and compares gradients, loss and running statistics bit "
+            "by bit before the update; a difference ends the run with 71 and is named (docs/resume-and-faults.md)."),
     SCHEMA_ROW(
         SECTION, struct train_config, early_stop, .section = &early_stop_schema,
         .doc =

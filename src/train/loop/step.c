@@ -25,6 +25,7 @@
 #include "base/stop.h"
 #include "dist/comm/comm_gpu.h"
 #include "train/loop/averaging.h"
+#include "train/loop/compute_check.h"
 #include "train/loop/ledger.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
@@ -143,54 +144,90 @@ static status finish_backward(struct trainer *t, const struct update *update, co
     return includes_update(update, piece) ? decide_and_update(t, update) : OK;
 }
 
+/* Forward and loss. */
+static status forward(const struct work *w) {
+    struct trainer *t = w->trainer;
+    const struct batch *batch = &w->piece.batch;
+    activity_phase(t->activity, ACTIVITY_FORWARD);
+    const struct tensor *output = compute_check_forward(t, &w->pass, batch->inputs);
+    TRY(take_failure(t));
+    loss_run(t->loss, t->loss_config, t->model, output, batch->targets, batch->weights, all_rows(t), batch->rows,
+             w->scale, w->piece.sums);
+    return take_failure(t);
+}
+
 /* Forward, loss, backward; in the last micro-batch also the end of the averaging, and the update if this rank decides
  * about it alone. May be recorded: the work depends only on the key of the recording and on values in device memory. */
 static status run_pass(void *user) {
     const struct work *w = user;
     struct trainer *t = w->trainer;
-    const struct batch *batch = &w->piece.batch;
-    activity_phase(t->activity, ACTIVITY_FORWARD);
-    const struct tensor *output = model_forward(t->model, &w->pass, batch->inputs);
-    TRY(take_failure(t));
-    loss_run(t->loss, t->loss_config, t->model, output, batch->targets, batch->weights, all_rows(t), batch->rows,
-             w->scale, w->piece.sums);
-    TRY(take_failure(t));
+    TRY(forward(w));
     finish_forward(t, w->update, &w->piece);
     backward(w);
     TRY(take_failure(t));
     return finish_backward(t, w->update, &w->piece);
 }
 
-static status run_rows(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
+/* The part of a checked step that is repeated. */
+static status compute(void *user) {
+    const struct work *w = user;
+    struct trainer *t = w->trainer;
+    if (w->piece.batch.rows == 0) {
+        if (t->micro_batches.gather)
+            loss_run(t->loss, t->loss_config, t->model, NULL, NULL, NULL, all_rows(t), 0, 0, w->piece.sums);
+        return take_failure(t);
+    }
+    TRY(forward(w));
+    activity_phase(t->activity, ACTIVITY_BACKWARD);
+    model_backward(t->model, &w->pass, w->piece.batch.inputs, NULL, NULL);
+    return take_failure(t);
+}
+
+/* What follows the last computation of a piece whose gradients were not averaged meanwhile. */
+static status average(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
+    const struct averaging_hooks *hooks = t->averaging.hooks;
+    const struct params *params = &t->model->params;
+    if (piece->is_last && hooks->begin) hooks->begin(t, update);
+    for (size_t p = params->count; piece->is_last && hooks->ready && p-- > 0;)
+        if (!params->items[p].is_frozen) param_is_ready(t, p);
+    return finish_backward(t, update, piece);
+}
+
+static struct work work_of(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
     struct work work = {.trainer = t,
                         .update = update,
                         .piece = *piece,
                         .pass = trainer_pass(t, piece->batch.rows, true),
                         .scale = update->loss_scale * piece->weight};
+    work.pass.draws.first_row = piece->first_row;
+    work.pass.draws.row_stride = piece->row_stride;
+    work.pass.all_sum = comm_world_size(t->comm) > 1 ? &t->micro_batches.all_sum : NULL;
+    return work;
+}
+
+static status run_checked(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
+    struct work work = work_of(t, update, piece);
+    TRY(compute_check_piece(t, piece, compute, &work));
+    return average(t, update, piece);
+}
+
+static status run_rows(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
+    struct work work = work_of(t, update, piece);
     struct recording_key key = {.rows = piece->batch.rows,
                                 .scale = work.scale,
                                 .loss_scale = update->loss_scale,
                                 .is_last = piece->is_last,
                                 .is_update = includes_update(update, piece),
                                 .has_norm = piece->is_last && update->has_norm};
-    work.pass.draws.first_row = piece->first_row;
-    work.pass.draws.row_stride = piece->row_stride;
-    work.pass.all_sum = comm_world_size(t->comm) > 1 ? &t->micro_batches.all_sum : NULL;
     return recordings_run(t->recordings, &key, run_pass, &work);
 }
 
 /* On a rank without rows of this micro-batch: its gradients are those of the update so far. */
 static status run_no_rows(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
-    const struct averaging_hooks *hooks = t->averaging.hooks;
-    const struct params *params = &t->model->params;
-    if (t->micro_batches.gather)
-        loss_run(t->loss, t->loss_config, t->model, NULL, NULL, NULL, all_rows(t), 0, 0, piece->sums);
-    TRY(take_failure(t));
+    struct work work = {.trainer = t, .update = update, .piece = *piece};
+    TRY(compute(&work));
     finish_forward(t, update, piece);
-    if (piece->is_last && hooks->begin) hooks->begin(t, update);
-    for (size_t p = params->count; piece->is_last && hooks->ready && p-- > 0;)
-        if (!params->items[p].is_frozen) param_is_ready(t, p);
-    return finish_backward(t, update, piece);
+    return average(t, update, piece);
 }
 
 /* Gradients are zero after an update, but not at the start of a run or after a step that was not applied. */
@@ -215,7 +252,9 @@ static status run_pieces(struct trainer *t, const struct update *update, const s
                                     .is_first = i == 0,
                                     .is_last = i + 1 == update->batches};
         if (hooks->pieces) count = hooks->pieces(t, update, &piece);
-        TRY(piece.batch.rows > 0 ? run_rows(t, update, &piece) : run_no_rows(t, update, &piece));
+        TRY(update->is_checked     ? run_checked(t, update, &piece)
+            : piece.batch.rows > 0 ? run_rows(t, update, &piece)
+                                   : run_no_rows(t, update, &piece));
     }
     return OK;
 }
@@ -336,11 +375,12 @@ static bool checks_state(const struct trainer *t) {
 }
 
 /* Whether this rank decides about the next update without the others, which needs no work of the host before the
- * update: a hash of the state, a fault of a test, the first copy of the moving average. */
+ * update: a hash of the state, a comparison of computations, a fault of a test, the first copy of the moving
+ * average. */
 static bool decides_alone(const struct trainer *t) {
     const struct averaging_hooks *hooks = t->averaging.hooks;
     bool is_first_average = t->ema && t->state->counters.step == 0;
-    if (t->steps.flip.is_set || is_first_average || checks_state(t)) return false;
+    if (t->steps.flip.is_set || is_first_average || checks_state(t) || compute_check_is_due(t)) return false;
     return hooks->decides_alone && hooks->decides_alone(t);
 }
 
@@ -357,7 +397,8 @@ static struct update new_update(const struct trainer *t, bool is_alone) {
                            .needs_norm = needs_norm,
                            .has_norm = is_alone && needs_norm && is_wanted,
                            .grad_norm = NAN,
-                           .checks_state = checks_state(t)};
+                           .checks_state = checks_state(t),
+                           .is_checked = compute_check_is_due(t)};
 }
 
 /* Injects the fault of a test. */
@@ -417,6 +458,7 @@ enum count {
     COUNT_NONFINITE_GRADIENTS,
     COUNT_NONFINITE_STATISTICS,
     COUNT_SKIPS,
+    COUNT_DIFFERENCES,
     COUNT_SAVES,
     COUNTS
 };
@@ -451,6 +493,7 @@ static status agree(struct trainer *t, struct update *update) {
     counts[COUNT_NONFINITE_GRADIENTS] = update->nonfinite_gradients;
     counts[COUNT_NONFINITE_STATISTICS] = update->nonfinite_statistics;
     counts[COUNT_SKIPS] = update->skips;
+    counts[COUNT_DIFFERENCES] = compute_check_has_found(t) ? 1 : 0;
     counts[COUNT_SAVES] = save_is_overdue(t) ? 1 : 0;
     if (update->checks_state) TRY(put_hash(t, hash));
     TRY(sum(t, &update->sums, counts, count));
@@ -461,6 +504,7 @@ static status agree(struct trainer *t, struct update *update) {
     update->nonfinite_statistics = counts[COUNT_NONFINITE_STATISTICS];
     update->skips = counts[COUNT_SKIPS];
     if (counts[COUNT_SAVES] > 0) save_request(t);
+    if (counts[COUNT_DIFFERENCES] > 0) return compute_check_report(t, update->step);
     if (!update->checks_state || agreement_is_equal(hash, comm_world_size(t->comm))) return OK;
     return rank_sync_verify(t, false);
 }
@@ -629,8 +673,7 @@ static status finish(struct trainer *t, struct pending_step *step, struct step_r
 status step_open(struct trainer *t) {
     size_t rows = dataset_info(t->dataset)->train_rows;
     int world = comm_world_size(t->comm);
-    if (!fault_flip_read(&t->steps.flip))
-        return status_new(STATUS_USAGE, "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT");
+    TRY(compute_check_open(t));
     t->micro_batches.all_sum = (struct all_sum){sum_over_ranks, t};
     if (world == 1 || !loss_compares_rows(t->loss, t->loss_config)) return OK;
     TRY(row_gather_create(t->comm, comm_gpu(t->comm), t->batch, &t->micro_batches.gather));
@@ -639,7 +682,10 @@ status step_open(struct trainer *t) {
     return OK;
 }
 
-void step_close(struct trainer *t) { row_gather_destroy(t->micro_batches.gather); }
+void step_close(struct trainer *t) {
+    row_gather_destroy(t->micro_batches.gather);
+    compute_check_close(t);
+}
 
 status step_finish(struct trainer *t, struct step_result *result) {
     struct pending_step step = t->steps.pending;

@@ -2,8 +2,8 @@
  * per subject, changed only by the file that its comment names. Exchanges between ranks are in rank_sync.h. The files
  * of the loop include headers of each other only in this order (dry_run.c only trainer.h):
  *
- *   recording.h  trainer.h  progress.h  rank_sync.h  averaging.h  ledger.h  save.h  recovery.h  step.h  epoch.h
- *   loop.h */
+ *   recording.h  trainer.h  progress.h  rank_sync.h  averaging.h  compute_check.h  ledger.h  save.h  recovery.h  step.h
+ *   epoch.h  loop.h */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
@@ -98,6 +98,7 @@ struct update {
     bool decides_alone;         /* the device decides and updates before the results are read; the same on all ranks */
     bool needs_norm;            /* the norm of the averaged gradients; the same on all ranks */
     bool checks_state;          /* hashes are part of the control all-reduce */
+    bool is_checked;            /* each piece is computed twice (compute_check.h) */
 
     /* measured; after the control all-reduce the same on all ranks, except has_norm and grad_norm */
     bool has_norm;
@@ -126,6 +127,23 @@ struct step_state {
     double completed_at;         /* when the last step was completed */
     struct fault_flip flip;      /* for tests */
     struct data_position last;   /* position of the last step */
+};
+
+/* What compute_check.c found on a rank; fixed-size, so that it can be gathered as bytes. */
+struct compute_finding {
+    bool is_found;
+    int agrees_with; /* the third computation: with the first or second one; 0: neither */
+    char host[64], processor[64], what[256];
+};
+
+/* Of compute_check.c. */
+struct compute_check {
+    uint64_t *hashes;           /* (3, results) of the computations of a piece; NULL: no step is checked */
+    float *buffers, *gradients; /* on the device: running statistics (buffers.total) and, if other micro-batches come
+                                   before it in a step, gradients (params.trained) before the piece */
+    bool is_shared;             /* passes exchange numbers with other ranks */
+    bool injects;               /* for tests: the current computation has the fault */
+    struct compute_finding finding;
 };
 
 /* Of recovery.c. */
@@ -208,6 +226,7 @@ struct trainer {
     /* the state of the loop */
     struct micro_batch_state micro_batches;
     struct step_state steps;
+    struct compute_check compute_check;
     struct recovery_state recovery;
     struct save_state saves;
     struct rows_check rows;

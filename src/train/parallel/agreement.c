@@ -146,7 +146,7 @@ status agreement_check(const struct state *state, bool with_buffers, struct comm
 }
 
 void agreement_fault(const struct fault_flip *flip, const struct state *state, int rank) {
-    if (!flip->is_set || flip->rank != rank || flip->step != state->counters.step) return;
+    if (!flip->is_set || flip->part != FLIP_STATE || flip->rank != rank || flip->step != state->counters.step) return;
     uint64_t bits = 0, bit = flip->bit;
     for (size_t i = 0; i < state->entry_count; i++)
         if (is_tensor(&state->entries[i])) bits += 32 * (uint64_t)elements_of(&state->entries[i]);
