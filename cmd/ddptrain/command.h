@@ -46,9 +46,12 @@ struct command_line {
     bool prints_dot, reads_all;                            /* check: --dot, --data */
     bool is_quick;                                         /* selftest: --quick */
     const char *prompt, *prompt_file, *stop_text;          /* generate */
-    int characters, top_k, seed;
-    const char *metric; /* compare */
-    int seeds;          /* compare */
+    int characters, top_k, seed;                           /* seed -1: not given */
+    int intervals;                                         /* audit; 0: not given */
+    double fraction;                                       /* audit; negative: not given */
+    bool is_all;                                           /* audit */
+    const char *metric;                                    /* compare */
+    int seeds;                                             /* compare */
     double grace, temperature, top_p;
     const struct subcommand *subcommand;
     bool wants_tensorboard; /* --tensorboard, which has become an override */
@@ -84,7 +87,8 @@ enum subcommand_option {
     OPTION_STOP = 1 << 21,
     OPTION_SKIP = 1 << 22,  /* --skip-bad-rows */
     OPTION_QUICK = 1 << 23, /* selftest */
-    OPTION_STOP_AFTER = 1 << 24
+    OPTION_STOP_AFTER = 1 << 24,
+    OPTION_AUDIT = 1 << 25 /* --intervals, --fraction, --all */
 };
 
 struct subcommand {
@@ -107,7 +111,7 @@ struct subcommand {
 /* clang-format off */
 #define SUBCOMMANDS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
-    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest)
+    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit)
 /* clang-format on */
 #define X(name) extern const struct subcommand subcommand_##name;
 SUBCOMMANDS(X)
@@ -204,6 +208,19 @@ status command_find_run(struct command_line *line);
  * the standard input, a CSV file. */
 status command_use_data(struct command_line *line);
 void command_free_operands(struct command_line *line);
+
+/* ---- child.c, for commands that start runs of this program ---- */
+
+/* Runs this program with [arguments], which end with NULL, without the variables of a launcher; its output goes to the
+ * file [output]. *code: its exit code, or 128 and the number of a signal. STATUS_STOPPED after a request to stop. */
+status command_run_child(const char *const *arguments, const char *output, int *code);
+/* Of the output of a run that failed, the reason: the first line that begins with "ddptrain: ", else the last line. */
+void command_add_reason(const char *path, struct text *out);
+/* A new folder in [parent], NULL: this one, for command_remove_folder, which takes NULL. */
+status command_make_folder(const char *parent, const char *name, char **out);
+void command_remove_folder(char *folder);
+/* Removes a folder with all that is in it. */
+void command_remove_tree(const char *folder);
 
 /* ---- train.c ---- */
 

@@ -73,7 +73,7 @@ static status generate(const struct command_line *line, const char *prompt, cons
                                        .temperature = line->temperature,
                                        .top_k = line->top_k,
                                        .top_p = line->top_p,
-                                       .seed = line->seed,
+                                       .seed = line->seed < 0 ? 0 : line->seed,
                                        .stop_text = line->stop_text};
     struct log *log = log_create(line->is_quiet, false);
     status s = command_choose_device(line, config, &alone, &nproc);

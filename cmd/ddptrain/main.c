@@ -157,7 +157,9 @@ int main(int argc, char **argv) {
                                 .nnodes = 1,
                                 .grace = 30,
                                 .characters = 500,
+                                .seed = -1,
                                 .seeds = 10,
+                                .fraction = -1,
                                 .temperature = 1,
                                 .top_p = 1,
                                 .started = clock_seconds()};

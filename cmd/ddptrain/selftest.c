@@ -1,18 +1,10 @@
 /* selftest: trains small models that are built in, on rows that are generated, with portable arithmetic, whose states
  * are the same on every processor: a state that differs from the one in the table is the fault of a processor, of
  * memory, of a compiler or of this build. The models are trained by child processes, as a user would train them. */
-#include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/files/io.h"
@@ -27,9 +19,7 @@
 #include "dist/process/launcher_channel.h"
 #include "train/metrics/metrics.h"
 
-#define SELF "/proc/self/exe"
-#define NAMED "ddptrain: " /* before a failure */
-#define HASH_DIGITS 16     /* of a state's SHA-256, as a run prints it */
+#define HASH_DIGITS 16 /* of a state's SHA-256, as a run prints it */
 
 /* What a model needs besides the keys that all have. [is_quick]: also with --quick. */
 struct model_case {
@@ -116,74 +106,6 @@ static const struct model_case cases[] = {
 #define FIRST_EPOCH "4b587d2dcbf81795" /* the state of the first case after one epoch */
 #define ELASTIC "f6ee65bf6fe9d991"     /* and in two shards */
 
-/* ---- the child processes ---- */
-
-extern char **environ;
-
-/* Whether a variable would make a child a rank of another job. */
-static bool is_of_launcher(const char *variable) {
-    static const char *const prefixes[] = {"SLURM_", "PMI",         "OMPI_",   "MPI_",          "MV2_",
-                                           "PALS_",  "FLUX_",       "HYDRA_",  "LOCAL_",        "GROUP_",
-                                           "RANK=",  "WORLD_SIZE=", "MASTER_", "TORCHELASTIC_", "DDPTRAIN_SECRET="};
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0) return true;
-    return false;
-}
-
-static char **own_environment(void) {
-    size_t count = 0, kept = 0;
-    while (environ[count]) count++;
-    char **own = calloc(count + 1, sizeof *own);
-    if (!own) status_exit_without_memory();
-    for (size_t i = 0; i < count; i++)
-        if (!is_of_launcher(environ[i])) own[kept++] = environ[i];
-    return own;
-}
-
-/* Runs this program with [arguments], which end with NULL; its output goes to the file [output]. *code: its exit code,
- * or 128 and the number of a signal. */
-static status run_child(const char *const *arguments, const char *output, int *code) {
-    posix_spawn_file_actions_t actions;
-    char **environment = own_environment();
-    pid_t pid;
-    int ended = 0, failed;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    failed = posix_spawn(&pid, SELF, &actions, NULL, (char *const *)(uintptr_t)arguments, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    free(environment);
-    if (failed) return status_errno(STATUS_IO, failed, "cannot start a process");
-    for (pid_t found = 0; found != pid; found = waitpid(pid, &ended, WNOHANG)) {
-        if (found < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for a process");
-        if (stop_is_requested()) kill(pid, SIGTERM);
-        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-    }
-    if (stop_is_requested()) return status_new(STATUS_STOPPED, "%s", STOPPED_ON_REQUEST);
-    *code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
-    return OK;
-}
-
-/* Of the output of a run that failed, the reason: the first line that begins with "ddptrain: ", else the last line. */
-static void add_reason(const char *path, struct text *out) {
-    char *text = NULL;
-    struct io_info info;
-    status_free(io_read_text(path, 1 << 20, &text, &info));
-    if (!text) return;
-    size_t end = strlen(text);
-    while (end > 0 && text[end - 1] == '\n') text[--end] = 0;
-    const char *named = strncmp(text, NAMED, strlen(NAMED)) == 0 ? text : strstr(text, "\n" NAMED);
-    const char *last = strrchr(text, '\n'), *line = named ? named : last ? last : text;
-    if (*line == '\n') line++;
-    if (named) line += strlen(NAMED);
-    struct text reason = {0};
-    text_add_bytes(&reason, line, strcspn(line, "\n"));
-    text_add_value(out, text_string(&reason), 400);
-    text_free(&reason);
-    free(text);
-}
-
 /* ---- checks ---- */
 
 struct selftest {
@@ -240,11 +162,11 @@ static status train(struct selftest *t, const struct model_case *c, const char *
     text_printf(&yaml, "name: selftest\nseed: 7\ndeterminism: {portable: true}\n%s%s", c->text,
                 strstr(c->text, "sampler:") ? "" : "sampler: {batch_size: 16}\n");
     status s = io_replace_text(text_string(&config), text_string(&yaml));
-    if (!s) s = run_child(arguments, text_string(&output), &code);
+    if (!s) s = command_run_child(arguments, text_string(&output), &code);
     t->done++;
     if (!s && code != 0) {
         text_printf(&reason, "exit code %d: ", code);
-        add_reason(text_string(&output), &reason);
+        command_add_reason(text_string(&output), &reason);
         fail(t, what, code, text_string(&reason));
     } else if (!s && c->state) {
         read_state(text_string(&folder), state);
@@ -357,12 +279,12 @@ static status check_collectives(struct selftest *t) {
         const char *arguments[] = {"ddptrain", "comm", "--nproc", "2", "--backend", backends[i], "--sizes", "4K", NULL};
         struct text what = {0}, reason = {0};
         int code = 0;
-        status s = run_child(arguments, text_string(&output), &code);
+        status s = command_run_child(arguments, text_string(&output), &code);
         t->done++;
         if (!s && code != 0) {
             text_printf(&what, "collectives, %s", backends[i]);
             text_printf(&reason, "exit code %d: ", code);
-            add_reason(text_string(&output), &reason);
+            command_add_reason(text_string(&output), &reason);
             fail(t, text_string(&what), code, text_string(&reason));
         }
         text_free(&what), text_free(&reason);
@@ -428,11 +350,6 @@ static status print_speed(struct device *device) {
 
 /* ---- the command ---- */
 
-static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk) {
-    (void)info, (void)type, (void)walk;
-    return remove(path);
-}
-
 static status check_all(struct selftest *t, struct device *device, bool is_quick) {
     const struct comm_backend *gloo;
     status s = comm_backend_gloo(&gloo);
@@ -463,29 +380,24 @@ static status summary_of(const struct selftest *t, status failure) {
 }
 
 static status run(const struct command_line *line) {
-    struct text path = {0};
     struct selftest t = {0};
     struct device *device;
     TRY(device_create("cpu", &device));
-    text_printf(&path, "%s/ddptrain-selftest-XXXXXX", line->run_dir ? line->run_dir : ".");
-    t.folder = mkdtemp(path.data);
-    if (!t.folder) {
-        status s = status_errno(STATUS_IO, errno, "cannot make a folder for the runs in '%s'",
-                                line->run_dir ? line->run_dir : ".");
+    status s = command_make_folder(line->run_dir, "selftest", &t.folder);
+    if (s) {
         device_destroy(device);
-        text_free(&path);
         return s;
     }
     stop_defer(); /* the folder is removed first */
     double start = clock_seconds();
     int processors = processors_allowed();
     printf("ddptrain %s, %d processor%s\n\n", DDPTRAIN_VERSION, processors, text_plural((uint64_t)processors, "s"));
-    status s = check_all(&t, device, line->is_quick);
+    s = check_all(&t, device, line->is_quick);
     if (!s && t.wrong == 0) printf("\nselftest: %zu checks, all right, %.1f s\n", t.done, clock_seconds() - start);
     if (t.wrong > 0 && status_code(s) != STATUS_STOPPED) s = summary_of(&t, s);
-    nftw(t.folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    command_remove_folder(t.folder);
     device_destroy(device);
-    text_free(&t.problems), text_free(&path);
+    text_free(&t.problems);
     return s;
 }
 

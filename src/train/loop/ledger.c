@@ -68,6 +68,7 @@ status ledger_start(struct trainer *t, const char *program, const char *config_t
     digest_hex(hash, hex);
     processors_name(processor, sizeof processor);
     begin(ledger, metrics_size(ledger) ? METRICS_RESUME : METRICS_START, &t->state->counters);
+    metrics_int(ledger, "version", LEDGER_VERSION);
     metrics_text(ledger, "program", program);
     metrics_text(ledger, "processor", processor);
     metrics_text(ledger, "device", device_describe(t->device));
@@ -95,11 +96,13 @@ status ledger_step(struct trainer *t, const struct update *update) {
     return metrics_end(ledger);
 }
 
-status ledger_checkpoint(struct trainer *t, int64_t *bytes) {
+status ledger_checkpoint(struct trainer *t, const char *name, int64_t *bytes) {
     struct metrics *ledger = t->outputs.ledger;
     if (!ledger) return OK;
     begin(ledger, METRICS_CHECKPOINT, &t->state->counters);
     metrics_int(ledger, "batch", t->state->counters.batch);
+    if (t->state->counters.pending_end) metrics_int(ledger, "pending", 1);
+    metrics_text(ledger, "name", name);
     metrics_hash(ledger, "state", state_hash(t->state));
     TRY(metrics_end(ledger));
     return metrics_sync(ledger, bytes);

@@ -3,11 +3,10 @@
  * of metrics.jsonl with other fields, and each continues a chain of hashes (metrics_line_chain), so that none can be
  * changed, removed or moved without all that follow. A resume or a roll-back truncates it as metrics.jsonl.
  *
- *   start, resume   program, processor, device, world_size, portable, elastic, config_sha256, dataset_fingerprint,
- *                   every, epoch, step, state
- *   step            epoch, step, rows (loader_hash_rows), loss, grad_norm (null: not measured), parameters
- *   checkpoint      epoch, batch, step, state
- *   stopped, end    epoch, step, state_sha256
+ *   start, resume   epoch, step, version, program, processor, device, world_size, portable, elastic, config_sha256,
+ * dataset_fingerprint, every, state step            epoch, step, rows (loader_hash_rows), loss, grad_norm (null: not
+ * measured), parameters checkpoint      epoch, step, batch, pending (1: an evaluation is still due; else absent), name
+ * (of its file), state stopped, end    epoch, step, state_sha256
  *
  * `parameters` is hash_add over the values of the parameters with their padding, `state` is state_hash. Rank 0, except
  * where all ranks are named; all but ledger_interval do nothing without a ledger. */
@@ -15,6 +14,8 @@
 #define TRAIN_LEDGER_H
 
 #include "train/loop/trainer.h"
+
+#define LEDGER_VERSION 1
 
 /* Steps between `step` lines: train.ledger's, or for `auto` a power of two for which a line costs less than 1 % of the
  * time of these steps, by the size of the model and the batch alone, so that the lines are the same in every run; 0:
@@ -31,8 +32,8 @@ bool ledger_is_due(const struct trainer *trainer);
 /* After the update of an applied step. */
 status ledger_step(struct trainer *trainer, const struct update *update);
 
-/* Before a checkpoint is saved, with the state mapped and whole; *bytes: the size of the file on disk. */
-status ledger_checkpoint(struct trainer *trainer, int64_t *bytes);
+/* Before checkpoint [name] is saved, with the state mapped and whole; *bytes: the size of the file on disk. */
+status ledger_checkpoint(struct trainer *trainer, const char *name, int64_t *bytes);
 /* The last line of this process, METRICS_END or METRICS_STOPPED. */
 status ledger_end(struct trainer *trainer, enum metrics_event event, const char *state_sha256);
 

@@ -102,7 +102,7 @@ static status write_state(struct trainer *t, bool is_last) {
     if (lost) return report_failed_save(t, lost);
     name_state(c, sizeof name, name);
     status unwritten = log_save(t, name, c->step, &c->metrics_bytes);
-    if (!unwritten) unwritten = ledger_checkpoint(t, &c->ledger_bytes);
+    if (!unwritten) unwritten = ledger_checkpoint(t, name, &c->ledger_bytes);
     if (unwritten) return report_failed_save(t, unwritten);
     t->saves.has_failed = false;
     saver_set_step(t->outputs.saver, c->step);

@@ -886,7 +886,6 @@ static status open_outputs(struct run *run) {
             "%s is shorter than at the last save: lines of earlier steps are lost; the training state is not affected",
             run_folder_metrics(run->folder));
     TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->outputs.metrics));
-    if (t->ledger_every) TRY(ledger_open(t, run_folder_ledger(run->folder), t->state->counters.ledger_bytes));
     if (c->train.tensorboard) TRY(metrics_open_events(t->outputs.metrics, t->state->counters.step));
     TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->outputs.saver));
     TRY(saver_move(t->outputs.saver, run_folder_checkpoints_by_fd(run->folder), run_folder_checkpoints(run->folder)));
@@ -897,6 +896,7 @@ static status open_outputs(struct run *run) {
                                         .counts_steps = c->train.steps != SCHEMA_NO_INT,
                                         .total = c->train.steps != SCHEMA_NO_INT ? c->train.steps : c->train.epochs,
                                         .has_accuracy = t->loss->wants_classes};
+    if (t->ledger_every) TRY(ledger_open(t, run_folder_ledger(run->folder), t->state->counters.ledger_bytes));
     return begin_log(run);
 }
 

@@ -1,0 +1,286 @@
+"""The ledger of a run and ddptrain audit: what is recorded, what is repeated, and that changes are found. ctest-labels: dist"""
+import hashlib, json, os, re, shutil, unittest
+
+import numpy as np
+
+import program
+from program import DATA, DIVERGED, OK, STOPPED, USAGE
+
+WINE = "datasets/wine.h5"
+CONFIG = f"""
+name: test
+seed: 1
+dataset: {{path: wine.h5, inputs: [x], targets: [y], scale: standard, split: 0.2}}
+sampler: {{batch_size: 16}}
+model: {{layers: [{{linear: 24}}, batch_norm, relu, {{dropout: 0.1}}, {{linear: 3}}]}}
+loss: cross_entropy
+optimizer: {{type: adamw, lr: 0.01}}
+schedule: {{type: cosine}}
+train: {{epochs: 8, ledger: {{every: 6}}}}
+checkpoint: {{save_every: {{epochs: 1}}, keep: 0}}
+"""
+ELASTIC = ["determinism={mode: elastic, shards: 4, portable: true}", "sampler.batch_size=null", "sampler.global_batch_size=16"]
+
+
+def seal(lines):
+    """The lines, dicts or texts without a chain, with a chain made anew."""
+    chain, out = "", ""
+    for body in lines:
+        chain = hashlib.sha256((chain + body).encode()).hexdigest()[:32]
+        out += f'{body},"chain":"{chain}"}}\n'
+    return out
+
+
+class Audit(program.Case):
+    def setUp(self):
+        super().setUp()
+        shutil.copy(os.path.join(program.SOURCE, WINE), self.path("wine.h5"))
+        self.write("c.yaml", CONFIG)
+
+    def train(self, *arguments, code=OK):
+        return self.run_program("c.yaml", "--quiet", *arguments, code=code)
+
+    def bodies(self, run="runs/test"):
+        """The lines without their chains, which must be right."""
+        bodies, chain = [], ""
+        for line in self.read(f"{run}/ledger.jsonl").splitlines(True):
+            body, _, rest = line.rpartition(',"chain":"')
+            chain = hashlib.sha256((chain + body).encode()).hexdigest()[:32]
+            self.assertEqual(rest, chain + '"}\n')
+            bodies.append(body)
+        return bodies
+
+    def ledger(self, run="runs/test"):
+        return [json.loads(body + "}") for body in self.bodies(run)]
+
+    def audit(self, *arguments, code=OK, **options):
+        out, err = self.run_program("audit", "runs/test", *arguments, code=code, **options)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ddptrain-")], [])
+        return out if code == OK else err
+
+    # ---- the ledger ----
+
+    def test_what_is_recorded(self):
+        self.train()
+        lines = self.ledger()
+        start, end = lines[0], lines[-1]
+        with open(self.path("runs/test/config.yaml"), "rb") as f:
+            self.assertEqual(start["config_sha256"], hashlib.sha256(f.read()).hexdigest())
+        self.assertEqual((start["event"], start["step"], start["world_size"], start["every"]), ("start", 0, 1, 6))
+        self.assertEqual(start["dataset_fingerprint"], self.metrics()[0]["dataset_fingerprint"])
+        self.assertEqual((end["event"], end["state_sha256"]), ("end", self.sha()))
+        steps = [line for line in lines if line["event"] == "step"]
+        self.assertEqual([line["step"] for line in steps], list(range(6, 73, 6)))
+        by_step = {line["step"]: line for line in self.events("step")}
+        for line in steps:
+            self.assertEqual(line["loss"], by_step[line["step"]]["loss"])
+            self.assertEqual(line["grad_norm"], by_step[line["step"]]["grad_norm"])
+        self.assertEqual([line["name"] for line in lines if line["event"] == "checkpoint"], [f"epoch-{i:04d}" for i in range(1, 9)])
+        for field in ("rows", "parameters"):
+            self.assertEqual(len({line[field] for line in steps}), len(steps))
+
+    def test_the_interval_is_a_function_of_model_and_batch(self):
+        for run in ("a", "b"):
+            self.train("--run-dir", run, "train.ledger=auto", "train.epochs=60")
+        self.assertEqual(self.bodies("a"), self.bodies("b"))
+        every = self.ledger("a")[0]["every"]
+        self.assertEqual(every & every - 1, 0)
+        self.train("--run-dir", "off", "train.ledger=off")
+        self.assertFalse(os.path.exists(self.path("off/ledger.jsonl")))
+
+    def test_a_stop_and_a_resume(self):
+        """The lines of a run that was stopped are those of one that was not, and two more."""
+        self.train("--run-dir", "whole")
+        self.train("--stop-after", 31, code=STOPPED)
+        self.assertEqual(self.ledger()[-1]["event"], "stopped")
+        self.train()
+        whole, lines = self.bodies("whole"), self.bodies()
+        more = [json.loads(body + "}") for body in lines if body not in whole]
+        self.assertEqual([(line["event"], line["step"]) for line in more], [("checkpoint", 31), ("resume", 31)])
+        self.assertEqual(more[0]["state"], more[1]["state"])
+        self.assertEqual([body for body in lines if body in whole], whole)
+        self.assertIn("the run is as recorded", self.audit("--all"))
+
+    def test_ranks(self):
+        """Elastic runs of any number of processes have the same lines; a run with ZeRO those of one without."""
+        for n in (1, 3):
+            self.train("--run-dir", f"e{n}", "--nproc", n, *ELASTIC)
+        self.assertEqual(self.bodies("e1")[1:], self.bodies("e3")[1:])
+        for stage in (0, 1):
+            self.train("--run-dir", f"z{stage}", "--nproc", 2, f"dist.zero_stage={stage}")
+        self.assertEqual(self.bodies("z0")[1:], self.bodies("z1")[1:])
+
+    # ---- audits of what is as recorded ----
+
+    def test_equal(self):
+        self.train()
+        out = self.audit("--all")
+        self.assertEqual(len(re.findall(r"(?m)^steps \d+ to \d+: equal, \d+ lines", out)), 8)
+        self.assertIn("8 of 8 intervals repeated, all equal", out)
+        out = self.audit("--intervals", 2, "--seed", 5)
+        self.assertEqual(out, self.without_times(self.audit("--intervals", 2, "--seed", 5), out))
+        self.assertIn("2 of 8 intervals repeated", out)
+        self.assertRegex(out, r"with 95 % confidence at least \d+ % of the run is as recorded")
+        self.assertRegex(self.audit(), r"\n1 of 8 intervals repeated")
+
+    def without_times(self, out, like):
+        times = iter(re.findall(r"\d+\.\d s", like))
+        return re.sub(r"\d+\.\d s", lambda _: next(times), out)
+
+    def test_without_its_checkpoints(self):
+        """What starts from a file that was removed is repeated from the one before."""
+        self.train("checkpoint.keep=2")
+        self.assertIn("8 of 8 intervals repeated", self.audit("--all"))
+        out = self.audit("--intervals", 1, "--seed", 3)
+        self.assertRegex(out, r"[1-7] of 8 intervals repeated")
+
+    def test_on_other_processors_and_processes(self):
+        """A run of two processes with AVX-512, audited by one with AVX2."""
+        self.train("--nproc", 2, *ELASTIC)
+        for n in (1, 2, 4):
+            self.assertIn("the run is as recorded", self.audit("--all", "--nproc", n, env={"DDPTRAIN_CPU": "avx2"}))
+
+    def test_two_ranks_and_zero(self):
+        self.train("--nproc", 2, "dist.zero_stage=1", "train.accumulate=2")
+        self.assertIn("the run is as recorded", self.audit("--all"))
+
+    def test_a_run_that_was_extended(self):
+        """The config of the first part is in its checkpoints."""
+        self.train()
+        self.train("train.epochs=12")
+        self.assertIn("12 of 12 intervals repeated", self.audit("--all"))
+        os.remove(self.path("runs/test/checkpoints/epoch-0003.h5"))
+        self.assertIn("12 of 12 intervals repeated", self.audit("--all"))
+
+    def test_moved_data(self):
+        self.train()
+        os.rename(self.path("wine.h5"), self.path("moved.h5"))
+        self.assertRegex(self.audit("--all", code=DATA), r"steps 1 to 9 of runs/test cannot be repeated: .*wine.h5")
+        self.assertIn("the run is as recorded", self.audit("--all", f"dataset.path={self.path('moved.h5')}"))
+
+    # ---- audits of what was changed ----
+
+    def test_a_changed_line(self):
+        """Every line of the ledger: changed, removed, or moved."""
+        self.train()
+        lines = self.read("runs/test/ledger.jsonl").splitlines(True)
+        for i in range(0, len(lines), 4):
+            digit = re.search(r'"step":(\d)', lines[i]).start(1)
+            changed = lines[i][:digit] + ("2" if lines[i][digit] == "1" else "1") + lines[i][digit + 1:]
+            self.write("runs/test/ledger.jsonl", "".join(lines[:i] + [changed] + lines[i + 1:]))
+            self.assertIn(f"ledger.jsonl:{i + 1}: the chain is broken", self.audit(code=DIVERGED))
+            if i == len(lines) - 1:
+                continue
+            self.write("runs/test/ledger.jsonl", "".join(lines[:i] + lines[i + 1:]))
+            self.assertIn(f"ledger.jsonl:{i + 1}: the chain is broken", self.audit(code=DIVERGED))
+            self.write("runs/test/ledger.jsonl", "".join(lines[:i] + [lines[i + 1], lines[i]] + lines[i + 2:]))
+            self.assertIn(f"ledger.jsonl:{i + 1}: the chain is broken", self.audit(code=DIVERGED))
+
+    def test_a_chain_that_was_made_anew(self):
+        """Who changes a line and all chains after it is found where that step is repeated."""
+        self.train()
+        bodies = self.bodies()
+        for field, found in (("loss", "loss is"), ("parameters", "parameters is"), ("rows", "rows is")):
+            i = next(i for i, body in enumerate(bodies) if '"step":36,' in body and '"event":"step"' in body)
+            j = bodies[i].index(f'"{field}":') + len(field) + 6
+            changed = bodies[i][:j] + ("7" if bodies[i][j] != "7" else "3") + bodies[i][j + 1:]
+            self.write("runs/test/ledger.jsonl", seal(bodies[:i] + [changed] + bodies[i + 1:]))
+            err = self.audit("--all", code=DIVERGED)
+            self.assertIn(f"ledger.jsonl:{i + 1}: step 36 differs: {found}", err)
+        i = next(i for i, body in enumerate(bodies) if '"event":"checkpoint"' in body and '"step":45,' in body)
+        changed = re.sub(r'"state":"(.)', lambda m: '"state":"' + ("0" if m[1] != "0" else "1"), bodies[i])
+        self.write("runs/test/ledger.jsonl", seal(bodies[:i] + [changed] + bodies[i + 1:]))
+        self.assertIn(f"ledger.jsonl:{i + 1}: step 45 differs: state is", self.audit("--all", code=DIVERGED))
+
+    def test_a_ledger_that_was_cut(self):
+        """Lines removed at the end, and step lines removed with all chains made anew."""
+        self.train()
+        bodies = self.bodies()
+        self.write("runs/test/ledger.jsonl", seal(bodies[:-1]))
+        self.assertIn("the last line is not that of the end of the run", self.audit(code=DIVERGED))
+        self.write("runs/test/ledger.jsonl", seal(bodies[:9]))
+        self.assertRegex(self.audit(code=DIVERGED), r"it has no line for runs/test/checkpoints/epoch-000\d.h5: lines were removed")
+        i = next(i for i, body in enumerate(bodies) if '"step":36,' in body and '"event":"step"' in body)
+        self.write("runs/test/ledger.jsonl", seal(bodies[:i] + bodies[i + 1:]))
+        self.assertRegex(self.audit("--all", code=DIVERGED), r"[01] lines for steps 28 to 36, and [12] when they are repeated")
+
+    def test_changed_data(self):
+        import h5py
+        self.train()
+        with h5py.File(self.path("wine.h5"), "r+") as f:
+            f["x"][17, 3] += 0.25
+        self.assertIn("ledger.jsonl:1: step 0 differs: dataset_fingerprint is", self.audit("--intervals", 8, "--seed", 1, code=DIVERGED))
+
+    def test_another_config(self):
+        self.train()
+        config = self.read("runs/test/config.yaml")
+        self.write("runs/test/config.yaml", config.replace("seed: 1\n", "seed: 2\n", 1))
+        self.assertIn("config.yaml: not the config of the run", self.audit(code=DIVERGED))
+
+    def test_a_changed_checkpoint(self):
+        """With its seal, too: its state is in the ledger."""
+        self.train()
+        path = self.path("runs/test/checkpoints/epoch-0005.h5")
+
+        def change(f):
+            value = f["optimizer/exp_avg/0.weight"][:]
+            value.view(np.uint32)[3, 5] ^= 1
+            f["optimizer/exp_avg/0.weight"][:] = value
+        program.change_checkpoint(path, change)
+        self.assertIn("step 45 differs: state is", self.audit("--all", code=DIVERGED))
+        with open(path, "r+b") as f:
+            f.seek(5000)
+            byte = f.read(1)[0]
+            f.seek(5000)
+            f.write(bytes([byte ^ 4]))
+        self.assertRegex(self.audit("--all", code=DATA), r"cannot be repeated: .*epoch-0005.h5")
+
+    def test_a_claim_of_another_run(self):
+        """A ledger that was written by a run of another seed, with the config of this one."""
+        self.train("seed=2")
+        other, config = self.bodies(), self.read("runs/test/config.yaml")
+        self.train("--fresh")
+        mine = self.read("runs/test/config.yaml")
+        sha = [hashlib.sha256(text.encode()).hexdigest() for text in (config, mine)]
+        shutil.rmtree(self.path("runs/test/checkpoints"))
+        os.remove(self.path("runs/test/metrics.jsonl"))
+        self.write("runs/test/ledger.jsonl", seal([body.replace(*sha) for body in other]))
+        self.assertRegex(self.audit("--all", code=DIVERGED), r"ledger.jsonl:\d+: step \d+ differs: ")
+
+    # ---- what cannot be audited ----
+
+    def test_mistakes(self):
+        err = self.run_program("audit", "c.yaml", code=USAGE)[1]
+        self.assertIn("c.yaml: not the folder of a run", err)
+        self.train()
+        self.assertIn("--nproc 2: this run had 1 process", self.audit("--nproc", 2, code=USAGE))
+        self.assertIn("unexpected argument 'train.epochs=3'", self.audit("train.epochs=3", code=USAGE))
+        bodies = self.bodies()
+        self.write("runs/test/ledger.jsonl", seal([bodies[0].replace('"version":1', '"version":2')] + bodies[1:]))
+        self.assertIn("written by a newer version", self.audit(code=DATA))
+        self.write("runs/test/ledger.jsonl", seal([re.sub('"processor":"[^"]*"', '"processor":"Another"', bodies[0])] + bodies[1:]))
+        self.assertIn("without determinism.portable", self.audit(code=USAGE))
+        self.write("runs/test/ledger.jsonl", seal(bodies[1:]))
+        self.assertIn("ledger.jsonl:1: the first line is not that of a start", self.audit(code=DIVERGED))
+        self.write("runs/test/ledger.jsonl", "")
+        self.assertIn("no complete line", self.audit(code=DATA))
+        os.remove(self.path("runs/test/ledger.jsonl"))
+        self.assertIn("it is not written with train.ledger: off", self.audit(code=DATA))
+
+    def test_no_checkpoint_yet(self):
+        self.train("train.epochs=1")
+        self.write("runs/test/ledger.jsonl", seal(self.bodies()[:2]))
+        shutil.rmtree(self.path("runs/test/checkpoints"))
+        os.remove(self.path("runs/test/metrics.jsonl"))
+        self.assertIn("no checkpoint yet", self.audit(code=DATA))
+
+    def test_a_damaged_ledger_is_begun_anew(self):
+        self.train("--stop-after", 20, code=STOPPED)
+        self.write("runs/test/ledger.jsonl", "something else\n" * 200)
+        _, err = self.run_program("c.yaml", "--no-progress")
+        self.assertIn("ledger.jsonl: its last line has no chain; the ledger begins anew", err)
+        self.assertEqual(self.ledger()[0]["step"], 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
