@@ -210,8 +210,6 @@ status compute_check_piece(struct trainer *t, const struct batch_piece *piece, s
 
 /* ---- the report ---- */
 
-bool compute_check_has_found(const struct trainer *t) { return t->compute_check.finding.is_found; }
-
 static void add_finding(const struct compute_finding *f, size_t rank, struct text *out) {
     static const char *const verdicts[] = {"a third computation agrees with neither",
                                            "a third computation agrees with the first, so the second was wrong",
@@ -252,7 +250,8 @@ status compute_check_open(struct trainer *t) {
                           "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT, or after it :weights, :activations or "
                           ":gradients");
     bool has_flip = t->steps.flip.is_set && t->steps.flip.part != FLIP_STATE;
-    if (t->config->train.check_compute.every == 0 && !has_flip) return OK;
+    check->is_on = t->config->train.check_compute.every > 0 || has_flip;
+    if (!check->is_on) return OK;
     status dependent = model_check_independent(t->model, "a repetition");
     check->is_shared = comm_world_size(t->comm) > 1 && (dependent || loss_compares_rows(t->loss, t->loss_config));
     status_free(dependent);

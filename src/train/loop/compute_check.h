@@ -27,7 +27,7 @@ void compute_check_close(struct trainer *trainer); /* also after a run that did 
 bool compute_check_chooses(const struct config *config, int64_t step);
 
 /* Whether the next step is computed by compute_check_piece: it is checked, or has the fault of a test. The same on all
- * ranks. */
+ * ranks. For a run with checked steps or the fault of a test (trainer->compute_check.is_on). */
 bool compute_check_is_due(const struct trainer *trainer);
 
 /* Computes [piece] by [compute], forward, loss and backward without averaging, as often as necessary; leaves the result
@@ -35,13 +35,11 @@ bool compute_check_is_due(const struct trainer *trainer);
 status compute_check_piece(struct trainer *trainer, const struct batch_piece *piece, status (*compute)(void *user),
                            void *user);
 
-/* model_forward, for [compute]: with the fault of a test. */
+/* model_forward with the fault of a test, for a computation that has it (trainer->compute_check.injects). */
 const struct tensor *compute_check_forward(struct trainer *trainer, const struct pass *pass, const float *inputs);
 
-/* Whether a piece of the current step differed on this rank. */
-bool compute_check_has_found(const struct trainer *trainer);
-
-/* STATUS_DIVERGED: names rank, host, processor and the first result that differs, the same on all ranks. All ranks. */
+/* If a piece differed on any rank (trainer->compute_check.finding). STATUS_DIVERGED: names rank, host, processor and
+ * the first result that differs, the same on all ranks. All ranks. */
 status compute_check_report(struct trainer *trainer, int64_t step);
 
 #endif

@@ -149,7 +149,8 @@ static status forward(const struct work *w) {
     struct trainer *t = w->trainer;
     const struct batch *batch = &w->piece.batch;
     activity_phase(t->activity, ACTIVITY_FORWARD);
-    const struct tensor *output = compute_check_forward(t, &w->pass, batch->inputs);
+    const struct tensor *output = t->compute_check.injects ? compute_check_forward(t, &w->pass, batch->inputs)
+                                                           : model_forward(t->model, &w->pass, batch->inputs);
     TRY(take_failure(t));
     loss_run(t->loss, t->loss_config, t->model, output, batch->targets, batch->weights, all_rows(t), batch->rows,
              w->scale, w->piece.sums);
@@ -374,13 +375,16 @@ static bool checks_state(const struct trainer *t) {
     return every > 0 && t->state->counters.step % every == 0 && comm_world_size(t->comm) > 1;
 }
 
+/* Whether the next step is computed twice (train.check_compute). */
+static bool is_checked(const struct trainer *t) { return t->compute_check.is_on && compute_check_is_due(t); }
+
 /* Whether this rank decides about the next update without the others, which needs no work of the host before the
  * update: a hash of the state, a comparison of computations, a fault of a test, the first copy of the moving
  * average. */
 static bool decides_alone(const struct trainer *t) {
     const struct averaging_hooks *hooks = t->averaging.hooks;
     bool is_first_average = t->ema && t->state->counters.step == 0;
-    if (t->steps.flip.is_set || is_first_average || checks_state(t) || compute_check_is_due(t)) return false;
+    if (t->steps.flip.is_set || is_first_average || checks_state(t) || is_checked(t)) return false;
     return hooks->decides_alone && hooks->decides_alone(t);
 }
 
@@ -398,7 +402,7 @@ static struct update new_update(const struct trainer *t, bool is_alone) {
                            .has_norm = is_alone && needs_norm && is_wanted,
                            .grad_norm = NAN,
                            .checks_state = checks_state(t),
-                           .is_checked = compute_check_is_due(t)};
+                           .is_checked = is_checked(t)};
 }
 
 /* Injects the fault of a test. */
@@ -493,7 +497,7 @@ static status agree(struct trainer *t, struct update *update) {
     counts[COUNT_NONFINITE_GRADIENTS] = update->nonfinite_gradients;
     counts[COUNT_NONFINITE_STATISTICS] = update->nonfinite_statistics;
     counts[COUNT_SKIPS] = update->skips;
-    counts[COUNT_DIFFERENCES] = compute_check_has_found(t) ? 1 : 0;
+    counts[COUNT_DIFFERENCES] = t->compute_check.finding.is_found ? 1 : 0;
     counts[COUNT_SAVES] = save_is_overdue(t) ? 1 : 0;
     if (update->checks_state) TRY(put_hash(t, hash));
     TRY(sum(t, &update->sums, counts, count));

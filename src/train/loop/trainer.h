@@ -138,6 +138,7 @@ struct compute_finding {
 
 /* Of compute_check.c. */
 struct compute_check {
+    bool is_on;                 /* there are checked steps, or the fault of a test */
     uint64_t *hashes;           /* (3, results) of the computations of a piece; NULL: no step is checked */
     float *buffers, *gradients; /* on the device: running statistics (buffers.total) and, if other micro-batches come
                                    before it in a step, gradients (params.trained) before the piece */
