@@ -170,8 +170,8 @@ class Bench:
                    {"ddptrain, with a step of a small model": own, name + ", 2 workers, no model": lambda: self.python(name)})
 
     def rows(self):
-        """Peak memory of 14 inputs and a target: the runs in memory and from a file."""
-        print("| rows | numbers | the table | from memory | ratio | cache_mb: 32 |\n|---|---|---|---|---|---|")
+        """Peak memory and training rows a second of 14 inputs and a target: the runs in memory and from a file."""
+        print("| rows | numbers | the table | from memory | ratio | cache_mb: 32 | rows/s from memory | from the file |\n|---|---|---|---|---|---|---|---|")
         for rows in map(int, self.options.rows.split(",")):
             for name, number in (("5 decimals", "{:.5f}".format), ("all digits", repr)):
                 values = ((k * 0.6180339887498949) % 1 - 0.5 for k in range(1, 15 * 20000 + 1))
@@ -180,12 +180,13 @@ class Bench:
                     f.write(",".join(f"n{i}" for i in range(14)) + ",y\n")
                     for _ in range(rows // 20000):
                         f.write(block)
-                peaks = []
+                peaks, rates = [], []
                 for cache in (1 << 20, 32):
-                    self.program("rows.csv", "{linear: 1}", cache=cache, keys=", scale: standard, split: 0.2", train="epochs: 1")
+                    epoch = self.program("rows.csv", "{linear: 1}", cache=cache, keys=", scale: standard, split: 0.2", train="epochs: 1")[1]
+                    rates.append(epoch["samples_per_second"])
                     with open(os.path.join(self.folder, "runs", "bench", "metrics.jsonl")) as f:
                         peaks.append([e for e in map(json.loads, f) if e["event"] == "end"][-1]["peak_memory_bytes"])
-                print(f"| {rows:,} | {name} | {rows * 60 >> 20} MiB | {peaks[0] >> 20} MiB | {peaks[0] / (rows * 60):.2f} | {peaks[1] >> 20} MiB |", flush=True)
+                print(f"| {rows:,} | {name} | {rows * 60 >> 20} MiB | {peaks[0] >> 20} MiB | {peaks[0] / (rows * 60):.2f} | {peaks[1] >> 20} MiB | {rates[0]:.2g} | {rates[1]:.2g} |", flush=True)
 
     def large(self):
         self.make("large", self.options.large_mb)

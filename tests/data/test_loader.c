@@ -2,6 +2,8 @@
  */
 #include "data/dataset/loader.h"
 
+#include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "hdf5_files.h"
@@ -280,6 +282,49 @@ START_TEST(failures_come_out) {
 }
 END_TEST
 
+static double reading_seconds = -1; /* between two looks at the clock; negative: the real one */
+static size_t announced;
+
+int clock_gettime(clockid_t clock, struct timespec *time) { /* instead of that of libc, as the next one */
+    static double now;
+    (void)clock;
+    if (reading_seconds < 0) return timespec_get(time, TIME_UTC) == TIME_UTC ? 0 : -1;
+    now += reading_seconds;
+    *time = (struct timespec){.tv_sec = (time_t)now, .tv_nsec = (long)((now - (double)(time_t)now) * 1e9)};
+    return 0;
+}
+
+int posix_fadvise(int file, off_t offset, off_t length, int advice) {
+    (void)file, (void)offset, (void)length;
+    announced += advice == POSIX_FADV_WILLNEED;
+    return 0;
+}
+
+/* The system reads ahead what it must fetch, and is not asked for what it has: a row then costs one call, not two. */
+START_TEST(announces_rows_that_are_slow) {
+    setup();
+    struct sampler_config sampler = sampler_of(true, false, false);
+    struct dataset *dataset = open_rows(false, "");
+    for (int is_slow = 0; is_slow < 2; is_slow++) {
+        struct loader *loader;
+        ck_ok(loader_create(dataset, &sampler, 8, 0, 1, 0, &loader));
+        announced = 0;
+        reading_seconds = is_slow ? 8 * 6e-6 : 8 * 4e-6;
+        check_epoch(loader, &sampler, 0, 0, 8, 0, 1);
+        ck_assert_uint_eq(announced, is_slow ? ROWS : 3 * 8);
+        reading_seconds = is_slow ? 8 * 4e-6 : 8 * 6e-6; /* from the first batch on, which is announced either way */
+        ck_ok(loader_seek(loader, 0, 0));
+        announced = 0;
+        check_epoch(loader, &sampler, 0, 0, 8, 0, 1);
+        ck_assert_uint_eq(announced, is_slow ? 3 * 8 : ROWS - 8);
+        reading_seconds = -1;
+        loader_destroy(loader);
+    }
+    dataset_close(dataset);
+    teardown();
+}
+END_TEST
+
 START_TEST(rejects_empty_epochs) {
     setup();
     struct dataset *dataset = open_rows(true, "split: {test: 0.98, shuffle: false}");
@@ -305,4 +350,4 @@ START_TEST(rejects_empty_epochs) {
 END_TEST
 
 TESTS("loader", follows_the_sampler, seeks, ends_at_any_moment, evaluates_each_row_once, interleaves_an_evaluation,
-      evaluation_without_rows, failures_come_out, rejects_empty_epochs)
+      evaluation_without_rows, failures_come_out, announces_rows_that_are_slow, rejects_empty_epochs)

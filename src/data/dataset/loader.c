@@ -7,12 +7,14 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/files/digest.h"
 #include "base/system/thread.h"
 #include "data/dataset/open_dataset.h"
 
 #define AUTOMATIC_PREFETCH 2
-#define ANNOUNCED 2 /* batches after the one that is being read, which the operating system reads meanwhile */
+#define ANNOUNCED 2   /* batches after the one that is being read, which the operating system reads meanwhile */
+#define SLOW_ROW 5e-6 /* seconds: rows that take less, on average, are in the operating system's cache already */
 
 struct loader {
     struct dataset *dataset;
@@ -25,6 +27,7 @@ struct loader {
     struct row_order order;                    /* (part_rows) of the epoch, where it is drawn */
     int64_t *announced_rows;                   /* (batch_rows) workspace */
     size_t announced;                          /* batches of this epoch, to dataset_will_read */
+    bool is_slow;                              /* reading the last batch took more than SLOW_ROW for each row */
     double *cumulative;                        /* (part_rows) for a weighted sampler */
     int64_t epoch;
     void *scratch_image; /* of dataset_augment; NULL: nothing is augmented */
@@ -79,6 +82,10 @@ static void find_positions(const struct loader *loader, struct span span, int64_
 }
 
 static void announce(struct loader *loader, size_t batch) {
+    if (!loader->is_slow) {
+        loader->announced = batch + 1;
+        return;
+    }
     for (size_t end = min(batch + 1 + ANNOUNCED, loader->own_batches); loader->announced < end; loader->announced++) {
         struct span span = span_of(loader, loader->announced);
         find_positions(loader, span, loader->announced_rows);
@@ -94,7 +101,9 @@ static status read_batch(struct loader *loader, size_t batch) {
     if (rows == 0) return OK;
     announce(loader, batch);
     find_positions(loader, span, positions);
+    double start = clock_seconds();
     TRY(dataset_read(loader->dataset, loader->part, positions, rows, loader->inputs[slot], loader->targets[slot]));
+    loader->is_slow = clock_seconds() - start > SLOW_ROW * (double)rows;
     if (loader->weights)
         dataset_read_weights(loader->dataset, loader->part, positions, rows, loader->part == DATASET_TRAIN,
                              loader->weights[slot]);
@@ -234,6 +243,7 @@ static struct loader *new_loader(struct dataset *dataset, enum dataset_part part
     loader->batch_rows = batch;
     loader->rank = rank;
     loader->world_size = world_size;
+    loader->is_slow = true;
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->changed, NULL);
     return loader;
