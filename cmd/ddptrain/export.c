@@ -14,13 +14,14 @@ static bool is_initial(const struct command_line *line) {
 }
 
 /* The config of a run folder, or the file [path]. */
-static status load_config(const char *path, struct config_file **out) {
+static status load_config(const struct command_line *line, struct config_file **out) {
+    const char *path = line->config;
     struct text name = {0};
     struct io_info info;
     TRY(io_stat(path, &info));
     text_add(&name, path);
     if (info.is_folder) text_add(&name, "/config.yaml");
-    status s = config_load(text_string(&name), NULL, 0, out);
+    status s = config_load(text_string(&name), line->overrides, line->override_count, out);
     text_free(&name);
     return s;
 }
@@ -51,7 +52,7 @@ static status export_from(const struct command_line *line, const char *run, cons
     if (named) options.config = config_of(named);
     options.weights.folder = line->checkpoint ? run : NULL;
     options.weights.checkpoint = line->checkpoint ? line->checkpoint : run;
-    if (is_initial(line)) TRY(load_config(line->config, &config));
+    if (is_initial(line)) TRY(load_config(line, &config));
     if (is_initial(line)) options.weights.training = config_of(config);
     struct log *log = log_create(line->is_quiet, false);
     status s = export_run(&options, log);
@@ -60,9 +61,28 @@ static status export_from(const struct command_line *line, const char *run, cons
     return s;
 }
 
+/* The training of a config, or of the config of a run. */
+static status export_config(const struct command_line *line, const struct export_options *options) {
+    struct config_file *config = NULL;
+    if (line->checkpoint || line->weights)
+        return status_new(STATUS_USAGE, "--%s: a PyTorch script has no weights; it begins with the initial ones",
+                          line->checkpoint ? "checkpoint" : "weights");
+    TRY(load_config(line, &config));
+    struct log *log = log_create(line->is_quiet, false);
+    status s = export_training(options, config_of(config), line->config, log);
+    log_destroy(log);
+    config_free(config);
+    return s;
+}
+
 static status run(const struct command_line *line) {
     struct text run = {0};
     struct config_file *config = NULL;
+    const struct export_options options = {.format = line->format, .out = line->out};
+    if (export_is_of_training(&options)) return export_config(line, &options);
+    if (line->override_count)
+        return status_new(STATUS_USAGE, "'%s': only a PyTorch script (--format pytorch) is of a changed config",
+                          line->overrides[0]);
     if (line->checkpoint && !is_initial(line) && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0 &&
         strcmp(line->checkpoint, CHECKPOINT_NEWEST) != 0)
         return status_new(STATUS_USAGE,
@@ -77,8 +97,10 @@ static status run(const struct command_line *line) {
 
 const struct subcommand subcommand_export = {
     .name = "export",
-    .arguments = "CONFIG|RUN|FILE --out FILE",
-    .help = "the model of a run's best or newest checkpoint, for other programs (--format)",
+    .arguments = "CONFIG|RUN|FILE --out FILE [KEY=VALUE ...]",
+    .takes_overrides = true,
+    .help = "the model of a run's best or newest checkpoint, for other programs, or its training as a PyTorch script "
+            "(--format)",
     .run = run,
     .options = OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_FORMAT,
     .operand = "file",

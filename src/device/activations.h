@@ -18,39 +18,40 @@ enum {
     ACTIVATION_IS_RELU = 4         /* max(x, 0), which other layers can apply themselves */
 };
 
-/* Those with a layer of the same name without keys. X(id, name, properties, documentation of the layer) */
+/* Those with a layer of the same name without keys. X(id, name, PyTorch's module, properties, documentation of the
+ * layer) */
 #define ACTIVATION_LAYERS(X)                                                                                           \
-    X(ACTIVATION_RELU, relu, ACTIVATION_IS_CHEAP | ACTIVATION_IS_RELU, "max(x, 0) (torch.nn.ReLU).")                   \
-    X(ACTIVATION_TANH, tanh, 0, "Hyperbolic tangent (torch.nn.Tanh).")                                                 \
-    X(ACTIVATION_SIGMOID, sigmoid, ACTIVATION_IS_PROBABILITY, "1 / (1 + exp(-x)) (torch.nn.Sigmoid).")                 \
-    X(ACTIVATION_SILU, silu, 0, "x sigmoid(x), also called swish (torch.nn.SiLU).")                                    \
-    X(ACTIVATION_RELU6, relu6, ACTIVATION_IS_CHEAP, "min(max(x, 0), 6) (torch.nn.ReLU6).")                             \
-    X(ACTIVATION_SELU, selu, 0, "ELU with the two constants that normalize outputs (torch.nn.SELU).")                  \
-    X(ACTIVATION_HARDSWISH, hardswish, ACTIVATION_IS_CHEAP, "x relu6(x + 3) / 6 (torch.nn.Hardswish).")                \
-    X(ACTIVATION_HARDSIGMOID, hardsigmoid, ACTIVATION_IS_CHEAP | ACTIVATION_IS_PROBABILITY,                            \
+    X(ACTIVATION_RELU, relu, ReLU, ACTIVATION_IS_CHEAP | ACTIVATION_IS_RELU, "max(x, 0) (torch.nn.ReLU).")             \
+    X(ACTIVATION_TANH, tanh, Tanh, 0, "Hyperbolic tangent (torch.nn.Tanh).")                                           \
+    X(ACTIVATION_SIGMOID, sigmoid, Sigmoid, ACTIVATION_IS_PROBABILITY, "1 / (1 + exp(-x)) (torch.nn.Sigmoid).")        \
+    X(ACTIVATION_SILU, silu, SiLU, 0, "x sigmoid(x), also called swish (torch.nn.SiLU).")                              \
+    X(ACTIVATION_RELU6, relu6, ReLU6, ACTIVATION_IS_CHEAP, "min(max(x, 0), 6) (torch.nn.ReLU6).")                      \
+    X(ACTIVATION_SELU, selu, SELU, 0, "ELU with the two constants that normalize outputs (torch.nn.SELU).")            \
+    X(ACTIVATION_HARDSWISH, hardswish, Hardswish, ACTIVATION_IS_CHEAP, "x relu6(x + 3) / 6 (torch.nn.Hardswish).")     \
+    X(ACTIVATION_HARDSIGMOID, hardsigmoid, Hardsigmoid, ACTIVATION_IS_CHEAP | ACTIVATION_IS_PROBABILITY,               \
       "relu6(x + 3) / 6 (torch.nn.Hardsigmoid).")                                                                      \
-    X(ACTIVATION_MISH, mish, 0, "x tanh(softplus(x)) (torch.nn.Mish).")                                                \
-    X(ACTIVATION_SOFTPLUS, softplus, 0, "log(1 + exp(x)) (torch.nn.Softplus).")
+    X(ACTIVATION_MISH, mish, Mish, 0, "x tanh(softplus(x)) (torch.nn.Mish).")                                          \
+    X(ACTIVATION_SOFTPLUS, softplus, Softplus, 0, "log(1 + exp(x)) (torch.nn.Softplus).")
 
 /* All: also the two functions of the layer gelu, and that of elu with alpha 1. */
 #define ACTIVATIONS(X)                                                                                                 \
     ACTIVATION_LAYERS(X)                                                                                               \
-    X(ACTIVATION_GELU, gelu, 0, NULL)                                                                                  \
-    X(ACTIVATION_GELU_TANH, gelu_tanh, 0, NULL)                                                                        \
-    X(ACTIVATION_ELU, elu, 0, NULL)
+    X(ACTIVATION_GELU, gelu, GELU, 0, NULL)                                                                            \
+    X(ACTIVATION_GELU_TANH, gelu_tanh, GELU, 0, NULL)                                                                  \
+    X(ACTIVATION_ELU, elu, ELU, 0, NULL)
 
 enum activation {
-#define X(id, name, properties, doc) id,
+#define X(id, name, module, properties, doc) id,
     ACTIVATIONS(X)
 #undef X
 };
-#define X(id, name, properties, doc) +1
+#define X(id, name, module, properties, doc) +1
 enum { ACTIVATION_COUNT = 0 ACTIVATIONS(X) };
 #undef X
 
 /* Whether f has the [property]. */
 static inline int activation_has(enum activation f, int property) {
-#define X(id, name, properties, doc) properties,
+#define X(id, name, module, properties, doc) properties,
     static const int of[] = {ACTIVATIONS(X)};
 #undef X
     return (of[f] & property) != 0;

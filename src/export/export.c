@@ -48,6 +48,21 @@ static status choose(const struct export_options *options, const struct export_f
     return s;
 }
 
+bool export_is_of_training(const struct export_options *options) {
+    const struct export_format *format = NULL;
+    status s = choose(options, &format);
+    status_free(s);
+    return format && format->write_training;
+}
+
+status export_training(const struct export_options *options, const struct config *config, const char *source,
+                       struct log *log) {
+    const struct export_format *format = NULL;
+    TRY(choose(options, &format));
+    TRY(weights_check_out(options->out));
+    return format->write_training(config, source, options->out, log);
+}
+
 struct list {
     struct export_source *source;
     size_t capacity;

@@ -18,6 +18,14 @@ struct export_options {
  * [out] is a checkpoint, or when the format cannot express the model. */
 status export_run(const struct export_options *options, struct log *log);
 
+/* Whether the format of [options] writes the training of a config, by export_training; false also if it is not known.
+ */
+bool export_is_of_training(const struct export_options *options);
+/* Writes the training of [config], which the user named [source]. STATUS_USAGE for a key or a layer that the format
+ * cannot express, before anything is written. */
+status export_training(const struct export_options *options, const struct config *config, const char *source,
+                       struct log *log);
+
 /* Adds the names of all formats: "safetensors, pt". */
 void export_add_names(struct text *out);
 

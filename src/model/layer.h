@@ -250,6 +250,11 @@ struct layer_type {
      * (model/emit). NULL: a composite, a view, or an identity. */
     const char *(*onnx)(const struct onnx_call *call);
     void (*c)(const struct c_call *call);
+    /* What the layer is in PyTorch, a template of schema_fill: a module ("nn.Linear({in}, {out}{,bias})") or, if it
+     * begins with its input {x} or names it, an expression ("{x} * {x1}"). export/pytorch.c lists the places and calls
+     * the module; NULL: a composite or a view. Instead of it where the layer leaves out what is behind the lengths of
+     * its rows: [pytorch_with_lengths]; and the lengths that it determines. NULL: the same; none. */
+    const char *pytorch, *pytorch_with_lengths, *pytorch_lengths;
     /* Floats of the two scratch memories of its calls in C, which are 0 before. NULL: it needs none. */
     void (*c_scratch)(const struct layer *layer, size_t sizes[2]);
     /* NULL: there are none. */

@@ -55,6 +55,8 @@ struct loss_type {
     const char *without_lengths;
     /* The output and its gradient may be 16 bits; else they are float32. */
     bool accepts_half;
+    /* The loss of outputs y and targets t in PyTorch, a template of schema_fill; NULL: it cannot be expressed. */
+    const char *pytorch;
     /* Its config is a struct objective: several losses. */
     bool is_objective;
 };

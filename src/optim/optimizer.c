@@ -290,6 +290,78 @@ void optimizer_plan_destroy(struct optimizer_plan *plan) {
     free(plan);
 }
 
+/* ---- the same in PyTorch ---- */
+
+/* "p.dim() >= 2 and any(fnmatch.fnmatchcase(name, pattern) for pattern in [...])" */
+static void write_condition(const struct group *g, struct text *out) {
+    const char *and = "";
+    if (g->min_dims != SCHEMA_NO_INT) text_printf(out, "p.dim() >= %lld", (long long)g->min_dims), and = " and ";
+    if (g->max_dims != SCHEMA_NO_INT) text_printf(out, "%sp.dim() <= %lld", and, (long long)g->max_dims), and = " and ";
+    if (g->match.items) {
+        text_printf(out, "%sany(fnmatch.fnmatchcase(name, pattern) for pattern in [", and);
+        for (size_t i = 0; i < g->match.count; i++) {
+            text_add(out, i ? ", " : "");
+            text_add_json(out, g->match.items[i]);
+        }
+        text_add(out, "])");
+    } else if (!*and) {
+        text_add(out, "True");
+    }
+}
+
+/* "{"lr": 0.1, "weight_decay": 0}" of a group (NULL: none matches). */
+static void write_settings(const struct variant *config, const struct group *g, struct text *out) {
+    const struct optimizer_settings own = optimizer_settings(config);
+    const struct common *common = config->common;
+    double lr = g && !isnan(g->lr) ? g->lr : g && !isnan(g->lr_factor) ? own.lr * g->lr_factor : own.lr;
+    text_add(out, "{\"lr\": ");
+    text_add_double(out, lr);
+    text_add(out, ", \"weight_decay\": ");
+    text_add_double(out, g && !isnan(g->weight_decay) ? g->weight_decay : own.weight_decay);
+    if (common->decay == DECAY_MATRICES && !(g && !isnan(g->weight_decay))) text_add(out, " if p.dim() > 1 else 0");
+    if (g && !isnan(g->momentum)) text_add(out, ", \"momentum\": "), text_add_double(out, g->momentum);
+    if (g && !isnan(g->eps)) text_add(out, ", \"eps\": "), text_add_double(out, g->eps);
+    if (g && g->betas.count == 2) {
+        text_add(out, ", \"betas\": (");
+        text_add_double(out, g->betas.items[0]);
+        text_add(out, ", ");
+        text_add_double(out, g->betas.items[1]);
+        text_add(out, ")");
+    }
+    text_add(out, "}\n");
+}
+
+static bool place_groups(void *groups, const char *name, struct text *out) {
+    if (strcmp(name, "groups") != 0) return false;
+    text_add(out, groups);
+    return true;
+}
+
+status optimizer_write_pytorch(const struct variant *config, struct text *out) {
+    const struct common *common = config->common;
+    const struct group *groups = common->groups.items;
+    const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
+    bool is_one = common->groups.count == 0 && common->decay == DECAY_ALL;
+    char all[] = "[p for p in model.parameters() if p.requires_grad]";
+    char each[] = "[{\"params\": [p], **settings(name, p)} for name, p in model.named_parameters() if p.requires_grad]";
+    if (!is_one) text_add(out, "def settings(name, p):\n");
+    for (size_t g = 0; g < common->groups.count; g++) {
+        text_add(out, "    if ");
+        write_condition(&groups[g], out);
+        text_add(out, ":\n        return ");
+        write_settings(config, &groups[g], out);
+    }
+    if (!is_one) {
+        text_add(out, "    return ");
+        write_settings(config, NULL, out);
+        text_add(out, "\n\n");
+    }
+    text_add(out, "optimizer = ");
+    TRY(schema_fill(type->variant.schema, config->config, type->pytorch, place_groups, is_one ? all : each, out));
+    text_add(out, "\n");
+    return OK;
+}
+
 /* ---- an optimizer of a run ---- */
 
 /* Whether the parameters of any setting need buffer [index]. */

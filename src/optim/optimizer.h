@@ -40,6 +40,7 @@ struct optimizer_type {
     /* The constants of update number [t] (from 1). */
     union optimizer_constants (*plan)(const void *config, const struct optimizer_settings *settings, int64_t t);
     enum update_rule rule;
+    const char *pytorch; /* the optimizer in PyTorch, a template of schema_fill; {groups}: what it gets */
 };
 
 extern const struct schema_variants optimizer_variants;
@@ -75,6 +76,10 @@ struct optimizer_plan {
 /* STATUS_USAGE with file:line:column for a group, or one of its patterns, that matches no parameter. */
 status optimizer_plan_create(const struct variant *config, const struct params *params, struct optimizer_plan **out);
 void optimizer_plan_destroy(struct optimizer_plan *plan); /* takes NULL */
+
+/* Adds the optimizer in PyTorch, for the parameters of `model`; with groups a function that gives their settings comes
+ * first. */
+status optimizer_write_pytorch(const struct variant *config, struct text *out);
 
 /* ---- an optimizer of a run ---- */
 

@@ -51,4 +51,5 @@ const struct optimizer_type optimizer_adadelta = {
     .settings = settings,
     .plan = plan,
     .rule = RULE_ADADELTA,
+    .pytorch = "torch.optim.Adadelta({groups}, lr={lr}{,rho}{,eps}{,weight_decay})",
 };

@@ -49,4 +49,5 @@ const struct optimizer_type optimizer_adagrad = {
     .start = start,
     .plan = plan,
     .rule = RULE_ADAGRAD,
+    .pytorch = "torch.optim.Adagrad({groups}, lr={lr}{,lr_decay}{,weight_decay}{,initial_accumulator_value}{,eps})",
 };

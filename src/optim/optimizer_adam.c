@@ -110,6 +110,7 @@ const struct optimizer_type optimizer_adam = {
     .uses_buffer = uses_buffer,
     .plan = plan_adam,
     .rule = RULE_ADAM,
+    .pytorch = "torch.optim.Adam({groups}, lr={lr}{,betas}{,eps}{,weight_decay}{,amsgrad})",
 };
 const struct optimizer_type optimizer_adamw = {
     .variant = {"adamw", &adamw_schema, "Adam with decoupled weight decay (torch.optim.AdamW)."},
@@ -118,4 +119,5 @@ const struct optimizer_type optimizer_adamw = {
     .uses_buffer = uses_buffer,
     .plan = plan_adamw,
     .rule = RULE_ADAM,
+    .pytorch = "torch.optim.AdamW({groups}, lr={lr}{,betas}{,eps}{,weight_decay}{,amsgrad})",
 };

@@ -56,4 +56,5 @@ const struct optimizer_type optimizer_adamax = {
     .settings = settings,
     .plan = plan,
     .rule = RULE_ADAMAX,
+    .pytorch = "torch.optim.Adamax({groups}, lr={lr}{,betas}{,eps}{,weight_decay})",
 };

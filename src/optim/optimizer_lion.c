@@ -56,4 +56,5 @@ const struct optimizer_type optimizer_lion = {
     .settings = settings,
     .plan = plan,
     .rule = RULE_LION,
+    .pytorch = "Lion({groups}, lr={lr}, betas={betas}, weight_decay={weight_decay})",
 };

@@ -84,4 +84,6 @@ const struct optimizer_type optimizer_nadam = {
     .settings = settings,
     .plan = plan,
     .rule = RULE_NADAM,
+    .pytorch =
+        "torch.optim.NAdam({groups}, lr={lr}{,betas}{,eps}{,weight_decay}{,momentum_decay}{,decoupled_weight_decay})",
 };

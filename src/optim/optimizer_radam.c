@@ -76,4 +76,5 @@ const struct optimizer_type optimizer_radam = {
     .settings = settings,
     .plan = plan,
     .rule = RULE_RADAM,
+    .pytorch = "torch.optim.RAdam({groups}, lr={lr}{,betas}{,eps}{,weight_decay}{,decoupled_weight_decay})",
 };

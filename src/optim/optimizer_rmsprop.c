@@ -63,4 +63,5 @@ const struct optimizer_type optimizer_rmsprop = {
     .uses_buffer = uses_buffer,
     .plan = plan,
     .rule = RULE_RMSPROP,
+    .pytorch = "torch.optim.RMSprop({groups}, lr={lr}{,alpha}{,eps}{,weight_decay}{,momentum}{,centered})",
 };

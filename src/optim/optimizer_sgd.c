@@ -68,4 +68,5 @@ const struct optimizer_type optimizer_sgd = {
     .uses_buffer = uses_buffer,
     .plan = plan,
     .rule = RULE_SGD,
+    .pytorch = "torch.optim.SGD({groups}, lr={lr}{,momentum}{,dampening}{,weight_decay}{,nesterov})",
 };

@@ -310,23 +310,52 @@ struct schedule_type {
     struct schema_variant variant;
     /* after [t] of [total] intervals; NULL: constant */
     double (*at)(const struct schedule_config *config, double base, int64_t t, int64_t total);
+    /* The same in PyTorch's script, templates of schema_fill with base, t and total; and the momentum. NULL: none. */
+    const char *pytorch, *momentum;
 };
 
 static const struct schedule_type types[] = {
-    {{"constant", NULL, "The learning rate of the optimizer."}, NULL},
-    {{"step", &step_schema, "lr * gamma^(t div step_size) (StepLR)."}, step},
-    {{"multistep", &multistep_schema, "lr * gamma at each milestone (MultiStepLR)."}, multistep},
-    {{"exponential", &exponential_schema, "lr * gamma^t (ExponentialLR)."}, exponential},
-    {{"linear", &linear_schema, "From start_factor to end_factor (LinearLR)."}, linear},
-    {{"polynomial", &polynomial_schema, "lr * (1 - t / total_iters)^power (PolynomialLR)."}, polynomial},
-    {{"cosine", &cosine_schema, "Half a cosine from lr to eta_min (CosineAnnealingLR)."}, cosine},
-    {{"cosine_restarts", &restarts_schema, "Cosine with restarts (CosineAnnealingWarmRestarts)."}, cosine_restarts},
+    {{"constant", NULL, "The learning rate of the optimizer."}, .at = NULL},
+    {{"step", &step_schema, "lr * gamma^(t div step_size) (StepLR)."},
+     .at = step,
+     .pytorch = "base * {gamma} ** (t // {step_size})"},
+    {{"multistep", &multistep_schema, "lr * gamma at each milestone (MultiStepLR)."},
+     .at = multistep,
+     .pytorch = "base * {gamma} ** sum(m <= t for m in {*milestones})"},
+    {{"exponential", &exponential_schema, "lr * gamma^t (ExponentialLR)."},
+     .at = exponential,
+     .pytorch = "base * {gamma} ** t"},
+    {{"linear", &linear_schema, "From start_factor to end_factor (LinearLR)."},
+     .at = linear,
+     .pytorch = "base * ({start_factor} + ({end_factor} - {start_factor}) * min(t, {total_iters}) / {total_iters})"},
+    {{"polynomial", &polynomial_schema, "lr * (1 - t / total_iters)^power (PolynomialLR)."},
+     .at = polynomial,
+     .pytorch = "base * (1 - min(t, {total_iters}) / {total_iters}) ** {power}"},
+    {{"cosine", &cosine_schema, "Half a cosine from lr to eta_min (CosineAnnealingLR)."},
+     .at = cosine,
+     .pytorch = "{eta_min} + (base - {eta_min}) * (1 + math.cos(math.pi * t / {t_max|total})) / 2"},
+    {{"cosine_restarts", &restarts_schema, "Cosine with restarts (CosineAnnealingWarmRestarts)."},
+     .at = cosine_restarts,
+     .pytorch = "cosine_restarts(base, t, {t_0}, {t_mult}, {eta_min})"},
     {{"one_cycle", &one_cycle_schema,
       "The rate rises to lr, then falls to a fraction of its initial value (OneCycleLR)."},
-     one_cycle},
-    {{"cyclic", &cyclic_schema, "The rate rises to max_lr and falls again, in cycles (CyclicLR)."}, cyclic},
-    {{"piecewise", &piecewise_schema, "lr times a factor from a table of points (LambdaLR)."}, piecewise},
-    {{"reduce_on_plateau", &plateau_schema, "lr * factor when a metric stops improving (ReduceLROnPlateau)."}, NULL},
+     .at = one_cycle,
+     .pytorch =
+         "one_cycle(t, {total_iters|total}, base / {div_factor}, base, base / {div_factor} / {final_div_factor}, "
+         "{pct_start}, {anneal}, {three_phase})",
+     .momentum =
+         "one_cycle(t, {total_iters|total}, {max_momentum}, {base_momentum}, {max_momentum}, {pct_start}, {anneal}, "
+         "{three_phase})"},
+    {{"cyclic", &cyclic_schema, "The rate rises to max_lr and falls again, in cycles (CyclicLR)."},
+     .at = cyclic,
+     .pytorch = "{base_lr|base} + ({max_lr} - {base_lr|base}) * cyclic(t, {step_size_up}, {step_size_down|None}, "
+                "{mode}, {gamma})",
+     .momentum = "{max_momentum} - ({max_momentum} - {base_momentum}) * cyclic(t, {step_size_up}, "
+                 "{step_size_down|None}, {mode}, "
+                 "{gamma})"},
+    {{"piecewise", &piecewise_schema, "lr times a factor from a table of points (LambdaLR)."}, .at = piecewise},
+    {{"reduce_on_plateau", &plateau_schema, "lr * factor when a metric stops improving (ReduceLROnPlateau)."},
+     .at = NULL},
 };
 
 static const struct schema_variant *variant_at(size_t index) {
@@ -348,15 +377,45 @@ static const struct schema common = {.name = "schedule", .size = sizeof(struct s
 
 const struct schema_variants schedule_variants = {.what = "schedule", .at = variant_at, .common = &common};
 
+static bool is_plateau(const struct variant *schedule) {
+    return types[schedule->index].variant.schema == &plateau_schema;
+}
+
+status schedule_write_pytorch(const struct variant *schedule, const char *name, bool of_momentum, struct text *out) {
+    const struct schedule_type *type = &types[schedule->index];
+    const struct schedule_common *c = schedule->common;
+    const char *template = of_momentum ? type->momentum : type->pytorch;
+    bool is_cycle = type->at == one_cycle;
+    if (is_plateau(schedule) || type->at == piecewise)
+        return status_new(STATUS_USAGE, "schedule.type %s cannot be expressed in a PyTorch script", schedule->name);
+    text_printf(out, "def %s(base, t, total):\n", name);
+    if (c->warmup > 0)
+        text_printf(out, "    t, total = t - %lld, max(total - %lld, 1)\n", (long long)c->warmup, (long long)c->warmup);
+    if (c->warmup > 0 && of_momentum) text_add(out, "    t = max(t, 0)\n");
+    if (c->warmup > 0 && !of_momentum) {
+        text_add(out, "    if t < 0:  # warm-up\n        return ");
+        if (is_cycle) TRY(schema_fill(type->variant.schema, schedule->config, "base / {div_factor}", NULL, NULL, out));
+        text_add(out, is_cycle ? " * (" : "base * (");
+        text_add_double(out, c->warmup_start_factor);
+        text_add(out, " + (1 - ");
+        text_add_double(out, c->warmup_start_factor);
+        text_printf(out, ") * (t + %lld) / %lld)\n", (long long)c->warmup, (long long)c->warmup);
+    }
+    text_add(out, "    return ");
+    TRY(schema_fill(type->variant.schema, schedule->config, template ? template : "base", NULL, NULL, out));
+    text_add(out, "\n");
+    return OK;
+}
+
+bool schedule_counts_steps(const struct variant *schedule) {
+    return ((const struct schedule_common *)schedule->common)->interval != 0;
+}
+
 /* *t: finished intervals; *total: those of the run after the warm-up. */
 static void count(const struct schedule_common *c, const struct schedule_progress *p, int64_t *t, int64_t *total) {
     *t = c->interval ? p->steps : p->epoch;
     *total = c->interval ? p->total_steps : p->total_epochs;
     *total = *total > c->warmup ? *total - c->warmup : 1;
-}
-
-static bool is_plateau(const struct variant *schedule) {
-    return types[schedule->index].variant.schema == &plateau_schema;
 }
 
 /* lr = max(lr * factor, min_lr) for each reduction; a change of at most eps is not made */

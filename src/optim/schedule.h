@@ -30,6 +30,11 @@ bool schedule_has_no_rise(const struct variant *schedule, const struct schedule_
 double schedule_momentum(const struct variant *schedule, const struct schedule_progress *progress);
 bool schedule_changes_momentum(const struct variant *schedule);
 
+/* Adds the function `name(base, t, total)` of Python: the rate, or [of_momentum] the momentum, after t of total
+ * intervals. STATUS_USAGE for a type that has none. */
+status schedule_write_pytorch(const struct variant *schedule, const char *name, bool of_momentum, struct text *out);
+bool schedule_counts_steps(const struct variant *schedule); /* intervals are updates, not epochs */
+
 /* The state of reduce_on_plateau, part of a checkpoint. Initial value: {.best = NAN}. */
 struct plateau {
     double best;

@@ -24,7 +24,7 @@ BELOW = {
     "checkpoint": {"base", "device", "model"},
     "train": {"base", "device", "model", "data", "dist", "optim", "checkpoint"},
     "sweep": {"base", "device", "model", "data", "dist", "optim", "checkpoint", "train"},
-    "export": {"base", "device", "model", "data", "checkpoint", "train"},
+    "export": {"base", "device", "model", "data", "optim", "checkpoint", "train"},
     "report": {"base", "train", "sweep"},
     "predict": {"base", "data", "train"},
 }

@@ -197,6 +197,21 @@ void schema_override(const struct schema *root, struct document *document, const
  * with present_offset only when they were given). */
 void schema_write_yaml(const struct schema *schema, const void *config, struct text *out);
 
+/* Adds [template], which is Python, with its places in braces filled by the values of a config, as Python writes them
+ * (lists of several values are tuples, one value stands alone):
+ *
+ *     {out}       the value of the key `out`
+ *     {t_max|n}   that of `t_max`, or if it is null the text n
+ *     {*weight}   a list also of one value
+ *     {,bias}     ", bias=False", unless the value is the default
+ *     {,out:n}    the same with another name: ", n=3"
+ *     {!dropout}  nothing; STATUS_USAGE unless the value is the default
+ *
+ * [place], which may be NULL, is asked first for the name of a place: true if it has added what stands there. */
+typedef bool schema_place(void *context, const char *name, struct text *out);
+status schema_fill(const struct schema *schema, const void *config, const char *template, schema_place *place,
+                   void *context, struct text *out);
+
 /* Compares the keys [names] (NULL-terminated; NULL: all) of two configs of one schema and adds a line "  key: old ->
  * new\n" to [out] for each difference. Skips keys with a flag of [skipped]. Returns the number of differences. */
 size_t schema_diff_keys(const struct schema *schema, const char *const *names, unsigned skipped, const void *before,

@@ -364,6 +364,97 @@ void schema_write_yaml(const struct schema *schema, const void *config, struct t
     add_rows(schema, config, 0, out);
 }
 
+/* ---- templates of Python ---- */
+
+static size_t count_of(const struct schema_row *row, const void *field) {
+    switch (row->type) {
+    case SCHEMA_INT_LIST:
+        return ((const struct int_list *)field)->count;
+    case SCHEMA_REAL_LIST:
+        return ((const struct real_list *)field)->count;
+    default:
+        return ((const struct string_list *)field)->count;
+    }
+}
+
+static void add_python_items(const struct schema_row *row, const void *field, struct text *out) {
+    for (size_t i = 0; i < count_of(row, field); i++) {
+        text_add(out, i ? ", " : "");
+        if (row->type == SCHEMA_INT_LIST)
+            text_add_int(out, ((const struct int_list *)field)->items[i]);
+        else if (row->type == SCHEMA_REAL_LIST)
+            text_add_double(out, ((const struct real_list *)field)->items[i]);
+        else
+            text_add_json(out, ((const struct string_list *)field)->items[i]);
+    }
+}
+
+static void add_python(const struct schema_row *row, const void *field, bool is_list, struct text *out) {
+    if (is_null(row, field)) {
+        text_add(out, "None");
+    } else if (row->type == SCHEMA_BOOL) {
+        text_add(out, *(const bool *)field ? "True" : "False");
+    } else if (row->type == SCHEMA_STRING) {
+        text_add_json(out, *(const char *const *)field);
+    } else if (row->type == SCHEMA_CHOICE) {
+        text_add_json(out, row->choices[*(const int *)field]);
+    } else if (row->type == SCHEMA_INT_LIST || row->type == SCHEMA_REAL_LIST || row->type == SCHEMA_STRING_LIST) {
+        bool is_one = count_of(row, field) == 1 && !is_list;
+        text_add(out, is_one ? "" : is_list ? "[" : "(");
+        add_python_items(row, field, out);
+        text_add(out, is_one ? "" : is_list ? "]" : ")");
+    } else {
+        value_add_yaml(row, field, out);
+    }
+}
+
+static bool is_default(const struct schema_row *row, const void *field) {
+    struct text value = {0};
+    double number;
+    const char *hint;
+    if (row->type == SCHEMA_REAL && row->fallback && value_parse_real(row->fallback, &number, &hint))
+        return *(const double *)field >= number && *(const double *)field <= number;
+    value_add_yaml(row, field, &value);
+    bool is_equal = row->fallback && strcmp(text_string(&value), row->fallback) == 0;
+    text_free(&value);
+    return is_equal;
+}
+
+/* One place, [name] with its mark. */
+static status fill_place(const struct schema *schema, const void *config, char *name, struct text *out) {
+    char mark = *name == '*' || *name == ',' || *name == '!' ? *name++ : 0, *other = strpbrk(name, "|:");
+    bool is_null_text = other && *other == '|';
+    if (other) *other++ = 0;
+    const struct schema_row *row = schema_row(schema, name);
+    if (!row) return status_new(STATUS_BUG, "a template names '%s', which is no key", name);
+    const void *field = row_field(row, config);
+    if (mark == '!' && !is_default(row, field))
+        return status_new(STATUS_USAGE, "%s.%s cannot be expressed in a PyTorch script", schema->name, name);
+    if (mark == '!' || (mark == ',' && is_default(row, field))) return OK;
+    if (mark == ',')
+        text_printf(out, "%s%s=", text_string(out)[out->length - 1] == '(' ? "" : ", ", other ? other : name);
+    if (is_null_text && is_null(row, field))
+        text_add(out, other);
+    else
+        add_python(row, field, mark == '*', out);
+    return OK;
+}
+
+status schema_fill(const struct schema *schema, const void *config, const char *template, schema_place *place,
+                   void *context, struct text *out) {
+    for (const char *end; *template; template = end + 1) {
+        char name[64];
+        size_t length = strcspn(template, "{");
+        text_add_bytes(out, template, length);
+        template += length;
+        if (!*template) return OK;
+        end = strchr(template, '}');
+        snprintf(name, sizeof name, "%.*s", (int)(end - template - 1), template + 1);
+        if (!place || !place(context, name, out)) TRY(fill_place(schema, config, name, out));
+    }
+    return OK;
+}
+
 /* ---- differences of two configs ---- */
 
 /* Compares two configs of one schema. Values are compared in their YAML form, so every reported difference is visible.

@@ -1226,4 +1226,5 @@ const struct dataset_format dataset_csv = {.name = "csv",
                                            .inspect = csv_inspect,
                                            .describe = csv_describe,
                                            .columns = csv_columns,
-                                           .close = csv_close};
+                                           .close = csv_close,
+                                           .pytorch = "read_csv({path}, {inputs}, {targets})"};

@@ -1060,7 +1060,8 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .columns = columns_of,
                                             .shape_of_name = shape_of_name,
                                             .describe = describe_hdf5,
-                                            .close = close_hdf5};
+                                            .close = close_hdf5,
+                                            .pytorch = "read_hdf5({path}, {inputs}, {targets})"};
 
 /* ---- names for init ---- */
 

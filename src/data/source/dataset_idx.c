@@ -308,4 +308,5 @@ const struct dataset_format dataset_idx = {.name = "idx",
                                            .read = read_idx,
                                            .read_bytes = read_bytes,
                                            .describe = describe_idx,
-                                           .close = close_idx};
+                                           .close = close_idx,
+                                           .pytorch = "read_idx({path}, {labels})"};

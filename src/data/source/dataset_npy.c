@@ -614,4 +614,5 @@ const struct dataset_format dataset_npz = {.name = "npz",
                                            .read_bytes = read_bytes,
                                            .describe = describe_npy,
                                            .close = close_npy,
-                                           .inspect = inspect_npz};
+                                           .inspect = inspect_npz,
+                                           .pytorch = "read_npz({path}, {inputs}, {targets})"};

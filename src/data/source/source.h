@@ -156,6 +156,10 @@ struct dataset_format {
 
     /* dataset_inspect: adds what the file [path] contains; NULL: its rows are described. */
     status (*inspect)(const char *path, struct text *out);
+
+    /* What reads inputs and targets of all rows in a script of PyTorch, a template of schema_fill for the section
+     * `dataset`, with {path}, {inputs}, {targets}: lists of names, and {labels}: the file of targets. NULL: nothing. */
+    const char *pytorch;
 };
 
 /* The table of formats; dataset_<name>.c defines `const struct dataset_format dataset_<name>`. */

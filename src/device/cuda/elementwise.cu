@@ -28,7 +28,7 @@ template <enum activation f> struct activated;
 /* Operands that the formula does not read may be NULL. */
 template <enum activation f> struct activated_back;
 
-#define X(id, name, properties, doc)                                                                                   \
+#define X(id, name, module, properties, doc)                                                                           \
     template <> struct activated<id> {                                                                                 \
         __device__ float operator()(float x) const { return name##_value(x); }                                         \
     };                                                                                                                 \
@@ -43,7 +43,7 @@ template <template <enum activation> typename Of, typename... Operand>
 static void activation_elements(operator_call *c, enum activation f, size_t count, struct gpu_result to,
                                 Operand... from) {
     switch (f) {
-#define X(id, name, properties, doc)                                                                                   \
+#define X(id, name, module, properties, doc)                                                                           \
     case id:                                                                                                           \
         return elements(c, count, to, Of<id>(), from...);
         ACTIVATIONS(X)

@@ -32,7 +32,7 @@ static const struct schema leaky_relu_schema = {.name = "model.layers.leaky_relu
                                                 .shorthand = "negative_slope"};
 
 static enum activation function_of(const struct layer *layer) {
-#define X(id, name, properties, doc)                                                                                   \
+#define X(id, name, module, properties, doc)                                                                           \
     if (layer->type == &layer_##name) return id;
     ACTIVATION_LAYERS(X)
 #undef X
@@ -116,7 +116,7 @@ static void write_c(const struct c_call *c) {
     }
 }
 
-#define X(id, name, properties, doc)                                                                                   \
+#define X(id, name, module, properties, doc)                                                                           \
     const struct layer_type layer_##name = {                                                                           \
         .variant = {#name, NULL, doc},                                                                                 \
         .gives_probabilities = ((properties)&ACTIVATION_IS_PROBABILITY) != 0,                                          \
@@ -130,6 +130,7 @@ static void write_c(const struct c_call *c) {
         .facts = facts,                                                                                                \
         .onnx = write_onnx,                                                                                            \
         .c = write_c,                                                                                                  \
+        .pytorch = "nn." #module "()",                                                                                 \
     };
 ACTIVATION_LAYERS(X)
 #undef X
@@ -147,17 +148,20 @@ static const struct schema_alias aliases[] = {
     {0},
 };
 
-const struct layer_type layer_gelu = {.aliases = aliases,
-                                      .variant = {"gelu", &gelu_schema, "Gaussian error linear unit (torch.nn.GELU)."},
-                                      .memory_format = FORMAT_PRESERVE,
-                                      .is_by_position = true,
-                                      .plan = plan,
-                                      .half = HALF_ALL,
-                                      .forward = forward,
-                                      .backward = backward,
-                                      .facts = facts,
-                                      .onnx = write_onnx,
-                                      .c = write_c};
+const struct layer_type layer_gelu = {
+    .aliases = aliases,
+    .variant = {"gelu", &gelu_schema, "Gaussian error linear unit (torch.nn.GELU)."},
+    .memory_format = FORMAT_PRESERVE,
+    .is_by_position = true,
+    .plan = plan,
+    .half = HALF_ALL,
+    .forward = forward,
+    .backward = backward,
+    .facts = facts,
+    .onnx = write_onnx,
+    .c = write_c,
+    .pytorch = "nn.GELU({,approximate})",
+};
 
 static float slope_of(const struct layer *layer) {
     return (float)((const struct leaky_relu_config *)layer->config)->negative_slope;
@@ -204,6 +208,7 @@ const struct layer_type layer_leaky_relu = {
     .backward = leaky_relu_backward,
     .onnx = leaky_relu_onnx,
     .c = leaky_relu_c,
+    .pytorch = "nn.LeakyReLU({negative_slope})",
 };
 
 /* ---- elu: leaky_relu with the slope alpha, of ELU with alpha 1, which has the same sign ---- */
@@ -267,4 +272,5 @@ const struct layer_type layer_elu = {
     .backward = elu_backward,
     .onnx = elu_onnx,
     .c = elu_c,
+    .pytorch = "nn.ELU({alpha})",
 };

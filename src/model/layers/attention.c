@@ -536,6 +536,7 @@ const struct layer_type layer_attention = {
     .onnx = attention_onnx,
     .c = attention_c,
     .c_scratch = attention_c_scratch,
+    .pytorch = "Attention({in}, {heads}{,causal}{,bias}{,dropout}{stream})",
 };
 const struct layer_type layer_scaled_dot_product_attention = {
     .variant =
@@ -557,6 +558,7 @@ const struct layer_type layer_scaled_dot_product_attention = {
     .onnx = core_onnx,
     .c = core_c,
     .c_scratch = core_c_scratch,
+    .pytorch = "DotProductAttention({heads}{,num_kv_heads:kv_heads}{,causal}{,dropout}{stream})",
 };
 
 /* ---- one position after the other ---- */
@@ -839,4 +841,5 @@ const struct layer_type layer_cross_attention = {
     .onnx = cross_onnx,
     .c = cross_c,
     .c_scratch = cross_c_scratch,
+    .pytorch = "CrossAttention({in}, {heads}{,bias}{,dropout}{stream})",
 };

@@ -79,4 +79,5 @@ const struct layer_type layer_class_token = {
     .backward = backward,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "ClassToken({in})",
 };

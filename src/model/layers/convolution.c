@@ -392,10 +392,12 @@ const struct layer_type layer_conv2d = {
     .aliases = aliases,
     .variant = {"conv2d", &conv2d_schema, "Convolution over (channels, height, width) (torch.nn.Conv2d)."},
     CONVOLUTION,
+    .pytorch = "nn.Conv2d({channels}, {out}, {kernel_size}{,stride}{,padding}{,dilation}{,groups}{,bias})",
 };
 const struct layer_type layer_conv1d = {
     .variant = {"conv1d", &conv1d_schema, "Convolution over (channels, length) (torch.nn.Conv1d)."},
     CONVOLUTION,
+    .pytorch = "nn.Conv1d({channels}, {out}, {kernel_size}{,stride}{,padding}{,dilation}{,groups}{,bias})",
 };
 const struct layer_type layer_patch_embedding = {
     .variant = {"patch_embedding", &patch_schema,
@@ -403,6 +405,7 @@ const struct layer_type layer_patch_embedding = {
                 "linear layer, as in a vision transformer (a torch.nn.Conv2d whose stride is its kernel_size, "
                 "flatten(2) and transpose)."},
     CONVOLUTION,
+    .pytorch = "PatchEmbedding({channels}, {embed_dim}, {patch_size}{,bias})",
 };
 
 /* ---- conv3d ---- */
@@ -609,6 +612,7 @@ static status expand(struct builder *builder, const struct variant *variant, con
 const struct layer_type layer_conv3d = {
     .variant = {"conv3d", &schema, "Convolution over (channels, depth, height, width) (torch.nn.Conv3d)."},
     .expand = expand,
+    .pytorch = "nn.Conv3d({channels}, {out}, {kernel_size}{,stride}{,padding}{,dilation}{,groups}{,bias})",
 };
 
 /* ---- conv_transpose2d ---- */
@@ -769,4 +773,6 @@ const struct layer_type layer_conv_transpose2d = {
     .multiply_adds = transpose_multiply_adds,
     .onnx = transpose_onnx,
     .c = transpose_c,
+    .pytorch = "nn.ConvTranspose2d({channels}, {out}, "
+               "{kernel_size}{,stride}{,padding}{,output_padding}{,groups}{,bias}{,dilation})",
 };

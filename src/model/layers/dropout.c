@@ -106,6 +106,7 @@ const struct layer_type layer_dropout = {
     .is_by_position = true,
     .plan = plan,
     DROPOUT(elements),
+    .pytorch = "Dropout({p}, stream={number})",
 };
 const struct layer_type layer_dropout1d = {
     .variant = {"dropout1d", &dropout1d_schema,
@@ -115,6 +116,7 @@ const struct layer_type layer_dropout1d = {
     .keeps_positions = true,
     .plan = plan_channels,
     DROPOUT(channels),
+    .pytorch = "ChannelDropout({p}, stream={number})",
 };
 const struct layer_type layer_dropout2d = {
     .variant = {"dropout2d", &dropout2d_schema,
@@ -124,6 +126,7 @@ const struct layer_type layer_dropout2d = {
     .keeps_positions = true,
     .plan = plan_channels,
     DROPOUT(channels),
+    .pytorch = "ChannelDropout({p}, stream={number})",
 };
 const struct layer_type layer_drop_path = {
     .variant =
@@ -135,4 +138,5 @@ const struct layer_type layer_drop_path = {
     .is_by_position = true,
     .plan = plan,
     DROPOUT(rows),
+    .pytorch = "DropPath({p}{,mode}, stream={number})",
 };

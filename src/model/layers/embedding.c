@@ -341,6 +341,8 @@ const struct layer_type layer_embedding = {
     .facts = embedding_facts,
     .onnx = embedding_onnx,
     .c = embedding_c,
+    .pytorch = "nn.Embedding({rows}, {embedding_dim}{,padding_idx})",
+    .pytorch_lengths = "token_lengths({x}, {padding_idx})",
 };
 const struct layer_type layer_positional_embedding = {
     .variant = {"positional_embedding", &positional_schema,
@@ -353,6 +355,7 @@ const struct layer_type layer_positional_embedding = {
     .backward = positional_backward,
     .onnx = positional_onnx,
     .c = positional_c,
+    .pytorch = "Positions({rows}, {columns})",
 };
 
 /* ---- embedding_bag ---- */
@@ -500,4 +503,5 @@ const struct layer_type layer_embedding_bag = {
     .facts = bag_facts,
     .onnx = bag_onnx,
     .c = bag_c,
+    .pytorch = "nn.EmbeddingBag({rows}, {embedding_dim}{,padding_idx}{,mode})",
 };

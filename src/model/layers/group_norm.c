@@ -144,10 +144,12 @@ const struct layer_type layer_group_norm = {
     .aliases = aliases,
     .variant = {"group_norm", &schema, "Normalises groups of channels of each row (torch.nn.GroupNorm)."},
     GROUP_NORM,
+    .pytorch = "nn.GroupNorm({num_groups}, {channels}{,eps}{,affine})",
 };
 const struct layer_type layer_instance_norm = {
     .variant = {"instance_norm", &instance_schema,
                 "Normalises each channel of each row (torch.nn.InstanceNorm1d, InstanceNorm2d, without running "
                 "statistics)."},
     GROUP_NORM,
+    .pytorch = "nn.InstanceNorm{d}d({channels}{,eps}{,affine})",
 };

@@ -176,6 +176,7 @@ const struct layer_type layer_concat = {
     .join_backward = concat_backward,
     .onnx = concat_onnx,
     .c = concat_c,
+    .pytorch = "torch.cat([{xs}], {dim})",
 };
 
 /* ---- multiply ---- */
@@ -239,4 +240,5 @@ const struct layer_type layer_multiply = {
                 "(channels, 1, 1) multiplies each pixel of an image."},
     .joins = true,
     .expand = expand_multiply,
+    .pytorch = "{x} * {x1}",
 };

@@ -88,10 +88,12 @@ const struct layer_type layer_layer_scale = {
                 "branch (timm's LayerScale; its parameter is gamma)."},
     .is_by_position = true,
     SCALE,
+    .pytorch = "LayerScale({in}, {init_values})",
 };
 const struct layer_type layer_layer_scale2d = {
     .variant = {"layer_scale2d", &channels_schema,
                 "The same for each channel of (channels, height, width) (timm's LayerScale2d)."},
     .memory_format = FORMAT_CHANNELS_LAST,
     SCALE,
+    .pytorch = "LayerScale2d({channels}, {init_values})",
 };

@@ -7,7 +7,7 @@
 #include "model/layer.h"
 #include "model/model.h"
 
-#define ACTIVATION_NAME(id, name, properties, doc) X(name)
+#define ACTIVATION_NAME(id, name, module, properties, doc) X(name)
 /* The table: a name here, and a `const struct layer_type layer_<name>` in a file of this folder; activations come from
  * device/activations.h. The order is that of docs/config.md. Its user has defined X(name). */
 /* clang-format off */

@@ -250,4 +250,5 @@ const struct layer_type layer_linear = {
     .multiply_adds = multiply_adds,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "nn.Linear({in}, {out}{,bias})",
 };

@@ -111,4 +111,5 @@ const struct layer_type layer_matmul = {
     .multiply_adds = multiply_adds,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "{x} @ {x1}",
 };

@@ -187,6 +187,7 @@ const struct layer_type layer_layer_norm = {
     .onnx = layer_onnx,
     .c = layer_c,
     NORM,
+    .pytorch = "nn.LayerNorm({in}{,eps}{,elementwise_affine}{,bias})",
 };
 const struct layer_type layer_rms_norm = {
     .variant = {"rms_norm", &rms_norm_schema,
@@ -199,4 +200,5 @@ const struct layer_type layer_rms_norm = {
     .onnx = rms_onnx,
     .c = rms_c,
     NORM,
+    .pytorch = "RMSNorm({in}, {eps|1.1920929e-07}{,elementwise_affine})",
 };

@@ -175,4 +175,5 @@ const struct layer_type layer_pad = {
     .backward = backward,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "pad({x}, {padding}{,mode}{,value})",
 };

@@ -241,6 +241,7 @@ const struct layer_type layer_permute = {
     .aliases = aliases,
     .variant = {"permute", &permute_schema, "The dimensions of each row in another order (torch.permute)."},
     .expand = expand_permute,
+    .pytorch = "{x}.permute({dims}).contiguous()",
 };
 
 /* ---- pixel_shuffle, pixel_unshuffle ---- */
@@ -343,6 +344,7 @@ const struct layer_type layer_pixel_shuffle = {
     .backward = shuffle_backward,
     .onnx = shuffle_onnx,
     .c = shuffle_c,
+    .pytorch = "nn.PixelShuffle({upscale_factor})",
 };
 const struct layer_type layer_pixel_unshuffle = {
     .variant = {"pixel_unshuffle", &unshuffle_schema, "The inverse of pixel_shuffle (torch.nn.PixelUnshuffle)."},
@@ -354,4 +356,5 @@ const struct layer_type layer_pixel_unshuffle = {
     .backward = unshuffle_backward,
     .onnx = unshuffle_onnx,
     .c = unshuffle_c,
+    .pytorch = "nn.PixelUnshuffle({downscale_factor})",
 };

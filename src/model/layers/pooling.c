@@ -308,31 +308,48 @@ static const struct schema_alias aliases[] = {
 const struct layer_type layer_max_pool2d = {
     .aliases = aliases,
     .variant = {"max_pool2d", &max_pool2d_schema, "Maximum of each window (torch.nn.MaxPool2d)."},
-    MAXIMUM};
+    MAXIMUM,
+    .pytorch = "nn.MaxPool2d({kernel_size}{,stride}{,padding}{,ceil_mode})",
+};
 const struct layer_type layer_max_pool1d = {
     .variant = {"max_pool1d", &max_pool1d_schema, "Maximum of each window of (channels, length) (torch.nn.MaxPool1d)."},
-    MAXIMUM};
+    MAXIMUM,
+    .pytorch = "nn.MaxPool1d({kernel_size}{,stride}{,padding}{,ceil_mode})",
+};
 const struct layer_type layer_avg_pool2d = {
-    .variant = {"avg_pool2d", &avg_pool2d_schema, "Average of each window (torch.nn.AvgPool2d)."}, AVERAGE};
+    .variant = {"avg_pool2d", &avg_pool2d_schema, "Average of each window (torch.nn.AvgPool2d)."},
+    AVERAGE,
+    .pytorch = "nn.AvgPool2d({kernel_size}{,stride}{,padding}{,ceil_mode}{,count_include_pad}{,divisor_override})",
+};
 const struct layer_type layer_avg_pool1d = {
     .variant = {"avg_pool1d", &avg_pool1d_schema, "Average of each window of (channels, length) (torch.nn.AvgPool1d)."},
-    AVERAGE};
+    AVERAGE,
+    .pytorch = "nn.AvgPool1d({kernel_size}{,stride}{,padding}{,ceil_mode}{,count_include_pad})",
+};
 const struct layer_type layer_adaptive_avg_pool2d = {
     .variant = {"adaptive_avg_pool2d", &adaptive_avg_pool2d_schema,
                 "Averages with an output of the given size (torch.nn.AdaptiveAvgPool2d); 1: one per channel."},
-    AVERAGE};
+    AVERAGE,
+    .pytorch = "nn.AdaptiveAvgPool2d({output_size})",
+};
 const struct layer_type layer_adaptive_avg_pool1d = {
     .variant = {"adaptive_avg_pool1d", &adaptive_avg_pool1d_schema,
                 "The same over (channels, length) (torch.nn.AdaptiveAvgPool1d)."},
-    AVERAGE};
+    AVERAGE,
+    .pytorch = "nn.AdaptiveAvgPool1d({output_size})",
+};
 const struct layer_type layer_adaptive_max_pool2d = {
     .variant = {"adaptive_max_pool2d", &adaptive_max_pool2d_schema,
                 "Maxima with an output of the given size (torch.nn.AdaptiveMaxPool2d); 1: one per channel."},
-    MAXIMUM};
+    MAXIMUM,
+    .pytorch = "nn.AdaptiveMaxPool2d({output_size})",
+};
 const struct layer_type layer_adaptive_max_pool1d = {
     .variant = {"adaptive_max_pool1d", &adaptive_max_pool1d_schema,
                 "The same over (channels, length) (torch.nn.AdaptiveMaxPool1d)."},
-    MAXIMUM};
+    MAXIMUM,
+    .pytorch = "nn.AdaptiveMaxPool1d({output_size})",
+};
 
 /* ---- poolings of volumes ---- */
 
@@ -544,19 +561,23 @@ const struct layer_type layer_max_pool3d = {
     .variant = {"max_pool3d", &max_pool3d_schema,
                 "Maximum of each window of (channels, depth, height, width) (torch.nn.MaxPool3d)."},
     .expand = expand_max,
+    .pytorch = "nn.MaxPool3d({kernel_size}{,stride}{,padding}{,ceil_mode})",
 };
 const struct layer_type layer_avg_pool3d = {
     .variant = {"avg_pool3d", &avg_pool3d_schema,
                 "Average of each window of (channels, depth, height, width) (torch.nn.AvgPool3d)."},
     .expand = expand_average,
+    .pytorch = "nn.AvgPool3d({kernel_size}{,stride}{,padding}{,ceil_mode}{,count_include_pad}{,divisor_override})",
 };
 const struct layer_type layer_adaptive_avg_pool3d = {
     .variant = {"adaptive_avg_pool3d", &adaptive_avg_pool3d_schema,
                 "Averages with an output of the given size (torch.nn.AdaptiveAvgPool3d); 1: one per channel."},
     .expand = expand_average,
+    .pytorch = "nn.AdaptiveAvgPool3d({output_size})",
 };
 const struct layer_type layer_adaptive_max_pool3d = {
     .variant = {"adaptive_max_pool3d", &adaptive_max_pool3d_schema,
                 "Maxima with an output of the given size (torch.nn.AdaptiveMaxPool3d); 1: one per channel."},
     .expand = expand_max,
+    .pytorch = "nn.AdaptiveMaxPool3d({output_size})",
 };

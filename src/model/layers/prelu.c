@@ -82,4 +82,5 @@ const struct layer_type layer_prelu = {
     .backward = backward,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "nn.PReLU({num_parameters}, {init})",
 };

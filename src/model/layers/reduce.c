@@ -151,7 +151,7 @@ static void mean_c(const struct c_call *c) {
 
 /* Along one dimension. */
 static const struct layer_type mean_along = {
-    .variant = {"mean", NULL, "The mean along one dimension."},
+    .variant = {"mean", &max_schema, "The mean along one dimension."},
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .plan = plan,
@@ -160,6 +160,8 @@ static const struct layer_type mean_along = {
     .facts = facts,
     .onnx = mean_onnx,
     .c = mean_c,
+    .pytorch = "{x}.mean({dim}{,keepdim})",
+    .pytorch_with_lengths = "mean_of_real({x}, {lengths}{,keepdim})",
 };
 
 static status at_layer(const struct variant *variant, const char *path, status s) {
@@ -299,4 +301,6 @@ const struct layer_type layer_max = {
     .facts = facts,
     .onnx = max_onnx,
     .c = max_c,
+    .pytorch = "{x}.max({dim}{,keepdim})[0]",
+    .pytorch_with_lengths = "max_of_real({x}, {lengths}{,keepdim})",
 };

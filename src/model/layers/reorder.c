@@ -48,4 +48,5 @@ const struct layer_type layer_reorder = {
     .half = HALF_ALL | HALF_BY_ELEMENT,
     .onnx = onnx_same,
     .c = write_c,
+    .pytorch = "{x}",
 };

@@ -61,6 +61,7 @@ const struct layer_type layer_reshape = {
     .variant = {"reshape", &schema, "The same elements with another shape (Tensor.reshape of each row)."},
     .is_view = true,
     .plan = plan,
+    .pytorch = "{x}.reshape(len({x}), {shape})",
 };
 
 /* ---- flatten ---- */

@@ -172,4 +172,5 @@ const struct layer_type layer_rotary_embedding = {
     .facts = facts,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "RotaryEmbedding({head_size}{,heads}{,base}{,interleaved})",
 };

@@ -41,6 +41,7 @@ const struct layer_type layer_input = {
     .backward = backward_input,
     .onnx = onnx_same,
     .c = input_c,
+    .pytorch = "{x}[:, {first}].reshape(len({x}), {shape})",
 };
 
 /* ---- outputs: a row of all outputs ---- */
@@ -99,4 +100,5 @@ const struct layer_type layer_outputs = {
     .join_backward = outputs_backward,
     .onnx = onnx_same, /* a graph has several outputs itself */
     .c = outputs_c,
+    .pytorch = "{x}",
 };

@@ -86,4 +86,6 @@ const struct layer_type layer_sequence_lengths = {
     .join_backward = join_backward,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "{x}",
+    .pytorch_lengths = "{x1}.flatten().long()",
 };

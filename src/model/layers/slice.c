@@ -106,6 +106,7 @@ const struct layer_type layer_slice = {
     .backward = backward,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "{x}.narrow({dim}, {start}, {slice})",
 };
 
 /* ---- chunk and split ---- */

@@ -59,6 +59,7 @@ const struct layer_type layer_softmax = {
     .backward = backward,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "nn.Softmax(-1)",
 };
 
 static void log_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
@@ -96,4 +97,5 @@ const struct layer_type layer_log_softmax = {
     .backward = log_backward,
     .onnx = log_onnx,
     .c = log_c,
+    .pytorch = "nn.LogSoftmax(-1)",
 };

@@ -212,4 +212,5 @@ const struct layer_type layer_upsample = {
     .backward = backward,
     .onnx = write_onnx,
     .c = write_c,
+    .pytorch = "nn.Upsample({,size}{,scale_factor}{,mode}{,align_corners})",
 };

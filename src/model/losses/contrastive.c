@@ -64,4 +64,5 @@ const struct loss_type loss_contrastive = {
     .check = check,
     .prepare = prepare,
     .run = run,
+    .pytorch = "contrastive_loss(*{y}.flatten(1).chunk(2, 1), {temperature}, {symmetric})",
 };

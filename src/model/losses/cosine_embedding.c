@@ -54,4 +54,5 @@ const struct loss_type loss_cosine_embedding = {
     .parts = 2,
     .check = check,
     .run = run,
+    .pytorch = "F.cosine_embedding_loss(*{y}.flatten(1).chunk(2, 1), {t}.flatten(){,margin})",
 };

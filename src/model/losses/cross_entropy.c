@@ -66,4 +66,5 @@ const struct loss_type loss_cross_entropy = {
     .check = check,
     .run = run,
     .accepts_half = true,
+    .pytorch = "F.cross_entropy({y}, {t}{weight}{,ignore_index}{,label_smoothing})",
 };

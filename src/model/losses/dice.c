@@ -51,4 +51,5 @@ const struct loss_type loss_dice = {
     .own_activation = "sigmoid",
     .check = check,
     .run = run,
+    .pytorch = "dice_loss({y}, {t}, {smooth})",
 };

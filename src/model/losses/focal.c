@@ -39,4 +39,5 @@ const struct loss_type loss_focal = {
     .own_activation = "sigmoid",
     .check = loss_check_values,
     .run = run,
+    .pytorch = "focal_loss({y}, {t}, {alpha}, {gamma})",
 };

@@ -47,4 +47,5 @@ const struct loss_type loss_gaussian_nll = {
     .parts = 2,
     .check = check,
     .run = run,
+    .pytorch = "gaussian_nll({y}, {t}{,full}{,eps})",
 };

@@ -45,4 +45,5 @@ const struct loss_type loss_kl_div = {
     .takes_logarithms = true,
     .check = loss_check_values,
     .run = run,
+    .pytorch = "F.kl_div({y}, {t}, reduction={reduction}{,log_target})",
 };

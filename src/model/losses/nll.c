@@ -48,4 +48,5 @@ const struct loss_type loss_nll = {
     .class_weight = class_weight,
     .check = check,
     .run = run,
+    .pytorch = "F.nll_loss({y}, {t}{weight}{,ignore_index})",
 };

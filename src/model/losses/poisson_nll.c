@@ -44,4 +44,5 @@ const struct loss_type loss_poisson_nll = {
     .check = loss_check_values,
     .run = run,
     .predicts_logarithms = predicts_logarithms,
+    .pytorch = "F.poisson_nll_loss({y}, {t}{,log_input}{,full}{,eps})",
 };

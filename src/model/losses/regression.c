@@ -70,17 +70,22 @@ const struct loss_type loss_mse = {
     .is_regression = true,
     .check = loss_check_values,
     .run = mse,
+    .pytorch = "F.mse_loss({y}, {t})",
 };
-const struct loss_type loss_l1 = {.variant = {"l1", NULL, "Absolute error, mean over all elements (torch.nn.L1Loss)."},
-                                  .is_regression = true,
-                                  .check = loss_check_values,
-                                  .run = l1};
+const struct loss_type loss_l1 = {
+    .variant = {"l1", NULL, "Absolute error, mean over all elements (torch.nn.L1Loss)."},
+    .is_regression = true,
+    .check = loss_check_values,
+    .run = l1,
+    .pytorch = "F.l1_loss({y}, {t})",
+};
 const struct loss_type loss_smooth_l1 = {
     .variant = {"smooth_l1", &smooth_l1_schema,
                 "Squared error below beta, absolute error above (torch.nn.SmoothL1Loss)."},
     .is_regression = true,
     .check = loss_check_values,
     .run = smooth_l1,
+    .pytorch = "F.smooth_l1_loss({y}, {t}{,beta})",
 };
 const struct loss_type loss_huber = {
     .variant = {"huber", &huber_schema,
@@ -88,6 +93,7 @@ const struct loss_type loss_huber = {
     .is_regression = true,
     .check = loss_check_values,
     .run = huber,
+    .pytorch = "F.huber_loss({y}, {t}{,delta})",
 };
 const struct loss_type loss_quantile = {
     .variant =
@@ -97,4 +103,5 @@ const struct loss_type loss_quantile = {
     .is_regression = true,
     .check = loss_check_values,
     .run = quantile,
+    .pytorch = "quantile_loss({y}, {t}, {quantile})",
 };

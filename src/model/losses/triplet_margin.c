@@ -52,4 +52,5 @@ const struct loss_type loss_triplet_margin = {
     .parts = 3,
     .check = check,
     .run = run,
+    .pytorch = "F.triplet_margin_loss(*{y}.flatten(1).chunk(3, 1){,margin}{,eps}{,swap})",
 };

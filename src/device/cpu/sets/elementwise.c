@@ -78,7 +78,7 @@ static void copy_columns(struct device *device, const float *x, size_t x_stride,
 
 void IN_SET(activate)(enum activation f, const float *restrict x, float *restrict y, size_t count) {
     switch (f) {
-#define X(id, name, properties, doc)                                                                                   \
+#define X(id, name, module, properties, doc)                                                                           \
     case id:                                                                                                           \
         for (size_t i = 0; i < count; i++) y[i] = name##_value(x[i]);                                                  \
         break;
@@ -90,7 +90,7 @@ void IN_SET(activate)(enum activation f, const float *restrict x, float *restric
 void IN_SET(activate_backward)(enum activation f, const float *restrict x, const float *restrict y,
                                const float *restrict dy, float *restrict dx, size_t count) {
     switch (f) {
-#define X(id, name, properties, doc)                                                                                   \
+#define X(id, name, module, properties, doc)                                                                           \
     case id:                                                                                                           \
         for (size_t i = 0; i < count; i++) dx[i] = name##_gradient(x[i], y[i], dy[i]);                                 \
         break;

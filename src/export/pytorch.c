@@ -1,0 +1,859 @@
+/* pytorch: the training of a config as a Python script of PyTorch, which needs nothing of this program: the same rows
+ * in the same order, the same initial weights, passes and updates. Layers, losses, optimizers, schedules and formats of
+ * data say in templates what they are in PyTorch; here are the places of the templates and what stands around them.
+ * Functions that PyTorch lacks are in pytorch.py, of which a script has those that it uses. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/files/io.h"
+#include "data/dataset/dataset.h"
+#include "data/sampling/split.h"
+#include "export/formats.h"
+#include "model/layers/layers.h"
+#include "model/model.h"
+#include "train/plan/plan.h"
+
+/* The texts of this folder's Python. */
+static const struct {
+    const char *name, *code;
+} files[] = {
+#include "export/texts.inc"
+};
+
+struct script {
+    const char *source; /* the config or run as the user named it */
+    const struct config *config;
+    const struct plan *plan;
+    const struct model *model;
+    struct arena *arena;
+    struct text data, network, training;
+};
+
+static status refuse(const char *what) {
+    return status_new(STATUS_USAGE, "%s cannot be expressed in a PyTorch script", what);
+}
+
+/* ---- what no script has ---- */
+
+static status check_config(const struct config *c) {
+    const struct dataset_config *d = &c->dataset;
+    const struct {
+        bool is_given;
+        const char *key;
+    } keys[] = {
+        {c->train.precision != TRAIN_FLOAT32, "train.precision"},
+        {c->determinism.mode == DETERMINISM_ELASTIC, "determinism.mode elastic"},
+        {c->train.early_stop.monitor.metric || c->train.early_stop.patience != SCHEMA_NO_INT, "train.early_stop"},
+        {c->train.on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite.policy"},
+        {c->train.accumulate_weighting != WEIGHTING_TORCH && c->train.accumulate > 1, "train.accumulate_weighting"},
+        {c->has_losses, "losses"},
+        {c->model.has_init_from, "model.init_from"},
+        {c->model.init.count > 0, "model.init"},
+        {c->sampler.type == SAMPLER_WEIGHTED, "sampler.type weighted"},
+        {c->sampler.uneven, "sampler.uneven"},
+        {d->window.steps > 0, "dataset.window"},
+        {d->weights != NULL, "dataset.weights"},
+        {d->filter != NULL, "dataset.filter"},
+        {d->drops_missing_targets, "dataset.missing_targets"},
+        {d->others.count > 0, "a list of files in dataset.path"},
+        {d->layout != LAYOUT_NCHW, "dataset.layout"},
+        {d->target_scale != TARGET_SCALE_NONE, "dataset.target_scale"},
+        {d->scale.per_feature, "dataset.scale.per_feature"},
+        {d->scale.type == SCALE_MINMAX, "dataset.scale minmax"},
+        {d->split.folds > 0, "dataset.split.folds"},
+        {d->split.group != NULL, "dataset.split.group"},
+        {d->validation.path != NULL, "dataset.validation"},
+        {split_has_test(&d->split), "dataset.split with test rows"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].is_given) return refuse(keys[i].key);
+    return OK;
+}
+
+/* ---- data ---- */
+
+static void add_names(struct text *out, const struct string_list *names, const char *fallback) {
+    text_add(out, "[");
+    for (size_t i = 0; i < names->count; i++) {
+        text_add(out, i ? ", " : "");
+        text_add_json(out, names->items[i]);
+    }
+    if (!names->count) text_add_json(out, fallback);
+    text_add(out, "]");
+}
+
+static bool data_place(void *script, const char *name, struct text *out) {
+    const struct script *s = script;
+    const struct dataset_config *d = &s->config->dataset;
+    if (strcmp(name, "path") == 0)
+        text_add_json(out, d->path);
+    else if (strcmp(name, "inputs") == 0)
+        add_names(out, &d->inputs, "x");
+    else if (strcmp(name, "targets") == 0)
+        add_names(out, &d->targets, "y");
+    else if (strcmp(name, "labels") == 0)
+        text_add_json(out, dataset_target_name(s->plan->dataset));
+    else
+        return false;
+    return true;
+}
+
+/* The rows of the parts, as arrays of indices into x and y. */
+static void add_split(struct script *s) {
+    const struct split_config *c = &s->config->dataset.split;
+    const struct dataset_info *info = &s->plan->info;
+    struct text *out = &s->data;
+    size_t n = info->validation_rows;
+    if (!split_is_given(c)) {
+        text_add(out, "train, validation = np.arange(len(x)), []\n");
+    } else if (!c->shuffle) {
+        text_printf(out, "train, validation = np.split(np.arange(len(x)), [-%zu])\n", n);
+    } else if (c->stratify) {
+        text_printf(out, "train, validation = stratified_split(y, %zu, %lld)\n", n, (long long)c->seed);
+    } else if (c->train > 0) {
+        text_printf(out,
+                    "order = torch.randperm(len(x), generator=torch.Generator().manual_seed(%lld)).numpy()  # "
+                    "random_split\ntrain, validation = order[:-%zu], order[-%zu:]\n",
+                    (long long)c->seed, n, n);
+    } else {
+        text_printf(out,
+                    "order = np.random.RandomState(%lld).permutation(len(x))  # train_test_split(random_state=%lld)\n"
+                    "validation, train = order[:%zu], order[%zu:]\n",
+                    (long long)c->seed, (long long)c->seed, n, n);
+    }
+}
+
+static void add_numbers(struct text *out, const struct real_list *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        text_add(out, i ? ", " : "");
+        text_add_double(out, list->items[i]);
+    }
+}
+
+static void add_scale(struct script *s) {
+    const struct scale_config *c = &s->config->dataset.scale;
+    const struct dataset_info *info = &s->plan->info;
+    struct text *out = &s->data;
+    double divide = dataset_divide(s->plan->dataset);
+    const char *each = info->input_dims == 1 ? "0" : "";
+    bool has_divisor = !(divide >= 1 && divide <= 1);
+    if (has_divisor) {
+        text_printf(out, "x = x.astype(\"%s\") / np.%s(", c->type == SCALE_STANDARD ? "f8" : "f4",
+                    c->type == SCALE_STANDARD ? "float64" : "float32");
+        text_add_double(out, divide);
+        text_add(out, ")\n");
+    }
+    if (c->type == SCALE_STANDARD) {
+        text_printf(out,
+                    "x = x.astype(\"f8\")\nmean, deviation = x[train].mean(%s), np.asarray(x[train].std(%s))\n"
+                    "deviation[deviation == 0] = 1\nx = (x - mean) / deviation\n",
+                    each, each);
+    } else if (c->mean.count) {
+        const char *columns = info->input_dims == 1 || c->mean.count == 1 ? "" : "[:, None, None]";
+        text_add(out, "x = (x.astype(\"f4\") - np.array([");
+        add_numbers(out, &c->mean);
+        text_printf(out, "], \"f4\")%s) / np.array([", columns);
+        add_numbers(out, &c->std);
+        text_printf(out, "], \"f4\")%s\n", columns);
+    }
+}
+
+static void add_sizes(struct text *out, const struct shape *shape, int from) {
+    for (int d = from; d < shape->dims; d++)
+        text_printf(out, "%s%lld", d > from ? ", " : "", (long long)shape->size[d]);
+}
+
+/* The output as (classes, ...) if the targets classify each of its positions, else as it is. */
+static const struct shape *output_shape(const struct script *s) {
+    const struct planned_tensor *t = &s->model->tensors[s->model->output];
+    return t->scores ? t->scores : &t->shape;
+}
+
+/* The last dimension of the output are the classes, and those before it positions. */
+static bool has_classes_last(const struct script *s) {
+    const struct planned_tensor *t = &s->model->tensors[s->model->output];
+    return s->plan->loss->wants_classes && !t->scores && t->shape.dims > 1;
+}
+
+static void add_tensors(struct script *s) {
+    const struct dataset_info *info = &s->plan->info;
+    const struct loss_type *loss = s->plan->loss;
+    const struct shape *y = output_shape(s);
+    struct text *out = &s->data;
+    if (info->input_kind == INPUT_TOKENS) {
+        text_add(out, "x, y = torch.tensor(x).long(), torch.tensor(y).long()\n");
+        return;
+    }
+    text_add(out, "x = torch.tensor(x.astype(\"f4\")).to(dtype)\n");
+    if (loss->wants_classes && info->target_size == 1)
+        text_add(out, "y = torch.tensor(y.astype(\"i8\")).flatten()\n");
+    else if (loss->wants_classes)
+        text_add(out, "y = torch.tensor(y.astype(\"i8\"))\n");
+    else if (loss->parts)
+        text_printf(out, "y = torch.tensor(y.astype(\"f4\")).to(dtype).reshape(len(y), %zu)\n", info->target_size);
+    else
+        text_add(out, "y = torch.tensor(y.astype(\"f4\")).to(dtype).reshape(len(y), "), add_sizes(out, y, 0),
+            text_add(out, ")\n");
+}
+
+static status write_data(struct script *s) {
+    const struct dataset_config *d = &s->config->dataset;
+    const struct dataset_format *format = dataset_format_of(d, d->path);
+    if (dataset_preparation(s->plan->dataset))
+        return refuse("dataset.columns with categories, dates or missing values");
+    if (dataset_augments(s->plan->dataset)) return refuse("dataset.augment");
+    if (s->plan->info.input_count > 1) return refuse("dataset.inputs with several names");
+    if (!format || !format->pytorch)
+        return status_new(STATUS_USAGE, "dataset.format %s cannot be expressed in a PyTorch script",
+                          format ? format->name : "");
+    text_add(&s->data, "x, y = ");
+    TRY(schema_fill(&dataset_schema, d, format->pytorch, data_place, s, &s->data));
+    text_add(&s->data, "\n");
+    if (dataset_labels(s->plan->dataset).count)
+        text_add(&s->data, "labels, y = np.unique(y, return_inverse=True)  # classes in alphabetical order\n");
+    add_split(s);
+    add_scale(s);
+    add_tensors(s);
+    return OK;
+}
+
+/* ---- the model: an expression for each tensor ---- */
+
+struct call {
+    struct script *s;
+    const struct layer *layer;
+    const struct graph_node *node;
+    const char **inputs; /* expressions */
+    const struct shape *in;
+    size_t out_start; /* of the template in the text */
+};
+
+static void add_lengths(struct text *out, size_t number) {
+    if (number)
+        text_printf(out, "lengths%zu", number);
+    else
+        text_add(out, "None");
+}
+
+static bool layer_place(void *context, const char *name, struct text *out) {
+    const struct call *c = context;
+    const struct layer *l = c->layer;
+    const struct params *params = &c->s->model->params;
+    const int64_t *first = l->param_count ? params->items[l->first_param].shape : (int64_t[]){0, 0};
+    struct layer_facts facts = layer_facts_of(l);
+    if (strcmp(name, "x") == 0) {
+        text_add(out, c->inputs[0]);
+    } else if (strcmp(name, "x1") == 0) {
+        text_add(out, c->inputs[1]);
+    } else if (strcmp(name, "xs") == 0) {
+        for (size_t i = 0; i < c->node->in_count; i++) text_printf(out, "%s%s", i ? ", " : "", c->inputs[i]);
+    } else if (strcmp(name, "in") == 0) {
+        text_printf(out, "%lld", (long long)c->in->size[c->in->dims - 1]);
+    } else if (strcmp(name, "channels") == 0) {
+        text_printf(out, "%lld", (long long)c->in->size[0]);
+    } else if (strcmp(name, "d") == 0) {
+        text_printf(out, "%d", c->in->dims < 3 ? 1 : c->in->dims - 1);
+    } else if (strcmp(name, "rows") == 0) {
+        text_printf(out, "%lld", (long long)first[0]);
+    } else if (strcmp(name, "columns") == 0) {
+        text_printf(out, "%lld", (long long)first[1]);
+    } else if (strcmp(name, "number") == 0) {
+        text_printf(out, "%u", l->stream);
+    } else if (strcmp(name, "stream") == 0) {
+        if (strstr(text_string(out) + c->out_start, "dropout=")) text_printf(out, ", stream=%u", l->stream);
+    } else if (strcmp(name, "shape") == 0) {
+        add_sizes(out, &l->out, 0);
+    } else if (strcmp(name, "lengths") == 0) {
+        add_lengths(out, facts.lengths);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* The type whose template a layer has: its own or, of the parts of another one, that of its path. */
+static const struct layer_type *type_of(const struct layer *layer) {
+    const char *dot = strrchr(layer->path, '.');
+    if (layer->type->pytorch) return layer->type;
+    for (size_t i = 0; dot && i < layer_type_count; i++)
+        if (strcmp(layer_type_at(i)->variant.name, dot + 1) == 0) return layer_type_at(i);
+    return layer->type;
+}
+
+/* A part of a layer whose last part is the whole in PyTorch, or a change of the memory's order. */
+static bool passes_on(const struct layer *layer) {
+    const char *template = layer->type->pytorch;
+    return template ? strcmp(template, "{x}") == 0 && !layer->type->pytorch_lengths : strchr(layer->name, '/') != NULL;
+}
+
+#define VARIABLES "xabcdefghijklnopqrstuvwyz" /* not m */
+
+/* How tensors are named while the nodes are written. */
+struct naming {
+    struct script *s;
+    size_t *origin;    /* (tensor_count) the tensor whose value it is, apart from its shape */
+    size_t *last_read; /* (tensor_count) of an origin: the node; SIZE_MAX: the result */
+    size_t holds[sizeof VARIABLES];
+    const char **value; /* (tensor_count) of an origin: a variable */
+    struct text modules, forward;
+};
+
+static void find_origins(struct naming *n) {
+    const struct model *m = n->s->model;
+    for (size_t t = 0; t < m->tensor_count; t++) n->origin[t] = model_root(m, t);
+    for (size_t i = 0; i < m->node_count; i++) {
+        const struct graph_node *node = &m->nodes[i];
+        if (node->layer && passes_on(node->layer) && !node->layer->has_relu)
+            n->origin[node->out] = n->origin[node->in[0]];
+        for (size_t t = 0; t < m->tensor_count; t++) /* views of it */
+            if (t != node->out && model_root(m, t) == node->out) n->origin[t] = n->origin[node->out];
+    }
+    for (size_t i = 0; i < m->node_count; i++)
+        for (size_t k = 0; k < m->nodes[i].in_count; k++) n->last_read[n->origin[m->nodes[i].in[k]]] = i;
+    n->last_read[n->origin[m->output]] = SIZE_MAX;
+}
+
+/* A variable for the output of node [i]; that of its first input, if nothing else reads it. */
+static const char *choose(struct naming *n, size_t i) {
+    const struct graph_node *node = &n->s->model->nodes[i];
+    const char *names = VARIABLES;
+    size_t best = SIZE_MAX;
+    for (size_t v = 0; names[v]; v++) {
+        bool is_free = n->holds[v] == NO_TENSOR || n->last_read[n->holds[v]] <= i;
+        if (!is_free) continue;
+        if (best == SIZE_MAX || n->holds[v] == n->origin[node->in[0]]) best = v;
+    }
+    if (best == SIZE_MAX) return NULL;
+    n->holds[best] = node->out;
+    return arena_printf(n->s->arena, "%c", names[best]);
+}
+
+/* The expression of a tensor: a variable, or a view of one. */
+static const char *expression(const struct naming *n, size_t tensor) {
+    const struct model *m = n->s->model;
+    const struct planned_tensor *t = &m->tensors[tensor], *from = &m->tensors[n->origin[tensor]];
+    const char *name = n->value[n->origin[tensor]];
+    struct text sizes = {0};
+    if (t->scores || shape_is_equal(&t->shape, &from->shape) || t->size != from->size || strchr(name, '[')) return name;
+    if (t->shape.dims == 1) return arena_printf(n->s->arena, "%s.flatten(1)", name);
+    add_sizes(&sizes, &t->shape, 0);
+    const char *out = arena_printf(n->s->arena, "%s.reshape(len(%s), %s)", name, name, text_string(&sizes));
+    text_free(&sizes);
+    return out;
+}
+
+/* The module that has the parameters of a layer: that of the layer with which it shares them. */
+static const char *module_of(const struct naming *n, const struct layer *layer) {
+    const struct model *m = n->s->model;
+    for (size_t i = 0; layer->is_sharing && layer->param_count && i < m->layer_count; i++)
+        if (m->layers[i].param_count && m->layers[i].first_param == layer->first_param) return m->layers[i].name;
+    return layer->name;
+}
+
+/* The line that uses the weight of another layer. */
+static void add_tie(struct naming *n, const struct layer *layer) {
+    const char *tied = n->s->model->params.items[layer->tied].name, *dot = strrchr(tied, '.');
+    if (!layer->tied_count) return;
+    text_printf(&n->modules, "        self.get_submodule(\"%s\").weight = self.get_submodule(\"%.*s\").%s\n",
+                layer->name, (int)(dot - tied), tied, dot + 1);
+}
+
+static status add_layer(struct naming *n, size_t i, const char **inputs) {
+    const struct graph_node *node = &n->s->model->nodes[i];
+    const struct layer *layer = node->layer;
+    const struct layer_type *type = type_of(layer);
+    struct layer_facts facts = layer_facts_of(layer);
+    struct call call = {n->s, layer, node, inputs, &n->s->model->tensors[n->origin[node->in[0]]].shape, 0};
+    const char *template = facts.lengths && type->pytorch_with_lengths ? type->pytorch_with_lengths : type->pytorch;
+    struct text code = {0};
+    if (!template)
+        return status_new(STATUS_USAGE, "%s: %s cannot be expressed in a PyTorch script", place_text(layer->place).s,
+                          layer->path);
+    status s = status_prefix(schema_fill(type->variant.schema, layer->config, template, layer_place, &call, &code),
+                             "%s: %s", place_text(layer->place).s, layer->path);
+    if (!s && layer->out.lengths && layer->out.lengths != layer->in.lengths && type->pytorch_lengths) {
+        text_printf(&n->forward, "        lengths%zu = ", layer->out.lengths);
+        s = schema_fill(type->variant.schema, layer->config, type->pytorch_lengths, layer_place, &call, &n->forward);
+        text_add(&n->forward, "\n");
+    }
+    bool is_module = !strstr(template, "{x");
+    const char *tokens = facts.reads_tokens && !layer->in.is_tokens ? ".long()" : "";
+    if (!s && is_module && !layer->is_sharing) {
+        text_printf(&n->modules, "        put(self, \"%s\", %s)\n", layer->name, text_string(&code));
+        add_tie(n, layer);
+    }
+    const char *name = choose(n, i);
+    if (!s && !name) s = refuse("a model with so many branches");
+    if (!s) n->value[node->out] = name;
+    if (!s && is_module) {
+        text_printf(&n->forward, "        %s = m(\"%s\")(", name, module_of(n, layer));
+        for (size_t k = 0; k < node->in_count; k++)
+            text_printf(&n->forward, "%s%s%s", k ? ", " : "", inputs[k], tokens);
+        if (facts.lengths && !type->pytorch_with_lengths) text_printf(&n->forward, ", lengths%zu", facts.lengths);
+        text_add(&n->forward, ")\n");
+    } else if (!s && strcmp(text_string(&code), name) != 0) {
+        text_printf(&n->forward, "        %s = %s\n", name, text_string(&code));
+    }
+    if (!s && layer->has_relu) text_printf(&n->forward, "        %s = F.relu(%s)\n", name, name);
+    text_free(&code);
+    return s;
+}
+
+static status add_node(struct naming *n, size_t i) {
+    const struct graph_node *node = &n->s->model->nodes[i];
+    const char **inputs = arena_alloc(n->s->arena, node->in_count * sizeof *inputs);
+    for (size_t k = 0; k < node->in_count; k++) inputs[k] = expression(n, node->in[k]);
+    if (node->layer && n->origin[node->out] != node->out) return OK;
+    if (node->layer) return add_layer(n, i, inputs);
+    const char *name = choose(n, i);
+    if (!name) return refuse("a model with so many branches");
+    n->value[node->out] = name;
+    text_printf(&n->forward, node->has_relu ? "        %s = F.relu(%s + %s)\n" : "        %s = %s + %s\n", name,
+                inputs[0], inputs[1]);
+    return OK;
+}
+
+/* ---- the same as nn.Sequential, for a list of modules whose names are its indices ---- */
+
+struct chain {
+    struct text out;
+    size_t count;
+};
+
+static void add_item(struct chain *chain, const char *code) {
+    text_printf(&chain->out, "    %s,\n", code);
+    chain->count++;
+}
+
+/* Flatten between two layers. */
+static bool add_view(const struct script *s, size_t tensor, struct chain *chain) {
+    const struct planned_tensor *t = &s->model->tensors[tensor];
+    if (t->alias == NO_TENSOR || t->scores ||
+        shape_is_equal(&t->shape, &s->model->tensors[model_root(s->model, tensor)].shape))
+        return true;
+    if (t->shape.dims == 1) add_item(chain, "nn.Flatten()");
+    return t->shape.dims == 1;
+}
+
+static bool add_chain_node(struct naming *n, size_t i, struct chain *chain) {
+    const struct graph_node *node = &n->s->model->nodes[i];
+    const struct layer *layer = node->layer;
+    if (!layer || node->in_count != 1) return false;
+    if (passes_on(layer)) return true;
+    const struct layer_type *type = type_of(layer);
+    struct call call = {n->s, layer, node, (const char *[]){"x"}, &n->s->model->tensors[n->origin[node->in[0]]].shape,
+                        0};
+    struct text code = {0};
+    bool fits = type->pytorch && !strstr(type->pytorch, "{x") && !layer->is_sharing && !layer->tied_count &&
+                !layer_facts_of(layer).lengths && !layer->out.lengths && !layer_facts_of(layer).reads_tokens &&
+                add_view(n->s, node->in[0], chain);
+    if (fits && layer->has_relu && type->relu == RELU_BEFORE) add_item(chain, "nn.ReLU()");
+    status s = fits ? schema_fill(type->variant.schema, layer->config, type->pytorch, layer_place, &call, &code) : OK;
+    fits = fits && !s && strcmp(layer->name, arena_printf(n->s->arena, "%zu", chain->count)) == 0;
+    status_free(s);
+    if (fits) add_item(chain, text_string(&code));
+    if (fits && layer->has_relu && type->relu != RELU_BEFORE) add_item(chain, "nn.ReLU()");
+    text_free(&code);
+    return fits;
+}
+
+static bool write_chain(struct naming *n) {
+    const struct model *m = n->s->model;
+    struct chain chain = {0};
+    bool fits = true;
+    for (size_t i = 0; fits && i < m->node_count; i++)
+        fits = n->origin[m->nodes[i].in[0]] == (i ? n->origin[m->nodes[i - 1].out] : 0) && add_chain_node(n, i, &chain);
+    fits = fits && add_view(n->s, m->output, &chain);
+    if (fits) text_printf(&n->s->network, "model = nn.Sequential(\n%s)\n", text_string(&chain.out));
+    text_free(&chain.out);
+    return fits;
+}
+
+static status write_class(struct naming *n) {
+    const struct model *m = n->s->model;
+    n->value[0] = "x";
+    for (size_t v = 0; v < sizeof n->holds / sizeof *n->holds; v++) n->holds[v] = NO_TENSOR;
+    n->holds[0] = 0;
+    status s = OK;
+    for (size_t i = 0; !s && i < m->node_count; i++) s = add_node(n, i);
+    if (!s)
+        text_printf(&n->s->network,
+                    "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n%s\n"
+                    "    def forward(self, x):\n        m = self.get_submodule\n%s        return %s\n\n\n",
+                    text_string(&n->modules), text_string(&n->forward), expression(n, m->output));
+    return s;
+}
+
+static void add_freeze(struct script *s) {
+    const struct string_list *patterns = &s->config->model.freeze;
+    if (!patterns->count) return;
+    text_add(&s->network, "for name, p in model.named_parameters():\n    p.requires_grad_(not any(fnmatch.fnmatchcase("
+                          "name, pattern) for pattern in ");
+    add_names(&s->network, patterns, "");
+    text_add(&s->network, "))\n");
+}
+
+static status write_network(struct script *s) {
+    size_t count = s->model->tensor_count;
+    struct naming n = {.s = s,
+                       .origin = arena_alloc(s->arena, count * sizeof *n.origin),
+                       .last_read = arena_alloc(s->arena, count * sizeof *n.last_read),
+                       .value = arena_alloc(s->arena, count * sizeof *n.value)};
+    struct text *out = &s->network;
+    find_origins(&n);
+    text_printf(out, "torch.manual_seed(%lld)\n", (long long)s->config->seed);
+    status failure = OK;
+    if (!write_chain(&n)) {
+        text_clear(out);
+        failure = write_class(&n);
+        text_printf(out, "torch.manual_seed(%lld)\nmodel = Model()\n", (long long)s->config->seed);
+    }
+    text_add(out, "model.to(dtype)\n");
+    add_freeze(s);
+    text_free(&n.modules);
+    text_free(&n.forward);
+    return failure;
+}
+
+/* ---- the training ---- */
+
+static bool loss_place(void *script, const char *name, struct text *out) {
+    const struct script *s = script;
+    const struct real_list *weights =
+        s->plan->loss->class_weight
+            ? s->plan->loss->class_weight(s->plan->balanced ? s->plan->balanced : (void *)s->plan->loss_config)
+            : NULL;
+    if (strcmp(name, "y") == 0) {
+        text_add(out, has_classes_last(s) ? "y.transpose(1, 2)" : "y");
+    } else if (strcmp(name, "t") == 0) {
+        text_add(out, "t");
+    } else if (strcmp(name, "weight") == 0) {
+        if (!weights->count) return true;
+        text_add(out, ", torch.tensor([");
+        add_numbers(out, weights);
+        text_add(out, "], dtype=dtype)");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static status add_loss(struct script *s) {
+    const struct loss_type *loss = s->plan->loss;
+    struct text *out = &s->training;
+    if (!loss->pytorch)
+        return status_new(STATUS_USAGE, "loss %s cannot be expressed in a PyTorch script", loss->variant.name);
+    text_add(out, "def loss_of(y, t):\n    return ");
+    TRY(schema_fill(loss->variant.schema, s->plan->loss_config, loss->pytorch, loss_place, s, out));
+    text_add(out, "\n\n\n");
+    return OK;
+}
+
+static void add_evaluation(struct script *s) {
+    bool has_classes = s->plan->loss->wants_classes;
+    text_printf(&s->training,
+                "@torch.no_grad()\ndef evaluate(model, rows):\n    model.eval()\n    sums = np.zeros(%d)\n"
+                "    for part in torch.as_tensor(rows).split(batch):\n"
+                "        outputs, t = model(x[part]), y[part]\n"
+                "        sums += len(part) * np.array([loss_of(outputs, t).item()%s])\n"
+                "    model.train()\n    means = sums / len(rows)\n    return f\"loss {means[0]:.9g}%s\"\n\n\n",
+                has_classes ? 2 : 1,
+                !has_classes          ? ""
+                : has_classes_last(s) ? ", (outputs.argmax(2) == t).double().mean()"
+                                      : ", (outputs.argmax(1) == t).double().mean()",
+                has_classes ? " accuracy {means[1]:.2%}" : "");
+}
+
+static void add_real(struct text *out, const char *before, double value, const char *after) {
+    text_add(out, before);
+    text_add_double(out, value);
+    text_add(out, after);
+}
+
+static bool is_dataloader(const struct script *s) { return s->config->sampler.type == SAMPLER_DATALOADER; }
+
+/* The sampler, and the numbers of an epoch. */
+static void add_sampler(struct script *s) {
+    const struct sampler_config *c = &s->config->sampler;
+    const struct train_config *t = &s->config->train;
+    const char *shuffles = c->shuffle ? "True" : "False", *rows = is_dataloader(s) ? "train" : "sampler";
+    struct text *out = &s->training;
+    if (c->global_batch_size != SCHEMA_NO_INT)
+        text_printf(out, "batch = %lld // world\n", (long long)c->global_batch_size);
+    else
+        text_printf(out, "batch = %lld\n", (long long)c->batch_size);
+    if (is_dataloader(s))
+        text_printf(out, "loader = torch.utils.data.DataLoader(range(len(train)), batch, shuffle=%s)\n", shuffles);
+    else
+        text_printf(out, "sampler = DistributedSampler(range(len(train)), world, rank, shuffle=%s, seed=%lld%s)\n",
+                    shuffles, (long long)c->seed, c->drop_last ? ", drop_last=True" : "");
+    text_printf(out, "steps_per_epoch = %s", t->accumulate > 1 ? "math.ceil(" : "");
+    text_printf(out, c->drop_last_batch ? "len(%s) // batch" : "math.ceil(len(%s) / batch)", rows);
+    if (t->accumulate > 1) text_printf(out, " / %lld)", (long long)t->accumulate);
+    if (t->epochs != SCHEMA_NO_INT)
+        text_printf(out, "\nepochs = %lld\nsteps = epochs * steps_per_epoch\n", (long long)t->epochs);
+    else
+        text_printf(out, "\nsteps = %lld\nepochs = math.ceil(steps / steps_per_epoch)\n", (long long)t->steps);
+}
+
+static void add_order(struct script *s) {
+    struct text *out = &s->training;
+    if (is_dataloader(s))
+        text_add(out, "    batches = [torch.as_tensor(train[part]) for part in loader]\n");
+    else
+        text_add(out, "    sampler.set_epoch(epoch)\n"
+                      "    batches = torch.as_tensor(train[list(sampler)]).split(batch)\n");
+    if (s->config->sampler.drop_last_batch)
+        text_add(out, "    batches = [rows for rows in batches if len(rows) == batch]\n");
+}
+
+/* The rate, and the momentum, of an update. */
+static void add_rates(struct script *s) {
+    const char *progress = schedule_counts_steps(&s->config->schedule) ? "step, steps" : "epoch, epochs";
+    struct text *out = &s->training;
+    text_printf(out,
+                "        for group, rate in zip(optimizer.param_groups, rates):\n"
+                "            group[\"lr\"] = learning_rate(rate, %s)\n",
+                progress);
+    if (!schedule_changes_momentum(&s->config->schedule)) return;
+    text_printf(out,
+                "            value = momentum(rate, %s)\n"
+                "            group.update({\"betas\": (value, group[\"betas\"][1])} if \"betas\" in group else "
+                "{\"momentum\": value})\n",
+                progress);
+}
+
+/* Forward and backward of the batch [rows], and its loss. */
+static void add_passes(struct script *s) {
+    long long accumulate = (long long)s->config->train.accumulate;
+    const char *indent = accumulate > 1 ? "            " : "        ";
+    bool has_draws = strstr(text_string(&s->network), "stream=") != NULL;
+    struct text *out = &s->training;
+    if (accumulate > 1)
+        text_printf(out,
+                    "    for first in range(0, len(batches), %lld):\n        if step == steps:\n            break\n"
+                    "        optimizer.zero_grad()\n        own = torch.zeros(2, dtype=torch.float64)\n"
+                    "        for rows in batches[first:first + %lld]:\n",
+                    accumulate, accumulate);
+    else
+        text_add(out, "    for rows in batches:\n        if step == steps:\n            break\n"
+                      "        optimizer.zero_grad()\n");
+    if (has_draws)
+        text_printf(out, "%sdraws.rows = np.arange(rank, rank + world * len(rows), world).astype(np.uint64)\n", indent);
+    text_printf(out, "%sloss = loss_of(parallel(x[rows]), y[rows])\n", indent);
+    text_printf(out, accumulate > 1 ? "%s(loss / %lld).backward()\n" : "%sloss.backward()\n", indent, accumulate);
+    if (has_draws) text_printf(out, "%sdraws.number += 1\n", indent);
+    text_printf(out, "%sown %s torch.tensor([loss.item() * len(rows), len(rows)], dtype=torch.float64)\n", indent,
+                accumulate > 1 ? "+=" : "=");
+}
+
+static void add_update(struct script *s) {
+    const struct train_config *t = &s->config->train;
+    struct text *out = &s->training;
+    if (t->clip_grad_norm > 0)
+        add_real(out, "        torch.nn.utils.clip_grad_norm_(model.parameters(), ", t->clip_grad_norm, ")\n");
+    if (t->clip_grad_value > 0)
+        add_real(out, "        torch.nn.utils.clip_grad_value_(model.parameters(), ", t->clip_grad_value, ")\n");
+    if (strcmp(s->config->schedule.name, "constant") != 0) add_rates(s);
+    text_add(out, "        optimizer.step()\n        step += 1\n");
+    if (t->ema.decay > 0)
+        add_real(out,
+                 "        with torch.no_grad():\n"
+                 "            for a, p in zip(average.parameters(), model.parameters()):\n"
+                 "                a.lerp_(p, 1 - ",
+                 t->ema.decay, " if step > 1 else 1)\n");
+    text_add(out, "        if world > 1:\n            dist.all_reduce(own)\n        sums += own\n");
+    if (t->log_every <= 0) return;
+    text_add(out, "        if rank == 0");
+    if (t->log_every > 1) text_printf(out, " and step %% %lld == 0", (long long)t->log_every);
+    text_add(out, ":\n            print(f\"step {step}  loss {own[0] / own[1]:.9g}  lr "
+                  "{optimizer.param_groups[0]['lr']:.6g}\")\n");
+}
+
+/* What rank 0 prints after an epoch. */
+static void add_report(struct script *s) {
+    const struct train_config *t = &s->config->train;
+    struct text *out = &s->training;
+    text_add(out, "    if rank == 0:\n"
+                  "        print(f\"epoch {epoch + 1}/{epochs}  train loss {sums[0] / sums[1]:.9g}\")\n");
+    if (s->plan->info.validation_rows == 0) return;
+    if (t->evaluate_every == 0)
+        text_add(out, "    if rank == 0 and step == steps:\n");
+    else if (t->evaluate_every > 1)
+        text_printf(out, "    if rank == 0 and ((epoch + 1) %% %lld == 0 or step == steps):\n",
+                    (long long)t->evaluate_every);
+    if (ema_is_used(&t->ema))
+        text_add(out, "        for a, b in zip(average.buffers(), model.buffers()):\n            a.copy_(b)\n");
+    text_printf(out, "        print(\"validation \" + evaluate(%s, validation))\n",
+                ema_is_used(&t->ema) ? "average" : "model");
+}
+
+static status write_training(struct script *s) {
+    const struct config *c = s->config;
+    struct text *out = &s->training;
+    bool has_schedule = strcmp(c->schedule.name, "constant") != 0;
+    TRY(add_loss(s));
+    if (s->plan->info.validation_rows > 0) add_evaluation(s);
+    if (has_schedule) {
+        TRY(schedule_write_pytorch(&c->schedule, "learning_rate", false, out));
+        text_add(out, "\n\n");
+    }
+    if (schedule_changes_momentum(&c->schedule)) {
+        TRY(schedule_write_pytorch(&c->schedule, "momentum", true, out));
+        text_add(out, "\n\n");
+    }
+    TRY(optimizer_write_pytorch(&c->optimizer, out));
+    if (has_schedule) text_add(out, "rates = [group[\"lr\"] for group in optimizer.param_groups]\n");
+    add_sampler(s);
+    if (c->train.ema.decay > 0) text_add(out, "average = copy.deepcopy(model)\n");
+    if (strstr(text_string(&s->network), "stream=")) text_printf(out, "draws.seed = %lld\n", (long long)c->seed);
+    text_add(out, "parallel = DistributedDataParallel(model) if world > 1 else model\n"
+                  "step = 0\n"
+                  "for epoch in range(epochs):\n");
+    add_order(s);
+    text_add(out, "    sums = torch.zeros(2, dtype=torch.float64)  # of the losses of rows, and their number\n");
+    add_passes(s);
+    add_update(s);
+    add_report(s);
+    text_printf(out, "if rank == 0:\n    torch.save(model.state_dict(), \"%s.pt\")\n", c->name);
+    return OK;
+}
+
+/* ---- the file ---- */
+
+static bool is_name_part(char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Whether [code] calls, or derives from, [name] (length). */
+static bool uses(const char *code, const char *name, size_t length) {
+    for (const char *at = code; (at = strstr(at, name)); at += length) {
+        bool begins = at == code || (!is_name_part(at[-1]) && at[-1] != '.' && at[-1] != '"');
+        if (begins && strchr("(.)", at[length])) return true;
+    }
+    return false;
+}
+
+#define MAX_PIECES 128
+#define GAP "\n\n\n"
+
+/* A function or class of pytorch.py. */
+struct helper {
+    const char *code, *name;
+    size_t name_length;
+    bool is_used;
+};
+
+static size_t read_pieces(struct arena *arena, struct helper *pieces) {
+    size_t count = 0;
+    const char *at = strstr(files[0].code, GAP), *next; /* behind the comment */
+    for (; at && count < MAX_PIECES; at = next) {
+        at += strlen(GAP);
+        next = strstr(at, GAP);
+        size_t size = next ? (size_t)(next - at) : strlen(at) - 1;
+        const char *name = strncmp(at, "class ", 6) == 0 ? at + 6 : strncmp(at, "def ", 4) == 0 ? at + 4 : at;
+        pieces[count++] =
+            (struct helper){arena_printf(arena, "%.*s", (int)size, at),
+                            arena_printf(arena, "%.*s", (int)strcspn(name, "( :"), name), strcspn(name, "( :"), false};
+    }
+    return count;
+}
+
+/* Those that [script] and the used ones need. */
+static void add_pieces(struct arena *arena, const char *script, struct text *out) {
+    struct helper pieces[MAX_PIECES];
+    size_t count = read_pieces(arena, pieces);
+    for (bool has_new = true; has_new;) {
+        has_new = false;
+        for (size_t i = 0; i < count; i++) {
+            bool is_used = uses(script, pieces[i].name, pieces[i].name_length);
+            for (size_t k = 0; k < count && !is_used; k++)
+                is_used = pieces[k].is_used && k != i && uses(pieces[k].code, pieces[i].name, pieces[i].name_length);
+            has_new = has_new || (is_used && !pieces[i].is_used);
+            pieces[i].is_used = is_used;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        if (pieces[i].is_used) text_printf(out, "\n\n%s\n", pieces[i].code);
+}
+
+static void add_imports(const char *code, struct text *out) {
+    static const struct {
+        const char *use, *line;
+    } lines[] = {
+        {"copy.", "import copy"},
+        {"fnmatch.", "import fnmatch"},
+        {"gzip.", "import gzip"},
+        {"math.", "import math"},
+        {"os.", "import os"},
+        {"", ""},
+        {"h5py.", "import h5py"},
+        {"np.", "import numpy as np"},
+        {"pandas.", "import pandas"},
+        {"torch.", "import torch"},
+        {"dist.", "import torch.distributed as dist"},
+        {"nn.", "from torch import nn"},
+        {"F.", "from torch.nn import functional as F"},
+        {"DistributedDataParallel(", "from torch.nn.parallel import DistributedDataParallel"},
+        {"DistributedSampler(", "from torch.utils.data import DistributedSampler"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        size_t length = strlen(lines[i].use);
+        if (length == 0 || uses(code, lines[i].use, length - 1)) text_printf(out, "%s\n", lines[i].line);
+    }
+}
+
+static void write_script(struct script *s, struct text *out) {
+    struct text body = {0}, pieces = {0};
+    text_printf(&body,
+                "\n\ndtype = torch.float32  # with torch.float64 the same run with less rounding\n"
+                "rank, world = int(os.environ.get(\"RANK\", 0)), int(os.environ.get(\"WORLD_SIZE\", 1))\n"
+                "if world > 1:\n    dist.init_process_group(\"gloo\")\n\n# ---- data ----\n\n%s\n# ---- model "
+                "----\n\n%s\n# ---- training "
+                "----\n\n%s",
+                text_string(&s->data), text_string(&s->network), text_string(&s->training));
+    add_pieces(s->arena, text_string(&body), &pieces);
+    struct text all = {0};
+    text_printf(&all, "%s\n%s", text_string(&pieces), text_string(&body));
+    text_printf(out,
+                "\"\"\"The training of %s in PyTorch, written by `ddptrain export`: the same rows, initial weights and "
+                "updates.\n\n"
+                "    python3 train.py\n    torchrun --standalone --nproc_per_node=2 train.py\n\"\"\"\n",
+                s->source);
+    add_imports(text_string(&all), out);
+    text_printf(out, "%s%s", text_string(&pieces), text_string(&body));
+    text_free(&all);
+    text_free(&body);
+    text_free(&pieces);
+}
+
+static status write_script_file(const struct config *config, const char *source, const char *path, struct log *log) {
+    static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
+    const struct plan_options options = {.purpose = PLAN_CHECK, .reads_all = true, .env = &alone};
+    struct plan *plan = NULL;
+    struct script s = {.source = source, .config = config, .arena = arena_create()};
+    struct text out = {0};
+    status failure = check_config(config);
+    if (!failure) failure = plan_create(config, &options, &plan);
+    s.plan = plan;
+    s.model = plan ? plan->model : NULL;
+    if (!failure) failure = write_data(&s);
+    if (!failure) failure = write_network(&s);
+    if (!failure) failure = write_training(&s);
+    if (!failure) {
+        write_script(&s, &out);
+        struct io_part part = {out.data, out.length};
+        failure = io_replace(path, &part, 1);
+    }
+    if (!failure) log_line(log, "%s: a PyTorch script; the run begins with the initial weights of the config", path);
+    text_free(&out);
+    text_free(&s.data);
+    text_free(&s.network);
+    text_free(&s.training);
+    plan_destroy(plan);
+    arena_destroy(s.arena);
+    return failure;
+}
+
+const struct export_format export_pytorch = {
+    .name = "pytorch", .extension = ".py", .write_training = write_script_file};

@@ -1,0 +1,368 @@
+"""What scripts of `ddptrain export --format pytorch` need beside PyTorch. Each script has those of these functions and classes
+whose names it uses (pytorch.c); two empty lines separate them."""
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, width, eps, elementwise_affine=True):
+        super().__init__()
+        self.eps, self.weight = eps, nn.Parameter(torch.ones(width)) if elementwise_affine else None
+
+    def forward(self, x):
+        y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+        return y if self.weight is None else y * self.weight
+
+
+class Positions(nn.Embedding):
+    """A trained vector for each position."""
+    def forward(self, x):
+        return x + self.weight[:x.shape[1]]
+
+
+class PatchEmbedding(nn.Conv2d):
+    def __init__(self, channels, width, size, bias=True):
+        super().__init__(channels, width, size, size, bias=bias)
+
+    def forward(self, x):
+        return super().forward(x).flatten(2).transpose(1, 2)
+
+
+class ClassToken(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x):
+        return torch.cat([self.weight.expand(len(x), 1, -1), x], 1)
+
+
+class LayerScale(nn.Module):
+    def __init__(self, width, init_values):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((width,), float(init_values)))
+
+    def forward(self, x):
+        return x * self.gamma
+
+
+class LayerScale2d(LayerScale):
+    def forward(self, x):
+        return x * self.gamma[:, None, None]
+
+
+def philox(counter, key0, key1):
+    """Philox 4x32-10 of four arrays of uint64: random numbers that depend on the counter and the keys alone."""
+    low = np.uint64(0xFFFFFFFF)
+    a, b, c, d = counter
+    for _ in range(10):
+        p, q = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
+        a, b, c, d = (q >> np.uint64(32)) ^ b ^ np.uint64(key0), q & low, (p >> np.uint64(32)) ^ d ^ np.uint64(key1), p & low
+        key0, key1 = (key0 + 0x9E3779B9) & 0xFFFFFFFF, (key1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([a, b, c, d])
+
+
+class draws:
+    """The place of the random numbers of dropout: the seed, the number of the batch in the run, the rows of the global batch."""
+    seed = number = 0
+    rows = np.zeros(0, np.uint64)
+
+    @staticmethod
+    def mask(stream, p, size):
+        """(rows, size): 1 / (1 - p) where an element is kept, else 0."""
+        block, row = np.meshgrid(np.arange((size + 3) // 4, dtype=np.uint64), draws.rows)
+        low, number = np.uint64(0xFFFFFFFF), np.uint64(draws.number)
+        key = (draws.seed & 0xFFFFFFFF) ^ (draws.seed >> 32) * 0x85EBCA6B & 0xFFFFFFFF
+        words = philox([block & low, row & low, np.full_like(row, number & low), np.full_like(row, number >> np.uint64(32)) ^ block >> np.uint64(32)],
+                       key, stream)
+        words = words.transpose(1, 2, 0).reshape(len(draws.rows), -1)[:, :size]
+        kept = (words >= int(float(np.float32(p)) * 2 ** 32)) & (p < 1)
+        return torch.tensor(kept).to(dtype) / (1 - p if p < 1 else 1)
+
+
+class Dropout(nn.Module):
+    """nn.Dropout with the masks of the run, which are functions of seed, layer, batch, row and element."""
+    def __init__(self, p, stream):
+        super().__init__()
+        self.p, self.stream = p, stream
+
+    def forward(self, x):
+        return x * draws.mask(self.stream, self.p, x[0].numel()).reshape(x.shape) if self.training and self.p else x
+
+
+class ChannelDropout(Dropout):
+    def forward(self, x):
+        return x * draws.mask(self.stream, self.p, x.shape[1]).reshape(*x.shape[:2], *[1] * (x.dim() - 2)) if self.training and self.p else x
+
+
+class DropPath(Dropout):
+    def __init__(self, p, mode="row", stream=0):
+        super().__init__(p, stream)
+        self.mode = mode
+
+    def forward(self, x):
+        if not self.training or not self.p:
+            return x
+        mask = draws.mask(self.stream, self.p, 1)
+        return x * (mask[:1] if self.mode == "batch" else mask).reshape(-1, *[1] * (x.dim() - 1))
+
+
+def real_positions(count, lengths):
+    """(rows, count): whether a position is before the end of its row."""
+    return torch.arange(count) < lengths[:, None]
+
+
+def token_lengths(x, padding):
+    """The lengths of rows of tokens: up to the last one that is not padding."""
+    return (torch.arange(1, x.shape[1] + 1) * (x != padding)).max(1).values.clamp(min=1)
+
+
+def attend(q, k, v, causal, lengths, dropout, stream, training):
+    """Scaled dot product attention of (rows, heads, positions, size); positions behind `lengths` are not attended to."""
+    scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
+    if causal:
+        scores = scores + torch.full(scores.shape[2:], float("-inf")).triu(1)
+    if lengths is not None:
+        scores = scores.masked_fill(~real_positions(k.shape[2], lengths)[:, None, None], float("-inf"))
+    weights = scores.softmax(-1)
+    if training and dropout:
+        weights = weights * draws.mask(stream, dropout, weights[0].numel()).reshape(weights.shape)
+    return (weights @ v).transpose(1, 2).flatten(2)
+
+
+class Attention(nn.MultiheadAttention):
+    """The parameters of nn.MultiheadAttention, and its outputs for q = k = v = x (rows, positions, width)."""
+    def __init__(self, width, heads, causal=False, bias=True, dropout=0, stream=0):
+        super().__init__(width, heads, bias=bias)
+        self.causal, self.p, self.stream = causal, dropout, stream
+
+    def forward(self, x, lengths=None, memory=None):
+        width, bias = self.embed_dim, self.in_proj_bias
+        q = F.linear(x, self.in_proj_weight[:width], bias if bias is None else bias[:width])
+        kv = F.linear(x if memory is None else memory, self.in_proj_weight[width:], bias if bias is None else bias[width:])
+        q, k, v = (t.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for t in (q, *kv.chunk(2, 2)))
+        return self.out_proj(attend(q, k, v, self.causal, lengths, self.p, self.stream, self.training))
+
+
+class CrossAttention(Attention):
+    def __init__(self, width, heads, bias=True, dropout=0, stream=0):
+        super().__init__(width, heads, False, bias, dropout, stream)
+
+    def forward(self, x, memory, lengths=None):
+        return super().forward(x, lengths, memory)
+
+
+class DotProductAttention(nn.Module):
+    """Of q, k and v that stand side by side in x (rows, positions, (heads + 2 kv_heads) * size)."""
+    def __init__(self, heads, kv_heads=None, causal=False, dropout=0, stream=0):
+        super().__init__()
+        self.heads, self.kv_heads, self.causal, self.p, self.stream = heads, kv_heads or heads, causal, dropout, stream
+
+    def forward(self, x, lengths=None):
+        size = x.shape[2] // (self.heads + 2 * self.kv_heads)
+        q, k, v = (t.unflatten(2, (-1, size)).transpose(1, 2) for t in x.split([n * size for n in (self.heads, self.kv_heads, self.kv_heads)], 2))
+        k, v = (t.repeat_interleave(self.heads // self.kv_heads, 1) for t in (k, v))
+        return attend(q, k, v, self.causal, lengths, self.p, self.stream, self.training)
+
+
+class RotaryEmbedding(nn.Module):
+    """Rotates pairs of the features of the first heads by angles that grow with the position."""
+    def __init__(self, head_size, heads=None, base=10000, interleaved=False):
+        super().__init__()
+        self.head_size, self.heads, self.base, self.interleaved = head_size, heads, base, interleaved
+
+    def forward(self, x):
+        width, size = x.shape[2], self.head_size
+        count = self.heads * size if self.heads else width
+        rotated, rest = x.split([count, width - count], 2)
+        t = rotated.unflatten(2, (-1, size))
+        angles = torch.outer(torch.arange(x.shape[1]).double(), self.base ** (-torch.arange(0, size, 2).double() / size))
+        if self.interleaved:
+            angles, other = angles.repeat_interleave(2, 1), torch.stack([-t[..., 1::2], t[..., ::2]], -1).flatten(3)
+        else:
+            angles, other = torch.cat([angles, angles], 1), torch.cat([-t[..., size // 2:], t[..., :size // 2]], -1)
+        y = t * angles.cos().to(x.dtype)[:, None] + other * angles.sin().to(x.dtype)[:, None]
+        return torch.cat([y.flatten(2), rest], 2)
+
+
+def recurrent(kind):
+    """A module of PyTorch that returns the outputs of all steps or, with output="last", the state after the last one."""
+    class Recurrent(kind):
+        def __init__(self, width, size, num_layers=1, output="all", **options):
+            super().__init__(width, size, num_layers, batch_first=True, **options)
+            self.output = output
+
+        def forward(self, x, lengths=None):
+            steps = x.shape[1]
+            if lengths is not None:
+                x = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            y, state = super().forward(x)
+            if lengths is not None:
+                y = nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=steps)[0]
+            state = state[0] if isinstance(state, tuple) else state
+            return y if self.output == "all" else torch.cat(tuple(state[-2 if self.bidirectional else -1:]), -1)
+    return Recurrent
+
+
+LSTM = recurrent(nn.LSTM)
+
+
+GRU = recurrent(nn.GRU)
+
+
+RNN = recurrent(nn.RNN)
+
+
+def mean_of_real(x, lengths, keepdim=False):
+    """The mean over the positions (dimension 1) before the end of each row."""
+    real = real_positions(x.shape[1], lengths).reshape(*x.shape[:2], *[1] * (x.dim() - 2))
+    return (x * real).sum(1, keepdim) / lengths.reshape(-1, *[1] * (x.dim() - (1 if keepdim else 2)))
+
+
+def max_of_real(x, lengths, keepdim=False):
+    real = real_positions(x.shape[1], lengths).reshape(*x.shape[:2], *[1] * (x.dim() - 2))
+    return x.masked_fill(~real, float("-inf")).max(1, keepdim)[0]
+
+
+def pad(x, padding, mode="constant", value=0):
+    """F.pad; one number is that of all sides."""
+    sides = [padding] * 2 * min(x.dim() - 2, 2) if isinstance(padding, int) else padding
+    return F.pad(x, sides, mode, value)
+
+
+def put(model, name, module):
+    """Registers the module under a dotted name."""
+    *levels, last = name.split(".")
+    for level in levels:
+        if level not in model._modules:
+            model.add_module(level, nn.Module())
+        model = model._modules[level]
+    model.add_module(last, module)
+
+
+def quantile_loss(y, t, quantile):
+    d = y - t
+    return (torch.where(d > 0, 1 - quantile, -quantile) * d).mean()
+
+
+def focal_loss(y, t, alpha, gamma):
+    other = torch.sigmoid(y) * (1 - t) + torch.sigmoid(-y) * t
+    weight = 1 if alpha is None else alpha * t + (1 - alpha) * (1 - t)
+    return (weight * F.binary_cross_entropy_with_logits(y, t, reduction="none") * other ** gamma).mean()
+
+
+def dice_loss(y, t, smooth):
+    p = torch.sigmoid(y).flatten(2 if y.dim() > 2 else 1)
+    t = t.reshape(p.shape)
+    return (1 - (2 * (p * t).sum(-1) + smooth) / (p.sum(-1) + t.sum(-1) + smooth)).mean()
+
+
+def gaussian_nll(y, t, full=False, eps=1e-6):
+    mean, variance = y.chunk(2, 1)
+    return F.gaussian_nll_loss(mean, t, variance, full=full, eps=eps)
+
+
+def contrastive_loss(a, b, temperature, symmetric):
+    logits = F.normalize(a) @ F.normalize(b).T / temperature
+    labels = torch.arange(len(logits))
+    one = F.cross_entropy(logits, labels)
+    return (one + F.cross_entropy(logits.T, labels)) / 2 if symmetric else one
+
+
+class Lion(torch.optim.Optimizer):
+    """Chen et al., Symbolic Discovery of Optimization Algorithms, 2023."""
+    def __init__(self, groups, lr, betas, weight_decay):
+        super().__init__(groups, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            a, b = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * (a * m + (1 - a) * p.grad).sign())
+                m.mul_(b).add_(p.grad, alpha=1 - b)
+
+
+def cosine_restarts(base, t, period, factor, eta_min):
+    while t >= period:
+        t, period = t - period, period * factor
+    return eta_min + (base - eta_min) * (1 + math.cos(math.pi * t / period)) / 2
+
+
+def one_cycle(t, n, low, high, end, pct_start, anneal, three_phase):
+    def between(a, b, share):
+        return a + (b - a) * share if anneal == "linear" else b + (a - b) / 2 * (math.cos(math.pi * share) + 1)
+    t, rise = min(t, n - 1), pct_start * n - 1
+    fall = 2 * pct_start * n - 2 if three_phase else rise
+    if t <= rise:
+        return between(low, high, t / rise if rise > 0 else 1)
+    if three_phase and t <= fall:
+        return between(high, low, (t - rise) / (fall - rise))
+    return between(low if three_phase else high, end, (t - fall) / (n - 1 - fall)) if n - 1 > fall else end
+
+
+def cyclic(t, up, down, mode, gamma):
+    size = up + (down or up)
+    cycle, ratio = math.floor(1 + t / size), up / size
+    x = 1 + t / size - cycle
+    share = x / ratio if x <= ratio else (x - 1) / (ratio - 1)
+    return share / 2 ** (cycle - 1) if mode == "triangular2" else share * gamma ** t if mode == "exp_range" else share
+
+
+def columns(arrays):
+    """One array of rows: a single one as it is, several side by side."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate([a.reshape(len(a), -1) for a in arrays], 1)
+
+
+def read_hdf5(path, inputs, targets):
+    with h5py.File(path) as file:
+        return columns([file[name][:] for name in inputs]), columns([file[name][:] for name in targets])
+
+
+def read_npz(path, inputs, targets):
+    file = np.load(path)
+    return columns([file[name] for name in inputs]), columns([file[name] for name in targets])
+
+
+def read_csv(path, inputs, targets):
+    table = pandas.read_csv(path)
+    return table[inputs].to_numpy("f8"), columns([table[name].to_numpy() for name in targets])
+
+
+def read_idx(path, labels):
+    """Images and labels in the format of MNIST."""
+    def read(name):
+        with (gzip.open if name.endswith(".gz") else open)(name, "rb") as file:
+            data = file.read()
+        shape = np.frombuffer(data, ">i4", data[3], 4)
+        return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape)
+    images = read(path)
+    return images[:, None] if images.ndim == 3 else images, read(labels)
+
+
+def stratified_split(classes, n_validation, seed):
+    """The rows of train_test_split(stratify=classes): training, validation."""
+    random, n = np.random.RandomState(seed), len(classes)
+    labels, classes = np.unique(classes, return_inverse=True)
+    counts = np.bincount(classes)
+
+    def shares(counts, draws):
+        exact = counts / counts.sum() * draws
+        floored = np.floor(exact)
+        missing, rest = int(draws - floored.sum()), exact - floored
+        for value in np.sort(np.unique(rest))[::-1]:
+            if missing == 0:
+                break
+            (ties,) = np.where(rest == value)
+            chosen = random.choice(ties, size=min(len(ties), missing), replace=False)
+            floored[chosen] += 1
+            missing -= len(chosen)
+        return floored.astype(int)
+    n_train = n - n_validation
+    of_train = shares(counts, n_train)
+    of_validation = shares(counts - of_train, n_validation)
+    train, validation = [], []
+    for c in range(len(labels)):
+        rows = np.where(classes == c)[0][random.permutation(counts[c])]
+        train.extend(rows[:of_train[c]])
+        validation.extend(rows[of_train[c]:of_train[c] + of_validation[c]])
+    return random.permutation(train), random.permutation(validation)
