@@ -182,8 +182,8 @@ static void gather_body(const struct dist_env *env, void *argument) {
 START_TEST(gatherings) { ranks_run(_i, gather_body, NULL); }
 END_TEST
 
-/* What a rank adds to the messages of the store is a constant: handshakes of two connections, waiting for all, and one
- * message for each gathering. */
+/* What a rank adds to the messages of the store is a constant: the handshake of its connection, waiting for all, and
+ * one message for each gathering. */
 static void count_body(const struct dist_env *env, void *argument) {
     _Atomic int *answered = argument; /* shared; INT_MAX: rank 0 has counted */
     struct store *store = rank_open_store(env, 20);
@@ -198,10 +198,10 @@ static void count_body(const struct dist_env *env, void *argument) {
     while (*answered < (env->rank == 0 ? others : INT_MAX / 2)) clock_sleep(0.001);
     store_count_traffic(store, &traffic);
     if (env->rank == 0) {
-        uint64_t messages = 8 * (uint64_t)others + 4;
-        /* HELLO and PROOF of both connections, READY, three GATHERs; CHALLENGE, WELCOME and the answers */
+        uint64_t messages = 6 * (uint64_t)others + 4;
+        /* HELLO and PROOF, READY, three GATHERs; CHALLENGE, WELCOME and the answers */
         RANK_CHECK(traffic.received == messages && traffic.sent == messages);
-        RANK_CHECK(traffic.connections == 2 * (uint64_t)others + 2 && traffic.heartbeats > 0);
+        RANK_CHECK(traffic.connections == (uint64_t)others + 1 && traffic.heartbeats > 0);
         RANK_CHECK(traffic.bytes_received < 120 * messages && traffic.bytes_sent < 60 * messages);
         *answered = INT_MAX / 2;
     } else {
@@ -479,7 +479,7 @@ static void client_body(const struct dist_env *env, void *argument) {
         rank_expect(store_open(&wrong, 20, &store), STATUS_USAGE, client->expected);
     } else {
         uint8_t secret[32];
-        struct store_join join = rank_connection(&wrong, secret, FOR_REQUESTS);
+        struct store_join join = rank_connection(&wrong, secret, FOR_RANK);
         int fd;
         struct message_session session;
         uint32_t restart_count = 0;
@@ -563,7 +563,7 @@ static void late_body(const struct dist_env *env, void *argument) {
         RANK_CHECK(store_frame_parse(bytes, STORE_HEADER, 200, &reply, &used) == PARSED_INCOMPLETE);
         RANK_CHECK(reply.type == FRAME_REJECT && net_receive(fd, bytes, reply.length, clock_seconds() + 10));
         bytes[reply.length] = 0;
-        RANK_CHECK(strstr((const char *)bytes, "it uses version 4 of ddptrain's protocol, this rank version 11"));
+        RANK_CHECK(strstr((const char *)bytes, "it uses version 5 of ddptrain's protocol, this rank version 12"));
         close(fd);
         rank_must(store_set(store, "tried", "x", 1));
     }

@@ -61,7 +61,7 @@ static bool forward(int from, int to) {
     return received < 0 || (received > 0 && net_send(to, bytes, (size_t)received, clock_seconds() + 5));
 }
 
-/* A relay between rank 1 and the store, until it is killed. It accepts the third connection and never answers it. */
+/* A relay between rank 1 and the store, until it is killed. It accepts the second connection and never answers it. */
 static _Noreturn void relay(int listener, int port) {
     struct pollfd polls[1 + 2 * MAX_PIPES] = {{.fd = listener, .events = POLLIN}};
     int accepted = 0;
@@ -78,7 +78,7 @@ static _Noreturn void relay(int listener, int port) {
             }
         int fd = accept(listener, NULL, NULL), onward;
         bool is_final;
-        if (fd < 0 || ++accepted == 3 || count + 2 > sizeof polls / sizeof *polls) continue;
+        if (fd < 0 || ++accepted == 2 || count + 2 > sizeof polls / sizeof *polls) continue;
         if (net_connect("127.0.0.1", port, clock_seconds() + 5, &onward, &is_final)) _exit(1);
         polls[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
         polls[count++] = (struct pollfd){.fd = onward, .events = POLLIN};

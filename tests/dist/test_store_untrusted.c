@@ -3,6 +3,8 @@
 #include "store_ranks.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
 
 #include "base/text.h"
 #include "check_main.h"
@@ -43,8 +45,8 @@ END_TEST
 static bool send_hello(int fd, const struct dist_env *env, struct message_handshake *shake) {
     uint8_t body[STORE_HELLO];
     *shake = (struct message_handshake){
-        .job = store_job_hash(env->job_id), .rank = 1, .world = 2, .purpose = FOR_REQUESTS, .client_nonce = {7}};
-    struct store_hello hello = {.nonce = shake->client_nonce, .world = 2, .purpose = FOR_REQUESTS};
+        .job = store_job_hash(env->job_id), .rank = 1, .world = 2, .purpose = FOR_RANK, .client_nonce = {7}};
+    struct store_hello hello = {.nonce = shake->client_nonce, .world = 2, .purpose = FOR_RANK};
     struct store_frame frame = {.type = FRAME_HELLO, .rank = 1, .job = shake->job, .body = body, .length = sizeof body};
     store_write_hello(&hello, body);
     return store_send_frame(fd, &(struct message_session){0}, &frame, clock_seconds() + 5);
@@ -132,6 +134,39 @@ START_TEST(a_flood_of_strangers_keeps_no_rank_out) {
 }
 END_TEST
 
+/* Strangers connect until rank 0 accepts no more. It still has descriptors for a rank and for its files. */
+static void reserved_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    enum { STRANGERS = 100, SPARE = 10, FILES = 12 };
+    if (env->rank == 0) {
+        int used = open_descriptors(), fds[FILES];
+        struct rlimit limit = {.rlim_cur = (rlim_t)(used + 24 + 1 + SPARE),
+                               .rlim_max = (rlim_t)(used + 24 + 1 + SPARE)};
+        RANK_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+        struct store *store = rank_open_store(env, 30);
+        for (int i = 0; i < FILES; i++) RANK_CHECK((fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+        for (int i = 0; i < FILES; i++) close(fds[i]);
+        rank_must(store_set(store, "opened", NULL, 0));
+        store_close(store);
+        return;
+    }
+    int fds[STRANGERS];
+    char *value;
+    clock_sleep(0.2); /* rank 0 listens */
+    for (int i = 0; i < STRANGERS; i++) RANK_CHECK((fds[i] = connect_to_port(env->master_port)) >= 0);
+    double end = clock_seconds() + 4;
+    while (still_open(fds, STRANGERS) > SPARE + 4 && clock_seconds() < end) clock_sleep(0.02);
+    RANK_CHECK(still_open(fds, STRANGERS) <= SPARE + 4);
+    struct store *store = rank_open_store(env, 30);
+    rank_must(store_get(store, "opened", 30, (void **)&value, NULL));
+    free(value);
+    for (int i = 0; i < STRANGERS; i++) close(fds[i]);
+    store_close(store);
+}
+
+START_TEST(strangers_leave_descriptors) { ranks_run(2, reserved_body, NULL); }
+END_TEST
+
 /* Connections that send invalid data, one after the other: each is accepted and closed at once. */
 static void many_body(const struct dist_env *env, void *argument) {
     (void)argument;
@@ -154,41 +189,38 @@ static void many_body(const struct dist_env *env, void *argument) {
 START_TEST(invalid_data_closes_the_connection) { ranks_run(2, many_body, NULL); }
 END_TEST
 
-/* A connection that sends a frame of another rank is closed. */
+/* A connection that sends a frame of another rank is closed, and its own rank is lost. */
 static void false_rank_body(const struct dist_env *env, void *argument) {
     (void)argument;
-    struct store *store = rank_open_store(env, 30);
-    if (env->rank == 1) {
-        uint8_t secret[32], body[STORE_HEARTBEAT], answer[STORE_MAX_SERVER_HEARTBEAT];
-        struct store_join join = rank_connection(env, secret, FOR_HEARTBEAT);
-        struct message_session session;
-        struct store_frame frame = {.type = FRAME_HEARTBEAT,
-                                    .rank = 1,
-                                    .job = join.job,
-                                    .body = body,
-                                    .length = sizeof body},
-                           reply;
-        int fd;
-        store_write_heartbeat(&(struct activity_snapshot){0}, body);
-        rank_must(store_join(&join, &fd, &session, &(uint32_t){0}));
-        for (int i = 0; i < 3; i++) { /* its own frames are accepted */
-            RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 5));
-            RANK_CHECK(store_receive_frame(fd, &session, sizeof answer, &reply, answer, clock_seconds() + 5));
-            RANK_CHECK(reply.type == FRAME_SERVER_HEARTBEAT);
-        }
-        frame.rank = 0;
-        RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 5));
-        double end = clock_seconds() + 5;
-        while (store_receive_frame(fd, &session, sizeof answer, &reply, answer, end)) {
-        }
-        RANK_CHECK(clock_seconds() < end - 1);
-        close(fd);
-        rank_must(store_set(store, "tried", "x", 1)); /* the rank itself is not lost */
+    if (env->rank == 0) {
+        struct store *store = rank_open_store(env, 30);
+        void *value;
+        rank_expect(store_get(store, "never", 30, &value, NULL), STATUS_PEER,
+                    "rank 1 (a test) exited without reporting an error");
+        store_close(store);
+        return;
     }
-    char *value;
-    rank_must(store_get(store, "tried", 30, (void **)&value, NULL));
-    free(value);
-    store_close(store);
+    uint8_t secret[32], body[STORE_HEARTBEAT], answer[STORE_MAX_BODY];
+    struct store_join join = rank_connection(env, secret, FOR_RANK);
+    struct message_session session;
+    struct store_frame frame = {
+        .type = FRAME_HEARTBEAT, .rank = 1, .job = join.job, .body = body, .length = sizeof body};
+    struct store_frame reply;
+    int fd;
+    store_write_heartbeat(&(struct activity_snapshot){0}, body);
+    rank_must(store_join(&join, &fd, &session, &(uint32_t){0}));
+    for (int i = 0; i < 3; i++) { /* its own frames are accepted */
+        RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 5));
+        RANK_CHECK(store_receive_frame(fd, &session, sizeof answer, &reply, answer, clock_seconds() + 5));
+        RANK_CHECK(reply.type == FRAME_SERVER_HEARTBEAT);
+    }
+    frame.rank = 0;
+    RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 5));
+    double end = clock_seconds() + 5;
+    while (store_receive_frame(fd, &session, sizeof answer, &reply, answer, end)) {
+    }
+    RANK_CHECK(clock_seconds() < end - 1);
+    close(fd);
 }
 
 START_TEST(frame_of_another_rank_closes_the_connection) { ranks_run(2, false_rank_body, NULL); }
@@ -217,5 +249,5 @@ START_TEST(connect_to_itself_fails) {
 END_TEST
 
 LOOP_TESTS("store_untrusted", ONCE(silent_connections_are_closed), LOOP(a_flood_of_strangers_keeps_no_rank_out, 0, 2),
-           ONCE(invalid_data_closes_the_connection), ONCE(frame_of_another_rank_closes_the_connection),
-           ONCE(connect_to_itself_fails))
+           ONCE(strangers_leave_descriptors), ONCE(invalid_data_closes_the_connection),
+           ONCE(frame_of_another_rank_closes_the_connection), ONCE(connect_to_itself_fails))

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dist/process/net.h"
 #include "dist/store/store_frame.h"
 #include "dist/store/store_server.h"
 
@@ -41,8 +42,7 @@ static const char *const case_names[CASES] = {"nothing", "a host's processes die
 /* A connection of a rank with the server. */
 struct link {
     struct rank *rank;
-    uint32_t purpose;
-    int stage; /* frames of the server so far, up to WELCOME */
+    int stage; /* frames of the server so far, up to the first SERVER_HEARTBEAT */
     struct message_handshake shake;
     struct message_session session;
     uint8_t *in; /* (in_size, in_used): has arrived at the server */
@@ -55,7 +55,7 @@ struct link {
 struct rank {
     int number, host, step; /* step: of its requests */
     bool has_joined, has_ended, is_silent, is_stranger;
-    struct link *links[2];
+    struct link *link;
     char text[200]; /* of the failure that ended it */
 };
 
@@ -156,22 +156,22 @@ static void send_frame(struct link *link, enum store_type type, const void *body
     carry(TO_SERVER, link, bytes, store_frame_write(&link->session, &frame, bytes));
 }
 
-static struct link *link_new(struct rank *rank, uint32_t purpose) {
+static struct link *link_new(struct rank *rank) {
     struct link *link = calloc(1, sizeof *link);
     if (!link) fail("no memory");
-    *link = (struct link){.rank = rank, .purpose = purpose};
-    rank->links[purpose == FOR_HEARTBEAT] = link;
+    *link = (struct link){.rank = rank};
+    rank->link = link;
     w.links = grow(w.links, w.link_count, &w.link_capacity, sizeof *w.links);
     return link;
 }
 
-static void say_hello(struct rank *rank, uint32_t purpose) {
-    struct link *link = link_new(rank, purpose);
+static void say_hello(struct rank *rank) {
+    struct link *link = link_new(rank);
     uint8_t body[STORE_HELLO];
     link->shake = (struct message_handshake){
-        .job = 7, .rank = (uint32_t)rank->number, .world = (uint32_t)w.ranks, .purpose = purpose};
+        .job = 7, .rank = (uint32_t)rank->number, .world = (uint32_t)w.ranks, .purpose = FOR_RANK};
     message_nonce(link->shake.client_nonce);
-    struct store_hello hello = {.nonce = link->shake.client_nonce, .world = (uint32_t)w.ranks, .purpose = purpose};
+    struct store_hello hello = {.nonce = link->shake.client_nonce, .world = (uint32_t)w.ranks, .purpose = FOR_RANK};
     store_write_hello(&hello, body);
     at(w.latency, CONNECTS, rank, link);
     send_frame(link, FRAME_HELLO, body, sizeof body);
@@ -186,7 +186,7 @@ static void send_gather(struct rank *rank, enum store_gather kind, const char *k
                                      .count = (uint32_t)count,
                                      .value = (const uint8_t *)value,
                                      .size = strlen(value)};
-    send_frame(rank->links[0], FRAME_GATHER, body, store_write_gather(&r, key, body));
+    send_frame(rank->link, FRAME_GATHER, body, store_write_gather(&r, key, body));
 }
 
 /* The requests of a rank, in the order of store_open, store_agree and comm_create. */
@@ -198,7 +198,7 @@ static void send_request(struct rank *rank) {
     switch (rank->step) {
     case 0:
         store_write_u32(body, (uint32_t)(TIMEOUT * 1000));
-        send_frame(rank->links[0], FRAME_READY, body, 4);
+        send_frame(rank->link, FRAME_READY, body, 4);
         return;
     case 1:
         send_gather(rank, GATHER_NUMBERS, "agree/0", rank->number, w.ranks, "a digest of 32 bytes ...........");
@@ -210,10 +210,10 @@ static void send_request(struct rank *rank) {
     case 3: /* the first rank of a host publishes where its shared memory is, the others read it */
         body[0] = (uint8_t)strlen(key);
         memcpy(body + 1, key, strlen(key));
-        if (local == 0) send_frame(rank->links[0], FRAME_SET, body, 1 + strlen(key));
+        if (local == 0) send_frame(rank->link, FRAME_SET, body, 1 + strlen(key));
         store_write_u32(body, (uint32_t)(TIMEOUT * 1000));
         memcpy(body + 4, key, strlen(key));
-        if (local > 0) send_frame(rank->links[0], FRAME_GET, body, 4 + strlen(key));
+        if (local > 0) send_frame(rank->link, FRAME_GET, body, 4 + strlen(key));
         return;
     case 4:
         snprintf(key, sizeof key, "comm/host%d/map/result", rank->host);
@@ -234,15 +234,14 @@ static void send_beat(struct rank *rank) {
     uint8_t body[STORE_HEARTBEAT];
     if (rank->has_ended || rank->is_silent) return;
     store_write_heartbeat(&(struct activity_snapshot){0}, body);
-    send_frame(rank->links[1], FRAME_HEARTBEAT, body, sizeof body);
+    send_frame(rank->link, FRAME_HEARTBEAT, body, sizeof body);
     at(store_heartbeat_seconds(w.ranks, 1), BEATS, rank, NULL);
 }
 
 /* ---- a rank: what it receives ---- */
 
-static void close_links(struct rank *rank) {
-    for (int i = 0; i < 2; i++)
-        if (rank->links[i]) at(w.latency, ENDS, rank, rank->links[i]);
+static void close_link(struct rank *rank) {
+    if (rank->link) at(w.latency, ENDS, rank, rank->link);
 }
 
 static void end_rank(struct rank *rank) {
@@ -256,7 +255,7 @@ static void on_failure(struct rank *rank, const uint8_t *text, size_t size) {
     if (rank->has_ended) return;
     store_parse_text(text, size, rank->text, sizeof rank->text);
     end_rank(rank);
-    close_links(rank);
+    close_link(rank);
 }
 
 static void on_handshake(struct link *link, const struct store_frame *frame) {
@@ -269,21 +268,19 @@ static void on_handshake(struct link *link, const struct store_frame *frame) {
         link->stage = 1;
     } else if (frame->type == FRAME_WELCOME && link->stage == 1) {
         link->stage = 2;
-        if (link->purpose == FOR_REQUESTS) {
-            say_hello(link->rank, FOR_HEARTBEAT);
-        } else {
-            send_beat(link->rank);
-            send_request(link->rank);
-        }
+        send_beat(link->rank);
+    } else if (frame->type == FRAME_SERVER_HEARTBEAT && link->stage == 2) {
+        link->stage = 3;
+        send_request(link->rank);
     } else {
-        fail("an unexpected frame before WELCOME");
+        fail("an unexpected frame while joining");
     }
 }
 
 static void on_frame(struct link *link, const struct store_frame *frame) {
     struct rank *rank = link->rank;
     if (rank->has_ended || rank->is_silent) return;
-    if (link->stage < 2)
+    if (link->stage < 3)
         on_handshake(link, frame);
     else if (frame->type == FRAME_JOB_FAILURE)
         on_failure(rank, frame->body + STORE_JOB_FAILURE, frame->length - STORE_JOB_FAILURE);
@@ -324,15 +321,15 @@ static void arrive(struct link *link, const uint8_t *bytes, size_t size) {
 
 static void leave(struct rank *rank) {
     if (rank->has_ended) return;
-    send_frame(rank->links[0], FRAME_BYE, NULL, 0);
+    send_frame(rank->link, FRAME_BYE, NULL, 0);
     end_rank(rank);
-    close_links(rank);
+    close_link(rank);
 }
 
 static void handle(const struct event *e) {
     switch (e->kind) {
     case STARTS:
-        if (!e->rank->has_ended) say_hello(e->rank, FOR_REQUESTS);
+        if (!e->rank->has_ended) say_hello(e->rank);
         break;
     case CONNECTS:
         w.queue = grow(w.queue, w.queue_count, &w.queue_capacity, sizeof(struct link *));
@@ -359,7 +356,7 @@ static void handle(const struct event *e) {
         if (w.failed_at == 0) w.failed_at = w.now;
         e->rank->is_silent = true;
         end_rank(e->rank);
-        if (w.bad == DEATH) close_links(e->rank);
+        if (w.bad == DEATH) close_link(e->rank);
     }
     free(e->bytes);
 }
@@ -566,7 +563,7 @@ struct result {
 static void start_ranks(void) {
     struct rank *first = &w.all[0];
     for (int r = 0; r < w.ranks; r++) w.all[r] = (struct rank){.number = r, .host = r / w.nproc};
-    for (uint32_t purpose = FOR_REQUESTS; purpose <= FOR_HEARTBEAT; purpose++) link_new(first, purpose)->stage = 2;
+    link_new(first)->stage = 3;
     for (int r = 1; r < w.ranks; r++) {
         double when = START_SECONDS * (double)((uint32_t)r * 2654435761u) / 4294967296.0;
         if (w.bad == LATE && r == w.ranks - 1) when = LATE_SECONDS;
@@ -584,14 +581,10 @@ static double processor_seconds(void) {
     return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
 
-static void free_links(struct rank *rank) {
-    for (int i = 0; i < 2; i++) free(rank->links[i]);
-}
-
 static void free_world(struct rank *stranger) {
     while (w.events > 0) free(next_event().bytes);
-    for (int r = 0; r < w.ranks; r++) free_links(&w.all[r]);
-    free_links(stranger);
+    for (int r = 0; r < w.ranks; r++) free(w.all[r].link);
+    free(stranger->link);
     free(w.heap);
     free(w.links);
     free(w.queue);
@@ -613,10 +606,10 @@ static struct result run(int hosts, int nproc, double latency, enum bad_case bad
     start_ranks();
     if (bad == OTHER_JOB) at(0.5, STARTS, &stranger, NULL);
     struct store_server_config config = {.listener = LISTENER_FD,
-                                         .local = open_link(w.all[0].links[0]),
-                                         .local_heartbeat = open_link(w.all[0].links[1]),
+                                         .local = open_link(w.all[0].link),
                                          .world_size = w.ranks,
                                          .node_size = nproc,
+                                         .spare = net_max_unproven(w.ranks),
                                          .limits = {.slow = TIMEOUT, .pace = store_pace(w.ranks, 1)},
                                          .heartbeat_seconds = store_heartbeat_seconds(w.ranks, 1),
                                          .job = 7,
@@ -657,11 +650,11 @@ static void expect(bool condition, const char *what) {
 /* Messages and bytes for each rank are constants. */
 static void check_growth(const struct result *r, int ranks) {
     uint64_t all = (uint64_t)ranks;
-    expect(r->traffic.received <= 10 * all, "a rank sends more than 10 messages");
-    expect(r->traffic.sent <= 10 * all, "a rank gets more than 10 messages");
+    expect(r->traffic.received <= 8 * all, "a rank sends more than 8 messages");
+    expect(r->traffic.sent <= 8 * all, "a rank gets more than 8 messages");
     expect(r->traffic.bytes_received <= 700 * all, "a rank sends more than 700 bytes");
     expect(r->traffic.bytes_sent <= 480 * all, "a rank gets more than 480 bytes");
-    expect(r->open <= 2 * ranks, "more than two connections for a rank");
+    expect(r->open <= ranks, "more than one connection for a rank");
     expect(r->failed == 0 && r->joined > 0, "a rank failed");
 }
 

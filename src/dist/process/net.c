@@ -57,7 +57,7 @@ int net_accept(int listener, uint64_t *host) {
     return fd;
 }
 
-size_t net_max_unproven(int ranks) { return 2 * ranks < NET_MIN_UNPROVEN ? NET_MIN_UNPROVEN : 2 * (size_t)ranks; }
+int net_max_unproven(int ranks) { return ranks < NET_MIN_UNPROVEN ? NET_MIN_UNPROVEN : ranks; }
 
 static int compare_hosts(const void *a, const void *b) {
     const struct net_unproven *x = a, *y = b;
@@ -122,11 +122,12 @@ static bool raise_limit(int count) {
     return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-status net_check_descriptors(int count) {
-    int *opened = malloc((size_t)count * sizeof *opened), done = 0, error = 0;
+status net_check_descriptors(int count, int *spare) {
+    int all = count + (spare ? *spare : 0), done = 0, error = 0;
+    int *opened = malloc((size_t)all * sizeof *opened);
     bool was_raised = false;
-    if (!opened) return status_memory("the addresses of %d files", count);
-    while (done < count && !error) {
+    if (!opened) return status_memory("the numbers of %d files", all);
+    while (done < all && !error) {
         opened[done] = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (opened[done] < 0)
             error = errno;
@@ -134,11 +135,13 @@ status net_check_descriptors(int count) {
             done++;
         if (error != EMFILE || was_raised) continue;
         was_raised = true;
-        if (raise_limit(count)) error = 0;
+        if (raise_limit(all)) error = 0;
     }
+    bool is_enough = done >= count;
+    if (spare) *spare = is_enough ? done - count : 0;
     while (done > 0) close(opened[--done]);
     free(opened);
-    return net_is_out_of_descriptors(error) ? too_few_descriptors(error, count) : OK;
+    return !is_enough && net_is_out_of_descriptors(error) ? too_few_descriptors(error, count) : OK;
 }
 
 static status resolve(const char *host, int port, struct addrinfo **list, bool *is_final) {

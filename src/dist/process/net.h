@@ -32,8 +32,8 @@ struct net_unproven {
     size_t index, score; /* of net_choose_unproven */
 };
 #define NET_MIN_UNPROVEN 128 /* that a listener keeps open */
-/* For a job of [ranks], each of which connects twice: more than all of them, so that they never displace each other. */
-size_t net_max_unproven(int ranks);
+/* For a job of [ranks], which never displace each other: each has one unproven connection at a time. */
+int net_max_unproven(int ranks);
 
 /* Accepts a connection, which does not block: its descriptor, or -1 with errno. *host: a number for the other host: its
  * IPv4 address, or its network (/64) with IPv6, where a host has many addresses. */
@@ -59,8 +59,9 @@ void net_interface(const char *address, char *name, size_t size);
 bool net_is_out_of_descriptors(int error);
 bool net_is_out_of_resources(int error); /* descriptors or memory */
 /* Checks that [count] more descriptors can be opened now, and raises the soft limit of this process for them.
- * STATUS_IO, with the limit, if the hard limit is too low. */
-status net_check_descriptors(int count);
+ * STATUS_IO, with the limit, if the hard limit is too low. *spare, unless NULL: how many beyond them are wanted; set to
+ * how many of these can be opened. */
+status net_check_descriptors(int count, int *spare);
 
 /* Sets TCP_NODELAY and keep-alive: the kernel probes an idle connection, after two seconds and then every second, so
  * that net_link_age is current. */

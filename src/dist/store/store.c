@@ -1,6 +1,6 @@
-/* The client of the store: a connection with one request at a time, and a second one for the heartbeat. Rank 0's own
- * connection is a socket pair to its server thread, so all ranks use the same code. With world_size 1 there is only a
- * table of keys in memory. */
+/* The client of the store: one connection, on which callers send one request at a time and a thread sends heartbeats.
+ * The thread receives for both and passes the answers on. Rank 0's own connection is a socket pair to its server
+ * thread, so all ranks use the same code. With world_size 1 there is only a table of keys in memory. */
 #include "dist/store/store.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,13 +34,40 @@
 #include "dist/store/store_members.h"
 #include "dist/store/store_server.h"
 
-struct heartbeat;
+/* ---- the connection ---- */
+
+struct channel {
+    int fd;                         /* owned; -1: none */
+    struct message_session session; /* its part for sending is guarded by the mutex, the other is the heartbeat's */
+    pthread_mutex_t mutex;
+    atomic_bool is_busy;  /* a request is sent, which may block, or BYE was: the heartbeat sends nothing */
+    atomic_bool has_left; /* this rank sends BYE: from then on the end of the connection is not a loss */
+};
+
+static void channel_close(struct channel *c) {
+    if (c->fd >= 0) close(c->fd);
+    session_end(&c->session);
+    c->fd = -1;
+}
+
+/* false: errno, as of store_send_frame. */
+static bool channel_send(struct channel *c, const struct store_frame *frame, double deadline) {
+    pthread_mutex_lock(&c->mutex);
+    bool is_sent = store_send_frame(c->fd, &c->session, frame, deadline);
+    int error = errno;
+    pthread_mutex_unlock(&c->mutex);
+    errno = error;
+    return is_sent;
+}
+
+/* Any later send or receive fails. */
+static void channel_break(struct channel *c) { shutdown(c->fd, SHUT_RDWR); }
 
 struct heartbeat_config {
-    int fd; /* a connection that has joined FOR_HEARTBEAT; owned from now on, also after a failure */
-    struct message_session session; /* its authentication */
-    int requests; /* a duplicate of the descriptor of FOR_REQUESTS; shut down when rank 0 is lost; owned, too */
-    int stop;     /* an eventfd, readable after a request to stop: this rank then leaves the job; -1: none. Not owned */
+    struct channel *channel;         /* of a rank that has joined; not owned */
+    const struct store_frame *first; /* the first SERVER_HEARTBEAT; NULL: not received yet */
+    size_t max_answer;               /* bytes of the body of a frame that the server may send */
+    int stop; /* an eventfd, readable after a request to stop: this rank then leaves the job; -1: none. Not owned */
     int rank;
     double seconds, pace; /* store_heartbeat_seconds, store_pace */
     uint64_t job;
@@ -51,17 +79,18 @@ struct heartbeat_config {
 
 /* ---- heartbeat ---- */
 
-/* A thread sends this rank's activity to the store a few times a second and receives the report of a lost rank. It has
- * a connection of its own, so it continues while the rank computes, saves or waits. A poll loop over the connection, an
- * eventfd and the launcher's socket. A mutex guards the failure that it has received; handlers run with the mutex
- * locked, so that one that was removed is never called. */
+/* A thread sends this rank's activity to the store a few times a second and receives the answers to requests and the
+ * report of a lost rank, so it continues while the rank computes, saves or waits. A poll loop over the connection, an
+ * eventfd and the launcher's socket. A mutex guards the answer and the failure that it has received; handlers run with
+ * the mutex locked, so that one that was removed is never called. */
 
 #define SEND_SECONDS 1.0
 #define PAUSE 1.0           /* a longer time between two calls of check_pause means that this process did not run */
 #define EXIT_SECONDS 0.3    /* for the launcher to report how rank 0 ended */
-#define OVERDUE_SECONDS 5.0 /* after a failure; the launcher waits as long */
+#define FAILURE_SECONDS 1.0 /* for the heartbeat to report why a connection has ended */
+#define FINISH_SECONDS (MEMBERS_STOPPED_SECONDS + 2.0) /* for rank 0 to read BYE, unless it is lost */
+#define OVERDUE_SECONDS 5.0                            /* after a failure; the launcher waits as long */
 #define NO_RANK (-1)
-#define INPUT (STORE_HEADER + STORE_JOB_FAILURE + STORE_MAX_REPORT + SESSION_TAG)
 
 struct heartbeat {
     struct heartbeat_config config;
@@ -70,8 +99,8 @@ struct heartbeat {
     int wake; /* an eventfd: ends the thread */
 
     /* used by the thread only */
-    uint8_t input[INPUT];
-    size_t size;
+    uint8_t *input; /* (size, capacity) */
+    size_t size, capacity;
     double send_at, received_at, iteration_at;
     double overdue_at;      /* deadline of this rank after a failure or request to stop; 0: none */
     double broken_at;       /* when the connection ended; 0: it has not */
@@ -82,7 +111,13 @@ struct heartbeat {
     struct activity_snapshot last_of_0;
     char rank_0_process[STORE_MAX_PROCESS]; /* host and pid; "": not known yet */
 
-    pthread_mutex_t mutex; /* guards what follows */
+    int answered; /* an eventfd: the request has an answer, or the connection has ended */
+
+    pthread_mutex_t mutex;      /* guards what follows */
+    struct store_frame *answer; /* of the request that waits; its body is the buffer for it. NULL: none waits */
+    size_t max_body;            /* of that buffer */
+    bool has_answer, has_ended; /* has_ended: the connection, for [error] */
+    int error;
     enum status_code code; /* STATUS_OK: no failure yet */
     bool is_own;           /* this rank failed first */
     status leaving;        /* why this rank leaves before training; NULL: it does not */
@@ -114,9 +149,9 @@ static void set_failure(struct heartbeat *h, enum status_code code, int rank, bo
     launcher_send(is_hang ? MESSAGE_HANG : MESSAGE_JOB_FAILURE, (int)code, rank, why);
 }
 
-/* Rank 0 is lost: also ends a request that waits for it on the other connection. If this rank has reported a request to
- * stop, that is the reason: the JOB_FAILURE of it may have been lost with the connection. [is_closed]: the connection
- * has ended; otherwise rank 0 does not answer. */
+/* Rank 0 is lost: also ends a request that waits for it. If this rank has reported a request to stop, that is the
+ * reason: the JOB_FAILURE of it may have been lost with the connection. [is_closed]: the connection has ended;
+ * otherwise rank 0 does not answer. */
 static void on_rank_0_lost(struct heartbeat *h, const char *how, bool is_closed) {
     struct text why = {0};
     if (h->leaving && status_code(h->leaving) == STATUS_STOPPED)
@@ -127,25 +162,44 @@ static void on_rank_0_lost(struct heartbeat *h, const char *how, bool is_closed)
         text_printf(&why, "rank 0 (at %s)%s", h->endpoint, how);
     if (how != h->exit_of_0 && *h->rank_0_process) members_last_seen(&h->last_of_0, &why);
     set_failure(h, STATUS_PEER, 0, !is_closed, why.data);
-    shutdown(h->config.requests, SHUT_RDWR);
+    channel_break(h->config.channel);
     text_free(&why);
 }
 
 /* ---- heartbeat: sending ---- */
 
-static bool send_frame(struct heartbeat *h, enum store_type type, const void *body, size_t size) {
+/* If the connection has ended, receiving reports that. */
+static void send_frame(struct heartbeat *h, enum store_type type, const void *body, size_t size) {
     struct store_frame frame = {
         .type = type, .rank = (uint32_t)h->config.rank, .job = h->config.job, .body = body, .length = (uint32_t)size};
-    return h->broken_at > 0 ||
-           store_send_frame(h->config.fd, &h->config.session, &frame, clock_seconds() + SEND_SECONDS);
+    if (h->broken_at > 0 || channel_send(h->config.channel, &frame, clock_seconds() + SEND_SECONDS)) return;
+    if (errno != EPIPE) channel_break(h->config.channel); /* a part of the frame may have been sent */
 }
 
+static void set_event(int event) {
+    uint64_t one = 1;
+    while (write(event, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+/* Ends the request that waits. [error]: an errno, or 0. */
+static void on_end(struct heartbeat *h, double now, int error) {
+    h->broken_at = now;
+    pthread_mutex_lock(&h->mutex);
+    h->has_ended = true;
+    h->error = error;
+    pthread_mutex_unlock(&h->mutex);
+    set_event(h->answered);
+}
+
+/* Not while a request is sent, which shows as well that this rank is alive, and may block. */
 static void send_heartbeat(struct heartbeat *h, double now) {
     struct activity_snapshot reading;
     uint8_t body[STORE_HEARTBEAT];
     activity_read(h->config.activity, &reading);
     store_write_heartbeat(&reading, body);
-    if (!send_frame(h, FRAME_HEARTBEAT, body, sizeof body)) h->broken_at = now;
+    bool is_busy = atomic_load(&h->config.channel->is_busy);
+    if (!is_busy) send_frame(h, FRAME_HEARTBEAT, body, sizeof body);
     h->send_at = now + h->config.seconds;
 }
 
@@ -174,9 +228,24 @@ static void on_server_heartbeat(struct heartbeat *h, const struct store_frame *f
     if (saved > h->saved) h->saved = saved;
 }
 
+static void on_answer(struct heartbeat *h, const struct store_frame *frame) {
+    pthread_mutex_lock(&h->mutex);
+    bool is_awaited = h->answer && !h->has_answer && frame->length <= h->max_body;
+    if (is_awaited) {
+        uint8_t *body = (uint8_t *)h->answer->body;
+        memcpy(body, frame->body, frame->length);
+        *h->answer = *frame;
+        h->answer->body = body;
+        h->has_answer = true;
+    }
+    pthread_mutex_unlock(&h->mutex);
+    if (is_awaited) set_event(h->answered);
+}
+
 static void on_frame(struct heartbeat *h, const struct store_frame *frame) {
     char text[STORE_MAX_REPORT];
     struct store_job_failure failure;
+    if (frame->type == FRAME_DONE || frame->type == FRAME_VALUE || frame->type == FRAME_ERROR) on_answer(h, frame);
     if (frame->type == FRAME_SERVER_HEARTBEAT) on_server_heartbeat(h, frame);
     if (frame->type == FRAME_BYE) h->has_bye = true;
     if (frame->type == FRAME_JOB_FAILURE && store_parse_job_failure(frame, &failure, text))
@@ -186,31 +255,45 @@ static void on_frame(struct heartbeat *h, const struct store_frame *frame) {
 /* A frame was invalid or had a wrong tag: the failure names no rank. */
 static void on_tampered(struct heartbeat *h, double now) {
     status why = store_tampered(h->endpoint);
-    h->broken_at = now;
     set_failure(h, STATUS_PEER, NO_RANK, false, status_message(why));
-    shutdown(h->config.fd, SHUT_RDWR);
+    channel_break(h->config.channel);
+    on_end(h, now, EBADMSG);
     status_free(why);
+}
+
+/* Makes the input large enough for [frame], of which at least the header has arrived if h->size is STORE_HEADER. */
+static bool make_place(struct heartbeat *h, const struct store_frame *frame) {
+    size_t need = h->size < STORE_HEADER ? STORE_HEADER : STORE_HEADER + (size_t)frame->length;
+    if (need <= h->capacity) return true;
+    uint8_t *more = realloc(h->input, need);
+    if (!more) return false;
+    h->input = more;
+    h->capacity = need;
+    return true;
 }
 
 static void read_frames(struct heartbeat *h, double now) {
     enum message_input got;
-    while ((got = message_read(h->config.fd, h->input, INPUT, &h->size)) == INPUT_MORE) {
+    struct channel *c = h->config.channel;
+    while ((got = message_read(c->fd, h->input, h->capacity, &h->size)) == INPUT_MORE) {
         h->received_at = now;
         struct store_frame frame;
         size_t used = 0;
         enum store_parsed parsed;
-        while ((parsed = store_frame_parse(h->input, h->size, INPUT - STORE_HEADER, &frame, &used)) == PARSED_FRAME) {
-            if (!store_frame_verify(&h->config.session, &frame)) {
+        while ((parsed = store_frame_parse(h->input, h->size, h->config.max_answer, &frame, &used)) == PARSED_FRAME) {
+            if (!store_frame_verify(&c->session, &frame)) {
                 on_tampered(h, now);
                 return;
             }
             on_frame(h, &frame);
             message_drop(h->input, &h->size, used);
         }
+        bool has_place = parsed == PARSED_INCOMPLETE && make_place(h, &frame);
         if (parsed == PARSED_INVALID) on_tampered(h, now);
-        if (parsed == PARSED_INVALID) return;
+        if (parsed == PARSED_INCOMPLETE && !has_place) on_end(h, now, ENOMEM);
+        if (!has_place) return;
     }
-    if (got == INPUT_END) h->broken_at = now;
+    if (got == INPUT_END) on_end(h, now, errno);
 }
 
 /* Forwards the launcher's reports of how ranks of this host ended to the store. */
@@ -236,14 +319,14 @@ static void forward_exits(struct heartbeat *h) {
 static void check_rank_0(struct heartbeat *h, double now) {
     double silence = now - h->received_at, silent = MEMBERS_SILENT_SECONDS * h->config.pace;
     char how[160];
-    if (h->has_bye) return;
+    if (h->has_bye || atomic_load(&h->config.channel->has_left)) return;
     if (h->broken_at > 0) {
         bool is_explained = *h->exit_of_0 != 0;
         if (is_explained)
             on_rank_0_lost(h, h->exit_of_0, true);
         else if (now >= h->broken_at + EXIT_SECONDS)
             on_rank_0_lost(h, " exited without reporting an error, or the connection to it broke", true);
-    } else if (silence >= silent && net_link_age(h->config.fd) >= silent - 0.5) {
+    } else if (silence >= silent && net_link_age(h->config.channel->fd) >= silent - 0.5) {
         snprintf(how, sizeof how,
                  " is unreachable: its host has not answered for %.1f s (the network failed, or the host is down)",
                  silence);
@@ -299,15 +382,16 @@ static void *run(void *argument) {
         double now = clock_seconds();
         check_pause(h, now);
         if (now >= h->send_at) send_heartbeat(h, now);
-        struct pollfd polls[] = {{.fd = h->broken_at > 0 || h->has_bye ? -1 : h->config.fd, .events = POLLIN},
+        bool is_busy = atomic_load(&h->config.channel->is_busy);
+        struct pollfd polls[] = {{.fd = h->broken_at > 0 ? -1 : h->config.channel->fd, .events = POLLIN},
                                  {.fd = h->wake, .events = POLLIN},
-                                 {.fd = h->is_stop_requested ? -1 : h->config.stop, .events = POLLIN},
-                                 {.fd = launcher_exits_fd(), .events = POLLIN}};
+                                 {.fd = h->is_stop_requested || is_busy ? -1 : h->config.stop, .events = POLLIN},
+                                 {.fd = is_busy ? -1 : launcher_exits_fd(), .events = POLLIN}};
         if (poll(polls, 4, clock_milliseconds_until(next_deadline(h, now))) < 0 && errno != EINTR) return NULL;
         now = clock_seconds();
         check_pause(h, now); /* most pauses fall into poll */
         if (is_set(h->wake)) return NULL;
-        forward_exits(h);                   /* first: MESSAGE_TERMINATE is the reason of a SIGTERM that follows it */
+        if (!is_busy) forward_exits(h);     /* first: MESSAGE_TERMINATE is the reason of a SIGTERM that follows it */
         if (polls[2].revents) leave_job(h); /* the event stays set for store_close */
         if (polls[0].revents) read_frames(h, now);
         check_rank_0(h, now);
@@ -318,11 +402,10 @@ static void *run(void *argument) {
 /* ---- heartbeat: start and stop ---- */
 
 static void release(struct heartbeat *h) {
-    close(h->config.fd);
-    close(h->config.requests);
     if (h->wake >= 0) close(h->wake);
+    if (h->answered >= 0) close(h->answered);
     status_free(h->leaving);
-    session_end(&h->config.session);
+    free(h->input);
     pthread_mutex_destroy(&h->mutex);
     free(h);
 }
@@ -331,18 +414,19 @@ static void release(struct heartbeat *h) {
 static status heartbeat_start(const struct heartbeat_config *config, struct heartbeat **out) {
     *out = NULL;
     struct heartbeat *h = calloc(1, sizeof *h);
-    if (!h) {
-        close(config->fd);
-        close(config->requests);
-        return status_memory("the heartbeat");
-    }
+    if (!h) return status_memory("the heartbeat");
     pthread_mutex_init(&h->mutex, NULL);
     h->config = *config;
     snprintf(h->endpoint, sizeof h->endpoint, "%s", config->endpoint);
     h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    h->answered = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    h->capacity = STORE_HEADER + STORE_MAX_JOINING;
+    h->input = malloc(h->capacity);
+    if (config->first) on_server_heartbeat(h, config->first);
     static const char *const what = "the heartbeat thread";
-    status s = h->wake < 0 || config->requests < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start %s", what)
-                                                   : thread_start(&h->thread, "heartbeat", what, run, h);
+    status s = h->wake < 0 || h->answered < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start %s", what)
+               : !h->input                    ? status_memory("the heartbeat")
+                                              : thread_start(&h->thread, "heartbeat", what, run, h);
     if (s) {
         release(h);
         return s;
@@ -351,14 +435,52 @@ static status heartbeat_start(const struct heartbeat_config *config, struct hear
     return OK;
 }
 
-/* Ends it and closes the connection. Takes NULL. */
+/* Takes NULL. */
 static void heartbeat_stop(struct heartbeat *h) {
     if (!h) return;
-    uint64_t one = 1;
-    while (write(h->wake, &one, sizeof one) < 0 && errno == EINTR) {
-    }
+    set_event(h->wake);
     pthread_join(h->thread, NULL);
     release(h);
+}
+
+/* Before a request: *answer will be its answer, whose body is the buffer (size) that *answer has now. */
+static void heartbeat_expect(struct heartbeat *h, struct store_frame *answer, size_t size) {
+    pthread_mutex_lock(&h->mutex);
+    h->answer = answer;
+    h->max_body = size;
+    h->has_answer = false;
+    pthread_mutex_unlock(&h->mutex);
+}
+
+/* Waits for that answer. false, with errno: the connection has ended, or ETIMEDOUT. */
+static bool heartbeat_answer(struct heartbeat *h, double deadline) {
+    struct pollfd answered = {.fd = h->answered, .events = POLLIN};
+    for (;;) {
+        is_set(h->answered);
+        pthread_mutex_lock(&h->mutex);
+        bool has_answer = h->has_answer, has_ended = h->has_ended, is_late = clock_seconds() >= deadline;
+        int error = h->error;
+        if (has_answer || has_ended || is_late) h->answer = NULL;
+        pthread_mutex_unlock(&h->mutex);
+        errno = has_ended ? error : ETIMEDOUT;
+        if (has_answer || has_ended || is_late) return has_answer;
+        poll(&answered, 1, clock_milliseconds_until(deadline));
+    }
+}
+
+/* Waits until the connection has ended, for as long as it takes to detect that rank 0 is lost; 1 s after a failure. */
+static void heartbeat_await_end(struct heartbeat *h) {
+    struct pollfd answered = {.fd = h->answered, .events = POLLIN};
+    double start = clock_seconds(), now = start;
+    for (;; now = clock_seconds()) {
+        is_set(h->answered);
+        pthread_mutex_lock(&h->mutex);
+        double end = start + (h->code == STATUS_OK ? FINISH_SECONDS * h->config.pace : FAILURE_SECONDS);
+        bool is_over = h->has_ended || now >= end;
+        pthread_mutex_unlock(&h->mutex);
+        if (is_over) return;
+        poll(&answered, 1, clock_milliseconds_until(end < now + FAILURE_SECONDS ? end : now + FAILURE_SECONDS));
+    }
 }
 
 /* The code of the job's failure; STATUS_OK: none is known. Adds the message, with the rank that failed first, to [out],
@@ -407,7 +529,6 @@ static void heartbeat_off_failure(struct heartbeat *h, void *data) {
 }
 
 #define ANSWER_SECONDS 30.0 /* for an answer, in addition to the time that the request may wait at the server */
-#define FAILURE_SECONDS 1.0 /* for the heartbeat to report why a connection has ended */
 #define REPORT_SECONDS 1.0  /* for the heartbeat to report a request to stop */
 #define LINK_SECONDS 20.0
 #define REPORT_JOIN_SECONDS 60.0 /* rank 0 may still load its data */
@@ -428,9 +549,9 @@ struct store {
     bool forwards_stop;
     int stop; /* the descriptor to which requests to stop are written while the store is open; -1: none */
 
-    pthread_mutex_t mutex; /* guards what follows */
-    int fd;                /* -1: broken, or world_size 1 */
-    struct message_session session;
+    pthread_mutex_t mutex;  /* guards what follows, but what the heartbeat uses of the channel */
+    struct channel channel; /* without a descriptor for world_size 1 */
+    bool is_disconnected;
     unsigned agreements;     /* store_agree calls so far: equal on all ranks */
     uint8_t *body;           /* (body_size): of requests and answers */
     size_t body_size;        /* at least STORE_MAX_BODY; enough for the numbers of all ranks */
@@ -441,14 +562,13 @@ struct store {
 
 /* ---- requests ---- */
 
-/* Closes the connection after an error, errno. */
+/* Ends the connection after an error, errno. */
 static status disconnect(struct store *s) {
     char reason[128] = "";
     int error = errno;
     if (error) snprintf(reason, sizeof reason, ": %s", strerror(error));
-    shutdown(s->fd, SHUT_RDWR); /* the heartbeat has a duplicate of the descriptor */
-    close(s->fd);
-    s->fd = -1;
+    channel_break(&s->channel);
+    s->is_disconnected = true;
     if (store_is_tampered(error)) return store_tampered(s->endpoint);
     return status_new(STATUS_PEER, "rank 0 at %s left, or the connection to it broke%s", s->endpoint, reason);
 }
@@ -479,13 +599,16 @@ static status disconnected(const struct store *s) {
 
 /* Sends s->body (size) and receives the answer into s->body. The mutex is locked. */
 static status exchange(struct store *s, enum store_type type, size_t size, double timeout, struct store_frame *reply) {
-    if (s->fd < 0) return disconnected(s);
+    if (s->is_disconnected) return disconnected(s);
     double deadline = clock_seconds() + timeout + ANSWER_SECONDS;
     struct store_frame frame = {
         .type = type, .rank = (uint32_t)s->rank, .job = s->job, .body = s->body, .length = (uint32_t)size};
-    if (!store_send_frame(s->fd, &s->session, &frame, deadline) ||
-        !store_receive_frame(s->fd, &s->session, s->body_size, reply, s->body, deadline))
-        return disconnect(s);
+    *reply = (struct store_frame){.body = s->body};
+    heartbeat_expect(s->heartbeat, reply, s->body_size);
+    atomic_store(&s->channel.is_busy, true);
+    bool is_sent = channel_send(&s->channel, &frame, deadline);
+    atomic_store(&s->channel.is_busy, false);
+    if (!is_sent || !heartbeat_answer(s->heartbeat, deadline)) return disconnect(s);
     if (reply->type != FRAME_ERROR) return OK;
     char text[STORE_MAX_REPORT];
     uint32_t code;
@@ -495,9 +618,9 @@ static status exchange(struct store *s, enum store_type type, size_t size, doubl
 }
 
 static status request(struct store *s, enum store_type type, size_t size, double timeout, struct store_frame *reply) {
-    bool was_connected = s->fd >= 0;
+    bool was_connected = !s->is_disconnected;
     status failure = exchange(s, type, size, timeout, reply);
-    return failure && was_connected && s->fd < 0 ? explain_loss(s, failure) : failure;
+    return failure && was_connected && s->is_disconnected ? explain_loss(s, failure) : failure;
 }
 
 static uint32_t to_milliseconds(double seconds) {
@@ -553,26 +676,22 @@ static double crowd_of(const struct dist_env *env) {
 }
 
 static status serve(struct store *s, const struct dist_env *env, const struct store_options *options,
-                    const char *process, int *heartbeat_fd) {
-    int listener, ends[2], heartbeat_ends[2];
+                    const char *process, int spare) {
+    int listener, ends[2];
     char hint[400];
     TRY(dist_env_listener(env, &listener));
-    bool has_ends = make_pair(ends);
-    if (!has_ends || !make_pair(heartbeat_ends)) {
+    if (!make_pair(ends)) {
         int error = errno;
-        if (has_ends) close(ends[0]);
-        if (has_ends) close(ends[1]);
         close(listener);
         return status_errno(STATUS_IO, error, "cannot start the store");
     }
     describe_wrong_host(env, hint);
-    s->fd = ends[0];
-    *heartbeat_fd = heartbeat_ends[0];
+    s->channel.fd = ends[0];
     struct store_server_config config = {
         .listener = listener,
         .local = ends[1],
-        .local_heartbeat = heartbeat_ends[1],
         .world_size = s->world_size,
+        .spare = spare,
         .node_size = env->local_world_size,
         .informed = options->informed,
         .restart_count = (uint32_t)env->restart_count,
@@ -588,7 +707,7 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
     return store_server_start(&config, &s->server);
 }
 
-/* The options of this rank's connections, which differ in their purpose. */
+/* The options of this rank's connection. */
 static struct store_join join_options(const struct store *s, const struct dist_env *env,
                                       const struct store_options *options, const char *process, double deadline) {
     return (struct store_join){.host = env->master_addr,
@@ -613,7 +732,7 @@ static void link_launchers(const struct store *s, struct store_join join) {
     struct message_session session;
     int fd;
     join.purpose = FOR_LINK;
-    join.joined_fd = s->fd;
+    join.joined_fd = s->channel.fd;
     if (join.deadline > latest) join.deadline = latest;
     status failure = store_join(&join, &fd, &session, &(uint32_t){0});
     if (failure) {
@@ -626,26 +745,41 @@ static void link_launchers(const struct store *s, struct store_join join) {
     close(fd);
 }
 
-/* Joins and opens the heartbeat connection. If the store rejects that, it is no longer the store that this rank has
- * joined: rank 0 has ended, and its launcher, which now serves a store to report that, sends the reason to a rank that
- * joins again. */
-static status join(struct store *s, const struct store_join *base, int *heartbeat_fd,
-                   struct message_session *heartbeat_session) {
+/* Sends the first heartbeat and receives that of the server, which confirms that the store detects the end of this rank
+ * and informs it of failures. false: the connection has ended, or *failure. */
+static bool confirm(struct store *s, double deadline, struct store_frame *first, status *failure) {
+    struct activity_snapshot reading;
+    uint8_t body[STORE_HEARTBEAT];
+    activity_read(s->activity, &reading);
+    store_write_heartbeat(&reading, body);
+    struct store_frame frame = {
+        .type = FRAME_HEARTBEAT, .rank = (uint32_t)s->rank, .job = s->job, .body = body, .length = sizeof body};
+    struct channel *c = &s->channel;
+    char text[STORE_MAX_REPORT];
+    struct store_job_failure lost;
+    bool has_answer = channel_send(c, &frame, deadline) &&
+                      store_receive_frame(c->fd, &c->session, s->body_size, first, s->body, deadline);
+    if (!has_answer && store_is_tampered(errno))
+        *failure = store_tampered(s->endpoint);
+    else if (has_answer && first->type == FRAME_JOB_FAILURE && store_parse_job_failure(first, &lost, text))
+        *failure = status_new(STATUS_PEER, "%s", text);
+    return has_answer && first->type == FRAME_SERVER_HEARTBEAT;
+}
+
+/* Joins. *first: the first SERVER_HEARTBEAT, in s->body. If the connection ends before it, rank 0 has ended, and its
+ * launcher, which now serves a store to report that, sends the reason to a rank that joins again. */
+static status join(struct store *s, const struct store_join *base, struct store_frame *first) {
     uint32_t restart_count = base->restart_count;
-    struct store_join first = *base;
-    status failure = store_join(&first, &s->fd, &s->session, &restart_count);
+    struct store_join again = *base;
+    status failure = store_join(&again, &s->channel.fd, &s->channel.session, &restart_count);
     while (!failure) {
         launcher_send(MESSAGE_JOINED, 0, s->rank, ""); /* the store now detects the end of this rank */
-        struct store_join second = first;
-        second.purpose = FOR_HEARTBEAT;
-        second.joined_fd = s->fd;
-        failure = store_join(&second, heartbeat_fd, heartbeat_session, &restart_count);
-        if (status_code(failure) != STATUS_USAGE) break;
-        status_free(failure);
-        close(s->fd);
+        if (confirm(s, again.deadline, first, &failure) || failure) break;
+        channel_close(&s->channel);
         double latest = clock_seconds() + STORE_LOST_SECONDS;
-        if (first.deadline > latest) first.deadline = latest;
-        failure = store_join(&first, &s->fd, &s->session, &restart_count);
+        if (again.deadline > latest) again.deadline = latest;
+        again.is_again = true;
+        failure = store_join(&again, &s->channel.fd, &s->channel.session, &restart_count);
     }
     if (restart_count != base->restart_count) launcher_send(MESSAGE_RESTART_COUNT, 0, restart_count, "");
     return failure;
@@ -661,33 +795,29 @@ static status open_stop_event(struct store *s, const struct store_options *optio
     return OK;
 }
 
-/* Without them a later call would fail with an unclear error or wait. Rank 0 has two connections to each rank. */
-static status check_descriptors(const struct dist_env *env) {
+/* Without them a later call would fail with an unclear error or wait. Rank 0 has a connection to each rank; *spare:
+ * descriptors beyond, for connections that have not proved the secret. */
+static status check_descriptors(const struct dist_env *env, int *spare) {
     int hosts = env->local_world_size > 0 ? env->world_size / env->local_world_size : 1;
-    int connections = 4 * (hosts - 1) + (env->rank == 0 ? 2 * (env->world_size - 1) : 0);
-    return net_check_descriptors(DESCRIPTORS + connections);
+    int connections = 4 * (hosts - 1) + (env->rank == 0 ? env->world_size - 1 : 0);
+    *spare = env->rank == 0 ? net_max_unproven(env->world_size) : 0;
+    return net_check_descriptors(DESCRIPTORS + connections, spare);
 }
 
 static status open_network(struct store *s, const struct dist_env *env, const struct store_options *options) {
     double deadline = clock_seconds() + options->timeout;
     char process[STORE_MAX_PROCESS];
-    struct message_session session = {0}; /* not used on rank 0, whose connections are socket pairs in this process */
-    int heartbeat_fd = -1;
+    struct store_frame first = {0}; /* not on rank 0 */
+    int spare = net_max_unproven(s->world_size);
     describe_process(process);
     TRY(dist_env_secret(env, s->secret));
-    if (!options->failure) TRY(check_descriptors(env));
+    if (!options->failure) TRY(check_descriptors(env, &spare));
     TRY(open_stop_event(s, options));
     struct store_join base = join_options(s, env, options, process, deadline);
-    status failure =
-        s->rank == 0 ? serve(s, env, options, process, &heartbeat_fd) : join(s, &base, &heartbeat_fd, &session);
-    if (failure) {
-        if (heartbeat_fd >= 0) close(heartbeat_fd);
-        session_end(&session);
-        return failure;
-    }
-    struct heartbeat_config config = {.fd = heartbeat_fd,
-                                      .session = session,
-                                      .requests = fcntl(s->fd, F_DUPFD_CLOEXEC, 0),
+    TRY(s->rank == 0 ? serve(s, env, options, process, spare) : join(s, &base, &first));
+    struct heartbeat_config config = {.channel = &s->channel,
+                                      .first = first.type ? &first : NULL,
+                                      .max_answer = s->body_size,
                                       .stop = s->stop,
                                       .rank = s->rank,
                                       .seconds = store_heartbeat_seconds(s->world_size, crowd_of(env)),
@@ -697,10 +827,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
                                       .endpoint = s->endpoint,
                                       .is_inference = options->is_inference,
                                       .overdue = options->overdue};
-    failure = heartbeat_start(&config, &s->heartbeat);
-    session_end(&session);
-    session_end(&config.session);
-    if (failure) return failure;
+    TRY(heartbeat_start(&config, &s->heartbeat));
     if (options->failure && s->rank > 0) return OK; /* it only reports */
     if (launcher_needs_link()) link_launchers(s, base);
     double left = deadline - clock_seconds();
@@ -717,13 +844,14 @@ status store_open_with(const struct dist_env *env, const struct store_options *o
                         .world_size = env->world_size,
                         .is_one_host = env->local_world_size == env->world_size,
                         .job = store_job_hash(env->job_id),
-                        .fd = -1,
+                        .channel = {.fd = -1},
                         .stop = -1,
                         .activity = activity_map(launcher_activity_fd()),
                         .body = malloc(body_size + 1),
                         .body_size = body_size,
                         .keys = store_keys_create()};
     pthread_mutex_init(&s->mutex, NULL);
+    pthread_mutex_init(&s->channel.mutex, NULL);
     snprintf(s->endpoint, sizeof s->endpoint, "%s:%d", env->master_addr, env->master_port);
     if (!s->activity) s->activity = activity_create();
     bool has_memory = s->body && s->keys && s->activity;
@@ -766,34 +894,42 @@ void store_report_before_joining(const struct dist_env *env, const bool *informe
 static void send_only(struct store *s, enum store_type type, size_t size) {
     struct store_frame frame = {
         .type = type, .rank = (uint32_t)s->rank, .job = s->job, .body = s->body, .length = (uint32_t)size};
-    if (s->fd >= 0 && !store_send_frame(s->fd, &s->session, &frame, clock_seconds() + 1)) status_free(disconnect(s));
+    bool is_connected = s->channel.fd >= 0 && !s->is_disconnected;
+    if (is_connected && !channel_send(&s->channel, &frame, clock_seconds() + 1)) status_free(disconnect(s));
 }
 
-/* Reports a request to stop, which the heartbeat has reported on its own connection: without it, the BYE of this
- * connection could arrive first, and the others would wait for a rank that seems to have finished. */
+/* Waits until the heartbeat has reported a request to stop: otherwise BYE could be sent first, and the others would
+ * wait for a rank that seems to have finished. */
 static void report_stop(struct store *s) {
     struct pollfd stop = {.fd = s->stop, .events = POLLIN};
     if (!s->heartbeat || s->stop < 0 || poll(&stop, 1, 0) <= 0) return;
-    status reason = heartbeat_leave_reason(s->heartbeat, REPORT_SECONDS);
-    report(s, reason);
-    status_free(reason);
+    status_free(heartbeat_leave_reason(s->heartbeat, REPORT_SECONDS));
+}
+
+/* Waits until the server has read BYE and closed the connection: closing it here, while heartbeats of the server
+ * arrive, would send a reset, which may discard the last frames. */
+static void finish(struct store *s) {
+    atomic_store(&s->channel.has_left, true);
+    if (s->rank > 0) atomic_store(&s->channel.is_busy, true); /* rank 0 reports how ranks of its host end meanwhile */
+    send_only(s, FRAME_BYE, 0);
+    if (s->rank > 0 && s->heartbeat && !s->is_disconnected) heartbeat_await_end(s->heartbeat);
 }
 
 void store_close(struct store *s) {
     if (!s) return;
     report_stop(s);
-    send_only(s, FRAME_BYE, 0);
+    finish(s);
     if (s->rank == 0) store_server_stop(s->server); /* also sends BYE to the heartbeat of rank 0 */
     if (s->forwards_stop)
         stop_forward(-1); /* until here: otherwise a request would end rank 0 before the server has stopped */
     heartbeat_stop(s->heartbeat);
-    if (s->fd >= 0) close(s->fd);
+    channel_close(&s->channel);
     if (s->stop >= 0) close(s->stop);
     store_keys_destroy(s->keys);
     activity_destroy(s->activity);
+    pthread_mutex_destroy(&s->channel.mutex);
     pthread_mutex_destroy(&s->mutex);
     free(s->body);
-    session_end(&s->session);
     explicit_bzero(s->secret, sizeof s->secret);
     free(s);
 }
@@ -1001,7 +1137,7 @@ static status local_address(struct store *s, struct sockaddr_storage *address) {
     pthread_mutex_lock(&s->mutex);
     if (s->server)
         error = store_server_address(s->server, address);
-    else if (s->fd >= 0 && getsockname(s->fd, (struct sockaddr *)address, &size) != 0)
+    else if (getsockname(s->channel.fd, (struct sockaddr *)address, &size) != 0)
         error = errno;
     pthread_mutex_unlock(&s->mutex);
     return error ? status_errno(STATUS_IO, error, "cannot find the address of this host on the network of rank 0") : OK;

@@ -8,14 +8,15 @@
  * its length: the tags of PROOF and WELCOME prove that both sides have the job's secret; the server answers no request
  * before. A frame with a wrong tag ends the connection, and its rank is lost for that reason. HELLO and CHALLENGE are
  * not authenticated, but their contents are part of the keys; a REJECT before the proof is not authenticated either,
- * and is reported as such. Rank 0's own two connections are socket pairs inside its process and have no tags.
+ * and is reported as such. Rank 0's own connection is a socket pair inside its process and has no tags.
  *
- * A rank has two connections. On the first it sends one request at a time: READY, SET, GET, GATHER, CAUSE are answered
- * by DONE, VALUE or ERROR; REPORT and BYE have no answer. The second is the heartbeat: the rank sends HEARTBEATs and
- * RANK_EXITs, the server SERVER_HEARTBEATs and at last JOB_FAILURE or BYE. A third one, the link, carries no frames
- * after WELCOME: both ranks pass their ends of it, with the session, to their launchers (launch_nodes.c). A rank with
- * another world size than the server is rejected; when it gives up it reports so by a connection with the purpose
- * FOR_GIVING_UP, which is rejected, too, and ends the wait of the ranks that have joined. */
+ * A rank has one connection. It sends one request at a time: READY, SET, GET, GATHER, CAUSE are answered by DONE, VALUE
+ * or ERROR; REPORT and BYE have no answer. At any time the rank also sends HEARTBEATs and RANK_EXITs, the server
+ * SERVER_HEARTBEATs and at last JOB_FAILURE or BYE. Another one, the link, carries no frames after WELCOME: both ranks
+ * pass their ends of it, with the session, to their launchers (launch_nodes.c). A rank with another world size than the
+ * server is rejected; when it gives up it reports so by a connection with the purpose FOR_GIVING_UP, which is rejected,
+ * too, and ends the wait of the ranks that have joined.
+ */
 #ifndef DIST_STORE_FRAME_H
 #define DIST_STORE_FRAME_H
 
@@ -39,7 +40,7 @@
 #define STORE_MAX_BODY (STORE_MAX_VALUE + STORE_MAX_KEY + STORE_GATHER + SESSION_TAG)
 
 /* The purpose of a connection. */
-enum store_purpose { FOR_REQUESTS, FOR_HEARTBEAT, FOR_LINK, FOR_GIVING_UP, STORE_PURPOSES };
+enum store_purpose { FOR_RANK, FOR_LINK, FOR_GIVING_UP, STORE_PURPOSES };
 
 enum store_type {
     FRAME_HELLO = 1,        /* nonce, u32 world size, u32 restart count, u32 purpose */
@@ -52,7 +53,7 @@ enum store_type {
     FRAME_GET,              /* u32 milliseconds, key; answer: VALUE */
     FRAME_CAUSE,            /* u32 milliseconds; answer: VALUE, the rank that failed first and its reason */
     FRAME_REPORT,           /* u32 status code, text: the failure of this rank, which will leave */
-    FRAME_BYE,              /* empty: leaves without a failure */
+    FRAME_BYE,              /* empty: leaves without a failure; the server closes the connection */
     FRAME_DONE,             /* empty */
     FRAME_VALUE,            /* bytes */
     FRAME_ERROR,            /* u32 status code, text */

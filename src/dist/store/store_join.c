@@ -197,23 +197,22 @@ static void report_giving_up(struct attempt *a) {
 
 static status rejected(struct attempt *a) {
     const struct store_join *join = a->join;
-    if (join->purpose == FOR_REQUESTS) {
+    if (join->purpose == FOR_RANK) {
         report_giving_up(a);
         launcher_send(MESSAGE_JOINED, 0, -1, ""); /* the launcher need not report it to rank 0 */
     }
     return status_new(STATUS_USAGE, "rank 0 at %s:%d rejected rank %d: %s", join->host, join->port, join->rank, a->why);
 }
 
-/* Whether the first connection has ended. The server sends nothing on it without a request, so readable means ended. */
+/* Whether the connection of a rank that has joined has ended. */
 static bool is_disconnected(const struct store_join *join) {
-    struct pollfd joined = {.fd = join->joined_fd, .events = POLLIN};
+    struct pollfd joined = {.fd = join->joined_fd, .events = POLLRDHUP};
     return join->joined_fd > 0 && poll(&joined, 1, 0) > 0;
 }
 
 /* Waits [seconds]. true, at once: a request to stop. */
 static bool wait_for_stop(const struct store_join *join, double seconds) {
-    bool is_handled = join->stop_fd > 0 && (join->purpose != FOR_HEARTBEAT || is_disconnected(join));
-    struct pollfd stop = {.fd = is_handled ? join->stop_fd : -1, .events = POLLIN};
+    struct pollfd stop = {.fd = join->stop_fd > 0 ? join->stop_fd : -1, .events = POLLIN};
     return poll(&stop, 1, (int)(seconds * 1000) + 1) > 0;
 }
 
@@ -263,7 +262,7 @@ status store_join(const struct store_join *join, int *fd, struct message_session
                         .why = "no process listens there"};
     double start = clock_seconds(), deadline = join->deadline, rejected_at = 0;
     double pause = 0.01, log_at = start + FIRST_WAITING_SECONDS;
-    bool is_lost = false;
+    bool is_lost = join->is_again;
     for (;;) {
         status failure = OK;
         enum outcome outcome = attempt_once(&a, deadline, fd, &failure);
@@ -276,8 +275,7 @@ status store_join(const struct store_join *join, int *fd, struct message_session
         double now = clock_seconds();
         if (outcome == REJECTED && rejected_at == 0) rejected_at = now;
         if (outcome != REJECTED) rejected_at = 0;
-        bool is_final =
-            join->purpose == FOR_HEARTBEAT || now - rejected_at > REJECTED_SECONDS || now + pause > deadline;
+        bool is_final = now - rejected_at > REJECTED_SECONDS || now + pause > deadline;
         if (outcome == REJECTED && is_final) return rejected(&a);
         if (!is_lost && is_disconnected(join)) {
             is_lost = true;

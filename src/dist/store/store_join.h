@@ -19,18 +19,18 @@ struct store_join {
     const char *process;   /* "host n1, pid 71" */
     double deadline;       /* of clock_seconds() */
     uint32_t restart_count;
-    enum store_purpose purpose; /* FOR_REQUESTS: joins; others: a further connection of a rank that has joined */
-    int joined_fd;              /* for those: the connection of FOR_REQUESTS; else 0 */
+    enum store_purpose purpose; /* FOR_RANK: joins; others: a further connection of a rank that has joined */
+    int joined_fd;              /* for those: the connection of FOR_RANK; else 0 */
+    bool is_again;              /* the rank had joined, and its connection has ended */
     bool is_inference;          /* as in store_options */
-    int stop_fd; /* a descriptor, readable after a request to stop, which ends the retries (STATUS_STOPPED); not those
-                    of FOR_HEARTBEAT while rank 0 is connected, since the heartbeat reports the request. 0: none */
+    int stop_fd; /* a descriptor, readable after a request to stop, which ends the retries (STATUS_STOPPED). 0: none */
     struct log *log; /* for "waiting for rank 0"; NULL: silent */
 };
 
 /* Connects, with retries while no process listens or rank 0 is of an older start; for STORE_LOST_SECONDS after
  * joined_fd has ended. *fd: the connection of a rank that has joined, authenticated by *session. On failure *fd is -1:
  * STATUS_PEER: rank 0 did not answer, has left, or its answer was tampered with; STATUS_IO: no memory or descriptors;
- * STATUS_USAGE: rank 0 rejected this rank (FOR_HEARTBEAT: without retries), or another program answered. A rank that
+ * STATUS_USAGE: rank 0 rejected this rank, or another program answered. A rank that
  * gives up after a rejection reports so to rank 0, so that no rank waits for it. *restart_count is set if the store has
  * another one and this rank must not join (STATUS_PEER), else not changed. */
 status store_join(const struct store_join *join, int *fd, struct message_session *session, uint32_t *restart_count);

@@ -69,7 +69,8 @@ struct connection {
     double pending_until, pending_seconds;
     char key[STORE_MAX_KEY + 1]; /* of FRAME_GET and */
     struct gathering *gathering; /* FRAME_GATHER */
-    bool has_failure;            /* JOB_FAILURE has been sent on this heartbeat connection */
+    bool has_answered;           /* a frame after its proof has arrived, so the rank has got WELCOME */
+    bool has_failure;            /* JOB_FAILURE has been sent on it */
     bool is_closed;              /* to be removed: in the server's list of closed ones */
 };
 
@@ -78,13 +79,13 @@ struct traffic_counters {
     _Atomic uint64_t received, sent, bytes_received, bytes_sent, heartbeats, connections;
 };
 
-/* The connections of a rank in this start. Until it has its second connection, the heartbeat, the first may end because
- * WELCOME was lost; the rank then joins again. */
+/* The connection of a rank in this start. Until its first frame has arrived, it may end because WELCOME was lost; the
+ * rank then joins again. */
 struct join_state {
-    bool has_heartbeat, has_link;
-    bool has_node_heartbeat;                 /* in the state of a node's first rank: one of them has a heartbeat */
-    double disconnected_at;                  /* when its first connection ended before the second; 0: it has not */
-    struct connection *requests, *heartbeat; /* NULL: none */
+    bool has_answered, has_link;
+    bool is_node_informed;         /* in the state of a node's first rank: one of them has answered */
+    double disconnected_at;        /* when its connection ended before it had answered; 0: it has not */
+    struct connection *connection; /* NULL: none */
 };
 
 struct store_server {
@@ -119,6 +120,7 @@ struct store_server {
     struct connection *closed, **closed_end; /* to be removed, in order */
     struct waiting unproven;                 /* have not joined */
     struct waiting joining;                  /* READY and CAUSE */
+    int spare;                               /* as in the configuration */
     size_t max_unproven;
     struct net_unproven *open;   /* (max_unproven) */
     size_t pending;              /* requests that wait */
@@ -127,9 +129,7 @@ struct store_server {
     struct traffic_counters traffic;
 };
 
-static inline bool is_heartbeat(const struct connection *c) { return c->shake.purpose == FOR_HEARTBEAT; }
-
-static inline bool is_member(const struct connection *c) { return c->shake.purpose == FOR_REQUESTS; }
+static inline bool is_member(const struct connection *c) { return c->shake.purpose == FOR_RANK; }
 
 static inline bool is_giving_up(const struct connection *c) { return c->shake.purpose == FOR_GIVING_UP; }
 
@@ -502,7 +502,7 @@ static void send_error(struct store_server *s, struct connection *c, enum status
     server_send(s, c, FRAME_ERROR, body, 4 + length);
 }
 
-/* Sends JOB_FAILURE, the loss of [rank], on a heartbeat connection. */
+/* Sends JOB_FAILURE, the loss of [rank]. */
 static void server_send_failure(struct store_server *s, struct connection *c, int rank) {
     uint8_t body[STORE_JOB_FAILURE + STORE_MAX_REPORT];
     struct text why = {0};
@@ -699,22 +699,22 @@ static void on_giving_up(struct store_server *s, const struct connection *c, con
     s->has_changed = true;
 }
 
-/* Whether a rank joins again because it did not receive WELCOME: it has no heartbeat connection yet, and is the same
- * process, or its first connection has ended. */
+/* Whether a rank joins again because it did not receive WELCOME: it has not answered yet, and is the same process, or
+ * its connection has ended. */
 static bool is_rejoining(const struct store_server *s, const struct connection *c, const char *process) {
     int rank = rank_of(c);
     const struct join_state *state = &s->join[rank];
     bool is_same = state->disconnected_at > 0 || strcmp(process, members_process(s->members, rank)) == 0;
-    return is_member(c) && !state->has_heartbeat && rank > 0 && is_same;
+    return is_member(c) && !state->has_answered && rank > 0 && is_same;
 }
 
 static void close_earlier(struct store_server *s, struct connection *c) {
-    struct connection *other = s->join[rank_of(c)].requests;
+    struct connection *other = s->join[rank_of(c)].connection;
     if (other) {
         other->stage = STAGE_REJECTED; /* its end does not count as the end of the rank */
         connection_close(s, other);
     }
-    s->join[rank_of(c)].requests = c;
+    s->join[rank_of(c)].connection = c;
 }
 
 /* Whether the connection is accepted; rejects it otherwise. [process]: from its proof. A rank that counts as lost is
@@ -740,7 +740,7 @@ static bool accept_join(struct store_server *s, struct connection *c, const char
         snprintf(why, sizeof why, "rank %u has connected the launchers already", rank);
     else if ((is_member(c) || is_giving_up(c)) && state == MEMBER_JOINED && !is_rejoining(s, c, process))
         snprintf(why, sizeof why, "rank %u has joined already (%s)", rank, members_process(s->members, (int)rank));
-    else if (!is_heartbeat(c) && state > MEMBER_JOINED && !(is_member(c) && state != MEMBER_LEFT))
+    else if (state > MEMBER_JOINED && !(is_member(c) && state != MEMBER_LEFT))
         snprintf(why, sizeof why, "rank %u has left this job already (%s)", rank,
                  members_process(s->members, (int)rank));
     if (*why) reject(s, c, why);
@@ -755,17 +755,29 @@ static bool pass_to_launcher(struct store_server *s, const struct connection *c)
     return false;
 }
 
-static void send_heartbeat(struct store_server *s, struct connection *c, int lost);
+/* The heartbeat, and [lost] if that is not -1. */
+static void send_heartbeat(struct store_server *s, struct connection *c, int lost) {
+    uint8_t body[STORE_MAX_SERVER_HEARTBEAT];
+    const char *process = members_process(s->members, 0);
+    size_t length = strnlen(process, STORE_MAX_PROCESS - 1);
+    store_write_u64(body, (uint64_t)s->saved);
+    store_write_heartbeat(members_last(s->members, 0), body + 8);
+    memcpy(body + 8 + STORE_HEARTBEAT, process, length);
+    server_send(s, c, FRAME_SERVER_HEARTBEAT, body, 8 + STORE_HEARTBEAT + length);
+    if (lost >= 0 && !c->has_failure) server_send_failure(s, c, lost);
+}
 
-/* From now on the heartbeat informs the rank of failures, so its launcher needs no report. One message per node: the
- * launcher does not read while it starts ranks, and what does not fit into its channel is lost. */
-static void begin_heartbeat(struct store_server *s, struct connection *c) {
+/* The rank has got WELCOME. From now on its connection informs it of failures, so its launcher needs no report. One
+ * message per node: the launcher does not read while it starts ranks, and what does not fit into its channel is lost.
+ */
+static void on_first_frame(struct store_server *s, struct connection *c) {
     int rank = rank_of(c), size = s->node_size > 0 ? s->node_size : 1;
     struct join_state *node = &s->join[rank - rank % size];
-    if (!node->has_node_heartbeat) launcher_send(MESSAGE_JOINED, 0, rank, "");
-    node->has_node_heartbeat = true;
-    s->join[rank].has_heartbeat = true;
-    s->join[rank].heartbeat = c;
+    c->has_answered = true;
+    if (!is_member(c) || rank == 0) return;
+    if (!node->is_node_informed) launcher_send(MESSAGE_JOINED, 0, rank, "");
+    node->is_node_informed = true;
+    s->join[rank].has_answered = true;
     send_heartbeat(s, c, members_cause(s->members, clock_seconds()));
 }
 
@@ -781,8 +793,7 @@ static bool on_proof(struct store_server *s, struct connection *c, const struct 
     list_remove(c);
     net_tune(c->fd);
     server_send(s, c, FRAME_WELCOME, NULL, 0);
-    if (is_heartbeat(c)) begin_heartbeat(s, c);
-    if (!is_member(c)) return is_heartbeat(c) || pass_to_launcher(s, c);
+    if (!is_member(c)) return pass_to_launcher(s, c);
     close_earlier(s, c);
     s->join[rank_of(c)].disconnected_at = 0;
     if (members_state(s->members, rank_of(c)) == MEMBER_ABSENT)
@@ -840,12 +851,12 @@ static bool on_bye(struct store_server *s, struct connection *c, const struct st
     (void)frame;
     members_leave(s->members, rank_of(c), MEMBER_LEFT, STATUS_OK, NULL, clock_seconds());
     s->has_changed = true;
-    return true;
+    return rank_of(c) == 0; /* the end of the connection shows the rank that BYE has arrived */
 }
 
 static bool on_heartbeat(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     struct activity_snapshot reading;
-    if (!is_heartbeat(c) || !store_parse_heartbeat(frame, &reading)) return false;
+    if (!store_parse_heartbeat(frame, &reading)) return false;
     members_heartbeat(s->members, rank_of(c), &reading, clock_seconds());
     if (rank_of(c) == 0) s->saved = reading.saved;
     return true;
@@ -862,8 +873,7 @@ static void add_unjoined(struct store_server *s, const struct connection *c, int
 static bool on_rank_exit(struct store_server *s, struct connection *c, const struct store_frame *frame) {
     char reason[STORE_MAX_REPORT];
     uint32_t rank;
-    if (!is_heartbeat(c) || !store_parse_rank_exit(frame, &rank, reason) || rank >= (uint32_t)s->world_size)
-        return false;
+    if (!store_parse_rank_exit(frame, &rank, reason) || rank >= (uint32_t)s->world_size) return false;
     if (members_state(s->members, (int)rank) == MEMBER_ABSENT) add_unjoined(s, c, (int)rank);
     members_exited(s->members, (int)rank, reason, clock_seconds());
     s->has_changed = true;
@@ -872,19 +882,20 @@ static bool on_rank_exit(struct store_server *s, struct connection *c, const str
 
 static const struct {
     enum stage stage;
+    bool is_request; /* has an answer; one at a time */
     bool (*handle)(struct store_server *s, struct connection *c, const struct store_frame *frame);
 } handlers[FRAME_TYPES] = {
-    [FRAME_HELLO] = {STAGE_HELLO, on_hello},
-    [FRAME_PROOF] = {STAGE_PROOF, on_proof},
-    [FRAME_READY] = {STAGE_JOINED, on_wait},
-    [FRAME_SET] = {STAGE_JOINED, on_set},
-    [FRAME_GET] = {STAGE_JOINED, on_get},
-    [FRAME_GATHER] = {STAGE_JOINED, on_gather},
-    [FRAME_CAUSE] = {STAGE_JOINED, on_wait},
-    [FRAME_REPORT] = {STAGE_JOINED, on_report},
-    [FRAME_BYE] = {STAGE_JOINED, on_bye},
-    [FRAME_HEARTBEAT] = {STAGE_JOINED, on_heartbeat},
-    [FRAME_RANK_EXIT] = {STAGE_JOINED, on_rank_exit},
+    [FRAME_HELLO] = {STAGE_HELLO, false, on_hello},
+    [FRAME_PROOF] = {STAGE_PROOF, false, on_proof},
+    [FRAME_READY] = {STAGE_JOINED, true, on_wait},
+    [FRAME_SET] = {STAGE_JOINED, true, on_set},
+    [FRAME_GET] = {STAGE_JOINED, true, on_get},
+    [FRAME_GATHER] = {STAGE_JOINED, true, on_gather},
+    [FRAME_CAUSE] = {STAGE_JOINED, true, on_wait},
+    [FRAME_REPORT] = {STAGE_JOINED, false, on_report},
+    [FRAME_BYE] = {STAGE_JOINED, false, on_bye},
+    [FRAME_HEARTBEAT] = {STAGE_JOINED, false, on_heartbeat},
+    [FRAME_RANK_EXIT] = {STAGE_JOINED, false, on_rank_exit},
 };
 
 /* A ddptrain with another version of the protocol: the header is the same, so a REJECT with its own version can be
@@ -929,18 +940,13 @@ static bool on_wrong_tag(struct store_server *s, struct connection *c) {
     c->stage = STAGE_REJECTED; /* the next frame is the last */
     c->deadline = clock_seconds() + REASON_SECONDS;
     s->expires_at = earlier(s->expires_at, c->deadline);
-    if (is_heartbeat(c)) {
-        server_send_failure(s, c, rank_of(c));
-        return true;
-    }
-    struct text why = {0};
-    members_describe(s->members, rank_of(c), &why);
-    return send_error_text(s, c, STATUS_PEER, &why);
+    server_send_failure(s, c, rank_of(c));
+    return true;
 }
 
 static bool is_expected(const struct connection *c, const struct store_frame *frame) {
     bool is_of_rank = c->stage < STAGE_JOINED || frame->rank == c->shake.rank;
-    bool is_second = c->pending && frame->type != FRAME_REPORT && frame->type != FRAME_BYE;
+    bool is_second = c->pending && handlers[frame->type].is_request;
     return is_of_rank && !is_second && handlers[frame->type].handle && handlers[frame->type].stage == c->stage;
 }
 
@@ -957,6 +963,7 @@ static bool server_handle_frames(struct store_server *s, struct connection *c) {
                    server_reserve(&c->in, &c->in_capacity, STORE_HEADER + (size_t)frame.length);
         if (!store_frame_verify(&c->session, &frame)) return on_wrong_tag(s, c);
         if (!is_expected(c, &frame)) return false;
+        if (c->stage == STAGE_JOINED && !c->has_answered) on_first_frame(s, c);
         if (frame.type == FRAME_HEARTBEAT)
             count_up(&s->traffic.heartbeats, 1);
         else
@@ -993,6 +1000,13 @@ static void drop_unproven(struct store_server *s) {
     connection_close(s, c);
 }
 
+/* Strangers get none of the descriptors that ranks still need to join. */
+static size_t unproven_limit(const struct store_server *s) {
+    int missing = s->world_size - members_joined(s->members), limit = s->spare + missing;
+    if (limit < 1) limit = 1;
+    return (size_t)limit < s->max_unproven ? (size_t)limit : s->max_unproven;
+}
+
 static void set_listening(struct store_server *s, bool is_listening) {
     if (is_listening == s->is_listening) return;
     s->is_listening =
@@ -1010,7 +1024,7 @@ static void accept_some(struct store_server *s) {
             set_listening(s, false);
             return;
         }
-        if (s->unproven.count == s->max_unproven) drop_unproven(s);
+        if (s->unproven.count >= unproven_limit(s)) drop_unproven(s);
         struct connection *c = connection_add(s, fd);
         if (!c) {
             close(fd);
@@ -1022,11 +1036,11 @@ static void accept_some(struct store_server *s) {
     }
 }
 
-/* The first connection of a rank has ended. Without the second one it may not have received WELCOME and joins again. */
+/* The connection of a rank has ended. If it has not answered, it may not have received WELCOME and joins again. */
 static void on_disconnect(struct store_server *s, int rank) {
     double now = clock_seconds();
     s->has_changed = true;
-    if (s->join[rank].has_heartbeat || rank == 0)
+    if (s->join[rank].has_answered || rank == 0)
         members_leave(s->members, rank, MEMBER_FAILED, STATUS_PEER, NULL, now);
     else
         s->join[rank].disconnected_at = now;
@@ -1044,8 +1058,7 @@ static void lose_disconnected_ranks(struct store_server *s, double now) {
 static void forget(struct store_server *s, const struct connection *c) {
     if (c->stage < STAGE_JOINED || c->shake.rank >= (uint32_t)s->world_size) return;
     struct join_state *state = &s->join[rank_of(c)];
-    if (state->requests == c) state->requests = NULL;
-    if (state->heartbeat == c) state->heartbeat = NULL;
+    if (state->connection == c) state->connection = NULL;
 }
 
 static void remove_ended(struct store_server *s) {
@@ -1066,9 +1079,9 @@ static void remove_ended(struct store_server *s) {
 
 /* ---- heartbeats ---- */
 
-/* Seconds since the host of [rank] last acknowledged data on its heartbeat connection; 0: it has none. */
+/* Seconds since the host of [rank] last acknowledged data on its connection; 0: it has none. */
 static double link_age(void *data, int rank) {
-    const struct connection *c = ((const struct store_server *)data)->join[rank].heartbeat;
+    const struct connection *c = ((const struct store_server *)data)->join[rank].connection;
     return c ? net_link_age(c->fd) : 0;
 }
 
@@ -1098,22 +1111,10 @@ static void log_missing(struct store_server *s, double now) {
     s->log_waiting_at = now + WAITING_SECONDS;
 }
 
-/* [lost], if not -1, and the heartbeat. */
-static void send_heartbeat(struct store_server *s, struct connection *c, int lost) {
-    uint8_t body[STORE_MAX_SERVER_HEARTBEAT];
-    const char *process = members_process(s->members, 0);
-    size_t length = strnlen(process, STORE_MAX_PROCESS - 1);
-    store_write_u64(body, (uint64_t)s->saved);
-    store_write_heartbeat(members_last(s->members, 0), body + 8);
-    memcpy(body + 8 + STORE_HEARTBEAT, process, length);
-    if (lost >= 0 && !c->has_failure) server_send_failure(s, c, lost);
-    server_send(s, c, FRAME_SERVER_HEARTBEAT, body, 8 + STORE_HEARTBEAT + length);
-}
-
 static void send_heartbeats(struct store_server *s, int lost) {
     for (size_t i = 0; i < s->count; i++) {
         struct connection *c = s->connections[i];
-        if (!c->is_closed && c->stage == STAGE_JOINED && is_heartbeat(c)) send_heartbeat(s, c, lost);
+        if (!c->is_closed && c->stage == STAGE_JOINED && c->has_answered) send_heartbeat(s, c, lost);
     }
 }
 
@@ -1228,8 +1229,7 @@ static void *serve(void *argument) {
     }
     for (size_t i = 0; i < s->count;
          i++) /* the end of the server is not a failure for ranks that are still connected */
-        if (s->connections[i]->stage == STAGE_JOINED && is_heartbeat(s->connections[i]))
-            server_send(s, s->connections[i], FRAME_BYE, NULL, 0);
+        if (s->connections[i]->stage == STAGE_JOINED) server_send(s, s->connections[i], FRAME_BYE, NULL, 0);
     return NULL;
 }
 
@@ -1251,16 +1251,14 @@ static void server_free(struct store_server *s) {
     free(s);
 }
 
-/* A connection of rank 0 itself, which needs no proof. */
-static bool add_local(struct store_server *s, int fd, bool is_for_heartbeat) {
+/* The connection of rank 0 itself, which needs no proof. */
+static bool add_local(struct store_server *s, int fd) {
     struct connection *c = connection_add(s, fd);
     if (!c) return false;
     c->stage = STAGE_JOINED;
-    c->shake.purpose = is_for_heartbeat ? FOR_HEARTBEAT : FOR_REQUESTS;
-    if (is_for_heartbeat)
-        s->join[0].heartbeat = c;
-    else
-        s->join[0].requests = c;
+    c->shake.purpose = FOR_RANK;
+    c->has_answered = true;
+    s->join[0].connection = c;
     return true;
 }
 
@@ -1286,7 +1284,8 @@ static bool init_server(struct store_server *s, const struct store_server_config
     s->epoll = s->wake < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
     s->closed_end = &s->closed;
     s->expires_at = INFINITY;
-    s->max_unproven = net_max_unproven(s->world_size);
+    s->spare = config->spare;
+    s->max_unproven = (size_t)net_max_unproven(s->world_size);
     s->open = calloc(s->max_unproven, sizeof *s->open);
     s->join = calloc((size_t)s->world_size, sizeof *s->join);
     s->keys = store_keys_create();
@@ -1308,15 +1307,12 @@ status store_server_start(const struct store_server_config *config, struct store
     if (!s) {
         close(config->listener);
         close(config->local);
-        close(config->local_heartbeat);
         return status_memory("the store");
     }
     bool has_all = init_server(s, config);
-    bool has_requests = has_all && add_local(s, config->local, false);
-    bool has_heartbeat = has_requests && add_local(s, config->local_heartbeat, true);
-    if (!has_requests) close(config->local);
-    if (!has_heartbeat) close(config->local_heartbeat);
-    status failure = has_heartbeat  ? thread_start(&s->thread, "store", "the store", serve, s)
+    bool has_local = has_all && add_local(s, config->local);
+    if (!has_local) close(config->local);
+    status failure = has_local      ? thread_start(&s->thread, "store", "the store", serve, s)
                      : s->epoll < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start the store")
                                     : status_memory("the store");
     if (failure) server_free(s);

@@ -15,9 +15,10 @@
 struct store_server;
 
 struct store_server_config {
-    int listener;               /* a non-blocking listening socket; the server owns it from now on */
-    int local, local_heartbeat; /* the server's ends of rank 0's own connections, which need no proof; owned, too */
-    int world_size, node_size;  /* node_size as in members_create */
+    int listener;              /* a non-blocking listening socket; the server owns it from now on */
+    int local;                 /* the server's end of rank 0's own connection, which needs no proof; owned, too */
+    int world_size, node_size; /* node_size as in members_create */
+    int spare;                 /* descriptors for connections without a proof, beyond one for each rank that joins */
     const bool *informed; /* (nodes) whose ranks, except rank 0, will not join and are not waited for; NULL: none */
     uint32_t restart_count;
     struct members_limits limits;
