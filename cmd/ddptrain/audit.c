@@ -8,124 +8,13 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
-#include "base/files/json_lines.h"
 #include "base/stop.h"
-#include "base/system/machine.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
-#include "device/device.h"
 #include "train/folder/run_folder.h"
-#include "train/loop/ledger.h"
-#include "train/metrics/metrics.h"
-
-/* ---- a ledger that was read ---- */
-
-#define MAX_LEDGER ((uint64_t)4 << 30)
-
-struct ledger_line {
-    const char *text; /* (size) */
-    size_t size;
-    enum metrics_event event;
-    int64_t step;
-};
-
-struct ledger {
-    char *path, *text;
-    struct ledger_line *lines; /* (count); line i is line i + 1 of the file */
-    size_t count;
-    char chain[METRICS_CHAIN_SIZE]; /* of the last line */
-};
-
-static const enum metrics_event ledger_events[] = {METRICS_START,      METRICS_RESUME,  METRICS_STEP,
-                                                   METRICS_CHECKPOINT, METRICS_STOPPED, METRICS_END};
-
-/* The value of a field as it is written, with its quotes; "": there is none. */
-static void add_field(const struct ledger_line *line, const char *key, struct text *out) {
-    struct json_line json;
-    if (!json_line_read(line->text, line->size, &json)) return;
-    const struct json_field *field = json_line_find(&json, key);
-    if (field) text_add_bytes(out, field->text, field->length);
-}
-
-static int64_t int_of(const struct ledger_line *line, const char *key) {
-    struct json_line json;
-    int64_t value = -1;
-    const struct json_field *field = json_line_read(line->text, line->size, &json) ? json_line_find(&json, key) : NULL;
-    if (field) json_field_int(field, 0, (int64_t)1 << 53, &value);
-    return value;
-}
-
-static bool has_field(const struct ledger_line *line, const char *key) {
-    struct json_line json;
-    return json_line_read(line->text, line->size, &json) && json_line_find(&json, key);
-}
-
-static bool is_equal(const struct ledger_line *a, const struct ledger_line *b, const char *key) {
-    struct text x = {0}, y = {0};
-    add_field(a, key, &x), add_field(b, key, &y);
-    bool equal = strcmp(text_string(&x), text_string(&y)) == 0;
-    text_free(&x), text_free(&y);
-    return equal;
-}
-
-/* false: the line is none of a ledger. */
-static bool read_line(struct ledger_line *line) {
-    bool is_known = false;
-    for (size_t i = 0; i < sizeof ledger_events / sizeof *ledger_events && !is_known; i++) {
-        line->event = ledger_events[i];
-        is_known = metrics_line_is(line->text, line->event);
-    }
-    line->step = int_of(line, "step");
-    return is_known && line->step >= 0;
-}
-
-static void ledger_close(struct ledger *ledger) {
-    free(ledger->path), free(ledger->text), free(ledger->lines);
-    *ledger = (struct ledger){0};
-}
-
-/* STATUS_DIVERGED where the chain is broken. A last line without its end, of a run that was killed, is left out. */
-static status read_lines(struct ledger *l) {
-    size_t max = 0;
-    for (const char *at = l->text; (at = strchr(at, '\n')); at++) max++;
-    l->lines = calloc(max + 1, sizeof *l->lines);
-    if (!l->lines) return status_memory("%s", l->path);
-    for (char *at = l->text, *end; (end = strchr(at, '\n')); at = end + 1) {
-        struct ledger_line *line = &l->lines[l->count++];
-        *line = (struct ledger_line){.text = at, .size = (size_t)(end - at)};
-        if (!metrics_line_chain(at, line->size, l->chain))
-            return status_new(STATUS_DIVERGED,
-                              "%s:%zu: the chain is broken: this line was changed, or lines before it were changed, "
-                              "removed or moved",
-                              l->path, l->count);
-        if (!read_line(line)) return status_new(STATUS_DATA, "%s:%zu: not a line of a ledger", l->path, l->count);
-    }
-    if (l->count == 0) return status_new(STATUS_DATA, "%s: no complete line", l->path);
-    if (int_of(l->lines, "version") > LEDGER_VERSION)
-        return status_new(STATUS_DATA, "%s: written by a newer version of ddptrain; audit it with that", l->path);
-    if (l->lines[0].event != METRICS_START && l->lines[0].event != METRICS_RESUME)
-        return status_new(STATUS_DIVERGED, "%s:1: the first line is not that of a start: lines were removed", l->path);
-    return OK;
-}
-
-static status ledger_read(const char *folder, struct ledger *out) {
-    struct text path = {0};
-    struct io_info info;
-    *out = (struct ledger){0};
-    text_printf(&path, "%s/ledger.jsonl", folder);
-    out->path = path.data;
-    TRY(io_stat(out->path, &info));
-    if (!info.exists)
-        return status_new(STATUS_DATA, "%s: there is no such file; it is not written with train.ledger: off",
-                          out->path);
-    TRY(io_read_text(out->path, MAX_LEDGER, &out->text, &info));
-    if (strlen(out->text) != info.size) return status_new(STATUS_DATA, "%s: it has a NUL character", out->path);
-    return read_lines(out);
-}
 
 /* ---- the intervals ---- */
 
@@ -155,7 +44,7 @@ struct audit {
     const struct command_line *line;
     struct arena *arena;
     const char *folder;
-    struct ledger ledger;
+    struct ledger_file ledger;
     struct known_config *configs; /* (config_count) */
     size_t config_count;
     struct saved_name *names; /* (name_count), in order of names and lines */
@@ -173,16 +62,6 @@ static const char *text_in_arena(struct arena *arena, struct text *text) {
     return copy;
 }
 
-/* A text field without its quotes. */
-static const char *word_of(struct arena *arena, const struct ledger_line *line, const char *key) {
-    struct json_line json;
-    const struct json_field *field = json_line_read(line->text, line->size, &json) ? json_line_find(&json, key) : NULL;
-    char *text = field && field->kind == KIND_TEXT ? json_field_text(field) : NULL;
-    const char *copy = arena_copy(arena, text ? text : "");
-    free(text);
-    return copy;
-}
-
 static void add_config(struct audit *a, const char *text) {
     uint8_t hash[DIGEST_SIZE];
     struct known_config *c = &a->configs[a->config_count++];
@@ -192,7 +71,7 @@ static void add_config(struct audit *a, const char *text) {
 }
 
 static const char *find_config(const struct audit *a, const struct ledger_line *start) {
-    const char *wanted = word_of(a->arena, start, "config_sha256");
+    const char *wanted = ledger_line_word(a->arena, start, "config_sha256");
     for (size_t i = 0; i < a->config_count; i++)
         if (strcmp(a->configs[i].sha256, wanted) == 0) return a->configs[i].text;
     return NULL;
@@ -223,10 +102,10 @@ static status read_config(struct audit *a) {
         for (size_t i = 0; i < a->ledger.count; i++)
             if (a->ledger.lines[i].event == METRICS_START || a->ledger.lines[i].event == METRICS_RESUME) newest = i;
         if (!find_config(a, &a->ledger.lines[newest]))
-            s = status_new(STATUS_DIVERGED,
-                           "%s: not the config of the run: its SHA-256 is %.16s..., and %.16s... in %s:%zu",
-                           text_string(&path), a->configs[0].sha256,
-                           word_of(a->arena, &a->ledger.lines[newest], "config_sha256"), a->ledger.path, newest + 1);
+            s = status_new(
+                STATUS_DIVERGED, "%s: not the config of the run: its SHA-256 is %.16s..., and %.16s... in %s:%zu",
+                text_string(&path), a->configs[0].sha256,
+                ledger_line_word(a->arena, &a->ledger.lines[newest], "config_sha256"), a->ledger.path, newest + 1);
     }
     free(text);
     text_free(&path);
@@ -243,7 +122,7 @@ static void find_names(struct audit *a) {
     a->names = arena_alloc(a->arena, a->ledger.count * sizeof *a->names);
     for (size_t i = 0; i < a->ledger.count; i++)
         if (a->ledger.lines[i].event == METRICS_CHECKPOINT)
-            a->names[a->name_count++] = (struct saved_name){word_of(a->arena, &a->ledger.lines[i], "name"), i};
+            a->names[a->name_count++] = (struct saved_name){ledger_line_word(a->arena, &a->ledger.lines[i], "name"), i};
     if (a->name_count) qsort(a->names, a->name_count, sizeof *a->names, compare_names);
 }
 
@@ -270,7 +149,7 @@ static size_t line_of_name(const struct audit *a, const char *name) {
 
 /* The file of the checkpoint of line [index], unless a later line has the same name; NULL: there is none. */
 static const char *find_checkpoint(struct audit *a, size_t index) {
-    const char *name = word_of(a->arena, &a->ledger.lines[index], "name");
+    const char *name = ledger_line_word(a->arena, &a->ledger.lines[index], "name");
     struct io_info info;
     struct text path = {0};
     if (line_of_name(a, name) != index) return NULL;
@@ -284,14 +163,14 @@ static const char *find_checkpoint(struct audit *a, size_t index) {
 
 /* The intervals between the start and the checkpoints. A checkpoint at the step of the one before replaces it. */
 static void find_intervals(struct audit *a) {
-    const struct ledger *l = &a->ledger;
+    const struct ledger_file *l = &a->ledger;
     const struct ledger_line *start = &l->lines[0];
     size_t first = 0;
     a->intervals = arena_alloc(a->arena, l->count * sizeof *a->intervals);
     a->configs = arena_alloc(a->arena, (l->count + 1) * sizeof *a->configs);
     for (size_t i = 1; i < l->count; i++) {
         if (l->lines[i].event == METRICS_RESUME) start = &l->lines[i];
-        if (l->lines[i].event != METRICS_CHECKPOINT || has_field(&l->lines[i], "pending")) continue;
+        if (l->lines[i].event != METRICS_CHECKPOINT || ledger_line_has(&l->lines[i], "pending")) continue;
         if (l->lines[i].step > l->lines[first].step)
             a->intervals[a->interval_count++] = (struct interval){.first = first, .last = i, .start = start};
         first = i;
@@ -355,7 +234,7 @@ static status check_end(const struct audit *a) {
     TRY(s);
     bool has_end = metrics_line_is(lines.other, METRICS_END);
     struct ledger_line end = {.text = lines.other, .size = has_end ? strcspn(lines.other, "\n") : 0};
-    if (has_end && !is_equal(&end, last, "state_sha256"))
+    if (has_end && !ledger_line_equals(&end, last, "state_sha256"))
         s = status_new(STATUS_DIVERGED,
                        "%s:%zu: the last line is not that of the end of the run, which is in metrics.jsonl: lines were "
                        "removed or changed",
@@ -366,38 +245,15 @@ static status check_end(const struct audit *a) {
 
 /* ---- whether this machine can repeat it ---- */
 
-/* The number of processes of the repetition. */
 static status count_processes(const struct audit *a, const struct interval *p, int64_t *out) {
-    int64_t world = int_of(p->start, "world_size");
-    *out = world;
-    if (!a->line->nproc) return OK;
-    char *end;
-    *out = strtol(a->line->nproc, &end, 10);
-    if (*end || *out < 1) return status_new(STATUS_USAGE, "--nproc: expected a number, got '%s'", a->line->nproc);
-    if (*out == world || int_of(p->start, "elastic") == 1) return OK;
-    return status_new(STATUS_USAGE,
-                      "--nproc %s: this run had %lld process%s, and only runs with determinism.mode: elastic have the "
-                      "same bits on another number",
-                      a->line->nproc, (long long)world, text_plural((uint64_t)world, "es"));
+    return ledger_processes(a->line, ledger_line_int(p->start, "world_size"), ledger_line_int(p->start, "elastic") == 1,
+                            out);
 }
 
-/* Runs without portable arithmetic have the same bits on the same kind of processor alone. */
 static status check_processor(const struct audit *a, const struct interval *p) {
-    char name[128];
-    struct device *device;
-    const char *processor = word_of(a->arena, p->start, "processor"), *where = word_of(a->arena, p->start, "device");
-    if (int_of(p->start, "portable") == 1 || strncmp(where, "cpu", 3) != 0) return OK;
-    processors_name(name, sizeof name);
-    TRY(device_create("cpu", &device));
-    bool is_same = strcmp(name, processor) == 0 && strcmp(device_describe(device), where) == 0;
-    status s = OK;
-    if (!is_same)
-        s = status_new(STATUS_USAGE,
-                       "%s: trained on %s, %s, without determinism.portable, so that this processor (%s, %s) may have "
-                       "other bits; audit it there, or train with determinism: {portable: true}",
-                       a->folder, processor, where, name, device_describe(device));
-    device_destroy(device);
-    return s;
+    const char *processor = ledger_line_word(a->arena, p->start, "processor");
+    const char *where = ledger_line_word(a->arena, p->start, "device");
+    return ledger_check_processor(a->folder, processor, where, ledger_line_int(p->start, "portable") == 1);
 }
 
 /* ---- choosing intervals ---- */
@@ -453,18 +309,18 @@ static status compare(const struct audit *a, size_t index, const struct ledger_l
     const struct ledger_line *line = &a->ledger.lines[index];
     struct text differences = {0}, equal = {0};
     for (size_t i = 0; keys[i]; i++) {
-        if (is_equal(line, other, keys[i])) {
+        if (ledger_line_equals(line, other, keys[i])) {
             text_printf(&equal, "%s%s", equal.length ? ", " : "", keys[i]);
             continue;
         }
         text_printf(&differences, "%s%s is ", differences.length ? "; " : "", keys[i]);
-        add_field(line, keys[i], &differences);
+        ledger_line_add(line, keys[i], &differences);
         text_add(&differences, " in the ledger and ");
-        add_field(other, keys[i], &differences);
+        ledger_line_add(other, keys[i], &differences);
         text_add(&differences, " when it is repeated");
     }
     status s = OK;
-    bool is_portable = int_of(&a->ledger.lines[0], "portable") == 1;
+    bool is_portable = ledger_line_int(&a->ledger.lines[0], "portable") == 1;
     if (differences.length)
         s = status_new(STATUS_DIVERGED, "%s:%zu: step %lld differs: %s%s%s%s", a->ledger.path, index + 1,
                        (long long)line->step, text_string(&differences), equal.length ? "; equal: " : "",
@@ -472,13 +328,6 @@ static status compare(const struct audit *a, size_t index, const struct ledger_l
                        is_portable ? "" : " (without determinism.portable, bits may depend on the number of threads)");
     text_free(&differences), text_free(&equal);
     return s;
-}
-
-/* The newest line of [event] with [step], or with any (-1). */
-static const struct ledger_line *find_line(const struct ledger *ledger, enum metrics_event event, int64_t step) {
-    for (size_t i = ledger->count; i-- > 0;)
-        if (ledger->lines[i].event == event && (step < 0 || ledger->lines[i].step == step)) return &ledger->lines[i];
-    return NULL;
 }
 
 static status compare_line(struct audit *a, size_t index, const struct ledger_line *other, const char *const *keys) {
@@ -490,96 +339,65 @@ static status compare_line(struct audit *a, size_t index, const struct ledger_li
 }
 
 /* The lines of an interval with those of its repetition. */
-static status compare_interval(struct audit *a, const struct interval *p, const struct ledger *again) {
+static status compare_interval(struct audit *a, const struct interval *p, const struct ledger_file *again) {
     static const char *const of_step[] = {"epoch", "rows", "loss", "grad_norm", "parameters", NULL};
     static const char *const of_state[] = {"epoch", "batch", "state", NULL}, *const of_data[] = {"dataset_fingerprint",
                                                                                                  NULL};
     static const char *const of_first[] = {"epoch", "state", NULL}, *const of_end[] = {"epoch", "state_sha256", NULL};
-    const struct ledger *l = &a->ledger;
-    const struct ledger_line *start = find_line(again, METRICS_START, -1);
+    const struct ledger_file *l = &a->ledger;
+    const struct ledger_line *start = ledger_find(again, METRICS_START, -1);
     TRY(compare_line(a, (size_t)(p->start - l->lines), start, of_data));
-    if (has_field(start, "state") &&
-        has_field(&l->lines[p->first], "state")) /* a sharded one is not whole at a start */
+    if (ledger_line_has(start, "state") &&
+        ledger_line_has(&l->lines[p->first], "state")) /* a sharded one is not whole at a start */
         TRY(compare_line(a, p->first, start, of_first));
     size_t steps = 0, steps_again = 0;
     for (size_t i = 0; i < again->count; i++) steps_again += again->lines[i].event == METRICS_STEP;
     for (size_t i = p->first + 1; i <= p->last; i++) {
         if (l->lines[i].event != METRICS_STEP) continue;
-        TRY(compare_line(a, i, find_line(again, METRICS_STEP, l->lines[i].step), of_step));
+        TRY(compare_line(a, i, ledger_find(again, METRICS_STEP, l->lines[i].step), of_step));
         steps++;
     }
     if (steps != steps_again)
         return status_new(STATUS_DIVERGED, "%s: %zu lines for steps %lld to %lld, and %zu when they are repeated",
                           l->path, steps, (long long)first_step(a, p), (long long)last_step(a, p), steps_again);
-    TRY(compare_line(a, p->last, find_line(again, METRICS_CHECKPOINT, l->lines[p->last].step), of_state));
-    bool has_end = p->last + 1 < l->count && has_field(&l->lines[p->last + 1], "state_sha256");
+    TRY(compare_line(a, p->last, ledger_find(again, METRICS_CHECKPOINT, l->lines[p->last].step), of_state));
+    bool has_end = p->last + 1 < l->count && ledger_line_has(&l->lines[p->last + 1], "state_sha256");
     return has_end ? compare_line(a, p->last + 1, &again->lines[again->count - 1], of_end) : OK;
 }
 
-/* Runs interval [index] again from the checkpoint [from] (NULL: from the beginning) in a new [folder]. */
-static status run_interval(struct audit *a, size_t index, const char *from, const char *folder) {
-    const struct interval *p = &a->intervals[index];
-    struct text config = {0}, output = {0}, every = {0}, resume = {0};
-    const char *words[32 + MAX_DATA_OVERRIDES] = {"ddptrain"};
-    char nproc[24], stop[24];
-    size_t count = 1;
-    int code;
-    int64_t processes;
-    TRY(count_processes(a, p, &processes));
-    text_printf(&config, "%s/config.yaml", a->temporary);
-    text_printf(&output, "%s/output.txt", a->temporary);
-    text_printf(&every, "train.ledger={mode: auto, every: %lld}", (long long)int_of(p->start, "every"));
-    text_printf(&resume, "checkpoint.resume=%s", from ? from : "");
-    snprintf(nproc, sizeof nproc, "%lld", (long long)processes);
-    snprintf(stop, sizeof stop, "%lld", (long long)last_step(a, p));
-    const char *const fixed[] = {text_string(&config),
-                                 "--quiet",
-                                 "--no-progress",
-                                 "--nproc",
-                                 nproc,
-                                 "--run-dir",
-                                 folder,
-                                 "--stop-after",
-                                 stop,
-                                 text_string(&every),
-                                 "checkpoint.keep=1",
-                                 "checkpoint.save_every={steps: 4503599627370496}",
-                                 "train.tensorboard=false"};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
-    if (from) words[count++] = text_string(&resume);
-    for (size_t i = 0; i < a->line->override_count && count < sizeof words / sizeof *words - 1; i++)
-        words[count++] = a->line->overrides[i];
-    status s = io_replace_text(text_string(&config), p->config);
-    if (!s) s = command_run_child(words, text_string(&output), &code);
-    if (!s && code != 0 && code != STATUS_STOPPED) {
-        struct text reason = {0};
-        command_add_reason(text_string(&output), &reason);
-        s = status_new(code > 128 ? STATUS_BUG : (enum status_code)code,
-                       "steps %lld to %lld of %s cannot be repeated: %s", (long long)first_step(a, p),
-                       (long long)last_step(a, p), a->folder, text_string(&reason));
-        text_free(&reason);
-    }
-    text_free(&config), text_free(&output), text_free(&every), text_free(&resume);
-    return s;
+/* Repeats an interval from the checkpoint [from] (NULL: from the beginning) in a new [folder]. */
+static status run_interval(const struct audit *a, const struct interval *p, const char *from, const char *folder) {
+    struct repetition r = {.name = a->folder,
+                           .config = p->config,
+                           .from = from,
+                           .folder = folder,
+                           .temporary = a->temporary,
+                           .first = first_step(a, p),
+                           .stop = last_step(a, p),
+                           .every = ledger_line_int(p->start, "every"),
+                           .overrides = a->line->overrides,
+                           .override_count = a->line->override_count};
+    TRY(count_processes(a, p, &r.processes));
+    return ledger_repeat(&r);
 }
 
 /* Repeats interval [index] and compares it. The checkpoint at its end stays for the interval after it. */
 static status repeat(struct audit *a, size_t index) {
     struct interval *p = &a->intervals[index];
-    struct ledger again = {0};
+    struct ledger_file again = {0};
     struct text folder = {0};
     double start = clock_seconds();
     const char *from = p->is_removed ? a->state : p->checkpoint;
     text_printf(&folder, "%s/interval-%zu", a->temporary, index);
-    status s = run_interval(a, index, from, text_string(&folder));
-    if (!s) s = ledger_read(text_string(&folder), &again);
+    status s = run_interval(a, p, from, text_string(&folder));
+    if (!s) s = ledger_file_read(text_string(&folder), &again);
     size_t before = a->compared;
     if (!s) s = compare_interval(a, p, &again);
     if (!s) {
         struct text state = {0};
-        const struct ledger_line *end = find_line(&again, METRICS_CHECKPOINT, last_step(a, p));
+        const struct ledger_line *end = ledger_find(&again, METRICS_CHECKPOINT, last_step(a, p));
         if (a->run) command_remove_tree(a->run);
-        text_printf(&state, "%s/checkpoints/%s.h5", text_string(&folder), word_of(a->arena, end, "name"));
+        text_printf(&state, "%s/checkpoints/%s.h5", text_string(&folder), ledger_line_word(a->arena, end, "name"));
         a->state = text_in_arena(a->arena, &state);
         a->run = arena_copy(a->arena, text_string(&folder));
         p->is_repeated = true;
@@ -588,7 +406,7 @@ static status repeat(struct audit *a, size_t index) {
                (long long)last_step(a, p), a->compared - before, clock_seconds() - start);
         fflush(stdout);
     }
-    ledger_close(&again);
+    ledger_file_close(&again);
     text_free(&folder);
     return s;
 }
@@ -624,8 +442,8 @@ static status repeat_chosen(struct audit *a) {
 /* ---- the command ---- */
 
 static status prepare(struct audit *a) {
-    const struct ledger *l = &a->ledger;
-    TRY(ledger_read(a->folder, &a->ledger));
+    const struct ledger_file *l = &a->ledger;
+    TRY(ledger_file_read(a->folder, &a->ledger));
     find_names(a);
     find_intervals(a);
     TRY(read_config(a));
@@ -676,7 +494,7 @@ static status run(const struct command_line *line) {
     if (!s && !is_run) s = status_new(STATUS_USAGE, "%s: not the folder of a run", line->config);
     if (!s) s = audit(&a);
     command_remove_folder(a.temporary);
-    ledger_close(&a.ledger);
+    ledger_file_close(&a.ledger);
     arena_destroy(a.arena);
     return s;
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/arena.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -14,6 +15,7 @@
 #include "sweep/sweep.h"
 #include "train/config/config.h"
 #include "train/inference/inference.h"
+#include "train/metrics/metrics.h"
 #include "train/weights/weights.h"
 
 struct subcommand;
@@ -221,6 +223,59 @@ status command_make_folder(const char *parent, const char *name, char **out);
 void command_remove_folder(char *folder);
 /* Removes a folder with all that is in it. */
 void command_remove_tree(const char *folder);
+
+/* ---- ledger_file.c, for commands that repeat parts of a run: audit, bisect ---- */
+
+struct ledger_line {
+    const char *text; /* (size) */
+    size_t size;
+    enum metrics_event event;
+    int64_t step;
+};
+
+/* The ledger of a run (train/loop/ledger.h). */
+struct ledger_file {
+    char *path, *text;
+    struct ledger_line *lines; /* (count); line i is line i + 1 of the file */
+    size_t count;
+    char chain[METRICS_CHAIN_SIZE]; /* of the last line */
+};
+
+/* Reads that of a run [folder]; close it also after a failure. STATUS_DATA: there is none; STATUS_DIVERGED: a line was
+ * changed, removed or moved. */
+status ledger_file_read(const char *folder, struct ledger_file *out);
+void ledger_file_close(struct ledger_file *ledger);
+/* The newest line of [event] with [step], or with any (-1); NULL: there is none. */
+const struct ledger_line *ledger_find(const struct ledger_file *ledger, enum metrics_event event, int64_t step);
+
+/* Of field [key]: its value as it is written, with quotes, added to [out], nothing if there is none; a whole number, or
+ * -1; a text in [arena], or ""; whether there is one; whether both lines have the same, or none. */
+void ledger_line_add(const struct ledger_line *line, const char *key, struct text *out);
+int64_t ledger_line_int(const struct ledger_line *line, const char *key);
+const char *ledger_line_word(struct arena *arena, const struct ledger_line *line, const char *key);
+bool ledger_line_has(const struct ledger_line *line, const char *key);
+bool ledger_line_equals(const struct ledger_line *a, const struct ledger_line *b, const char *key);
+
+/* The number of processes that repeat a run of [world]: --nproc, else as many. STATUS_USAGE where the bits would be
+ * others. */
+status ledger_processes(const struct command_line *line, int64_t world, bool is_elastic, int64_t *out);
+/* Runs without portable arithmetic have the same bits on the same kind of processor alone; else STATUS_USAGE. [where]:
+ * the device of the run in [folder]; [processor] NULL: not known. */
+status ledger_check_processor(const char *folder, const char *processor, const char *where, bool is_portable);
+
+/* A run of this program that repeats steps [first] to [stop] of another one. */
+struct repetition {
+    const char *name;      /* of the other one, for messages */
+    const char *config;    /* text */
+    const char *from;      /* checkpoint; NULL: where the config starts */
+    const char *folder;    /* of the new run */
+    const char *temporary; /* folder for its config and output */
+    int64_t first, stop, every, processes;
+    char *const *overrides; /* (override_count), at most MAX_DATA_OVERRIDES */
+    size_t override_count;
+};
+/* Saves at the end, where it keeps only that checkpoint. A failure has the exit code and the reason of the run. */
+status ledger_repeat(const struct repetition *repetition);
 
 /* ---- train.c ---- */
 

@@ -1,0 +1,196 @@
+/* ledger_file: the ledger of a run (train/loop/ledger.h) that a command reads, and runs of this program that repeat a
+ * part of it (audit, bisect). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/files/io.h"
+#include "base/files/json_lines.h"
+#include "base/system/machine.h"
+#include "command.h"
+#include "device/device.h"
+#include "train/loop/ledger.h"
+
+#define MAX_LEDGER ((uint64_t)4 << 30)
+
+static const enum metrics_event ledger_events[] = {METRICS_START,      METRICS_RESUME,  METRICS_STEP,
+                                                   METRICS_CHECKPOINT, METRICS_STOPPED, METRICS_END};
+
+/* ---- fields of a line ---- */
+
+void ledger_line_add(const struct ledger_line *line, const char *key, struct text *out) {
+    struct json_line json;
+    if (!json_line_read(line->text, line->size, &json)) return;
+    const struct json_field *field = json_line_find(&json, key);
+    if (field) text_add_bytes(out, field->text, field->length);
+}
+
+int64_t ledger_line_int(const struct ledger_line *line, const char *key) {
+    struct json_line json;
+    int64_t value = -1;
+    const struct json_field *field = json_line_read(line->text, line->size, &json) ? json_line_find(&json, key) : NULL;
+    if (field) json_field_int(field, 0, (int64_t)1 << 53, &value);
+    return value;
+}
+
+bool ledger_line_has(const struct ledger_line *line, const char *key) {
+    struct json_line json;
+    return json_line_read(line->text, line->size, &json) && json_line_find(&json, key);
+}
+
+bool ledger_line_equals(const struct ledger_line *a, const struct ledger_line *b, const char *key) {
+    struct text x = {0}, y = {0};
+    ledger_line_add(a, key, &x), ledger_line_add(b, key, &y);
+    bool equal = strcmp(text_string(&x), text_string(&y)) == 0;
+    text_free(&x), text_free(&y);
+    return equal;
+}
+
+const char *ledger_line_word(struct arena *arena, const struct ledger_line *line, const char *key) {
+    struct json_line json;
+    const struct json_field *field = json_line_read(line->text, line->size, &json) ? json_line_find(&json, key) : NULL;
+    char *text = field && field->kind == KIND_TEXT ? json_field_text(field) : NULL;
+    const char *copy = arena_copy(arena, text ? text : "");
+    free(text);
+    return copy;
+}
+
+const struct ledger_line *ledger_find(const struct ledger_file *ledger, enum metrics_event event, int64_t step) {
+    for (size_t i = ledger->count; i-- > 0;)
+        if (ledger->lines[i].event == event && (step < 0 || ledger->lines[i].step == step)) return &ledger->lines[i];
+    return NULL;
+}
+
+/* ---- reading ---- */
+
+/* false: the line is none of a ledger. */
+static bool read_line(struct ledger_line *line) {
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof ledger_events / sizeof *ledger_events && !is_known; i++) {
+        line->event = ledger_events[i];
+        is_known = metrics_line_is(line->text, line->event);
+    }
+    line->step = ledger_line_int(line, "step");
+    return is_known && line->step >= 0;
+}
+
+/* STATUS_DIVERGED where the chain is broken. A last line without its end, of a run that was killed, is left out. */
+static status read_lines(struct ledger_file *l) {
+    size_t max = 0;
+    for (const char *at = l->text; (at = strchr(at, '\n')); at++) max++;
+    l->lines = calloc(max + 1, sizeof *l->lines);
+    if (!l->lines) return status_memory("%s", l->path);
+    for (char *at = l->text, *end; (end = strchr(at, '\n')); at = end + 1) {
+        struct ledger_line *line = &l->lines[l->count++];
+        *line = (struct ledger_line){.text = at, .size = (size_t)(end - at)};
+        if (!metrics_line_chain(at, line->size, l->chain))
+            return status_new(STATUS_DIVERGED,
+                              "%s:%zu: the chain is broken: this line was changed, or lines before it were changed, "
+                              "removed or moved",
+                              l->path, l->count);
+        if (!read_line(line)) return status_new(STATUS_DATA, "%s:%zu: not a line of a ledger", l->path, l->count);
+    }
+    if (l->count == 0) return status_new(STATUS_DATA, "%s: no complete line", l->path);
+    if (ledger_line_int(l->lines, "version") > LEDGER_VERSION)
+        return status_new(STATUS_DATA, "%s: written by a newer version of ddptrain; read it with that", l->path);
+    if (l->lines[0].event != METRICS_START && l->lines[0].event != METRICS_RESUME)
+        return status_new(STATUS_DIVERGED, "%s:1: the first line is not that of a start: lines were removed", l->path);
+    return OK;
+}
+
+status ledger_file_read(const char *folder, struct ledger_file *out) {
+    struct text path = {0};
+    struct io_info info;
+    *out = (struct ledger_file){0};
+    text_printf(&path, "%s/ledger.jsonl", folder);
+    out->path = path.data;
+    TRY(io_stat(out->path, &info));
+    if (!info.exists)
+        return status_new(STATUS_DATA, "%s: there is no such file; it is not written with train.ledger: off",
+                          out->path);
+    TRY(io_read_text(out->path, MAX_LEDGER, &out->text, &info));
+    if (strlen(out->text) != info.size) return status_new(STATUS_DATA, "%s: it has a NUL character", out->path);
+    return read_lines(out);
+}
+
+void ledger_file_close(struct ledger_file *ledger) {
+    free(ledger->path), free(ledger->text), free(ledger->lines);
+    *ledger = (struct ledger_file){0};
+}
+
+/* ---- whether this machine can repeat it ---- */
+
+status ledger_processes(const struct command_line *line, int64_t world, bool is_elastic, int64_t *out) {
+    *out = world;
+    if (!line->nproc) return OK;
+    char *end;
+    *out = strtol(line->nproc, &end, 10);
+    if (*end || *out < 1) return status_new(STATUS_USAGE, "--nproc: expected a number, got '%s'", line->nproc);
+    if (*out == world || is_elastic) return OK;
+    return status_new(STATUS_USAGE,
+                      "--nproc %s: this run had %lld process%s, and only runs with determinism.mode: elastic have the "
+                      "same bits on another number",
+                      line->nproc, (long long)world, text_plural((uint64_t)world, "es"));
+}
+
+status ledger_check_processor(const char *folder, const char *processor, const char *where, bool is_portable) {
+    char name[128];
+    struct device *device;
+    if (is_portable || strncmp(where, "cpu", 3) != 0) return OK;
+    processors_name(name, sizeof name);
+    TRY(device_create("cpu", &device));
+    bool is_same = (!processor || strcmp(name, processor) == 0) && strcmp(device_describe(device), where) == 0;
+    status s = OK;
+    if (!is_same)
+        s = status_new(STATUS_USAGE,
+                       "%s: trained on %s%s%s, without determinism.portable, so that this processor (%s, %s) may have "
+                       "other bits; repeat it there, or train with determinism: {portable: true}",
+                       folder, processor ? processor : "", processor ? ", " : "", where, name, device_describe(device));
+    device_destroy(device);
+    return s;
+}
+
+/* ---- repeating ---- */
+
+status ledger_repeat(const struct repetition *r) {
+    struct text config = {0}, output = {0}, every = {0}, resume = {0};
+    const char *words[32 + MAX_DATA_OVERRIDES] = {"ddptrain"};
+    char nproc[24], stop[24];
+    size_t count = 1;
+    int code = 0;
+    text_printf(&config, "%s/config.yaml", r->temporary);
+    text_printf(&output, "%s/output.txt", r->temporary);
+    text_printf(&every, "train.ledger={mode: auto, every: %lld}", (long long)r->every);
+    text_printf(&resume, "checkpoint.resume=%s", r->from ? r->from : "");
+    snprintf(nproc, sizeof nproc, "%lld", (long long)r->processes);
+    snprintf(stop, sizeof stop, "%lld", (long long)r->stop);
+    const char *const fixed[] = {text_string(&config),
+                                 "--quiet",
+                                 "--no-progress",
+                                 "--nproc",
+                                 nproc,
+                                 "--run-dir",
+                                 r->folder,
+                                 "--stop-after",
+                                 stop,
+                                 text_string(&every),
+                                 "checkpoint.keep=1",
+                                 "checkpoint.save_every={steps: 4503599627370496}",
+                                 "train.tensorboard=false"};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
+    if (r->from) words[count++] = text_string(&resume);
+    for (size_t i = 0; i < r->override_count && count < sizeof words / sizeof *words - 1; i++)
+        words[count++] = r->overrides[i];
+    status s = io_replace_text(text_string(&config), r->config);
+    if (!s) s = command_run_child(words, text_string(&output), &code);
+    if (!s && code != 0 && code != STATUS_STOPPED) {
+        struct text reason = {0};
+        command_add_reason(text_string(&output), &reason);
+        s = status_new(code > 128 ? STATUS_BUG : (enum status_code)code,
+                       "steps %lld to %lld of %s cannot be repeated: %s", (long long)r->first, (long long)r->stop,
+                       r->name, text_string(&reason));
+        text_free(&reason);
+    }
+    text_free(&config), text_free(&output), text_free(&every), text_free(&resume);
+    return s;
+}
