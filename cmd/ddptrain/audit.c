@@ -1,7 +1,7 @@
-/* audit: repeats parts of a run and compares them with its ledger (train/loop/ledger.h). An interval is what lies
- * between two checkpoints of the ledger. It is repeated by a run of this program that starts from the file of the first
- * one, or where that was removed from the state at the end of the interval before, and stops at the second one; the
- * ledgers of both must have the same lines. */
+/* audit, certify: verify a run. audit repeats parts of it and compares them with its ledger (train/loop/ledger.h). An
+ * interval is what lies between two checkpoints of the ledger. It is repeated by a run of this program that starts from
+ * the file of the first one, or where that was removed from the state at the end of the interval before, and stops at
+ * the second one; the ledgers of both must have the same lines. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,6 +96,7 @@ static status read_config(struct audit *a) {
     struct io_info info;
     text_printf(&path, "%s/config.yaml", a->folder);
     status s = io_read_text(text_string(&path), 1 << 24, &text, &info);
+    if (!s && !text) s = status_new(STATUS_DATA, "%s: there is no such file", text_string(&path));
     if (!s) {
         add_config(a, arena_copy(a->arena, text));
         size_t newest = 0;
@@ -350,11 +351,14 @@ static status compare_interval(struct audit *a, const struct interval *p, const 
     if (ledger_line_has(start, "state") &&
         ledger_line_has(&l->lines[p->first], "state")) /* a sharded one is not whole at a start */
         TRY(compare_line(a, p->first, start, of_first));
-    size_t steps = 0, steps_again = 0;
+    size_t steps = 0, steps_again = 0, at = 0;
     for (size_t i = 0; i < again->count; i++) steps_again += again->lines[i].event == METRICS_STEP;
     for (size_t i = p->first + 1; i <= p->last; i++) {
+        int64_t step = l->lines[i].step;
         if (l->lines[i].event != METRICS_STEP) continue;
-        TRY(compare_line(a, i, ledger_find(again, METRICS_STEP, l->lines[i].step), of_step));
+        while (at < again->count && (again->lines[at].event != METRICS_STEP || again->lines[at].step < step)) at++;
+        bool is_found = at < again->count && again->lines[at].step == step;
+        TRY(compare_line(a, i, is_found ? &again->lines[at] : NULL, of_step));
         steps++;
     }
     if (steps != steps_again)
@@ -439,16 +443,147 @@ static status repeat_chosen(struct audit *a) {
     return OK;
 }
 
+/* ---- statements ---- */
+
+/* An in-toto statement (version 1 of its specification) about a run that has ended: which files it is about, by their
+ * SHA-256, and what they were made from. Its text is a function of the run folder, so a statement is proved by making
+ * it again. */
+
+#define STATEMENT "https://in-toto.io/Statement/v1"
+#define PREDICATE "urn:ddptrain:training:1"
+
+static status file_sha256(const char *path, char hex[DIGEST_HEX_SIZE]) {
+    static char bytes[1 << 16];
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    size_t got;
+    int fd;
+    digest_start(&digest);
+    TRY(io_open(path, &fd));
+    status s = OK;
+    do {
+        s = io_read(fd, path, bytes, sizeof bytes, &got);
+        if (!s) digest_add(&digest, bytes, got);
+    } while (!s && got == sizeof bytes);
+    digest_finish(&digest, hash);
+    digest_hex(hash, hex);
+    return status_first(s, io_close(fd, path));
+}
+
+static status add_subject(const struct audit *a, const char *name, struct text *out) {
+    struct text path = {0};
+    char hex[DIGEST_HEX_SIZE];
+    text_printf(&path, "%s/%s", a->folder, name);
+    status s = file_sha256(text_string(&path), hex);
+    text_free(&path);
+    TRY(s);
+    text_add(out, "    {\"name\": ");
+    text_add_json(out, name);
+    text_printf(out, ", \"digest\": {\"sha256\": \"%s\"}},\n", hex);
+    return OK;
+}
+
+/* The newest checkpoint, and the best one if the run kept it. */
+static status add_weights(const struct audit *a, struct text *out) {
+    struct text name = {0}, best = {0};
+    struct io_info info;
+    const struct ledger_line *newest = ledger_find(&a->ledger, METRICS_CHECKPOINT, -1);
+    if (!newest) return status_new(STATUS_DATA, "%s: no checkpoint", a->ledger.path);
+    text_printf(&name, "checkpoints/%s.h5", ledger_line_word(a->arena, newest, "name"));
+    text_printf(&best, "%s/checkpoints/" CHECKPOINT_BEST ".h5", a->folder);
+    status s = add_subject(a, text_string(&name), out);
+    if (!s) s = io_stat(text_string(&best), &info);
+    if (!s && info.exists) s = add_subject(a, "checkpoints/" CHECKPOINT_BEST ".h5", out);
+    text_free(&name), text_free(&best);
+    return s;
+}
+
+static void add_copy(const struct ledger_line *line, const char *key, const char *name, const char *after,
+                     struct text *out) {
+    text_printf(out, "\"%s\": ", name);
+    ledger_line_add(line, key, out);
+    text_add(out, after);
+}
+
+static status write_statement(const struct audit *a, struct text *out) {
+    const struct ledger_file *l = &a->ledger;
+    const struct ledger_line *start = &l->lines[0], *end = &l->lines[l->count - 1];
+    for (size_t i = 1; i < l->count; i++)
+        if (l->lines[i].event == METRICS_RESUME) start = &l->lines[i];
+    if (end->event != METRICS_END) return status_new(STATUS_DATA, "%s: the run has not ended", l->path);
+    text_add(out, "{\n  \"_type\": \"" STATEMENT "\",\n  \"subject\": [\n");
+    TRY(add_weights(a, out));
+    TRY(add_subject(a, "config.yaml", out));
+    TRY(add_subject(a, "ledger.jsonl", out));
+    out->data[out->length -= 2] = 0; /* the comma */
+    text_add(out, "\n  ],\n  \"predicateType\": \"" PREDICATE "\",\n  \"predicate\": {\n    ");
+    add_copy(start, "program", "program", ", ", out);
+    add_copy(start, "world_size", "world_size", ", ", out);
+    add_copy(start, "portable", "portable", ", ", out);
+    add_copy(start, "elastic", "elastic", ",\n    ", out);
+    add_copy(start, "dataset_fingerprint", "dataset_fingerprint", ",\n    ", out);
+    text_printf(out, "\"ledger\": {\"lines\": %zu, \"chain\": \"%s\"},\n    ", l->count, l->chain);
+    add_copy(end, "epoch", "epoch", ", ", out);
+    add_copy(end, "step", "step", ",\n    ", out);
+    add_copy(end, "state_sha256", "state_sha256", "\n  }\n}\n", out);
+    return OK;
+}
+
+/* The first line of two texts that differs, in *a and *b, and its number. */
+static size_t first_difference(const char **a, const char **b) {
+    size_t number = 1;
+    for (;; number++) {
+        size_t x = strcspn(*a, "\n"), y = strcspn(*b, "\n");
+        if (x != y || strncmp(*a, *b, x) != 0 || !(*a)[x] || !(*b)[y]) return number;
+        *a += x + 1, *b += y + 1;
+    }
+}
+
+static status compare_statement(const struct audit *a) {
+    struct text now = {0};
+    char *text = NULL;
+    struct io_info info;
+    status s = io_read_text(a->line->statement, 1 << 20, &text, &info);
+    if (!s && !text) s = status_new(STATUS_IO, "%s: there is no such file", a->line->statement);
+    if (!s && !strstr(text, PREDICATE))
+        s = status_new(STATUS_DATA, "%s: not a statement of ddptrain certify", a->line->statement);
+    if (!s) s = write_statement(a, &now);
+    if (!s && strcmp(text, text_string(&now)) != 0) {
+        const char *then = text, *is = text_string(&now);
+        size_t number = first_difference(&then, &is);
+        struct text x = {0}, y = {0}, line = {0};
+        text_add_bytes(&line, then, strcspn(then, "\n"));
+        text_add_value(&x, text_string(&line), 400);
+        text_clear(&line);
+        text_add_bytes(&line, is, strcspn(is, "\n"));
+        text_add_value(&y, text_string(&line), 400);
+        s = status_new(STATUS_DIVERGED, "%s:%zu: the statement is not about this folder: it says %s, and here it is %s",
+                       a->line->statement, number, text_string(&x), text_string(&y));
+        text_free(&x), text_free(&y), text_free(&line);
+    }
+    free(text);
+    text_free(&now);
+    if (!s) printf("%s: the statement is about the files of this folder\n", a->line->statement);
+    return s;
+}
+
 /* ---- the command ---- */
 
-static status prepare(struct audit *a) {
-    const struct ledger_file *l = &a->ledger;
+/* What can be checked without repeating anything. */
+static status read_run(struct audit *a) {
     TRY(ledger_file_read(a->folder, &a->ledger));
     find_names(a);
     find_intervals(a);
     TRY(read_config(a));
     TRY(check_checkpoints(a));
     TRY(check_end(a));
+    return OK;
+}
+
+static status prepare(struct audit *a) {
+    const struct ledger_file *l = &a->ledger;
+    TRY(read_run(a));
+    if (a->line->statement) TRY(compare_statement(a));
     find_files(a);
     for (size_t i = 0; i < a->interval_count; i++) {
         int64_t processes;
@@ -487,25 +622,47 @@ static status audit(struct audit *a) {
     return OK;
 }
 
-static status run(const struct command_line *line) {
+static status certify(struct audit *a) {
+    struct text text = {0};
+    status s = read_run(a);
+    if (!s) s = write_statement(a, &text);
+    if (!s && a->line->out) s = io_replace_text(a->line->out, text_string(&text));
+    if (!s && !a->line->out) fputs(text_string(&text), stdout);
+    text_free(&text);
+    return s;
+}
+
+static status run(const struct command_line *line, status (*work)(struct audit *a)) {
     struct audit a = {.line = line, .folder = line->config, .arena = arena_create()};
     bool is_run;
     status s = run_folder_is_readable(line->config, &is_run);
     if (!s && !is_run) s = status_new(STATUS_USAGE, "%s: not the folder of a run", line->config);
-    if (!s) s = audit(&a);
+    if (!s) s = work(&a);
     command_remove_folder(a.temporary);
     ledger_file_close(&a.ledger);
     arena_destroy(a.arena);
     return s;
 }
 
+static status run_audit(const struct command_line *line) { return run(line, audit); }
+static status run_certify(const struct command_line *line) { return run(line, certify); }
+
 const struct subcommand subcommand_audit = {
     .name = "audit",
     .arguments = "RUN [dataset.KEY=VALUE ...] [options]",
     .help = "repeat parts of a run and compare them with its ledger",
-    .run = run,
+    .run = run_audit,
     .options = OPTION_AUDIT | OPTION_SEED,
     .operand = "folder",
     .takes_overrides = true,
     .override_prefix = "dataset.",
+};
+
+const struct subcommand subcommand_certify = {
+    .name = "certify",
+    .arguments = "RUN [--out FILE]",
+    .help = "an in-toto statement about a run that has ended, which audit --statement proves",
+    .run = run_certify,
+    .options = OPTION_OUT,
+    .operand = "folder",
 };

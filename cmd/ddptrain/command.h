@@ -52,6 +52,7 @@ struct command_line {
     int intervals;                                         /* audit; 0: not given */
     double fraction;                                       /* audit; negative: not given */
     bool is_all;                                           /* audit */
+    const char *statement;                                 /* audit; NULL: not given */
     const char *metric;                                    /* compare */
     int seeds;                                             /* compare */
     double grace, temperature, top_p;
@@ -90,7 +91,7 @@ enum subcommand_option {
     OPTION_SKIP = 1 << 22,  /* --skip-bad-rows */
     OPTION_QUICK = 1 << 23, /* selftest */
     OPTION_STOP_AFTER = 1 << 24,
-    OPTION_AUDIT = 1 << 25 /* --intervals, --fraction, --all */
+    OPTION_AUDIT = 1 << 25 /* --intervals, --fraction, --all, --statement */
 };
 
 struct subcommand {
@@ -113,7 +114,7 @@ struct subcommand {
 /* clang-format off */
 #define SUBCOMMANDS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
-    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit)
+    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit) X(certify)
 /* clang-format on */
 #define X(name) extern const struct subcommand subcommand_##name;
 SUBCOMMANDS(X)

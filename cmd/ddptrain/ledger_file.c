@@ -11,7 +11,8 @@
 #include "device/device.h"
 #include "train/loop/ledger.h"
 
-#define MAX_LEDGER ((uint64_t)4 << 30)
+#define MAX_LEDGER_GIB 4
+#define MAX_LEDGER ((uint64_t)MAX_LEDGER_GIB << 30)
 
 static const enum metrics_event ledger_events[] = {METRICS_START,      METRICS_RESUME,  METRICS_STEP,
                                                    METRICS_CHECKPOINT, METRICS_STOPPED, METRICS_END};
@@ -22,7 +23,8 @@ void ledger_line_add(const struct ledger_line *line, const char *key, struct tex
     struct json_line json;
     if (!json_line_read(line->text, line->size, &json)) return;
     const struct json_field *field = json_line_find(&json, key);
-    if (field) text_add_bytes(out, field->text, field->length);
+    size_t quote = field && field->kind == KIND_TEXT;
+    if (field) text_add_bytes(out, field->text - quote, field->length + 2 * quote);
 }
 
 int64_t ledger_line_int(const struct ledger_line *line, const char *key) {
@@ -109,6 +111,7 @@ status ledger_file_read(const char *folder, struct ledger_file *out) {
         return status_new(STATUS_DATA, "%s: there is no such file; it is not written with train.ledger: off",
                           out->path);
     TRY(io_read_text(out->path, MAX_LEDGER, &out->text, &info));
+    if (!out->text) return status_new(STATUS_DATA, "%s: not a file of at most %d GiB", out->path, MAX_LEDGER_GIB);
     if (strlen(out->text) != info.size) return status_new(STATUS_DATA, "%s: it has a NUL character", out->path);
     return read_lines(out);
 }

@@ -212,6 +212,12 @@ static const struct option options[] = {
      .value = "",
      .help = "how many of the intervals between checkpoints are repeated, chosen at random: N of them, this\n"
              "part of them (default: 0.1, and at least one), or all; with --seed S the same ones again"},
+    {.name = "--statement",
+     .type = VALUE_TEXT,
+     .offset = AT(statement),
+     .subcommands = OPTION_AUDIT,
+     .value = "FILE",
+     .help = "prove this statement of certify, too"},
     {.name = "--target",
      .type = VALUE_TEXT,
      .offset = AT(target),

@@ -247,6 +247,37 @@ class Audit(program.Case):
         self.write("runs/test/ledger.jsonl", seal([body.replace(*sha) for body in other]))
         self.assertRegex(self.audit("--all", code=DIVERGED), r"ledger.jsonl:\d+: step \d+ differs: ")
 
+    # ---- statements ----
+
+    def test_a_statement(self):
+        """It is what in-toto's specification says, about the bytes of the files; any change refutes it."""
+        self.train("checkpoint.best=val_loss")
+        out, _ = self.run_program("certify", "runs/test")
+        statement = json.loads(out)
+        self.assertEqual(statement["_type"], "https://in-toto.io/Statement/v1")
+        names = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
+        self.assertEqual(sorted(names), ["checkpoints/best.h5", "checkpoints/epoch-0008.h5", "config.yaml", "ledger.jsonl"])
+        for name, digest in names.items():
+            with open(self.path("runs/test", name), "rb") as f:
+                self.assertEqual(digest, hashlib.sha256(f.read()).hexdigest())
+        predicate = statement["predicate"]
+        self.assertEqual((predicate["state_sha256"], predicate["step"], predicate["ledger"]["lines"]), (self.sha(), 72, len(self.bodies())))
+        self.run_program("certify", "runs/test", "--out", "s.json")
+        self.assertEqual(self.read("s.json"), out)
+        self.assertIn("s.json: the statement is about the files of this folder", self.audit("--statement", "s.json"))
+        for old, new in (('"step": 72', '"step": 71'), (names["config.yaml"], "0" * 64), (predicate["dataset_fingerprint"], "1" * 64)):
+            self.write("other.json", out.replace(old, new))
+            self.assertRegex(self.audit("--statement", "other.json", code=DIVERGED), rf"other.json:\d+: the statement is not about this folder: .*{new}")
+        self.train("--run-dir", "other", "seed=2")
+        err = self.run_program("audit", "other", "--statement", "s.json", code=DIVERGED)[1]
+        self.assertIn("the statement is not about this folder", err)
+
+    def test_what_is_no_statement(self):
+        self.train("--stop-after", 20, code=STOPPED)
+        self.assertIn("the run has not ended", self.run_program("certify", "runs/test", code=DATA)[1])
+        self.assertIn("not a statement of ddptrain certify", self.audit("--statement", "c.yaml", code=DATA))
+        self.assertIn("missing.json", self.audit("--statement", "missing.json", code=program.IO))
+
     # ---- what cannot be audited ----
 
     def test_mistakes(self):
@@ -256,6 +287,9 @@ class Audit(program.Case):
         self.assertIn("--nproc 2: this run had 1 process", self.audit("--nproc", 2, code=USAGE))
         self.assertIn("unexpected argument 'train.epochs=3'", self.audit("train.epochs=3", code=USAGE))
         bodies = self.bodies()
+        os.rename(self.path("runs/test/config.yaml"), self.path("config.yaml"))
+        self.assertIn("config.yaml: there is no such file", self.audit(code=DATA))
+        os.rename(self.path("config.yaml"), self.path("runs/test/config.yaml"))
         self.write("runs/test/ledger.jsonl", seal([bodies[0].replace('"version":1', '"version":2')] + bodies[1:]))
         self.assertIn("written by a newer version", self.audit(code=DATA))
         self.write("runs/test/ledger.jsonl", seal([re.sub('"processor":"[^"]*"', '"processor":"Another"', bodies[0])] + bodies[1:]))
@@ -265,6 +299,9 @@ class Audit(program.Case):
         self.write("runs/test/ledger.jsonl", "")
         self.assertIn("no complete line", self.audit(code=DATA))
         os.remove(self.path("runs/test/ledger.jsonl"))
+        os.mkdir(self.path("runs/test/ledger.jsonl"))
+        self.assertIn("ledger.jsonl: not a file of at most 4 GiB", self.audit(code=DATA))
+        os.rmdir(self.path("runs/test/ledger.jsonl"))
         self.assertIn("it is not written with train.ledger: off", self.audit(code=DATA))
 
     def test_no_checkpoint_yet(self):
