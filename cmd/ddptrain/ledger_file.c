@@ -140,7 +140,7 @@ status ledger_check_processor(const char *folder, const char *processor, const c
     char name[128];
     struct device *device;
     if (is_portable || strncmp(where, "cpu", 3) != 0) return OK;
-    processors_name(name, sizeof name);
+    if (!processor_model(name, sizeof name)) name[0] = 0;
     TRY(device_create("cpu", &device));
     bool is_same = (!processor || strcmp(name, processor) == 0) && strcmp(device_describe(device), where) == 0;
     status s = OK;

@@ -280,20 +280,6 @@ long processors_slice(void) {
     return read_scheduling(&own) ? (long)own.runtime : 0;
 }
 
-void processors_name(char *name, size_t size) {
-    char line[512];
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    snprintf(name, size, "unknown");
-    while (file && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        if (!colon || strncmp(line, "model name", strlen("model name")) != 0) continue;
-        colon += 1 + strspn(colon + 1, " \t");
-        snprintf(name, size, "%.*s", (int)strcspn(colon, "\n"), colon);
-        break;
-    }
-    if (file) fclose(file);
-}
-
 void processors_list(const cpu_set_t *set, struct text *out) {
     const char *between = "";
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {

@@ -38,9 +38,6 @@ void processors_shorten_slice(void);
 /* The time slice of this thread in nanoseconds; 0: unknown. */
 long processors_slice(void);
 
-/* The name of the processor, as the kernel gives it; "unknown" where it gives none. name (size) */
-void processors_name(char *name, size_t size);
-
 void processors_list(const cpu_set_t *set, struct text *out); /* adds "0-3,8" */
 
 /* ---- control groups, version 1 and 2 ---- */

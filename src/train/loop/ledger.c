@@ -66,7 +66,7 @@ status ledger_start(struct trainer *t, const char *program, const char *config_t
     if (!ledger) return OK;
     digest_of(config_text, strlen(config_text), hash);
     digest_hex(hash, hex);
-    processors_name(processor, sizeof processor);
+    if (!processor_model(processor, sizeof processor)) processor[0] = 0;
     begin(ledger, metrics_size(ledger) ? METRICS_RESUME : METRICS_START, &t->state->counters);
     metrics_int(ledger, "version", LEDGER_VERSION);
     metrics_text(ledger, "program", program);
