@@ -1,5 +1,6 @@
-/* The main of a Check suite: TESTS(suite name, test, test, ...), or where some run several times
- * LOOP_TESTS(suite name, ONCE(test), LOOP(test, first, end), EACH(test, array), ...). For tests only. */
+/* Tests with Check, which are registered where they stand: TEST(name) {...} is one, TEST_LOOP(name, first, end) {...}
+ * runs with _i from [first] to [end] - 1, TEST_EACH(name, array) {...} with each index of an array. CHECK_MAIN("suite")
+ * is the main that runs those of the file. For tests only. */
 #ifndef TESTS_CHECK_MAIN_H
 #define TESTS_CHECK_MAIN_H
 
@@ -11,27 +12,39 @@
 /* Of the processor, which other programs do not use up. */
 static inline double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
-/* A test that runs with _i from [first] to [end] - 1. */
-struct check_loop {
-    const TTest *test;
-    int first, end;
-};
-#define LOOP(test, first, end)                                                                                         \
-    { test, first, end }
-#define ONCE(test) LOOP(test, 0, 1)
-#define EACH(test, array) LOOP(test, 0, (int)(sizeof(array) / sizeof *(array))) /* _i: an index of the array */
+/* ---- what is registered ---- */
 
-/* The exit code; for a main with more to do. In the environment CK_VERBOSITY says how much is printed, and
- * DDPTRAIN_TESTS_NAMED that only tests with this in their names run. */
-static inline int check_run(const char *suite_name, const struct check_loop *loops, size_t count) {
-    Suite *suite = suite_create(suite_name);
-    TCase *tests = tcase_create(suite_name);
-    tcase_set_timeout(tests, 120);
+static inline TCase *check_tests(void) {
+    static TCase *tests;
+    if (!tests) {
+        tests = tcase_create("tests");
+        tcase_set_timeout(tests, 120);
+    }
+    return tests;
+}
+
+/* In the environment, DDPTRAIN_TESTS_NAMED says that only tests with this in their names run. */
+static inline void check_add(const TTest *test, int first, int end) {
     const char *part = getenv("DDPTRAIN_TESTS_NAMED");
-    for (size_t i = 0; i < count; i++)
-        if (!part || strstr(loops[i].test->name, part))
-            tcase_add_loop_test(tests, loops[i].test, loops[i].first, loops[i].end);
-    suite_add_tcase(suite, tests);
+    if (!part || strstr(test->name, part)) tcase_add_loop_test(check_tests(), test, first, end);
+}
+
+#define TEST_LOOP(name, first, end)                                                                                    \
+    static void name(int _i);                                                                                          \
+    static __attribute__((constructor)) void check_add_##name(void) {                                                  \
+        static const TTest test = {#name, name, __FILE__, __LINE__};                                                   \
+        check_add(&test, first, end);                                                                                  \
+    }                                                                                                                  \
+    static void name(int _i CK_ATTRIBUTE_UNUSED)
+#define TEST(name) TEST_LOOP(name, 0, 1)
+#define TEST_EACH(name, array) TEST_LOOP(name, 0, (int)(sizeof(array) / sizeof *(array)))
+
+/* ---- the main ---- */
+
+/* The exit code; for a main with more to do. In the environment CK_VERBOSITY says how much is printed. */
+static inline int check_suite(const char *suite_name) {
+    Suite *suite = suite_create(suite_name);
+    suite_add_tcase(suite, check_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner), run = srunner_ntests_run(runner);
@@ -39,18 +52,33 @@ static inline int check_run(const char *suite_name, const struct check_loop *loo
     return failed != 0 || run == 0;
 }
 
+#define CHECK_MAIN(suite_name)                                                                                         \
+    int main(void) { return check_suite(suite_name); }
+
+/* ---- the older form: Check's START_TEST and END_TEST, and a list of the tests ---- */
+
+struct check_loop {
+    const TTest *test;
+    int first, end;
+};
+#define LOOP(test, first, end)                                                                                         \
+    { test, first, end }
+#define ONCE(test) LOOP(test, 0, 1)
+#define EACH(test, array) LOOP(test, 0, (int)(sizeof(array) / sizeof *(array)))
+static inline int check_run(const char *suite_name, const struct check_loop *loops, size_t count) {
+    for (size_t i = 0; i < count; i++) check_add(loops[i].test, loops[i].first, loops[i].end);
+    return check_suite(suite_name);
+}
 #define LOOP_TESTS(suite_name, ...)                                                                                    \
     int main(void) {                                                                                                   \
         const struct check_loop loops[] = {__VA_ARGS__};                                                               \
         return check_run(suite_name, loops, sizeof loops / sizeof *loops);                                             \
     }
-
 #define TESTS(suite_name, ...)                                                                                         \
     int main(void) {                                                                                                   \
         const TTest *const all[] = {__VA_ARGS__};                                                                      \
-        struct check_loop loops[sizeof all / sizeof *all];                                                             \
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) loops[i] = (struct check_loop)ONCE(all[i]);              \
-        return check_run(suite_name, loops, sizeof all / sizeof *all);                                                 \
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_add(all[i], 0, 1);                                 \
+        return check_suite(suite_name);                                                                                \
     }
 
 #endif

@@ -53,7 +53,7 @@ static const struct {
     {NULL, "memory", 99, ""},
 };
 
-START_TEST(leaf_first) {
+TEST_EACH(leaf_first, files) {
     char *root = make_folder();
     struct visits visits = {.root = root, .left = files[_i].left};
     if (files[_i].lines) put(root, "proc/self/cgroup", files[_i].lines);
@@ -62,10 +62,9 @@ START_TEST(leaf_first) {
     text_free(&visits.list);
     remove_folder(root);
 }
-END_TEST
 
 /* A limit of a group in the middle counts, too: with Slurm and systemd it is often the only one. */
-START_TEST(memory_of_all_groups) {
+TEST(memory_of_all_groups) {
     char *root = make_folder();
     put(root, "proc/self/cgroup", "0::/job/step/task\n");
     ck_assert_uint_eq(memory_available_in_groups(root), UINT64_MAX);
@@ -86,10 +85,9 @@ START_TEST(memory_of_all_groups) {
     ck_assert_uint_eq(memory_available_in_groups(root), 700);
     remove_folder(root);
 }
-END_TEST
 
 /* The cache of files that were read counts as used, but the kernel frees it when memory is needed. */
-START_TEST(the_cache_of_files_is_available) {
+TEST(the_cache_of_files_is_available) {
     char *root = make_folder();
     put(root, "proc/self/cgroup", "0::/job\n");
     put(root, "sys/fs/cgroup/job/memory.max", "5000\n");
@@ -105,6 +103,5 @@ START_TEST(the_cache_of_files_is_available) {
     ck_assert_uint_eq(memory_available_in_groups(root), 400);
     remove_folder(root);
 }
-END_TEST
 
-LOOP_TESTS("cgroup", EACH(leaf_first, files), ONCE(memory_of_all_groups), ONCE(the_cache_of_files_is_available))
+CHECK_MAIN("cgroup")

@@ -5,7 +5,7 @@
 
 #include "base/files/digest.h"
 
-START_TEST(equals_the_values_of_the_rfc) {
+TEST(equals_the_values_of_the_rfc) {
     unsigned char bytes[32];
     memset(bytes, 0, sizeof bytes);
     ck_assert_uint_eq(crc32c(bytes, sizeof bytes), 0x8A9136AAu);
@@ -16,6 +16,5 @@ START_TEST(equals_the_values_of_the_rfc) {
     ck_assert_uint_eq(crc32c("123456789", 9), 0xE3069283u);
     ck_assert_uint_eq(crc32c("", 0), 0);
 }
-END_TEST
 
-TESTS("crc32c", equals_the_values_of_the_rfc)
+CHECK_MAIN("crc32c")

@@ -18,16 +18,15 @@ static void check(double value) {
         ck_abort_msg("%a: %s, not %s", value, text, expected);
 }
 
-START_TEST(special_values) {
+TEST(special_values) {
     static const double values[] = {0,    -0.0,    1,       -1,       0.5,     0.1,     100,    1e15,      1e16,
                                     1e17, 1e18,    1e22,    1e23,     1e-4,    1e-5,    1e-10,  1e-11,     1e-12,
                                     0.3,  DBL_MAX, DBL_MIN, 4.9e-324, 1.0 / 3, 2.0 / 3, 9.5e-5, 123456.75, 0x1p53};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) check(values[i]), check(-values[i]);
 }
-END_TEST
 
 /* Where the number of digits before the point changes. */
-START_TEST(powers_of_ten) {
+TEST(powers_of_ten) {
     for (int power = -30; power <= 30; power++) {
         double below = strtod((char[]){'1', 'e', power < 0 ? '-' : '+', (char)('0' + abs(power) / 10),
                                        (char)('0' + abs(power) % 10), 0},
@@ -39,7 +38,6 @@ START_TEST(powers_of_ten) {
         }
     }
 }
-END_TEST
 
 static uint64_t next(uint64_t *state) {
     *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
@@ -47,7 +45,7 @@ static uint64_t next(uint64_t *state) {
 }
 
 /* Fractions with few bits are exact ties of decimals. */
-START_TEST(random_values) {
+TEST(random_values) {
     uint64_t state = 88172645463325252u;
     for (int i = 0; i < 300000; i++) {
         uint64_t bits = next(&state);
@@ -60,6 +58,5 @@ START_TEST(random_values) {
         check((double)(float)unit);
     }
 }
-END_TEST
 
-TESTS("decimal", special_values, powers_of_ten, random_values)
+CHECK_MAIN("decimal")

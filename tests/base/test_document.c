@@ -82,24 +82,22 @@ static const struct {
      false},
 };
 
-START_TEST(mistakes_are_named_at_their_place) {
+TEST_EACH(mistakes_are_named_at_their_place, mistakes) {
     bool has_tree;
     char *text = problems_of(mistakes[_i].yaml, strlen(mistakes[_i].yaml), &has_tree);
     ck_assert_str_eq(text, mistakes[_i].expected);
     ck_assert_int_eq(has_tree, mistakes[_i].has_tree);
     free(text);
 }
-END_TEST
 
-START_TEST(nul_bytes_are_rejected) {
+TEST(nul_bytes_are_rejected) {
     bool has_tree;
     char *text = problems_of("a: 1\0b: 2\n", 10, &has_tree);
     ck_assert_str_eq(text, "a.yaml:1:5: a NUL character; a config is plain text");
     free(text);
 }
-END_TEST
 
-START_TEST(an_empty_file_is_an_empty_mapping) {
+TEST(an_empty_file_is_an_empty_mapping) {
     static const char *const empty[] = {"", "\n", "# nothing\n", "---\n", "~\n", "\xef\xbb\xbf"};
     for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
         struct problems problems = {0};
@@ -113,9 +111,8 @@ START_TEST(an_empty_file_is_an_empty_mapping) {
     }
     document_destroy(NULL);
 }
-END_TEST
 
-START_TEST(trees_are_written_in_one_line) {
+TEST(trees_are_written_in_one_line) {
     static const char yaml[] = "a:\n  b: [1, 'x y', {}]\n  c d: 'x: y'\n  e: []\n";
     struct problems problems = {0};
     struct document *document, *again;
@@ -129,9 +126,8 @@ START_TEST(trees_are_written_in_one_line) {
     text_free(&line), text_free(&second);
     document_destroy(document), document_destroy(again);
 }
-END_TEST
 
-START_TEST(nodes_know_their_place) {
+TEST(nodes_know_their_place) {
     static const char yaml[] =
         "\xef\xbb\xbf# \xc3\xa4\na: 1\nb:\n  - \"2\"\n  - {c: ~, \xc3\xa4: |\n      text\n    }\r\nd: null\n";
     struct problems problems = {0};
@@ -163,7 +159,6 @@ START_TEST(nodes_know_their_place) {
     ck_assert_ptr_null(node_get(NULL, "g"));
     document_destroy(document);
 }
-END_TEST
 
 /* ---- overrides ---- */
 
@@ -226,7 +221,7 @@ static const struct {
      "argument 'a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a....': the key has more than 32 steps"},
 };
 
-START_TEST(overrides_change_the_tree) {
+TEST_EACH(overrides_change_the_tree, overrides) {
     struct problems problems = {0};
     struct document *document;
     ck_assert_ptr_null(document_parse("a.yaml", overrides[_i].yaml, strlen(overrides[_i].yaml), &problems, &document));
@@ -248,9 +243,8 @@ START_TEST(overrides_change_the_tree) {
     problems_free(&problems);
     document_destroy(document);
 }
-END_TEST
 
-START_TEST(overrides_are_read_as_files_are) {
+TEST(overrides_are_read_as_files_are) {
     static const char *const words[] = {"1",   "0.001", "1e-05", "true", "null", "a-b", "a.b", "x+y", "1--",  "0_1",
                                         "a..", "-1",    ".5",    "+2",   "~",    "x y", "'1'", "a:b", "1 # x"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -275,9 +269,8 @@ START_TEST(overrides_are_read_as_files_are) {
         document_destroy(documents[0]), document_destroy(documents[1]);
     }
 }
-END_TEST
 
-START_TEST(overridden_nodes_have_the_arguments_place) {
+TEST(overridden_nodes_have_the_arguments_place) {
     struct problems problems = {0};
     struct document *document;
     ck_assert_ptr_null(document_parse("a.yaml", "a: 1", 4, &problems, &document));
@@ -289,11 +282,10 @@ START_TEST(overridden_nodes_have_the_arguments_place) {
     ck_assert_int_eq(c->items[0]->place.line, 0);
     document_destroy(document);
 }
-END_TEST
 
 /* ---- problems ---- */
 
-START_TEST(problems_are_sorted_and_bounded) {
+TEST(problems_are_sorted_and_bounded) {
     struct problems problems = {0};
     ck_assert_ptr_null(problems_status(&problems, STATUS_USAGE));
     problems_add(&problems, (struct place){"argument 'x=1'", 0, 0}, "x", "fourth");
@@ -315,11 +307,10 @@ START_TEST(problems_are_sorted_and_bounded) {
     problems_free(&problems);
     ck_assert_uint_eq(problems.count, 0);
 }
-END_TEST
 
 /* ---- files ---- */
 
-START_TEST(files_are_read) {
+TEST(files_are_read) {
     char *folder = make_folder(), *path = path_in(folder, "c.yaml"), *missing = path_in(folder, "missing.yaml");
     struct problems problems = {0};
     struct document *document;
@@ -349,7 +340,6 @@ START_TEST(files_are_read) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* ---- hostile input ---- */
 
@@ -440,7 +430,7 @@ static double processor_seconds(void) {
 }
 
 /* Any input of 1 MiB is handled within seconds; libyaml alone takes minutes for some of these. */
-START_TEST(a_megabyte_of_anything_is_handled_at_once) {
+TEST_EACH(a_megabyte_of_anything_is_handled_at_once, monsters) {
     char *bytes = monsters[_i].blanks
                       ? blanks_between(monsters[_i].head, monsters[_i].blank, monsters[_i].blanks, monsters[_i].body,
                                        monsters[_i].tail)
@@ -462,9 +452,8 @@ START_TEST(a_megabyte_of_anything_is_handled_at_once) {
     free(text);
     free(bytes);
 }
-END_TEST
 
-START_TEST(more_than_a_megabyte_is_not_parsed) {
+TEST(more_than_a_megabyte_is_not_parsed) {
     char *bytes = repeated("", "a", "", DOCUMENT_MAX_BYTES + 1);
     bool has_tree;
     char *text = problems_of(bytes, strlen(bytes), &has_tree);
@@ -472,9 +461,8 @@ START_TEST(more_than_a_megabyte_is_not_parsed) {
     free(text);
     free(bytes);
 }
-END_TEST
 
-START_TEST(thirty_two_levels_are_fine) {
+TEST(thirty_two_levels_are_fine) {
     char yaml[200] = "";
     for (int i = 0; i < DOCUMENT_MAX_DEPTH; i++) strcat(yaml, "{a: ");
     strcat(yaml, "1");
@@ -485,7 +473,6 @@ START_TEST(thirty_two_levels_are_fine) {
     ck_assert(has_tree);
     free(text);
 }
-END_TEST
 
 static uint64_t next_random(uint64_t *state) {
     *state ^= *state << 13;
@@ -503,7 +490,7 @@ static void check_sentences(const char *text) {
     }
 }
 
-START_TEST(random_bytes_do_no_harm) {
+TEST(random_bytes_do_no_harm) {
     static const char alphabet[] = "{}[]:,-?!&*|>'\"%@`# \n\n\t\r~<=abc019._\\xu\x85\xc2\xe2";
     uint64_t state = 42;
     double start = clock_seconds();
@@ -522,11 +509,5 @@ START_TEST(random_bytes_do_no_harm) {
     }
     ck_assert(clock_seconds() - start < 30);
 }
-END_TEST
 
-LOOP_TESTS("document", EACH(mistakes_are_named_at_their_place, mistakes), ONCE(nul_bytes_are_rejected),
-           ONCE(an_empty_file_is_an_empty_mapping), ONCE(trees_are_written_in_one_line), ONCE(nodes_know_their_place),
-           EACH(overrides_change_the_tree, overrides), ONCE(overrides_are_read_as_files_are),
-           ONCE(overridden_nodes_have_the_arguments_place), ONCE(problems_are_sorted_and_bounded), ONCE(files_are_read),
-           EACH(a_megabyte_of_anything_is_handled_at_once, monsters), ONCE(more_than_a_megabyte_is_not_parsed),
-           ONCE(thirty_two_levels_are_fine), ONCE(random_bytes_do_no_harm))
+CHECK_MAIN("document")

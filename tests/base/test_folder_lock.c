@@ -16,7 +16,7 @@
 
 #define TEXT "a test of ddptrain\n"
 
-START_TEST(its_text) {
+TEST(its_text) {
     char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
     struct folder_lock lock = {.folder = folder, .path = path, .text = TEXT, .fd = -1};
     enum folder_lock_state state;
@@ -44,7 +44,6 @@ START_TEST(its_text) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* Another process has the lock for [seconds]. */
 static pid_t hold(struct folder_lock *lock, double seconds) {
@@ -65,7 +64,7 @@ static pid_t hold(struct folder_lock *lock, double seconds) {
 }
 
 /* A check has a shared lock for a moment: whoever locks the folder just then must not take it for another run. */
-START_TEST(a_check_at_the_same_moment_is_no_owner) {
+TEST(a_check_at_the_same_moment_is_no_owner) {
     char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
     struct folder_lock lock = {.folder = folder, .path = path, .text = TEXT, .fd = -1};
     int ends[2];
@@ -88,9 +87,8 @@ START_TEST(a_check_at_the_same_moment_is_no_owner) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(waits_for_another_process) {
+TEST(waits_for_another_process) {
     char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
     struct folder_lock lock = {.folder = folder, .path = path, .text = TEXT, .fd = -1};
     bool is_mine;
@@ -106,9 +104,8 @@ START_TEST(waits_for_another_process) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(a_free_name) {
+TEST(a_free_name) {
     char *folder = make_folder(), *path = path_in(folder, "run"), *first = path_in(folder, "run.1"), *name;
     ck_ok(folder_free_name(path, &name));
     ck_assert_str_eq(name, first);
@@ -121,9 +118,8 @@ START_TEST(a_free_name) {
     free(first);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(renames_the_folder_unless_another_process_has_it) {
+TEST(renames_the_folder_unless_another_process_has_it) {
     char *folder = make_folder(), *run = path_in(folder, "run"), *path = path_in(run, FOLDER_LOCK_FILE),
          *renamed = path_in(folder, "run.1");
     struct folder_lock lock = {
@@ -148,7 +144,6 @@ START_TEST(renames_the_folder_unless_another_process_has_it) {
     free(renamed);
     remove_folder(folder);
 }
-END_TEST
 
 /* Another process has the lock of [lock]; after 0.2 s it renames the folder to [renamed], puts [next] (NULL: nothing)
  * in its place, whose lock it has, and only then releases the first. */
@@ -184,7 +179,7 @@ static void check_is_at_path(const struct folder_lock *lock) {
 
 /* --fresh by another process, while this one waits: the lock of the renamed folder's file is not that of the new one.
  */
-START_TEST(waits_for_the_folder_at_the_path) {
+TEST(waits_for_the_folder_at_the_path) {
     char *folder = make_folder(), *run = path_in(folder, "run"), *path = path_in(run, FOLDER_LOCK_FILE),
          *renamed = path_in(folder, "run.1"), *next = path_in(folder, "next");
     struct folder_lock lock = {.folder = run, .path = path, .text = TEXT, .fd = -1};
@@ -201,10 +196,9 @@ START_TEST(waits_for_the_folder_at_the_path) {
     free(run), free(path), free(renamed), free(next);
     remove_folder(folder);
 }
-END_TEST
 
 /* The process that renames it has made no new one yet: a start makes it, and another --fresh has nothing to rename. */
-START_TEST(makes_a_folder_that_was_renamed) {
+TEST(makes_a_folder_that_was_renamed) {
     char *folder = make_folder(), *run = path_in(folder, "run"), *path = path_in(run, FOLDER_LOCK_FILE),
          *renamed = path_in(folder, "run.1"), *second = path_in(folder, "run.2");
     struct folder_lock lock = {.folder = run, .path = path, .text = TEXT, .what = "run", .busy = "trains", .fd = -1};
@@ -226,8 +220,5 @@ START_TEST(makes_a_folder_that_was_renamed) {
     free(run), free(path), free(renamed), free(second);
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("folder_lock", waits_for_the_folder_at_the_path, makes_a_folder_that_was_renamed, its_text,
-      a_check_at_the_same_moment_is_no_owner, waits_for_another_process, a_free_name,
-      renames_the_folder_unless_another_process_has_it)
+CHECK_MAIN("folder_lock")

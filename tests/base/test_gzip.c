@@ -24,7 +24,7 @@ static void add_member(const char *text, size_t length, uint8_t *packed, size_t 
 }
 
 /* A member may end at any byte of a chunk. */
-START_TEST(members_in_chunks_of_any_size) {
+TEST(members_in_chunks_of_any_size) {
     char text[MEMBERS * MEMBERS] = "", *out;
     uint8_t packed[MEMBERS * 100];
     size_t length = 0, size = 0, got;
@@ -43,10 +43,9 @@ START_TEST(members_in_chunks_of_any_size) {
     ck_assert_uint_eq(got, length);
     buffer_free(out);
 }
-END_TEST
 
 /* What follows the last member is found behind the end of a chunk, too. */
-START_TEST(bytes_after_the_last_member) {
+TEST(bytes_after_the_last_member) {
     uint8_t packed[200];
     size_t size = 0, got;
     char *out;
@@ -66,6 +65,5 @@ START_TEST(bytes_after_the_last_member) {
         buffer_free(out);
     }
 }
-END_TEST
 
-TESTS("gzip", members_in_chunks_of_any_size, bytes_after_the_last_member)
+CHECK_MAIN("gzip")

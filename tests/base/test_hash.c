@@ -12,7 +12,7 @@ static void fill(unsigned char *bytes, size_t size, uint64_t seed) {
     for (size_t i = 0; i < size; i++) bytes[i] = (unsigned char)((seed = seed * 6364136223846793005u + 1) >> 56);
 }
 
-START_TEST(every_flip_shows) {
+TEST(every_flip_shows) {
     unsigned char bytes[MAX_SIZE];
     for (size_t size = 1; size <= MAX_SIZE; size += size < 140 ? 1 : 37) {
         fill(bytes, size, size);
@@ -25,9 +25,8 @@ START_TEST(every_flip_shows) {
         ck_assert_uint_eq(hash_add(7, bytes, size), before);
     }
 }
-END_TEST
 
-START_TEST(size_seed_and_order_count) {
+TEST(size_seed_and_order_count) {
     unsigned char bytes[MAX_SIZE] = {0};
     for (size_t a = 0; a < MAX_SIZE; a++)
         for (size_t b = a + 1; b < MAX_SIZE; b += 17) ck_assert_uint_ne(hash_add(0, bytes, a), hash_add(0, bytes, b));
@@ -36,7 +35,6 @@ START_TEST(size_seed_and_order_count) {
     ck_assert_uint_ne(hash_add(hash_add(0, bytes, 64), bytes + 64, 64),
                       hash_add(hash_add(0, bytes + 64, 64), bytes, 64));
 }
-END_TEST
 
 /* Ranks compare the low 54 bits: they must differ for many similar inputs. */
 static int by_value(const void *left, const void *right) {
@@ -44,7 +42,7 @@ static int by_value(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-START_TEST(low_bits_are_mixed) {
+TEST(low_bits_are_mixed) {
     static uint64_t hashes[200000];
     float value[32] = {0};
     size_t count = sizeof hashes / sizeof *hashes;
@@ -55,6 +53,5 @@ START_TEST(low_bits_are_mixed) {
     qsort(hashes, count, sizeof *hashes, by_value);
     for (size_t i = 1; i < count; i++) ck_assert_uint_ne(hashes[i], hashes[i - 1]);
 }
-END_TEST
 
-TESTS("hash", every_flip_shows, size_seed_and_order_count, low_bits_are_mixed)
+CHECK_MAIN("hash")

@@ -25,7 +25,7 @@ static status end_by(void *context) {
 
 static status try_end(int number) { return hdf5_try_in_child("a.h5", end_by, &number); }
 
-START_TEST(the_child_contains_a_crash) {
+TEST(the_child_contains_a_crash) {
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, -1, -99};
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
         ck_failure(try_end(crashes[i]), STATUS_DATA,
@@ -35,7 +35,6 @@ START_TEST(the_child_contains_a_crash) {
                "a.h5: the process that checked it was killed; is there too little memory?");
     ck_ok(try_end(0));
 }
-END_TEST
 
 static int changes;
 static status change(void *context) {
@@ -46,14 +45,13 @@ static status change(void *context) {
 }
 
 /* The child uses libhdf5 under the caller's lock, and does not change the caller's memory. */
-START_TEST(the_child_is_a_copy) {
+TEST(the_child_is_a_copy) {
     struct hdf5_silence silence;
     hdf5_enter(&silence);
     ck_ok(hdf5_try_in_child("a.h5", change, NULL));
     hdf5_leave(&silence);
     ck_assert_int_eq(changes, 0);
 }
-END_TEST
 
 static status be_asked_to_stop(void *unused) {
     (void)unused;
@@ -63,8 +61,7 @@ static status be_asked_to_stop(void *unused) {
 }
 
 /* The child ignores stop requests, which a terminal sends to it too. */
-START_TEST(the_child_ignores_stop_requests) { ck_ok(hdf5_try_in_child("a.h5", be_asked_to_stop, NULL)); }
-END_TEST
+TEST(the_child_ignores_stop_requests) { ck_ok(hdf5_try_in_child("a.h5", be_asked_to_stop, NULL)); }
 
 static status exceed_cpu_time(void *unused) {
     (void)unused;
@@ -73,19 +70,17 @@ static status exceed_cpu_time(void *unused) {
 }
 
 /* SIGXCPU is a stop request of the parent, whose thread may block it; the child ends by it. */
-START_TEST(the_child_ends_by_its_limit_of_time) {
+TEST(the_child_ends_by_its_limit_of_time) {
     signals_block_stops();
     ck_failure(hdf5_try_in_child("a.h5", exceed_cpu_time, NULL), STATUS_DATA,
                "a.h5: the HDF5 library found no end of it in 60 s");
 }
-END_TEST
 
 /* An unknown exit status of the child is a failure. */
-START_TEST(an_unknown_exit_status_is_a_failure) {
+TEST(an_unknown_exit_status_is_a_failure) {
     signal(SIGCHLD, SIG_IGN);
     ck_failure(try_end(SIGSEGV), STATUS_IO, "a.h5: cannot wait for the process that checks it");
 }
-END_TEST
 
 static void reap_all(int number) {
     (void)number;
@@ -94,25 +89,23 @@ static void reap_all(int number) {
 }
 
 /* A program that uses libddptrain_predict.so may ignore its children or wait for all of them: the report suffices. */
-START_TEST(a_report_needs_no_exit_status) {
+TEST(a_report_needs_no_exit_status) {
     for (int i = 0; i < 20; i++) {
         signal(SIGCHLD, i % 2 ? SIG_IGN : reap_all);
         ck_ok(try_end(0));
     }
 }
-END_TEST
 
 static status find_fault(void *sentence) { return status_new(STATUS_DATA, "%s", (char *)sentence); }
 
 /* The failure of the child is returned, so the caller does not parse the file. */
-START_TEST(a_failure_of_the_child_is_returned) {
+TEST(a_failure_of_the_child_is_returned) {
     char sentence[5000];
     ck_failure(hdf5_try_in_child("a.h5", find_fault, "a.h5: 100 % wrong"), STATUS_DATA, "a.h5: 100 % wrong");
     memset(sentence, 'x', sizeof sentence);
     sentence[sizeof sentence - 1] = 0;
     ck_failure(hdf5_try_in_child("a.h5", find_fault, sentence), STATUS_DATA, "xxx");
 }
-END_TEST
 
 /* Simulates a disk that does not respond with a stopped process. */
 static status wait_for_ever(void *file) {
@@ -122,7 +115,7 @@ static status wait_for_ever(void *file) {
     return OK;
 }
 
-START_TEST(a_child_that_hangs_is_killed) {
+TEST(a_child_that_hangs_is_killed) {
     int ends[2];
     pid_t child;
     ck_assert_int_eq(pipe(ends), 0);
@@ -135,7 +128,6 @@ START_TEST(a_child_that_hangs_is_killed) {
     ck_assert(kill(child, 0) != 0); /* the child does not exist any more */
     close(ends[0]), close(ends[1]);
 }
-END_TEST
 
 static status want_memory(void *size) {
     size_t bytes = *(size_t *)size;
@@ -143,12 +135,11 @@ static status want_memory(void *size) {
     return memory != MAP_FAILED ? OK : status_new(STATUS_DATA, "no memory");
 }
 
-START_TEST(the_child_has_a_limit_of_memory) {
+TEST(the_child_has_a_limit_of_memory) {
     size_t little = HDF5_MAX_MEMORY / 8, much = HDF5_MAX_MEMORY + 1;
     ck_ok(hdf5_try_in_child("a.h5", want_memory, &little));
     ck_failure(hdf5_try_in_child("a.h5", want_memory, &much), STATUS_DATA, "no memory");
 }
-END_TEST
 
 static status read_score(void *unused) {
     (void)unused;
@@ -160,8 +151,7 @@ static status read_score(void *unused) {
 }
 
 /* Without memory the kernel kills the child, not the caller. */
-START_TEST(the_child_is_killed_first) { ck_ok(hdf5_try_in_child("a.h5", read_score, NULL)); }
-END_TEST
+TEST(the_child_is_killed_first) { ck_ok(hdf5_try_in_child("a.h5", read_score, NULL)); }
 
 static void *enter_and_leave(void *unused) {
     struct hdf5_silence silence;
@@ -171,7 +161,7 @@ static void *enter_and_leave(void *unused) {
 }
 
 /* Else the other thread would wait for ever. */
-START_TEST(a_lock_that_was_left_behind_is_released) {
+TEST(a_lock_that_was_left_behind_is_released) {
     struct hdf5_silence outer, inner;
     pthread_t other;
     hdf5_enter(&outer);
@@ -181,7 +171,6 @@ START_TEST(a_lock_that_was_left_behind_is_released) {
     ck_assert_int_eq(pthread_create(&other, NULL, enter_and_leave, NULL), 0);
     ck_assert_int_eq(pthread_join(other, NULL), 0);
 }
-END_TEST
 
 static void *leave_all(void *unused) {
     hdf5_leave_all();
@@ -190,7 +179,7 @@ static void *leave_all(void *unused) {
 
 /* What another thread has is not released: what it releases itself would be counted twice, and the last call not end.
  */
-START_TEST(the_lock_of_another_thread_stays) {
+TEST(the_lock_of_another_thread_stays) {
     struct hdf5_silence silence;
     pthread_t other;
     hdf5_enter(&silence);
@@ -199,9 +188,5 @@ START_TEST(the_lock_of_another_thread_stays) {
     hdf5_leave(&silence);
     hdf5_leave_all();
 }
-END_TEST
 
-TESTS("hdf5", the_child_contains_a_crash, the_child_is_a_copy, the_child_ignores_stop_requests,
-      the_child_ends_by_its_limit_of_time, an_unknown_exit_status_is_a_failure, a_report_needs_no_exit_status,
-      a_failure_of_the_child_is_returned, a_child_that_hangs_is_killed, the_child_has_a_limit_of_memory,
-      the_child_is_killed_first, a_lock_that_was_left_behind_is_released, the_lock_of_another_thread_stays)
+CHECK_MAIN("hdf5")

@@ -13,7 +13,7 @@
 #include "check_main.h"
 #include "files.h"
 
-START_TEST(buffers_are_aligned_and_zeroed) {
+TEST(buffers_are_aligned_and_zeroed) {
     static const size_t sizes[] = {0, 1, 63, 64, 65, 1 << 20, 5 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *buffer;
@@ -26,16 +26,14 @@ START_TEST(buffers_are_aligned_and_zeroed) {
     }
     buffer_free(NULL);
 }
-END_TEST
 
-START_TEST(a_too_large_buffer_is_a_failure) {
+TEST(a_too_large_buffer_is_a_failure) {
     void *buffer = &buffer;
     ck_failure(buffer_new(SIZE_MAX / 4, "the gradients", &buffer), STATUS_MEMORY, "no memory for the gradients: ");
     ck_assert_ptr_null(buffer);
 }
-END_TEST
 
-START_TEST(writes_and_reads) {
+TEST(writes_and_reads) {
     char *folder = make_folder(), path[512], bytes[16];
     snprintf(path, sizeof path, "%s/file", folder);
     int fd;
@@ -71,9 +69,8 @@ START_TEST(writes_and_reads) {
     ck_ok(io_close(fd, path));
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(a_text_is_read_up_to_its_limit) {
+TEST(a_text_is_read_up_to_its_limit) {
     char *folder = make_folder(), *path = path_in(folder, "file"), *text;
     struct io_info info;
     ck_ok(io_read_text(path, 100, &text, &info));
@@ -89,16 +86,14 @@ START_TEST(a_text_is_read_up_to_its_limit) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(failures_have_the_path) {
+TEST(failures_have_the_path) {
     int fd;
     ck_failure(io_open("/nowhere/at/all", &fd), STATUS_IO, "cannot open '/nowhere/at/all'");
     ck_failure(io_create("/nowhere/at/all", &fd), STATUS_IO, "cannot create '/nowhere/at/all'");
 }
-END_TEST
 
-START_TEST(makes_and_lists_folders) {
+TEST(makes_and_lists_folders) {
     char *folder = make_folder(), path[512], other[600];
     snprintf(path, sizeof path, "%s/a//b/c/", folder);
     ck_ok(io_make_folders(path));
@@ -135,11 +130,10 @@ START_TEST(makes_and_lists_folders) {
     ck_failure(io_remove(folder), STATUS_IO, folder);
     remove_folder(folder);
 }
-END_TEST
 
 /* Where the file system cannot sync a folder (fsync fails with EINVAL: /proc, VirtualBox's shared folders), renaming is
  * as durable as it can be. */
-START_TEST(a_folder_that_cannot_be_synced_is_no_failure) {
+TEST(a_folder_that_cannot_be_synced_is_no_failure) {
     int fd = open("/proc/self", O_RDONLY);
     ck_assert_int_ge(fd, 0);
     ck_assert(fsync(fd) != 0 && errno == EINVAL);
@@ -147,10 +141,9 @@ START_TEST(a_folder_that_cannot_be_synced_is_no_failure) {
     ck_ok(io_sync_folder_of("/proc/self/status"));
     close(fd);
 }
-END_TEST
 
 /* An absent or non-empty folder is no failure; a file is one, and is not removed. */
-START_TEST(removes_empty_folders_only) {
+TEST(removes_empty_folders_only) {
     char *folder = make_folder(), *inner = path_in(folder, "a"), *file = path_in(folder, "a/b");
     struct io_info info;
     ck_ok(io_make_folders(inner));
@@ -168,10 +161,9 @@ START_TEST(removes_empty_folders_only) {
     free(inner), free(file);
     remove_folder(folder);
 }
-END_TEST
 
 /* A killed process may have had the pid of this one. The check changes nothing. */
-START_TEST(a_temporary_of_the_same_pid_is_replaced) {
+TEST(a_temporary_of_the_same_pid_is_replaced) {
     char *folder = make_folder(), *file = path_in(folder, "a"), name[300];
     struct io_part part = {"new", 3};
     struct io_names names;
@@ -189,10 +181,9 @@ START_TEST(a_temporary_of_the_same_pid_is_replaced) {
     free(file), free(temporary), free(below);
     remove_folder(folder);
 }
-END_TEST
 
 /* Removes those of processes that have ended, for relative and absolute paths; no other files. */
-START_TEST(abandoned_temporaries_are_removed) {
+TEST(abandoned_temporaries_are_removed) {
     char *folder = make_folder(), name[300], here[4096];
     pid_t gone = fork();
     if (gone == 0) _exit(0);
@@ -230,9 +221,8 @@ START_TEST(abandoned_temporaries_are_removed) {
     ck_failure(io_remove_temporaries("/nowhere/at/all"), STATUS_IO, "/nowhere/at");
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(a_lock_has_one_owner) {
+TEST(a_lock_has_one_owner) {
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/lock", folder);
     int first, second;
@@ -257,10 +247,9 @@ START_TEST(a_lock_has_one_owner) {
     ck_assert(!is_locked);
     remove_folder(folder);
 }
-END_TEST
 
 /* Two checks at the same time, such as two `ddptrain runs`, are not a process that has the lock. */
-START_TEST(checks_of_a_lock_do_not_see_each_other) {
+TEST(checks_of_a_lock_do_not_see_each_other) {
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/lock", folder);
     int other;
@@ -273,9 +262,8 @@ START_TEST(checks_of_a_lock_do_not_see_each_other) {
     ck_ok(io_close(other, path));
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(names_of_files) {
+TEST(names_of_files) {
     static const char *const folders[][2] = {{"a/b/c", "a/b"}, {"c", "."}, {"/c", "/"}, {"/a/c", "/a"}};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char *folder = io_folder_of(folders[i][0]);
@@ -295,14 +283,13 @@ START_TEST(names_of_files) {
     ck_assert(!io_is_temporary("epoch-0001.h5.tmp-1a"));
     ck_assert(!io_is_temporary(".tmp-17"));
 }
-END_TEST
 
 static status replace(const char *path) {
     struct io_part parts[] = {{"new ", 4}, {"", 0}, {"content", 7}};
     return io_replace(path, parts, 3);
 }
 
-START_TEST(replaces_a_file) {
+TEST(replaces_a_file) {
     char *folder = make_folder(), path[512];
     size_t size;
     snprintf(path, sizeof path, "%s/file", folder);
@@ -316,7 +303,6 @@ START_TEST(replaces_a_file) {
     remove_folder(folder);
     ck_failure(replace("/nowhere/at/all"), STATUS_IO, "/nowhere/at/all");
 }
-END_TEST
 
 /* Simulates a failing disk or memory: changes one byte of the temporary file before it is read back. */
 static void change_a_byte(void *context, enum fault_call call, const char *path) {
@@ -326,7 +312,7 @@ static void change_a_byte(void *context, enum fault_call call, const char *path)
     close(fd);
 }
 
-START_TEST(written_bytes_are_read_back) {
+TEST(written_bytes_are_read_back) {
     char *folder = make_folder(), path[512];
     size_t size;
     snprintf(path, sizeof path, "%s/file", folder);
@@ -343,7 +329,6 @@ START_TEST(written_bytes_are_read_back) {
     }
     remove_folder(folder);
 }
-END_TEST
 
 struct calls {
     size_t count;
@@ -359,7 +344,7 @@ static void note_call(void *context, enum fault_call call, const char *path) {
 }
 
 /* A new folder survives a power loss: its parent folder is synced before the next call. */
-START_TEST(new_folders_are_synced) {
+TEST(new_folders_are_synced) {
     char *folder = make_folder(), path[512];
     static struct calls seen;
     snprintf(path, sizeof path, "%s/a/b", folder);
@@ -382,7 +367,6 @@ START_TEST(new_folders_are_synced) {
     ck_assert_uint_eq(made, 2);
     remove_folder(folder);
 }
-END_TEST
 
 /* Calls io_replace of "old" with [fault]. */
 static void replace_with(const char *folder, struct fault fault) {
@@ -407,7 +391,7 @@ static void replace_with(const char *folder, struct fault fault) {
     empty_folder(folder);
 }
 
-START_TEST(any_failing_call_leaves_old_or_new) {
+TEST(any_failing_call_leaves_old_or_new) {
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/file", folder);
     fault_set(&(struct fault){.kind = FAULT_NONE});
@@ -420,9 +404,8 @@ START_TEST(any_failing_call_leaves_old_or_new) {
                 replace_with(folder, (struct fault){.kind = kind, .at = at, .is_permanent = ever});
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(a_kill_at_any_call_leaves_old_or_new) {
+TEST(a_kill_at_any_call_leaves_old_or_new) {
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/file", folder);
     bool is_over = false;
@@ -446,9 +429,8 @@ START_TEST(a_kill_at_any_call_leaves_old_or_new) {
     }
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(the_environment_sets_a_fault) {
+TEST(the_environment_sets_a_fault) {
     setenv("DDPTRAIN_FAULT", "2:eio:once", 1);
     setenv("DDPTRAIN_FAULT_FILTER", "chosen", 1);
     struct io_info info;
@@ -459,22 +441,13 @@ START_TEST(the_environment_sets_a_fault) {
     ck_ok(io_stat("/chosen", &info));
     ck_assert_int_eq(fault_calls(), 3);
 }
-END_TEST
 
-START_TEST(a_malformed_environment_fails_every_call) {
+TEST_LOOP(a_malformed_environment_fails_every_call, 0, 7) {
     static const char *const wrong[] = {"eio", "0:eio", "1:", "1:eioo", "1:eio:often", "1:eio:", "1 eio"};
     setenv("DDPTRAIN_FAULT", wrong[_i], 1);
     struct io_info info;
     ck_failure(io_stat("/", &info), STATUS_IO, "Invalid argument");
     ck_failure(io_stat("/", &info), STATUS_IO, "Invalid argument");
 }
-END_TEST
 
-LOOP_TESTS("io", ONCE(buffers_are_aligned_and_zeroed), ONCE(a_too_large_buffer_is_a_failure), ONCE(writes_and_reads),
-           ONCE(a_text_is_read_up_to_its_limit), ONCE(failures_have_the_path), ONCE(makes_and_lists_folders),
-           ONCE(a_folder_that_cannot_be_synced_is_no_failure), ONCE(removes_empty_folders_only),
-           ONCE(a_temporary_of_the_same_pid_is_replaced), ONCE(abandoned_temporaries_are_removed),
-           ONCE(a_lock_has_one_owner), ONCE(checks_of_a_lock_do_not_see_each_other), ONCE(names_of_files),
-           ONCE(replaces_a_file), ONCE(written_bytes_are_read_back), ONCE(new_folders_are_synced),
-           ONCE(any_failing_call_leaves_old_or_new), ONCE(a_kill_at_any_call_leaves_old_or_new),
-           ONCE(the_environment_sets_a_fault), LOOP(a_malformed_environment_fails_every_call, 0, 7))
+CHECK_MAIN("io")

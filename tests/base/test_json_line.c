@@ -16,7 +16,7 @@ static struct json_line read_good(const char *text) {
     return line;
 }
 
-START_TEST(fields_have_their_kinds) {
+TEST(fields_have_their_kinds) {
     struct json_line line = read_good(" { \"event\" : \"step\", \"n\":-1.5e3 ,\"z\":null,\"t\":true,\"f\":false,"
                                       "\"m\":[[1,\"]}\\\"\"],{}],\"\":\"\" } \r");
     ck_assert_uint_eq(line.count, 7);
@@ -33,10 +33,9 @@ START_TEST(fields_have_their_kinds) {
     ck_assert_uint_eq(json_line_find(&line, "")->length, 0);
     ck_assert_uint_eq(read_good("{}").count, 0);
 }
-END_TEST
 
 /* As a sweep writes the path of a parameter, for example that of a column with the name 5" pipe. */
-START_TEST(keys_are_found_without_their_escapes) {
+TEST(keys_are_found_without_their_escapes) {
     static const char *const keys[] = {"dataset.columns.5\" pipe.scale", "a\\nb", "a\nb", "\xc3\xa9\t", "plain"};
     struct text json = {0};
     text_add(&json, "{");
@@ -50,9 +49,8 @@ START_TEST(keys_are_found_without_their_escapes) {
     ck_assert_ptr_null(json_line_find(&line, "\\ud800"));
     text_free(&json);
 }
-END_TEST
 
-START_TEST(escapes_are_resolved) {
+TEST(escapes_are_resolved) {
     struct json_line line = read_good("{\"a\":\"x\\u00e9\\n\\\"\\\\\",\"b\":\"\\ud800\",\"c\":1}");
     char *text = json_field_text(json_line_find(&line, "a"));
     ck_assert_str_eq(text, "x\xc3\xa9\n\"\\");
@@ -61,7 +59,6 @@ START_TEST(escapes_are_resolved) {
     ck_assert_ptr_null(json_field_text(json_line_find(&line, "c")));
     ck_assert_ptr_null(json_field_text(NULL));
 }
-END_TEST
 
 static const char *const numbers[] = {"0",
                                       "-0.0",
@@ -82,14 +79,13 @@ static const char *const numbers[] = {"0",
                                       "1.7976931348623157e308",
                                       "000.5"};
 
-START_TEST(numbers_are_within_a_unit) {
+TEST_EACH(numbers_are_within_a_unit, numbers) {
     char text[128];
     snprintf(text, sizeof text, "{\"x\":%s}", numbers[_i]);
     struct json_line line = read_good(text);
     double expected = strtod(numbers[_i], NULL), got = json_line_number(&line, "x");
     ck_assert_msg(fabs(got - expected) <= fabs(expected) * 0x1p-52, "%s: %.17g", numbers[_i], got);
 }
-END_TEST
 
 /* Every prefix of a good line, and these. */
 static const char *const bad[] = {"",           "null",        "[]",          "{",         "{\"a\"}",
@@ -97,7 +93,7 @@ static const char *const bad[] = {"",           "null",        "[]",          "{
                                   "{\"a\":.5}", "{\"a\":+1}",  "{\"a\":1e}",  "{\"a\":-}", "{\"a\":nul}",
                                   "{,}",        "{\"a\":tru}", "{\"a\":[}",   "x{\"a\":1}"};
 
-START_TEST(what_is_no_object_is_refused) {
+TEST(what_is_no_object_is_refused) {
     static const char good[] = "{\"event\":\"e\\\"x\",\"m\":[[1,2],[\"]\"]],\"n\":1.5e3,\"z\":null}";
     struct json_line line;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -110,9 +106,8 @@ START_TEST(what_is_no_object_is_refused) {
     }
     ck_assert(json_line_read(good, sizeof good - 1, &line));
 }
-END_TEST
 
-START_TEST(further_fields_are_left_out) {
+TEST(further_fields_are_left_out) {
     char text[16 * 200], *at = text;
     *at++ = '{';
     for (int i = 0; i < 200; i++) at += sprintf(at, "%s\"k%d\":%d", i ? "," : "", i, i);
@@ -121,9 +116,8 @@ START_TEST(further_fields_are_left_out) {
     ck_assert_uint_eq(line.count, JSON_LINE_MAX_FIELDS);
     ck_assert_double_eq(json_line_number(&line, "k127"), 127);
 }
-END_TEST
 
-START_TEST(exact_numbers_are_those_of_strtod) {
+TEST_EACH(exact_numbers_are_those_of_strtod, numbers) {
     char text[128];
     snprintf(text, sizeof text, "{\"x\":%s,\"t\":\"1\"}", numbers[_i]);
     struct json_line line = read_good(text);
@@ -131,9 +125,8 @@ START_TEST(exact_numbers_are_those_of_strtod) {
     ck_assert_mem_eq(&expected, &got, sizeof got);
     ck_assert(isnan(json_field_exact(json_line_find(&line, "t"))) && isnan(json_field_exact(NULL)));
 }
-END_TEST
 
-START_TEST(whole_numbers_have_limits) {
+TEST(whole_numbers_have_limits) {
     struct json_line line = read_good("{\"a\":7,\"b\":-8,\"c\":7.0,\"d\":1e3,\"e\":9223372036854775808,\"f\":\"7\"}");
     static const struct {
         const char *key;
@@ -148,10 +141,9 @@ START_TEST(whole_numbers_have_limits) {
         ck_assert_msg(is_good == cases[i].is_good, "%s", cases[i].key);
     }
 }
-END_TEST
 
 /* What jansson does not accept in a text: control characters, zero bytes, bytes that are no UTF-8. */
-START_TEST(unusual_bytes_are_checked) {
+TEST(unusual_bytes_are_checked) {
     static const char *const clean[] = {"{\"a\":\"b\"}", "{\"a\":\"\xc3\xa9\"}", "no object, but printable", ""};
     static const char *const unclean[] = {"{\"a\":\"\x01\"}", "{\"a\":\"\xff\"}", "{\"a\":\"\xc3\xa9\"", "\x7f"};
     for (size_t i = 0; i < 4; i++) {
@@ -160,9 +152,5 @@ START_TEST(unusual_bytes_are_checked) {
     }
     ck_assert(!json_line_is_clean("{\"a\":\"\0\"}", 9));
 }
-END_TEST
 
-LOOP_TESTS("json_line", ONCE(keys_are_found_without_their_escapes), ONCE(fields_have_their_kinds),
-           ONCE(escapes_are_resolved), EACH(numbers_are_within_a_unit, numbers), ONCE(what_is_no_object_is_refused),
-           ONCE(further_fields_are_left_out), EACH(exact_numbers_are_those_of_strtod, numbers),
-           ONCE(whole_numbers_have_limits), ONCE(unusual_bytes_are_checked))
+CHECK_MAIN("json_line")

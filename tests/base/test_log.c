@@ -13,7 +13,7 @@
 #include "files.h"
 #include "no_memory.h"
 
-START_TEST(no_memory_for_a_log) {
+TEST(no_memory_for_a_log) {
     char *folder = make_folder(), *path = path_in(folder, "log.txt");
     struct log *log = NULL;
     if (CAN_FAIL_ALLOCATIONS) {
@@ -32,7 +32,6 @@ START_TEST(no_memory_for_a_log) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* Makes standard error a terminal of [columns]; returns its other side. */
 static int open_terminal(int columns) {
@@ -68,7 +67,7 @@ static void assert_shown(int terminal, const char *expected) {
 }
 
 /* A narrower terminal shows the progress line in several rows: all of them are erased. */
-START_TEST(progress_after_a_resize) {
+TEST(progress_after_a_resize) {
     int before = dup(STDERR_FILENO), terminal = open_terminal(80);
     setenv("TERM", "xterm", 1);
     struct log *log = log_create(false, true);
@@ -86,9 +85,8 @@ START_TEST(progress_after_a_resize) {
     close(before);
     close(terminal);
 }
-END_TEST
 
-START_TEST(a_line_in_a_terminal_and_in_the_file) {
+TEST(a_line_in_a_terminal_and_in_the_file) {
     char *folder = make_folder(), *path = path_in(folder, "log.txt"), line[64] = "";
     int before = dup(STDERR_FILENO), terminal = open_terminal(20);
     struct log *log = log_create(false, false);
@@ -107,6 +105,5 @@ START_TEST(a_line_in_a_terminal_and_in_the_file) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("log", no_memory_for_a_log, progress_after_a_resize, a_line_in_a_terminal_and_in_the_file)
+CHECK_MAIN("log")

@@ -23,7 +23,7 @@ static char *folder_with_module(void) {
     return folder;
 }
 
-START_TEST(the_symbol_is_found) {
+TEST(the_symbol_is_found) {
     unsetenv("DDPTRAIN_MODULE_DIR");
     char *folder = folder_with_module();
     void *address = NULL;
@@ -34,10 +34,9 @@ START_TEST(the_symbol_is_found) {
     ck_assert_ptr_nonnull(address);
     remove_folder(folder);
 }
-END_TEST
 
 /* $DDPTRAIN_MODULE_DIR, the program's folder, ../lib/ddptrain beside it, the installed folder. */
-START_TEST(every_folder_is_named) {
+TEST(every_folder_is_named) {
     char program[PATH_MAX] = {0}, expected[3 * PATH_MAX + 200];
     void *address;
     ck_assert_int_gt(readlink("/proc/self/exe", program, sizeof program - 1), 0);
@@ -58,10 +57,9 @@ START_TEST(every_folder_is_named) {
                "dist.backend: gloo: the module ddptrain_none.so is not installed (looked for /nowhere/");
     ck_failure(module_need("none", "cos", "dist.backend: gloo", "build it", &address), STATUS_USAGE, "); build it");
 }
-END_TEST
 
 /* The first file of that name is the module, also if it is no good. */
-START_TEST(bad_modules) {
+TEST(bad_modules) {
     unsetenv("DDPTRAIN_MODULE_DIR");
     char *folder = folder_with_module(), *path = path_in(folder, "ddptrain_text.so"), *sentence;
     void *address;
@@ -73,6 +71,5 @@ START_TEST(bad_modules) {
     free(sentence), free(path);
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("module", the_symbol_is_found, every_folder_is_named, bad_modules)
+CHECK_MAIN("module")

@@ -22,7 +22,7 @@ static void near(double actual, double expected, double ulps, double at) {
                   actual, expected);
 }
 
-START_TEST(exp_is_exact_to_two_ulp) {
+TEST(exp_is_exact_to_two_ulp) {
     for (int i = 0; i < COUNT; i++) {
         double x = argument(i, 700);
         near(portable_exp(x), exp(x), 2, x);
@@ -33,9 +33,8 @@ START_TEST(exp_is_exact_to_two_ulp) {
     ck_assert(isinf(portable_exp(710)) && isinf(portable_exp(INFINITY)));
     ck_assert(isnan(portable_exp(NAN)));
 }
-END_TEST
 
-START_TEST(log_is_exact_to_two_ulp) {
+TEST(log_is_exact_to_two_ulp) {
     for (int i = 0; i < COUNT; i++) {
         double far = exp(argument(i, 700)), close = 1 + argument(i, 0.9);
         near(portable_log(far), log(far), 2, far);
@@ -45,9 +44,8 @@ START_TEST(log_is_exact_to_two_ulp) {
     near(portable_log(DBL_TRUE_MIN), log(DBL_TRUE_MIN), 2, DBL_TRUE_MIN);
     near(portable_log(DBL_MAX), log(DBL_MAX), 2, DBL_MAX);
 }
-END_TEST
 
-START_TEST(sine_and_cosine_of_degrees) {
+TEST(sine_and_cosine_of_degrees) {
     for (int i = 0; i < COUNT; i++) {
         double degrees = argument(i, 1000), radians = fmod(degrees, 360) * (acos(-1) / 180);
         ck_assert_double_eq_tol(portable_sin_degrees(degrees), sin(radians), 1.5e-15);
@@ -61,9 +59,8 @@ START_TEST(sine_and_cosine_of_degrees) {
     ck_assert_double_eq_tol(portable_sin_degrees(30), 0.5, 3e-16);
     ck_assert_double_eq_tol(portable_cos_degrees(-120), -0.5, 3e-16);
 }
-END_TEST
 
-START_TEST(normal_distribution) {
+TEST(normal_distribution) {
     for (double z = -12; z <= 12; z += 0.001) {
         ck_assert_double_eq_tol(portable_normal(z), erfc(-z / sqrt(2)) / 2, 1.5e-12);
         ck_assert_double_ge(portable_normal(z), 0);
@@ -72,10 +69,9 @@ START_TEST(normal_distribution) {
     ck_assert_double_eq(portable_normal(-INFINITY), 0);
     ck_assert_double_eq(portable_normal(INFINITY), 1);
 }
-END_TEST
 
 /* Any compiler, level of optimisation and processor. */
-START_TEST(bits_are_the_same_everywhere) {
+TEST(bits_are_the_same_everywhere) {
     struct sha256_ctx hash;
     uint8_t digest[32];
     char hex[17];
@@ -90,7 +86,5 @@ START_TEST(bits_are_the_same_everywhere) {
     for (int i = 0; i < 8; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
     ck_assert_str_eq(hex, "5563bfdc850546c7");
 }
-END_TEST
 
-TESTS("portable_math", exp_is_exact_to_two_ulp, log_is_exact_to_two_ulp, sine_and_cosine_of_degrees,
-      normal_distribution, bits_are_the_same_everywhere)
+CHECK_MAIN("portable_math")

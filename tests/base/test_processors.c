@@ -33,13 +33,12 @@ static const struct {
     {{{0, 2}, {0, 2}, {0, 2}}, 3, 0, {1, 1, 1}},                /* 1/3 + 1/3 + 1/3 is rounded to 1 */
 };
 
-START_TEST(threads_of_ranks) {
+TEST_EACH(threads_of_ranks, shares) {
     cpu_set_t masks[4];
     for (int i = 0; i < shares[_i].count; i++) masks[i] = range(shares[_i].ranges[i][0], shares[_i].ranges[i][1]);
     for (int i = 0; i < shares[_i].count; i++)
         ck_assert_int_eq(processors_share(masks, shares[_i].count, i, shares[_i].quota), shares[_i].expected[i]);
 }
-END_TEST
 
 /* ---- parts ---- */
 
@@ -75,7 +74,7 @@ static const struct {
     {2, 0, 3, 2, {"0,2", "1,3"}},
 };
 
-START_TEST(parts_are_whole_cores) {
+TEST_EACH(parts_are_whole_cores, splits) {
     char folder[] = "/tmp/test_processors.XXXXXX", text[64], command[128];
     cpu_set_t mask = range(splits[_i].first, splits[_i].last), parts[4];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -96,10 +95,9 @@ START_TEST(parts_are_whole_cores) {
     snprintf(command, sizeof command, "rm -r '%s'", folder);
     ck_assert_int_eq(system(command), 0);
 }
-END_TEST
 
 /* Kernels before 6.12 report 0 and ignore the request; a container may forbid it. */
-START_TEST(shorten_slice) {
+TEST(shorten_slice) {
     long before = processors_slice();
     processors_shorten_slice();
     long after = processors_slice();
@@ -111,7 +109,6 @@ START_TEST(shorten_slice) {
     processors_shorten_slice();
     ck_assert_int_eq(processors_slice(), after);
 }
-END_TEST
 
 /* As the kernel's struct sched_attr. */
 struct attributes {
@@ -123,7 +120,7 @@ struct attributes {
 };
 
 /* Whoever has chosen another policy keeps its time slice. */
-START_TEST(other_policies_keep_their_slice) {
+TEST(other_policies_keep_their_slice) {
     struct attributes before = {0}, after = {0};
     ck_assert_int_eq(sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}), 0);
     ck_assert_int_eq(syscall(SYS_sched_getattr, 0, &before, sizeof before, 0), 0);
@@ -132,7 +129,5 @@ START_TEST(other_policies_keep_their_slice) {
     ck_assert_mem_eq(&before, &after, sizeof before);
     ck_assert_int_eq(processors_slice(), 0);
 }
-END_TEST
 
-LOOP_TESTS("processors", ONCE(shorten_slice), ONCE(other_policies_keep_their_slice), EACH(threads_of_ranks, shares),
-           EACH(parts_are_whole_cores, splits))
+CHECK_MAIN("processors")

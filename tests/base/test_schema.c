@@ -10,7 +10,7 @@
 
 /* ---- values ---- */
 
-START_TEST(defaults_are_bound) {
+TEST(defaults_are_bound) {
     struct bound b = bind_good("seed: 1");
     const struct example *c = &b.config;
     ck_assert_ptr_null(c->name);
@@ -35,9 +35,8 @@ START_TEST(defaults_are_bound) {
     ck_assert_str_eq(c->validation.path, "");
     unbind(&b);
 }
-END_TEST
 
-START_TEST(every_spelling_of_a_value_is_bound) {
+TEST(every_spelling_of_a_value_is_bound) {
     struct bound b = bind_good("name: 42\n"
                                "seed: 1_000\n"
                                "sampler: {batch_size: +8, shuffle: False, fraction: .25, scale: minmax}\n"
@@ -94,9 +93,8 @@ START_TEST(every_spelling_of_a_value_is_bound) {
     ck_assert_int_eq(((const struct example_linear *)nested->layers.items[1].config)->out, 2);
     unbind(&b);
 }
-END_TEST
 
-START_TEST(every_digit_of_a_number_counts) {
+TEST(every_digit_of_a_number_counts) {
     char config[1600];
     snprintf(config, sizeof config, "seed: 1\nsampler: {fraction: 0.%0400d1e400}\ntrain: {clip: 2%0500d.5e-500}\n", 0,
              0);
@@ -105,9 +103,8 @@ START_TEST(every_digit_of_a_number_counts) {
     ck_assert(b.config.train.clip == 2);
     unbind(&b);
 }
-END_TEST
 
-START_TEST(no_mapping_means_all_defaults) {
+TEST(no_mapping_means_all_defaults) {
     struct arena *arena = arena_create();
     struct problems problems = {0};
     struct example_sampler sampler;
@@ -116,7 +113,6 @@ START_TEST(no_mapping_means_all_defaults) {
     ck_assert_int_eq(sampler.batch_size, 32);
     arena_destroy(arena);
 }
-END_TEST
 
 /* ---- mistakes ---- */
 
@@ -269,14 +265,13 @@ static const struct {
      "write it without a leading 0"},
 };
 
-START_TEST(mistakes_have_their_sentence) {
+TEST_EACH(mistakes_have_their_sentence, mistakes) {
     struct bound b = bind(mistakes[_i].yaml);
     ck_assert_str_eq(b.problems, mistakes[_i].expected);
     unbind(&b);
 }
-END_TEST
 
-START_TEST(overrides_are_checked_like_the_file) {
+TEST(overrides_are_checked_like_the_file) {
     struct problems problems = {0};
     struct document *document;
     struct example config;
@@ -294,7 +289,6 @@ START_TEST(overrides_are_checked_like_the_file) {
     problems_free(&problems);
     document_destroy(document);
 }
-END_TEST
 
 static const struct {
     const char *yaml, *assignment, *expected; /* the tree, or the message */
@@ -333,7 +327,7 @@ static const struct {
     {"seed: 5", "seed.a=1", "argument 'seed.a=1': 'seed' is the value '5', which has no keys; write seed={a: ...}"},
 };
 
-START_TEST(overrides_replace_short_forms) {
+TEST_EACH(overrides_replace_short_forms, short_forms) {
     struct problems problems = {0};
     struct document *document;
     struct text text = {0};
@@ -351,9 +345,8 @@ START_TEST(overrides_replace_short_forms) {
     problems_free(&problems);
     document_destroy(document);
 }
-END_TEST
 
-START_TEST(the_nearest_word_is_suggested) {
+TEST(the_nearest_word_is_suggested) {
     static const char *const known[] = {"lr", "batch_size", "shuffle", "seed", "p", NULL};
     static const struct {
         const char *word, *expected;
@@ -380,10 +373,9 @@ START_TEST(the_nearest_word_is_suggested) {
                       cases[i].word, nearest ? nearest : "(none)");
     }
 }
-END_TEST
 
 /* One edit in words of up to 4 letters, two up to 8, three in longer ones; other words are not suggested. */
-START_TEST(longer_words_may_differ_more) {
+TEST(longer_words_may_differ_more) {
     static const char *const words[] = {"ab", "abc", "abcd", "abcde", "abcdefgh", "abcdefghi", "abcdefghijkl"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const char *const known[] = {words[i], NULL};
@@ -397,7 +389,6 @@ START_TEST(longer_words_may_differ_more) {
         }
     }
 }
-END_TEST
 
 /* ---- typos ---- */
 
@@ -450,7 +441,7 @@ static size_t check_typos(size_t start, size_t length, int line, int column) {
     return count;
 }
 
-START_TEST(typos_of_every_key_are_rejected) {
+TEST(typos_of_every_key_are_rejected) {
     struct bound whole = bind_good(all_keys);
     unbind(&whole);
     size_t count = 0;
@@ -461,10 +452,9 @@ START_TEST(typos_of_every_key_are_rejected) {
     }
     ck_assert_uint_gt(count, 2500);
 }
-END_TEST
 
 /* A megabyte of mistakes takes no longer than a few seconds. */
-START_TEST(a_megabyte_of_mistakes_is_handled_at_once) {
+TEST(a_megabyte_of_mistakes_is_handled_at_once) {
     static const char *const heads[] = {"", "seed: [", "model: {layers: [", "model: {layers: [", "train: {sizes: ["};
     static const char *const formats[] = {"key%d: 1\n", "x%d,", "liner%d,", "{linear: {out: x%d}},", "x%d,"};
     static const char *const tails[] = {"", "]", "]}", "]}", "]}"};
@@ -482,11 +472,5 @@ START_TEST(a_megabyte_of_mistakes_is_handled_at_once) {
         text_free(&yaml);
     }
 }
-END_TEST
 
-LOOP_TESTS("schema", ONCE(defaults_are_bound), ONCE(every_spelling_of_a_value_is_bound),
-           ONCE(every_digit_of_a_number_counts), ONCE(no_mapping_means_all_defaults),
-           EACH(mistakes_have_their_sentence, mistakes), ONCE(overrides_are_checked_like_the_file),
-           EACH(overrides_replace_short_forms, short_forms), ONCE(the_nearest_word_is_suggested),
-           ONCE(longer_words_may_differ_more), ONCE(typos_of_every_key_are_rejected),
-           ONCE(a_megabyte_of_mistakes_is_handled_at_once))
+CHECK_MAIN("schema")

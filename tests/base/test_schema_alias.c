@@ -3,7 +3,7 @@
 #include "base/schema/schema_internal.h"
 #include "check_main.h"
 
-START_TEST(words_are_compared_loosely) {
+TEST(words_are_compared_loosely) {
     static const struct {
         const char *word, *known;
         bool is_same;
@@ -25,7 +25,6 @@ START_TEST(words_are_compared_loosely) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ck_assert_msg(alias_is_same(cases[i].word, cases[i].known) == cases[i].is_same, "%s", cases[i].word);
 }
-END_TEST
 
 static const struct schema_alias last_table[] = {
     {.kind = ALIAS_KEY, .place = "", .names = "epochs", .meant = "third"},
@@ -50,7 +49,7 @@ static const struct schema_alias *table_at(size_t index) {
 
 static const struct schema schema = {.name = "s", .alias_table = table_at};
 
-START_TEST(an_alias_has_its_place) {
+TEST(an_alias_has_its_place) {
     static const struct {
         enum alias_kind kind;
         const char *place, *word;
@@ -87,10 +86,9 @@ START_TEST(an_alias_has_its_place) {
     ck_assert_ptr_null(alias_find(NULL, ALIAS_KEY, "", "epochs"));
     ck_assert_ptr_null(alias_find(&(struct schema){.name = "s"}, ALIAS_KEY, "", "epochs"));
 }
-END_TEST
 
 /* Only a key of the place itself, not of one inside or beside it. */
-START_TEST(the_key_of_a_place) {
+TEST(the_key_of_a_place) {
     static const struct {
         const char *meant, *place, *key;
     } cases[] = {{".out", "layer.linear", "out"},
@@ -110,10 +108,9 @@ START_TEST(the_key_of_a_place) {
                       "%s at %s: %s", cases[i].meant, cases[i].place, key ? key : "none");
     }
 }
-END_TEST
 
 /* Without the indices of lists; a type of a keyed table has its kind's. */
-START_TEST(the_place_of_a_scope) {
+TEST(the_place_of_a_scope) {
     static const struct schema_variants keyed = {.what = "layer", .is_keyed = true}, plain = {.what = "optimizer"};
     static const struct {
         struct key_scope scope;
@@ -131,6 +128,5 @@ START_TEST(the_place_of_a_scope) {
         ck_assert_str_eq(alias_place(&cases[i].scope, arena), cases[i].place);
     arena_destroy(arena);
 }
-END_TEST
 
-TESTS("schema aliases", words_are_compared_loosely, an_alias_has_its_place, the_key_of_a_place, the_place_of_a_scope)
+CHECK_MAIN("schema aliases")

@@ -99,7 +99,7 @@ static void rejects(const char *yaml, const char *sentence) {
     document_destroy(document);
 }
 
-START_TEST(entries_are_bound_and_written) {
+TEST(entries_are_bound_and_written) {
     accepts("{}", "optimizer: {type: adam, count: 1, groups: []}\n");
     accepts("optimizer: {groups: [{match: '*.bias', lr: 0.5}, {match: [a, b]}]}",
             "optimizer:\n  type: adam\n  count: 1\n  groups:\n    - {match: [\"*.bias\"], lr: 0.5}\n"
@@ -115,7 +115,6 @@ START_TEST(entries_are_bound_and_written) {
     ck_assert(isnan(groups[0].lr) && groups[1].lr == 0.25);
     document_destroy(document);
 }
-END_TEST
 
 struct item {
     int64_t size;
@@ -149,7 +148,7 @@ static const struct schema_row list_rows[] = {{.key = "items",
 static const struct schema list_schema = {.name = "list", .size = sizeof(struct list), .rows = list_rows};
 
 /* A section without keys is written as {}, so that the written config can be read and lists keep their length. */
-START_TEST(empty_sections_are_written) {
+TEST(empty_sections_are_written) {
     static const char *const texts[] = {"items:\n  - {}\n  - {size: 2}\n  - {}\nfirst: {}\n",
                                         "items: []\nfirst:\n  size: 3\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -167,7 +166,6 @@ START_TEST(empty_sections_are_written) {
         document_destroy(document);
     }
 }
-END_TEST
 
 struct named {
     const char *name;
@@ -209,7 +207,7 @@ static const struct {
     {"", "entries.size.size=2", "{entries: {size: {size: 2}}}"},
 };
 
-START_TEST(overrides_name_keys_with_dots) {
+TEST_EACH(overrides_name_keys_with_dots, names) {
     struct problems problems = {0};
     struct document *document;
     struct text out = {0};
@@ -221,10 +219,9 @@ START_TEST(overrides_name_keys_with_dots) {
     text_free(&out);
     document_destroy(document);
 }
-END_TEST
 
 /* A mapping with keys of the user's: bound in their order, written so that it can be read, compared by name. */
-START_TEST(maps_are_bound_and_written) {
+TEST(maps_are_bound_and_written) {
     struct document *a = NULL, *b = NULL;
     struct map before, after;
     struct text out = {0};
@@ -263,9 +260,8 @@ START_TEST(maps_are_bound_and_written) {
     text_free(&out);
     document_destroy(a);
 }
-END_TEST
 
-START_TEST(problems_have_their_place) {
+TEST(problems_have_their_place) {
     rejects("optimizer: {groups: [{match: a}, {match: a, lr: 2}]}", "t:1:49: optimizer.groups.1.lr: must be");
     rejects("optimizer: {groups: [{match: a, rate: 2}]}", "optimizer.groups.0.rate: unknown key");
     rejects("optimizer: {groups: [{lr: 1}]}", "optimizer.groups.0.match: missing");
@@ -279,9 +275,8 @@ START_TEST(problems_have_their_place) {
     rejects("optimizer: {groups: [{lr: (0.5, 0.25)}]}",
             "t:1:27: optimizer.groups.0.lr: '(0.5, 0.25)' is not a list here; write [0.5, 0.25]");
 }
-END_TEST
 
-START_TEST(differences_are_listed) {
+TEST(differences_are_listed) {
     struct document *a = NULL, *b = NULL;
     struct config before, after;
     struct text out = {0};
@@ -296,9 +291,8 @@ START_TEST(differences_are_listed) {
     document_destroy(a);
     document_destroy(b);
 }
-END_TEST
 
-START_TEST(reference_explains_it) {
+TEST(reference_explains_it) {
     static const char *const asked[] = {"optimizer.groups", "optimizer.groups.match", "optimizer.adam.groups.lr",
                                         "optimizer.groups.0.match"};
     struct text out = {0};
@@ -319,8 +313,5 @@ START_TEST(reference_explains_it) {
     json_decref(root);
     text_free(&out);
 }
-END_TEST
 
-LOOP_TESTS("schema lists", ONCE(maps_are_bound_and_written), EACH(overrides_name_keys_with_dots, names),
-           ONCE(entries_are_bound_and_written), ONCE(empty_sections_are_written), ONCE(problems_have_their_place),
-           ONCE(differences_are_listed), ONCE(reference_explains_it))
+CHECK_MAIN("schema lists")

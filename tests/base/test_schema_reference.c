@@ -34,7 +34,7 @@ static const struct {
     {"train", "  device  one of auto, cpu, cuda or null, default auto\n"},
 };
 
-START_TEST(help_explains_every_section) {
+TEST_EACH(help_explains_every_section, helps) {
     struct text text = {0};
     status s = schema_help(&example_schema, helps[_i].section, &text);
     ck_assert_msg(!s, "%s", status_message(s));
@@ -43,9 +43,8 @@ START_TEST(help_explains_every_section) {
         ck_assert_uint_le(strcspn(line, "\n"), 100);
     text_free(&text);
 }
-END_TEST
 
-START_TEST(help_is_wrapped) {
+TEST(help_is_wrapped) {
     static const struct schema_row rows[] = {
         {.key = "key",
          .type = SCHEMA_INT,
@@ -62,9 +61,8 @@ START_TEST(help_is_wrapped) {
                "       sixteen seventeen eighteen nineteen twenty.\n"));
     text_free(&text);
 }
-END_TEST
 
-START_TEST(help_for_nothing_known_lists_the_sections) {
+TEST(help_for_nothing_known_lists_the_sections) {
     struct text text = {0};
     status s = schema_help(&example_schema, "optimiser", &text);
     ck_assert_int_eq(status_code(s), STATUS_USAGE);
@@ -82,9 +80,8 @@ START_TEST(help_for_nothing_known_lists_the_sections) {
         status_free(s);
     }
 }
-END_TEST
 
-START_TEST(the_reference_page_is_complete) {
+TEST(the_reference_page_is_complete) {
     struct text page = {0};
     schema_write_markdown(&example_schema, &page);
     static const char *const parts[] = {
@@ -113,9 +110,8 @@ START_TEST(the_reference_page_is_complete) {
     }
     text_free(&page);
 }
-END_TEST
 
-START_TEST(the_reference_page_shows_text_as_it_is) {
+TEST(the_reference_page_shows_text_as_it_is) {
     static const char *const choices[] = {"a|b", "<c>", NULL};
     static const struct schema_row rows[] = {
         {.key = "key", .type = SCHEMA_CHOICE, .fallback = "<c>", .choices = choices, .doc = "In <folder> `<x>`."}, {0}};
@@ -126,7 +122,6 @@ START_TEST(the_reference_page_shows_text_as_it_is) {
         strstr(text_string(&page), "| `key` | choice | `<c>` | `a\\|b`, `<c>` | In &lt;folder> `<x>`. |\n"));
     text_free(&page);
 }
-END_TEST
 
 /* ---- the JSON schema, by a validator of the part of draft-07 that it uses ---- */
 
@@ -259,7 +254,7 @@ static const struct {
 };
 
 /* The JSON schema accepts a config if and only if schema_bind does. */
-START_TEST(the_json_schema_accepts_what_binding_accepts) {
+TEST(the_json_schema_accepts_what_binding_accepts) {
     struct text text = {0};
     schema_write_json(&example_schema, &text);
     json_t *schema = json_loads(text_string(&text), JSON_REJECT_DUPLICATES, NULL);
@@ -282,7 +277,6 @@ START_TEST(the_json_schema_accepts_what_binding_accepts) {
     json_decref(schema);
     text_free(&text);
 }
-END_TEST
 
 /* *count: alternatives below [node] that are the name of a type. */
 static void check_described(const json_t *node, size_t *count) {
@@ -300,7 +294,7 @@ static void check_described(const json_t *node, size_t *count) {
 }
 
 /* Editors show the description of a type beside its name. */
-START_TEST(the_json_schema_describes_types) {
+TEST(the_json_schema_describes_types) {
     struct text text = {0};
     size_t count = 0;
     schema_write_json(&example_schema, &text);
@@ -310,9 +304,5 @@ START_TEST(the_json_schema_describes_types) {
     json_decref(schema);
     text_free(&text);
 }
-END_TEST
 
-LOOP_TESTS("schema_reference", EACH(help_explains_every_section, helps), ONCE(help_is_wrapped),
-           ONCE(help_for_nothing_known_lists_the_sections), ONCE(the_reference_page_is_complete),
-           ONCE(the_reference_page_shows_text_as_it_is), ONCE(the_json_schema_accepts_what_binding_accepts),
-           ONCE(the_json_schema_describes_types))
+CHECK_MAIN("schema_reference")

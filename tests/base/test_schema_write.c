@@ -91,7 +91,7 @@ static void check_round_trip(const struct bound *first) {
     text_free(&again);
 }
 
-START_TEST(a_config_is_written_readably) {
+TEST(a_config_is_written_readably) {
     struct bound b = bind_good("seed: 7\n"
                                "name: no\n"
                                "sampler: {fraction: 1e-8}\n"
@@ -140,7 +140,6 @@ START_TEST(a_config_is_written_readably) {
     text_free(&yaml);
     unbind(&b);
 }
-END_TEST
 
 static uint64_t next_random(uint64_t *state) {
     *state ^= *state << 13;
@@ -232,7 +231,7 @@ static void add_random_config(uint64_t *state, struct text *out) {
     text_add(out, "}\n");
 }
 
-START_TEST(random_configs_survive_the_round_trip) {
+TEST(random_configs_survive_the_round_trip) {
     uint64_t state = 1;
     for (int round = 0; round < 500; round++) {
         struct text yaml = {0};
@@ -243,10 +242,9 @@ START_TEST(random_configs_survive_the_round_trip) {
         text_free(&yaml);
     }
 }
-END_TEST
 
 /* A text with bytes changed, removed or repeated is bound or rejected, without a crash. */
-START_TEST(mutated_configs_do_no_harm) {
+TEST(mutated_configs_do_no_harm) {
     uint64_t state = 7;
     double start = clock_seconds();
     size_t refused = 0;
@@ -276,7 +274,6 @@ START_TEST(mutated_configs_do_no_harm) {
     ck_assert_uint_gt(refused, 500);
     ck_assert(clock_seconds() - start < 60);
 }
-END_TEST
 
 /* ---- differences ---- */
 
@@ -304,7 +301,7 @@ static const struct {
      "  model.layers.0.sequential.layers.0.linear.init: zeros -> normal\n"},
 };
 
-START_TEST(differences_are_listed) {
+TEST_EACH(differences_are_listed, differences) {
     struct bound before = bind_good(differences[_i].before), after = bind_good(differences[_i].after);
     struct text text = {0};
     size_t count = schema_diff(&example_schema, &before.config, &after.config, &text), lines = 0;
@@ -315,7 +312,5 @@ START_TEST(differences_are_listed) {
     unbind(&before);
     unbind(&after);
 }
-END_TEST
 
-LOOP_TESTS("schema_write", ONCE(a_config_is_written_readably), ONCE(random_configs_survive_the_round_trip),
-           ONCE(mutated_configs_do_no_harm), EACH(differences_are_listed, differences))
+CHECK_MAIN("schema_write")

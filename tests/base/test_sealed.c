@@ -9,7 +9,7 @@
 #include "check_main.h"
 #include "files.h"
 
-START_TEST(sha256_vectors) {
+TEST(sha256_vectors) {
     static const struct {
         const char *text, *hex;
     } vectors[] = {
@@ -35,9 +35,8 @@ START_TEST(sha256_vectors) {
         }
     }
 }
-END_TEST
 
-START_TEST(is_read_back) {
+TEST(is_read_back) {
     static const size_t sizes[] = {0, 1, 127, 128, 129, 3 << 20};
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/file", folder);
@@ -63,7 +62,6 @@ START_TEST(is_read_back) {
     }
     remove_folder(folder);
 }
-END_TEST
 
 /* ---- chunks ---- */
 
@@ -86,7 +84,7 @@ static void hash_by_chunks(const unsigned char *image, size_t size, uint8_t hash
 }
 
 /* Any cut into parts and any number of threads gives the same file, whose seal is as documented. */
-START_TEST(large_images_are_hashed_in_chunks) {
+TEST(large_images_are_hashed_in_chunks) {
     static const size_t sizes[] = {SEALED_CHUNK, SEALED_CHUNK + 1, 2 * SEALED_CHUNK, LARGE};
     char *folder = make_folder(), *path = path_in(folder, "file"), *other = path_in(folder, "other");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -120,10 +118,9 @@ START_TEST(large_images_are_hashed_in_chunks) {
     free(other);
     remove_folder(folder);
 }
-END_TEST
 
 /* A large file with the seal of older versions: one SHA-256 of all bytes. */
-START_TEST(a_large_file_of_an_older_version_is_read) {
+TEST(a_large_file_of_an_older_version_is_read) {
     char *folder = make_folder(), *path = path_in(folder, "file");
     unsigned char *file = realloc(make_image(LARGE), LARGE + SEALED_TRAILER_SIZE), *trailer = file + LARGE;
     struct seal seal;
@@ -150,10 +147,9 @@ START_TEST(a_large_file_of_an_older_version_is_read) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* One bit in any chunk, also where chunks are exchanged. */
-START_TEST(damaged_chunks_are_detected) {
+TEST(damaged_chunks_are_detected) {
     char *folder = make_folder(), *path = path_in(folder, "file");
     static const size_t places[] = {0, SEALED_CHUNK - 1, SEALED_CHUNK, 2 * SEALED_CHUNK, LARGE - 1};
     unsigned char *image = make_image(LARGE);
@@ -181,7 +177,6 @@ START_TEST(damaged_chunks_are_detected) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* What the disk gives back is compared before the file gets its name. */
 
@@ -204,7 +199,7 @@ static void spoil(void *context, enum fault_call call, const char *path) {
     if (!file || fseek(file, (long)SEALED_CHUNK + 9, SEEK_SET) || fputc('x', file) != 'x' || fclose(file)) abort();
 }
 
-START_TEST(what_reads_back_different_is_no_file) {
+TEST(what_reads_back_different_is_no_file) {
     static const struct {
         off_t size;
         const char *sentence;
@@ -228,10 +223,9 @@ START_TEST(what_reads_back_different_is_no_file) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* A full disk or a read error in any thread is the failure of the whole. */
-START_TEST(any_failing_call_of_a_large_file_is_a_failure) {
+TEST(any_failing_call_of_a_large_file_is_a_failure) {
     char *folder = make_folder(), *path = path_in(folder, "file");
     unsigned char *image = calloc(1, LARGE);
     struct seal seal;
@@ -259,7 +253,6 @@ START_TEST(any_failing_call_of_a_large_file_is_a_failure) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 static void must_reject(const char *bytes, size_t size, const char *what, size_t where) {
     struct seal seal;
@@ -269,7 +262,7 @@ static void must_reject(const char *bytes, size_t size, const char *what, size_t
     status_free(s);
 }
 
-START_TEST(every_flipped_bit_and_truncation_is_detected) {
+TEST(every_flipped_bit_and_truncation_is_detected) {
     char *folder = make_folder(), path[512], image[600];
     snprintf(path, sizeof path, "%s/file", folder);
     for (size_t b = 0; b < sizeof image; b++) image[b] = (char)(b * b);
@@ -305,10 +298,9 @@ START_TEST(every_flipped_bit_and_truncation_is_detected) {
     free(bytes);
     remove_folder(folder);
 }
-END_TEST
 
 /* The three functions that read a file must reject the same damage. */
-START_TEST(files_are_refused_by_name) {
+TEST(files_are_refused_by_name) {
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/file", folder);
     void *image = &image;
@@ -343,9 +335,8 @@ START_TEST(files_are_refused_by_name) {
     free(bytes);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(any_failing_call_of_a_read_is_a_failure) {
+TEST(any_failing_call_of_a_read_is_a_failure) {
     char *folder = make_folder(), path[512];
     snprintf(path, sizeof path, "%s/file", folder);
     ck_ok(sealed_write(path, "0123456789", 10, 7));
@@ -366,9 +357,5 @@ START_TEST(any_failing_call_of_a_read_is_a_failure) {
             }
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("sealed", sha256_vectors, is_read_back, every_flipped_bit_and_truncation_is_detected, files_are_refused_by_name,
-      any_failing_call_of_a_read_is_a_failure, large_images_are_hashed_in_chunks,
-      a_large_file_of_an_older_version_is_read, damaged_chunks_are_detected, what_reads_back_different_is_no_file,
-      any_failing_call_of_a_large_file_is_a_failure)
+CHECK_MAIN("sealed")

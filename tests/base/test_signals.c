@@ -21,7 +21,7 @@ static bool is_inside(uintptr_t address, const stack_t *stack) {
     return address >= (uintptr_t)stack->ss_sp && address < (uintptr_t)stack->ss_sp + stack->ss_size;
 }
 
-START_TEST(every_stop_has_its_own_stack) {
+TEST(every_stop_has_its_own_stack) {
     static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGHUP, SIGXCPU};
     signal(SIGHUP, SIG_DFL);
     signal(SIGINT, SIG_DFL);
@@ -39,9 +39,8 @@ START_TEST(every_stop_has_its_own_stack) {
         ck_assert(is_inside(frame, &stack));
     }
 }
-END_TEST
 
-START_TEST(what_does_not_end_the_program) {
+TEST(what_does_not_end_the_program) {
     signal(SIGHUP, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     signals_on_stop(handle);
@@ -53,9 +52,8 @@ START_TEST(what_does_not_end_the_program) {
     raise(SIGTERM);
     ck_assert_int_eq(calls, 1);
 }
-END_TEST
 
-START_TEST(blocked_stops_wait) {
+TEST(blocked_stops_wait) {
     signals_on_stop(handle);
     signals_block_stops();
     raise(SIGTERM);
@@ -64,9 +62,8 @@ START_TEST(blocked_stops_wait) {
     signals_unblock_stops();
     ck_assert_int_eq(calls, 2);
 }
-END_TEST
 
-START_TEST(only_stops_are_blocked) {
+TEST(only_stops_are_blocked) {
     sigset_t before, now;
     signals_block_all(&before);
     signals_block_only_stops();
@@ -77,7 +74,5 @@ START_TEST(only_stops_are_blocked) {
     for (int i = 0; i < 2; i++) ck_assert_int_eq(sigismember(&now, others[i]), 0);
     signals_restore(&before);
 }
-END_TEST
 
-TESTS("signals", every_stop_has_its_own_stack, what_does_not_end_the_program, blocked_stops_wait,
-      only_stops_are_blocked)
+CHECK_MAIN("signals")

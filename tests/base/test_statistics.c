@@ -29,7 +29,7 @@ static size_t read_differences(const json_t *c, double differences[MAX_COUNT]) {
     return count;
 }
 
-START_TEST(equals_scipy) {
+TEST(equals_scipy) {
     json_t *root = vectors_load("statistics"), *c;
     size_t i;
     ck_assert_uint_gt(json_array_size(json_object_get(root, "cases")), 20);
@@ -54,9 +54,8 @@ START_TEST(equals_scipy) {
     }
     json_decref(root);
 }
-END_TEST
 
-START_TEST(equals_students_t) {
+TEST(equals_students_t) {
     json_t *root = vectors_load("statistics"), *row;
     size_t i;
     ck_assert_uint_gt(json_array_size(json_object_get(root, "t_df_p")), 150);
@@ -73,9 +72,8 @@ START_TEST(equals_students_t) {
     }
     json_decref(root);
 }
-END_TEST
 
-START_TEST(students_t_has_limits) {
+TEST(students_t_has_limits) {
     for (double df = 1; df < 1e6; df *= 7) {
         ck_assert_double_eq(statistics_t_p(0, df), 1);
         ck_assert_double_eq(statistics_t_p(INFINITY, df), 0);
@@ -92,9 +90,8 @@ START_TEST(students_t_has_limits) {
     double middle = 3 * 3.14159265358979323846 * sqrt(5) / 16; /* 1 / (2 density) at 0 */
     ck_assert_double_eq_tol(statistics_t_quantile(1 - 1e-9, 5) / (1e-9 * middle), 1, 1e-6);
 }
-END_TEST
 
-START_TEST(one_pair_says_nothing) {
+TEST(one_pair_says_nothing) {
     double value = 3;
     struct t_test test = statistics_t_test(&value, 1);
     ck_assert_double_eq(test.difference, 3);
@@ -105,9 +102,8 @@ START_TEST(one_pair_says_nothing) {
     ck_assert(isinf(test.high) && test.high > 0);
     ck_assert_double_eq(statistics_wilcoxon_p(&value, 1), 1);
 }
-END_TEST
 
-START_TEST(equal_differences) {
+TEST(equal_differences) {
     double values[MAX_COUNT];
     for (size_t count = 2; count <= MAX_COUNT; count += 1 + count / 4) {
         for (size_t i = 0; i < count; i++) values[i] = i % 2 ? 0.0 : -0.0;
@@ -131,10 +127,9 @@ START_TEST(equal_differences) {
         ck_assert(p > 0 && p <= 0.5);
     }
 }
-END_TEST
 
 /* Many values, far from 0: a plain sum would lose digits. */
-START_TEST(large_counts) {
+TEST(large_counts) {
     size_t count = 200000;
     double *values = malloc(count * sizeof *values);
     ck_assert(values != NULL);
@@ -149,9 +144,8 @@ START_TEST(large_counts) {
     ck_assert_double_eq_tol(p, erfc(z / sqrt(2)), PRECISION);
     free(values);
 }
-END_TEST
 
-START_TEST(limits_of_magnitude) {
+TEST(limits_of_magnitude) {
     double values[] = {9e149, -9e149, 9e149};
     struct t_test test = statistics_t_test(values, 3);
     ck_assert(isfinite(test.difference) && isfinite(test.error) && isfinite(test.t) && isfinite(test.p));
@@ -160,7 +154,5 @@ START_TEST(limits_of_magnitude) {
     test = statistics_t_test(values, 3);
     ck_assert(test.error > 0 && isfinite(test.t) && test.p > 0 && test.p < 1);
 }
-END_TEST
 
-TESTS("statistics", equals_scipy, equals_students_t, students_t_has_limits, one_pair_says_nothing, equal_differences,
-      large_counts, limits_of_magnitude)
+CHECK_MAIN("statistics")

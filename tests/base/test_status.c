@@ -10,22 +10,20 @@
 #include "files.h"
 #include "no_memory.h"
 
-START_TEST(a_lack_of_memory_has_one_sentence) {
+TEST(a_lack_of_memory_has_one_sentence) {
     ck_failure(status_memory("the sums of %d shards", 4), STATUS_MEMORY, "no memory for the sums of 4 shards");
 }
-END_TEST
 
 /* STATUS_MEMORY is a separate code, but the exit code is that of STATUS_IO. */
-START_TEST(a_lack_of_memory_ends_as_other_failures_of_the_system) {
+TEST(a_lack_of_memory_ends_as_other_failures_of_the_system) {
     ck_assert_int_ne(STATUS_MEMORY, STATUS_IO);
     ck_assert_int_eq(status_exit_code(STATUS_MEMORY), 74);
 #define X(name, code, text) ck_assert_int_eq(status_exit_code(name), code);
     STATUS_CODES(X)
 #undef X
 }
-END_TEST
 
-START_TEST(only_failures_of_the_system_may_be_passed_over) {
+TEST(only_failures_of_the_system_may_be_passed_over) {
     static const enum status_code codes[] = {STATUS_IO, STATUS_MEMORY, STATUS_USAGE, STATUS_DATA, STATUS_BUG};
     ck_assert(!status_is_system(OK));
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
@@ -34,9 +32,8 @@ START_TEST(only_failures_of_the_system_may_be_passed_over) {
         status_free(s);
     }
 }
-END_TEST
 
-START_TEST(a_small_block_ends_the_process) {
+TEST(a_small_block_ends_the_process) {
     int wait_status;
     pid_t child = fork();
     if (child == 0) {
@@ -46,7 +43,6 @@ START_TEST(a_small_block_ends_the_process) {
     ck_assert_int_eq(waitpid(child, &wait_status, 0), child);
     ck_assert(WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 74);
 }
-END_TEST
 
 static status fail_twice(void *context) {
     int *calls = context;
@@ -61,17 +57,16 @@ static status succeed(void *context) {
 }
 
 /* In a library: also in a call within a call, and the failures of the work pass through. */
-START_TEST(a_small_block_is_a_status_for_a_library) {
+TEST(a_small_block_is_a_status_for_a_library) {
     int calls = 0;
     ck_failure(status_catch_memory(fail_twice, &calls), STATUS_MEMORY, "no memory");
     ck_assert_int_eq(calls, 2);
     ck_failure(status_catch_memory(succeed, NULL), STATUS_DATA, "a sentence");
 }
-END_TEST
 
 /* Every allocation of a failure may fail, for short sentences, for those that become longer by escapes and for lines
  * that are cut. */
-START_TEST(a_failure_without_memory_is_a_failure) {
+TEST(a_failure_without_memory_is_a_failure) {
     enum { LONG = 20000 };
     char *controls = malloc(LONG), *lines = malloc(LONG);
     for (size_t i = 0; i < LONG; i++) controls[i] = '\x01', lines[i] = "\n\xff"[i % 2];
@@ -91,8 +86,5 @@ START_TEST(a_failure_without_memory_is_a_failure) {
     free(controls);
     free(lines);
 }
-END_TEST
 
-TESTS("status", a_lack_of_memory_has_one_sentence, a_lack_of_memory_ends_as_other_failures_of_the_system,
-      only_failures_of_the_system_may_be_passed_over, a_small_block_ends_the_process,
-      a_small_block_is_a_status_for_a_library, a_failure_without_memory_is_a_failure)
+CHECK_MAIN("status")

@@ -11,16 +11,15 @@ static bool is_readable(int fd) {
     return poll(&event, 1, 0) == 1;
 }
 
-START_TEST(nobody_handles_it_at_first) {
+TEST(nobody_handles_it_at_first) {
     ck_assert(!stop_is_requested());
     ck_assert(!stop_request());
     ck_assert(stop_is_requested());
     stop_clear();
     ck_assert(!stop_is_requested());
 }
-END_TEST
 
-START_TEST(it_is_forwarded_until_the_process_handles_it) {
+TEST(it_is_forwarded_until_the_process_handles_it) {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     ck_assert_int_ge(fd, 0);
     stop_forward(fd);
@@ -31,9 +30,8 @@ START_TEST(it_is_forwarded_until_the_process_handles_it) {
     ck_assert(!stop_request());
     close(fd);
 }
-END_TEST
 
-START_TEST(it_is_deferred) {
+TEST(it_is_deferred) {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     stop_forward(fd);
     ck_assert(!stop_is_deferred());
@@ -44,6 +42,5 @@ START_TEST(it_is_deferred) {
     ck_assert(!is_readable(fd));
     close(fd);
 }
-END_TEST
 
-TESTS("stop", nobody_handles_it_at_first, it_is_forwarded_until_the_process_handles_it, it_is_deferred)
+CHECK_MAIN("stop")

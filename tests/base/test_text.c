@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "check_main.h"
 
-START_TEST(printf_fits_any_length) {
+TEST(printf_fits_any_length) {
     char expected[600];
     for (size_t before = 0; before < 300; before += 7)
         for (size_t length = 0; length < 300; length += 3) {
@@ -23,9 +23,8 @@ START_TEST(printf_fits_any_length) {
             text_free(&text);
         }
 }
-END_TEST
 
-START_TEST(words_of_a_command) {
+TEST(words_of_a_command) {
     static const char *const words[][2] = {{"runs/a-1.h5", "runs/a-1.h5"},
                                            {"my data.csv", "'my data.csv'"},
                                            {"$(id)", "'$(id)'"},
@@ -39,9 +38,8 @@ START_TEST(words_of_a_command) {
         text_free(&text);
     }
 }
-END_TEST
 
-START_TEST(integers) {
+TEST(integers) {
     static const int64_t values[] = {0, 1, -1, 9, 10, -10, 123456789, INT64_MAX, INT64_MIN, INT64_MIN + 1};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         char expected[32];
@@ -52,9 +50,8 @@ START_TEST(integers) {
         text_free(&text);
     }
 }
-END_TEST
 
-START_TEST(doubles_are_the_shortest) {
+TEST(doubles_are_the_shortest) {
     static const struct {
         double value;
         const char *text;
@@ -80,9 +77,8 @@ START_TEST(doubles_are_the_shortest) {
         text_free(&text);
     }
 }
-END_TEST
 
-START_TEST(members_of_an_object) {
+TEST(members_of_an_object) {
     struct text text = {0};
     text_add(&text, "{");
     text_add_member(&text, "a \"name\"", "line\n");
@@ -96,6 +92,5 @@ START_TEST(members_of_an_object) {
                      "{\"a \\\"name\\\"\":\"line\\u000a\",\"int\":-3,\"inner\":{\"x\":0.5,\"y\":null}}");
     text_free(&text);
 }
-END_TEST
 
-TESTS("text", printf_fits_any_length, words_of_a_command, integers, doubles_are_the_shortest, members_of_an_object)
+CHECK_MAIN("text")

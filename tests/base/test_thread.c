@@ -14,7 +14,7 @@ static void *look(void *context) {
     return NULL;
 }
 
-START_TEST(signals_stay_with_the_thread_that_starts_it) {
+TEST(signals_stay_with_the_thread_that_starts_it) {
     int blocked = 0;
     pthread_t thread;
     sigset_t before, after;
@@ -26,7 +26,6 @@ START_TEST(signals_stay_with_the_thread_that_starts_it) {
     for (int number = 1; number < 32; number++)
         ck_assert_int_eq(sigismember(&before, number), sigismember(&after, number));
 }
-END_TEST
 
 static void *wait_for(void *context) {
     pthread_mutex_lock(context);
@@ -34,7 +33,7 @@ static void *wait_for(void *context) {
     return NULL;
 }
 
-START_TEST(it_has_a_name) {
+TEST(it_has_a_name) {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_t thread;
     char name[16];
@@ -45,6 +44,5 @@ START_TEST(it_has_a_name) {
     pthread_mutex_unlock(&mutex);
     pthread_join(thread, NULL);
 }
-END_TEST
 
-TESTS("thread", signals_stay_with_the_thread_that_starts_it, it_has_a_name)
+CHECK_MAIN("thread")

@@ -18,7 +18,7 @@ static status task(void *context, size_t index, size_t worker) {
     return index < work->fails_from ? OK : status_new(STATUS_DATA, "item %zu", index);
 }
 
-START_TEST(runs_each_item_once) {
+TEST_LOOP(runs_each_item_once, 1, 6) {
     struct workers *workers;
     struct work work = {.workers = (size_t)_i, .fails_from = ITEMS};
     ck_ok(workers_create((size_t)_i, "test", &workers));
@@ -29,9 +29,8 @@ START_TEST(runs_each_item_once) {
     }
     workers_destroy(workers);
 }
-END_TEST
 
-START_TEST(reports_the_first_failure) {
+TEST_LOOP(reports_the_first_failure, 1, 6) {
     struct workers *workers;
     struct work work = {.workers = (size_t)_i, .fails_from = 300};
     ck_ok(workers_create((size_t)_i, "test", &workers));
@@ -44,6 +43,5 @@ START_TEST(reports_the_first_failure) {
     workers_destroy(workers);
     workers_destroy(NULL);
 }
-END_TEST
 
-LOOP_TESTS("workers", LOOP(runs_each_item_once, 1, 6), LOOP(reports_the_first_failure, 1, 6))
+CHECK_MAIN("workers")

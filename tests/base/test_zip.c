@@ -21,7 +21,7 @@ static void open_zip(const char *path, struct arena *arena, struct zip *zip) {
     ck_ok(zip_open(fd, path, info.size, arena, zip));
 }
 
-START_TEST(written_members_are_read) {
+TEST(written_members_are_read) {
     char *folder = make_folder(), path[512];
     struct arena *arena = arena_create();
     struct zip zip;
@@ -50,11 +50,10 @@ START_TEST(written_members_are_read) {
     arena_destroy(arena);
     remove_folder(folder);
 }
-END_TEST
 
 #define MANY 65537
 
-START_TEST(many_members_need_zip64) {
+TEST(many_members_need_zip64) {
     char *folder = make_folder(), path[512];
     struct arena *arena = arena_create();
     struct zip zip;
@@ -79,7 +78,6 @@ START_TEST(many_members_need_zip64) {
     arena_destroy(arena);
     remove_folder(folder);
 }
-END_TEST
 
 static void put(char *bytes, size_t at, uint32_t number) {
     for (size_t i = 0; i < 4; i++) bytes[at + i] = (char)(number >> (8 * i) & 0xff);
@@ -107,7 +105,7 @@ static void write_with_extra(const char *path, const char *extra, size_t length)
 
 /* After torch.serialization.set_crc32_options(False) PyTorch writes 0 for the checksum of every member, and does not
  * compare it. */
-START_TEST(a_stored_member_without_a_checksum_is_read) {
+TEST(a_stored_member_without_a_checksum_is_read) {
     char *folder = make_folder(), path[512];
     const struct zip_new_member member = {"x", "hello", 5};
     struct arena *arena = arena_create();
@@ -132,7 +130,6 @@ START_TEST(a_stored_member_without_a_checksum_is_read) {
     arena_destroy(arena);
     remove_folder(folder);
 }
-END_TEST
 
 /* A field of another kind comes before that of zip64. */
 #define TIME "\x55\x54\5\0\3\1\2\3\4"
@@ -141,7 +138,7 @@ END_TEST
          "\5\0\0\0\0\0\0\0"                                                                                            \
          "\5\0\0\0\0\0\0\0"
 
-START_TEST(sizes_may_be_in_a_zip64_field) {
+TEST(sizes_may_be_in_a_zip64_field) {
     char *folder = make_folder(), path[512];
     struct arena *arena = arena_create();
     struct zip zip;
@@ -168,7 +165,5 @@ START_TEST(sizes_may_be_in_a_zip64_field) {
     arena_destroy(arena);
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("zip", written_members_are_read, a_stored_member_without_a_checksum_is_read, many_members_need_zip64,
-      sizes_may_be_in_a_zip64_field)
+CHECK_MAIN("zip")

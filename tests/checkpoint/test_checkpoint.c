@@ -15,7 +15,7 @@
 #include "checkpoint/inspect.h"
 #include "train/states.h"
 
-START_TEST(round_trip_of_all_types) {
+TEST(round_trip_of_all_types) {
     char *folder = make_folder(), *path = path_in(folder, "made/here/a.h5"), *dir = path_in(folder, "made/here");
     ck_ok(write_state(dir, "a", 7));
     assert_state(path, 7);
@@ -28,9 +28,8 @@ START_TEST(round_trip_of_all_types) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(a_checkpoint_in_memory) {
+TEST(a_checkpoint_in_memory) {
     struct state state = make_state(7);
     struct entry entries[STATE_ENTRIES], missing = {"model/none", ENTRY_FLOAT32, 0, {0}, state.bias, false};
     struct checkpoint *checkpoint;
@@ -43,9 +42,8 @@ START_TEST(a_checkpoint_in_memory) {
     ck_failure(checkpoint_read(checkpoint, &missing, 1, NULL), STATUS_DATA, "a name");
     checkpoint_close(checkpoint);
 }
-END_TEST
 
-START_TEST(odd_states) {
+TEST(odd_states) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5"), *text = NULL;
     struct checkpoint *checkpoint;
     ck_ok(checkpoint_write(folder, "a", NULL, 0));
@@ -81,9 +79,8 @@ START_TEST(odd_states) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(equal_states_are_equal_bytes) {
+TEST(equal_states_are_equal_bytes) {
     char *folder = make_folder(), *a = path_in(folder, "a.h5"), *b = path_in(folder, "b.h5");
     size_t size_a, size_b;
     ck_ok(write_state(folder, "a", 3));
@@ -101,7 +98,6 @@ START_TEST(equal_states_are_equal_bytes) {
     free(b);
     remove_folder(folder);
 }
-END_TEST
 
 /* Reads with one entry changed; the failure must contain [line], and no entry may be filled. */
 static void must_differ(const char *path, struct entry *entries, size_t count, const char *const *complete,
@@ -114,7 +110,7 @@ static void must_differ(const char *path, struct entry *entries, size_t count, c
     checkpoint_close(checkpoint);
 }
 
-START_TEST(differences_are_reported_and_change_nothing) {
+TEST(differences_are_reported_and_change_nothing) {
     static const char *const complete[] = {"model", NULL};
     char *folder = make_folder(), *path = path_in(folder, "a.h5"), *config = NULL;
     ck_ok(write_state(folder, "a", 5));
@@ -164,9 +160,8 @@ START_TEST(differences_are_reported_and_change_nothing) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(optional_entries) {
+TEST(optional_entries) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     ck_ok(write_state(folder, "a", 5));
     int64_t step = 0, other = 99;
@@ -183,9 +178,8 @@ START_TEST(optional_entries) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(other_files_are_rejected) {
+TEST(other_files_are_rejected) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     struct checkpoint *checkpoint = (void *)folder;
     ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, path);
@@ -208,10 +202,9 @@ START_TEST(other_files_are_rejected) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* A failure leaves no file to close. */
-START_TEST(an_image_that_is_no_hdf5) {
+TEST(an_image_that_is_no_hdf5) {
     static char bytes[4096] = "no HDF5";
     const size_t sizes[] = {0, 1, 7, 4096};
     struct hdf5_silence silence;
@@ -223,10 +216,9 @@ START_TEST(an_image_that_is_no_hdf5) {
     }
     hdf5_leave(&silence);
 }
-END_TEST
 
 /* The format version is a little-endian int32 in the message of an attribute. */
-START_TEST(a_newer_format_is_rejected) {
+TEST(a_newer_format_is_rejected) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     size_t size;
     ck_ok(write_state(folder, "a", 5));
@@ -249,9 +241,8 @@ START_TEST(a_newer_format_is_rejected) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(the_newest_is_found_by_its_step) {
+TEST(the_newest_is_found_by_its_step) {
     char *folder = make_folder(), *nowhere = path_in(folder, "nowhere");
     status s;
     ck_assert_int_eq(newest_step(nowhere, &s), -1);
@@ -277,7 +268,6 @@ START_TEST(the_newest_is_found_by_its_step) {
     free(nowhere);
     remove_folder(folder);
 }
-END_TEST
 
 static void damage(const char *path, long where) {
     size_t size;
@@ -287,7 +277,7 @@ static void damage(const char *path, long where) {
     free(bytes);
 }
 
-START_TEST(damaged_ones_are_skipped_with_a_warning) {
+TEST(damaged_ones_are_skipped_with_a_warning) {
     char *folder = make_folder(), *dir = path_in(folder, "checkpoints"), *said = path_in(folder, "log.txt"), *path;
     char *second = path_in(dir, "2.h5"), *third = path_in(dir, "3.h5"), *first = path_in(dir, "1.h5");
     for (int64_t step = 1; step <= 3; step++) ck_ok(write_state(dir, (char[]){(char)('0' + step), 0}, step));
@@ -321,7 +311,6 @@ START_TEST(damaged_ones_are_skipped_with_a_warning) {
     free(dir);
     remove_folder(folder);
 }
-END_TEST
 
 enum { DAMAGED = 100 };
 
@@ -346,7 +335,7 @@ static void *replace_the_newest(void *context) {
 
 /* A saver adds a checkpoint and removes an older one after they were listed. Standard error is a pipe with less
  * capacity than the warnings before the valid one is opened, so the change happens in between. */
-START_TEST(the_folder_is_listed_again_when_a_file_went_away) {
+TEST(the_folder_is_listed_again_when_a_file_went_away) {
     char *folder = make_folder(), *dir = path_in(folder, "checkpoints"), *pipe = path_in(folder, "log");
     char *good = path_in(dir, "z.h5"), *newest = path_in(dir, "newest.h5"), *part = path_in(dir, "newest.part");
     char name[16], *path, *expected = path_in(dir, "a.h5");
@@ -385,10 +374,9 @@ START_TEST(the_folder_is_listed_again_when_a_file_went_away) {
     free(path), free(expected), free(good), free(newest), free(part), free(pipe), free(dir);
     remove_folder(folder);
 }
-END_TEST
 
 /* A read that failed may succeed later: the launcher restarts after such a failure. */
-START_TEST(unreadable_checkpoints_are_an_io_error) {
+TEST(unreadable_checkpoints_are_an_io_error) {
     char *folder = make_folder(), *path = path_in(folder, "epoch-0002.h5");
     status s;
     ck_ok(write_state(folder, "epoch-0001", 1));
@@ -405,10 +393,9 @@ START_TEST(unreadable_checkpoints_are_an_io_error) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* A dangling link is not a checkpoint, and does not hide that the others are damaged. */
-START_TEST(links_to_nothing) {
+TEST(links_to_nothing) {
     char *folder = make_folder(), *link = path_in(folder, "epoch-0009.h5"), *path = path_in(folder, "epoch-0001.h5");
     status s;
     ck_assert_int_eq(symlink("nothing", link), 0);
@@ -423,7 +410,6 @@ START_TEST(links_to_nothing) {
     free(link), free(path);
     remove_folder(folder);
 }
-END_TEST
 
 static bool exists(const char *folder, const char *name) {
     char *path = path_in(folder, name);
@@ -432,7 +418,7 @@ static bool exists(const char *folder, const char *name) {
     return is_there;
 }
 
-START_TEST(prune_keeps_the_newest) {
+TEST(prune_keeps_the_newest) {
     char *folder = make_folder(), *temporary = path_in(folder, "step-00000005.h5.tmp-12"),
          *best = path_in(folder, "best.h5.tmp-12"), *foreign = path_in(folder, "mine.h5"),
          *half = path_in(folder, "mine.h5.tmp-12"), *notes = path_in(folder, "notes.tmp-12"),
@@ -477,9 +463,8 @@ START_TEST(prune_keeps_the_newest) {
     free(temporary);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(a_save_removes_what_a_killed_one_left) {
+TEST(a_save_removes_what_a_killed_one_left) {
     char *folder = make_folder(), *temporary = path_in(folder, "epoch-0001.h5.tmp-1");
     spill(temporary, "half", 4);
     ck_ok(write_state(folder, "b", 5));
@@ -487,13 +472,12 @@ START_TEST(a_save_removes_what_a_killed_one_left) {
     free(temporary);
     remove_folder(folder);
 }
-END_TEST
 
 static void must_say(const struct text *text, const char *part) {
     ck_assert_msg(strstr(text_string(text), part), "'%s' is not in:\n%s", part, text_string(text));
 }
 
-START_TEST(inspect_shows_what_is_inside) {
+TEST(inspect_shows_what_is_inside) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     struct text out = {0};
     ck_ok(write_state(folder, "a", 7));
@@ -535,7 +519,6 @@ START_TEST(inspect_shows_what_is_inside) {
     text_free(&out);
     remove_folder(folder);
 }
-END_TEST
 
 static void *enter(void *context) {
     struct hdf5_silence silence;
@@ -567,7 +550,7 @@ static status no_more(void *context, const char *path, int dims, const int64_t *
 }
 
 /* Saves and the loader's thread use libhdf5, too. */
-START_TEST(libhdf5_is_free_after_every_call) {
+TEST(libhdf5_is_free_after_every_call) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5"), *other = path_in(folder, "b.h5");
     struct checkpoint *checkpoint;
     struct text out = {0};
@@ -614,9 +597,8 @@ START_TEST(libhdf5_is_free_after_every_call) {
     free(path), free(other);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(what_is_no_dataset_is_a_failure) {
+TEST(what_is_no_dataset_is_a_failure) {
     struct hdf5_silence silence;
     struct hdf5_shape shape;
     hdf5_enter(&silence);
@@ -624,10 +606,9 @@ START_TEST(what_is_no_dataset_is_a_failure) {
     hdf5_leave(&silence);
     ck_failure(s, STATUS_DATA, "a.h5: a dataset cannot be read");
 }
-END_TEST
 
 /* h5dump, the reader that comes with HDF5, sees the file as an ordinary one. */
-START_TEST(h5dump_reads_it) {
+TEST(h5dump_reads_it) {
     char *folder = make_folder(), *command;
     ck_ok(write_state(folder, "a", 7));
     if (system("command -v h5dump >/dev/null 2>&1") == 0) {
@@ -641,11 +622,5 @@ START_TEST(h5dump_reads_it) {
     }
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("checkpoint", round_trip_of_all_types, a_checkpoint_in_memory, odd_states, equal_states_are_equal_bytes,
-      differences_are_reported_and_change_nothing, optional_entries, other_files_are_rejected, an_image_that_is_no_hdf5,
-      a_newer_format_is_rejected, the_newest_is_found_by_its_step, damaged_ones_are_skipped_with_a_warning,
-      the_folder_is_listed_again_when_a_file_went_away, links_to_nothing, unreadable_checkpoints_are_an_io_error,
-      prune_keeps_the_newest, a_save_removes_what_a_killed_one_left, inspect_shows_what_is_inside,
-      libhdf5_is_free_after_every_call, what_is_no_dataset_is_a_failure, h5dump_reads_it)
+CHECK_MAIN("checkpoint")

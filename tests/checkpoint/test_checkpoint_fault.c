@@ -54,7 +54,7 @@ static void save_with(const char *folder, struct fault fault) {
     empty_folder(folder);
 }
 
-START_TEST(any_failing_call_leaves_the_old_checkpoint) {
+TEST(any_failing_call_leaves_the_old_checkpoint) {
     char *folder = make_folder();
     int64_t calls = calls_of_a_save(folder);
     for (enum fault_kind kind = FAULT_ENOSPC; kind <= FAULT_SHORT; kind++)
@@ -63,9 +63,8 @@ START_TEST(any_failing_call_leaves_the_old_checkpoint) {
                 save_with(folder, (struct fault){.kind = kind, .at = at, .is_permanent = ever});
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(a_kill_at_any_call_leaves_old_or_new) {
+TEST(a_kill_at_any_call_leaves_old_or_new) {
     char *folder = make_folder();
     int64_t calls = calls_of_a_save(folder);
     for (int64_t at = 1; at <= calls + 1; at++) {
@@ -89,10 +88,9 @@ START_TEST(a_kill_at_any_call_leaves_old_or_new) {
     }
     remove_folder(folder);
 }
-END_TEST
 
 /* Opening the newest while a call fails gives a valid state or a failure. */
-START_TEST(any_failing_call_of_a_load) {
+TEST(any_failing_call_of_a_load) {
     char *folder = make_folder();
     ck_ok(save_and_prune(folder, 1, 2));
     ck_ok(save_and_prune(folder, 2, 2));
@@ -110,7 +108,6 @@ START_TEST(any_failing_call_of_a_load) {
             }
     remove_folder(folder);
 }
-END_TEST
 
 static void must_reject(const char *path, const char *what, size_t where) {
     struct checkpoint *checkpoint;
@@ -120,7 +117,7 @@ static void must_reject(const char *path, const char *what, size_t where) {
     status_free(s);
 }
 
-START_TEST(every_damaged_byte_is_rejected) {
+TEST(every_damaged_byte_is_rejected) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     size_t size;
     ck_ok(write_state(folder, "a", 7));
@@ -138,9 +135,8 @@ START_TEST(every_damaged_byte_is_rejected) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(every_truncation_is_rejected) {
+TEST(every_truncation_is_rejected) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");
     size_t size;
     ck_ok(write_state(folder, "a", 7));
@@ -152,7 +148,6 @@ START_TEST(every_truncation_is_rejected) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* Power loss. A model of the disk stores the synced bytes of every file and the synced names. At each call of a save,
  * the test creates possible states after a power loss in a second folder: unsynced blocks of a file new, old, zero or
@@ -299,7 +294,7 @@ static void lose_power_here(void *context, enum fault_call call, const char *pat
     snprintf(disk->last_path, sizeof disk->last_path, "%s", path);
 }
 
-START_TEST(a_power_loss_leaves_old_or_new) {
+TEST(a_power_loss_leaves_old_or_new) {
     static struct disk disk;
     const char *wanted = getenv("DDPTRAIN_TEST_TRIALS");
     char *folder = make_folder(), *other = make_folder();
@@ -318,8 +313,5 @@ START_TEST(a_power_loss_leaves_old_or_new) {
     remove_folder(folder);
     remove_folder(other);
 }
-END_TEST
 
-TESTS("checkpoint faults", any_failing_call_leaves_the_old_checkpoint, a_kill_at_any_call_leaves_old_or_new,
-      any_failing_call_of_a_load, every_damaged_byte_is_rejected, every_truncation_is_rejected,
-      a_power_loss_leaves_old_or_new)
+CHECK_MAIN("checkpoint faults")

@@ -142,21 +142,19 @@ static const struct {
     {BYTES("NK\1."), "1"},
 };
 
-START_TEST(values_of_each_opcode) {
+TEST_EACH(values_of_each_opcode, valid) {
     struct text out = {0};
     ck_ok(parse(valid[_i].pickle.data, valid[_i].pickle.size, &out));
     ck_assert_str_eq(text_string(&out), valid[_i].value);
     text_free(&out);
 }
-END_TEST
 
-START_TEST(pickles_that_end_early) {
+TEST_EACH(pickles_that_end_early, valid) {
     for (size_t size = 0; size < valid[_i].pickle.size; size++) {
         struct text out = {0};
         ck_failure(parse(valid[_i].pickle.data, size, &out), STATUS_DATA, "a.pt: its pickle is damaged (");
     }
 }
-END_TEST
 
 static const struct {
     struct bytes pickle;
@@ -208,11 +206,10 @@ static const struct {
     {BYTES("I1\n."), "the opcode 0x49, which a file of tensors does not need"},
 };
 
-START_TEST(damaged_pickles) {
+TEST_EACH(damaged_pickles, invalid) {
     struct text out = {0};
     ck_failure(parse(invalid[_i].pickle.data, invalid[_i].pickle.size, &out), STATUS_DATA, invalid[_i].message);
 }
-END_TEST
 
 /* K 1, the opcode with number [memo], and in front of the end [get]; the bytes between are PROTO, which does nothing.
  */
@@ -226,7 +223,7 @@ static status parse_memo(size_t put, size_t get, struct text *out) {
     return parse(pickle, sizeof pickle, out);
 }
 
-START_TEST(numbers_of_memos) {
+TEST(numbers_of_memos) {
     static const size_t puts[] = {0, 63, 64, 65, 127, 128, 129, 300, 601};
     for (size_t i = 0; i < sizeof puts / sizeof *puts; i++) {
         struct text out = {0};
@@ -238,9 +235,8 @@ START_TEST(numbers_of_memos) {
         ck_failure(parse_memo(puts[i], 60000, &out), STATUS_DATA, "a memo is not set");
     }
 }
-END_TEST
 
-START_TEST(sizes) {
+TEST(sizes) {
     struct text out = {0};
     size_t most = (size_t)8 << 20;
     char *pickle = calloc(1, most + 1);
@@ -253,15 +249,12 @@ START_TEST(sizes) {
                "a.pt: its pickle has 8388609 bytes; that of tensors has at most 8388608");
     free(pickle);
 }
-END_TEST
 
-START_TEST(bytes_behind_the_end) {
+TEST(bytes_behind_the_end) {
     struct text out = {0};
     ck_ok(parse("K\1.I\n", 5, &out));
     ck_assert_str_eq(text_string(&out), "1");
     text_free(&out);
 }
-END_TEST
 
-LOOP_TESTS("pickle", EACH(values_of_each_opcode, valid), EACH(pickles_that_end_early, valid),
-           EACH(damaged_pickles, invalid), ONCE(numbers_of_memos), ONCE(sizes), ONCE(bytes_behind_the_end))
+CHECK_MAIN("pickle")

@@ -34,7 +34,7 @@ static const struct {
     {"BF16", 2, {0x80, 0x3f, 1, 0, 0x7f, 0xff}, {1, 0x1p-133f, -0x1.fep127f}},
 };
 
-START_TEST(numbers_of_every_type) {
+TEST_EACH(numbers_of_every_type, numbers) {
     for (size_t count = 0; count <= 3; count++) {
         char header[256];
         snprintf(header, sizeof header, "{\"w\": {\"dtype\": \"%s\", \"shape\": [%zu], \"data_offsets\": [0, %zu]}}",
@@ -56,10 +56,9 @@ START_TEST(numbers_of_every_type) {
         guarded_free(memory);
     }
 }
-END_TEST
 
 /* float16 and bfloat16 of all bits against their definitions. */
-START_TEST(every_16_bits) {
+TEST(every_16_bits) {
     static const char *const types[] = {"F16", "BF16"};
     for (uint32_t bits = 0; bits < 2 << 16; bits++) {
         unsigned char half[2] = {bits & 0xff, bits >> 8 & 0xff};
@@ -83,7 +82,6 @@ START_TEST(every_16_bits) {
         if (!is_same) ck_abort_msg("%s %04x is %g, not %g", types[is_bf16], bits & 0xffff, (double)got, value);
     }
 }
-END_TEST
 
 #define TENSOR(name, dtype, shape, offsets)                                                                            \
     "\"" name "\": {\"dtype\": \"" dtype "\", \"shape\": " shape ", \"data_offsets\": " offsets "}"
@@ -133,7 +131,7 @@ static const struct {
     {"{" TENSOR("b", "I64", "[1]", "[0, 8]") ", " TENSOR("a", "I64", "[1]", "[0, 8]") "}", 8, "overlap"},
 };
 
-START_TEST(headers_are_checked) {
+TEST_EACH(headers_are_checked, headers) {
     static const char zeros[16];
     size_t bytes;
     void *file = file_of(headers[_i].header, zeros, headers[_i].size, &bytes);
@@ -145,10 +143,9 @@ START_TEST(headers_are_checked) {
         ck_ok(s);
     guarded_free(file);
 }
-END_TEST
 
 /* Shorter than its length, than its header, and than the length of the header says. */
-START_TEST(truncated_files) {
+TEST(truncated_files) {
     static const char header[] = "{" TENSOR("a", "F32", "[2]", "[0, 8]") "}";
     static const float values[2] = {1, 2};
     size_t bytes;
@@ -164,7 +161,5 @@ START_TEST(truncated_files) {
     ck_ok(safetensors_check("w", file, bytes));
     guarded_free(file);
 }
-END_TEST
 
-LOOP_TESTS("safetensors", EACH(numbers_of_every_type, numbers), ONCE(every_16_bits), EACH(headers_are_checked, headers),
-           ONCE(truncated_files))
+CHECK_MAIN("safetensors")

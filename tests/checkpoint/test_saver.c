@@ -30,7 +30,7 @@ static void must_be_newest(const char *folder, int64_t step) {
     ck_ok(s);
 }
 
-START_TEST(saves_and_prunes) {
+TEST(saves_and_prunes) {
     char *folder = make_folder(), *dir = path_in(folder, "checkpoints");
     struct saver *saver;
     ck_ok(saver_create(dir, 2, &saver));
@@ -50,9 +50,8 @@ START_TEST(saves_and_prunes) {
     free(dir);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(writes_the_same_bytes_as_checkpoint_write) {
+TEST(writes_the_same_bytes_as_checkpoint_write) {
     char *folder = make_folder(), *a = path_in(folder, "step-00000007.h5"), *b = path_in(folder, "b.h5");
     struct saver *saver;
     ck_ok(saver_create(folder, 0, &saver));
@@ -70,7 +69,6 @@ START_TEST(writes_the_same_bytes_as_checkpoint_write) {
     free(b);
     remove_folder(folder);
 }
-END_TEST
 
 #define TENSORS 40
 #define LARGE ((size_t)1 << 20) /* floats of the middle one */
@@ -96,7 +94,7 @@ static void make_tensors(struct tensors *t) {
     t->entries[TENSORS] = (struct entry){"state/step", ENTRY_INT64, 0, {0}, &t->step, false};
 }
 
-START_TEST(in_place_writes_the_same_bytes) {
+TEST(in_place_writes_the_same_bytes) {
     char *folder = make_folder(), *a = path_in(folder, "a.h5"), *b = path_in(folder, "b.h5");
     struct saver *saver;
     static struct tensors t;
@@ -126,7 +124,6 @@ START_TEST(in_place_writes_the_same_bytes) {
     free(b);
     remove_folder(folder);
 }
-END_TEST
 
 /* How a child ends whose image lacks one allocation; libhdf5 itself crashes or exits after a few of them. */
 enum { HAD_MEMORY = 10, REPORTED_MEMORY, REPORTED_OTHER };
@@ -143,7 +140,7 @@ static int end_without_memory(long number, const struct entry *entries) {
 }
 
 /* A run that cannot save for lack of memory goes on, as with a full disk; after a bug it would end. */
-START_TEST(a_lack_of_memory_is_no_bug) {
+TEST(a_lack_of_memory_is_no_bug) {
     struct state state = make_state(1);
     struct entry entries[STATE_ENTRIES];
     struct image *image;
@@ -160,10 +157,9 @@ START_TEST(a_lack_of_memory_is_no_bug) {
     }
     if (CAN_FAIL_ALLOCATIONS) ck_assert_int_gt(reported, 100);
 }
-END_TEST
 
 /* The pages that the large tensor would fill are never touched, but for the huge ones that reach into its ends. */
-START_TEST(in_place_takes_no_memory) {
+TEST(in_place_takes_no_memory) {
     static struct tensors t;
     struct image *image;
     make_tensors(&t);
@@ -186,10 +182,9 @@ START_TEST(in_place_takes_no_memory) {
     free(is_there);
     free(large);
 }
-END_TEST
 
 /* Another number of entries, other shapes, longer texts: a new image, and the file is right. */
-START_TEST(the_state_may_change_its_shape) {
+TEST(the_state_may_change_its_shape) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5"), *back;
     static const char *const texts[] = {"one", "two", "three", "", "four"};
     struct saver *saver;
@@ -215,7 +210,6 @@ START_TEST(the_state_may_change_its_shape) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* ---- the cost of a save ---- */
 
@@ -242,17 +236,16 @@ static int64_t calls_of_a_save_beside(int64_t files, int *lists) {
     return calls;
 }
 
-START_TEST(a_save_without_keep_costs_the_same_beside_any_number_of_files) {
+TEST(a_save_without_keep_costs_the_same_beside_any_number_of_files) {
     int lists;
     int64_t few = calls_of_a_save_beside(2, &lists);
     ck_assert_int_eq(lists, 0);
     ck_assert_int_eq(calls_of_a_save_beside(200, &lists), few);
     ck_assert_int_eq(lists, 0);
 }
-END_TEST
 
 /* The first save, and one after a failure, remove temporary files. */
-START_TEST(temporary_files_are_removed_by_the_next_save) {
+TEST(temporary_files_are_removed_by_the_next_save) {
     char *folder = make_folder(), *temporary = path_in(folder, "epoch-0001.h5.tmp-1");
     struct saver *saver;
     ck_ok(saver_create(folder, 0, &saver));
@@ -270,12 +263,11 @@ START_TEST(temporary_files_are_removed_by_the_next_save) {
     free(temporary);
     remove_folder(folder);
 }
-END_TEST
 
 static void note_step(void *data, int64_t step) { *(int64_t *)data = step; }
 
 /* A step is reported as saved when its file is on disk, never before. */
-START_TEST(only_what_is_saved_is_reported) {
+TEST(only_what_is_saved_is_reported) {
     char *folder = make_folder();
     struct saver *saver;
     int64_t saved = 0;
@@ -294,9 +286,8 @@ START_TEST(only_what_is_saved_is_reported) {
     saver_destroy(saver);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(a_failure_comes_back_once) {
+TEST(a_failure_comes_back_once) {
     char *folder = make_folder();
     struct saver *saver;
     ck_ok(saver_create(folder, 2, &saver));
@@ -317,7 +308,6 @@ START_TEST(a_failure_comes_back_once) {
     saver_destroy(saver);
     remove_folder(folder);
 }
-END_TEST
 
 static status keep(struct saver *saver, int64_t step) {
     struct state state = make_state(step);
@@ -329,7 +319,7 @@ static status keep(struct saver *saver, int64_t step) {
 }
 
 /* The newest kept state is written on request only, and again after a failure. */
-START_TEST(a_kept_state_is_written_on_request) {
+TEST(a_kept_state_is_written_on_request) {
     char *folder = make_folder();
     struct saver *saver;
     ck_ok(saver_create(folder, 2, &saver));
@@ -357,7 +347,6 @@ START_TEST(a_kept_state_is_written_on_request) {
     must_be_newest(folder, 5);
     remove_folder(folder);
 }
-END_TEST
 
 /* saver_save returns while the file is still being written. */
 static void slow_down(void *context, enum fault_call call, const char *path) {
@@ -365,7 +354,7 @@ static void slow_down(void *context, enum fault_call call, const char *path) {
     if (call == CALL_SYNC) clock_sleep(0.2);
 }
 
-START_TEST(training_does_not_wait_for_the_disk) {
+TEST(training_does_not_wait_for_the_disk) {
     char *folder = make_folder();
     struct saver *saver;
     ck_ok(saver_create(folder, 2, &saver));
@@ -384,7 +373,6 @@ START_TEST(training_does_not_wait_for_the_disk) {
     saver_destroy(saver);
     remove_folder(folder);
 }
-END_TEST
 
 /* A file and the one that comes in its place as soon as it is opened. */
 struct replacement {
@@ -399,7 +387,7 @@ static void replace(void *context, enum fault_call call, const char *path) {
     if (rename(r->hidden, r->new) != 0 || unlink(r->old) != 0) abort();
 }
 
-START_TEST(a_checkpoint_may_be_pruned_while_it_is_opened) {
+TEST(a_checkpoint_may_be_pruned_while_it_is_opened) {
     char *folder = make_folder(), *old = path_in(folder, "step-00000001.h5"), *hidden = path_in(folder, "hidden"),
          *new = path_in(folder, "step-00000002.h5");
     ck_ok(write_state(folder, "step-00000002", 2));
@@ -413,10 +401,9 @@ START_TEST(a_checkpoint_may_be_pruned_while_it_is_opened) {
     free(old), free(hidden), free(new);
     remove_folder(folder);
 }
-END_TEST
 
 /* A reader beside the saver always finds a whole state, also while files are pruned. */
-START_TEST(readers_beside_the_saver) {
+TEST(readers_beside_the_saver) {
     char *folder = make_folder();
     struct saver *saver;
     ck_ok(saver_create(folder, 1, &saver));
@@ -440,11 +427,5 @@ START_TEST(readers_beside_the_saver) {
     ck_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0);
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("saver", a_save_without_keep_costs_the_same_beside_any_number_of_files,
-      temporary_files_are_removed_by_the_next_save, saves_and_prunes, writes_the_same_bytes_as_checkpoint_write,
-      in_place_writes_the_same_bytes, a_lack_of_memory_is_no_bug, in_place_takes_no_memory,
-      the_state_may_change_its_shape, only_what_is_saved_is_reported, a_failure_comes_back_once,
-      a_kept_state_is_written_on_request, training_does_not_wait_for_the_disk,
-      a_checkpoint_may_be_pruned_while_it_is_opened, readers_beside_the_saver)
+CHECK_MAIN("saver")

@@ -57,7 +57,7 @@ static void check_image(const float *from, const float *to, int padding, bool fl
 }
 
 /* All changes occur with nearly equal frequency. */
-START_TEST(draws_every_change) {
+TEST(draws_every_change) {
     enum { PADDING = 2, CHANGES = (2 * PADDING + 1) * (2 * PADDING + 1) * 2, DRAWS = 20000 };
     float fill[CHANNELS] = {-1, -1}, scratch[SIZE], from[SIZE], to[SIZE];
     for (int i = 0; i < SIZE; i++) from[i] = (float)i;
@@ -73,9 +73,8 @@ START_TEST(draws_every_change) {
     for (int i = 0; i < CHANGES; i++)
         ck_assert_msg(abs(counts[i] - 400) < 100, "change %d came %d times", i, counts[i]);
 }
-END_TEST
 
-START_TEST(flip_alone_and_nothing) {
+TEST(flip_alone_and_nothing) {
     float fill[CHANNELS] = {0}, scratch[SIZE], from[SIZE], to[SIZE];
     struct augment augment = {.config = {.horizontal_flip = 1}, CHANNELS, HEIGHT, WIDTH, fill};
     for (int i = 0; i < SIZE; i++) to[i] = from[i] = (float)i;
@@ -92,10 +91,9 @@ START_TEST(flip_alone_and_nothing) {
     }
     ck_assert_int_lt(abs(flips - 2500), 200);
 }
-END_TEST
 
 /* With both flips pixel (y, x) is that of the opposite corner; augment_pixels finds the same. */
-START_TEST(flips_top_to_bottom) {
+TEST(flips_top_to_bottom) {
     float fill[CHANNELS] = {0}, scratch[SIZE], from[SIZE], to[SIZE];
     int64_t pixels[HEIGHT * WIDTH];
     for (int flip = 0; flip < 2; flip++) {
@@ -122,14 +120,13 @@ START_TEST(flips_top_to_bottom) {
     }
     ck_assert_int_lt(abs(flips - 2500), 200);
 }
-END_TEST
 
 static void read_numbers(const json_t *array, double *out) {
     for (size_t i = 0; i < json_array_size(array); i++) out[i] = json_number_value(json_array_get(array, i));
 }
 
 /* The windows of torchvision give its images. */
-START_TEST(resizes_as_torchvision) {
+TEST(resizes_as_torchvision) {
     json_t *root = vectors_load("windows"), *c;
     size_t i;
     const struct augment augment = {.channels = 2, .height = 6, .width = 7};
@@ -148,10 +145,9 @@ START_TEST(resizes_as_torchvision) {
     ck_assert_uint_eq(i, 5);
     json_decref(root);
 }
-END_TEST
 
 /* Means and deviations of the windows agree with those of as many draws of torchvision. */
-START_TEST(draws_windows_as_torchvision) {
+TEST(draws_windows_as_torchvision) {
     enum { DRAWS = 100000 };
     json_t *root = vectors_load("windows"), *c;
     size_t i;
@@ -182,10 +178,9 @@ START_TEST(draws_windows_as_torchvision) {
     ck_assert_uint_eq(i, 4);
     json_decref(root);
 }
-END_TEST
 
 /* An image is a window of its row and epoch, resized, and perhaps flipped. */
-START_TEST(crops_and_flips) {
+TEST(crops_and_flips) {
     float fill[CHANNELS] = {0}, scratch[SIZE], from[SIZE], to[SIZE], expected[SIZE];
     struct augment augment = {.config = {.horizontal_flip = 0.5, .seed = 3}, CHANNELS, HEIGHT, WIDTH, fill};
     augment.is_resized = true;
@@ -206,7 +201,6 @@ START_TEST(crops_and_flips) {
     ck_assert_int_lt(flips, 140);
     ck_assert_int_gt(changes, 190);
 }
-END_TEST
 
 static struct dataset *open_images(const char *keys) {
     struct dataset *dataset;
@@ -240,7 +234,7 @@ static void read_epoch(struct dataset *dataset, int64_t epoch, size_t first, int
 
 /* The same images on 1, 2 and 5 ranks, with a thread and without, in memory and from the file, and from the middle of
  * an epoch on; others in another epoch. */
-START_TEST(depends_on_epoch_and_row_only) {
+TEST(depends_on_epoch_and_row_only) {
     setup();
     float *expected = calloc((size_t)3 * ROWS * SIZE, sizeof *expected), *got = expected + ROWS * SIZE,
           *other = got + ROWS * SIZE;
@@ -280,9 +274,8 @@ START_TEST(depends_on_epoch_and_row_only) {
     free(expected);
     teardown();
 }
-END_TEST
 
-START_TEST(validation_rows_stay) {
+TEST(validation_rows_stay) {
     setup();
     struct dataset *dataset = open_images("split: {test: 0.5, shuffle: false}, " CHANGED);
     struct loader *loader;
@@ -294,9 +287,8 @@ START_TEST(validation_rows_stay) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
-START_TEST(is_for_images) {
+TEST(is_for_images) {
     setup();
     struct dataset *dataset;
     char *table = path_in(folder, "t.csv"), *text = path_in(folder, "t.txt");
@@ -311,10 +303,9 @@ START_TEST(is_for_images) {
     free(table), free(text);
     teardown();
 }
-END_TEST
 
 /* A range may be a single number; the only window of the whole area and the image's ratio is the image. */
-START_TEST(a_window_may_be_the_whole_image) {
+TEST(a_window_may_be_the_whole_image) {
     setup();
     float *plain = calloc((size_t)2 * ROWS * SIZE, sizeof *plain), *got = plain + ROWS * SIZE;
     struct dataset *dataset = open_images("split: {seed: 1}");
@@ -327,10 +318,9 @@ START_TEST(a_window_may_be_the_whole_image) {
     free(plain);
     teardown();
 }
-END_TEST
 
 /* One row in eight is of class 1; half of the draws are of class 1. */
-START_TEST(weighted_rows) {
+TEST(weighted_rows) {
     setup();
     for (int cache = 0; cache < 2; cache++) {
         struct dataset *dataset = open_images(cache ? "split: {test: 0.1}" : "cache_mb: 0, split: {test: 0.1}");
@@ -366,7 +356,6 @@ START_TEST(weighted_rows) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
 /* x[n] as in setup; "mask" (rows, height, width) is its first channel, "image" (rows, 2, height, width) all of it, and
  * other targets. */
@@ -425,7 +414,7 @@ static void check_targets(struct dataset *dataset, int channels, int64_t fill, i
     loader_destroy(loader);
 }
 
-START_TEST(targets_move_with_images) {
+TEST(targets_move_with_images) {
     static const struct {
         const char *keys;
         bool are_classes;
@@ -450,10 +439,9 @@ START_TEST(targets_move_with_images) {
     }
     teardown();
 }
-END_TEST
 
 /* The pixel whose centre is the nearest in the window. */
-START_TEST(resized_targets_are_of_the_nearest_pixel) {
+TEST(resized_targets_are_of_the_nearest_pixel) {
     float fill[CHANNELS] = {0};
     struct augment augment = {.config = {.horizontal_flip = 1, .seed = 3}, CHANNELS, HEIGHT, WIDTH, fill};
     augment.is_resized = true;
@@ -470,9 +458,8 @@ START_TEST(resized_targets_are_of_the_nearest_pixel) {
         }
     }
 }
-END_TEST
 
-START_TEST(targets_that_cannot_move) {
+TEST(targets_that_cannot_move) {
     static const struct {
         const char *keys, *sentence;
     } cases[] = {{"targets: small",
@@ -501,9 +488,5 @@ START_TEST(targets_that_cannot_move) {
     }
     teardown();
 }
-END_TEST
 
-TESTS("augment", targets_move_with_images, resized_targets_are_of_the_nearest_pixel, targets_that_cannot_move,
-      draws_every_change, flip_alone_and_nothing, flips_top_to_bottom, resizes_as_torchvision,
-      draws_windows_as_torchvision, crops_and_flips, depends_on_epoch_and_row_only, validation_rows_stay, is_for_images,
-      a_window_may_be_the_whole_image, weighted_rows)
+CHECK_MAIN("augment")

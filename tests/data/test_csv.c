@@ -38,7 +38,7 @@ static void check_values(const char *text, const char *keys, size_t size, const 
     dataset_close(dataset);
 }
 
-START_TEST(reads_values) {
+TEST(reads_values) {
     setup();
     const float x[] = {1, 2, 4, 5}, y[] = {3, 6};
     check_values("a,b,y\n1,2,3\n4,5,6\n", "", 2, x, 2, y);
@@ -56,10 +56,9 @@ START_TEST(reads_values) {
     check_values("a,b,y\n1,2,3\n4,5,6\n", "inputs: y, targets: [a, b]", 1, one_input, 2, two_targets);
     teardown();
 }
-END_TEST
 
 /* Empty lines are skipped, and a column without a name is used only where the config names it. */
-START_TEST(as_pandas_reads_it) {
+TEST(as_pandas_reads_it) {
     setup();
     const float x[] = {1, 2, 4, 5}, y[] = {3, 6}, both[] = {0, 1, 2, 1, 4, 5}, last[] = {1, 4};
     check_values("\n \r\n\na,b,y\n\n1,2,3\n \t\n\n4,5,6", "", 2, x, 2, y);
@@ -76,9 +75,8 @@ START_TEST(as_pandas_reads_it) {
     text_free(&many);
     teardown();
 }
-END_TEST
 
-START_TEST(dialects) {
+TEST(dialects) {
     setup();
     const float x[] = {1.5F, 2, 4, 5}, y[] = {3, 6};
     check_values("a;b;y\n1,5;2;3\n4;5;6\n", "", 2, x, 2, y);
@@ -100,10 +98,9 @@ START_TEST(dialects) {
     check_values("a;b;y\n?;2;3\n4;5;6\n", "missing: ['?'], columns: {a: {missing: constant, fill: 1.5}}", 2, x, 2, y);
     teardown();
 }
-END_TEST
 
 /* With hundreds of digits before or behind the decimal separator. */
-START_TEST(long_numbers) {
+TEST(long_numbers) {
     static const char decimals[] = {'.', ','};
     const float x[] = {1.5F, 2, 4, 5}, y[] = {3, 6};
     char text[2000];
@@ -114,7 +111,6 @@ START_TEST(long_numbers) {
     }
     teardown();
 }
-END_TEST
 
 /* Writes number [i] of a sequence of all lengths, signs and exponents. */
 static void print_number(char *text, size_t size, unsigned i) {
@@ -123,7 +119,7 @@ static void print_number(char *text, size_t size, unsigned i) {
 }
 
 /* Numbers that are read where they stand, those that a blank leaves to csv_next, and strtod's are equal. */
-START_TEST(plain_numbers) {
+TEST(plain_numbers) {
     enum { ROWS = 4000 };
     char number[400];
     struct text file = {0};
@@ -150,10 +146,9 @@ START_TEST(plain_numbers) {
     free(x), free(y);
     teardown();
 }
-END_TEST
 
 /* More rows than a block of the row store has. */
-START_TEST(many_rows) {
+TEST(many_rows) {
     enum { ROWS = 100000, COLUMNS = 21 };
     struct text file = {0};
     struct dataset *dataset;
@@ -178,7 +173,6 @@ START_TEST(many_rows) {
     free(x), free(y);
     teardown();
 }
-END_TEST
 
 /* Adds rows of quoted labels with line ends, doubled quotes and characters of several bytes, whose lengths differ, so
  * that every kind of text is cut by the end of some piece of the file. */
@@ -188,7 +182,7 @@ static void add_labels(struct text *out, size_t bytes) {
                     i % 2 ? "\"x \"\"\xe2\x82\xac\"\"\r\n, \"" : "\xc3\xa9");
 }
 
-START_TEST(pieces) {
+TEST(pieces) {
     struct text file = {0};
     struct dataset *dataset;
     setup();
@@ -221,12 +215,11 @@ START_TEST(pieces) {
     text_free(&file);
     teardown();
 }
-END_TEST
 
 #define BYTES(text) text, sizeof(text) - 1
 
 /* Each encoding gives the same label; a note says what was recognised without a byte order mark. */
-START_TEST(encodings) {
+TEST(encodings) {
     static const struct {
         const char *bytes;
         size_t size;
@@ -262,10 +255,9 @@ START_TEST(encodings) {
     }
     teardown();
 }
-END_TEST
 
 /* Files of two gzip members, as `cat` of two files gives, with zeros behind them, and damaged ones. */
-START_TEST(compressed) {
+TEST(compressed) {
     setup();
     char *name = path_in(folder, "t.csv.gz"), command[600];
     struct dataset *dataset;
@@ -286,10 +278,9 @@ START_TEST(compressed) {
     free(name);
     teardown();
 }
-END_TEST
 
 /* The same bits as strtod's. */
-START_TEST(numbers) {
+TEST(numbers) {
     static const char *const texts[] = {"0",
                                         "-0",
                                         "+.5",
@@ -330,9 +321,8 @@ START_TEST(numbers) {
         ck_assert_msg(csv_number(text, &value) && memcmp(&value, &expected, sizeof value) == 0, "%s", text);
     }
 }
-END_TEST
 
-START_TEST(text_classes) {
+TEST(text_classes) {
     setup();
     write_csv("a,species\n1,virginica\n2,setosa\n3,\"two\nlines\"\n4,setosa\n5,7\n");
     struct dataset *dataset;
@@ -369,10 +359,9 @@ START_TEST(text_classes) {
     free(second);
     teardown();
 }
-END_TEST
 
 /* Columns of a second file are read by name; another order is noted, of inputs as of targets. */
-START_TEST(another_order_is_noted) {
+TEST(another_order_is_noted) {
     static const struct {
         const char *header;
         bool is_noted;
@@ -406,7 +395,6 @@ START_TEST(another_order_is_noted) {
     free(second);
     teardown();
 }
-END_TEST
 
 /* Writes a header of [count] columns and y, and a row with the number of each. */
 static void write_wide(const char *file, size_t count, bool is_reversed) {
@@ -420,7 +408,7 @@ static void write_wide(const char *file, size_t count, bool is_reversed) {
 }
 
 /* Columns of other files are found in a time that does not grow with the square of their number. */
-START_TEST(many_columns_are_found_at_once) {
+TEST(many_columns_are_found_at_once) {
     enum { COLUMNS = 50000 };
     setup();
     char *first = path_in(folder, "v1.csv"), *second = path_in(folder, "v2.csv");
@@ -440,10 +428,9 @@ START_TEST(many_columns_are_found_at_once) {
     free(first), free(second);
     teardown();
 }
-END_TEST
 
 /* So are the rules of columns. */
-START_TEST(many_rules_are_found_at_once) {
+TEST(many_rules_are_found_at_once) {
     enum { COLUMNS = 32000 };
     struct text yaml = {0};
     struct dataset *dataset;
@@ -459,10 +446,9 @@ START_TEST(many_rules_are_found_at_once) {
     teardown();
     ck_assert_msg(cpu_seconds() - start < 10, "%g s", cpu_seconds() - start);
 }
-END_TEST
 
 /* In other files a column without a name is found by its place, and its name is not that of another one. */
-START_TEST(columns_without_a_name_in_several_files) {
+TEST(columns_without_a_name_in_several_files) {
     const float x[] = {1, 2, 4, 5}, y[] = {3, 6};
     setup();
     char *other = path_in(folder, "t2.csv");
@@ -497,10 +483,9 @@ START_TEST(columns_without_a_name_in_several_files) {
     free(other);
     teardown();
 }
-END_TEST
 
 /* Without targets the classes of a checkpoint are ignored. */
-START_TEST(without_targets) {
+TEST(without_targets) {
     setup();
     write_csv("a,species\n1,virginica\n2,setosa\n");
     static const char *names[] = {"setosa", "virginica"};
@@ -520,9 +505,8 @@ START_TEST(without_targets) {
     document_destroy(document);
     teardown();
 }
-END_TEST
 
-START_TEST(iris) {
+TEST(iris) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s/datasets/iris.csv, split: {test: 0.2, seed: 1}}", SOURCE_DIR));
     const struct dataset_info *info = dataset_info(dataset);
@@ -531,7 +515,6 @@ START_TEST(iris) {
     ck_assert_int_eq(info->classes, 3);
     dataset_close(dataset);
 }
-END_TEST
 
 struct wrong {
     bool wants_classes;
@@ -597,7 +580,7 @@ static const struct wrong wrongs[] = {
     {false, "a,y\n1,2\n", "split: 0.9", "t.csv: split.test 0.9 of 1 row leaves no training row"},
 };
 
-START_TEST(rejects) {
+TEST(rejects) {
     setup();
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
         struct dataset *dataset;
@@ -611,9 +594,8 @@ START_TEST(rejects) {
     ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA, "t.csv: this is not UTF-8 text");
     teardown();
 }
-END_TEST
 
-START_TEST(missing_files) {
+TEST(missing_files) {
     setup();
     struct dataset *dataset;
     char here[4096], *sentence = NULL;
@@ -634,10 +616,9 @@ START_TEST(missing_files) {
     free(sentence);
     teardown();
 }
-END_TEST
 
 /* Metadata without rows read; the same shape. */
-START_TEST(metadata_only) {
+TEST(metadata_only) {
     struct dataset *dataset;
     ck_ok(open_yaml_as("{path: " SOURCE_DIR "/datasets/wine.csv, split: {test: 0.2, seed: 42}}", true, true, &dataset));
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 142);
@@ -645,11 +626,10 @@ START_TEST(metadata_only) {
     ck_assert_str_eq(dataset_info(dataset)->fingerprint, "");
     dataset_close(dataset);
 }
-END_TEST
 
 /* Each single value changes the fingerprint, in the precision of the file; the order of rows too; the split does not.
  */
-START_TEST(fingerprint) {
+TEST(fingerprint) {
     setup();
     static const char *const texts[] = {
         "a,b,y\n1,2,0\n3,4,1\n", "a,b,y\n1,2,0\n3,4,0\n", "a,b,y\n1,2,0\n3,4.0000000001,1\n",
@@ -666,10 +646,9 @@ START_TEST(fingerprint) {
     ck_assert_str_eq(hashes[0], hashes[5]);
     teardown();
 }
-END_TEST
 
 /* Every prefix and many flipped bytes of a file: a result or a failure, never a crash. */
-START_TEST(damaged_files) {
+TEST(damaged_files) {
     setup();
     static const char text[] = "a,\"b \"\"x\"\"\",y\r\n1,\"2\",red\n-3.5e2,4,\"gre\"\"en\"\r\n5,6,red\n";
     size_t size = sizeof text - 1;
@@ -692,9 +671,5 @@ START_TEST(damaged_files) {
     }
     teardown();
 }
-END_TEST
 
-TESTS("csv", reads_values, as_pandas_reads_it, dialects, long_numbers, plain_numbers, many_rows, pieces, encodings,
-      compressed, numbers, text_classes, another_order_is_noted, many_columns_are_found_at_once,
-      many_rules_are_found_at_once, columns_without_a_name_in_several_files, without_targets, iris, rejects,
-      missing_files, metadata_only, fingerprint, damaged_files)
+CHECK_MAIN("csv")

@@ -78,23 +78,20 @@ static void try_rows(size_t rows, bool is_elastic) {
 static const size_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 40, 97, MAX_ROWS}; /* below, at and above the ranks; a prime */
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
 
-START_TEST(uneven_shares) {
+TEST(uneven_shares) {
     for (int i = 0; i < SIZES; i++) try_rows(sizes[i], false);
 }
-END_TEST
 
-START_TEST(elastic_shards) {
+TEST(elastic_shards) {
     for (int i = 0; i < SIZES; i++) try_rows(sizes[i], true);
 }
-END_TEST
 
-START_TEST(no_rows) {
+TEST(no_rows) {
     struct dataset *dataset;
     status s =
         open_yaml(&dataset, true, "{format: synthetic, synthetic: {kind: classes, rows: 0, inputs: 1, classes: 2}}");
     ck_assert_int_eq(status_code(s), STATUS_USAGE);
     status_free(s);
 }
-END_TEST
 
-TESTS("exactly once", uneven_shares, elastic_shards, no_rows)
+CHECK_MAIN("exactly once")

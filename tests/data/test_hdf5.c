@@ -1,7 +1,7 @@
 /* HDF5 files: accepted files, and the message for each rejected one. ctest-labels: unit */
 #include "hdf5_cases.h"
 
-START_TEST(reads_any_number_type) {
+TEST(reads_any_number_type) {
     setup();
     const hid_t types[] = {H5T_STD_I8LE,  H5T_STD_U8LE,  H5T_STD_I16BE,  H5T_STD_U16LE,  H5T_STD_I32LE, H5T_STD_U32BE,
                            H5T_STD_I64BE, H5T_STD_U64LE, H5T_IEEE_F32LE, H5T_IEEE_F32BE, H5T_IEEE_F64BE};
@@ -33,7 +33,6 @@ START_TEST(reads_any_number_type) {
     check_rows("", true, 6, (const float[]){0, 1, 1, 0, 1, 1}, 3);
     teardown();
 }
-END_TEST
 
 /* An enumeration of one byte, as h5py's; FALSE is [no]. */
 static hid_t boolean_type(int8_t no) {
@@ -44,7 +43,7 @@ static hid_t boolean_type(int8_t no) {
 }
 
 /* In one piece of the file, and in compressed chunks. */
-START_TEST(reads_booleans) {
+TEST(reads_booleans) {
     static const int8_t x[] = {0, 1, 1, 0, 1, 1}, y[] = {0, 1, 0};
     setup();
     hid_t boolean = boolean_type(0), chunks = H5Pcreate(H5P_DATASET_CREATE);
@@ -61,9 +60,8 @@ START_TEST(reads_booleans) {
     H5Tclose(boolean), H5Pclose(chunks);
     teardown();
 }
-END_TEST
 
-START_TEST(joins_vectors_of_groups) {
+TEST(joins_vectors_of_groups) {
     setup();
     hid_t file = create_file(path);
     write_doubles(file, "train/a", 1, (hsize_t[]){3}, (double[]){1, 2, 3});
@@ -75,10 +73,9 @@ START_TEST(joins_vectors_of_groups) {
     check_rows("inputs: soft, targets: labels", true, 3, (float[]){1, 2, 3}, 3);
     teardown();
 }
-END_TEST
 
 /* Images keep their shape; one mean for all of it, or one per channel. Chunked and compressed. */
-START_TEST(reads_images) {
+TEST(reads_images) {
     setup();
     enum { N = 40, C = 3, H = 2, W = 2, SIZE = C * H * W };
     double x[N * SIZE];
@@ -124,10 +121,9 @@ START_TEST(reads_images) {
                "dataset.scale.mean has 2 numbers; rows with 3 channels need 1 or 3");
     teardown();
 }
-END_TEST
 
 /* Rows read from the file, in any order and with repetitions, are equal to those in memory. */
-START_TEST(streams_what_memory_holds) {
+TEST(streams_what_memory_holds) {
     setup();
     enum { N = 997, WIDTH = 11 };
     double *x = calloc(N * WIDTH, sizeof *x), *y = calloc(N * 2, sizeof *y);
@@ -156,10 +152,9 @@ START_TEST(streams_what_memory_holds) {
     dataset_close(stream);
     teardown();
 }
-END_TEST
 
 /* Classes are read from the first row to the last, in memory or not. */
-START_TEST(every_row_has_its_class) {
+TEST(every_row_has_its_class) {
     setup();
     static const int64_t y[] = {2, 0, 1, 0, 1, 0, 1, 0, 1, 0};
     double x[10] = {0};
@@ -178,10 +173,9 @@ START_TEST(every_row_has_its_class) {
     }
     teardown();
 }
-END_TEST
 
 /* 2 GiB of rows, a hole in the file but for the first: sampled for the fingerprint, and read where asked. */
-START_TEST(samples_large_files) {
+TEST(samples_large_files) {
     setup();
     char hashes[3][65];
     for (int i = 0; i < 3; i++) {
@@ -216,11 +210,10 @@ START_TEST(samples_large_files) {
     ck_assert_str_ne(hashes[0], hashes[2]);
     teardown();
 }
-END_TEST
 
 /* ---- rejected files ---- */
 
-START_TEST(rejects_wrong_names) {
+TEST(rejects_wrong_names) {
     setup();
     write_plain();
     check_rejection(false, "inputs: z",
@@ -243,9 +236,8 @@ START_TEST(rejects_wrong_names) {
     check_rejection(false, "inputs: y, targets: [short, short]", "dataset 'short' is used twice, as target");
     teardown();
 }
-END_TEST
 
-START_TEST(rejects_wrong_values) {
+TEST(rejects_wrong_values) {
     setup();
     static const struct {
         double x[6], y[3];
@@ -282,10 +274,9 @@ START_TEST(rejects_wrong_values) {
     check_rejection(false, "", "t.h5: dataset 'x', row 0, element [0, 1, 2]: NaN is not a finite number");
     teardown();
 }
-END_TEST
 
 /* Scaled float32 values may be too large. */
-START_TEST(rejects_overflow_when_scaled) {
+TEST(rejects_overflow_when_scaled) {
     setup();
     hid_t file = create_file(path);
     write_doubles(file, "x", 2, (hsize_t[]){3, 2}, (double[]){1, 1e308, 1, -1e308, 1, 1e308});
@@ -295,10 +286,9 @@ START_TEST(rejects_overflow_when_scaled) {
     check_rejection(false, "scale: standard", "t.h5: the values of input feature 1 are too large to be scaled");
     teardown();
 }
-END_TEST
 
 /* The message has the row of the file, for a table in memory and for one that is read on demand. */
-START_TEST(names_the_row_that_overflows) {
+TEST(names_the_row_that_overflows) {
     setup();
     enum { N = 9 };
     double x[N * 2] = {0}, y[N] = {0};
@@ -325,9 +315,8 @@ START_TEST(names_the_row_that_overflows) {
     }
     teardown();
 }
-END_TEST
 
-START_TEST(rejects_other_types) {
+TEST(rejects_other_types) {
     setup();
     hid_t file = create_file(path), text = H5Tcopy(H5T_C_S1), colors = boolean_type(2);
     H5Tset_size(text, 4);
@@ -360,10 +349,9 @@ START_TEST(rejects_other_types) {
     check_rejection(false, "inputs: scalar", "t.h5: dataset 'scalar' has 0 dimensions");
     teardown();
 }
-END_TEST
 
 /* Only one of 12 chunks exists: libhdf5 would read zeros for the others. */
-START_TEST(rejects_missing_chunks) {
+TEST(rejects_missing_chunks) {
     setup();
     hid_t file = create_file(path), plan = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(plan, 2, (hsize_t[]){1, 1});
@@ -378,10 +366,9 @@ START_TEST(rejects_missing_chunks) {
     check_rejection(false, "", "t.h5: dataset 'x' has 1 chunks of 12: its other values were never written");
     teardown();
 }
-END_TEST
 
 /* Nothing outside the file: external links, external storage, virtual datasets, plugins. */
-START_TEST(rejects_other_files) {
+TEST(rejects_other_files) {
     setup();
     char *other = path_in(folder, "other.h5");
     write_plain();
@@ -408,7 +395,6 @@ START_TEST(rejects_other_files) {
     free(other);
     teardown();
 }
-END_TEST
 
 static size_t keep(unsigned flags, size_t n, const unsigned *values, size_t size, size_t *room, void **bytes) {
     (void)flags, (void)n, (void)values, (void)room, (void)bytes;
@@ -416,7 +402,7 @@ static size_t keep(unsigned flags, size_t n, const unsigned *values, size_t size
 }
 
 /* A filter that libhdf5 would load as a plugin. */
-START_TEST(rejects_unknown_filters) {
+TEST(rejects_unknown_filters) {
     setup();
     const H5Z_class2_t filter = {H5Z_CLASS_T_VERS, 32004, 1, 1, "lz4", NULL, NULL, (H5Z_func_t)keep};
     ck_assert_int_ge(H5Zregister(&filter), 0);
@@ -433,9 +419,8 @@ START_TEST(rejects_unknown_filters) {
                     "again with compression='gzip' or none");
     teardown();
 }
-END_TEST
 
-START_TEST(rejects_what_is_no_hdf5) {
+TEST(rejects_what_is_no_hdf5) {
     setup();
     spill(path, "a,b\n1,2\n", 8);
     check_rejection(false, "", "t.h5: this is not an HDF5 file");
@@ -448,10 +433,9 @@ START_TEST(rejects_what_is_no_hdf5) {
     check_rejection(false, "", "No such file or directory");
     teardown();
 }
-END_TEST
 
 /* The validation file must have rows of the same shape. */
-START_TEST(validation_file) {
+TEST(validation_file) {
     setup();
     char *second = path_in(folder, "v.h5");
     write_plain();
@@ -480,9 +464,5 @@ START_TEST(validation_file) {
     free(second);
     teardown();
 }
-END_TEST
 
-TESTS("hdf5", reads_any_number_type, reads_booleans, joins_vectors_of_groups, reads_images, streams_what_memory_holds,
-      every_row_has_its_class, samples_large_files, rejects_wrong_names, rejects_wrong_values,
-      rejects_overflow_when_scaled, names_the_row_that_overflows, rejects_other_types, rejects_missing_chunks,
-      rejects_other_files, rejects_unknown_filters, rejects_what_is_no_hdf5, validation_file)
+CHECK_MAIN("hdf5")

@@ -69,15 +69,14 @@ static void check_damage(unsigned seed) {
     free(bytes);
 }
 
-START_TEST(damaged_files) {
+TEST(damaged_files) {
     setup();
     write_plain();
     check_damage(1);
     teardown();
 }
-END_TEST
 
-START_TEST(damaged_compressed_files) {
+TEST(damaged_compressed_files) {
     setup();
     hid_t file = create_file(path), plan = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(plan, 2, (hsize_t[]){2, 1});
@@ -89,7 +88,6 @@ START_TEST(damaged_compressed_files) {
     check_damage(2);
     teardown();
 }
-END_TEST
 
 /* ---- compressed chunks that decode to another size ---- */
 
@@ -123,7 +121,7 @@ static void write_deflated(const enum filter *filters, unsigned mask, size_t byt
 }
 
 /* libhdf5 allocates the decoded size of a chunk, and reads beyond it when it is too small. */
-START_TEST(rejects_chunks_of_another_size) {
+TEST(rejects_chunks_of_another_size) {
     setup();
     static const enum filter all[] = {SHUFFLE, DEFLATE, CHECKSUM, NO_FILTER}, inner[] = {CHECKSUM, DEFLATE, NO_FILTER},
                              alone[] = {DEFLATE, NO_FILTER}, late[] = {DEFLATE, SHUFFLE, NO_FILTER},
@@ -162,9 +160,8 @@ START_TEST(rejects_chunks_of_another_size) {
     check_rejection(false, "", "dataset 'x' is compressed by filters in an order that is not read");
     teardown();
 }
-END_TEST
 
-START_TEST(reads_chunks_of_the_right_size) {
+TEST(reads_chunks_of_the_right_size) {
     setup();
     static const enum filter all[] = {SHUFFLE, DEFLATE, CHECKSUM, NO_FILTER}, alone[] = {DEFLATE, NO_FILTER};
     static const char raw[CHUNK_BYTES] = {0};
@@ -177,7 +174,5 @@ START_TEST(reads_chunks_of_the_right_size) {
     check_rows("", false, 2 * CHUNK_ROWS, zeros, 2 * CHUNK_ROWS);
     teardown();
 }
-END_TEST
 
-TESTS("hdf5_damage", rejects_chunks_of_another_size, reads_chunks_of_the_right_size, damaged_files,
-      damaged_compressed_files)
+CHECK_MAIN("hdf5_damage")

@@ -6,7 +6,7 @@
 /* The values of x, one piece of the file behind a user block, are read without libhdf5; those of z, the same ones in
  * chunks, with it. Rows are wide enough for every way from the file to a batch; t-1.h5 and t-2.h5 are two files as one.
  */
-START_TEST(pieces_are_equal_to_chunks) {
+TEST(pieces_are_equal_to_chunks) {
     char *folder = make_folder();
     enum { ROWS = 5, WIDTH = 1100 };
     static double values[ROWS * WIDTH];
@@ -62,6 +62,5 @@ START_TEST(pieces_are_equal_to_chunks) {
     free(names[0]), free(names[1]);
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("hdf5_piece", pieces_are_equal_to_chunks)
+CHECK_MAIN("hdf5_piece")

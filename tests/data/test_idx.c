@@ -70,7 +70,7 @@ static float as_it_is(float value) { return value; }
 static float normalized(float value) { return (value / 255.0f - 0.1307f) / 0.3081f; }
 static float minmax(float value) { return (float)(((double)value / 255.0 - 0) / (220.0 / 255.0 - 0)); }
 
-START_TEST(reads_images) {
+TEST(reads_images) {
     for (int is_packed = 0; is_packed < 2; is_packed++) {
         setup();
         write_three(is_packed);
@@ -89,10 +89,9 @@ START_TEST(reads_images) {
         teardown();
     }
 }
-END_TEST
 
 /* The statistics are those of the same numbers as doubles. */
-START_TEST(fits_a_scaler_to_bytes) {
+TEST(fits_a_scaler_to_bytes) {
     setup();
     write_three(false);
     for (int cache = 0; cache < 2; cache++) {
@@ -108,9 +107,8 @@ START_TEST(fits_a_scaler_to_bytes) {
     }
     teardown();
 }
-END_TEST
 
-START_TEST(other_types_and_shapes) {
+TEST(other_types_and_shapes) {
     setup();
     struct dataset *dataset;
     const uint8_t x[] = {0, 0, 0x0d, 2,    0, 0, 0, 2, 0, 0, 0,    2,    0x3f, 0x80,
@@ -153,10 +151,9 @@ START_TEST(other_types_and_shapes) {
                "a-images-idx3-ubyte: row 0, element [0]: NaN is not a finite number");
     teardown();
 }
-END_TEST
 
 /* MNIST's test digits equal torchvision's ToTensor and Normalize((0.1307,), (0.3081,)). */
-START_TEST(equals_torchvision) {
+TEST(equals_torchvision) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true,
                     "{path: %s/datasets/mnist/t10k-images-idx3-ubyte.gz, scale: {mean: 0.1307, std: "
@@ -178,7 +175,6 @@ START_TEST(equals_torchvision) {
     free(x), free(y);
     dataset_close(dataset);
 }
-END_TEST
 
 /* Writes the images with byte [at] changed, opens them, and expects a sentence. */
 static void check_changed(size_t at, uint8_t byte, const char *sentence) {
@@ -192,7 +188,7 @@ static void check_changed(size_t at, uint8_t byte, const char *sentence) {
     }
 }
 
-START_TEST(rejects_wrong_headers) {
+TEST(rejects_wrong_headers) {
     setup();
     write_three(false);
     check_changed(0, 'P',
@@ -205,7 +201,6 @@ START_TEST(rejects_wrong_headers) {
     check_changed(8, 0x80, "its rows have more than 2147483647 values; the file may be damaged");
     teardown();
 }
-END_TEST
 
 static void check_images(bool is_packed, const void *bytes, size_t size, const char *sentence) {
     struct dataset *dataset;
@@ -213,7 +208,7 @@ static void check_images(bool is_packed, const void *bytes, size_t size, const c
     ck_failure(open_yaml(&dataset, true, "path: %s", images), STATUS_DATA, sentence);
 }
 
-START_TEST(rejects_wrong_sizes) {
+TEST(rejects_wrong_sizes) {
     setup();
     uint8_t bytes[sizeof three_images + 1] = {0};
     memcpy(bytes, three_images, sizeof three_images);
@@ -231,10 +226,9 @@ START_TEST(rejects_wrong_sizes) {
     check_images(true, bytes, 28, "its header says that it has 1073741836 bytes, which ");
     teardown();
 }
-END_TEST
 
 /* A truncated or changed compressed file. */
-START_TEST(rejects_damaged_gzip) {
+TEST(rejects_damaged_gzip) {
     setup();
     struct dataset *dataset;
     write_three(true);
@@ -265,9 +259,8 @@ START_TEST(rejects_damaged_gzip) {
     free(good);
     teardown();
 }
-END_TEST
 
-START_TEST(labels_and_validation) {
+TEST(labels_and_validation) {
     setup();
     struct dataset *dataset;
     char *other = path_in(folder, "digits.idx"), *second = path_in(folder, "b-images-idx3-ubyte");
@@ -297,9 +290,8 @@ START_TEST(labels_and_validation) {
     free(other), free(second), free(second_labels);
     teardown();
 }
-END_TEST
 
-START_TEST(file_that_shrinks) {
+TEST(file_that_shrinks) {
     setup();
     write_three(false);
     struct dataset *dataset;
@@ -312,10 +304,9 @@ START_TEST(file_that_shrinks) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
 /* The fingerprint is that of the bytes, in memory or not. */
-START_TEST(fingerprint_of_bytes) {
+TEST(fingerprint_of_bytes) {
     setup();
     char seen[2][65];
     write_three(false);
@@ -328,7 +319,6 @@ START_TEST(fingerprint_of_bytes) {
     ck_assert_str_eq(seen[0], seen[1]);
     teardown();
 }
-END_TEST
 
 /* ---- images in HDF5 ---- */
 
@@ -345,7 +335,7 @@ static void write_hdf5(const char *path, bool is_nhwc, hid_t type) {
     H5Fclose(file);
 }
 
-START_TEST(layouts_of_hdf5) {
+TEST(layouts_of_hdf5) {
     char *here = make_folder(), *path = path_in(here, "t.h5");
     const hid_t types[] = {H5T_STD_U8LE, H5T_IEEE_F32LE};
     for (int t = 0; t < 2; t++)
@@ -390,10 +380,9 @@ START_TEST(layouts_of_hdf5) {
     free(path);
     remove_folder(here);
 }
-END_TEST
 
 /* A scaler per feature of long vectors: too many for a table of bytes. */
-START_TEST(scales_long_rows_of_bytes) {
+TEST(scales_long_rows_of_bytes) {
     char *here = make_folder(), *path = path_in(here, "t.h5");
     const hsize_t width = 5000;
     int64_t *values = calloc(2 * width, sizeof *values);
@@ -414,8 +403,5 @@ START_TEST(scales_long_rows_of_bytes) {
     free(path);
     remove_folder(here);
 }
-END_TEST
 
-TESTS("idx", reads_images, fits_a_scaler_to_bytes, other_types_and_shapes, equals_torchvision, rejects_wrong_headers,
-      rejects_wrong_sizes, rejects_damaged_gzip, labels_and_validation, file_that_shrinks, fingerprint_of_bytes,
-      layouts_of_hdf5, scales_long_rows_of_bytes)
+CHECK_MAIN("idx")

@@ -21,7 +21,7 @@ static double number_of(const json_t *object, const char *key) {
 /* ---- rotation ---- */
 
 /* The second channel is the first one with another sign. */
-START_TEST(rotates_as_torchvision) {
+TEST(rotates_as_torchvision) {
     json_t *root = vectors_load("augment"), *c;
     size_t i;
     float image[2 * PIXELS], expected[PIXELS], out[2 * PIXELS];
@@ -41,10 +41,9 @@ START_TEST(rotates_as_torchvision) {
     ck_assert_uint_eq(i, 24);
     json_decref(root);
 }
-END_TEST
 
 /* Angles are uniform in their range; other rows and epochs have other ones. */
-START_TEST(draws_angles) {
+TEST(draws_angles) {
     double numbers[] = {30, 50}, sum = 0, squares = 0;
     struct random_rotation one = rotation_create(&(struct rotation_config){.degrees = {.items = numbers, .count = 1}});
     struct random_rotation two = rotation_create(&(struct rotation_config){.degrees = {.items = numbers, .count = 2}});
@@ -66,10 +65,9 @@ START_TEST(draws_angles) {
     ck_assert_double_ne(rotation_draw(&one, &(struct augment_key){1, 2, 3}),
                         rotation_draw(&one, &(struct augment_key){1, 3, 3}));
 }
-END_TEST
 
 /* A target for each pixel has the pixels that the image has, after all changes that move them. */
-START_TEST(targets_rotate_with_images) {
+TEST(targets_rotate_with_images) {
     double degrees[] = {40}, scale[] = {0.5, 0.9}, ratio[] = {0.8, 1.2};
     float fill = -1, from[PIXELS], to[PIXELS], scratch[PIXELS];
     int64_t pixels[PIXELS], outside = 0;
@@ -103,11 +101,10 @@ START_TEST(targets_rotate_with_images) {
         ck_assert_uint_lt((size_t)(pixels[i] % WIDTH) - window.left, window.width);
     }
 }
-END_TEST
 
 /* ---- colours ---- */
 
-START_TEST(changes_colors_as_torchvision) {
+TEST(changes_colors_as_torchvision) {
     json_t *root = vectors_load("augment"), *c;
     size_t i;
     json_array_foreach(json_object_get(root, "colors"), i, c) {
@@ -123,7 +120,6 @@ START_TEST(changes_colors_as_torchvision) {
     ck_assert_uint_eq(i, 26);
     json_decref(root);
 }
-END_TEST
 
 static struct color_jitter jitter_of(double brightness, double contrast, double saturation, double hue) {
     double numbers[] = {brightness, contrast, saturation, hue};
@@ -132,7 +128,7 @@ static struct color_jitter jitter_of(double brightness, double contrast, double 
     return color_jitter_create(&(struct color_jitter_config){lists[0], lists[1], lists[2], lists[3]});
 }
 
-START_TEST(ranges_of_factors) {
+TEST(ranges_of_factors) {
     struct color_jitter jitter = jitter_of(0.25, 3, -1, 0.125);
     double range[] = {0.5, 0.75};
     ck_assert(jitter.is_on && jitter.changes[0] && jitter.changes[1] && !jitter.changes[2] && jitter.changes[3]);
@@ -144,10 +140,9 @@ START_TEST(ranges_of_factors) {
     ck_assert(jitter.is_on && jitter.low[2] == 0.5 && jitter.high[2] == 0.75);
     ck_assert(color_jitter_is_on(&(struct color_jitter_config){.hue = {range, 1, 0}}));
 }
-END_TEST
 
 /* All 24 orders are equally frequent, and factors uniform. */
-START_TEST(draws_orders_and_factors) {
+TEST(draws_orders_and_factors) {
     enum { DRAWS = 24000 };
     struct color_jitter jitter = jitter_of(0.5, 0.5, 0.5, 0.5);
     int counts[256] = {0}, orders = 0;
@@ -171,10 +166,9 @@ START_TEST(draws_orders_and_factors) {
     ck_assert_int_eq(orders, 24);
     for (int i = 0; i < COLORS; i++) ck_assert_double_eq_tol(sum[i] / DRAWS, i == COLOR_HUE ? 0 : 1, 0.01);
 }
-END_TEST
 
 /* Scaled values are changed as those before scaling, in the order that was drawn; outside of 0 .. 1 they are cut. */
-START_TEST(changes_scaled_values) {
+TEST(changes_scaled_values) {
     const struct color_jitter jitter = jitter_of(0.5, 0.5, -1, 0.2);
     const struct color_change change = {{COLOR_HUE, COLOR_SATURATION, COLOR_CONTRAST, COLOR_BRIGHTNESS},
                                         {1.25, 0.5, 0, 0.1}};
@@ -195,12 +189,11 @@ START_TEST(changes_scaled_values) {
     ck_assert_float_eq(outside[0], -2);
     ck_assert_float_eq(outside[1], 2);
 }
-END_TEST
 
 /* ---- erasing ---- */
 
 /* Means and deviations of the rectangles agree with those of as many draws of torchvision. */
-START_TEST(draws_rectangles_as_torchvision) {
+TEST(draws_rectangles_as_torchvision) {
     enum { DRAWS = 50000 };
     json_t *root = vectors_load("augment"), *c;
     size_t i;
@@ -230,9 +223,8 @@ START_TEST(draws_rectangles_as_torchvision) {
     ck_assert_uint_eq(i, 3);
     json_decref(root);
 }
-END_TEST
 
-START_TEST(erases_a_rectangle) {
+TEST(erases_a_rectangle) {
     double scale[] = {0.1, 0.4}, ratio[] = {0.5, 2};
     float fill[2] = {9, 9}, image[2 * PIXELS], scratch[2 * PIXELS];
     struct augment_config config = {.erasing = {0.25, {scale, 2, 0}, {ratio, 2, 0}}, .has_erasing = true, .seed = 1};
@@ -254,7 +246,6 @@ START_TEST(erases_a_rectangle) {
     }
     ck_assert_int_lt(abs(count - 1000), 120);
 }
-END_TEST
 
 /* ---- a dataset ---- */
 
@@ -301,7 +292,7 @@ static void read_rows(const char *keys, float *out) {
 }
 
 /* Bytes with and without division, floats and scaled values are changed alike. */
-START_TEST(colors_do_not_depend_on_the_scale) {
+TEST(colors_do_not_depend_on_the_scale) {
     static const char jitter[] = "augment: {color_jitter: {brightness: 0.5, contrast: 0.5, saturation: 0.5, hue: 0.3}}";
     static const struct {
         const char *keys;
@@ -333,9 +324,8 @@ START_TEST(colors_do_not_depend_on_the_scale) {
     }
     teardown();
 }
-END_TEST
 
-START_TEST(images_without_colors) {
+TEST(images_without_colors) {
     struct dataset *dataset;
     setup();
     ck_failure(
@@ -349,10 +339,9 @@ START_TEST(images_without_colors) {
         "the largest value, write dataset.divide: 255");
     teardown();
 }
-END_TEST
 
 /* Targets that cannot move are refused, and several numbers cause a warning, only if pixels move. */
-START_TEST(colors_do_not_move) {
+TEST(colors_do_not_move) {
     struct dataset *dataset;
     setup();
     for (int moves = 0; moves < 2; moves++) {
@@ -366,8 +355,5 @@ START_TEST(colors_do_not_move) {
     }
     teardown();
 }
-END_TEST
 
-TESTS("image_changes", rotates_as_torchvision, draws_angles, targets_rotate_with_images, changes_colors_as_torchvision,
-      ranges_of_factors, draws_orders_and_factors, changes_scaled_values, draws_rectangles_as_torchvision,
-      erases_a_rectangle, colors_do_not_depend_on_the_scale, images_without_colors, colors_do_not_move)
+CHECK_MAIN("image_changes")

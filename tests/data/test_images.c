@@ -61,7 +61,7 @@ static void check_pixels(const char *image, const char *name, int cache) {
     dataset_close(expected);
 }
 
-START_TEST(pixels_are_pillows) {
+TEST(pixels_are_pillows) {
     for (int cache = 0; cache < 2; cache++) {
         check_pixels("{size: [24, 18], threads: 3}", "center", cache);
         check_pixels("{size: [24, 18], resize: 24}", "center", cache);
@@ -70,10 +70,9 @@ START_TEST(pixels_are_pillows) {
         check_pixels("{size: 40, channels: 1}", "grey", cache);
     }
 }
-END_TEST
 
 /* As torchvision's ToTensor and Normalize; a fitted scaler sees the same numbers. */
-START_TEST(scales_as_torchvision) {
+TEST(scales_as_torchvision) {
     struct dataset *dataset, *expected;
     float *x, *right;
     void *y, *ignored;
@@ -98,7 +97,6 @@ START_TEST(scales_as_torchvision) {
         dataset_close(dataset);
     }
 }
-END_TEST
 
 /* Those of Pillow's exif_transpose, whose version 13 resizes some sizes in another order, which changes the last bit.
  */
@@ -123,14 +121,13 @@ static void check_upright(const char *image, const char *name) {
     dataset_close(expected);
 }
 
-START_TEST(exif_orientation_is_applied) {
+TEST(exif_orientation_is_applied) {
     check_upright("{size: [24, 18], exif_orientation: true, threads: 2}", "center");
     check_upright("{size: [20, 28], crop: none, channels: 1, exif_orientation: true}", "grey");
 }
-END_TEST
 
 /* The fraction follows from the sides of the upright image: 45 x 31 pixels of images 5 to 8, else 31 x 45. */
-START_TEST(dct_scaling_of_upright_images) {
+TEST(dct_scaling_of_upright_images) {
     static const char *const sizes[] = {"[22, 10]", "[10, 22]"};
     for (int wide = 0; wide < 2; wide++) {
         struct dataset *whole, *half;
@@ -156,10 +153,9 @@ START_TEST(dct_scaling_of_upright_images) {
         dataset_close(half);
     }
 }
-END_TEST
 
 /* Without the key a warning says that images are not upright: 2 .. 8 of 0 .. 9. */
-START_TEST(exif_orientation_is_noted) {
+TEST(exif_orientation_is_noted) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s/oriented, image: 8}", TEST_VECTORS));
     ck_assert_uint_eq(dataset_notes(dataset).count, 1);
@@ -169,12 +165,11 @@ START_TEST(exif_orientation_is_noted) {
                      "dataset.image.exif_orientation: true turns them upright");
     dataset_close(dataset);
 }
-END_TEST
 
 #define EXIF_BYTES 200
 
 /* Any byte that is changed, and any end, gives a number from 1 to 8; what is damaged, 1. */
-START_TEST(damaged_exif) {
+TEST(damaged_exif) {
     size_t size;
     char *bytes = slurp(TEST_VECTORS "/oriented/all/6.jpg", &size);
     uint8_t *file = (uint8_t *)bytes;
@@ -197,10 +192,9 @@ START_TEST(damaged_exif) {
         }
     free(bytes);
 }
-END_TEST
 
 /* Images that are decoded at a half or a quarter differ, but not completely. */
-START_TEST(dct_scaling) {
+TEST(dct_scaling) {
     struct dataset *whole, *half;
     float *x, *other, largest = 0;
     void *y, *ignored;
@@ -215,11 +209,10 @@ START_TEST(dct_scaling) {
     dataset_close(whole);
     dataset_close(half);
 }
-END_TEST
 
 /* ---- files and classes ---- */
 
-START_TEST(order_of_files) {
+TEST(order_of_files) {
     static const char *const names[] = {"b/1.png", "b/2.JPG", "b/10.png", "a/sub/3.png", "a/sub-1/4.png", "a/5.png"};
     struct dataset *dataset;
     float *x;
@@ -240,10 +233,9 @@ START_TEST(order_of_files) {
                "a/sub-1/4.png: this is not a JPEG or PNG image; convert or remove the file");
     teardown();
 }
-END_TEST
 
 /* The classes of the validation folder have the numbers of the training folder. */
-START_TEST(validation_classes) {
+TEST(validation_classes) {
     struct dataset *dataset;
     float *x;
     void *y;
@@ -263,9 +255,8 @@ START_TEST(validation_classes) {
                "val: class 'c' is not in the data that the model was trained with");
     teardown();
 }
-END_TEST
 
-START_TEST(wrong_folders) {
+TEST(wrong_folders) {
     struct dataset *dataset;
     setup();
     ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA, "there are no sub-folders");
@@ -296,9 +287,8 @@ START_TEST(wrong_folders) {
                "a/2.webp: only JPEG and PNG images are read; convert or remove the file");
     teardown();
 }
-END_TEST
 
-START_TEST(wrong_keys) {
+TEST(wrong_keys) {
     static const char *const cases[][2] = {
         {"image: {size: [4, 4, 4]}", "size and resize are [height, width] or one number"},
         {"image: {size: 4, resize: 3}", "resize is smaller than size, so that there is nothing to crop"},
@@ -312,7 +302,6 @@ START_TEST(wrong_keys) {
         ck_failure(open_yaml(&dataset, true, "{path: photos, %s}", cases[i][0]), STATUS_USAGE, cases[i][1]);
     }
 }
-END_TEST
 
 /* ---- damaged images ---- */
 
@@ -336,7 +325,7 @@ static char *vector(const char *name, size_t *size) {
 }
 
 /* An image that is cut at any length is an error, even where Pillow needs only the first rows. */
-START_TEST(truncated_images) {
+TEST(truncated_images) {
     static const char *const names[] = {"jpeg-420.jpg", "jpeg-progressive.jpg", "png-rgb.png",
                                         "png-palette-2-bits.png"};
     setup();
@@ -351,10 +340,9 @@ START_TEST(truncated_images) {
     ck_failure(open_bytes("GIF89a..", 8), STATUS_DATA, "a/x.png: this is not a JPEG or PNG image");
     teardown();
 }
-END_TEST
 
 /* Any changed byte is read or rejected. */
-START_TEST(changed_images) {
+TEST(changed_images) {
     static const char *const names[] = {"jpeg-420.jpg", "jpeg-cmyk.jpg", "jpeg-progressive.jpg", "png-rgba.png"};
     setup();
     for (size_t i = 0; i < 4; i++) {
@@ -370,13 +358,12 @@ START_TEST(changed_images) {
     }
     teardown();
 }
-END_TEST
 
 static void put(char *at, uint32_t value) {
     for (int i = 0; i < 4; i++) at[i] = (char)(value >> (24 - 8 * i));
 }
 
-START_TEST(images_of_wrong_sizes) {
+TEST(images_of_wrong_sizes) {
     size_t size;
     setup();
     char *bytes = vector("png-rgb.png", &size);
@@ -399,8 +386,5 @@ START_TEST(images_of_wrong_sizes) {
     free(bytes);
     teardown();
 }
-END_TEST
 
-TESTS("images", pixels_are_pillows, scales_as_torchvision, exif_orientation_is_applied, exif_orientation_is_noted,
-      dct_scaling_of_upright_images, damaged_exif, dct_scaling, order_of_files, validation_classes, wrong_folders,
-      wrong_keys, truncated_images, changed_images, images_of_wrong_sizes)
+CHECK_MAIN("images")

@@ -53,7 +53,7 @@ static void check_type(const char *file, const char *type, int cache) {
     dataset_close(dataset);
 }
 
-START_TEST(reads_every_type) {
+TEST(reads_every_type) {
     static const char *const types[] = {"bool",
                                         "int8",
                                         "uint8",
@@ -84,10 +84,9 @@ START_TEST(reads_every_type) {
             check_type("types_compressed.npz", types[i], cache);
         }
 }
-END_TEST
 
 /* cube.npy has its first index change fastest; rows are (3, 4) in C order. */
-START_TEST(reads_fortran_order) {
+TEST(reads_fortran_order) {
     for (int cache = 0; cache < 2; cache++) {
         struct dataset *dataset;
         float *x;
@@ -106,10 +105,9 @@ START_TEST(reads_fortran_order) {
         teardown();
     }
 }
-END_TEST
 
 /* (1, height 2, width 1, channels 3) -> (3, 2, 1), bytes and values */
-START_TEST(channels_last) {
+TEST(channels_last) {
     static const char *const dictionaries[] = {"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2, 1, 3), }",
                                                "{'descr': '|i1', 'fortran_order': False, 'shape': (1, 2, 1, 3), }"};
     static const uint8_t image[] = {1, 2, 3, 4, 5, 6}, class[] = {0};
@@ -134,12 +132,11 @@ START_TEST(channels_last) {
     free(path), free(targets);
     teardown();
 }
-END_TEST
 
 /* ---- names ---- */
 
 /* The file of the targets follows from the name of the inputs. */
-START_TEST(finds_the_targets_of_a_file) {
+TEST(finds_the_targets_of_a_file) {
     static const char *const pairs[][2] = {{"x.npy", "y.npy"}, {"X_train.npy", "y_train.npy"},
                                            {"X2.npy", NULL},   {"train-images.npy", "train-labels.npy"},
                                            {"box.npy", NULL},  {"data.npy", "targets.npy"}};
@@ -172,7 +169,6 @@ START_TEST(finds_the_targets_of_a_file) {
     free(path);
     teardown();
 }
-END_TEST
 
 /* ---- archives ---- */
 
@@ -236,7 +232,7 @@ static char *write_arrays(const char *const *names) {
     return write_archive(&archive);
 }
 
-START_TEST(chooses_arrays) {
+TEST(chooses_arrays) {
     static const struct {
         const char *names[5], *keys, *message; /* message NULL: works */
     } cases[] = {
@@ -268,10 +264,9 @@ START_TEST(chooses_arrays) {
         teardown();
     }
 }
-END_TEST
 
 /* x_test and y_test validate x_train and y_train. */
-START_TEST(chooses_validation_arrays) {
+TEST(chooses_validation_arrays) {
     struct archive archive = {0};
     struct dataset *dataset;
     setup();
@@ -288,9 +283,8 @@ START_TEST(chooses_validation_arrays) {
     free(path);
     teardown();
 }
-END_TEST
 
-START_TEST(rejects_damaged_archives) {
+TEST(rejects_damaged_archives) {
     static const struct {
         size_t at; /* from the start, or from the end of the file with [from_end] */
         bool from_end;
@@ -324,10 +318,9 @@ START_TEST(rejects_damaged_archives) {
         teardown();
     }
 }
-END_TEST
 
 /* Every length that a copy may stop at is a failure, never a crash. */
-START_TEST(rejects_truncated_archives) {
+TEST(rejects_truncated_archives) {
     size_t size;
     char *source;
     setup();
@@ -348,11 +341,10 @@ START_TEST(rejects_truncated_archives) {
     free(bytes), free(path), free(source);
     teardown();
 }
-END_TEST
 
 /* ---- headers ---- */
 
-START_TEST(rejects_headers) {
+TEST(rejects_headers) {
     static const char *const cases[][2] = {
         {"{'descr': '|O', 'fortran_order': False, 'shape': (2, 3), }",
          "x.npy: the type of its values, '|O', is pickled Python objects, which are not read"},
@@ -396,9 +388,8 @@ START_TEST(rejects_headers) {
     free(targets);
     teardown();
 }
-END_TEST
 
-START_TEST(rejects_other_files) {
+TEST(rejects_other_files) {
     static const struct {
         const char *bytes;
         size_t size;
@@ -422,10 +413,9 @@ START_TEST(rejects_other_files) {
     free(path);
     teardown();
 }
-END_TEST
 
 /* The place of a value that is wrong. */
-START_TEST(names_places) {
+TEST(names_places) {
     static const float wrong[] = {1, 2, 3, 4, (float)NAN, 6};
     struct dataset *dataset;
     setup();
@@ -440,8 +430,5 @@ START_TEST(names_places) {
     free(path), free(targets);
     teardown();
 }
-END_TEST
 
-TESTS("npy", reads_every_type, reads_fortran_order, channels_last, finds_the_targets_of_a_file, chooses_arrays,
-      chooses_validation_arrays, rejects_damaged_archives, rejects_truncated_archives, rejects_headers,
-      rejects_other_files, names_places)
+CHECK_MAIN("npy")

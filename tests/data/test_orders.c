@@ -5,7 +5,7 @@
 #include "check_main.h"
 #include "data/sampling/sampler.h"
 
-START_TEST(the_newest_order_of_a_slot_is_stored) {
+TEST(the_newest_order_of_a_slot_is_stored) {
     struct orders orders = {0};
     uint32_t numbers[3] = {2, 0, 1}, stored[3];
     struct row_order order = {.small = numbers}, got = {.small = stored};
@@ -24,9 +24,8 @@ START_TEST(the_newest_order_of_a_slot_is_stored) {
     ck_assert(!orders_get(&orders, 7, 3, &got));
     orders_free(&orders);
 }
-END_TEST
 
-START_TEST(long_orders_are_not_stored) {
+TEST(long_orders_are_not_stored) {
     struct orders orders = {0};
     size_t rows = ((size_t)1 << 18) + 1;
     struct row_order order = {.small = calloc(rows, sizeof *order.small)};
@@ -35,6 +34,5 @@ START_TEST(long_orders_are_not_stored) {
     orders_free(&orders);
     free(order.small);
 }
-END_TEST
 
-TESTS("orders", the_newest_order_of_a_slot_is_stored, long_orders_are_not_stored)
+CHECK_MAIN("orders")

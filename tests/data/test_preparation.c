@@ -44,7 +44,7 @@ static void check(const char *text, const char *keys, size_t size, size_t rows, 
 #define FEATURES(...)                                                                                                  \
     (const float[]) { __VA_ARGS__ }
 
-START_TEST(missing_numbers) {
+TEST(missing_numbers) {
     setup();
     const char *text = "a,b,y\n1,1,0\n,2,0\n3,3,0\n10,4,0\n3,NA,0\n";
     check(text, "columns: {a: {missing: mean}, b: {missing: constant}}", 2, 5,
@@ -61,9 +61,8 @@ START_TEST(missing_numbers) {
           FEATURES(1, 2, 1, 2));
     teardown();
 }
-END_TEST
 
-START_TEST(categories) {
+TEST(categories) {
     setup();
     const char *text = "c,a,y\nred,1,0\nblue,2,0\nred,3,0\n,4,0\nblue,5,0\nred,6,0\n";
     check(text, "columns: {c: {missing: most_frequent}, a: ignore}", 2, 6,
@@ -97,9 +96,8 @@ START_TEST(categories) {
           FEATURES(0, 1, 2, 1));
     teardown();
 }
-END_TEST
 
-START_TEST(booleans_and_dates) {
+TEST(booleans_and_dates) {
     setup();
     check("a,b,y\nTrue,no,0\nfalse,YES,0\n", "columns: {a: boolean}", 2, 2, FEATURES(1, 0, 0, 1));
     check("a,y\n1,0\n0,0\n", "columns: {a: boolean}", 1, 2, FEATURES(1, 0));
@@ -111,10 +109,9 @@ START_TEST(booleans_and_dates) {
           FEATURES(2023, 2023, 2023));
     teardown();
 }
-END_TEST
 
 /* Only the training rows decide. */
-START_TEST(fitted_to_training_rows) {
+TEST(fitted_to_training_rows) {
     setup();
     const char *text = "n,c,y\n1,u,0\n2,v,0\n3,u,0\n,v,0\n100,w,0\n,w,0\n";
     const char *keys = "scale: standard, split: {test: 0.33, shuffle: false}, "
@@ -128,10 +125,9 @@ START_TEST(fitted_to_training_rows) {
                    DATASET_VALIDATION, 2, 2, FEATURES(100, 0, 2, 0));
     teardown();
 }
-END_TEST
 
 /* A file of its own has other texts, and so other indices, than the training file. */
-START_TEST(validation_file) {
+TEST(validation_file) {
     setup();
     spill(second, "y,c,n\n0,9,7\n0,zebra,\n0,u,8\n", 27);
     char keys[500];
@@ -140,10 +136,9 @@ START_TEST(validation_file) {
                    FEATURES(7, 0, 0, 2, 0, 0, 8, 1, 0));
     teardown();
 }
-END_TEST
 
 /* Each part of a date is scaled as a feature of its own; the indicator behind them stays 0 or 1. */
-START_TEST(the_indicator_of_a_scaled_date) {
+TEST(the_indicator_of_a_scaled_date) {
     setup();
     const char *text = "d,y\n2000-05-09,0\n,0\n2004-01-09,0\n2002-03-09,0\n";
     const float two = (float)(2 / sqrt(2)); /* the deviations of 2000 2002 2004 2002 and of 5 3 1 3 */
@@ -154,10 +149,9 @@ START_TEST(the_indicator_of_a_scaled_date) {
           3, 4, expected);
     teardown();
 }
-END_TEST
 
 /* Numbers without missing values and rules need no preparation. */
-START_TEST(plain_tables) {
+TEST(plain_tables) {
     setup();
     struct dataset *dataset;
     spill(path, "a,y\n1,2\n3,4\n", 12);
@@ -169,7 +163,6 @@ START_TEST(plain_tables) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
 static void compare_rows(struct dataset *dataset, enum dataset_part part, const json_t *table, size_t first,
                          size_t rows) {
@@ -193,7 +186,7 @@ static void compare_rows(struct dataset *dataset, enum dataset_part part, const 
 }
 
 /* Random tables, prepared by pandas and scikit-learn (tests/vectors/make_columns.py). */
-START_TEST(scikit_learn) {
+TEST(scikit_learn) {
     setup();
     json_t *tables = vectors_load("columns"), *table;
     size_t index;
@@ -215,7 +208,6 @@ START_TEST(scikit_learn) {
     json_decref(tables);
     teardown();
 }
-END_TEST
 
 static const struct {
     const char *text, *keys, *sentence;
@@ -291,7 +283,7 @@ static const struct {
     {"a,y\nu,2\n", "columns: {a: numbr}", "dataset.columns.a.type: expected one of auto, number"},
 };
 
-START_TEST(rejects) {
+TEST(rejects) {
     setup();
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
         struct dataset *dataset;
@@ -305,9 +297,8 @@ START_TEST(rejects) {
     }
     teardown();
 }
-END_TEST
 
-START_TEST(dates) {
+TEST(dates) {
     static const struct {
         const char *text, *format;
         double seconds; /* -1: no date */
@@ -373,10 +364,9 @@ START_TEST(dates) {
                               date_parts[part]);
     }
 }
-END_TEST
 
 /* Sorted texts are in the order of category_compare, each once, and the rank of a text is that of its equal. */
-START_TEST(sorted_categories) {
+TEST(sorted_categories) {
     static const char *const words[] = {"",         "a",    "aa",      "b",        "item-1",  "item-10",   "item-1",
                                         "\xc3\xa9", "\x7f", "item-1a", "abcdefgh", "abcdefg", "abcdefghi", "abcdefgh"};
     static const char *const shared[] = {"item-1", "item-12345678b", "item-", "item-12345678a", "item-12345678"};
@@ -416,7 +406,5 @@ START_TEST(sorted_categories) {
             ck_assert_int_eq(category_compare(cases[c].are_numbers, texts[(size_t)ranks[i]], cases[c].texts[i]), 0);
     }
 }
-END_TEST
 
-TESTS("preparation", sorted_categories, missing_numbers, categories, booleans_and_dates, fitted_to_training_rows,
-      the_indicator_of_a_scaled_date, validation_file, plain_tables, scikit_learn, rejects, dates)
+CHECK_MAIN("preparation")

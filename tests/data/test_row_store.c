@@ -71,7 +71,7 @@ static void check_columns(struct row_store *store) {
     free(values);
 }
 
-START_TEST(rows_come_back) {
+TEST(rows_come_back) {
     static const size_t megabytes[] = {1000, 2, 0};
     for (size_t i = 0; i < sizeof megabytes / sizeof *megabytes; i++) {
         struct row_store store = {.width = WIDTH, .max_bytes = megabytes[i] << 20};
@@ -85,10 +85,9 @@ START_TEST(rows_come_back) {
         row_store_free(&store);
     }
 }
-END_TEST
 
 /* Tables of all sizes around the buffer that grows and the blocks. */
-START_TEST(all_sizes) {
+TEST(all_sizes) {
     for (size_t rows = 1; rows < 40000; rows = rows * 3 / 2 + 1) {
         struct row_store store = {.width = WIDTH, .max_bytes = (size_t)1 << 30};
         fill(&store, rows);
@@ -96,19 +95,17 @@ START_TEST(all_sizes) {
         row_store_free(&store);
     }
 }
-END_TEST
 
 /* Whole numbers up to 2^31 and decimals of five digits need 1 to 4 bytes, not 8; special values need no more. */
-START_TEST(bytes_of_a_row) {
+TEST(bytes_of_a_row) {
     struct row_store store = {.width = 4, .max_bytes = (size_t)1 << 30};
     fill(&store, ROWS);
     double bytes = (double)store.bytes / (double)(store.block_count * store.block_rows);
     ck_assert_msg(store.block_count > 0 && bytes <= 3 + 3 + 3 + 3, "%.2f bytes a row", bytes);
     row_store_free(&store);
 }
-END_TEST
 
-START_TEST(memory_is_released) {
+TEST(memory_is_released) {
     struct row_store store = {.width = WIDTH, .max_bytes = (size_t)1 << 30};
     fill(&store, ROWS);
     size_t before = store.in_memory, block = before / store.block_count;
@@ -122,7 +119,6 @@ START_TEST(memory_is_released) {
     ck_assert_uint_eq(store.in_memory, 0);
     row_store_free(&store);
 }
-END_TEST
 
 static double full_value(size_t row, size_t column) { return sqrt((double)(row * 31 + column)); }
 
@@ -148,7 +144,7 @@ static void check_full(struct row_store *store, size_t step) {
 
 /* Doubles of all digits are moved to a file before they need much more than as float32; without space for it they stay.
  */
-START_TEST(rows_of_all_digits) {
+TEST(rows_of_all_digits) {
     for (int has_space = 1; has_space >= 0; has_space--) {
         struct row_store store = {.width = WIDTH, .max_bytes = (size_t)1 << 30};
         limit_file_size(has_space ? RLIM_INFINITY : (rlim_t)1 << 20);
@@ -160,10 +156,9 @@ START_TEST(rows_of_all_digits) {
         row_store_free(&store);
     }
 }
-END_TEST
 
 /* A block of which the file had space for a part is later written to its place, not behind the part. */
-START_TEST(a_block_is_written_again_after_a_part_of_it) {
+TEST(a_block_is_written_again_after_a_part_of_it) {
     struct row_store store = {.width = WIDTH, .max_bytes = (size_t)1 << 30};
     limit_file_size(((rlim_t)1 << 20) + 4096);
     fill_full(&store, 700000);
@@ -175,7 +170,5 @@ START_TEST(a_block_is_written_again_after_a_part_of_it) {
     check_full(&store, 1);
     row_store_free(&store);
 }
-END_TEST
 
-TESTS("row_store", rows_come_back, all_sizes, bytes_of_a_row, memory_is_released, rows_of_all_digits,
-      a_block_is_written_again_after_a_part_of_it)
+CHECK_MAIN("row_store")

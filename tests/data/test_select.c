@@ -35,7 +35,7 @@ static double value_of(int kind, size_t i, size_t count, uint64_t *state) {
     }
 }
 
-START_TEST(is_the_value_of_a_sort) {
+TEST(is_the_value_of_a_sort) {
     uint64_t state = 3;
     double values[MOST], sorted[MOST];
     for (int kind = 0; kind < 7; kind++)
@@ -51,6 +51,5 @@ START_TEST(is_the_value_of_a_sort) {
                 ck_assert_mem_eq(values, sorted, count * sizeof *values);
             }
 }
-END_TEST
 
-TESTS("select", is_the_value_of_a_sort)
+CHECK_MAIN("select")

@@ -9,7 +9,7 @@ static void equal_rows(const json_t *expected, const int64_t *rows, size_t count
     for (size_t i = 0; i < count; i++) ck_assert_int_eq(rows[i], json_integer_value(json_array_get(expected, i)));
 }
 
-START_TEST(equals_train_test_split) {
+TEST(equals_train_test_split) {
     json_t *root = vectors_load("split"), *c = json_object_get(root, "n178_test0.2_seed42");
     int64_t order[1797];
     size_t n_train, n_validation, train, validation;
@@ -29,9 +29,8 @@ START_TEST(equals_train_test_split) {
     equal_rows(json_object_get(c, "train_first"), order + n_validation, 20);
     json_decref(root);
 }
-END_TEST
 
-START_TEST(equals_stratified_train_test_split) {
+TEST(equals_stratified_train_test_split) {
     json_t *root = vectors_load("stratified"), *c;
     size_t i;
     json_array_foreach(json_object_get(root, "cases"), i, c) {
@@ -51,7 +50,6 @@ START_TEST(equals_stratified_train_test_split) {
     ck_assert_uint_eq(i, 8);
     json_decref(root);
 }
-END_TEST
 
 static bool is_set(const json_t *keys, const char *key) { return json_is_true(json_object_get(keys, key)); }
 
@@ -71,7 +69,7 @@ static size_t rank_groups(const json_t *from, int64_t *groups, size_t rows) {
 }
 
 /* Test rows and then validation rows, by the functions of scikit-learn one after the other. */
-START_TEST(equals_two_splits) {
+TEST(equals_two_splits) {
     json_t *root = vectors_load("three_parts"), *c;
     size_t i;
     int64_t classes[128], groups[128], order[128];
@@ -105,10 +103,9 @@ START_TEST(equals_two_splits) {
     ck_assert_uint_eq(i, 16);
     json_decref(root);
 }
-END_TEST
 
 /* Each row is a validation row in the same fold as in scikit-learn, and a training row in the others. */
-START_TEST(equals_folds) {
+TEST(equals_folds) {
     json_t *root = vectors_load("folds"), *c;
     size_t i, cases = 0;
     json_array_foreach(json_object_get(root, "cases"), i, c) {
@@ -135,10 +132,9 @@ START_TEST(equals_folds) {
     ck_assert_uint_eq(cases, 41);
     json_decref(root);
 }
-END_TEST
 
 /* In a time that does not grow with rows times classes. */
-START_TEST(folds_of_many_classes) {
+TEST(folds_of_many_classes) {
     enum { CLASSES = 200000, ROWS = 2 * CLASSES };
     int64_t *classes = malloc(ROWS * sizeof *classes), *order = malloc(ROWS * sizeof *order);
     struct split_config config = {.folds = 2, .fold = 1, .stratify = true};
@@ -151,9 +147,8 @@ START_TEST(folds_of_many_classes) {
     free(classes);
     free(order);
 }
-END_TEST
 
-START_TEST(equals_group_splits) {
+TEST(equals_group_splits) {
     json_t *root = vectors_load("groups"), *c;
     size_t i, k, splits = 0;
     json_array_foreach(json_object_get(root, "cases"), i, c) {
@@ -180,7 +175,6 @@ START_TEST(equals_group_splits) {
     ck_assert_uint_eq(splits, 29);
     json_decref(root);
 }
-END_TEST
 
 static void count_classes(struct dataset *dataset, enum dataset_part part, const size_t expected[3]) {
     const struct dataset_info *info = dataset_info(dataset);
@@ -193,7 +187,7 @@ static void count_classes(struct dataset *dataset, enum dataset_part part, const
     free(inputs), free(targets);
 }
 
-START_TEST(folds_of_a_dataset) {
+TEST(folds_of_a_dataset) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s/datasets/wine.h5, split: {folds: 4, fold: 1, stratify: true}}",
                     SOURCE_DIR));
@@ -224,10 +218,9 @@ START_TEST(folds_of_a_dataset) {
     remove_folder(folder);
     free(path);
 }
-END_TEST
 
 /* TimeSeriesSplit(3).split(range(11)): size 2, folds that begin at 5, 7 and 9. */
-START_TEST(folds_of_a_time_series) {
+TEST(folds_of_a_time_series) {
     int64_t order[11];
     size_t n_validation, n_train;
     struct split_config config = {.folds = 3, .time_series = true, .shuffle = true};
@@ -242,9 +235,8 @@ START_TEST(folds_of_a_time_series) {
     ck_failure(split_rows_time_series(&config, 3, order, &n_validation, &n_train), STATUS_DATA,
                "3 rows cannot be divided into 3 folds, each after training rows");
 }
-END_TEST
 
-START_TEST(stratified_rows_of_a_dataset) {
+TEST(stratified_rows_of_a_dataset) {
     struct dataset *dataset;
     static const size_t train[3] = {47, 57, 38}, validation[3] = {12, 14, 10}; /* of 59, 71, 48 */
     ck_ok(open_yaml(&dataset, true, "{path: %s/datasets/wine.h5, split: {test: 0.2, seed: 1, stratify: true}}",
@@ -267,9 +259,8 @@ START_TEST(stratified_rows_of_a_dataset) {
     remove_folder(folder);
     free(path);
 }
-END_TEST
 
-START_TEST(without_shuffle_the_last_rows_validate) {
+TEST(without_shuffle_the_last_rows_validate) {
     size_t n_train, n_validation, train, validation;
     const struct split_config by_test = {.test = 0.25}, by_train = {.train = 0.75};
     split_sizes(&by_test, 10, &n_train, &n_validation);
@@ -285,10 +276,9 @@ START_TEST(without_shuffle_the_last_rows_validate) {
     ck_assert_uint_eq(train, 0);
     ck_assert_uint_eq(validation, 8);
 }
-END_TEST
 
 /* a, b = random_split(range(10), [int(0.75 * 10), 3], torch.Generator().manual_seed(7)); a.indices, b.indices */
-START_TEST(equals_random_split) {
+TEST(equals_random_split) {
     int64_t order[10];
     size_t n_train, n_validation, train, validation;
     const struct split_config config = {.train = 0.75, .seed = 7, .shuffle = true};
@@ -300,7 +290,6 @@ START_TEST(equals_random_split) {
     static const int64_t expected[] = {5, 0, 3, 4, 1, 7, 9, 6, 8, 2};
     ck_assert_mem_eq(order, expected, sizeof expected);
 }
-END_TEST
 
 /* The float32 values equal scikit-learn's, for rows in memory, rows read on demand and rows from CSV. */
 static void check_wine(const char *path, const char *names, int cache_mb, char fingerprint[65]) {
@@ -348,7 +337,7 @@ static void check_wine(const char *path, const char *names, int cache_mb, char f
     json_decref(split);
 }
 
-START_TEST(scaled_wine_equals_scikit_learn) {
+TEST(scaled_wine_equals_scikit_learn) {
     char memory[65], streamed[65], csv[65];
     check_wine("wine.h5", "inputs: x, targets: y,", 1024, memory);
     check_wine("wine.h5", "", 0, streamed);
@@ -357,11 +346,10 @@ START_TEST(scaled_wine_equals_scikit_learn) {
     ck_assert_str_eq(memory, streamed);
     ck_assert_str_eq(memory, csv); /* of the rows, not of the file */
 }
-END_TEST
 
 static const char table[] = "a,b,c,y\n1,5,-2,0\n2,5,0,1\n4,5,6,2\n";
 
-START_TEST(minmax_and_constant_features) {
+TEST(minmax_and_constant_features) {
     char *folder = make_folder(), *path = path_in(folder, "t.csv");
     spill(path, table, strlen(table));
     struct dataset *dataset;
@@ -385,9 +373,8 @@ START_TEST(minmax_and_constant_features) {
     remove_folder(folder);
     free(path);
 }
-END_TEST
 
-START_TEST(given_numbers) {
+TEST(given_numbers) {
     char *folder = make_folder(), *path = path_in(folder, "t.csv");
     spill(path, table, strlen(table));
     struct dataset *dataset;
@@ -406,9 +393,8 @@ START_TEST(given_numbers) {
     remove_folder(folder);
     free(path);
 }
-END_TEST
 
-START_TEST(wrong_configs) {
+TEST(wrong_configs) {
     static const char *const cases[][2] = {
         {"{}", "dataset.path: is missing: give the file of the rows, or format: synthetic"},
         {"path: a.xyz", "c.yaml:1:7: dataset.path: 'a.xyz': unknown file extension; set dataset.format to one "
@@ -451,10 +437,9 @@ START_TEST(wrong_configs) {
         ck_failure(open_yaml_as(cases[i][0], false, false, &dataset), STATUS_USAGE, cases[i][1]);
     }
 }
-END_TEST
 
 /* The resolved config binds to the same config. */
-START_TEST(resolved_config) {
+TEST(resolved_config) {
     struct dataset_config config, again;
     struct document *document, *second;
     ck_ok(bind_yaml(&dataset_schema, "{path: a.h5, scale: {mean: 0.13, std: 0.3}, split: 0.2, inputs: [x, z]}", &config,
@@ -474,9 +459,5 @@ START_TEST(resolved_config) {
     document_destroy(document);
     document_destroy(second);
 }
-END_TEST
 
-TESTS("split", equals_train_test_split, equals_stratified_train_test_split, stratified_rows_of_a_dataset,
-      equals_two_splits, equals_folds, folds_of_many_classes, equals_group_splits, folds_of_a_dataset,
-      folds_of_a_time_series, without_shuffle_the_last_rows_validate, equals_random_split,
-      scaled_wine_equals_scikit_learn, minmax_and_constant_features, given_numbers, wrong_configs, resolved_config)
+CHECK_MAIN("split")

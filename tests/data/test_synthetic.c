@@ -12,7 +12,7 @@ static void check_hash(const void *bytes, size_t size, const char *expected) {
 }
 
 /* torch.manual_seed(0); [(torch.rand(20), torch.rand(1)) for _ in range(2048)], stacked */
-START_TEST(equals_the_tutorial) {
+TEST(equals_the_tutorial) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, false, "format: synthetic"));
     const struct dataset_info *info = dataset_info(dataset);
@@ -27,10 +27,9 @@ START_TEST(equals_the_tutorial) {
     free(inputs), free(targets);
     dataset_close(dataset);
 }
-END_TEST
 
 /* Without noise the targets are W x / sqrt(n) + b: n + 1 rows determine W and b, which the others must match. n = 1. */
-START_TEST(linear_is_linear) {
+TEST(linear_is_linear) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, false,
                     "{format: synthetic, synthetic: {kind: linear, rows: 50, inputs: 1, targets: 2, noise: 0}}"));
@@ -45,10 +44,9 @@ START_TEST(linear_is_linear) {
     free(x), free(targets);
     dataset_close(dataset);
 }
-END_TEST
 
 /* W and b are drawn first, then each row: its inputs and its noise. */
-START_TEST(linear_is_what_it_draws) {
+TEST(linear_is_what_it_draws) {
     enum { IN = 3, OUT = 2, N = 40 };
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, false,
@@ -75,10 +73,9 @@ START_TEST(linear_is_what_it_draws) {
     free(x), free(targets);
     dataset_close(dataset);
 }
-END_TEST
 
 /* Rows of a class have the mean of the class and the given noise. */
-START_TEST(classes_are_clouds) {
+TEST(classes_are_clouds) {
     struct dataset *dataset;
     ck_ok(
         open_yaml(&dataset, true,
@@ -105,7 +102,6 @@ START_TEST(classes_are_clouds) {
     free(x), free(targets);
     dataset_close(dataset);
 }
-END_TEST
 
 static char *fingerprint_of(const char *synthetic) {
     struct dataset *dataset;
@@ -115,15 +111,14 @@ static char *fingerprint_of(const char *synthetic) {
     return fingerprint;
 }
 
-START_TEST(seed_decides) {
+TEST(seed_decides) {
     char *a = fingerprint_of("seed: 1"), *b = fingerprint_of("seed: 1"), *c = fingerprint_of("seed: 2");
     ck_assert_str_eq(a, b);
     ck_assert_str_ne(a, c);
     free(a), free(b), free(c);
 }
-END_TEST
 
-START_TEST(rejects) {
+TEST(rejects) {
     struct dataset *dataset;
     ck_failure(open_yaml(&dataset, true, "format: synthetic"), STATUS_USAGE,
                "dataset.synthetic: the loss needs classes; use kind: classes");
@@ -135,17 +130,14 @@ START_TEST(rejects) {
     ck_assert_uint_eq(dataset_info(dataset)->input_size, 1000000000);
     dataset_close(dataset);
 }
-END_TEST
 
 /* With metadata_only nothing is drawn: a dataset larger than any memory can be described. */
-START_TEST(metadata_draws_nothing) {
+TEST(metadata_draws_nothing) {
     struct dataset *dataset;
     ck_ok(open_yaml_as("{format: synthetic, synthetic: {kind: classes, rows: 1000000000000, inputs: 1000}}", true, true,
                        &dataset));
     ck_assert_int_eq(dataset_info(dataset)->classes, 3);
     dataset_close(dataset);
 }
-END_TEST
 
-TESTS("synthetic", equals_the_tutorial, linear_is_linear, linear_is_what_it_draws, classes_are_clouds, seed_decides,
-      rejects, metadata_draws_nothing)
+CHECK_MAIN("synthetic")

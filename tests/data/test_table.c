@@ -20,7 +20,7 @@ static status create(size_t rows, size_t input_size, size_t *chunk_rows) {
     return s;
 }
 
-START_TEST(rows_of_a_chunk) {
+TEST(rows_of_a_chunk) {
     static const struct {
         size_t rows, input_size, expected;
     } cases[] = {{3, 4, 3}, {1000000, 8, 65536}, {2, 1000000, 1}, {0, 8, 0}, {0, (size_t)1 << 50, 0}, {0, SIZE_MAX, 0}};
@@ -30,13 +30,11 @@ START_TEST(rows_of_a_chunk) {
         ck_assert_uint_eq(rows, cases[i].expected);
     }
 }
-END_TEST
 
-START_TEST(a_row_that_no_memory_holds) {
+TEST(a_row_that_no_memory_holds) {
     size_t rows;
     ck_failure(create(1, SIZE_MAX, &rows), STATUS_MEMORY, "are more than any machine has");
 }
-END_TEST
 
 /* ---- the rows of a batch ---- */
 
@@ -77,7 +75,7 @@ static struct table open_wide(struct source *source) {
 }
 
 /* Adjacent rows are read together, whatever their order in the batch, at most a chunk of them. */
-START_TEST(adjacent_rows_of_a_batch) {
+TEST(adjacent_rows_of_a_batch) {
     static const struct {
         size_t count;
         int64_t rows[12];
@@ -104,7 +102,6 @@ START_TEST(adjacent_rows_of_a_batch) {
         table_free(&table);
     }
 }
-END_TEST
 
 static void add_row(void *context, const double *row) {
     double *next = context;
@@ -112,7 +109,7 @@ static void add_row(void *context, const double *row) {
     *next += 1;
 }
 
-START_TEST(all_rows_in_chunks) {
+TEST(all_rows_in_chunks) {
     struct source source;
     struct table table = open_wide(&source);
     double next = 3;
@@ -122,12 +119,11 @@ START_TEST(all_rows_in_chunks) {
     ck_assert_uint_eq(reads, (ROWS - 3 + CHUNK - 1) / CHUNK);
     table_free(&table);
 }
-END_TEST
 
 static void add_sum(void *context, const double *row) { *(double *)context += row[0]; }
 
 /* A row between those that are visited may have any values; one that is visited is refused by its own place. */
-START_TEST(rows_that_are_not_visited) {
+TEST(rows_that_are_not_visited) {
     static const int64_t visited[] = {12, 10, 14, 11, 30};
     struct source source;
     struct table table = open_wide(&source);
@@ -146,7 +142,5 @@ START_TEST(rows_that_are_not_visited) {
     order_free(&rows.order);
     table_free(&table);
 }
-END_TEST
 
-TESTS("table", rows_of_a_chunk, a_row_that_no_memory_holds, adjacent_rows_of_a_batch, all_rows_in_chunks,
-      rows_that_are_not_visited)
+CHECK_MAIN("table")

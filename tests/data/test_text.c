@@ -30,7 +30,7 @@ static void check_row(struct dataset *dataset, enum dataset_part part, int64_t p
 }
 
 /* The minGPT tutorial's CharDataset: len(data) - block_size rows, targets one character later. */
-START_TEST(rows_are_views_of_the_text) {
+TEST(rows_are_views_of_the_text) {
     setup();
     struct dataset *dataset;
     write_text(path, "hello world");
@@ -57,9 +57,8 @@ START_TEST(rows_are_views_of_the_text) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
-START_TEST(characters_are_code_points) {
+TEST(characters_are_code_points) {
     setup();
     struct dataset *dataset;
     write_text(path, "aé𝄞€a");
@@ -71,10 +70,9 @@ START_TEST(characters_are_code_points) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
 /* More than 256 and more than 65536 different characters: ids of 2 and 4 bytes. */
-START_TEST(large_vocabularies) {
+TEST(large_vocabularies) {
     setup();
     for (int is_huge = 0; is_huge < 2; is_huge++) {
         uint32_t first = 0x10000, count = is_huge ? 70000 : 300; /* four bytes each */
@@ -97,9 +95,8 @@ START_TEST(large_vocabularies) {
     }
     teardown();
 }
-END_TEST
 
-START_TEST(splits_and_validation_files) {
+TEST(splits_and_validation_files) {
     setup();
     struct dataset *dataset;
     write_text(path, "abcabcabcabc");
@@ -127,9 +124,8 @@ START_TEST(splits_and_validation_files) {
                STATUS_DATA, "v.txt: line 1: the character '\n' is not in '");
     teardown();
 }
-END_TEST
 
-START_TEST(rejects_what_is_no_text) {
+TEST(rejects_what_is_no_text) {
     setup();
     struct dataset *dataset;
     write_text(path, "one\nna\xefve");
@@ -156,9 +152,8 @@ START_TEST(rejects_what_is_no_text) {
                "dataset: the target of a token is the next token, which is a class; use loss: cross_entropy");
     teardown();
 }
-END_TEST
 
-START_TEST(fingerprints_differ) {
+TEST(fingerprints_differ) {
     setup();
     char seen[4][65];
     static const char *const keys[] = {"block_size: 3", "block_size: 4", "block_size: 3, stride: 2",
@@ -173,9 +168,8 @@ START_TEST(fingerprints_differ) {
     }
     teardown();
 }
-END_TEST
 
-START_TEST(vocabularies) {
+TEST(vocabularies) {
     struct vocabulary *vocabulary;
     ck_ok(vocabulary_create("\n aé€", &vocabulary));
     ck_assert_uint_eq(vocabulary_size(vocabulary), 5);
@@ -202,11 +196,10 @@ START_TEST(vocabularies) {
     ck_failure(vocabulary_create("aa", &vocabulary), STATUS_DATA, "the vocabulary is damaged: byte 2 ");
     ck_failure(vocabulary_create("a\xff", &vocabulary), STATUS_DATA, "the vocabulary is damaged: byte 2 ");
 }
-END_TEST
 
 /* ---- token files ---- */
 
-START_TEST(token_files) {
+TEST(token_files) {
     setup();
     struct dataset *dataset;
     char *file = path_in(folder, "t.bin");
@@ -236,9 +229,8 @@ START_TEST(token_files) {
     free(file);
     teardown();
 }
-END_TEST
 
-START_TEST(rejects_wrong_token_files) {
+TEST(rejects_wrong_token_files) {
     setup();
     struct dataset *dataset;
     char *file = path_in(folder, "t.bin"), *other = path_in(folder, "v.bin");
@@ -276,10 +268,9 @@ START_TEST(rejects_wrong_token_files) {
     free(file), free(other);
     teardown();
 }
-END_TEST
 
 /* The loader's batches, with the thread that reads ahead and without: targets are (rows, block_size). */
-START_TEST(batches_of_tokens) {
+TEST(batches_of_tokens) {
     setup();
     char *file = path_in(folder, "t.bin");
     uint16_t tokens[101];
@@ -310,8 +301,5 @@ START_TEST(batches_of_tokens) {
     free(file);
     teardown();
 }
-END_TEST
 
-TESTS("text", rows_are_views_of_the_text, characters_are_code_points, large_vocabularies, splits_and_validation_files,
-      rejects_what_is_no_text, fingerprints_differ, vocabularies, token_files, rejects_wrong_token_files,
-      batches_of_tokens)
+CHECK_MAIN("text")

@@ -29,7 +29,7 @@ static void check_case(const struct tokenizer *tokenizer, const json_t *expected
     text_free(&decoded);
 }
 
-START_TEST(ids_are_those_of_the_package) {
+TEST(ids_are_those_of_the_package) {
     json_t *vectors = vectors_load("tokenizers"), *json;
     const char *name;
     json_object_foreach(json_object_get(vectors, "tokenizers"), name, json) {
@@ -46,10 +46,9 @@ START_TEST(ids_are_those_of_the_package) {
     }
     json_decref(vectors);
 }
-END_TEST
 
 /* All code points: the sums are those of Unicode 16.0.0. */
-START_TEST(classes_of_characters) {
+TEST(classes_of_characters) {
     size_t counts[4] = {0};
     for (uint32_t code = 0; code < UTF8_CODES; code++) counts[unicode_class(code)]++;
     ck_assert_uint_eq(counts[UNICODE_LETTER], 141028);
@@ -59,7 +58,6 @@ START_TEST(classes_of_characters) {
     ck_assert_int_eq(unicode_class(0x323af), UNICODE_LETTER);
     ck_assert_int_eq(unicode_class(0x2160), UNICODE_NUMBER);
 }
-END_TEST
 
 #define BYTES "\"a\": 0, \"b\": 1, \"c\": 2, \"Ġ\": 3, \"ab\": 4, \"abc\": 5, \"é\": 6, \"bc\": 7"
 #define MODEL(more)                                                                                                    \
@@ -76,7 +74,7 @@ static void check_ids(const struct tokenizer *tokenizer, const char *text, const
     text_free(&ids);
 }
 
-START_TEST(merges_by_rank) {
+TEST(merges_by_rank) {
     struct tokenizer *tokenizer = parse("{" MODEL("") ", " WORDS "}");
     ck_assert_uint_eq(tokenizer_size(tokenizer), 8);
     check_ids(tokenizer, "abc bc aabb", "5 3 7 3 0 4 1");
@@ -90,10 +88,9 @@ START_TEST(merges_by_rank) {
     check_ids(tokenizer, "abdd", "5 2"); /* d is c, which is merged */
     tokenizer_destroy(tokenizer);
 }
-END_TEST
 
 /* n log n steps: a word of 300,000 bytes takes less than a second, also with sanitizers. */
-START_TEST(long_words) {
+TEST(long_words) {
     struct tokenizer *tokenizer = parse("{" MODEL("") ", " WORDS "}");
     size_t size = 300000;
     char *word = malloc(size);
@@ -107,7 +104,6 @@ START_TEST(long_words) {
     free(word);
     tokenizer_destroy(tokenizer);
 }
-END_TEST
 
 static const struct {
     const char *json, *message;
@@ -163,7 +159,7 @@ static const struct {
      "t.json: added token 'x': single_word is not supported"},
 };
 
-START_TEST(refuses_what_is_not_supported) {
+TEST(refuses_what_is_not_supported) {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct tokenizer *tokenizer;
         status s = tokenizer_parse("t.json", refused[i].json, strlen(refused[i].json), &tokenizer);
@@ -171,10 +167,9 @@ START_TEST(refuses_what_is_not_supported) {
         ck_failure(s, STATUS_DATA, refused[i].message);
     }
 }
-END_TEST
 
 /* The texts of Python's bytes.decode(errors="replace"). */
-START_TEST(repairs_utf8) {
+TEST(repairs_utf8) {
     static const struct {
         const char *bytes, *text;
         size_t left; /* bytes that may be the start of a character */
@@ -197,7 +192,6 @@ START_TEST(repairs_utf8) {
         text_free(&part);
     }
 }
-END_TEST
 
 static void check_row(struct dataset *dataset, int64_t position, size_t size, const int32_t *inputs, int64_t last) {
     int32_t x[4];
@@ -207,7 +201,7 @@ static void check_row(struct dataset *dataset, int64_t position, size_t size, co
     ck_assert_int_eq(y[size - 1], last);
 }
 
-START_TEST(texts_and_ids_with_a_tokenizer) {
+TEST(texts_and_ids_with_a_tokenizer) {
     char *folder = make_folder(), *text = path_in(folder, "t.txt"), *ids = path_in(folder, "t.bin");
     char *json = path_in(folder, "t.json"), *other = path_in(folder, "v.txt");
     const char *tokenizer = "{" MODEL("") ", " WORDS "}";
@@ -262,10 +256,9 @@ START_TEST(texts_and_ids_with_a_tokenizer) {
     remove_folder(folder);
     free(text), free(ids), free(json), free(other);
 }
-END_TEST
 
 /* A checkpoint's data/tokenizer. */
-START_TEST(vocabularies_of_tokenizers) {
+TEST(vocabularies_of_tokenizers) {
     struct vocabulary *vocabulary;
     int32_t *ids;
     size_t count;
@@ -285,7 +278,5 @@ START_TEST(vocabularies_of_tokenizers) {
     ck_failure(vocabulary_create_tokenizer("{}", &vocabulary), STATUS_DATA, "the model's tokenizer: it has no model");
     text_free(&text);
 }
-END_TEST
 
-TESTS("tokenizer", ids_are_those_of_the_package, classes_of_characters, merges_by_rank, long_words,
-      refuses_what_is_not_supported, repairs_utf8, texts_and_ids_with_a_tokenizer, vocabularies_of_tokenizers)
+CHECK_MAIN("tokenizer")

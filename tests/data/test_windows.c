@@ -11,7 +11,7 @@ static void equal_starts(const struct window_rows *of, size_t span, size_t strid
     for (size_t i = 0; i < count; i++) ck_assert_int_eq(starts[i], expected[i]);
 }
 
-START_TEST(stretches_of_rows) {
+TEST(stretches_of_rows) {
     const int64_t series[] = {4, 4, 4, 4, 2, 2, 7, 7, 7, 7};
     const bool is_used[] = {true, true, true, true, true, true, true, false, true, true};
     struct window_rows of = {.rows = 10};
@@ -31,17 +31,15 @@ START_TEST(stretches_of_rows) {
     of.rows = 0;
     equal_starts(&of, 1, 1, NULL, 0);
 }
-END_TEST
 
-START_TEST(interrupted_series) {
+TEST(interrupted_series) {
     const int64_t series[] = {1, 1, 0, 2, 2, 0};
     bool was_seen[2][3] = {0};
     ck_assert_uint_eq(windows_interruption(series, 5, was_seen[0]), 5);
     ck_assert_uint_eq(windows_interruption(series, 6, was_seen[1]), 5);
 }
-END_TEST
 
-START_TEST(short_series) {
+TEST(short_series) {
     const int64_t series[] = {1, 1, 1, 0, 2, 2, 3};
     const bool is_used[] = {true, true, true, true, false, false, true};
     struct window_rows of = {.rows = 7, .series = series};
@@ -59,10 +57,9 @@ START_TEST(short_series) {
     ck_assert_uint_eq(windows_short_series(&of, (int64_t[]){0, 3}, 2, &first), 1);
     ck_assert_uint_eq(first, 6);
 }
-END_TEST
 
 /* The sizes are those of train_test_split, and of random_split. */
-START_TEST(last_rows_of_each_series) {
+TEST(last_rows_of_each_series) {
     const int64_t series[] = {1, 1, 1, 1, 1, 0, 0, 2}, expected[] = {3, 4, 6, 7, 0, 1, 2, 5};
     int64_t order[8];
     struct split_counts counts;
@@ -79,9 +76,8 @@ START_TEST(last_rows_of_each_series) {
     ck_assert(counts.test == 3 && counts.validation == 2 && counts.train == 3);
     for (size_t i = 0; i < 8; i++) ck_assert_int_eq(order[i], three[i]);
 }
-END_TEST
 
-START_TEST(rows_are_stored_once) {
+TEST(rows_are_stored_once) {
     struct text csv = {0};
     struct dataset *dataset;
     text_add(&csv, "a,y\n");
@@ -103,6 +99,5 @@ START_TEST(rows_are_stored_once) {
     remove_folder(folder);
     text_free(&csv);
 }
-END_TEST
 
-TESTS("windows", stretches_of_rows, interrupted_series, short_series, last_rows_of_each_series, rows_are_stored_once)
+CHECK_MAIN("windows")

@@ -24,7 +24,7 @@ static inline void agrees_with_the_cpu(const struct operator_case *work) {
 }
 
 /* Skips (77) without a GPU. */
-static inline int gpu_run(const char *suite, const struct check_loop *loops, size_t count) {
+static inline int gpu_run(const char *suite) {
     status s = device_check("cuda");
     if (s) {
         printf("skipped: %s\n", status_message(s));
@@ -32,7 +32,7 @@ static inline int gpu_run(const char *suite, const struct check_loop *loops, siz
         return 77;
     }
     setenv("CK_FORK", "no", 1); /* a child of a process that has initialised CUDA cannot use it */
-    return check_run(suite, loops, count);
+    return check_suite(suite);
 }
 
 #endif

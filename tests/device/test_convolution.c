@@ -203,7 +203,7 @@ static bool has_unit_stride(const struct convolution *c) {
     return has;
 }
 
-START_TEST(every_implementation) {
+TEST(every_implementation) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct device *device;
         ck_assert(!cpu_device_create("baseline", &device));
@@ -230,7 +230,6 @@ START_TEST(every_implementation) {
         free_tensors(&expected);
     }
 }
-END_TEST
 
 static double distance(const float *a, const float *b, size_t count) {
     double sum = 0;
@@ -248,7 +247,7 @@ static void check_rounded(const struct tensors *x, const struct tensors *rounded
 }
 
 /* With AMX, in bfloat16: the factors are rounded, the sums are not. */
-START_TEST(factors_are_rounded) {
+TEST(factors_are_rounded) {
     struct device *device = open_set("amx"), *baseline = open_set("baseline");
     ck_assert_ptr_nonnull(baseline);
     status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : OK;
@@ -272,10 +271,9 @@ START_TEST(factors_are_rounded) {
     status_free(s);
     device_destroy(device), device_destroy(baseline);
 }
-END_TEST
 
 /* With AMX, in float32: by the operators with AMX, and by those that are chosen. */
-START_TEST(factors_are_three_bfloat16) {
+TEST(factors_are_three_bfloat16) {
     struct device *device = open_set("amx"), *baseline = open_set("baseline");
     ck_assert_ptr_nonnull(baseline);
     if (device) ck_assert(!device_set_precision(device, PRECISION_FLOAT32_SPLIT));
@@ -295,7 +293,6 @@ START_TEST(factors_are_three_bfloat16) {
     }
     device_destroy(device), device_destroy(baseline);
 }
-END_TEST
 
 /* Fewer and more rows than it was created for, then on one thread: each pass needs another part of the workspace. */
 static void add_other_rows(struct device *device, const void *context, struct digest *digest) {
@@ -318,7 +315,7 @@ static void add_other_rows(struct device *device, const void *context, struct di
     ops->destroy(d);
 }
 
-START_TEST(other_numbers_of_rows_on_threads) {
+TEST(other_numbers_of_rows_on_threads) {
     static const struct convolution convolutions[] = {
         {.in = {4, 4, 1024}, .out = {4, 4, 512}, .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}}, .groups = 1},
         {.in = {30, 31, 40}, .out = {30, 31, 24}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1}};
@@ -329,10 +326,9 @@ START_TEST(other_numbers_of_rows_on_threads) {
     status_free(s);
     device_destroy(device);
 }
-END_TEST
 
 /* A last batch that is shorter than the others. */
-START_TEST(fewer_rows) {
+TEST(fewer_rows) {
     struct device *device;
     ck_assert(!cpu_device_create(NULL, &device));
     struct tensors expected = run(device, cpu_kernels_of(device)->convolution, &cases[0], 16, 5);
@@ -341,11 +337,10 @@ START_TEST(fewer_rows) {
     free_tensors(&large), free_tensors(&expected);
     device_destroy(device);
 }
-END_TEST
 
 /* Inference, which needs no gradients, with more rows and fewer than before; by the kernels of stride 1 and by oneDNN.
  */
-START_TEST(outputs_alone) {
+TEST_LOOP(outputs_alone, 0, 2) {
     const struct convolution *c = _i == 0 ? &cases[0] : &cases[3];
     struct device *device;
     ck_assert(!cpu_device_create(NULL, &device));
@@ -365,7 +360,6 @@ START_TEST(outputs_alone) {
     ops->destroy(d);
     device_destroy(device);
 }
-END_TEST
 
 enum bits_of { WINOGRAD, UNIT_STRIDE, BFLOAT16, THREE_BFLOAT16 };
 
@@ -395,7 +389,7 @@ static bool uses_amx(struct device *device, const struct convolution *c) {
     return device && cpu_amx_convolution(device, c);
 }
 
-START_TEST(the_same_bits_on_any_number_of_threads) {
+TEST(the_same_bits_on_any_number_of_threads) {
     struct device *device = open_set("amx"), *three = open_set("amx");
     if (three) ck_assert(!device_set_precision(three, PRECISION_FLOAT32_SPLIT));
     status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : OK;
@@ -412,10 +406,9 @@ START_TEST(the_same_bits_on_any_number_of_threads) {
     status_free(s);
     device_destroy(device), device_destroy(three);
 }
-END_TEST
 
 /* Vectors of any width with fused multiply-adds give the same bits. */
-START_TEST(the_same_bits_in_every_set) {
+TEST(the_same_bits_in_every_set) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tensors both[2];
         size_t count = 0;
@@ -434,10 +427,9 @@ START_TEST(the_same_bits_in_every_set) {
         while (count > 0) free_tensors(&both[--count]);
     }
 }
-END_TEST
 
 /* By the operators that are chosen for determinism.portable, with oneDNN and AMX where they are. */
-START_TEST(the_same_bits_on_every_processor) {
+TEST(the_same_bits_on_every_processor) {
     static const char *const with_fma[] = {"avx2", "avx512", "amx"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tensors first = {0};
@@ -460,9 +452,5 @@ START_TEST(the_same_bits_on_every_processor) {
         if (first.x) free_tensors(&first);
     }
 }
-END_TEST
 
-LOOP_TESTS("convolution", ONCE(every_implementation), ONCE(factors_are_rounded), ONCE(factors_are_three_bfloat16),
-           ONCE(other_numbers_of_rows_on_threads), ONCE(fewer_rows), LOOP(outputs_alone, 0, 2),
-           ONCE(the_same_bits_on_any_number_of_threads), ONCE(the_same_bits_in_every_set),
-           ONCE(the_same_bits_on_every_processor))
+CHECK_MAIN("convolution")

@@ -79,7 +79,7 @@ static long long workspace_of(struct cudnn *cudnn, const struct plan_request *re
     return bytes;
 }
 
-START_TEST(every_convolution_has_plans) {
+TEST_LOOP(every_convolution_has_plans, 0, (GPUS * CASES)) {
     const struct convolution *c = &cases[_i % CASES].c;
     struct cudnn *cudnn;
     status s = module->open_for(gpus[_i / CASES], &cudnn);
@@ -94,11 +94,10 @@ START_TEST(every_convolution_has_plans) {
         }
     module->close(cudnn);
 }
-END_TEST
 
 /* A request for no workspace is met, and properties that are none are a failure. (cuDNN makes plans also for sizes that
  * do not match, so only the layers check them.) */
-START_TEST(requests_are_met) {
+TEST(requests_are_met) {
     struct cudnn *cudnn;
     ck_assert(!module->open_for(gpus[0], &cudnn));
     struct plan_request request = {&cases[4].c, 128, PLAN_FORWARD, PRECISION_FLOAT32, false, 0};
@@ -109,7 +108,6 @@ START_TEST(requests_are_met) {
     ck_assert_ptr_null(cudnn);
     status_free(s);
 }
-END_TEST
 
 /* So that cuDNN finds a driver: the installed one, or else CUDA's stub, which has its name. */
 static void load_driver(void) {
@@ -129,6 +127,5 @@ int main(void) {
     }
     module = address;
     setenv("CK_FORK", "no", 1); /* cuDNN takes seconds to load its heuristics, in each process */
-    const struct check_loop loops[] = {LOOP(every_convolution_has_plans, 0, GPUS * CASES), ONCE(requests_are_met)};
-    return check_run("cudnn_plans", loops, sizeof loops / sizeof *loops);
+    return check_suite("cudnn_plans");
 }

@@ -4,10 +4,6 @@
 #include "gpu_work.h"
 #include "operator_cases.h"
 
-START_TEST(every_operator) { agrees_with_the_cpu(&operator_cases[_i]); }
-END_TEST
+TEST_EACH(every_operator, operator_cases) { agrees_with_the_cpu(&operator_cases[_i]); }
 
-int main(void) {
-    const struct check_loop loops[] = {EACH(every_operator, operator_cases)};
-    return gpu_run("gpu", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu"); }

@@ -140,7 +140,7 @@ static struct work bare(const struct convolution *c, enum precision precision) {
     return p;
 }
 
-START_TEST(results_are_rounded_once) {
+TEST_LOOP(results_are_rounded_once, 0, 2 * SHAPES) {
     enum precision precision = _i < SHAPES ? PRECISION_BFLOAT16 : PRECISION_FLOAT16;
     const struct convolution *c = &shapes[_i % SHAPES];
     struct work sums = bare(c, precision), gpu = work_new(c), start = work_new(c);
@@ -163,10 +163,9 @@ START_TEST(results_are_rounded_once) {
     }
     work_free(&sums), work_free(&gpu), work_free(&start);
 }
-END_TEST
 
 /* Rounded factors give the same result, and so does a second run. */
-START_TEST(factors_are_rounded) {
+TEST_EACH(factors_are_rounded, shapes) {
     for (enum precision precision = PRECISION_BFLOAT16; precision <= PRECISION_FLOAT16; precision++) {
         struct work one = work_new(&shapes[_i]), other = work_new(&shapes[_i]);
         struct device *d = device_with("cuda", precision);
@@ -180,7 +179,6 @@ START_TEST(factors_are_rounded) {
         work_free(&one), work_free(&other);
     }
 }
-END_TEST
 
 static float *on_device(struct device *d, const float *values, size_t count) {
     float *memory;
@@ -200,7 +198,7 @@ static float *forward_of(struct device *d, const struct convolution *c, const fl
 }
 
 /* Weights that are parameters are used as of the last round_parameters, in forward and backward; others as they are. */
-START_TEST(weights_are_rounded_by_round_parameters) {
+TEST(weights_are_rounded_by_round_parameters) {
     struct work p = work_new(&shapes[4]);
     float *other = random_values(p.weights, 10), *y[4];
     struct device *d = device_with("cuda", PRECISION_BFLOAT16);
@@ -231,7 +229,6 @@ START_TEST(weights_are_rounded_by_round_parameters) {
     guarded_free(other), guarded_free(dx), guarded_free(late);
     work_free(&p);
 }
-END_TEST
 
 static void write_add_relu(struct device *d, const float *x, float *y, size_t count) {
     device_ops(d)->image->add_relu(d, F32(x), F32(x), F32(y), count);
@@ -259,7 +256,7 @@ typedef void writer(struct device *, const float *x, float *y, size_t count);
 static writer *const writers[] = {write_add_relu, write_batch_norm, write_convolution};
 
 /* Some operators also write their result in 16 bits for a convolution after them; a change in between is not missed. */
-START_TEST(a_convolution_after_16_bit_results) {
+TEST_EACH(a_convolution_after_16_bit_results, writers) {
     for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++)
         for (int changes = 0; changes < 2; changes++) {
             struct work p = work_new(&shapes[1]);
@@ -277,10 +274,9 @@ START_TEST(a_convolution_after_16_bit_results) {
             end(d);
         }
 }
-END_TEST
 
 /* The same for the gradient from a batch norm to the convolution before it. */
-START_TEST(a_gradient_with_a_16_bit_copy) {
+TEST(a_gradient_with_a_16_bit_copy) {
     for (int changes = 0; changes < 2; changes++) {
         struct work p = work_new(&shapes[4]), again = work_new(&shapes[4]);
         struct device *d = device_with("cuda", PRECISION_BFLOAT16);
@@ -304,10 +300,9 @@ START_TEST(a_gradient_with_a_16_bit_copy) {
         end(d);
     }
 }
-END_TEST
 
 /* A relu does not change a NaN, and the maximum of float16 is 65504. */
-START_TEST(nan_and_infinity) {
+TEST(nan_and_infinity) {
     struct convolution c = {
         .in = {1, 2, 1}, .out = {1, 2, 1}, .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}}, .groups = 1, .has_relu = true};
     float x[ROWS * 2] = {NAN, -1, 300, 200}, w = 300;
@@ -321,12 +316,5 @@ START_TEST(nan_and_infinity) {
         end(d);
     }
 }
-END_TEST
 
-int main(void) {
-    const struct check_loop loops[] = {
-        LOOP(results_are_rounded_once, 0, 2 * SHAPES), EACH(factors_are_rounded, shapes),
-        ONCE(weights_are_rounded_by_round_parameters), EACH(a_convolution_after_16_bit_results, writers),
-        ONCE(a_gradient_with_a_16_bit_copy),           ONCE(nan_and_infinity)};
-    return gpu_run("gpu_convolution", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_convolution"); }

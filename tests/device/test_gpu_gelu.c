@@ -153,7 +153,7 @@ static void check_bias(const char *what, const float *start, const float *dy, si
     }
 }
 
-START_TEST(each_result_uses_the_rounded_input) {
+TEST_LOOP(each_result_uses_the_rounded_input, 0, 2 * SHAPES) {
     enum precision precision = _i < SHAPES ? PRECISION_BFLOAT16 : PRECISION_FLOAT16;
     struct work p = work_new(_i % SHAPES);
     struct device *d;
@@ -180,10 +180,9 @@ START_TEST(each_result_uses_the_rounded_input) {
     }
     work_free(&p);
 }
-END_TEST
 
 /* Again in the same memory, and without gradients of the inputs. */
-START_TEST(a_relu_after_and_no_input_gradients) {
+TEST(a_relu_after_and_no_input_gradients) {
     struct work p = work_new(1), again = work_new(1);
     struct device *d;
     struct tensor kept = {.is_half = true}, y = {.is_half = true};
@@ -204,10 +203,5 @@ START_TEST(a_relu_after_and_no_input_gradients) {
     device_destroy(d);
     work_free(&p), work_free(&again);
 }
-END_TEST
 
-int main(void) {
-    const struct check_loop loops[] = {LOOP(each_result_uses_the_rounded_input, 0, 2 * SHAPES),
-                                       ONCE(a_relu_after_and_no_input_gradients)};
-    return gpu_run("gpu_gelu", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_gelu"); }

@@ -447,7 +447,7 @@ static void compare(const struct work *w, enum precision precision, int forms, f
 }
 
 /* The second time without cuBLASLt's epilogues, if they can be disabled: kernels replace them. */
-START_TEST(operands_of_16_bits) {
+TEST_LOOP(operands_of_16_bits, 0, 2 * (int)(sizeof works / sizeof *works)) {
     const struct work *w = &works[_i / 2];
     setenv("DDPTRAIN_EMULATED_EPILOGUES", _i % 2 ? "0" : "1", 1);
     static const enum precision precisions[] = {PRECISION_BFLOAT16, PRECISION_FLOAT16};
@@ -474,10 +474,9 @@ START_TEST(operands_of_16_bits) {
     }
     ck_assert_int_gt(mixes, 0);
 }
-END_TEST
 
 /* One number of x is NaN: the same results are NaN as in float32. */
-START_TEST(a_nan_is_propagated) {
+TEST_EACH(a_nan_is_propagated, works) {
     const struct work *w = &works[_i];
     int known = 0;
     for (size_t i = 0; i < OPERANDS; i++) known |= (int)w->operands[i].form;
@@ -506,11 +505,10 @@ START_TEST(a_nan_is_propagated) {
         device_destroy(d);
     }
 }
-END_TEST
 
 /* Logits below float16's smallest number become -inf, masked ones are -inf, in all of the first half of each row; one
  * above the largest number makes the last row NaN. */
-START_TEST(logits_that_overflow) {
+TEST(logits_that_overflow) {
     const struct work w = {
         "cross_entropy", {READS(ROWS * CLASSES, X), WRITES(ROWS * CLASSES, DX), WRITES(2, 0)}, cross_entropy};
     for (int turn = 0; turn < 4; turn++) {
@@ -535,11 +533,10 @@ START_TEST(logits_that_overflow) {
         device_destroy(d);
     }
 }
-END_TEST
 
 /* Rows that a block keeps in shared memory: an ignored one; targets that are the first of the largest logits, a later
  * one of them, and none; masked logits. Its gradient may replace the logits. */
-START_TEST(long_rows) {
+TEST_LOOP(long_rows, 0, 2) {
     enum { LONG_ROWS = 5, LONG = 17412, ALL = LONG_ROWS * LONG };
     static const int64_t targets[LONG_ROWS] = {-100, 9000, 17411, 3, 5000};
     struct cross_entropy_options o = {.ignored = -100};
@@ -581,7 +578,6 @@ START_TEST(long_rows) {
     guarded_free(x), guarded_free(dx), guarded_free(bits), guarded_free(dbits);
     device_destroy(d);
 }
-END_TEST
 
 /* [run] with operands of zeros, of which [half] is 16 bits, fails. */
 static void check_refused(enum precision precision, const char *operation, size_t half,
@@ -614,7 +610,7 @@ static void large_heads(struct device *d, const struct tensor *p) {
     device_ops(d)->sequence->attention_backward(d, &shape, &p[0], &p[1], floats(&p[2]), &p[3], &p[4]);
 }
 
-START_TEST(what_cannot_be_half_is_refused) {
+TEST(what_cannot_be_half_is_refused) {
     struct device *d;
     check_refused(PRECISION_BFLOAT16, "rms_norm_backward", 3, norm_backward);
     for (size_t half = 0; half < 2; half++) check_refused(PRECISION_BFLOAT16, "attention_forward", half, small_heads);
@@ -631,11 +627,5 @@ START_TEST(what_cannot_be_half_is_refused) {
     ck_assert(!device_ops(d)->can_be_half(d, 16)); /* float32 */
     device_destroy(d);
 }
-END_TEST
 
-int main(void) {
-    const struct check_loop loops[] = {LOOP(operands_of_16_bits, 0, 2 * (int)(sizeof works / sizeof *works)),
-                                       EACH(a_nan_is_propagated, works), ONCE(logits_that_overflow),
-                                       LOOP(long_rows, 0, 2), ONCE(what_cannot_be_half_is_refused)};
-    return gpu_run("gpu_to_half", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_to_half"); }

@@ -3,10 +3,6 @@
 #include "gpu_work.h"
 #include "image_cases.h"
 
-START_TEST(every_operator) { agrees_with_the_cpu(&image_cases[_i]); }
-END_TEST
+TEST_EACH(every_operator, image_cases) { agrees_with_the_cpu(&image_cases[_i]); }
 
-int main(void) {
-    const struct check_loop loops[] = {EACH(every_operator, image_cases)};
-    return gpu_run("gpu_image", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_image"); }

@@ -127,11 +127,10 @@ static const struct operator_case cases[] = {{"ctc", short_rows, 1e-5},
                                              {"contrastive", contrastive, 5e-4},
                                              {"contrastive, many rows", many_rows, 1e-5}};
 
-START_TEST(every_loss) { agrees_with_the_cpu(&cases[_i]); }
-END_TEST
+TEST_EACH(every_loss, cases) { agrees_with_the_cpu(&cases[_i]); }
 
 /* The loss stays float32 where products are 16 bits. */
-START_TEST(precision) {
+TEST(precision) {
     struct results exact, half;
     struct device *d = open_device("cuda");
     run_on(open_device("cuda"), &cases[3], &exact);
@@ -140,10 +139,9 @@ START_TEST(precision) {
     for (size_t i = 0; i < exact.count; i++) ck_assert(is_same_result(&exact, &half, i));
     free_results(&exact), free_results(&half);
 }
-END_TEST
 
 /* Sizes whose workspace no number counts. */
-START_TEST(too_large) {
+TEST(too_large) {
     struct device *d = open_device("cuda");
     const struct loss_ops *ops = device_ops(d)->losses;
     status s[] = {ops->ctc_prepare(d, 64, SIZE_MAX / 64, 5, 7), ops->ctc_prepare(d, 1 << 15, 1 << 15, 5, SIZE_MAX / 8),
@@ -154,9 +152,5 @@ START_TEST(too_large) {
     }
     device_destroy(d);
 }
-END_TEST
 
-int main(void) {
-    const struct check_loop loops[] = {EACH(every_loss, cases), LOOP(precision, 0, 1), LOOP(too_large, 0, 1)};
-    return gpu_run("gpu_losses", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_losses"); }

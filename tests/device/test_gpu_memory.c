@@ -26,7 +26,7 @@ static float first_of(struct device *d, const float *memory) {
 }
 
 /* The same host memory is overwritten after each call. */
-START_TEST(uploads_are_in_order) {
+TEST(uploads_are_in_order) {
     struct device *d = gpu();
     float *sum = numbers(d, COUNT), *part = numbers(d, PIECE), *own = guarded_calloc(PIECE, sizeof *own);
     ck_assert_ptr_nonnull(own);
@@ -41,9 +41,8 @@ START_TEST(uploads_are_in_order) {
     device_free(d, sum), device_free(d, part);
     device_destroy(d);
 }
-END_TEST
 
-START_TEST(large_arrays_are_copied) {
+TEST(large_arrays_are_copied) {
     struct device *d = gpu();
     float *memory = numbers(d, LARGE), *own = guarded_calloc(LARGE, sizeof *own);
     ck_assert_ptr_nonnull(own);
@@ -56,9 +55,8 @@ START_TEST(large_arrays_are_copied) {
     device_free(d, memory);
     device_destroy(d);
 }
-END_TEST
 
-START_TEST(only_its_own_memory_is_mapped) {
+TEST(only_its_own_memory_is_mapped) {
     struct device *d = gpu();
     float own[4], *array = own;
     status s = device_map(d, (void **)&array);
@@ -66,7 +64,6 @@ START_TEST(only_its_own_memory_is_mapped) {
     status_free(s);
     device_destroy(d);
 }
-END_TEST
 
 static struct device_recording *record_increment(struct device *d, const float *one, float *sum) {
     struct device_recording *recording;
@@ -87,7 +84,7 @@ static void work_a_lot(struct device *d, const float *zero, float *x) {
                                                1);
 }
 
-START_TEST(a_recording_is_run_again) {
+TEST(a_recording_is_run_again) {
     struct device *d = gpu();
     float *sum = numbers(d, COUNT), *one = numbers(d, COUNT), *zero = numbers(d, 1), value = 1;
     device_upload(d, one, &value, sizeof value);
@@ -106,10 +103,9 @@ START_TEST(a_recording_is_run_again) {
     device_free(d, sum), device_free(d, one), device_free(d, zero);
     device_destroy(d);
 }
-END_TEST
 
 /* Its copy would be part of the graph, which would read host memory again in each replay. */
-START_TEST(a_recording_with_a_new_constant_fails) {
+TEST(a_recording_with_a_new_constant_fails) {
     struct device *d = gpu();
     struct device_recording *recording = NULL;
     double weight[] = {1, 2, 3};
@@ -140,9 +136,8 @@ START_TEST(a_recording_with_a_new_constant_fails) {
     device_free(d, logits), device_free(d, sums), device_free(d, targets);
     device_destroy(d);
 }
-END_TEST
 
-START_TEST(a_recording_ends_when_memory_moves) {
+TEST(a_recording_ends_when_memory_moves) {
     struct device *d = gpu();
     float *sum = numbers(d, COUNT), *one = numbers(d, COUNT), *zero = numbers(d, 1), value = 1;
     device_upload(d, one, &value, sizeof value);
@@ -158,10 +153,9 @@ START_TEST(a_recording_ends_when_memory_moves) {
     device_free(d, sum), device_free(d, one), device_free(d, zero);
     device_destroy(d);
 }
-END_TEST
 
 /* An operator without enough memory cannot be recorded: nothing is executed, and it can still be run. */
-START_TEST(operators_that_need_memory_are_not_recorded) {
+TEST(operators_that_need_memory_are_not_recorded) {
     struct device *d = gpu();
     struct device_recording *recording;
     float *x = numbers(d, COUNT), *zero = numbers(d, 1), value = 1;
@@ -180,10 +174,9 @@ START_TEST(operators_that_need_memory_are_not_recorded) {
     device_free(d, x), device_free(d, zero);
     device_destroy(d);
 }
-END_TEST
 
 /* The next batch is copied while the last one is used; the host memory changes as early as allowed. */
-START_TEST(batches_are_copied_asynchronously) {
+TEST(batches_are_copied_asynchronously) {
     struct device *d = gpu();
     float *sum = numbers(d, COUNT), *batch = numbers(d, PIECE), *beside = numbers(d, PIECE);
     float *own = guarded_calloc(PIECE, sizeof *own), value;
@@ -206,9 +199,8 @@ START_TEST(batches_are_copied_asynchronously) {
     device_free(d, sum), device_free(d, batch), device_free(d, beside);
     device_destroy(d);
 }
-END_TEST
 
-START_TEST(downloads_are_asynchronous) {
+TEST(downloads_are_asynchronous) {
     struct device *d = gpu();
     float *x = numbers(d, 1), value = 1, found[4];
     device_upload(d, x, &value, sizeof value);
@@ -222,18 +214,5 @@ START_TEST(downloads_are_asynchronous) {
     device_free(d, x);
     device_destroy(d);
 }
-END_TEST
 
-int main(void) {
-    const struct check_loop loops[] = {ONCE(batches_are_copied_asynchronously),
-
-                                       ONCE(downloads_are_asynchronous),
-                                       ONCE(uploads_are_in_order),
-                                       ONCE(large_arrays_are_copied),
-                                       ONCE(only_its_own_memory_is_mapped),
-                                       ONCE(a_recording_is_run_again),
-                                       ONCE(a_recording_with_a_new_constant_fails),
-                                       ONCE(a_recording_ends_when_memory_moves),
-                                       ONCE(operators_that_need_memory_are_not_recorded)};
-    return gpu_run("gpu_memory", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_memory"); }

@@ -111,7 +111,7 @@ static void check_backward(struct device *d, enum precision precision, const str
     guarded_free(dw), guarded_free(dbias), guarded_free(dx);
 }
 
-START_TEST(factors_are_rounded_and_sums_are_not) {
+TEST_EACH(factors_are_rounded_and_sums_are_not, shapes) {
     for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
         struct device *d = gpu_with(precision);
         struct work p = work_new(shapes[_i]);
@@ -124,10 +124,9 @@ START_TEST(factors_are_rounded_and_sums_are_not) {
         end(d);
     }
 }
-END_TEST
 
 /* Factors that are exact in bfloat16 are the same in all precisions. */
-START_TEST(exact_factors_give_exact_results) {
+TEST(exact_factors_give_exact_results) {
     for (enum precision precision = PRECISION_TF32; precision <= PRECISION_FLOAT16; precision++) {
         struct device *d = gpu_with(precision);
         struct work p = work_new(shapes[2]);
@@ -145,10 +144,9 @@ START_TEST(exact_factors_give_exact_results) {
         work_free(&p);
     }
 }
-END_TEST
 
 /* The precision of a device may change: products are planned for each precision. */
-START_TEST(precision_may_change) {
+TEST(precision_may_change) {
     struct device *d = gpu_with(PRECISION_FLOAT32);
     struct work p = work_new(shapes[3]);
     static const enum precision order[] = {PRECISION_FLOAT32, PRECISION_BFLOAT16, PRECISION_FLOAT16, PRECISION_FLOAT32,
@@ -161,10 +159,9 @@ START_TEST(precision_may_change) {
     work_free(&p);
     end(d);
 }
-END_TEST
 
 /* As the CPU's bfloat16, where the CPU has it. */
-START_TEST(agrees_with_the_cpu_in_bfloat16) {
+TEST_EACH(agrees_with_the_cpu_in_bfloat16, shapes) {
     struct device *gpu = gpu_with(PRECISION_BFLOAT16), *cpu;
     ck_assert(!device_create("cpu", &cpu));
     status s = device_set_precision(cpu, PRECISION_BFLOAT16);
@@ -184,7 +181,6 @@ START_TEST(agrees_with_the_cpu_in_bfloat16) {
     work_free(&p);
     device_destroy(cpu);
 }
-END_TEST
 
 /* x (rows, columns) on the device with a copy, which is made. */
 static struct tensor with_copy(struct device *d, struct half_copy *copy, float *x, size_t rows, size_t columns) {
@@ -210,7 +206,7 @@ static void check_dx(const struct work *p, const float *dy, const float *dx) {
 
 /* The copy that the first product of a gradient writes is read by the next product, but not after an operator has
  * changed the gradient, or after the caller has and cleared is_valid. */
-START_TEST(a_changed_gradient_is_rounded_again) {
+TEST(a_changed_gradient_is_rounded_again) {
     for (int change = 0; change < 3; change++) {
         struct device *d = gpu_with(PRECISION_BFLOAT16);
         const struct device_ops *ops = device_ops(d);
@@ -233,11 +229,10 @@ START_TEST(a_changed_gradient_is_rounded_again) {
         end(d);
     }
 }
-END_TEST
 
 /* Products read a valid copy itself, whatever operators ran in between: here it is zeroed without clearing is_valid.
  * One with other gaps is neither read nor written, nor is that of another operand. */
-START_TEST(a_copy_is_that_of_its_operand) {
+TEST(a_copy_is_that_of_its_operand) {
     struct device *d = gpu_with(PRECISION_BFLOAT16);
     const struct device_ops *ops = device_ops(d);
     struct work p = work_new(shapes[3]);
@@ -263,7 +258,6 @@ START_TEST(a_copy_is_that_of_its_operand) {
     work_free(&p);
     end(d);
 }
-END_TEST
 
 /* With the weight at [w] the device computes what it should with that of [p]. */
 static void check_product(struct device *d, enum precision precision, const float *w, const struct work *p) {
@@ -278,7 +272,7 @@ static void check_product(struct device *d, enum precision precision, const floa
 
 /* Weights that are parameters are used as of the last round_parameters if their 16-bit rows need no padding, otherwise
  * as they are. */
-START_TEST(parameters_are_rounded_by_round_parameters) {
+TEST_LOOP(parameters_are_rounded_by_round_parameters, 0, PRECISION_FLOAT16 + 1) {
     enum precision precision = (enum precision)_i;
     bool is_half = precision == PRECISION_BFLOAT16 || precision == PRECISION_FLOAT16;
     struct device *d = gpu_with(precision);
@@ -305,7 +299,6 @@ START_TEST(parameters_are_rounded_by_round_parameters) {
     }
     end(d);
 }
-END_TEST
 
 static void write_gelu(struct device *d, const float *x, const struct tensor *y, size_t rows, size_t size) {
     device_ops(d)->activation_forward(d, ACTIVATION_GELU, F32(x), y, rows * size);
@@ -355,7 +348,7 @@ static writer *const writers[] = {write_gelu,         write_relu,          write
 
 /* Backward of a layer reads the 16-bit copy of its gradient that a norm has written, whatever ran in between. The bits
  * are those of a gradient that is rounded there, except for the sums of the bias, which then use rounded numbers. */
-START_TEST(backward_before_a_norm) {
+TEST_LOOP(backward_before_a_norm, 0, 4) {
     enum precision precision = _i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
     size_t rows = 37, in = 24, out = 136, count = rows * out;
     struct device *d = gpu_with(precision);
@@ -383,7 +376,6 @@ START_TEST(backward_before_a_norm) {
     guarded_free(x), guarded_free(w), guarded_free(given);
     end(d);
 }
-END_TEST
 
 /* Some operators also write the copy of their result, if it has no gaps; a change after that is not missed. */
 static void check_product_after(writer *write, enum precision precision, const size_t *shape, bool changes) {
@@ -418,7 +410,7 @@ static void check_product_after(writer *write, enum precision precision, const s
 
 /* The copy that a convolution reads has no gaps. Element-wise operators write it also if the columns are not a multiple
  * of 8; those that work on rows do not. */
-START_TEST(copies_without_gaps) {
+TEST_LOOP(copies_without_gaps, 0, 2 * sizeof writers / sizeof *writers) {
     enum precision precision = _i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
     static const size_t widths[] = {70, 60, 64}, rows = 7;
     for (size_t k = 0; k < 3; k++) {
@@ -443,17 +435,15 @@ START_TEST(copies_without_gaps) {
         end(d);
     }
 }
-END_TEST
 
 /* Cross entropy writes long rows differently. */
-START_TEST(a_product_after_long_rows) {
+TEST(a_product_after_long_rows) {
     check_product_after(write_cross_entropy, PRECISION_BFLOAT16, (const size_t[]){4, 20008, 2}, false);
     check_product_after(write_cross_entropy, PRECISION_FLOAT16, (const size_t[]){4, 20004, 2}, false);
 }
-END_TEST
 
 /* A result that the next linear layer would round is written in 16 bits only, and nothing after its end. */
-START_TEST(cross_entropy_in_16_bits) {
+TEST_LOOP(cross_entropy_in_16_bits, 0, 8) {
     static const size_t matrices[][2] = {{37, 8}, {21, 1000}, {9, 1048}, {3, 20008}};
     enum precision precision = _i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16;
     size_t rows = matrices[_i / 2][0], size = matrices[_i / 2][1], count = rows * size;
@@ -479,17 +469,15 @@ START_TEST(cross_entropy_in_16_bits) {
     guarded_free(x), guarded_free(wide), guarded_free(bits), guarded_free(targets);
     end(d);
 }
-END_TEST
 
-START_TEST(a_product_after_16_bit_results) {
+TEST_EACH(a_product_after_16_bit_results, writers) {
     static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_BFLOAT16, PRECISION_FLOAT16};
     static const size_t some[][3] = {{37, 70, 45}, {64, 128, 132}, {5, 8, 16}};
     for (size_t i = 0; i < 3 * 3 * 2; i++) check_product_after(writers[_i], precisions[i % 3], some[i / 3 % 3], i >= 9);
 }
-END_TEST
 
 /* Numbers beyond the maximum of float16 become infinite; the loss scale handles it. */
-START_TEST(float16_overflows) {
+TEST(float16_overflows) {
     struct device *d = gpu_with(PRECISION_FLOAT16);
     float x[2] = {65519, 1}, w[2] = {1, 1}, y = 0;
     device_ops(d)->linear_forward(d, F32(x), w, NULL, false, F32(&y), 1, 2, 1);
@@ -499,9 +487,8 @@ START_TEST(float16_overflows) {
     ck_assert(isinf(y));
     end(d);
 }
-END_TEST
 
-START_TEST(the_description_contains_the_precision) {
+TEST(the_description_contains_the_precision) {
     static const char *const names[] = {")", ", tf32)", ", bfloat16)", ", float16)"};
     for (enum precision precision = PRECISION_FLOAT32; precision <= PRECISION_FLOAT16; precision++) {
         struct device *d = gpu_with(precision);
@@ -511,22 +498,5 @@ START_TEST(the_description_contains_the_precision) {
         end(d);
     }
 }
-END_TEST
 
-int main(void) {
-    const struct check_loop loops[] = {EACH(factors_are_rounded_and_sums_are_not, shapes),
-                                       ONCE(exact_factors_give_exact_results),
-                                       ONCE(precision_may_change),
-                                       EACH(agrees_with_the_cpu_in_bfloat16, shapes),
-                                       ONCE(a_changed_gradient_is_rounded_again),
-                                       ONCE(a_copy_is_that_of_its_operand),
-                                       LOOP(parameters_are_rounded_by_round_parameters, 0, PRECISION_FLOAT16 + 1),
-                                       EACH(a_product_after_16_bit_results, writers),
-                                       ONCE(a_product_after_long_rows),
-                                       LOOP(copies_without_gaps, 0, 2 * sizeof writers / sizeof *writers),
-                                       LOOP(cross_entropy_in_16_bits, 0, 8),
-                                       LOOP(backward_before_a_norm, 0, 4),
-                                       ONCE(float16_overflows),
-                                       ONCE(the_description_contains_the_precision)};
-    return gpu_run("gpu_precision", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_precision"); }

@@ -8,14 +8,12 @@
 #include "long_sums.h"
 #include "sequence_cases.h"
 
-START_TEST(every_operator) { agrees_with_the_cpu(&sequence_cases[_i]); }
-END_TEST
+TEST_EACH(every_operator, sequence_cases) { agrees_with_the_cpu(&sequence_cases[_i]); }
 
-START_TEST(rows_of_different_lengths) { agrees_with_the_cpu(&length_cases[_i]); }
-END_TEST
+TEST_EACH(rows_of_different_lengths, length_cases) { agrees_with_the_cpu(&length_cases[_i]); }
 
 /* Rounded factors give other results than float32, and bfloat16 others than float16. */
-START_TEST(precision_is_used) {
+TEST(precision_is_used) {
     struct attention_shape s = {.rows = 1, .tokens = 5, .heads = 1, .head_size = 8};
     float *qkv = random_values(120, 1), y[3][40], softmaxes[10], found[2] = {0, 0};
     const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_BFLOAT16, PRECISION_FLOAT16};
@@ -31,7 +29,6 @@ START_TEST(precision_is_used) {
     ck_assert(found[0] > 1e-4f && found[1] > 1e-5f && found[1] < found[0]);
     guarded_free(qkv);
 }
-END_TEST
 
 static float *on_the_gpu(struct device *d, size_t count, uint64_t seed) {
     void *memory;
@@ -83,25 +80,18 @@ static void products_follow(size_t heads, size_t head_size, enum precision preci
     guarded_free(found[0]), guarded_free(found[1]);
 }
 
-START_TEST(products_use_the_16_bit_copy) {
+TEST(products_use_the_16_bit_copy) {
     products_follow(2, 16, PRECISION_BFLOAT16);
     products_follow(8, 5, PRECISION_FLOAT16);
     products_follow(3, 10, PRECISION_BFLOAT16);
 }
-END_TEST
 
-START_TEST(sums_are_exact) {
+TEST_EACH(sums_are_exact, long_sums) {
     struct device *device = open_device("cuda");
     long_sums[_i].run(device);
     status s = device_status(device);
     ck_assert_msg(!s, "%s: %s", long_sums[_i].name, s ? status_message(s) : "");
     device_destroy(device);
 }
-END_TEST
 
-int main(void) {
-    const struct check_loop loops[] = {EACH(every_operator, sequence_cases),
-                                       EACH(rows_of_different_lengths, length_cases), ONCE(precision_is_used),
-                                       ONCE(products_use_the_16_bit_copy), EACH(sums_are_exact, long_sums)};
-    return gpu_run("gpu_sequence", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_sequence"); }

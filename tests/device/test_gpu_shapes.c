@@ -2,10 +2,6 @@
 #include "gpu_work.h"
 #include "shape_cases.h"
 
-START_TEST(every_operator) { agrees_with_the_cpu(&shape_cases[_i]); }
-END_TEST
+TEST_EACH(every_operator, shape_cases) { agrees_with_the_cpu(&shape_cases[_i]); }
 
-int main(void) {
-    const struct check_loop loops[] = {EACH(every_operator, shape_cases)};
-    return gpu_run("gpu_shapes", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_shapes"); }

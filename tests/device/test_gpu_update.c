@@ -81,8 +81,7 @@ static void update_part(struct device *d, struct results *r) {
 static const struct operator_case cases[] = {{"groups", update_groups, 1e-6},
                                              {"a part of a parameter", update_part, 1e-6}};
 
-START_TEST(agrees) { agrees_with_the_cpu(&cases[_i]); }
-END_TEST
+TEST_EACH(agrees, cases) { agrees_with_the_cpu(&cases[_i]); }
 
 /* ---- the copy ---- */
 
@@ -215,7 +214,7 @@ static void (*const writers[])(struct copy *) = {write_by_upload, write_by_mappi
 static enum precision precision_at(int i) { return i % 2 ? PRECISION_FLOAT16 : PRECISION_BFLOAT16; }
 
 /* Products use the updated parameters without another round_parameters. */
-START_TEST(an_update_updates_the_copy) {
+TEST_LOOP(an_update_updates_the_copy, 0, 2) {
     struct copy c;
     open_copy(&c, precision_at(_i));
     round_all(&c);
@@ -228,9 +227,8 @@ START_TEST(an_update_updates_the_copy) {
     }
     close_copy(&c);
 }
-END_TEST
 
-START_TEST(changes_by_others_are_rounded_in_the_next_pass) {
+TEST_LOOP(changes_by_others_are_rounded_in_the_next_pass, 0, 2) {
     for (size_t i = 0; i < WRITERS; i++) {
         struct copy c;
         open_copy(&c, precision_at(_i));
@@ -241,7 +239,6 @@ START_TEST(changes_by_others_are_rounded_in_the_next_pass) {
         close_copy(&c);
     }
 }
-END_TEST
 
 typedef void work(struct copy *);
 
@@ -275,7 +272,7 @@ static void check_replay(struct copy *c, const struct device_recording *recordin
 }
 
 /* Recorded and replayed with a current copy, an outdated copy, or one of other values. */
-START_TEST(a_recording_rounds_if_necessary) {
+TEST_LOOP(a_recording_rounds_if_necessary, 0, 2) {
     enum precision precision = precision_at(_i);
     for (int is_current = 0; is_current < 2; is_current++) {
         struct copy c;
@@ -300,10 +297,9 @@ START_TEST(a_recording_rounds_if_necessary) {
         close_copy(&c);
     }
 }
-END_TEST
 
 /* Two sets of values, each recorded while the copy is that of one or the other. */
-START_TEST(recordings_of_two_sets_of_values) {
+TEST_LOOP(recordings_of_two_sets_of_values, 0, 2) {
     struct copy c, others;
     open_copy(&c, precision_at(_i));
     others = c;
@@ -326,7 +322,6 @@ START_TEST(recordings_of_two_sets_of_values) {
     device_free(c.d, others.values);
     close_copy(&c);
 }
-END_TEST
 
 /* The recording changes parameters by another operator than an update. */
 static void write_recorded(struct copy *c) { device_ops(c->d)->copy(c->d, F32(c->gradients), F32(c->values), COUNT); }
@@ -336,7 +331,7 @@ static void run_pass_and_write(struct copy *c) {
     write_recorded(c);
 }
 
-START_TEST(changes_by_other_operators_of_a_recording_are_rounded) {
+TEST_LOOP(changes_by_other_operators_of_a_recording_are_rounded, 0, 2) {
     static work *const all[] = {write_recorded, run_pass_and_write};
     for (size_t i = 0; i < 2; i++) {
         struct copy c;
@@ -351,14 +346,5 @@ START_TEST(changes_by_other_operators_of_a_recording_are_rounded) {
         close_copy(&c);
     }
 }
-END_TEST
 
-int main(void) {
-    const struct check_loop loops[] = {EACH(agrees, cases),
-                                       LOOP(an_update_updates_the_copy, 0, 2),
-                                       LOOP(changes_by_others_are_rounded_in_the_next_pass, 0, 2),
-                                       LOOP(a_recording_rounds_if_necessary, 0, 2),
-                                       LOOP(recordings_of_two_sets_of_values, 0, 2),
-                                       LOOP(changes_by_other_operators_of_a_recording_are_rounded, 0, 2)};
-    return gpu_run("gpu_update", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_update"); }

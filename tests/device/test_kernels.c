@@ -52,7 +52,7 @@ static void product_agrees(struct device *device, size_t rows, size_t in, size_t
         guarded_free(db);
 }
 
-START_TEST(products) {
+TEST(products) {
     static const size_t shapes[][3] = {{1, 1, 1},    {32, 13, 64}, {32, 64, 3},  {7, 5, 17},     {8, 16, 32},
                                        {9, 300, 33}, {3, 513, 31}, {65, 2, 100}, {128, 256, 128}};
     for (size_t s = 0; s < 3; s++) {
@@ -63,10 +63,9 @@ START_TEST(products) {
         device_destroy(device);
     }
 }
-END_TEST
 
 /* The result of a row is the same alone and in a batch, so 2 ranks x 16 rows agree with 1 rank x 32. */
-START_TEST(rows_are_independent) {
+TEST(rows_are_independent) {
     for (size_t s = 0; s < 3; s++) {
         struct device *device = open_set(sets[s]);
         if (!device) continue;
@@ -82,7 +81,6 @@ START_TEST(rows_are_independent) {
         device_destroy(device);
     }
 }
-END_TEST
 
 #define N 1003
 
@@ -181,7 +179,7 @@ static void compute(struct device *device, struct results *r) {
     guarded_free(x), guarded_free(g), guarded_free(p);
 }
 
-START_TEST(sets_give_equal_bits) {
+TEST(sets_give_equal_bits) {
     struct results *first = guarded_malloc(sizeof *first), *other = guarded_malloc(sizeof *other);
     struct device *device = open_set("baseline");
     ck_assert_ptr_nonnull(device);
@@ -199,10 +197,9 @@ START_TEST(sets_give_equal_bits) {
     }
     guarded_free(first), guarded_free(other);
 }
-END_TEST
 
 /* torch.sign: an update of lion changes nothing where momentum and gradient are 0, and NaN is propagated. */
-START_TEST(lion_of_zero_and_nan) {
+TEST(lion_of_zero_and_nan) {
     const struct lion_constants constants = {.minus_lr = -0.5f,
                                              .beta1 = 0.9f,
                                              .one_minus_beta1 = 0.1f,
@@ -221,9 +218,8 @@ START_TEST(lion_of_zero_and_nan) {
         device_destroy(device);
     }
 }
-END_TEST
 
-START_TEST(dropout_depends_on_the_row_only) {
+TEST(dropout_depends_on_the_row_only) {
     struct device *device = open_set("baseline");
     float ones[8 * 10], whole[8 * 10], half[4 * 10];
     for (int i = 0; i < 80; i++) ones[i] = 1;
@@ -253,9 +249,8 @@ START_TEST(dropout_depends_on_the_row_only) {
     for (int i = 0; i < 80; i++) ck_assert(other[i] == 0);
     device_destroy(device);
 }
-END_TEST
 
-START_TEST(finite_or_not) {
+TEST(finite_or_not) {
     for (size_t s = 0; s < 3; s++) {
         struct device *device = open_set(sets[s]);
         if (!device) continue;
@@ -273,10 +268,9 @@ START_TEST(finite_or_not) {
         device_destroy(device);
     }
 }
-END_TEST
 
 /* Every element counts, in whole groups of lanes and in the rest. */
-START_TEST(norms) {
+TEST(norms) {
     static const size_t counts[] = {1, 2, 15, 16, 17, 40, 1000};
     for (size_t n = 0; n < 3 * 7; n++) {
         struct device *device = open_set(sets[n % 3]);
@@ -290,18 +284,16 @@ START_TEST(norms) {
         device_destroy(device);
     }
 }
-END_TEST
 
-START_TEST(errors) {
+TEST(errors) {
     struct device *device = NULL;
     status s = cpu_device_create("mmx", &device);
     ck_assert_str_eq(status_message(s), "this CPU does not have the instruction set 'mmx'");
     status_free(s);
 }
-END_TEST
 
 /* A smaller reservation does not shrink the workspace. */
-START_TEST(the_workspace_never_shrinks) {
+TEST(the_workspace_never_shrinks) {
     const size_t sizes[] = {1, (size_t)64 << 20, 16, 0, (size_t)32 << 20, 4096};
     size_t max = 0;
     struct device *device = open_set("baseline");
@@ -314,10 +306,9 @@ START_TEST(the_workspace_never_shrinks) {
     }
     device_destroy(device);
 }
-END_TEST
 
 /* Short rows are computed together; weights of 1 change nothing but this. */
-START_TEST(short_rows_of_cross_entropy) {
+TEST(short_rows_of_cross_entropy) {
     static const size_t positions[] = {1, 3, 32, 63, 64, 65, 200};
     for (size_t n = 0; n < 3 * 7 * 11; n++) {
         struct device *device = open_set(sets[n % 3]);
@@ -347,7 +338,5 @@ START_TEST(short_rows_of_cross_entropy) {
         device_destroy(device);
     }
 }
-END_TEST
 
-TESTS("kernels", products, rows_are_independent, short_rows_of_cross_entropy, sets_give_equal_bits,
-      lion_of_zero_and_nan, dropout_depends_on_the_row_only, finite_or_not, norms, errors, the_workspace_never_shrinks)
+CHECK_MAIN("kernels")

@@ -78,7 +78,7 @@ static const size_t shapes[][3] = {
     {450, 101, 700},                                                     /* the inputs packed once for dw */
     {520, 530, 1024}};                                                   /* rows copied before the product */
 
-START_TEST(products_agree) {
+TEST(products_agree) {
     for (size_t s = 0; s < SETS; s++) {
         struct device *device = open_set(sets[s]);
         if (!device) continue;
@@ -90,10 +90,9 @@ START_TEST(products_agree) {
         device_destroy(device);
     }
 }
-END_TEST
 
 /* More rows than are copied at once. */
-START_TEST(rows_are_copied_in_groups) {
+TEST(rows_are_copied_in_groups) {
     size_t rows = 4100, in = 1024, out = 512;
     struct device *device = open_set(NULL);
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
@@ -105,7 +104,6 @@ START_TEST(rows_are_copied_in_groups) {
     guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(y);
     device_destroy(device);
 }
-END_TEST
 
 #define LARGE ((size_t)1 << 19) /* multiply-adds, more than of any small product */
 
@@ -163,7 +161,7 @@ static void check_all_small(struct device *device) {
         check_small(device, small[i][0], small[i][1], small[i][2]);
 }
 
-START_TEST(small_products_have_the_bits_of_large_ones) {
+TEST(small_products_have_the_bits_of_large_ones) {
     for (size_t s = 0; s < SETS + BF16_SETS; s++) {
         struct device *device = s < SETS ? open_set(sets[s]) : open_bfloat16(bf16_sets[s - SETS][0]);
         if (!device) continue;
@@ -174,7 +172,6 @@ START_TEST(small_products_have_the_bits_of_large_ones) {
     if (device) check_all_small(device);
     device_destroy(device);
 }
-END_TEST
 
 /* Destroys the device. */
 static void check_rounding(struct device *device, const char *description, enum precision precision) {
@@ -191,13 +188,12 @@ static void check_rounding(struct device *device, const char *description, enum 
     device_destroy(device);
 }
 
-START_TEST(bfloat16_rounds_the_factors_only) {
+TEST(bfloat16_rounds_the_factors_only) {
     for (size_t s = 0; s < BF16_SETS; s++)
         check_rounding(open_bfloat16(bf16_sets[s][0]), bf16_sets[s][1], PRECISION_BFLOAT16);
 }
-END_TEST
 
-START_TEST(factors_are_two_bfloat16) {
+TEST(factors_are_two_bfloat16) {
     struct device *device = open_rounding("amx", PRECISION_TF32);
     float x[] = {INFINITY, 1, 3e38f, 1 + 0x1p-15f}, w = 2, y[4];
     check_rounding(device, "cpu (avx512, factors of two bfloat16 with amx)", PRECISION_TF32);
@@ -210,7 +206,6 @@ START_TEST(factors_are_two_bfloat16) {
     if (device) ck_assert_str_eq(device_describe(device), "cpu (avx2)");
     device_destroy(device);
 }
-END_TEST
 
 /* Of x, dy (rows, ...) with one number that is infinite: results that are not finite are those of float32, and the
  * others have the bits that they have without it. */
@@ -231,7 +226,7 @@ static void check_infinity(struct device *split, struct device *plain, float *x,
     for (int i = 0; i < 3; i++) guarded_free(y[i]);
 }
 
-START_TEST(factors_are_three_bfloat16) {
+TEST(factors_are_three_bfloat16) {
     struct device *plain = open_set("avx512"), *split = open_rounding("amx", PRECISION_FLOAT32_SPLIT);
     size_t rows = 70, in = 600, out = 101;
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
@@ -245,10 +240,9 @@ START_TEST(factors_are_three_bfloat16) {
     device_destroy(split);
     guarded_free(x), guarded_free(w), guarded_free(bias);
 }
-END_TEST
 
 /* What is computed again has subnormal numbers, also where a thread packs, without them, while it multiplies. */
-START_TEST(results_beside_infinity_are_those_of_float32) {
+TEST(results_beside_infinity_are_those_of_float32) {
     struct device *devices[] = {open_set("avx512"), open_rounding("amx", PRECISION_FLOAT32_SPLIT)};
     size_t rows = 70, in = 600, out = 1200, row = 5;
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2);
@@ -265,10 +259,9 @@ START_TEST(results_beside_infinity_are_those_of_float32) {
     for (int d = 0; d < 2; d++) device_destroy(devices[d]), guarded_free(y[d]);
     guarded_free(x), guarded_free(w);
 }
-END_TEST
 
 /* More exact than the sums of float32: the parts have all bits, and few sums are rounded. */
-START_TEST(three_bfloat16_are_as_exact_as_float32) {
+TEST(three_bfloat16_are_as_exact_as_float32) {
     size_t rows = 80, in = 900, out = 64;
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2),
           *y = guarded_malloc(rows * out * sizeof *y);
@@ -286,7 +279,6 @@ START_TEST(three_bfloat16_are_as_exact_as_float32) {
     for (int d = 0; d < 2; d++) device_destroy(devices[d]);
     guarded_free(x), guarded_free(w), guarded_free(y);
 }
-END_TEST
 
 struct collected {
     const float *part;
@@ -321,7 +313,7 @@ static void check_parts(struct device *device, size_t rows, size_t in, size_t ou
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) guarded_free(blocks[i]);
 }
 
-START_TEST(parts_of_a_gradient_have_the_bits_of_the_whole) {
+TEST(parts_of_a_gradient_have_the_bits_of_the_whole) {
     static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_FLOAT32_SPLIT, PRECISION_BFLOAT16};
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
         struct device *device = i ? open_rounding(NULL, precisions[i]) : open_set(NULL);
@@ -333,10 +325,9 @@ START_TEST(parts_of_a_gradient_have_the_bits_of_the_whole) {
         device_destroy(device);
     }
 }
-END_TEST
 
 /* The product on one thread, which needs no workspace, has the bits of the one on all threads. */
-START_TEST(a_missing_workspace_does_not_change_bits) {
+TEST(a_missing_workspace_does_not_change_bits) {
     size_t rows = 330, in = 1100, out = 290;
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2);
     float *y = guarded_malloc(rows * out * sizeof *y), *other = guarded_malloc(rows * out * sizeof *y);
@@ -352,9 +343,8 @@ START_TEST(a_missing_workspace_does_not_change_bits) {
     }
     guarded_free(x), guarded_free(w), guarded_free(y), guarded_free(other);
 }
-END_TEST
 
-START_TEST(bfloat16_needs_the_instructions) {
+TEST(bfloat16_needs_the_instructions) {
     for (size_t i = 0; i < 2; i++) { /* smaller sets, as on a processor without AVX-512 */
         struct device *device;
         status s = cpu_device_create(sets[i], &device);
@@ -371,7 +361,6 @@ START_TEST(bfloat16_needs_the_instructions) {
         status_free(s);
     }
 }
-END_TEST
 
 static void check_relu(struct device *device) {
     float x[20], w[20], y;
@@ -385,14 +374,13 @@ static void check_relu(struct device *device) {
     device_destroy(device);
 }
 
-START_TEST(a_relu_does_not_change_nan) {
+TEST(a_relu_does_not_change_nan) {
     check_relu(open_set(NULL));
     for (size_t s = 0; s < BF16_SETS; s++) {
         struct device *device = open_bfloat16(bf16_sets[s][0]);
         if (device) check_relu(device);
     }
 }
-END_TEST
 
 /* [context]: the precision */
 static void run_large(struct device *device, const void *context, struct digest *digest) {
@@ -408,17 +396,12 @@ static void run_large(struct device *device, const void *context, struct digest 
     }
 }
 
-START_TEST(threads_do_not_change_bits) {
+TEST(threads_do_not_change_bits) {
     static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_TF32, PRECISION_FLOAT32_SPLIT,
                                                 PRECISION_BFLOAT16};
     struct device *device = open_bfloat16(NULL);
     for (size_t i = 0; i < (device ? 4 : 3); i++) threads_agree(run_large, &precisions[i]);
     device_destroy(device);
 }
-END_TEST
 
-TESTS("linear", products_agree, rows_are_copied_in_groups, small_products_have_the_bits_of_large_ones,
-      bfloat16_rounds_the_factors_only, factors_are_two_bfloat16, factors_are_three_bfloat16,
-      results_beside_infinity_are_those_of_float32, three_bfloat16_are_as_exact_as_float32,
-      parts_of_a_gradient_have_the_bits_of_the_whole, a_missing_workspace_does_not_change_bits,
-      bfloat16_needs_the_instructions, a_relu_does_not_change_nan, threads_do_not_change_bits)
+CHECK_MAIN("linear")

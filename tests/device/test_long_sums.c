@@ -1,7 +1,7 @@
 /* Sums of many numbers are as exact as PyTorch's on every instruction set. ctest-labels: unit */
 #include "long_sums.h"
 
-START_TEST(sums_are_exact) {
+TEST_EACH(sums_are_exact, long_sums) {
     for (size_t i = 0; i < SETS; i++) {
         struct device *device = open_set(sets[i]);
         if (!device) continue;
@@ -10,7 +10,6 @@ START_TEST(sums_are_exact) {
         device_destroy(device);
     }
 }
-END_TEST
 
 /* The gradients of the parameters of linear and layer_norm. */
 static void gradients(struct device *d, const void *context, struct digest *digest) {
@@ -27,7 +26,6 @@ static void gradients(struct device *d, const void *context, struct digest *dige
     guarded_free(x), guarded_free(dy), guarded_free(dx), guarded_free(statistics);
 }
 
-START_TEST(bits_do_not_depend_on_threads) { threads_agree(gradients, NULL); }
-END_TEST
+TEST(bits_do_not_depend_on_threads) { threads_agree(gradients, NULL); }
 
-LOOP_TESTS("long_sums", EACH(sums_are_exact, long_sums), ONCE(bits_do_not_depend_on_threads))
+CHECK_MAIN("long_sums")

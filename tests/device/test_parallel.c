@@ -34,7 +34,7 @@ static void run(size_t count, size_t min, struct visits *v) {
     for (size_t i = 0; i < MAX_COUNT; i++) ck_assert_int_eq(v->items[i], i < count);
 }
 
-START_TEST(every_item_is_done_once) {
+TEST(every_item_is_done_once) {
     setenv("OMP_NUM_THREADS", "3", 1);
     struct visits v;
     ck_assert_msg(parallel_threads() == 3, "libgomp.so.1, which is part of gcc, is not installed");
@@ -47,10 +47,9 @@ START_TEST(every_item_is_done_once) {
             ck_assert_int_eq(v.others, expected > 1 ? expected - 1 : 0); /* each range has its own thread */
         }
 }
-END_TEST
 
 /* Threads that wait do not use the processor for longer than a moment, unless the user wants that. */
-START_TEST(waiting_threads_sleep) {
+TEST(waiting_threads_sleep) {
     unsetenv("GOMP_SPINCOUNT");
     setenv("OMP_WAIT_POLICY", "active", 1);
     parallel_limit_spinning();
@@ -68,28 +67,25 @@ START_TEST(waiting_threads_sleep) {
     clock_sleep(0.1);
     ck_assert_double_lt((double)(clock() - start) / CLOCKS_PER_SEC, 0.002);
 }
-END_TEST
 
-START_TEST(a_small_loop_stays_on_its_thread) {
+TEST(a_small_loop_stays_on_its_thread) {
     setenv("OMP_NUM_THREADS", "3", 1);
     struct visits v;
     run(199, 100, &v);
     ck_assert_int_eq(v.ranges, 1);
     ck_assert_int_eq(v.others, 0);
 }
-END_TEST
 
-START_TEST(one_thread_is_the_caller) {
+TEST(one_thread_is_the_caller) {
     setenv("OMP_NUM_THREADS", "1", 1);
     struct visits v;
     run(MAX_COUNT, 1, &v);
     ck_assert_int_eq(v.ranges, 1);
     ck_assert_int_eq(v.others, 0);
 }
-END_TEST
 
 /* A number that the program has set is not a given one, also after a change; another one is. */
-START_TEST(a_given_number_is_not_a_chosen_one) {
+TEST(a_given_number_is_not_a_chosen_one) {
     unsetenv("OMP_NUM_THREADS"), unsetenv("DDPTRAIN_THREADS");
     ck_assert(!parallel_is_given());
     for (int threads = 3; threads > 0; threads--) {
@@ -103,7 +99,6 @@ START_TEST(a_given_number_is_not_a_chosen_one) {
     setenv("OMP_NUM_THREADS", "", 1);
     ck_assert(!parallel_is_given());
 }
-END_TEST
 
 #define ROWS 24
 #define SIDE 20
@@ -146,8 +141,7 @@ static void run_all(struct device *device, const void *context, struct digest *d
     guarded_free(values), guarded_free(all);
 }
 
-START_TEST(the_same_bits_on_any_number_of_threads) { threads_agree(run_all, NULL); }
-END_TEST
+TEST(the_same_bits_on_any_number_of_threads) { threads_agree(run_all, NULL); }
 
 /* Forward and backward of a layer whose rows are split. */
 static void run_recurrent(struct device *device, const void *context, struct digest *digest) {
@@ -170,12 +164,9 @@ static void run_recurrent(struct device *device, const void *context, struct dig
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free((float *)(uintptr_t)all[i]);
 }
 
-START_TEST(recurrent_layers_have_the_same_bits) {
+TEST(recurrent_layers_have_the_same_bits) {
     const enum recurrent_cell cells[] = {RECURRENT_LSTM, RECURRENT_GRU, RECURRENT_TANH};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) threads_agree(run_recurrent, &cells[i]);
 }
-END_TEST
 
-TESTS("parallel", waiting_threads_sleep, every_item_is_done_once, a_small_loop_stays_on_its_thread,
-      one_thread_is_the_caller, a_given_number_is_not_a_chosen_one, the_same_bits_on_any_number_of_threads,
-      recurrent_layers_have_the_same_bits)
+CHECK_MAIN("parallel")

@@ -118,7 +118,7 @@ static const struct attention_shape shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
-START_TEST(attention) {
+TEST(attention) {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         struct device *device = open_set(sets[i]);
         if (!device) continue;
@@ -127,10 +127,9 @@ START_TEST(attention) {
         device_destroy(device);
     }
 }
-END_TEST
 
 /* Padding and dropout, in one block and in several; rows of full length give the bits of no lengths. */
-START_TEST(masked_attention) {
+TEST(masked_attention) {
     static const int32_t lengths[][3] = {{1, 5, 3}, {150, 64, 65}, {7, 150, 128}};
     static const uint64_t pass = 3;
     const struct draw_key key = {.seed = 5, .stream = 2, .pass = &pass, .first_row = 1, .row_stride = 2};
@@ -147,9 +146,8 @@ START_TEST(masked_attention) {
         device_destroy(device);
     }
 }
-END_TEST
 
-START_TEST(full_lengths) {
+TEST(full_lengths) {
     static const int32_t lengths[] = {70, 70};
     struct device *device = open_set("baseline");
     struct attention_shape s = SHAPE(2, 70, 2, 8, true);
@@ -167,7 +165,6 @@ START_TEST(full_lengths) {
     guarded_free(results[0]), guarded_free(results[1]), guarded_free(qkv), guarded_free(dy);
     device_destroy(device);
 }
-END_TEST
 
 /* Scores that are so large that their last digit is not small, but exact, so that only the softmax can be wrong:
  * q and k are [large] in their first feature and small multiples of [step] in the others; the scale is a power of 2. */
@@ -192,7 +189,7 @@ static void all_large_scores_agree(struct device *device, double error) {
     large_scores_agree(device, 294912, 128, error);
 }
 
-START_TEST(large_scores) {
+TEST(large_scores) {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         struct device *device = open_set(sets[i]);
         if (!device) continue;
@@ -200,7 +197,6 @@ START_TEST(large_scores) {
         device_destroy(device);
     }
 }
-END_TEST
 
 /* The device in bfloat16; NULL if the processor does not have the instructions. */
 static struct device *open_bfloat16(void) {
@@ -211,7 +207,7 @@ static struct device *open_bfloat16(void) {
     return device;
 }
 
-START_TEST(bfloat16_attention_agrees_to_8_bits) {
+TEST(bfloat16_attention_agrees_to_8_bits) {
     struct device *device = open_bfloat16();
     if (!device) return;
     for (size_t j = 0; j < SHAPES; j++) attention_agrees(device, &shapes[j], 1, BFLOAT16_ERROR);
@@ -219,7 +215,6 @@ START_TEST(bfloat16_attention_agrees_to_8_bits) {
     all_large_scores_agree(device, BFLOAT16_ERROR);
     device_destroy(device);
 }
-END_TEST
 
 /* sum(y weight), y of the values qkv + step * direction */
 static double moved(struct device *device, const struct attention_shape *s, const float *qkv, const float *direction,
@@ -236,7 +231,7 @@ static double moved(struct device *device, const struct attention_shape *s, cons
 }
 
 /* Along a direction of half gradient, half noise the difference of two forward passes is the slope. */
-START_TEST(bfloat16_gradients_are_those_of_forward) {
+TEST(bfloat16_gradients_are_those_of_forward) {
     struct device *device = open_bfloat16();
     for (size_t j = 1; device && j < SHAPES; j++) {
         const struct attention_shape *s = &shapes[j];
@@ -261,7 +256,6 @@ START_TEST(bfloat16_gradients_are_those_of_forward) {
     }
     device_destroy(device);
 }
-END_TEST
 
 /* The outputs of all shapes, in bfloat16 if the machine supports it. */
 static void run_attention(struct device *device, const void *context, struct digest *digest) {
@@ -282,7 +276,7 @@ static void run_attention(struct device *device, const void *context, struct dig
     }
 }
 
-START_TEST(attention_on_threads) {
+TEST(attention_on_threads) {
     const bool yes = true, no = false;
     char float32[DIGEST_HEX_SIZE], bfloat16[DIGEST_HEX_SIZE];
     threads_agree(run_attention, &no);
@@ -293,14 +287,13 @@ START_TEST(attention_on_threads) {
     ck_assert_int_eq(strcmp(float32, bfloat16) != 0, device != NULL);
     device_destroy(device);
 }
-END_TEST
 
 static void near(float got, double expected, float x, const char *what) {
     ck_assert_msg(fabs((double)got - expected) <= 4e-7 * fabs(expected) + 1e-37, "%s(%g): %.9g, not %.9g", what,
                   (double)x, (double)got, expected);
 }
 
-START_TEST(functions) {
+TEST(functions) {
     enum { COUNT = 4001 };
     static float x[COUNT], y[COUNT];
     for (int i = 0; i < COUNT; i++) x[i] = (float)(i - COUNT / 2) * 0.01f;
@@ -338,7 +331,5 @@ START_TEST(functions) {
         device_destroy(device);
     }
 }
-END_TEST
 
-TESTS("sequence", attention, masked_attention, full_lengths, large_scores, bfloat16_attention_agrees_to_8_bits,
-      bfloat16_gradients_are_those_of_forward, attention_on_threads, functions)
+CHECK_MAIN("sequence")

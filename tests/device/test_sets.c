@@ -2,7 +2,6 @@
 #include "operator_cases.h"
 #include "set_work.h"
 
-START_TEST(every_set) { sets_agree(&operator_cases[_i]); }
-END_TEST
+TEST_EACH(every_set, operator_cases) { sets_agree(&operator_cases[_i]); }
 
-LOOP_TESTS("sets", EACH(every_set, operator_cases))
+CHECK_MAIN("sets")

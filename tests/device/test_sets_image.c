@@ -2,7 +2,6 @@
 #include "image_cases.h"
 #include "set_work.h"
 
-START_TEST(every_set) { sets_agree(&image_cases[_i]); }
-END_TEST
+TEST_EACH(every_set, image_cases) { sets_agree(&image_cases[_i]); }
 
-LOOP_TESTS("sets_image", EACH(every_set, image_cases))
+CHECK_MAIN("sets_image")

@@ -4,10 +4,8 @@
 #include "sequence_cases.h"
 #include "set_work.h"
 
-START_TEST(every_set) { sets_agree(&sequence_cases[_i]); }
-END_TEST
+TEST_EACH(every_set, sequence_cases) { sets_agree(&sequence_cases[_i]); }
 
-START_TEST(rows_of_different_lengths) { sets_agree(&length_cases[_i]); }
-END_TEST
+TEST_EACH(rows_of_different_lengths, length_cases) { sets_agree(&length_cases[_i]); }
 
-LOOP_TESTS("sets_sequence", EACH(every_set, sequence_cases), EACH(rows_of_different_lengths, length_cases))
+CHECK_MAIN("sets_sequence")

@@ -11,7 +11,7 @@
 #include "check_main.h"
 #include "dist/store/store_members.h"
 
-START_TEST(reader_sees_what_was_written) {
+TEST(reader_sees_what_was_written) {
     int file = activity_file();
     struct activity *writer = activity_map(file), *reader = activity_map(file);
     struct activity_snapshot r;
@@ -42,13 +42,12 @@ START_TEST(reader_sees_what_was_written) {
     ck_assert_ptr_null(activity_map(file));
     close(file);
 }
-END_TEST
 
 static void fill(uint8_t *bytes, size_t size, int trial) {
     for (size_t i = 0; i < size; i++) bytes[i] = (uint8_t)(trial < 256 ? trial : rand());
 }
 
-START_TEST(arbitrary_bytes_can_be_read) {
+TEST(arbitrary_bytes_can_be_read) {
     int file = activity_file();
     struct stat info;
     ck_assert_int_eq(fstat(file, &info), 0);
@@ -72,6 +71,5 @@ START_TEST(arbitrary_bytes_can_be_read) {
     munmap(bytes, size);
     close(file);
 }
-END_TEST
 
-TESTS("activity", reader_sees_what_was_written, arbitrary_bytes_can_be_read)
+CHECK_MAIN("activity")

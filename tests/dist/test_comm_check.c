@@ -108,8 +108,7 @@ static void progress_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(progress_is_reported) { ranks_run(2, progress_body, NULL); }
-END_TEST
+TEST(progress_is_reported) { ranks_run(2, progress_body, NULL); }
 
 /* ---- mistakes ---- */
 
@@ -143,7 +142,6 @@ static void check_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(wrong_element_is_reported) { ranks_run(2, check_body, (void *)&mistakes[_i]); }
-END_TEST
+TEST_EACH(wrong_element_is_reported, mistakes) { ranks_run(2, check_body, (void *)&mistakes[_i]); }
 
-LOOP_TESTS("comm_check", ONCE(progress_is_reported), EACH(wrong_element_is_reported, mistakes))
+CHECK_MAIN("comm_check")

@@ -63,7 +63,7 @@ static void killed_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(killed_rank_is_reported) {
+TEST_LOOP(killed_rank_is_reported, 0, 2 * CALLS + 3) {
     struct ranks ranks;
     static const int between_hosts[] = {2, 5, 10};
     int how = _i < 2 * CALLS ? _i % CALLS : between_hosts[_i - 2 * CALLS];
@@ -76,7 +76,6 @@ START_TEST(killed_rank_is_reported) {
     ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
     ck_assert_int_eq(ranks.codes[2], 0);
 }
-END_TEST
 
 /* Two jobs with the same job id at the same time. */
 static void job_body(const struct dist_env *env, void *argument) {
@@ -92,7 +91,7 @@ static void job_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(two_jobs_do_not_mix) {
+TEST(two_jobs_do_not_mix) {
     struct ranks ranks[2];
     float values[] = {1000, 2};
     for (int job = 0; job < 2; job++) {
@@ -104,7 +103,6 @@ START_TEST(two_jobs_do_not_mix) {
         for (int r = 0; r < 2; r++) ck_assert_int_eq(ranks[job].codes[r], 0);
     }
 }
-END_TEST
 
 /* Shared memory does not need /dev/shm, which has one page here. */
 static void tiny_body(const struct dist_env *env, void *argument) {
@@ -122,8 +120,7 @@ static void tiny_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(tiny_dev_shm) { ranks_run(3, tiny_body, NULL); }
-END_TEST
+TEST(tiny_dev_shm) { ranks_run(3, tiny_body, NULL); }
 
 /* Memory of comm_alloc, parts of it, and other memory. */
 static void alloc_body(const struct dist_env *env, void *argument) {
@@ -151,11 +148,10 @@ static void alloc_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(allocated_memory) {
+TEST_LOOP(allocated_memory, 0, 4) {
     setenv("TEST_BACKEND", _i == 0 ? "gloo" : "auto", 1);
     ranks_run(_i + 1, alloc_body, NULL);
 }
-END_TEST
 
 /* Rank 0 cannot create shared memory: all ranks use Gloo, or fail with the reason. */
 static void no_memory_body(const struct dist_env *env, void *argument) {
@@ -179,8 +175,7 @@ static void no_memory_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(no_shared_memory) { ranks_run(3, no_memory_body, _i ? "shm" : "auto"); }
-END_TEST
+TEST_LOOP(no_shared_memory, 0, 2) { ranks_run(3, no_memory_body, _i ? "shm" : "auto"); }
 
 /* The backend shm requires one host. */
 static void two_hosts_body(const struct dist_env *env, void *argument) {
@@ -196,8 +191,6 @@ static void two_hosts_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(shm_needs_one_host) { ranks_run(3, two_hosts_body, NULL); }
-END_TEST
+TEST(shm_needs_one_host) { ranks_run(3, two_hosts_body, NULL); }
 
-LOOP_TESTS("comm_faults", LOOP(killed_rank_is_reported, 0, 2 * CALLS + 3), ONCE(two_jobs_do_not_mix),
-           ONCE(tiny_dev_shm), LOOP(allocated_memory, 0, 4), LOOP(no_shared_memory, 0, 2), ONCE(shm_needs_one_host))
+CHECK_MAIN("comm_faults")

@@ -72,12 +72,11 @@ static void split_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(split_group_has_members_and_hosts) {
+TEST_EACH(split_group_has_members_and_hosts, splits) {
     int number = _i;
     setenv("TEST_HOSTS", "2", 1);
     ranks_run(WORLD, split_body, &number);
 }
-END_TEST
 
 /* A split group has the backend of its parent. */
 static void same_backend_body(const struct dist_env *env, void *argument) {
@@ -94,8 +93,7 @@ static void same_backend_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(split_group_has_backend_of_parent) { ranks_run(2, same_backend_body, _i == 0 ? "shm" : "gloo"); }
-END_TEST
+TEST_LOOP(split_group_has_backend_of_parent, 0, 2) { ranks_run(2, same_backend_body, _i == 0 ? "shm" : "gloo"); }
 
 /* More groups than the connections that the store may open meanwhile, 2 for each rank. */
 #define GROUPS (2 * WORLD + 1)
@@ -118,12 +116,11 @@ static void descriptors_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(destroyed_group_has_closed_descriptors) {
+TEST_LOOP(destroyed_group_has_closed_descriptors, 0, 3) {
     static char names[][5] = {"shm", "gloo", "auto"};
     if (_i == 2) setenv("TEST_HOSTS", "2", 1);
     ranks_run(WORLD, descriptors_body, names[_i]);
 }
-END_TEST
 
 /* ---- the group on GPUs, with a backend that transfers no data ---- */
 
@@ -208,11 +205,10 @@ static void gpu_hosts_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(gpu_group_has_hosts_of_ranks) {
+TEST(gpu_group_has_hosts_of_ranks) {
     setenv("TEST_HOSTS", "2", 1);
     ranks_run(3, gpu_hosts_body, NULL);
 }
-END_TEST
 
 /* One of two groups has been destroyed when rank 1 exits. */
 static void abort_body(const struct dist_env *env, void *argument) {
@@ -233,12 +229,8 @@ static void abort_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(lost_rank_aborts_remaining_groups) { ranks_run(2, abort_body, NULL); }
-END_TEST
+TEST(lost_rank_aborts_remaining_groups) { ranks_run(2, abort_body, NULL); }
 
-START_TEST(group_on_gpus_is_added) { ranks_run(3, gpu_body, NULL); }
-END_TEST
+TEST(group_on_gpus_is_added) { ranks_run(3, gpu_body, NULL); }
 
-LOOP_TESTS("comm_group", EACH(split_group_has_members_and_hosts, splits), LOOP(split_group_has_backend_of_parent, 0, 2),
-           LOOP(destroyed_group_has_closed_descriptors, 0, 3), ONCE(group_on_gpus_is_added),
-           ONCE(gpu_group_has_hosts_of_ranks), ONCE(lost_rank_aborts_remaining_groups))
+CHECK_MAIN("comm_group")

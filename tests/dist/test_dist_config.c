@@ -25,7 +25,7 @@ static struct dist_config bind(const char *yaml, char *message, size_t size) {
     return config;
 }
 
-START_TEST(defaults_are_pytorchs) {
+TEST(defaults_are_pytorchs) {
     char message[500];
     struct dist_config config = bind("", message, sizeof message);
     ck_assert_str_eq(message, "");
@@ -42,7 +42,6 @@ START_TEST(defaults_are_pytorchs) {
     ck_assert_str_eq(message, "");
     ck_assert_int_eq(config.backend, BACKEND_NCCL);
 }
-END_TEST
 
 static const struct {
     const char *yaml, *expected;
@@ -53,11 +52,10 @@ static const struct {
     {"bucket_cap: 3\n", "bucket_cap_mb"},
 };
 
-START_TEST(mistakes_are_reported) {
+TEST_EACH(mistakes_are_reported, wrong) {
     char message[1000];
     bind(wrong[_i].yaml, message, sizeof message);
     ck_assert_msg(strstr(message, wrong[_i].expected), "%s: '%s'", wrong[_i].yaml, message);
 }
-END_TEST
 
-LOOP_TESTS("dist_config", ONCE(defaults_are_pytorchs), EACH(mistakes_are_reported, wrong))
+CHECK_MAIN("dist_config")

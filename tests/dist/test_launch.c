@@ -397,30 +397,27 @@ static void expect_end_within(long pid, double seconds) {
 
 /* ---- tests ---- */
 
-START_TEST(all_ranks_join) {
+TEST_LOOP(all_ranks_join, 1, 5) {
     struct launcher launcher = launcher_start("join", _i, 0);
     struct outcome outcome = launcher_wait(&launcher);
     ck_assert_msg(outcome.code == 0, "%d: %s", outcome.code, outcome.message);
     for (int r = 0; r < _i; r++) marked(&launcher, "joined", r);
     clean(&launcher);
 }
-END_TEST
 
-START_TEST(unexpected_descriptors_are_closed) {
+TEST(unexpected_descriptors_are_closed) {
     struct launcher launcher = launcher_start("descriptor", 1, 0);
     struct outcome outcome = launcher_wait(&launcher);
     ck_assert_msg(outcome.code == 0, "%d: %s", outcome.code, outcome.message);
     clean(&launcher);
 }
-END_TEST
 
-START_TEST(full_channel_is_no_end_of_the_launcher) {
+TEST(full_channel_is_no_end_of_the_launcher) {
     struct launcher launcher = launcher_start("fills_channel", 1, 0);
     struct outcome outcome = launcher_wait(&launcher);
     ck_assert_msg(outcome.code == 0, "%d: %s", outcome.code, outcome.message);
     clean(&launcher);
 }
-END_TEST
 
 static const struct {
     const char *role;
@@ -449,7 +446,7 @@ static const struct {
     {"late_report", 2, 64, {"rank 1 (host ", "): no such key"}, 8},
 };
 
-START_TEST(root_cause_is_reported) {
+TEST_EACH(root_cause_is_reported, endings) {
     struct launcher launcher = launcher_start(endings[_i].role, endings[_i].nproc, 1);
     struct outcome outcome = launcher_wait(&launcher);
     ck_assert_msg(outcome.code == endings[_i].code, "%s: %d %s", endings[_i].role, outcome.code, outcome.message);
@@ -459,9 +456,8 @@ START_TEST(root_cause_is_reported) {
     ck_assert_double_lt(outcome.seconds, endings[_i].within);
     clean(&launcher);
 }
-END_TEST
 
-START_TEST(older_checkpoints_are_no_progress) {
+TEST(older_checkpoints_are_no_progress) {
     struct launcher launcher = launcher_start("restarts", 1, 10);
     struct outcome outcome = launcher_wait(&launcher);
     ck_assert_msg(outcome.code == STATUS_PEER, "%d: %s", outcome.code, outcome.message);
@@ -469,11 +465,10 @@ START_TEST(older_checkpoints_are_no_progress) {
     ck_assert_int_eq(marked(&launcher, "started", 0), 1);
     clean(&launcher);
 }
-END_TEST
 
 static const int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU};
 
-START_TEST(requests_are_forwarded_to_ranks) {
+TEST_EACH(requests_are_forwarded_to_ranks, requests) {
     struct launcher launcher = launcher_start("saves", 2, 10);
     for (int r = 0; r < 2; r++) marked(&launcher, "up", r);
     kill(launcher.pid, requests[_i]);
@@ -484,9 +479,8 @@ START_TEST(requests_are_forwarded_to_ranks) {
     ck_assert_double_lt(outcome.seconds, 5);
     clean(&launcher);
 }
-END_TEST
 
-START_TEST(done_and_stopped_is_stopped) {
+TEST(done_and_stopped_is_stopped) {
     struct launcher launcher = launcher_start("done_and_stopped", 3, 10);
     for (int r = 0; r < 3; r++) marked(&launcher, "up", r);
     kill(launcher.pid, SIGTERM);
@@ -494,9 +488,8 @@ START_TEST(done_and_stopped_is_stopped) {
     ck_assert_int_eq(outcome.code, 75);
     clean(&launcher);
 }
-END_TEST
 
-START_TEST(ranks_are_killed_after_grace) {
+TEST(ranks_are_killed_after_grace) {
     struct launcher launcher = launcher_start("ignores_term", 2, 0.5);
     long pids[2] = {marked(&launcher, "up", 0), marked(&launcher, "up", 1)};
     kill(launcher.pid, SIGTERM);
@@ -507,10 +500,9 @@ START_TEST(ranks_are_killed_after_grace) {
     for (int r = 0; r < 2; r++) ck_assert(!is_running(pids[r]));
     clean(&launcher);
 }
-END_TEST
 
 /* The rank that hangs is killed soon; the others have a grace period, which is shorter than after other failures. */
-START_TEST(hang_shortens_grace) {
+TEST(hang_shortens_grace) {
     struct launcher launcher = launcher_start("hang", 3, 30);
     long pids[2] = {marked(&launcher, "up", 1), marked(&launcher, "up", 2)};
     expect_end_within(pids[0], 4);
@@ -521,9 +513,8 @@ START_TEST(hang_shortens_grace) {
     ck_assert_double_lt(outcome.seconds, 4.5); /* after other failures the grace period is 5 s */
     clean(&launcher);
 }
-END_TEST
 
-START_TEST(second_ctrl_c_kills_ranks) {
+TEST(second_ctrl_c_kills_ranks) {
     struct launcher launcher = launcher_start("ignores_term", 2, 30);
     for (int r = 0; r < 2; r++) marked(&launcher, "up", r);
     kill(launcher.pid, SIGINT);
@@ -535,9 +526,8 @@ START_TEST(second_ctrl_c_kills_ranks) {
     ck_assert_double_lt(outcome.seconds, 3);
     clean(&launcher);
 }
-END_TEST
 
-START_TEST(ranks_end_with_launcher) {
+TEST(ranks_end_with_launcher) {
     struct launcher launcher = launcher_start("orphan", 4, 30);
     long pids[4];
     for (int r = 0; r < 4; r++) pids[r] = marked(&launcher, "up", r);
@@ -547,16 +537,14 @@ START_TEST(ranks_end_with_launcher) {
     for (int r = 0; r < 4; r++) expect_end_within(pids[r], 2);
     clean(&launcher);
 }
-END_TEST
 
-START_TEST(children_of_ranks_are_killed) {
+TEST(children_of_ranks_are_killed) {
     struct launcher launcher = launcher_start("leaves_child", 2, 30);
     long pids[2] = {marked(&launcher, "up", 0), marked(&launcher, "up", 1)};
     ck_assert_int_eq(launcher_wait(&launcher).code, 0);
     for (int r = 0; r < 2; r++) expect_end_within(pids[r], 2);
     clean(&launcher);
 }
-END_TEST
 
 /* ---- pure functions ---- */
 
@@ -571,7 +559,7 @@ static struct launched_rank ended(int rank, int order, int wait_status, int repo
 
 static const struct launch_context no_stop = {.host = "h", .grace = 30, .saves = true};
 
-START_TEST(out_of_memory_needs_evidence) {
+TEST(out_of_memory_needs_evidence) {
     struct launched_rank ranks[] = {ended(0, 2, STATUS_PEER << 8, STATUS_PEER), ended(1, 1, SIGKILL, 0)};
     struct launch_context oom = no_stop;
     oom.memory = (struct launch_memory){.has_oom = true, .limit_gib = 2};
@@ -594,9 +582,8 @@ START_TEST(out_of_memory_needs_evidence) {
     ck_assert_str_eq(status_message(s), expected);
     status_free(s);
 }
-END_TEST
 
-START_TEST(order_of_causes) {
+TEST(order_of_causes) {
     /* the earliest failure of a rank itself is the cause, not an earlier loss of a peer or a later failure */
     struct launched_rank ranks[] = {ended(0, 1, STATUS_PEER << 8, STATUS_PEER), ended(1, 3, STATUS_IO << 8, STATUS_IO),
                                     ended(2, 2, STATUS_DATA << 8, STATUS_DATA)};
@@ -619,10 +606,9 @@ START_TEST(order_of_causes) {
     ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGBUS");
     status_free(s);
 }
-END_TEST
 
 /* The cause is a rank of another node; the ranks of this node only lost a peer. */
-START_TEST(job_failure_explains_peer_losses) {
+TEST(job_failure_explains_peer_losses) {
     struct launched_rank ranks[] = {ended(0, 1, STATUS_PEER << 8, STATUS_PEER), ended(1, 2, SIGKILL, 0)};
     struct launch_context context = no_stop;
     context.job_failure =
@@ -642,9 +628,8 @@ START_TEST(job_failure_explains_peer_losses) {
     ck_assert_str_eq(status_message(s), "rank 1 (host h, pid 101) was killed by SIGKILL");
     status_free(s);
 }
-END_TEST
 
-START_TEST(invalid_configs_are_rejected) {
+TEST(invalid_configs_are_rejected) {
     static const struct launch_config configs[] = {
         {.nproc = 0, .nnodes = 1},
         {.nproc = 1, .nnodes = 2, .node_rank = 2, .master_addr = "n1", .master_port = 1},
@@ -663,28 +648,11 @@ START_TEST(invalid_configs_are_rejected) {
     ck_assert(!launcher_report(OK));
     status_free(s);
 }
-END_TEST
 
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "role") == 0) {
         signals_unblock_stops(); /* as signals_on_stop does in a rank of the program */
         return run_role(argv[2], argv[3]);
     }
-    const struct check_loop loops[] = {LOOP(all_ranks_join, 1, 5),
-                                       EACH(root_cause_is_reported, endings),
-                                       EACH(requests_are_forwarded_to_ranks, requests),
-                                       ONCE(unexpected_descriptors_are_closed),
-                                       ONCE(full_channel_is_no_end_of_the_launcher),
-                                       ONCE(done_and_stopped_is_stopped),
-                                       ONCE(ranks_are_killed_after_grace),
-                                       ONCE(hang_shortens_grace),
-                                       ONCE(older_checkpoints_are_no_progress),
-                                       ONCE(second_ctrl_c_kills_ranks),
-                                       ONCE(ranks_end_with_launcher),
-                                       ONCE(children_of_ranks_are_killed),
-                                       ONCE(out_of_memory_needs_evidence),
-                                       ONCE(order_of_causes),
-                                       ONCE(job_failure_explains_peer_losses),
-                                       ONCE(invalid_configs_are_rejected)};
-    return check_run("launch", loops, sizeof loops / sizeof *loops);
+    return check_suite("launch");
 }

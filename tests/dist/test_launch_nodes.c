@@ -105,7 +105,7 @@ static void read_for_200_ms(struct launch_nodes *nodes) {
     }
 }
 
-START_TEST(closed_link_is_a_loss_until_a_new_link) {
+TEST_LOOP(closed_link_is_a_loss_until_a_new_link, 0, 2) {
     struct launch_nodes *nodes = make_nodes(2, 1);
     ck_assert(launch_nodes_need_link(nodes));
     struct peer other = link_up(nodes);
@@ -119,9 +119,8 @@ START_TEST(closed_link_is_a_loss_until_a_new_link) {
     launch_nodes_destroy(nodes);
     close(other.fd);
 }
-END_TEST
 
-START_TEST(reset_after_silence_is_no_loss) {
+TEST(reset_after_silence_is_no_loss) {
     struct launch_nodes *nodes = make_nodes(2, 1);
     struct peer other = link_up(nodes);
     usleep(SILENCE_US);
@@ -131,7 +130,6 @@ START_TEST(reset_after_silence_is_no_loss) {
     ck_assert_int_eq(launch_nodes_lost(nodes), -1);
     launch_nodes_destroy(nodes);
 }
-END_TEST
 
 /* The number of messages that arrive until none has arrived for 0.3 s; all must be authentic. */
 static int read_messages(struct peer *p) {
@@ -150,7 +148,7 @@ static int read_messages(struct peer *p) {
 }
 
 /* After a message that did not fit into the send buffer, no other is sent: its tag would be wrong. */
-START_TEST(message_without_space_is_the_last) {
+TEST(message_without_space_is_the_last) {
     enum { MANY = 300000 };
     struct launch_nodes *nodes = make_nodes(2, 1);
     struct peer other = link_up(nodes);
@@ -161,7 +159,6 @@ START_TEST(message_without_space_is_the_last) {
     launch_nodes_destroy(nodes);
     close(other.fd);
 }
-END_TEST
 
 /* ---- three nodes ---- */
 
@@ -201,7 +198,7 @@ static void trio_destroy(struct trio *t) {
     launch_nodes_destroy(t->other);
 }
 
-START_TEST(loss_is_forwarded) {
+TEST(loss_is_forwarded) {
     struct trio t = trio_create();
     close(t.third.fd);
     read_all(&t);
@@ -216,9 +213,8 @@ START_TEST(loss_is_forwarded) {
     ck_assert_int_eq(launch_nodes_stopped(t.other), -1);
     trio_destroy(&t);
 }
-END_TEST
 
-START_TEST(stop_is_no_loss) {
+TEST(stop_is_no_loss) {
     struct trio t = trio_create();
     send_message(&t.third, STOPPED, 2);
     close(t.third.fd);
@@ -231,10 +227,9 @@ START_TEST(stop_is_no_loss) {
     ck_assert_int_eq(launch_nodes_lost(t.other), -1);
     trio_destroy(&t);
 }
-END_TEST
 
 /* The ranks of node 2 have all exited with 0: no rank waits for it, but a restart needs it. */
-START_TEST(node_may_end_after_done) {
+TEST(node_may_end_after_done) {
     struct trio t = trio_create();
     send_message(&t.third, DONE, 0);
     close(t.third.fd);
@@ -249,10 +244,9 @@ START_TEST(node_may_end_after_done) {
     ck_assert(launch_nodes_lost_unfinished_time(t.other, 2) > 0);
     trio_destroy(&t);
 }
-END_TEST
 
 /* Only node 0 may report losses, and there is no node 3. */
-START_TEST(invalid_messages_are_ignored) {
+TEST(invalid_messages_are_ignored) {
     struct trio t = trio_create();
     for (uint32_t message = STOPPED; message <= LOST_AFTER_DONE + 1; message++) send_message(&t.third, message, 3);
     send_message(&t.third, STOPPED, UINT32_MAX);
@@ -267,9 +261,8 @@ START_TEST(invalid_messages_are_ignored) {
     trio_destroy(&t);
     close(t.third.fd);
 }
-END_TEST
 
-START_TEST(message_in_two_parts) {
+TEST(message_in_two_parts) {
     struct trio t = trio_create();
     uint8_t bytes[MESSAGE_SIZE];
     make_message(&t.third, STOPPED, 2, bytes);
@@ -284,10 +277,9 @@ START_TEST(message_in_two_parts) {
     trio_destroy(&t);
     close(t.third.fd);
 }
-END_TEST
 
 /* Who connects and sends no message was no launcher. */
-START_TEST(silent_link_is_no_loss) {
+TEST(silent_link_is_no_loss) {
     struct launch_nodes *nodes = make_nodes(2, 0);
     struct message_session client, server;
     int own, other;
@@ -299,7 +291,6 @@ START_TEST(silent_link_is_no_loss) {
     ck_assert_int_eq(launch_nodes_lost(nodes), -1);
     launch_nodes_destroy(nodes);
 }
-END_TEST
 
 /* ---- reports ---- */
 
@@ -310,7 +301,7 @@ static void check_report(const struct launch_nodes *nodes, bool is_needed, const
     for (int i = 0; i < 3; i++) ck_assert_msg(informed[i] == (expected[i] == '1'), "node %d, expected %s", i, expected);
 }
 
-START_TEST(nodes_that_joined_need_no_report) {
+TEST(nodes_that_joined_need_no_report) {
     struct launch_nodes *hub = make_nodes(3, 0), *other = make_nodes(3, 1);
     check_report(hub, true, "100");
     launch_nodes_joined(hub, 2);
@@ -332,7 +323,6 @@ START_TEST(nodes_that_joined_need_no_report) {
     launch_nodes_destroy(hub);
     launch_nodes_destroy(other);
 }
-END_TEST
 
 /* ---- tampering ---- */
 
@@ -369,7 +359,7 @@ static void tamper(struct peer *p, int how) {
 }
 
 /* The link is closed with that reason, and later messages are ignored. */
-START_TEST(wrong_tag_closes_the_link) {
+TEST_LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS) {
     struct trio t = trio_create();
     tamper(&t.third, _i);
     send_message(&t.third, STOPPED, 2);
@@ -382,7 +372,6 @@ START_TEST(wrong_tag_closes_the_link) {
     trio_destroy(&t);
     close(t.third.fd);
 }
-END_TEST
 
 /* ---- the end of a start ---- */
 
@@ -420,7 +409,7 @@ static struct peer link_of_hub(struct launch_nodes *hub) {
     return other;
 }
 
-START_TEST(node_0_waits_for_the_same_start_of_all) {
+TEST(node_0_waits_for_the_same_start_of_all) {
     int64_t newer;
     struct launch_nodes *hub = make_nodes(2, 0);
     struct peer other = link_of_hub(hub);
@@ -437,9 +426,8 @@ START_TEST(node_0_waits_for_the_same_start_of_all) {
     ck_assert_int_eq(recv(other.fd, &newer, sizeof newer, 0), 0); /* no other message */
     close(other.fd);
 }
-END_TEST
 
-START_TEST(others_wait_for_node_0) {
+TEST(others_wait_for_node_0) {
     int64_t newer;
     struct launch_nodes *nodes = make_nodes(2, 1);
     struct peer hub = link_up(nodes);
@@ -461,10 +449,9 @@ START_TEST(others_wait_for_node_0) {
     ck_assert_int_eq(recv(hub.fd, &newer, sizeof newer, 0), 0);
     close(hub.fd);
 }
-END_TEST
 
 /* No other node is left. */
-START_TEST(closed_link_ends_the_wait) {
+TEST_LOOP(closed_link_ends_the_wait, 0, 2) {
     int64_t newer;
     struct launch_nodes *nodes = make_nodes(2, _i), *none = NULL;
     struct peer other = _i == 0 ? link_of_hub(nodes) : link_up(nodes);
@@ -473,10 +460,9 @@ START_TEST(closed_link_ends_the_wait) {
     ck_assert_int_eq(wait_done(none, -1, "", &newer), STATUS_OK);
     launch_nodes_destroy(nodes);
 }
-END_TEST
 
 /* SIGCHLD does not end the wait, SIGTERM does. */
-START_TEST(signal_ends_the_wait) {
+TEST(signal_ends_the_wait) {
     int64_t newer;
     int signals[2];
     struct signalfd_siginfo child = {.ssi_signo = SIGCHLD}, term = {.ssi_signo = SIGTERM};
@@ -493,10 +479,9 @@ START_TEST(signal_ends_the_wait) {
     launch_nodes_destroy(hub);
     close(other.fd);
 }
-END_TEST
 
 /* Only links and signals end the poll, not a standard input whose other end is closed: the wait needs no processor. */
-START_TEST(wait_ignores_standard_input) {
+TEST(wait_ignores_standard_input) {
     int64_t newer;
     int signals[2], closed[2], saved = dup(STDIN_FILENO);
     struct signalfd_siginfo term = {.ssi_signo = SIGTERM};
@@ -525,10 +510,9 @@ START_TEST(wait_ignores_standard_input) {
     launch_nodes_destroy(hub);
     close(other.fd);
 }
-END_TEST
 
 /* All ranks of nodes 0 and 1 have exited with 0 when node 2 stops on request. */
-START_TEST(stop_of_another_node_ends_the_wait) {
+TEST(stop_of_another_node_ends_the_wait) {
     struct trio t = trio_create();
     int64_t newer = 0;
     double begin = clock_seconds();
@@ -543,9 +527,8 @@ START_TEST(stop_of_another_node_ends_the_wait) {
     trio_destroy(&t);
     close(t.third.fd);
 }
-END_TEST
 
-START_TEST(links_of_unknown_nodes_are_closed) {
+TEST(links_of_unknown_nodes_are_closed) {
     struct launch_nodes *nodes = make_nodes(2, 1), *none = NULL;
     static const int numbers[] = {-1, 1, 2, 70000}; /* 1: its own */
     struct message_session session, unused;
@@ -560,10 +543,9 @@ START_TEST(links_of_unknown_nodes_are_closed) {
     }
     launch_nodes_destroy(nodes);
 }
-END_TEST
 
 /* NULL means one node, so a launcher must not continue with it. */
-START_TEST(no_memory_is_a_failure) {
+TEST(no_memory_is_a_failure) {
     struct launch_nodes *nodes;
     if (!CAN_FAIL_ALLOCATIONS) return;
     allocations_left = 1;
@@ -572,13 +554,5 @@ START_TEST(no_memory_is_a_failure) {
     ck_assert_ptr_null(nodes);
     ck_failure(s, STATUS_MEMORY, "no memory for the links to 2 nodes");
 }
-END_TEST
 
-LOOP_TESTS("launch_nodes", LOOP(closed_link_is_a_loss_until_a_new_link, 0, 2), ONCE(reset_after_silence_is_no_loss),
-           ONCE(loss_is_forwarded), ONCE(stop_is_no_loss), ONCE(node_may_end_after_done), ONCE(message_in_two_parts),
-           ONCE(silent_link_is_no_loss), ONCE(nodes_that_joined_need_no_report), ONCE(invalid_messages_are_ignored),
-           ONCE(stop_of_another_node_ends_the_wait), ONCE(node_0_waits_for_the_same_start_of_all),
-           ONCE(others_wait_for_node_0), LOOP(closed_link_ends_the_wait, 0, 2), ONCE(signal_ends_the_wait),
-           ONCE(wait_ignores_standard_input), LOOP(wrong_tag_closes_the_link, 0, TAMPERINGS),
-           ONCE(message_without_space_is_the_last), ONCE(links_of_unknown_nodes_are_closed),
-           ONCE(no_memory_is_a_failure))
+CHECK_MAIN("launch_nodes")

@@ -67,7 +67,7 @@ static void printed_destroy(struct printed *p) {
     close(p->shown);
 }
 
-START_TEST(lines_are_whole) {
+TEST(lines_are_whole) {
     struct printed p = printed_create();
     print(&p, "one\ntw");
     launch_output_read(&p.rank);
@@ -87,10 +87,9 @@ START_TEST(lines_are_whole) {
     ck_assert_int_eq(p.rank.log, -1);
     printed_destroy(&p);
 }
-END_TEST
 
 /* An unfinished line is printed when it is longer than the limit. */
-START_TEST(long_line_is_split) {
+TEST(long_line_is_split) {
     struct printed p = printed_create();
     char text[10001];
     memset(text, 'x', sizeof text - 1);
@@ -105,9 +104,8 @@ START_TEST(long_line_is_split) {
     ck_assert_uint_eq(count, sizeof text - 1);
     printed_destroy(&p);
 }
-END_TEST
 
-START_TEST(the_end_of_the_pipe_ends_the_output) {
+TEST(the_end_of_the_pipe_ends_the_output) {
     struct printed p = printed_create();
     print(&p, "one\n");
     launch_output_read(&p.rank);
@@ -122,10 +120,9 @@ START_TEST(the_end_of_the_pipe_ends_the_output) {
     p.input = -1;
     printed_destroy(&p);
 }
-END_TEST
 
 /* Before the log is open, output is kept up to a limit. */
-START_TEST(unlogged_output_has_a_limit) {
+TEST(unlogged_output_has_a_limit) {
     struct printed p = printed_create();
     char line[1025], expected[MAX_UNLOGGED + 1] = "";
     memset(line, 'x', sizeof line - 2);
@@ -143,10 +140,9 @@ START_TEST(unlogged_output_has_a_limit) {
     launch_output_close(&p.rank);
     printed_destroy(&p);
 }
-END_TEST
 
 /* Notes of the launcher are written to the log only, after the time. */
-START_TEST(notes_are_in_the_log) {
+TEST(notes_are_in_the_log) {
     struct printed p = printed_create();
     launch_output_note(&p.rank, "killed by SIGKILL");
     open_log(&p);
@@ -159,7 +155,6 @@ START_TEST(notes_are_in_the_log) {
     ck_assert_ptr_nonnull(strstr(log, " and again\n"));
     printed_destroy(&p);
 }
-END_TEST
 
 static mode_t mode_of(const struct printed *p, const char *name) {
     struct stat info;
@@ -170,7 +165,7 @@ static mode_t mode_of(const struct printed *p, const char *name) {
 }
 
 /* Others may read the logs, unless the umask forbids it. */
-START_TEST(the_umask_decides_who_may_read) {
+TEST(the_umask_decides_who_may_read) {
     struct printed p = printed_create();
     umask(027);
     open_log(&p);
@@ -180,10 +175,9 @@ START_TEST(the_umask_decides_who_may_read) {
     launch_output_close(&p.rank);
     printed_destroy(&p);
 }
-END_TEST
 
 /* Rank 0 writes log.txt of the run. */
-START_TEST(rank_0_has_no_log) {
+TEST(rank_0_has_no_log) {
     struct printed p = printed_create();
     p.rank.rank = 0;
     open_log(&p);
@@ -191,7 +185,5 @@ START_TEST(rank_0_has_no_log) {
     launch_output_close(&p.rank);
     printed_destroy(&p);
 }
-END_TEST
 
-TESTS("launch_output", lines_are_whole, long_line_is_split, the_end_of_the_pipe_ends_the_output,
-      unlogged_output_has_a_limit, notes_are_in_the_log, the_umask_decides_who_may_read, rank_0_has_no_log)
+CHECK_MAIN("launch_output")

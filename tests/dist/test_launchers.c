@@ -305,7 +305,7 @@ static void clean(const struct launchers *a) {
 
 /* ---- tests ---- */
 
-START_TEST(stop_of_one_node_stops_all) {
+TEST_LOOP(stop_of_one_node_stops_all, 0, 2) {
     static const char *const names[] = {"late", "early"};
     struct launchers a = launchers_start(names[_i], 0);
     wait_for_all(&a, "up");
@@ -316,10 +316,9 @@ START_TEST(stop_of_one_node_stops_all) {
     }
     clean(&a);
 }
-END_TEST
 
 /* A message about a stopped node does not claim that the request was sent to that node: its launcher does not know. */
-START_TEST(message_names_no_recipient_of_the_request) {
+TEST(message_names_no_recipient_of_the_request) {
     struct launchers a = launchers_start("other", 0);
     wait_for_all(&a, "up");
     kill(a.pids[1], SIGTERM);
@@ -331,9 +330,8 @@ START_TEST(message_names_no_recipient_of_the_request) {
     for (int node = 0; node < NODES; node++) ck_assert(!has_logged(&a, node, "was asked"));
     clean(&a);
 }
-END_TEST
 
-START_TEST(stop_between_two_starts) {
+TEST_LOOP(stop_between_two_starts, 0, NODES) {
     int stopped = _i;
     struct launchers a = launchers_start("restart", 3);
     pid_t rank = marked(&a, "up", stopped);
@@ -346,10 +344,9 @@ START_TEST(stop_between_two_starts) {
     }
     clean(&a);
 }
-END_TEST
 
 /* A node whose ranks have all exited with 0 starts them again for another node. */
-START_TEST(done_nodes_restart_with_others) {
+TEST(done_nodes_restart_with_others) {
     struct launchers a = launchers_start("done", 3);
     for (int node = 0; node < NODES; node++) {
         struct outcome outcome = launchers_wait(&a, node);
@@ -361,10 +358,9 @@ START_TEST(done_nodes_restart_with_others) {
     }
     clean(&a);
 }
-END_TEST
 
 /* _i: the node whose launcher is killed, without restarts and then with them. */
-START_TEST(lost_node_is_named_by_all) {
+TEST_LOOP(lost_node_is_named_by_all, 0, 2 * NODES) {
     int lost = _i % NODES;
     char expected[64];
     struct launchers a = launchers_start(_i < NODES ? "wait" : "restart", _i < NODES ? 0 : 3);
@@ -378,16 +374,11 @@ START_TEST(lost_node_is_named_by_all) {
     }
     clean(&a);
 }
-END_TEST
 
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "role") == 0) {
         signals_unblock_stops(); /* as signals_on_stop does in a rank of the program */
         return run_role(argv[2], argv[3]);
     }
-    const struct check_loop loops[] = {
-        LOOP(stop_of_one_node_stops_all, 0, 2), LOOP(message_names_no_recipient_of_the_request, 0, 1),
-        LOOP(stop_between_two_starts, 0, NODES), LOOP(done_nodes_restart_with_others, 0, 1),
-        LOOP(lost_node_is_named_by_all, 0, 2 * NODES)};
-    return check_run("launchers", loops, sizeof loops / sizeof *loops);
+    return check_suite("launchers");
 }

@@ -33,8 +33,7 @@ static int silent_port(void) {
     return port;
 }
 
-START_TEST(connect_times_out) { ck_assert_int_gt(silent_port(), 0); }
-END_TEST
+TEST(connect_times_out) { ck_assert_int_gt(silent_port(), 0); }
 
 typedef int resolver(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out);
 
@@ -55,7 +54,7 @@ int getaddrinfo(const char *restrict host, const char *restrict service, const s
 }
 
 /* The first address of a host may be of a network that drops packets; then the second one is used. */
-START_TEST(a_silent_address_leaves_time_for_the_next) {
+TEST(a_silent_address_leaves_time_for_the_next) {
     int listener, fd, port = listen_on_loopback(&listener);
     bool is_final;
     first_port = silent_port();
@@ -67,9 +66,8 @@ START_TEST(a_silent_address_leaves_time_for_the_next) {
     close(fd);
     close(listener);
 }
-END_TEST
 
-START_TEST(listening_addresses) {
+TEST(listening_addresses) {
     int fd, second;
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
@@ -92,10 +90,9 @@ START_TEST(listening_addresses) {
     ck_assert_str_eq(text, "0.0.0.0");
     close(fd);
 }
-END_TEST
 
 /* With TCP_USER_TIMEOUT Linux closes a connection after a third of a second without a route, whatever its value. */
-START_TEST(no_user_timeout_is_set) {
+TEST(no_user_timeout_is_set) {
     int listener, fd, timeout = -1;
     bool is_final;
     struct sockaddr_storage address;
@@ -109,11 +106,10 @@ START_TEST(no_user_timeout_is_set) {
     close(fd);
     close(listener);
 }
-END_TEST
 
 /* A silent one of the host that has one, before those of the host that has three; of these each is chosen at some time.
  */
-START_TEST(the_unproven_connection_that_is_closed) {
+TEST(the_unproven_connection_that_is_closed) {
     const struct net_unproven all[] = {
         {.host = 1}, {.host = 2}, {.host = 3, .is_silent = true}, {.host = 2}, {.host = 2}};
     struct net_unproven open[5];
@@ -132,7 +128,5 @@ START_TEST(the_unproven_connection_that_is_closed) {
     ck_assert_int_eq(net_max_unproven(2), 128);
     ck_assert_int_eq(net_max_unproven(1000), 1000);
 }
-END_TEST
 
-TESTS("net", connect_times_out, a_silent_address_leaves_time_for_the_next, listening_addresses, no_user_timeout_is_set,
-      the_unproven_connection_that_is_closed)
+CHECK_MAIN("net")

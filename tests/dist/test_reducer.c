@@ -15,7 +15,7 @@ static size_t read_sizes(const json_t *list, size_t *sizes) {
     return json_array_size(list);
 }
 
-START_TEST(buckets_as_pytorch) {
+TEST(buckets_as_pytorch) {
     json_t *root = vectors_load("ddp_buckets"), *c;
     size_t n;
     ck_assert_uint_gt(json_array_size(json_object_get(root, "cases")), 3);
@@ -42,7 +42,6 @@ START_TEST(buckets_as_pytorch) {
     }
     json_decref(root);
 }
-END_TEST
 
 #define PARAMETERS 9
 static const size_t numels[PARAMETERS] = {832, 64, 192, 3, 50000, 1, 7000, 31, 4096};
@@ -118,11 +117,10 @@ static const struct reducer_case cases[] = {
 };
 #define CASES ((int)(sizeof cases / sizeof *cases))
 
-START_TEST(average_is_serial) {
+TEST_LOOP(average_is_serial, 0, 4 * CASES) {
     struct reducer_case c = cases[_i % CASES];
     ranks_run(1 + _i / CASES, average_body, &c);
 }
-END_TEST
 
 static float as_bfloat16(float value) {
     uint16_t half;
@@ -194,7 +192,7 @@ static const struct compressed_case compressed_cases[] = {
     {"shm", 0, 3, true, false},  {"gloo", 0, 2, false, true}, {"gloo", 0, 3, false, true},
     {"gloo", 0, 2, true, true},  {"auto", 2, 4, false, true}, {"auto", 2, 4, true, true}};
 
-START_TEST(compressed_is_rounded_twice) {
+TEST_EACH(compressed_is_rounded_twice, compressed_cases) {
     struct compressed_case c = compressed_cases[_i];
     char hosts[16];
     snprintf(hosts, sizeof hosts, "%d", c.hosts);
@@ -202,7 +200,6 @@ START_TEST(compressed_is_rounded_twice) {
     setenv("TEST_HOSTS", hosts, 1);
     ranks_run(c.world, compressed_body, &c);
 }
-END_TEST
 
 static void pause_for(double seconds) {
     struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - floor(seconds)) * 1e9)};
@@ -233,16 +230,14 @@ static void overlap_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(overlap_is_measured) { ranks_run(2, overlap_body, NULL); }
-END_TEST
+TEST(overlap_is_measured) { ranks_run(2, overlap_body, NULL); }
 
-START_TEST(hidden_share_is_computed) {
+TEST(hidden_share_is_computed) {
     struct reducer_times before = {1, 2}, idle = before, half = {3, 3}, late = {2, 3.01};
     ck_assert(isnan(reducer_hidden(before, idle)));
     ck_assert(reducer_hidden(before, half) == 0.5);
     ck_assert(reducer_hidden(before, late) == 0);
 }
-END_TEST
 
 static void missing_body(const struct dist_env *env, void *argument) {
     (void)argument;
@@ -263,8 +258,7 @@ static void missing_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(missing_gradient_is_reported) { ranks_run(_i, missing_body, NULL); }
-END_TEST
+TEST_LOOP(missing_gradient_is_reported, 1, 3) { ranks_run(_i, missing_body, NULL); }
 
 /* A rank is killed during a step: reducer_finish of the other fails, and reducer_destroy does not hang. */
 static void killed_body(const struct dist_env *env, void *argument) {
@@ -292,7 +286,7 @@ static void killed_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(rank_is_killed_in_a_step) {
+TEST_LOOP(rank_is_killed_in_a_step, 0, 2) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
     bool is_overlapped = _i;
@@ -301,7 +295,6 @@ START_TEST(rank_is_killed_in_a_step) {
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
 }
-END_TEST
 
 /* Rank 1 reduces only the last bucket, which is the caller's, and is killed: the failure is that of the thread. From
  * reducer_finish on it is the caller's alone. */
@@ -327,7 +320,7 @@ static void thread_fails_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(the_failure_of_the_thread_is_passed_on) {
+TEST(the_failure_of_the_thread_is_passed_on) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
     ranks_start(&ranks, thread_fails_body, NULL);
@@ -335,9 +328,5 @@ START_TEST(the_failure_of_the_thread_is_passed_on) {
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
 }
-END_TEST
 
-LOOP_TESTS("reducer", ONCE(buckets_as_pytorch), LOOP(average_is_serial, 0, 4 * CASES), ONCE(overlap_is_measured),
-           ONCE(hidden_share_is_computed), EACH(compressed_is_rounded_twice, compressed_cases),
-           LOOP(missing_gradient_is_reported, 1, 3), LOOP(rank_is_killed_in_a_step, 0, 2),
-           ONCE(the_failure_of_the_thread_is_passed_on))
+CHECK_MAIN("reducer")

@@ -45,10 +45,9 @@ static void sum_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(sums_are_those_of_the_tree) { ranks_run(_i, sum_body, NULL); }
-END_TEST
+TEST_LOOP(sums_are_those_of_the_tree, 1, 6) { ranks_run(_i, sum_body, NULL); }
 
-START_TEST(shares_and_cost) {
+TEST(shares_and_cost) {
     for (size_t shards = 1; shards <= 100; shards++)
         for (int world = 1; world <= 20; world++) {
             size_t next = 0, first, count, kept, sent, levels = 1;
@@ -68,9 +67,8 @@ START_TEST(shares_and_cost) {
     shard_tree_cost(8, 2, &kept, &sent);
     ck_assert(kept == 3 && sent == 1);
 }
-END_TEST
 
-START_TEST(values_are_summed_in_the_tree) {
+TEST(values_are_summed_in_the_tree) {
     double values[MAX_SHARDS][2];
     for (size_t shards = 1; shards <= MAX_SHARDS; shards++) {
         size_t size = 1;
@@ -81,7 +79,5 @@ START_TEST(values_are_summed_in_the_tree) {
         ck_assert_double_eq_tol(values[0][0], (double)recursive_sum(0, size, shards, 1, 0), 0.05);
     }
 }
-END_TEST
 
-LOOP_TESTS("shard tree", LOOP(sums_are_those_of_the_tree, 1, 6), ONCE(shares_and_cost),
-           ONCE(values_are_summed_in_the_tree))
+CHECK_MAIN("shard tree")

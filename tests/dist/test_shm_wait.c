@@ -57,7 +57,7 @@ static bool does_spin(int fd, int core_of_other) {
     return policy.spins > 1;
 }
 
-START_TEST(ranks_bound_to_own_cores_spin) {
+TEST(ranks_bound_to_own_cores_spin) {
     cpu_set_t all;
     int cores[2], found = 0, fd = memfd_create("test", MFD_CLOEXEC);
     ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
@@ -71,7 +71,6 @@ START_TEST(ranks_bound_to_own_cores_spin) {
     }
     close(fd);
 }
-END_TEST
 
 /* Enters a new control group (version 1) with the processor time of one core; false: no permission to create one. */
 static bool enter_quota(char *group, size_t size) {
@@ -99,7 +98,7 @@ static void leave_quota(const char *group) {
 }
 
 /* Each has a core, but the quota gives all together the time of one. */
-START_TEST(quota_applies_to_all_ranks) {
+TEST(quota_applies_to_all_ranks) {
     cpu_set_t all;
     char group[128];
     int cores[2], found = 0, fd = memfd_create("test", MFD_CLOEXEC);
@@ -115,7 +114,6 @@ START_TEST(quota_applies_to_all_ranks) {
     }
     close(fd);
 }
-END_TEST
 
 static double thread_seconds(void) {
     struct timespec now;
@@ -143,11 +141,10 @@ static double seconds_of_spins(int times) {
 }
 
 /* 5 us: also where a processor has no instruction to wait for a moment, so that a check takes a nanosecond. */
-START_TEST(spins_take_as_long_as_planned) {
+TEST(spins_take_as_long_as_planned) {
     double min = 1;
     for (int i = 0; i < 5; i++) min = fmin(min, seconds_of_spins(1000) / 1000);
     ck_assert_msg(min < 15e-6, "the spins before the first yield take %g us", 1e6 * min);
 }
-END_TEST
 
-TESTS("shm_wait", ranks_bound_to_own_cores_spin, quota_applies_to_all_ranks, spins_take_as_long_as_planned)
+CHECK_MAIN("shm_wait")

@@ -5,7 +5,7 @@
 
 #include "check_main.h"
 
-START_TEST(frames_round_trip) {
+TEST(frames_round_trip) {
     uint8_t bytes[STORE_HEADER + 100];
     for (uint32_t length = 0; length <= 100; length += 25) {
         struct store_frame out = {.type = FRAME_SET, .rank = 7, .job = 0x1122334455667788u, .length = length}, in;
@@ -26,9 +26,8 @@ START_TEST(frames_round_trip) {
         }
     }
 }
-END_TEST
 
-START_TEST(bodies_are_checked) {
+TEST(bodies_are_checked) {
     char key[STORE_MAX_KEY + 1];
     const uint8_t *value;
     size_t size;
@@ -49,9 +48,8 @@ START_TEST(bodies_are_checked) {
     store_parse_text((const uint8_t *)"a\033[1mbcdef", 10, text, sizeof text);
     ck_assert_str_eq(text, "a?[1mbc");
 }
-END_TEST
 
-START_TEST(heartbeats_round_trip) {
+TEST(heartbeats_round_trip) {
     struct activity_snapshot out = {.phase = ACTIVITY_PHASE_COUNT - 1,
                                     .step = 3,
                                     .saved = 2,
@@ -74,9 +72,8 @@ START_TEST(heartbeats_round_trip) {
     body[0] = ACTIVITY_PHASE_COUNT;
     ck_assert(!store_parse_heartbeat(&frame, &in));
 }
-END_TEST
 
-START_TEST(gathers_are_checked) {
+TEST(gathers_are_checked) {
     uint8_t body[STORE_GATHER + 8];
     char key[STORE_MAX_KEY + 1];
     struct store_gather_request in, out = {.kind = GATHER_FIRST,
@@ -104,10 +101,9 @@ START_TEST(gathers_are_checked) {
     store_write_u32(body + 6, 3); /* index 3 of 3 */
     ck_assert(!store_parse_gather(&frame, &in, key));
 }
-END_TEST
 
 /* The hosts of ranks: as written, and in how many triples. */
-START_TEST(numbers_round_trip) {
+TEST(numbers_round_trip) {
     static const struct {
         uint32_t count, numbers[12];
         size_t triples;
@@ -135,9 +131,8 @@ START_TEST(numbers_round_trip) {
         ck_assert(!store_parse_numbers(bytes, size, count, numbers));
     }
 }
-END_TEST
 
-START_TEST(heartbeats_of_many_ranks_are_rarer) {
+TEST(heartbeats_of_many_ranks_are_rarer) {
     ck_assert_double_eq(store_heartbeat_seconds(2, 1), 0.2);
     ck_assert_double_eq(store_heartbeat_seconds(4000, 1), 0.2);
     ck_assert_double_eq(store_heartbeat_seconds(10000, 1), 0.5);
@@ -146,7 +141,5 @@ START_TEST(heartbeats_of_many_ranks_are_rarer) {
     ck_assert_double_eq(store_pace(80000, 1), 8);
     ck_assert_double_eq(store_pace(1024, 8), 8);
 }
-END_TEST
 
-TESTS("store_frame", heartbeats_of_many_ranks_are_rarer, frames_round_trip, bodies_are_checked, heartbeats_round_trip,
-      gathers_are_checked, numbers_round_trip)
+CHECK_MAIN("store_frame")

@@ -83,7 +83,7 @@ static const struct {
     {ACTIVITY_FORWARD, 0.01, 0, 0, 0}, /* switched off */
 };
 
-START_TEST(hang_is_detected_at_its_limit) {
+TEST_EACH(hang_is_detected_at_its_limit, hangs) {
     struct members *m = all_joined(3, hangs[_i].hang);
     struct activity_snapshot waiting = reading_of(ACTIVITY_BACKWARD, 41, true, hangs[_i].median);
     struct activity_snapshot readings[] = {waiting, reading_of(hangs[_i].phase, 40, false, hangs[_i].median), waiting};
@@ -99,10 +99,9 @@ START_TEST(hang_is_detected_at_its_limit) {
     }
     members_destroy(m);
 }
-END_TEST
 
 /* `eval` and `predict` have no steps. */
-START_TEST(phases_without_steps) {
+TEST(phases_without_steps) {
     static const struct {
         enum activity_phase phase;
         int64_t step;
@@ -123,10 +122,9 @@ START_TEST(phases_without_steps) {
         text_free(&text);
     }
 }
-END_TEST
 
 /* The launcher has not reported how the rank ended; the last heartbeat shows where. */
-START_TEST(last_heartbeat_is_in_the_message) {
+TEST(last_heartbeat_is_in_the_message) {
     struct members *m = all_joined(2, 10);
     struct activity_snapshot reading = {.phase = ACTIVITY_FORWARD, .step = 4, .ticks = 3};
     struct text text = {0};
@@ -138,10 +136,9 @@ START_TEST(last_heartbeat_is_in_the_message) {
     text_free(&text);
     members_destroy(m);
 }
-END_TEST
 
 /* A slow rank that makes progress does not hang, nor does a job in which no rank waits. */
-START_TEST(progress_is_no_hang) {
+TEST(progress_is_no_hang) {
     struct members *m = all_joined(2, 10);
     for (int i = 1; i < 500; i++) {
         double now = i * 0.2;
@@ -157,19 +154,17 @@ START_TEST(progress_is_no_hang) {
     ck_assert_int_eq(members_cause(m, 200), -1);
     members_destroy(m);
 }
-END_TEST
 
 /* Both wait, but rank 1 in an earlier collective. */
-START_TEST(rank_that_is_behind_hangs) {
+TEST(rank_that_is_behind_hangs) {
     struct members *m = all_joined(2, 10);
     struct activity_snapshot waiting = reading_of(ACTIVITY_BACKWARD, 40, true, 0.01), readings[] = {waiting, waiting};
     readings[1].number = 17;
     ck_assert_int_eq(members_cause(m, time_of_cause(m, 2, readings, 20)), 1);
     members_destroy(m);
 }
-END_TEST
 
-START_TEST(all_wait_for_each_other) {
+TEST(all_wait_for_each_other) {
     struct members *m = all_joined(2, 10);
     struct activity_snapshot waiting = reading_of(ACTIVITY_BACKWARD, 41, true, 0.01), readings[] = {waiting, waiting};
     double at = time_of_cause(m, 2, readings, 20);
@@ -177,7 +172,6 @@ START_TEST(all_wait_for_each_other) {
     expect(m, members_cause(m, at), "hangs after backward of step 8, in all_reduce #18");
     members_destroy(m);
 }
-END_TEST
 
 /* Rank 1 sends its last heartbeat at 1 s. Returns the time at which it is lost; 0: never. */
 static double time_of_loss(struct members *m, bool has_link) {
@@ -192,7 +186,7 @@ static double time_of_loss(struct members *m, bool has_link) {
     return 0;
 }
 
-START_TEST(unreachable_and_stopped_ranks_differ) {
+TEST(unreachable_and_stopped_ranks_differ) {
     struct members *m = all_joined(2, 10);
     double at = time_of_loss(m, false);
     ck_assert(at > 4.4 && at < 5);
@@ -205,10 +199,9 @@ START_TEST(unreachable_and_stopped_ranks_differ) {
     expect(m, 1, "hangs: its process has not run for 8.");
     members_destroy(m);
 }
-END_TEST
 
 /* This process did not run for a minute (a suspended machine). */
-START_TEST(pause_of_the_server_loses_no_rank) {
+TEST(pause_of_the_server_loses_no_rank) {
     struct members *m = all_joined(2, 10);
     for (int i = 1; i < 100; i++) {
         double now = i < 50 ? i * 0.2 : 60 + i * 0.2;
@@ -219,10 +212,9 @@ START_TEST(pause_of_the_server_loses_no_rank) {
     }
     members_destroy(m);
 }
-END_TEST
 
 /* Rank 0 waits for rank 1, which hangs, before and after the pause. */
-START_TEST(pause_of_the_server_is_no_time_of_a_hang) {
+TEST(pause_of_the_server_is_no_time_of_a_hang) {
     struct members *m = all_joined(2, 10);
     double found = 0;
     for (int i = 1; i < 100 && found == 0; i++) {
@@ -236,9 +228,8 @@ START_TEST(pause_of_the_server_is_no_time_of_a_hang) {
     ck_assert_int_eq(members_cause(m, found), 1);
     members_destroy(m);
 }
-END_TEST
 
-START_TEST(first_cause_is_final) {
+TEST(first_cause_is_final) {
     struct members *m = all_joined(4, 10);
     members_leave(m, 0, MEMBER_LOST_PEER, STATUS_PEER, ": lost a peer", 1.0);
     ck_assert_int_eq(members_cause(m, 1.1), -1); /* the cause may still be reported */
@@ -277,9 +268,8 @@ START_TEST(first_cause_is_final) {
     ck_assert(!members_is_alone(m, 1));
     members_destroy(m);
 }
-END_TEST
 
-START_TEST(failure_precedes_request_to_stop) {
+TEST(failure_precedes_request_to_stop) {
     static const char reason[] = ": stopped on request before training began";
     struct members *m = all_joined(4, 10); /* a failure that is reported after a request to stop */
     members_leave(m, 1, MEMBER_FAILED, STATUS_STOPPED, reason, 1.0);
@@ -307,9 +297,8 @@ START_TEST(failure_precedes_request_to_stop) {
     ck_assert_int_eq(members_cause(m, 1.31), 1);
     members_destroy(m);
 }
-END_TEST
 
-START_TEST(rank_without_heartbeat_is_lost) {
+TEST(rank_without_heartbeat_is_lost) {
     struct members *m = all_joined(2, 10);
     double now = 0;
     for (int i = 1; members_cause(m, now) < 0 && i < 100; i++) {
@@ -321,9 +310,8 @@ START_TEST(rank_without_heartbeat_is_lost) {
     expect(m, 1, "hangs: its process has not run for 8.0 s");
     members_destroy(m);
 }
-END_TEST
 
-START_TEST(missing_ranks_are_listed) {
+TEST(missing_ranks_are_listed) {
     struct members *m = members_create(4, 2, (struct members_limits){.slow = 600}, 0);
     struct text text = {0};
     members_join(m, 0, "host a, pid 1", 0);
@@ -336,10 +324,9 @@ START_TEST(missing_ranks_are_listed) {
     text_free(&text);
     members_destroy(m);
 }
-END_TEST
 
 /* Its launcher reports how it ended; it does not count as joined. */
-START_TEST(rank_that_ended_before_it_joined_is_the_cause) {
+TEST(rank_that_ended_before_it_joined_is_the_cause) {
     struct members *m = members_create(3, 3, (struct members_limits){.slow = 600}, 0);
     struct text text = {0};
     members_join(m, 0, "host a, pid 1", 0);
@@ -354,11 +341,5 @@ START_TEST(rank_that_ended_before_it_joined_is_the_cause) {
     text_free(&text);
     members_destroy(m);
 }
-END_TEST
 
-LOOP_TESTS("store_members", EACH(hang_is_detected_at_its_limit, hangs), ONCE(phases_without_steps),
-           ONCE(last_heartbeat_is_in_the_message), ONCE(progress_is_no_hang), ONCE(rank_that_is_behind_hangs),
-           ONCE(all_wait_for_each_other), ONCE(unreachable_and_stopped_ranks_differ),
-           ONCE(pause_of_the_server_loses_no_rank), ONCE(pause_of_the_server_is_no_time_of_a_hang),
-           ONCE(first_cause_is_final), ONCE(failure_precedes_request_to_stop), ONCE(rank_without_heartbeat_is_lost),
-           ONCE(missing_ranks_are_listed), ONCE(rank_that_ended_before_it_joined_is_the_cause))
+CHECK_MAIN("store_members")

@@ -391,7 +391,7 @@ static void end_trial(struct trial *t) {
 /* Many trials at once, since they wait most of the time. */
 #define BATCHES 3
 
-START_TEST(tampered_frames_have_no_effect) {
+TEST_LOOP(tampered_frames_have_no_effect, 0, BATCHES) {
     enum { TYPES = sizeof frames / sizeof *frames, COUNT = TYPES * TAMPERINGS / BATCHES };
     static struct trial trials[COUNT];
     for (int i = 0; i < COUNT; i++) {
@@ -401,6 +401,5 @@ START_TEST(tampered_frames_have_no_effect) {
     }
     for (int i = 0; i < COUNT; i++) end_trial(&trials[i]);
 }
-END_TEST
 
-LOOP_TESTS("store_relay", LOOP(tampered_frames_have_no_effect, 0, BATCHES))
+CHECK_MAIN("store_relay")

@@ -39,7 +39,7 @@ static struct secret find(enum dist_launcher launcher, const char *job) {
 static bool is_same(struct secret a, struct secret b) { return memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0; }
 
 /* Nobody can guess it from the job's name, and processes that a rank starts do not get the file. */
-START_TEST(the_launchers_file_comes_first) {
+TEST(the_launchers_file_comes_first) {
     struct secret expected;
     memset(expected.bytes, 0xa5, sizeof expected.bytes);
     setenv(SECRET_VARIABLE, "secret of the user", 1);
@@ -48,9 +48,8 @@ START_TEST(the_launchers_file_comes_first) {
     ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
     ck_assert(is_same(find(LAUNCHER_OWN, "another job"), expected));
 }
-END_TEST
 
-START_TEST(other_launchers_pass_no_file) {
+TEST(other_launchers_pass_no_file) {
     pass_file(0xa5);
     setenv(SECRET_VARIABLE, "secret of the user", 1);
     struct secret with_file = find(LAUNCHER_TORCHRUN, "job");
@@ -58,9 +57,8 @@ START_TEST(other_launchers_pass_no_file) {
     ck_assert(is_same(with_file, find(LAUNCHER_TORCHRUN, "job")));
     ck_assert(is_same(with_file, find(LAUNCHER_OWN, "another job")));
 }
-END_TEST
 
-START_TEST(secrets_differ) {
+TEST(secrets_differ) {
     unsetenv(SECRET_FD_VARIABLE);
     unsetenv(SECRET_VARIABLE);
     struct secret of_a = find(LAUNCHER_SLURM, "a");
@@ -73,9 +71,8 @@ START_TEST(secrets_differ) {
     setenv(SECRET_VARIABLE, "aaaaaaaaaaaaaaab", 1);
     ck_assert(!is_same(of_user, find(LAUNCHER_SLURM, "a")));
 }
-END_TEST
 
-START_TEST(short_secrets_are_rejected) {
+TEST(short_secrets_are_rejected) {
     struct dist_env env = {.launcher = LAUNCHER_SLURM, .job_id = "a"};
     uint8_t secret[32];
     unsetenv(SECRET_FD_VARIABLE);
@@ -92,17 +89,14 @@ START_TEST(short_secrets_are_rejected) {
     env.launcher = LAUNCHER_OWN;
     ck_assert(!dist_env_secret_is_guessable(&env));
 }
-END_TEST
 
 /* A standard stream, or a descriptor that is not open, is not the launcher's file. */
-START_TEST(descriptors_that_are_none) {
+TEST_LOOP(descriptors_that_are_none, 0, 5) {
     const char *const texts[] = {"", "2", "-1", "x", "9999"};
     unsetenv(SECRET_FD_VARIABLE);
     struct secret expected = find(LAUNCHER_OWN, "job");
     setenv(SECRET_FD_VARIABLE, texts[_i], 1);
     ck_assert(is_same(find(LAUNCHER_OWN, "job"), expected));
 }
-END_TEST
 
-LOOP_TESTS("store_secret", ONCE(the_launchers_file_comes_first), ONCE(other_launchers_pass_no_file),
-           ONCE(secrets_differ), ONCE(short_secrets_are_rejected), LOOP(descriptors_that_are_none, 0, 5))
+CHECK_MAIN("store_secret")

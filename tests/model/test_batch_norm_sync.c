@@ -85,7 +85,7 @@ static void check_near(double got, double expected, double scale, const char *wh
                   expected, got);
 }
 
-START_TEST(uneven_rows) {
+TEST(uneven_rows) {
     struct group group = {0};
     struct process whole = {.rows = ROWS}, parts[PROCESSES] = {{0}};
     pthread_t threads[PROCESSES];
@@ -127,6 +127,5 @@ START_TEST(uneven_rows) {
     free(inputs);
     free(dy);
 }
-END_TEST
 
-TESTS("batch_norm_sync", uneven_rows)
+CHECK_MAIN("batch_norm_sync")

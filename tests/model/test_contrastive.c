@@ -125,7 +125,7 @@ static void compare(const size_t *rows, size_t size, bool is_symmetric, bool has
     free(group), free(outputs), free(expected), free(got);
 }
 
-START_TEST(uneven_rows) {
+TEST(uneven_rows) {
     static const size_t rows[][PROCESSES] = {{3, 8, 0}, {0, 1, 5}, {1, 0, 0}, {2, 2, 2}, {70, 131, 3}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int symmetric = 0; symmetric < 2; symmetric++) {
@@ -134,10 +134,9 @@ START_TEST(uneven_rows) {
             compare(rows[i], 5, symmetric, false);
         }
 }
-END_TEST
 
 /* The gradient of a process includes the losses of the others: that of one row alone is 0. */
-START_TEST(other_processes_count) {
+TEST(other_processes_count) {
     static const size_t rows[PROCESSES] = {1, 1, 1};
     float *outputs = random_rows(3, 4), alone[8], *all = calloc(24, sizeof *all);
     struct process one = {.rows = 1, .size = 4, .is_symmetric = true, .has_gradient = true, .outputs = outputs};
@@ -148,10 +147,9 @@ START_TEST(other_processes_count) {
     compare(rows, 4, true, true);
     free(outputs), free(all);
 }
-END_TEST
 
 /* The same bits on three threads and on one. */
-START_TEST(threads) {
+TEST(threads) {
     enum { ROWS = 300, SIZE = 64 };
     float *outputs = random_rows(ROWS, SIZE), *three = calloc(2 * ROWS * SIZE, sizeof *three);
     float *one = calloc(2 * ROWS * SIZE, sizeof *one);
@@ -168,13 +166,12 @@ START_TEST(threads) {
     ck_assert_mem_eq(one, three, 2 * ROWS * SIZE * sizeof *one);
     free(outputs), free(three), free(one);
 }
-END_TEST
 
 static void fail_to_gather(void *user, void *all, size_t bytes) { (void)user, (void)all, (void)bytes; }
 
 /* After a failure of the communication the other rows are not set: results are of no use, but nothing else happens. And
  * an embedding of zeros has no direction. */
-START_TEST(without_values) {
+TEST(without_values) {
     static const size_t rows[PROCESSES] = {2, 3, 2};
     struct all_rows all = {.world_size = PROCESSES, .rank = 1, .rows = rows, .max = 3, .gather = fail_to_gather};
     struct contrastive_options options = {.temperature = 0.1f, .is_symmetric = true, .size = 2, .all = &all};
@@ -196,6 +193,5 @@ START_TEST(without_values) {
     status_free(s);
     device_destroy(device);
 }
-END_TEST
 
-TESTS("contrastive", uneven_rows, other_processes_count, threads, without_values)
+CHECK_MAIN("contrastive")

@@ -76,7 +76,7 @@ static const struct {
      "test.yaml:2:3: model.layers.0.group_norm: is not supported on"},
 };
 
-START_TEST(layers) {
+TEST_EACH(layers, cases) {
     status s = check(cases[_i].layers, cases[_i].input);
     if (!cases[_i].sentence) {
         ck_assert_msg(!s, "%s", status_message(s));
@@ -87,7 +87,6 @@ START_TEST(layers) {
                   status_message(s));
     status_free(s);
 }
-END_TEST
 
 #define TANH "- gelu: {approximate: tanh}\n"
 
@@ -109,7 +108,7 @@ static const struct {
 };
 
 /* The gradient before a GELU exists when the backward of the layer after it runs. */
-START_TEST(nodes_around_a_gelu) {
+TEST_EACH(nodes_around_a_gelu, gelus) {
     struct document *document;
     struct model *m = plan(gelus[_i].layers, (struct shape){.dims = 1, .size = {3}}, &document);
     ck_assert_uint_eq(m->node_count, strlen(gelus[_i].fusions));
@@ -122,6 +121,5 @@ START_TEST(nodes_around_a_gelu) {
     model_destroy(m);
     document_destroy(document);
 }
-END_TEST
 
-LOOP_TESTS("device_support", EACH(layers, cases), EACH(nodes_around_a_gelu, gelus))
+CHECK_MAIN("device_support")

@@ -33,7 +33,7 @@ static const struct {
     {"[{drop_path: {p: 0.5, mode: batch}}]", {.dims = 1, .size = {6}}, ROWS * 6},
 };
 
-START_TEST(what_shares_a_draw) {
+TEST_EACH(what_shares_a_draw, cases) {
     size_t size = shape_elements(&cases[_i].shape), run = cases[_i].run, runs = ROWS * size / run, kept = 0;
     float *y = outputs_of(cases[_i].layers, cases[_i].shape, true, 3, 0, 1), scale = run == ROWS * 6 ? 2 : 1 / 0.75f;
     for (size_t r = 0; r < runs; r++) {
@@ -48,9 +48,8 @@ START_TEST(what_shares_a_draw) {
     }
     free(y);
 }
-END_TEST
 
-START_TEST(masks_belong_to_global_rows) {
+TEST_EACH(masks_belong_to_global_rows, cases) {
     size_t size = shape_elements(&cases[_i].shape), differ = 0;
     float *all = outputs_of(cases[_i].layers, cases[_i].shape, true, 3, 0, 1);
     for (size_t rank = 0; rank < 4; rank++) {
@@ -67,17 +66,15 @@ START_TEST(masks_belong_to_global_rows) {
     ck_assert_uint_gt(differ, 0);
     free(all);
 }
-END_TEST
 
-START_TEST(evaluation_changes_nothing) {
+TEST_EACH(evaluation_changes_nothing, cases) {
     float *y = outputs_of(cases[_i].layers, cases[_i].shape, false, 3, 0, 1);
     for (size_t i = 0; i < ROWS * shape_elements(&cases[_i].shape); i++) ck_assert_float_eq(y[i], 1);
     free(y);
 }
-END_TEST
 
 /* As torchvision's StochasticDepth and torch's dropouts: nothing is kept, and nothing is divided by 0. */
-START_TEST(a_probability_of_one) {
+TEST(a_probability_of_one) {
     static const char *const layers[] = {"[{dropout1d: 1}]", "[{drop_path: 1}]"};
     for (size_t l = 0; l < 2; l++) {
         struct shape shape = {.dims = 2, .size = {3, 2}};
@@ -86,10 +83,9 @@ START_TEST(a_probability_of_one) {
         free(y);
     }
 }
-END_TEST
 
 /* The vector of the padding is 0, the others are those of the same draws; a scale has its value. */
-START_TEST(initial_weights) {
+TEST(initial_weights) {
     struct shape tokens = {.dims = 1, .size = {4}, .is_tokens = true, .vocabulary = 7};
     static const char *const padded[] = {"[{embedding: {embedding_dim: 5, padding_idx: 2}}, {linear: 3}]",
                                          "[{embedding_bag: {embedding_dim: 5, padding_idx: -5}}, {linear: 3}]",
@@ -111,7 +107,5 @@ START_TEST(initial_weights) {
     ck_assert_str_eq(f.model->params.items[0].name, "0.gamma");
     close_fixture(&f);
 }
-END_TEST
 
-LOOP_TESTS("dropout", EACH(what_shares_a_draw, cases), EACH(masks_belong_to_global_rows, cases),
-           EACH(evaluation_changes_nothing, cases), ONCE(a_probability_of_one), ONCE(initial_weights))
+CHECK_MAIN("dropout")

@@ -119,28 +119,25 @@ static const struct {
      {8, 3, 4}},
 };
 
-START_TEST(layers) {
+TEST_EACH(layers, layer_cases) {
     gpu_agrees(PRECISION_FLOAT32, 1e-4, layer_cases[_i].layers, input_of((size_t)_i), "cross_entropy");
     gpu_agrees(PRECISION_BFLOAT16, 0.1, layer_cases[_i].layers, input_of((size_t)_i), "mse");
 }
-END_TEST
 
-START_TEST(layers_with_16_bit_storage) {
+TEST_EACH(layers_with_16_bit_storage, half_cases) {
     struct shape input = {.dims = half_cases[_i].dims};
     memcpy(input.size, half_cases[_i].shape, sizeof half_cases[_i].shape);
     gpu_agrees(PRECISION_FLOAT32, 1e-4, half_cases[_i].layers, input, "mse");
     gpu_agrees(PRECISION_BFLOAT16, 0.1, half_cases[_i].layers, input, "mse");
     gpu_agrees(PRECISION_FLOAT16, 0.05, half_cases[_i].layers, input, "cross_entropy");
 }
-END_TEST
 
-START_TEST(losses) {
+TEST_EACH(losses, loss_cases) {
     char text[LOSS_LAYERS];
     layers_of_loss((size_t)_i, text);
     gpu_agrees(PRECISION_FLOAT32, 1e-4, text, loss_input((size_t)_i), loss_cases[_i].config);
     gpu_agrees(PRECISION_BFLOAT16, 0.1, text, loss_input((size_t)_i), loss_cases[_i].config);
 }
-END_TEST
 
 static void check_evaluation(struct fixture *cpu, struct fixture *gpu) {
     struct pass pass_on_cpu = pass_of(cpu), pass_on_gpu = pass_of(gpu);
@@ -169,7 +166,7 @@ static void train(struct fixture *f, double *loss, float *gradients) {
 
 /* A loss that takes 16 bits may get a 16-bit output in training; that of an evaluation is float32, also after a pass of
  * training. */
-START_TEST(outputs_of_evaluations_are_float32) {
+TEST(outputs_of_evaluations_are_float32) {
     struct shape input = {.dims = 1, .size = {8}};
     const char *what = "[{linear: 16}, relu, {linear: 8}]";
     struct fixture gpu = plan_fixture("cuda", PRECISION_BFLOAT16, what, input, ROWS, "cross_entropy");
@@ -193,10 +190,5 @@ START_TEST(outputs_of_evaluations_are_float32) {
     free(expected), free(found);
     close_fixture(&cpu), close_fixture(&gpu);
 }
-END_TEST
 
-int main(void) {
-    const struct check_loop loops[] = {EACH(layers, layer_cases), EACH(layers_with_16_bit_storage, half_cases),
-                                       EACH(losses, loss_cases), ONCE(outputs_of_evaluations_are_float32)};
-    return gpu_run("gpu_layers", loops, sizeof loops / sizeof *loops);
-}
+int main(void) { return gpu_run("gpu_layers"); }

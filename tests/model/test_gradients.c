@@ -54,7 +54,7 @@ static void check_gradients(struct fixture *f, const char *what) {
     free(analytic);
 }
 
-START_TEST(layer_gradients) {
+TEST(layer_gradients) {
     static const char *const losses[] = {"cross_entropy", "mse"};
     for (size_t i = 0; i < sizeof layer_cases / sizeof *layer_cases; i++)
         for (int loss = 0; loss < 2; loss++) { /* of classes and of values */
@@ -70,9 +70,8 @@ START_TEST(layer_gradients) {
                       layer_type_at(t)->variant.name);
     }
 }
-END_TEST
 
-START_TEST(loss_gradients) {
+TEST(loss_gradients) {
     size_t cases[32] = {0};
     for (size_t i = 0; i < sizeof loss_cases / sizeof *loss_cases; i++) {
         char layers[LOSS_LAYERS];
@@ -87,6 +86,5 @@ START_TEST(loss_gradients) {
         ck_assert_msg(cases[t] > 0, "the loss '%s' has no row in loss_cases of gradient_cases.h",
                       loss_type_at(t)->variant.name);
 }
-END_TEST
 
-TESTS("gradients", layer_gradients, loss_gradients)
+CHECK_MAIN("gradients")

@@ -128,7 +128,7 @@ static void describe(const struct model *m, struct text *out) {
     }
 }
 
-START_TEST(which_operators_have_copies) {
+TEST_EACH(which_operators_have_copies, cases) {
     struct document *document;
     struct model *m = plan(cases[_i].layers, &device, &document);
     struct text found = {0};
@@ -138,7 +138,6 @@ START_TEST(which_operators_have_copies) {
     model_destroy(m);
     document_destroy(document);
 }
-END_TEST
 
 /* ---- a pass that counts contents ---- */
 
@@ -333,14 +332,13 @@ static size_t run_passes(const struct model *m, bool writes_copies, bool joins_s
     return c.reads;
 }
 
-START_TEST(no_product_reads_an_old_copy) {
+TEST_LOOP(no_product_reads_an_old_copy, 0, 2 * (int)(sizeof cases / sizeof *cases)) {
     struct document *document;
     struct model *m = plan(cases[_i / 2].layers, &device, &document);
     for (int joins_sums = 0; joins_sums < 2; joins_sums++) ck_assert_uint_gt(run_passes(m, _i % 2, joins_sums), 0);
     model_destroy(m);
     document_destroy(document);
 }
-END_TEST
 
 /* Models whose backward recomputes values, and whose GELU is fused where the device has 16 bits. */
 static const char *const more_cases[] = {
@@ -358,7 +356,7 @@ static const char *const more_cases[] = {
 #define MORE ((int)(sizeof more_cases / sizeof *more_cases))
 
 /* Of every type of layer, too: with 16-bit storage, and without, as on the CPU. */
-START_TEST(no_operator_reads_other_contents) {
+TEST_LOOP(no_operator_reads_other_contents, 0, 2 * (LAYERS + MORE)) {
     int which = _i / 2;
     struct document *document;
     struct model *m;
@@ -373,7 +371,6 @@ START_TEST(no_operator_reads_other_contents) {
     model_destroy(m);
     document_destroy(document);
 }
-END_TEST
 
 /* Copies have memory of the block, which no other content in use overlaps, and model_memory counts it. */
 static void check_memory(const struct model *m, const struct planned_copy *planned, const struct piece *other) {
@@ -383,7 +380,7 @@ static void check_memory(const struct model *m, const struct planned_copy *plann
     ck_assert_uint_le(own->offset + own->size, m->row_floats);
 }
 
-START_TEST(copies_have_memory) {
+TEST_EACH(copies_have_memory, cases) {
     struct document *document, *other_document;
     struct model *m = plan(cases[_i].layers, &device, &document);
     struct model *without = plan(cases[_i].layers, &float32_device, &other_document);
@@ -401,10 +398,9 @@ START_TEST(copies_have_memory) {
     model_destroy(m), model_destroy(without);
     document_destroy(document), document_destroy(other_document);
 }
-END_TEST
 
 /* At the start of a pass no copy is valid. */
-START_TEST(a_pass_begins_without_copies) {
+TEST(a_pass_begins_without_copies) {
     struct document *document;
     struct model *m = plan("[{attention: {heads: 1}}]", &device, &document);
     ck_assert_uint_gt(m->copy_count, 0);
@@ -414,19 +410,13 @@ START_TEST(a_pass_begins_without_copies) {
     model_destroy(m);
     document_destroy(document);
 }
-END_TEST
 
 int main(void) {
     struct device *cpu;
     if (device_create("cpu", &cpu)) return 1;
     float32_ops = ops = *device_ops(cpu);
     ops.can_be_half = can_be_half, float32_ops.can_be_half = never_half;
-    const int count = sizeof cases / sizeof *cases;
-    const struct check_loop loops[] = {EACH(which_operators_have_copies, cases),
-                                       LOOP(no_product_reads_an_old_copy, 0, 2 * count),
-                                       LOOP(no_operator_reads_other_contents, 0, 2 * (LAYERS + MORE)),
-                                       EACH(copies_have_memory, cases), ONCE(a_pass_begins_without_copies)};
-    int failed = check_run("half_copies", loops, sizeof loops / sizeof *loops);
+    int failed = check_suite("half_copies");
     device_destroy(cpu);
     return failed;
 }

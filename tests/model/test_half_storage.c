@@ -99,7 +99,7 @@ static void describe(const struct model *m, char *text) {
     text[-1] = 0;
 }
 
-START_TEST(which_are_half) {
+TEST_EACH(which_are_half, cases) {
     struct document *document;
     struct model *m = plan(cases[_i].layers, &document);
     char found[256];
@@ -125,10 +125,9 @@ START_TEST(which_are_half) {
     model_destroy(m);
     document_destroy(document);
 }
-END_TEST
 
 /* All values but the input and the first output, all recomputed values and all gradients are 16 bits. */
-START_TEST(memory_is_half) {
+TEST(memory_is_half) {
     struct document *document;
     size_t parameters, before, after, input = 3 * 8 * 8 * sizeof(float);
     struct model *m = plan(
@@ -142,15 +141,13 @@ START_TEST(memory_is_half) {
     model_destroy(m);
     document_destroy(document);
 }
-END_TEST
 
 int main(void) {
     struct device *cpu;
     if (device_create("cpu", &cpu)) return 1;
     ops.image = device_ops(cpu)->image;
     ops.convolution = device_ops(cpu)->convolution;
-    const struct check_loop loops[] = {EACH(which_are_half, cases), ONCE(memory_is_half)};
-    int failed = check_run("half_storage", loops, sizeof loops / sizeof *loops);
+    int failed = check_suite("half_storage");
     device_destroy(cpu);
     return failed;
 }

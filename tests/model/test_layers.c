@@ -264,7 +264,7 @@ static void replay(const json_t *record, float lr, float momentum) {
     close_fixture(&f);
 }
 
-START_TEST(as_pytorch) {
+TEST(as_pytorch) {
     json_t *root = vectors_load("layers");
     const json_t *record;
     size_t i;
@@ -274,7 +274,6 @@ START_TEST(as_pytorch) {
     ck_assert_uint_gt(i, 0);
     json_decref(root);
 }
-END_TEST
 
 static bool is_written(const json_t *cases, const char *key) {
     const json_t *record, *written;
@@ -285,7 +284,7 @@ static bool is_written(const json_t *cases, const char *key) {
 }
 
 /* A new layer type, or a new key of one, needs a case. */
-START_TEST(complete) {
+TEST(complete) {
     json_t *root = vectors_load("layers");
     const json_t *cases = json_object_get(root, "cases");
     for (size_t t = 0; layer_type_at(t); t++) {
@@ -304,6 +303,5 @@ START_TEST(complete) {
     }
     json_decref(root);
 }
-END_TEST
 
-TESTS("layers", as_pytorch, complete)
+CHECK_MAIN("layers")

@@ -74,17 +74,16 @@ static void run_case(const json_t *vector) {
     free(x), free(gradient), free(t);
 }
 
-START_TEST(losses_are_pytorchs) {
+TEST(losses_are_pytorchs) {
     json_t *root = vectors_load("losses"), *vector;
     size_t i;
     ck_assert_uint_ge(json_array_size(root), 62);
     json_array_foreach(root, i, vector) run_case(vector);
     json_decref(root);
 }
-END_TEST
 
 /* The sums of two batches give the mean over both; ignored positions do not count. */
-START_TEST(sums_add_up) {
+TEST(sums_add_up) {
     struct device *device;
     struct variant loss;
     struct document *document = bind("{type: cross_entropy, weight: [1, 3], ignore_index: -1}", &loss);
@@ -110,11 +109,10 @@ START_TEST(sums_add_up) {
     device_destroy(device);
     document_destroy(document);
 }
-END_TEST
 
 /* Without a gradient another code path computes many classes; the largest output may be the last, the first or
  * the second, and very large. */
-START_TEST(many_classes) {
+TEST(many_classes) {
     enum { CLASSES = 300 };
     struct device *device;
     struct variant loss;
@@ -133,10 +131,9 @@ START_TEST(many_classes) {
     device_destroy(device);
     document_destroy(document);
 }
-END_TEST
 
 /* Two equal labels need three steps. */
-START_TEST(ctc_of_too_many_labels) {
+TEST(ctc_of_too_many_labels) {
     struct device *device;
     struct variant loss;
     struct loss_sums sums = {0};
@@ -153,10 +150,9 @@ START_TEST(ctc_of_too_many_labels) {
     device_destroy(device);
     document_destroy(document);
 }
-END_TEST
 
 /* zero_infinity is for targets that do not fit into the steps, not for outputs that are NaN. */
-START_TEST(ctc_of_nan) {
+TEST(ctc_of_nan) {
     struct device *device;
     struct variant loss;
     struct document *document = bind("{type: ctc, zero_infinity: true}", &loss);
@@ -176,10 +172,9 @@ START_TEST(ctc_of_nan) {
     device_destroy(device);
     document_destroy(document);
 }
-END_TEST
 
 /* PyTorch's input_lengths: a row of which the last steps are padding is like a shorter one. */
-START_TEST(ctc_of_lengths) {
+TEST(ctc_of_lengths) {
     struct device *device;
     struct variant loss;
     struct document *document = bind("ctc", &loss);
@@ -203,7 +198,6 @@ START_TEST(ctc_of_lengths) {
     device_destroy(device);
     document_destroy(document);
 }
-END_TEST
 
 /* Sums of rows of different lengths with weights, which count. */
 static struct loss_sums run_weighted(const char *config, const float *x, const float *t, const int32_t *lengths,
@@ -222,7 +216,7 @@ static struct loss_sums run_weighted(const char *config, const float *x, const f
 }
 
 /* A row of weight 2 counts as two rows. */
-START_TEST(weights_of_rows_of_different_lengths) {
+TEST(weights_of_rows_of_different_lengths) {
     static const char *const configs[] = {"mse",  "kl_div",       "{type: kl_div, reduction: batchmean}",
                                           "dice", "gaussian_nll", "{type: cosine_embedding, margin: 0.9}"};
     static const int32_t lengths[] = {2, 1, 1};
@@ -241,7 +235,6 @@ START_TEST(weights_of_rows_of_different_lengths) {
         for (size_t k = 0; k < 12; k++) ck_assert((k < 4 || k == 6 || k == 7) || gradient[k] == 0);
     }
 }
-END_TEST
 
 static void run_bce(const char *config, const struct shape *shape, const float *x, const float *t, float *gradient,
                     struct loss_sums *sums) {
@@ -258,7 +251,7 @@ static void run_bce(const char *config, const struct shape *shape, const float *
 }
 
 /* A weight for each class is that of all its positions or pixels. */
-START_TEST(positives_are_weighted_by_class) {
+TEST(positives_are_weighted_by_class) {
     static const struct {
         struct shape shape;
         const char *of_all;
@@ -278,7 +271,6 @@ START_TEST(positives_are_weighted_by_class) {
         ck_assert_mem_eq(gradients[0], gradients[1], sizeof gradients[0]);
     }
 }
-END_TEST
 
 static void rejected(const char *config, struct shape output, size_t target_size, int64_t classes,
                      const char *sentence) {
@@ -291,7 +283,7 @@ static void rejected(const char *config, struct shape output, size_t target_size
     document_destroy(document);
 }
 
-START_TEST(shapes_are_checked) {
+TEST(shapes_are_checked) {
     struct shape three = {.dims = 1, .size = {3}}, sequence = {.dims = 2, .size = {4, 3}};
     rejected(
         "cross_entropy", three, 1, 4,
@@ -361,7 +353,6 @@ START_TEST(shapes_are_checked) {
     rejected("{type: bce_with_logits, pos_weight: [1, 2, 3, 4]}", sequence, 12, 0,
              "pos_weight has 4 numbers, but the model has 3 classes and 12 outputs");
 }
-END_TEST
 
 /* Where a loss has a corner: gradients of PyTorch 2.15, of the sum over one row. */
 static const struct {
@@ -388,7 +379,7 @@ static const struct {
     {"bce_with_logits", 3, {0, 0, 0}, {1, 0, 0.5f}, {-0.5f, 0.5f, 0}},
 };
 
-START_TEST(ties_are_pytorchs) {
+TEST_EACH(ties_are_pytorchs, ties) {
     struct device *device;
     struct variant loss;
     struct loss_sums sums = {0};
@@ -407,8 +398,5 @@ START_TEST(ties_are_pytorchs) {
     device_destroy(device);
     document_destroy(document);
 }
-END_TEST
 
-LOOP_TESTS("loss", ONCE(losses_are_pytorchs), ONCE(sums_add_up), ONCE(many_classes), ONCE(ctc_of_too_many_labels),
-           ONCE(ctc_of_nan), ONCE(ctc_of_lengths), ONCE(weights_of_rows_of_different_lengths),
-           ONCE(positives_are_weighted_by_class), ONCE(shapes_are_checked), EACH(ties_are_pytorchs, ties))
+CHECK_MAIN("loss")

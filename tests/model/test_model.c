@@ -6,7 +6,7 @@
 #include "vectors.h"
 
 /* Layers with a fused relu give the same bits as a separate relu (the first layer of a list is never fused). */
-START_TEST(fused_relu) {
+TEST(fused_relu) {
     static const char *const models[] = {
         "[{conv2d: {out: 17, kernel_size: 3}}, %s, {max_pool2d: 2}, {conv2d: {out: 3, kernel_size: 1}}, %s, flatten, "
         "{linear: {out: 3}}]",
@@ -41,7 +41,6 @@ START_TEST(fused_relu) {
         for (int i = 0; i < 2; i++) close_fixture(&f[i]);
     }
 }
-END_TEST
 
 /* The output for [targets] of a model without parameters, whose input is 0, 1, 2, ... */
 static void run_for_targets(const char *layers, const struct shape *input, const struct class_targets *targets,
@@ -71,7 +70,7 @@ static void run_for_targets(const char *layers, const struct shape *input, const
 }
 
 /* Scores (classes, ...) become (positions, classes), in whichever order the last layer has them in memory. */
-START_TEST(scores_by_position) {
+TEST(scores_by_position) {
     static const char *const models[] = {"[{permute: [0, 2, 1, 3]}]", "[{upsample: 1}, {permute: [0, 2, 1, 3]}]",
                                          "[{reshape: [3, 2, 4]}, {max_pool2d: 1}]", "[{reshape: [3, 2, 4]}]"};
     struct shape input = {.dims = 3, .size = {2, 3, 4}}, shape;
@@ -89,7 +88,6 @@ START_TEST(scores_by_position) {
                               "%s: class %zu of position %zu", models[m], c, position);
     }
 }
-END_TEST
 
 static size_t find_param(const struct params *params, const char *prefix, const char *rest) {
     char name[64];
@@ -105,7 +103,7 @@ static size_t find_param(const struct params *params, const char *prefix, const 
 
 /* Layers that share parameters compute what two with equal ones do; their gradients are added, and the running means
  * are those of both passes, one after the other. */
-START_TEST(shared_layers_are_one) {
+TEST(shared_layers_are_one) {
     static const char *const own[] = {"0.weight", "0.bias", "1.weight", "1.bias"};
     struct shape input = {.dims = 1, .size = {5}};
     struct fixture one = open_fixture(SHARED("share: a"), input, 6, "mse");
@@ -137,10 +135,9 @@ START_TEST(shared_layers_are_one) {
     for (size_t k = 0; k < 6; k++) ck_assert(fabsf(mean[k] - (0.9f * first[k] + second[k])) <= 1e-6f);
     close_fixture(&one), close_fixture(&two), close_fixture(&single);
 }
-END_TEST
 
 /* A relu is not fused into a layer whose output another one reads by its name, wherever that is. */
-START_TEST(relus_of_named_outputs_are_not_fused) {
+TEST(relus_of_named_outputs_are_not_fused) {
     static const char *const readers[] = {
         "{linear: 4}, {add: {from: n}}",
         "{residual: [{linear: {out: 4, from: n}}]}",
@@ -165,7 +162,6 @@ START_TEST(relus_of_named_outputs_are_not_fused) {
         for (int i = 0; i < 2; i++) close_fixture(&f[i]);
     }
 }
-END_TEST
 
 static void param_has_bits(const struct params *params, size_t index, const json_t *vector) {
     uint8_t hash[DIGEST_SIZE];
@@ -175,7 +171,7 @@ static void param_has_bits(const struct params *params, size_t index, const json
     ck_assert_str_eq(hex, json_string_value(json_object_get(vector, "sha256")));
 }
 
-START_TEST(initial_weights_are_pytorchs) {
+TEST(initial_weights_are_pytorchs) {
     static const struct {
         const char *vector, *layers;
         int64_t in;
@@ -243,9 +239,8 @@ START_TEST(initial_weights_are_pytorchs) {
     }
     json_decref(root);
 }
-END_TEST
 
-START_TEST(only_the_last_draw_is_stored) {
+TEST(only_the_last_draw_is_stored) {
     struct shape input = {.dims = 1, .size = {40}};
     struct fixture f =
         open_fixture("[{linear: 30}]\ninit: [{normal: {match: '*.weight'}}, {uniform: {layers: [linear]}}, "
@@ -267,9 +262,8 @@ START_TEST(only_the_last_draw_is_stored) {
     ck_assert_uint_eq(rng_u32(&rng), rng_u32(&own));
     close_fixture(&f);
 }
-END_TEST
 
-START_TEST(composites_add_levels_to_names) {
+TEST(composites_add_levels_to_names) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f = open_fixture("[{repeat: {name: h, times: 2, layers: [{residual: {layers: [{linear: {out: 4, "
                                     "name: fc}}], shortcut: [{linear: {out: 4}}]}}]}}, "
@@ -283,16 +277,14 @@ START_TEST(composites_add_levels_to_names) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) ck_assert_str_eq(f.model->params.items[i].name, names[i]);
     close_fixture(&f);
 }
-END_TEST
 
-START_TEST(names_replace_indices) {
+TEST(names_replace_indices) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f = open_fixture("[{linear: {out: 2, name: fc1}}, relu, {linear: {out: 2}}]", input, 1, "mse");
     ck_assert_str_eq(f.model->params.items[0].name, "fc1.weight");
     ck_assert_str_eq(f.model->params.items[3].name, "2.bias");
     close_fixture(&f);
 }
-END_TEST
 
 static void rejected_on(struct shape input, const char *layers, const char *expected) {
     struct document *document = NULL;
@@ -310,7 +302,7 @@ static void rejected(const char *layers, const char *expected) {
 }
 
 /* The maximum padding, which PyTorch also enforces, and the maximum window of max_pool2d. */
-START_TEST(limits_of_poolings) {
+TEST(limits_of_poolings) {
     struct shape image = {.dims = 3, .size = {1, 20, 20}};
     static const char *const fits[] = {"[{max_pool2d: {kernel_size: 16, stride: 1}}, flatten, {linear: 3}]",
                                        "[{max_pool2d: {kernel_size: [2, 3], padding: [1, 1]}}, flatten, {linear: 3}]",
@@ -324,9 +316,8 @@ START_TEST(limits_of_poolings) {
     rejected_on(image, "[{max_pool2d: {kernel_size: [2, 4], padding: [2, 0]}}]", "padding must be at most half");
     rejected_on(image, "[{max_pool2d: {kernel_size: [4, 3], padding: [0, 2]}}]", "padding must be at most half");
 }
-END_TEST
 
-START_TEST(bad_models) {
+TEST(bad_models) {
     rejected("[{linear: {out: 2, name: a}}, {linear: {out: 2, name: a}}]",
              "test.yaml:1:39: model.layers.1.linear: the name 'a' is already used by model.layers.0.linear");
     rejected("[{linear: {out: 2, name: a.b}}]", "must not be empty or contain '.' or '/'");
@@ -437,10 +428,9 @@ START_TEST(bad_models) {
     rejected("[{linear: 3}]\ninit: [{gpt2: {match: '*'}}]", "gpt2 selects its parameters itself");
     rejected("[liner]", "unknown layer 'liner'; did you mean 'linear'");
 }
-END_TEST
 
 /* No config gives such a model, so the test removes a step. */
-START_TEST(unused_parameters_are_named) {
+TEST(unused_parameters_are_named) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f = open_fixture("[{linear: {out: 2}}, tanh, {linear: {out: 2}}]", input, 1, "mse");
     ck_assert(!model_check_used(f.model));
@@ -452,7 +442,6 @@ START_TEST(unused_parameters_are_named) {
     status_free(s);
     close_fixture(&f);
 }
-END_TEST
 
 /* Backward reports each parameter once, last to first, when its gradient is complete. */
 static void note_ready(void *user, size_t index) {
@@ -460,7 +449,7 @@ static void note_ready(void *user, size_t index) {
     seen[++seen[0]] = index;
 }
 
-START_TEST(ready_order) {
+TEST(ready_order) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f = open_fixture("[relu, {linear: {out: 2}}, tanh, {linear: {out: 2}}]", input, 2, "mse");
     size_t seen[8] = {0}, expected[] = {4, 3, 2, 1, 0};
@@ -470,9 +459,8 @@ START_TEST(ready_order) {
     ck_assert_mem_eq(seen, expected, sizeof expected);
     close_fixture(&f);
 }
-END_TEST
 
-START_TEST(only_embeddings_accept_tokens) {
+TEST(only_embeddings_accept_tokens) {
     struct shape input = {.dims = 1, .size = {4}, .is_tokens = true, .vocabulary = 7};
     static const struct {
         const char *layers, *expected;
@@ -490,11 +478,10 @@ START_TEST(only_embeddings_accept_tokens) {
         document_destroy(document);
     }
 }
-END_TEST
 
 /* torch.nn.init's functions bit for bit. The vectors are the first draws after the seed, so the generator is seeded
  * again after the layer's default draws. */
-START_TEST(init_rules_draw_as_torch) {
+TEST(init_rules_draw_as_torch) {
     static const struct {
         const char *vector, *rule;
     } cases[] = {{"kaiming_normal_", "{kaiming_normal: {mode: fan_out}}"},
@@ -516,11 +503,10 @@ START_TEST(init_rules_draw_as_torch) {
     }
     json_decref(root);
 }
-END_TEST
 
 /* Vectors of tests/vectors/make_init.py. The number of draws depends on the drawn numbers, also where a later rule
  * replaces them; orthogonal matrices agree to rounding. */
-START_TEST(trunc_normal_and_orthogonal_are_torchs) {
+TEST(trunc_normal_and_orthogonal_are_torchs) {
     json_t *root = vectors_load("init_torch2"), *vectors = json_object_get(root, "cases"), *vector;
     size_t i;
     ck_assert_uint_ge(json_array_size(vectors), 9);
@@ -551,9 +537,8 @@ START_TEST(trunc_normal_and_orthogonal_are_torchs) {
     }
     json_decref(root);
 }
-END_TEST
 
-START_TEST(init_rules_select_parameters) {
+TEST(init_rules_select_parameters) {
     struct shape input = {.dims = 1, .size = {4}};
     struct fixture f =
         open_fixture("[{linear: {out: 3, name: a}}, layer_norm, {linear: {out: 3, name: b}}]\n"
@@ -570,10 +555,9 @@ START_TEST(init_rules_select_parameters) {
                           p->items[i].name, j, (double)params_value(p, i)[j]);
     close_fixture(&f);
 }
-END_TEST
 
 /* A tied weight is one parameter, whose gradient is complete when both layers have added theirs. */
-START_TEST(tied_weights_are_one) {
+TEST(tied_weights_are_one) {
     struct shape input = {.dims = 1, .size = {3}, .is_tokens = true, .vocabulary = 5};
     struct fixture f =
         open_fixture("[{embedding: {embedding_dim: 4, name: wte}}, {linear: 4}, {linear: {out: 5, tie: wte.weight}}]",
@@ -586,11 +570,10 @@ START_TEST(tied_weights_are_one) {
     ck_assert_mem_eq(seen, expected, sizeof expected);
     close_fixture(&f);
 }
-END_TEST
 
 /* torch.nn.functional.interpolate: a signal and a large image by the scale, a small image of the same or twice the size
  * by the size. */
-START_TEST(nearest_pixels_are_pytorchs) {
+TEST(nearest_pixels_are_pytorchs) {
     static const struct {
         const char *layers;
         size_t count, pixels[6];
@@ -613,7 +596,6 @@ START_TEST(nearest_pixels_are_pytorchs) {
         close_fixture(&f);
     }
 }
-END_TEST
 
 /* Bits of a pass: the mean of [sum] over the positions, and its gradients. */
 static void mean_of(const char *sum, float **output, float **gradients, size_t counts[2]) {
@@ -633,7 +615,7 @@ static void mean_of(const char *sum, float **output, float **gradients, size_t c
 }
 
 /* The padding of one part is padding of the sum, whichever part has it. */
-START_TEST(a_sum_has_the_lengths_of_any_part) {
+TEST(a_sum_has_the_lengths_of_any_part) {
 #define SUM(of) "{sequence_lengths: {from: [b, steps], name: c}}, {add: {from: " of "}}"
     static const char *const sums[] = {"{add: {from: [a, b], name: s}}, {sequence_lengths: {from: [s, steps]}}",
                                        SUM("[c, a]"), SUM("[a, c]")};
@@ -646,10 +628,5 @@ START_TEST(a_sum_has_the_lengths_of_any_part) {
     }
     for (size_t i = 0; i < 3; i++) free(output[i]), free(gradients[i]);
 }
-END_TEST
 
-TESTS("model", nearest_pixels_are_pytorchs, only_embeddings_accept_tokens, init_rules_draw_as_torch,
-      trunc_normal_and_orthogonal_are_torchs, init_rules_select_parameters, tied_weights_are_one, fused_relu,
-      relus_of_named_outputs_are_not_fused, shared_layers_are_one, scores_by_position, initial_weights_are_pytorchs,
-      only_the_last_draw_is_stored, composites_add_levels_to_names, names_replace_indices, bad_models,
-      limits_of_poolings, unused_parameters_are_named, ready_order, a_sum_has_the_lengths_of_any_part)
+CHECK_MAIN("model")

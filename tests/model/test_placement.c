@@ -34,7 +34,7 @@ static void check_no_overlap(struct piece *const *pieces, size_t count, size_t t
     ck_assert(is_good);
 }
 
-START_TEST(any_pieces) {
+TEST(any_pieces) {
     struct rng rng;
     static struct piece pieces[PIECES];
     struct piece *list[PIECES];
@@ -53,10 +53,9 @@ START_TEST(any_pieces) {
     ck_assert_uint_eq(placement_find(arena, list, 0), 0);
     arena_destroy(arena);
 }
-END_TEST
 
 /* A chain: each value is used from its forward to its backward step, each gradient in two steps. */
-START_TEST(chains_are_packed) {
+TEST(chains_are_packed) {
     struct rng rng;
     struct piece pieces[2 * TIMES], *list[2 * TIMES];
     struct arena *arena = arena_create();
@@ -74,7 +73,6 @@ START_TEST(chains_are_packed) {
     ck_assert_uint_le(total, min(list, 2 * half) * 11 / 10);
     arena_destroy(arena);
 }
-END_TEST
 
 static void plan(const char *layers, int64_t in, struct document **document, struct model **model) {
     struct model_config config;
@@ -90,7 +88,7 @@ static void plan(const char *layers, int64_t in, struct document **document, str
 }
 
 /* y = x + f(x), where f(x) is not read again: its memory is reused, and so is that of gradients. */
-START_TEST(a_model_reuses_memory) {
+TEST(a_model_reuses_memory) {
     struct document *document;
     struct model *model;
     size_t parameters, activations;
@@ -103,11 +101,10 @@ START_TEST(a_model_reuses_memory) {
     model_destroy(model);
     document_destroy(document);
 }
-END_TEST
 
 /* A value that backward recomputes has memory only while backward reads it: kept are the inputs of the normalisations
  * alone, and there is one recomputed value, two gradients and the output at a time. */
-START_TEST(recomputed_values_have_memory_for_a_moment) {
+TEST(recomputed_values_have_memory_for_a_moment) {
     struct document *document;
     struct model *model;
     size_t parameters, activations;
@@ -118,10 +115,9 @@ START_TEST(recomputed_values_have_memory_for_a_moment) {
     model_destroy(model);
     document_destroy(document);
 }
-END_TEST
 
 /* The loss reads the output while it writes its gradient, also in a model without trainable parameters. */
-START_TEST(the_output_does_not_overlap_its_gradient) {
+TEST(the_output_does_not_overlap_its_gradient) {
     enum { ROWS = 3, OUT = 5 };
     static const char *const models[] = {"[relu]",
                                          "[relu, tanh]",
@@ -152,7 +148,5 @@ START_TEST(the_output_does_not_overlap_its_gradient) {
         document_destroy(document);
     }
 }
-END_TEST
 
-TESTS("placement", any_pieces, chains_are_packed, a_model_reuses_memory, recomputed_values_have_memory_for_a_moment,
-      the_output_does_not_overlap_its_gradient)
+CHECK_MAIN("placement")

@@ -13,16 +13,15 @@ static void step(const struct loss_scale_config *config, struct loss_scale *stat
     for (int i = 0; i < overflows; i++) loss_scale_update(config, state, true);
 }
 
-START_TEST(starts_with_init_scale) {
+TEST(starts_with_init_scale) {
     struct loss_scale state = {0};
     ck_assert(loss_scale_value(&defaults, &state) == 65536);
     step(&defaults, &state, 1999, 0);
     ck_assert(loss_scale_value(&defaults, &state) == 65536);
     ck_assert_int_eq(state.growth_tracker, 1999);
 }
-END_TEST
 
-START_TEST(grows_after_the_interval) {
+TEST(grows_after_the_interval) {
     struct loss_scale state = {0};
     step(&defaults, &state, 2000, 0);
     ck_assert(state.scale == 131072);
@@ -32,9 +31,8 @@ START_TEST(grows_after_the_interval) {
     step(&defaults, &state, 1, 0);
     ck_assert(state.scale == 262144);
 }
-END_TEST
 
-START_TEST(an_overflow_halves_it_and_resets_the_count) {
+TEST(an_overflow_halves_it_and_resets_the_count) {
     struct loss_scale state = {0};
     step(&defaults, &state, 0, 3);
     ck_assert(state.scale == 8192);
@@ -45,10 +43,9 @@ START_TEST(an_overflow_halves_it_and_resets_the_count) {
     step(&defaults, &state, 1, 0);
     ck_assert(state.scale == 8192);
 }
-END_TEST
 
 /* Against the rules, step by step, with factors that are not float32 values. */
-START_TEST(is_rounded_to_float32) {
+TEST(is_rounded_to_float32) {
     struct loss_scale_config config = {1000.1, 1.3, 0.7, 3};
     struct loss_scale state = {0};
     float scale = 1000.1f;
@@ -66,9 +63,8 @@ START_TEST(is_rounded_to_float32) {
         ck_assert_int_eq(state.growth_tracker, tracker);
     }
 }
-END_TEST
 
-START_TEST(never_grows_beyond_float32) {
+TEST(never_grows_beyond_float32) {
     struct loss_scale_config config = {0x1p127, 2, 0.5, 1};
     struct loss_scale state = {0};
     step(&config, &state, 3, 0);
@@ -76,10 +72,9 @@ START_TEST(never_grows_beyond_float32) {
     step(&config, &state, 0, 1);
     ck_assert(state.scale == 0x1p126);
 }
-END_TEST
 
 /* 0 means that the scale is not set, and 1 / scale must be finite. */
-START_TEST(never_becomes_0) {
+TEST(never_becomes_0) {
     struct loss_scale_config config = {1e-6, 2, 1e-6, 1};
     struct loss_scale state = {0};
     step(&config, &state, 0, 20);
@@ -88,10 +83,9 @@ START_TEST(never_becomes_0) {
     step(&config, &state, 1, 0);
     ck_assert(state.scale == 2 * (double)FLT_MIN);
 }
-END_TEST
 
 /* A scale of 1 does not change the gradients. */
-START_TEST(can_overflow_above_1) {
+TEST(can_overflow_above_1) {
     struct loss_scale state = {0};
     step(&defaults, &state, 0, 15);
     ck_assert(state.scale == 2);
@@ -100,7 +94,5 @@ START_TEST(can_overflow_above_1) {
     ck_assert(state.scale == 1);
     ck_assert(!loss_scale_can_overflow(&defaults, &state));
 }
-END_TEST
 
-TESTS("loss_scale", starts_with_init_scale, grows_after_the_interval, an_overflow_halves_it_and_resets_the_count,
-      is_rounded_to_float32, never_grows_beyond_float32, never_becomes_0, can_overflow_above_1)
+CHECK_MAIN("loss_scale")

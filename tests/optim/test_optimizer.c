@@ -62,7 +62,7 @@ static const struct {
      "{type: adamw, lr: 0.01, weight_decay: 0.1, betas: [0.9, 0.95], arithmetic: torch1}"},
 };
 
-START_TEST(updates_are_pytorchs) {
+TEST(updates_are_pytorchs) {
     json_t *root = vectors_load("optim"), *vector;
     size_t i, found = 0;
     json_array_foreach(json_object_get(root, "cases"), i, vector) {
@@ -75,20 +75,18 @@ START_TEST(updates_are_pytorchs) {
     ck_assert_uint_eq(found, sizeof cases / sizeof *cases);
     json_decref(root);
 }
-END_TEST
 
 /* Vectors that have their config: tests/vectors/make_optim_torch2.py. */
-START_TEST(updates_are_those_of_pytorch_2) {
+TEST(updates_are_those_of_pytorch_2) {
     json_t *root = vectors_load("optim_torch2"), *vectors = json_object_get(root, "cases"), *vector;
     size_t i;
     ck_assert_uint_ge(json_array_size(vectors), 10);
     json_array_foreach(vectors, i, vector) run_case(vector, json_string_value(json_object_get(vector, "config")));
     json_decref(root);
 }
-END_TEST
 
 /* The constants of an update late in a run do not depend on whether the updates before it were planned. */
-START_TEST(nadam_resumes_at_any_update) {
+TEST(nadam_resumes_at_any_update) {
     struct config_file *file = config_with("optimizer", "{type: nadam, lr: 0.01}");
     const struct variant *config = &config_of(file)->optimizer;
     const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
@@ -104,7 +102,6 @@ START_TEST(nadam_resumes_at_any_update) {
     }
     config_free(file);
 }
-END_TEST
 
 /* An update of centered RMSprop as PyTorch's loops round it. 2.x: grad_avg.lerp_(grad, 1 - alpha); 1.13:
  * grad_avg.mul_(alpha).add_(grad, alpha=1 - alpha). */
@@ -115,7 +112,7 @@ static float update_centered(bool is_torch2, float p, float g, float *square_avg
     return p + (-lr * g) / (sqrtf(fmaf(-*grad_avg, *grad_avg, *square_avg)) + eps);
 }
 
-START_TEST(centered_rmsprop_is_that_of_torch2) {
+TEST(centered_rmsprop_is_that_of_torch2) {
     enum { N = 64, STEPS = 20 };
     struct config_file *file = config_with("optimizer", "{type: rmsprop, centered: true}");
     struct params params = {0};
@@ -144,7 +141,5 @@ START_TEST(centered_rmsprop_is_that_of_torch2) {
     arena_destroy(arena);
     config_free(file);
 }
-END_TEST
 
-TESTS("optimizer", updates_are_pytorchs, updates_are_those_of_pytorch_2, nadam_resumes_at_any_update,
-      centered_rmsprop_is_that_of_torch2)
+CHECK_MAIN("optimizer")

@@ -76,7 +76,7 @@ static void same(const struct fixture *a, const struct fixture *b, size_t index)
                   "%s", p->name);
 }
 
-START_TEST(each_group_is_a_separate_optimizer) {
+TEST(each_group_is_a_separate_optimizer) {
     static const char *const types[] = {"sgd, momentum: 0.9",
                                         "adam",
                                         "adamw, amsgrad: true",
@@ -103,11 +103,10 @@ START_TEST(each_group_is_a_separate_optimizer) {
         close_fixture(&f);
     }
 }
-END_TEST
 
 /* With other betas, momentum and eps a group is as the optimizer with them, also where only one of them needs a buffer.
  */
-START_TEST(groups_replace_keys_of_the_optimizer) {
+TEST(groups_replace_keys_of_the_optimizer) {
     static const struct {
         const char *type, *own, *group;
     } cases[] = {
@@ -129,9 +128,8 @@ START_TEST(groups_replace_keys_of_the_optimizer) {
         close_fixture(&f), close_fixture(&with_own), close_fixture(&with_group);
     }
 }
-END_TEST
 
-START_TEST(decay_of_matrices) {
+TEST(decay_of_matrices) {
     struct fixture f = run("{type: adamw, weight_decay: 0.1, decay: matrices}", "null", 3);
     struct fixture with = run("{type: adamw, weight_decay: 0.1}", "null", 3);
     struct fixture without = run("{type: adamw, weight_decay: 0}", "null", 3);
@@ -140,18 +138,16 @@ START_TEST(decay_of_matrices) {
     ck_assert_uint_eq(with.optimizer->plan->run_count, 1);
     close_fixture(&f), close_fixture(&with), close_fixture(&without);
 }
-END_TEST
 
-START_TEST(neighbours_are_merged) {
+TEST(neighbours_are_merged) {
     struct fixture f = run("{type: adam, groups: [{match: ['b.*'], lr_factor: 1}, {match: 'a.weight'}]}", "null", 1);
     ck_assert_uint_eq(f.optimizer->plan->setting_count, 1);
     ck_assert_uint_eq(f.optimizer->plan->run_count, 1);
     ck_assert_uint_eq(f.optimizer->plan->runs[0].end, f.model->params.total);
     close_fixture(&f);
 }
-END_TEST
 
-START_TEST(each_group_is_scheduled) {
+TEST(each_group_is_scheduled) {
     struct fixture f = run("{type: sgd, lr: 0.5, groups: [{match: 'b.*', lr: 2}]}\n"
                            "schedule: {type: exponential, gamma: 0.5}",
                            "null", 0);
@@ -162,9 +158,8 @@ START_TEST(each_group_is_scheduled) {
     ck_assert(params_value(params, 0)[0] == -0.25f && params_value(params, 3)[0] == -1.0f);
     close_fixture(&f);
 }
-END_TEST
 
-START_TEST(momentum_is_scheduled) {
+TEST(momentum_is_scheduled) {
     struct fixture f = run("{type: sgd, lr: 1, momentum: 0.5}\n"
                            "schedule: {type: cyclic, base_lr: 1, max_lr: 1, step_size_up: 2, base_momentum: 0.25, "
                            "max_momentum: 0.75}",
@@ -182,19 +177,17 @@ START_TEST(momentum_is_scheduled) {
     }
     close_fixture(&f);
 }
-END_TEST
 
-START_TEST(frozen_parameters_do_not_change) {
+TEST(frozen_parameters_do_not_change) {
     struct fixture before = run("{type: adamw, weight_decay: 0.1}", "null", 0);
     struct fixture f = run("{type: adamw, weight_decay: 0.1}", "['a.*', b.bias]", 3);
     struct fixture free_one = run("{type: adamw, weight_decay: 0.1}", "null", 3);
     same(&f, &before, 0), same(&f, &before, 1), same(&f, &free_one, 2), same(&f, &before, 3);
     close_fixture(&before), close_fixture(&f), close_fixture(&free_one);
 }
-END_TEST
 
 /* Only trained parameters are in a bucket and have optimizer state, also with frozen parameters between them. */
-START_TEST(frozen_parameters_have_no_state) {
+TEST(frozen_parameters_have_no_state) {
     static const char layers[] =
         "[{linear: {out: 7, name: a}}, {linear: {out: 900, name: b}}, {linear: {out: 3, name: c}}]";
     struct fixture f;
@@ -223,7 +216,6 @@ START_TEST(frozen_parameters_have_no_state) {
     ranges_free(&ranges);
     close_fixture(&f);
 }
-END_TEST
 
 /* Backward stops at the first trained parameter, and only that is reported as ready. */
 static void note_ready(void *user, size_t index) {
@@ -231,7 +223,7 @@ static void note_ready(void *user, size_t index) {
     seen[++seen[0]] = index;
 }
 
-START_TEST(backward_stops_at_frozen_layers) {
+TEST(backward_stops_at_frozen_layers) {
     struct fixture f;
     float inputs[20], sum = 0;
     size_t seen[8] = {0};
@@ -251,10 +243,9 @@ START_TEST(backward_stops_at_frozen_layers) {
     ck_assert(sum > 0);
     close_fixture(&f);
 }
-END_TEST
 
 /* c = b1 m + (1 - b1) g;  p = p - lr (sign(c) + wd p);  m = b2 m + (1 - b2) g, in double */
-START_TEST(lion_is_the_papers) {
+TEST(lion_is_the_papers) {
     struct fixture f = run("{type: lion, lr: 0.01, betas: [0.9, 0.98], weight_decay: 0.2}", "null", 4);
     const struct params *params = &f.model->params;
     for (size_t p = 0; p < params->count; p++) {
@@ -276,7 +267,6 @@ START_TEST(lion_is_the_papers) {
     }
     close_fixture(&f);
 }
-END_TEST
 
 static void rejected(const char *optimizer, const char *freeze, const char *sentence) {
     struct fixture f;
@@ -287,7 +277,7 @@ static void rejected(const char *optimizer, const char *freeze, const char *sent
     close_fixture(&f);
 }
 
-START_TEST(a_pattern_without_match_is_an_error) {
+TEST(a_pattern_without_match_is_an_error) {
     rejected("{type: adam, groups: [{match: [a.bias, '*.bais']}]}", "null",
              "test:6:34: optimizer.groups.0: no parameter matches '*.bais'; the parameters are a.weight, a.bias, "
              "b.weight, b.bias");
@@ -302,7 +292,6 @@ START_TEST(a_pattern_without_match_is_an_error) {
     rejected("adam", "[a.bias, c]", "model.freeze: no parameter matches 'c'; the parameters are");
     rejected("adam", "'*'", "model.freeze: every parameter is frozen");
 }
-END_TEST
 
 static void bad_config(const char *optimizer, const char *sentence) {
     struct config_file *file = NULL;
@@ -314,16 +303,12 @@ static void bad_config(const char *optimizer, const char *sentence) {
     status_free(s);
 }
 
-START_TEST(bad_groups) {
+TEST(bad_groups) {
     bad_config("{type: adam, groups: [{lr: 1}]}", "optimizer.groups.0: needs match, min_dims or max_dims");
     bad_config("{type: adam, groups: [{match: a, lr: 1, lr_factor: 2}]}", "give lr or lr_factor, not both");
     bad_config("{type: adam, groups: [{match: a, learning_rate: 1}]}", "optimizer.groups.0.learning_rate: unknown key");
     bad_config("{type: adam, decay: biases}", "expected one of all, matrices");
     bad_config("{type: lion, betas: [0.9]}", "betas must be two numbers, got 1");
 }
-END_TEST
 
-TESTS("optimizer groups", each_group_is_a_separate_optimizer, groups_replace_keys_of_the_optimizer, decay_of_matrices,
-      neighbours_are_merged, each_group_is_scheduled, momentum_is_scheduled, frozen_parameters_do_not_change,
-      frozen_parameters_have_no_state, backward_stops_at_frozen_layers, lion_is_the_papers,
-      a_pattern_without_match_is_an_error, bad_groups)
+CHECK_MAIN("optimizer groups")

@@ -47,7 +47,7 @@ static const struct {
     {"CosineAnnealingWarmRestarts(4,2)", "{type: cosine_restarts, t_0: 4, t_mult: 2}"},
 };
 
-START_TEST(schedules_are_pytorchs) {
+TEST(schedules_are_pytorchs) {
     json_t *root = vectors_load("sched"), *vector;
     size_t i, found = 0;
     json_array_foreach(json_object_get(root, "cases"), i, vector) {
@@ -73,10 +73,9 @@ START_TEST(schedules_are_pytorchs) {
     ck_assert_uint_eq(found, sizeof schedules / sizeof *schedules);
     json_decref(root);
 }
-END_TEST
 
 /* Vectors that have their config: tests/vectors/make_schedules.py. */
-START_TEST(cycles_and_tables_are_pytorchs) {
+TEST(cycles_and_tables_are_pytorchs) {
     json_t *root = vectors_load("schedules"), *run;
     size_t i;
     ck_assert_uint_ge(json_array_size(root), 9);
@@ -98,9 +97,8 @@ START_TEST(cycles_and_tables_are_pytorchs) {
     }
     json_decref(root);
 }
-END_TEST
 
-START_TEST(schedules_count_steps_and_default_to_the_run) {
+TEST(schedules_count_steps_and_default_to_the_run) {
     struct config_file *file = schedule_of("{type: cosine, interval: step}");
     const struct variant *s = &config_of(file)->schedule;
     struct schedule_progress at = {.epoch = 99, .total_epochs = 10, .total_steps = 200};
@@ -111,10 +109,9 @@ START_TEST(schedules_count_steps_and_default_to_the_run) {
     ck_assert(fabs(schedule_lr(s, 1, &at)) < 1e-15);
     config_free(file);
 }
-END_TEST
 
 /* PyTorch raises an error after the cycle; here a run may be longer and keeps the last rate. */
-START_TEST(a_cycle_has_an_end) {
+TEST(a_cycle_has_an_end) {
     static const char *const cycles[] = {"{type: one_cycle, total_iters: 20}",
                                          "{type: one_cycle, total_iters: 20, anneal: linear, three_phase: true}"};
     for (int i = 0; i < 2; i++) {
@@ -130,10 +127,9 @@ START_TEST(a_cycle_has_an_end) {
         config_free(file);
     }
 }
-END_TEST
 
 /* Periods whose lengths exceed all integers, and very many restarts. */
-START_TEST(restarts_have_no_limits) {
+TEST(restarts_have_no_limits) {
     static const char *const long_periods[] = {"{type: cosine_restarts, t_0: 4, t_mult: 4611686018427387904}",
                                                "{type: cosine_restarts, t_0: 2, t_mult: 4611686018427387904}",
                                                "{type: cosine_restarts, t_0: 4, t_mult: 3037000500}"};
@@ -151,11 +147,10 @@ START_TEST(restarts_have_no_limits) {
     ck_assert(fabs(schedule_lr(&config_of(file)->schedule, 0.1, &at) - 0.05) < 1e-15);
     config_free(file);
 }
-END_TEST
 
 /* torch.optim.lr_scheduler.ReduceLROnPlateau of tests/vectors/make_plateau.py: a loss per epoch, the rate after each.
  */
-START_TEST(plateau_is_pytorchs) {
+TEST(plateau_is_pytorchs) {
     json_t *root = vectors_load("plateau"), *run;
     size_t i;
     ck_assert_uint_ge(json_array_size(root), 4);
@@ -178,9 +173,8 @@ START_TEST(plateau_is_pytorchs) {
     }
     json_decref(root);
 }
-END_TEST
 
-START_TEST(sections_that_contradict_each_other) {
+TEST(sections_that_contradict_each_other) {
     static const struct {
         const char *rest, *sentence;
     } cases[] = {
@@ -199,7 +193,5 @@ START_TEST(sections_that_contradict_each_other) {
         ck_assert_msg(strstr(sentence, cases[i].sentence), "%s: %s", cases[i].rest, sentence);
     }
 }
-END_TEST
 
-TESTS("schedule", schedules_are_pytorchs, cycles_and_tables_are_pytorchs, a_cycle_has_an_end, restarts_have_no_limits,
-      schedules_count_steps_and_default_to_the_run, plateau_is_pytorchs, sections_that_contradict_each_other)
+CHECK_MAIN("schedule")

@@ -23,7 +23,7 @@ static bool is_round_step(double step) {
     return fabs(digit - 1) < 1e-6 || fabs(digit - 2) < 1e-6 || fabs(digit - 5) < 1e-6;
 }
 
-START_TEST(axes_hold_their_values) {
+TEST_EACH(axes_hold_their_values, ranges) {
     struct axis axis = {.is_log = ranges[_i].is_log};
     struct axis_tick ticks[AXIS_MAX_TICKS];
     axis_fit(&axis, ranges[_i].low, ranges[_i].high, true);
@@ -47,9 +47,8 @@ START_TEST(axes_hold_their_values) {
     if (axis.is_log && log10(axis.high) - log10(axis.low) > 1)
         for (size_t i = 0; i < count; i++) ck_assert_msg(is_round_step(ticks[i].value), "%g", ticks[i].value);
 }
-END_TEST
 
-START_TEST(places_are_linear_or_logarithmic) {
+TEST(places_are_linear_or_logarithmic) {
     struct axis linear = {.low = -1, .high = 3}, logarithmic = {.low = 1e-4, .high = 1, .is_log = true};
     ck_assert_double_eq(axis_place(&linear, 0), 0.25);
     ck_assert_double_eq(axis_place(&linear, -7), 0);
@@ -63,18 +62,16 @@ START_TEST(places_are_linear_or_logarithmic) {
     ck_assert_double_eq(axis_place(&words, 0), 0.125);
     ck_assert_double_eq(axis_place(&words, 3), 0.875);
 }
-END_TEST
 
-START_TEST(logarithmic_axes_are_for_wide_ranges) {
+TEST(logarithmic_axes_are_for_wide_ranges) {
     ck_assert(axis_wants_log(1e-3, 1e-3, 1));
     ck_assert(axis_wants_log(1e-3, 0, 1));
     ck_assert(!axis_wants_log(1e-2, 1e-2, 1));
     ck_assert(!axis_wants_log(1e-3, -1e-9, 1));
     ck_assert(!axis_wants_log(INFINITY, 0, 0));
 }
-END_TEST
 
-START_TEST(a_rounded_axis_has_ticks_at_its_ends) {
+TEST(a_rounded_axis_has_ticks_at_its_ends) {
     struct axis axis = {0};
     struct axis_tick ticks[AXIS_MAX_TICKS];
     axis_fit(&axis, 2.00045, 12, true);
@@ -84,7 +81,6 @@ START_TEST(a_rounded_axis_has_ticks_at_its_ends) {
     ck_assert_str_eq(ticks[count - 1].text, "12");
     ck_assert_double_eq(axis.high, 12);
 }
-END_TEST
 
 static const struct {
     double value;
@@ -94,13 +90,10 @@ static const struct {
     {9999, "9999"}, {10000, "10k"},   {12345, "12.35k"}, {-1.5e6, "-1.5M"},    {2e9, "2G"},          {3e12, "3T"},
     {1e15, "1e15"}, {1e300, "1e300"}, {NAN, "-"},        {0.123456, "0.1235"}, {999999, "1M"}};
 
-START_TEST(numbers_are_short) {
+TEST_EACH(numbers_are_short, texts) {
     char text[24];
     axis_number(texts[_i].value, text);
     ck_assert_str_eq(text, texts[_i].text);
 }
-END_TEST
 
-LOOP_TESTS("axis", EACH(axes_hold_their_values, ranges), ONCE(places_are_linear_or_logarithmic),
-           ONCE(logarithmic_axes_are_for_wide_ranges), ONCE(a_rounded_axis_has_ticks_at_its_ends),
-           EACH(numbers_are_short, texts))
+CHECK_MAIN("axis")

@@ -29,7 +29,7 @@ static struct curve of(size_t count) {
 
 static const size_t lengths[] = {1, 2, 999, 1000, 1001, 1999, 2000, 2001, 12345, 1000000};
 
-START_TEST(extremes_and_ends_stay) {
+TEST_EACH(extremes_and_ends_stay, lengths) {
     size_t n = lengths[_i];
     struct curve c = of(n);
     struct seen s = {0};
@@ -47,9 +47,8 @@ START_TEST(extremes_and_ends_stay) {
     ck_assert_double_eq(c.first.x, 0);
     curve_free(&c);
 }
-END_TEST
 
-START_TEST(groups_hold_all_values) {
+TEST_EACH(groups_hold_all_values, lengths) {
     struct curve_group groups[240];
     size_t n = lengths[_i];
     struct curve c = of(n);
@@ -70,9 +69,8 @@ START_TEST(groups_hold_all_values) {
     if (n > 10000) ck_assert_double_lt(fabs(mean), 0.01);
     curve_free(&c);
 }
-END_TEST
 
-START_TEST(values_that_are_not_finite_are_gaps) {
+TEST(values_that_are_not_finite_are_gaps) {
     static const double values[] = {NAN, 1, 2, INFINITY, -INFINITY, 3, NAN, 4, 5, NAN};
     struct curve c = {0};
     struct seen s = {0};
@@ -89,7 +87,5 @@ START_TEST(values_that_are_not_finite_are_gaps) {
     ck_assert_uint_eq(s.breaks, 5); /* the first gap is within the first bucket */
     curve_free(&c);
 }
-END_TEST
 
-LOOP_TESTS("curve", EACH(extremes_and_ends_stay, lengths), EACH(groups_hold_all_values, lengths),
-           ONCE(values_that_are_not_finite_are_gaps))
+CHECK_MAIN("curve")

@@ -27,7 +27,7 @@ static struct sample draw(uint64_t seed) {
     return s;
 }
 
-START_TEST(shares_follow_effects) {
+TEST(shares_follow_effects) {
     struct sample s = draw(1);
     double first = importance_share(s.metric, s.first, N, true), word = importance_share(s.metric, s.word, N, false);
     ck_assert_double_gt(first, 0.85);
@@ -35,10 +35,9 @@ START_TEST(shares_follow_effects) {
     ck_assert_double_gt(word, 0.01);
     ck_assert_double_lt(word, 0.2);
 }
-END_TEST
 
 /* Without the correction for chance the mean would be (groups - 1) / (N - 1) = 0.018. */
-START_TEST(no_effect_is_zero_on_average) {
+TEST(no_effect_is_zero_on_average) {
     double sum = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct sample s = draw(seed);
@@ -46,9 +45,8 @@ START_TEST(no_effect_is_zero_on_average) {
     }
     ck_assert_double_lt(sum, 0.008); /* negative ones count as 0 */
 }
-END_TEST
 
-START_TEST(scales_do_not_matter) {
+TEST(scales_do_not_matter) {
     struct sample s = draw(3), t = s;
     for (int i = 0; i < N; i++) {
         t.metric[i] = exp(20 * s.metric[i]);
@@ -59,9 +57,8 @@ START_TEST(scales_do_not_matter) {
     ck_assert_double_eq_tol(importance_correlation(s.metric, s.first, N), -importance_correlation(t.metric, t.first, N),
                             1e-12);
 }
-END_TEST
 
-START_TEST(what_has_no_share) {
+TEST(what_has_no_share) {
     struct sample s = draw(4);
     double same[N] = {0}, missing[N];
     for (int i = 0; i < N; i++) missing[i] = i % 2 ? NAN : 1;
@@ -74,15 +71,12 @@ START_TEST(what_has_no_share) {
     ck_assert(isnan(importance_correlation(s.metric, missing, N)));
     ck_assert(isnan(importance_correlation(s.metric, same, N)));
 }
-END_TEST
 
 /* scipy.stats.spearmanr([1, 2, 2, 4, 5, 9], [3, 1, 1, 8, 8, 7]) */
-START_TEST(correlation_is_spearmans) {
+TEST(correlation_is_spearmans) {
     static const double a[] = {1, 2, 2, 4, 5, 9}, b[] = {3, 1, 1, 8, 8, 7};
     ck_assert_double_eq_tol(importance_correlation(a, b, 6), 0.6269355057278587, 1e-12);
     ck_assert_double_eq_tol(importance_correlation(a, a, 6), 1, 1e-12);
 }
-END_TEST
 
-TESTS("importance", shares_follow_effects, no_effect_is_zero_on_average, scales_do_not_matter, what_has_no_share,
-      correlation_is_spearmans)
+CHECK_MAIN("importance")

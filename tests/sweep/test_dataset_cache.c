@@ -36,7 +36,7 @@ static bool is_kept(struct dataset_cache *cache, int seed, const struct dataset 
     return is_same;
 }
 
-START_TEST(keeps_what_is_within_the_limit) {
+TEST(keeps_what_is_within_the_limit) {
     struct dataset_cache *cache = dataset_cache_create();
     struct dataset *first[6];
     first[0] = open_seed(cache, 0);
@@ -53,9 +53,8 @@ START_TEST(keeps_what_is_within_the_limit) {
     dataset_cache_destroy(cache);
     for (int seed = 0; seed < 5; seed++) dataset_close(first[seed]);
 }
-END_TEST
 
-START_TEST(keeps_the_newest_above_the_limit) {
+TEST(keeps_the_newest_above_the_limit) {
     struct dataset_cache *cache = dataset_cache_create();
     dataset_cache_limit(cache, 0);
     struct dataset *a = open_seed(cache, 0);
@@ -68,10 +67,9 @@ START_TEST(keeps_the_newest_above_the_limit) {
     dataset_close(a);
     dataset_close(b);
 }
-END_TEST
 
 /* They have 79 windows of 20 rows and 2 targets each, but their 100 rows are in memory once. */
-START_TEST(counts_the_rows_of_windows_once) {
+TEST(counts_the_rows_of_windows_once) {
     static const char keys[] = "window: {steps: 20, predict_steps: 2},";
     struct dataset_cache *cache = dataset_cache_create();
     struct dataset *first[3];
@@ -87,7 +85,5 @@ START_TEST(counts_the_rows_of_windows_once) {
     dataset_cache_destroy(cache);
     for (int seed = 0; seed < 3; seed++) dataset_close(first[seed]);
 }
-END_TEST
 
-TESTS("dataset cache", keeps_what_is_within_the_limit, keeps_the_newest_above_the_limit,
-      counts_the_rows_of_windows_once)
+CHECK_MAIN("dataset cache")

@@ -27,7 +27,7 @@ static bool is_stopped(const struct known *known, int64_t run, double factor) {
 static const double factors[] = {1.5, 2, 3, 10, 1000};
 
 /* Two groups with one rung each; every fifth report is of a run that has reported before. */
-START_TEST(asha_is_its_definition) {
+TEST_EACH(asha_is_its_definition, factors) {
     static struct known known[2][RUNS];
     struct prune_config config = {.type = PRUNE_ASHA, .min_epochs = 2, .reduction_factor = factors[_i]};
     struct pruner *pruner = pruner_create(&config);
@@ -48,10 +48,9 @@ START_TEST(asha_is_its_definition) {
     ck_assert_uint_gt(stopped, 100);
     pruner_destroy(pruner);
 }
-END_TEST
 
 /* A run that is worse than the median of the complete ones at its epoch, by its best value so far. */
-START_TEST(the_median_is_of_complete_runs) {
+TEST(the_median_is_of_complete_runs) {
     struct prune_config config = {.type = PRUNE_MEDIAN, .min_epochs = 1, .startup_trials = 3};
     struct pruner *pruner = pruner_create(&config);
     for (int64_t run = 0; run < 5; run++) {
@@ -70,6 +69,5 @@ START_TEST(the_median_is_of_complete_runs) {
     pruner_destroy(pruner);
     pruner_destroy(NULL);
 }
-END_TEST
 
-LOOP_TESTS("prune", EACH(asha_is_its_definition, factors), ONCE(the_median_is_of_complete_runs))
+CHECK_MAIN("prune")

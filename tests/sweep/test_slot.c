@@ -10,7 +10,7 @@
 #include "files.h"
 
 /* More than the ring has places, so that it wraps. */
-START_TEST(jobs_are_begun_in_their_order) {
+TEST(jobs_are_begun_in_their_order) {
     static struct worker_slot slot;
     int ends[2];
     int64_t sent = 1, begun = 0, runs[SLOT_MAX_AHEAD];
@@ -33,9 +33,8 @@ START_TEST(jobs_are_begun_in_their_order) {
     close(ends[0]);
     close(ends[1]);
 }
-END_TEST
 
-START_TEST(short_runs_have_more_jobs_that_wait) {
+TEST(short_runs_have_more_jobs_that_wait) {
     struct worker_slot *slot = calloc(1, sizeof *slot);
     ck_assert_int_eq(slot_wanted_ahead(slot), 0); /* nothing is known */
     slot_end_job(slot, 1e-5);
@@ -50,10 +49,9 @@ START_TEST(short_runs_have_more_jobs_that_wait) {
     ck_assert_int_eq(slot_wanted_ahead(slot), 0);
     free(slot);
 }
-END_TEST
 
 /* A worker that exits with code 0 was stopped between two runs: that is no loss of the job that it was to begin. */
-START_TEST(a_worker_that_ends_with_a_job) {
+TEST(a_worker_that_ends_with_a_job) {
     static const struct {
         int code;
         const char *how;
@@ -77,6 +75,5 @@ START_TEST(a_worker_that_ends_with_a_job) {
         text_free(&how);
     }
 }
-END_TEST
 
-TESTS("slot", jobs_are_begun_in_their_order, short_runs_have_more_jobs_that_wait, a_worker_that_ends_with_a_job)
+CHECK_MAIN("slot")

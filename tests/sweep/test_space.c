@@ -17,7 +17,7 @@ static const struct parameter kinds[] = {
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, DRAWS = 20000 };
 
-START_TEST(draws_stay_within_the_limits_and_survive_writing) {
+TEST(draws_stay_within_the_limits_and_survive_writing) {
     struct rng rng;
     rng_seed(&rng, 7);
     for (int i = 0; i < N_KINDS * DRAWS; i++) {
@@ -35,10 +35,9 @@ START_TEST(draws_stay_within_the_limits_and_survive_writing) {
         text_free(&text);
     }
 }
-END_TEST
 
 /* The mean of the values, or of their logarithms, is that of the distribution, within 5 standard errors. */
-START_TEST(draws_have_the_distribution_of_the_kind) {
+TEST(draws_have_the_distribution_of_the_kind) {
     static const double mean[] = {1, 0.375, 0.5, -5.756462732485114, 0.5, 16};
     static const double deviation[] = {0.82, 1.09, 0.32, 2.0, 2.3, 6.6};
     struct rng rng;
@@ -52,10 +51,9 @@ START_TEST(draws_have_the_distribution_of_the_kind) {
         ck_assert_double_eq_tol(sum / DRAWS, mean[k], 5 * deviation[k] / sqrt(DRAWS));
     }
 }
-END_TEST
 
 /* Half of the logarithms are below the middle one, and the smallest and the largest number occur. */
-START_TEST(whole_numbers_on_a_logarithmic_scale) {
+TEST(whole_numbers_on_a_logarithmic_scale) {
     const struct parameter *p = &kinds[6];
     struct rng rng;
     int below = 0, ones = 0, most = 0;
@@ -70,9 +68,8 @@ START_TEST(whole_numbers_on_a_logarithmic_scale) {
     ck_assert_double_eq_tol(ones / (double)DRAWS, log(3.0) / log(513.0), 0.02);
     ck_assert_int_gt(most, 0);
 }
-END_TEST
 
-START_TEST(the_last_step_is_reached_and_not_passed) {
+TEST(the_last_step_is_reached_and_not_passed) {
     struct rng rng;
     double largest = 0, largest_int = 0;
     rng_seed(&rng, 1);
@@ -85,9 +82,8 @@ START_TEST(the_last_step_is_reached_and_not_passed) {
     ck_assert_double_eq(parameter_round(&kinds[5], 29), 24);
     ck_assert_double_eq(parameter_round(&kinds[5], -100), 8);
 }
-END_TEST
 
-START_TEST(a_text_that_is_no_value_is_refused) {
+TEST(a_text_that_is_no_value_is_refused) {
     static const struct {
         int kind;
         const char *text;
@@ -97,9 +93,8 @@ START_TEST(a_text_that_is_no_value_is_refused) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         ck_assert_msg(!parameter_read(&kinds[wrong[i].kind], wrong[i].text, &value), "%s", wrong[i].text);
 }
-END_TEST
 
-START_TEST(the_same_seed_draws_the_same_points) {
+TEST(the_same_seed_draws_the_same_points) {
     struct space space = {.items = (struct parameter *)kinds, .count = N_KINDS};
     struct rng one, two;
     struct point a, b, c;
@@ -111,9 +106,8 @@ START_TEST(the_same_seed_draws_the_same_points) {
     space_draw(&space, &one, &c);
     ck_assert_mem_ne(&a, &c, sizeof a);
 }
-END_TEST
 
-START_TEST(a_grid_has_every_combination_once) {
+TEST(a_grid_has_every_combination_once) {
     struct parameter items[] = {kinds[0], kinds[2], kinds[5]};
     struct space space = {.items = items, .count = 3};
     const struct parameter *endless;
@@ -128,9 +122,8 @@ START_TEST(a_grid_has_every_combination_once) {
         before = point;
     }
 }
-END_TEST
 
-START_TEST(what_has_no_grid) {
+TEST(what_has_no_grid) {
     struct parameter items[] = {kinds[0], kinds[3]};
     struct parameter wide[] = {{.path = "x", .kind = PARAMETER_INT_UNIFORM, .min = 0, .max = 1e9},
                                {.path = "y", .kind = PARAMETER_INT_UNIFORM, .min = 0, .max = 1e9}};
@@ -141,8 +134,5 @@ START_TEST(what_has_no_grid) {
     ck_assert_ptr_null(endless);
     ck_assert_uint_eq(space_grid_size(&(struct space){wide, 1}, &endless), 1000000001);
 }
-END_TEST
 
-TESTS("space", draws_stay_within_the_limits_and_survive_writing, draws_have_the_distribution_of_the_kind,
-      whole_numbers_on_a_logarithmic_scale, the_last_step_is_reached_and_not_passed, a_text_that_is_no_value_is_refused,
-      the_same_seed_draws_the_same_points, a_grid_has_every_combination_once, what_has_no_grid)
+CHECK_MAIN("space")

@@ -92,24 +92,22 @@ static double at_the_limits(const struct point *point) {
     return -v[0] + v[1] + log10(v[3]) + v[4] - v[6] / 100 - v[2];
 }
 
-START_TEST(suggestions_stay_within_the_space) {
+TEST(suggestions_stay_within_the_space) {
     search(&all_kinds, at_the_limits, MAX_COUNT, 1);
     /* the sum at the limits; the smallest and largest values are reached */
     ck_assert_double_le(best_value(MAX_COUNT), -1.9 - 1.4 - 3.9 - 3 - 2.4 - 0.9);
 }
-END_TEST
 
-START_TEST(suggestions_come_near_the_best) {
+TEST(suggestions_come_near_the_best) {
     size_t near = 0, count = 120;
     search(&plane, quadratic, count, 2);
     for (size_t i = count - 40; i < count; i++) near += observations[i].value < 0.02;
     ck_assert_uint_ge(near, 25); /* at random: 3 % */
     ck_assert_double_le(best_value(count), 1e-3);
 }
-END_TEST
 
 /* The best values of both are compared seed by seed. */
-START_TEST(is_better_than_random_search) {
+TEST(is_better_than_random_search) {
     int won = 0;
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct rng rng;
@@ -125,7 +123,6 @@ START_TEST(is_better_than_random_search) {
     }
     ck_assert_int_ge(won, 17);
 }
-END_TEST
 
 /* Good where the word and the number fit together, on two islands. */
 static double islands(const struct point *point) {
@@ -133,7 +130,7 @@ static double islands(const struct point *point) {
     return point->values[0] == 1 ? fabs(x + 1) : point->values[0] == 2 ? fabs(x - 2) : 3;
 }
 
-START_TEST(parameters_that_belong_together_stay_together) {
+TEST(parameters_that_belong_together_stay_together) {
     struct space space = {.items = kinds, .count = 2};
     size_t mixed = 0;
     search(&space, islands, 150, 3);
@@ -144,9 +141,8 @@ START_TEST(parameters_that_belong_together_stay_together) {
     ck_assert_uint_le(mixed, 6);
     ck_assert_double_le(best_value(150), 0.02);
 }
-END_TEST
 
-START_TEST(the_first_are_random) {
+TEST(the_first_are_random) {
     for (size_t count = 0; count < TPE_STARTUP; count++) {
         struct rng one, two;
         struct point drawn, suggested;
@@ -165,7 +161,6 @@ START_TEST(the_first_are_random) {
     suggest(&plane, TPE_STARTUP, &two, &suggested);
     ck_assert_mem_ne(&drawn, &suggested, sizeof drawn);
 }
-END_TEST
 
 /* [count] random points; the caller sets what became of them. */
 static void draw_observations(const struct space *space, size_t count) {
@@ -187,7 +182,7 @@ static void suggest_many(const struct space *space, size_t count) {
     }
 }
 
-START_TEST(any_values_will_do) {
+TEST(any_values_will_do) {
     static const double values[] = {0, NAN, INFINITY, -INFINITY, 1e308, -1e308, 5e-324};
     for (size_t v = 0; v < sizeof values / sizeof *values; v++)
         for (int kind = 0; kind < 3; kind++) {
@@ -200,7 +195,6 @@ START_TEST(any_values_will_do) {
             for (size_t count = 0; count <= 50; count += 5) suggest_many(&all_kinds, count);
         }
 }
-END_TEST
 
 /* The mean of x in suggestions of 200 generators, where the good observations are near 5 and the others near -5. */
 static double mean_suggestion(size_t count) {
@@ -220,15 +214,14 @@ static void observe_at(size_t i, double x, struct observation observation) {
     observations[i] = observation;
 }
 
-START_TEST(complete_trials_are_better_than_pruned_ones) {
+TEST(complete_trials_are_better_than_pruned_ones) {
     for (size_t i = 0; i < 40; i++)
         observe_at(i, i % 4 == 0 ? 5 : -5,
                    (struct observation){.value = i % 4 == 0 ? 2 : 1, .is_complete = i % 4 == 0, .epochs = 7});
     ck_assert_double_ge(mean_suggestion(40), 4);
 }
-END_TEST
 
-START_TEST(pruned_trials_are_ranked_by_epochs_then_by_value) {
+TEST(pruned_trials_are_ranked_by_epochs_then_by_value) {
     for (size_t i = 0; i < 40; i++)
         observe_at(i, i % 4 == 0 ? 5 : -5, (struct observation){.value = 10, .epochs = i % 4 == 0 ? 9 : 3});
     ck_assert_double_ge(mean_suggestion(40), 4);
@@ -236,10 +229,9 @@ START_TEST(pruned_trials_are_ranked_by_epochs_then_by_value) {
         observe_at(i, i % 4 == 0 ? 5 : -5, (struct observation){.value = i % 4 == 0 ? 1 : 2, .epochs = 4});
     ck_assert_double_ge(mean_suggestion(40), 4);
 }
-END_TEST
 
 /* Half of the points, with x below 0, failed; the others are better the nearer x is to 5. */
-START_TEST(failed_trials_are_kept_away_from) {
+TEST(failed_trials_are_kept_away_from) {
     static const double failures[] = {NAN, INFINITY, -INFINITY};
     for (size_t f = 0; f < 3; f++) {
         draw_observations(&plane, 60);
@@ -251,10 +243,9 @@ START_TEST(failed_trials_are_kept_away_from) {
         ck_assert_msg(mean > 4 && mean < 6, "mean %g", mean);
     }
 }
-END_TEST
 
 /* Of 3 x 8 x 11 points with one best region none comes twice in 150 trials. */
-START_TEST(points_come_once) {
+TEST(points_come_once) {
     struct parameter items[] = {kinds[0], kinds[4], kinds[2]};
     struct space space = {.items = items, .count = 3};
     search(&space, sum_of_coordinates, 150, 4);
@@ -263,10 +254,9 @@ START_TEST(points_come_once) {
             ck_assert_msg(memcmp(&observations[i].point, &observations[k].point, sizeof(struct point)) != 0,
                           "trials %zu and %zu are the same", k, i);
 }
-END_TEST
 
 /* Of 12 values ten have ended and one runs: the last one is left. */
-START_TEST(running_trials_are_not_suggested_again) {
+TEST(running_trials_are_not_suggested_again) {
     struct parameter numbers[] = {{.path = "n", .kind = PARAMETER_INT_UNIFORM, .min = 0, .max = 11}};
     struct space space = {.items = numbers, .count = 1};
     for (uint64_t seed = 0; seed < 12; seed++) {
@@ -282,9 +272,8 @@ START_TEST(running_trials_are_not_suggested_again) {
         ck_assert_double_eq(point.values[0], (double)((seed + 11) % 12));
     }
 }
-END_TEST
 
-START_TEST(running_trials_have_no_value) {
+TEST(running_trials_have_no_value) {
     draw_observations(&plane, 30);
     for (size_t i = 0; i < 30; i++) observations[i].value = (double)i;
     for (uint64_t seed = 0; seed < 20; seed++) {
@@ -299,10 +288,9 @@ START_TEST(running_trials_have_no_value) {
         ck_assert_mem_eq(&points[0], &points[1], sizeof points[0]);
     }
 }
-END_TEST
 
 /* Ends in any order, first as running trials, and with another result at first: the suggestion is the same. */
-START_TEST(the_order_of_the_ends_does_not_matter) {
+TEST(the_order_of_the_ends_does_not_matter) {
     size_t count = 300;
     draw_observations(&all_kinds, count);
     for (size_t i = 0; i < count; i++) {
@@ -330,11 +318,10 @@ START_TEST(the_order_of_the_ends_does_not_matter) {
         tpe_destroy(tpe);
     }
 }
-END_TEST
 
 /* Only the best take part, so a suggestion costs the same after any number of trials: whatever the others are, it has
  * the same bits. */
-START_TEST(the_history_is_bounded) {
+TEST(the_history_is_bounded) {
     size_t count = LONG_COUNT, others = 0;
     draw_observations(&plane, count);
     for (size_t i = 0; i < count; i++) observations[i].value = (double)(i * 577 % count);
@@ -355,9 +342,8 @@ START_TEST(the_history_is_bounded) {
     }
     ck_assert_uint_gt(others, 0);
 }
-END_TEST
 
-START_TEST(the_largest_space_and_many_observations) {
+TEST(the_largest_space_and_many_observations) {
     static struct parameter items[SPACE_MAX_PARAMETERS];
     struct space space = {.items = items, .count = SPACE_MAX_PARAMETERS};
     for (size_t j = 0; j < space.count; j++) items[j] = kinds[j % all_kinds.count];
@@ -365,10 +351,9 @@ START_TEST(the_largest_space_and_many_observations) {
     for (size_t i = 0; i < MAX_COUNT; i++) observations[i].value = at_the_limits(&observations[i].point);
     suggest_many(&space, MAX_COUNT);
 }
-END_TEST
 
 /* Bits that another machine or compiler must give, too. */
-START_TEST(the_same_everywhere) {
+TEST(the_same_everywhere) {
     struct rng rng;
     struct space space = {.items = kinds, .count = 7};
     rng_seed(&rng, 123);
@@ -396,11 +381,5 @@ START_TEST(the_same_everywhere) {
     for (int i = 0; i < 8; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
     ck_assert_str_eq(hex, "75f03d5ff72189b5");
 }
-END_TEST
 
-TESTS("tpe", suggestions_stay_within_the_space, suggestions_come_near_the_best, is_better_than_random_search,
-      parameters_that_belong_together_stay_together, the_first_are_random, any_values_will_do,
-      complete_trials_are_better_than_pruned_ones, pruned_trials_are_ranked_by_epochs_then_by_value,
-      failed_trials_are_kept_away_from, points_come_once, running_trials_have_no_value,
-      running_trials_are_not_suggested_again, the_order_of_the_ends_does_not_matter, the_history_is_bounded,
-      the_largest_space_and_many_observations, the_same_everywhere)
+CHECK_MAIN("tpe")

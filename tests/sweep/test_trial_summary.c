@@ -37,7 +37,7 @@ static const struct {
 
 static bool is_equal(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
-START_TEST(summaries_are_those_of_the_runs) {
+TEST_EACH(summaries_are_those_of_the_runs, trials) {
     const struct trial_summary *expected = &trials[_i].expected;
     struct trial_summary s = trial_summary_make(trials[_i].runs, trials[_i].count, trials[_i].repeats);
     ck_assert_int_eq(s.state, expected->state);
@@ -45,7 +45,6 @@ START_TEST(summaries_are_those_of_the_runs) {
     ck_assert_msg(is_equal(s.mean, expected->mean), "mean %.17g, expected %.17g", s.mean, expected->mean);
     ck_assert_msg(is_equal(s.error, expected->error), "error %.17g, expected %.17g", s.error, expected->error);
 }
-END_TEST
 
 /* A sweep of [rate] runs a second, whose table takes [cost] seconds a row to write: the rows that are written in all.
  */
@@ -64,7 +63,7 @@ static double rows_written(double runs, double rate, double cost, double *fracti
 
 /* The table of any number of rows takes a bounded part of the time: rows written grow with the runs, not with their
  * square. */
-START_TEST(tables_take_a_bounded_part_of_the_time) {
+TEST(tables_take_a_bounded_part_of_the_time) {
     double fraction, few = rows_written(1e5, 5000, 5e-6, &fraction);
     ck_assert_double_le(fraction, 3 * TRIALS_FRACTION); /* the next version is longer than the last */
     double many = rows_written(1e6, 5000, 5e-6, &fraction);
@@ -72,6 +71,5 @@ START_TEST(tables_take_a_bounded_part_of_the_time) {
     ck_assert_msg(many < 20 * few, "%g and %g rows", few, many);
     ck_assert_double_eq(trials_pause(0), TRIALS_SECONDS);
 }
-END_TEST
 
-LOOP_TESTS("trial_summary", EACH(summaries_are_those_of_the_runs, trials), ONCE(tables_take_a_bounded_part_of_the_time))
+CHECK_MAIN("trial_summary")

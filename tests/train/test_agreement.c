@@ -12,7 +12,7 @@ static bool are_equal(const uint64_t *hashes, int world) {
     return agreement_is_equal(sums, world);
 }
 
-START_TEST(equal_hashes_are_accepted) {
+TEST(equal_hashes_are_accepted) {
     static uint64_t hashes[4096];
     for (uint64_t h = 1; h != 0; h <<= 1)
         for (int world = 1; world <= 4096; world *= 4) {
@@ -20,9 +20,8 @@ START_TEST(equal_hashes_are_accepted) {
             ck_assert(are_equal(hashes, world));
         }
 }
-END_TEST
 
-START_TEST(any_difference_is_detected) {
+TEST(any_difference_is_detected) {
     static uint64_t hashes[4096];
     for (int world = 2; world <= 4096; world *= 2)
         for (int bit = 0; bit < 54; bit++) {
@@ -33,6 +32,5 @@ START_TEST(any_difference_is_detected) {
     ck_assert(!are_equal((uint64_t[]){1, 2, 3}, 3)); /* the sum alone is 3 x 2 */
     ck_assert(!are_equal((uint64_t[]){0, 0, 4, 4}, 4));
 }
-END_TEST
 
-TESTS("agreement", equal_hashes_are_accepted, any_difference_is_detected)
+CHECK_MAIN("agreement")

@@ -19,7 +19,7 @@ static void check_content(const char *path, const char *expected) {
 }
 
 /* The first write stops in the middle of a record; the next one writes all of it, once. */
-START_TEST(a_torn_record_is_written_again) {
+TEST(a_torn_record_is_written_again) {
     char *folder = make_folder(), *path = path_in(folder, "records");
     struct append_file file;
     open_new(path, &file);
@@ -38,9 +38,8 @@ START_TEST(a_torn_record_is_written_again) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(truncation_discards_the_buffer) {
+TEST(truncation_discards_the_buffer) {
     char *folder = make_folder(), *path = path_in(folder, "records");
     struct append_file file;
     open_new(path, &file);
@@ -54,6 +53,5 @@ START_TEST(truncation_discards_the_buffer) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("append_file", a_torn_record_is_written_again, truncation_discards_the_buffer)
+CHECK_MAIN("append_file")

@@ -35,17 +35,16 @@ static const struct {
      "the target columns of the dataset have another order than in training, and a resume needs the same order: y, z;"},
 };
 
-START_TEST(a_resume_needs_the_same_columns) {
+TEST_EACH(a_resume_needs_the_same_columns, cases) {
     status s = column_names_compare(&cases[_i].trained, &cases[_i].now, "t.h5", "--fresh");
     if (cases[_i].failure)
         ck_failure(s, STATUS_DATA, cases[_i].failure);
     else
         ck_ok(s);
 }
-END_TEST
 
 /* In a time that does not grow with the square of their number. */
-START_TEST(many_columns_are_compared_at_once) {
+TEST(many_columns_are_compared_at_once) {
     enum { COLUMNS = 100000 };
     struct arena *arena = arena_create();
     struct column_list trained = {"csv", arena_alloc(arena, COLUMNS * sizeof *trained.items), COLUMNS};
@@ -66,6 +65,5 @@ START_TEST(many_columns_are_compared_at_once) {
     ck_assert_msg(cpu_seconds() - start < 10, "%g s", cpu_seconds() - start);
     arena_destroy(arena);
 }
-END_TEST
 
-LOOP_TESTS("column_names", EACH(a_resume_needs_the_same_columns, cases), ONCE(many_columns_are_compared_at_once))
+CHECK_MAIN("column_names")

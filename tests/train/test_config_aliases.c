@@ -22,7 +22,7 @@ static const char *path_of(const char *what) {
     return strcmp(what, "layer") == 0 ? "model.layers" : strcmp(what, "init") == 0 ? "model.init" : what;
 }
 
-START_TEST(keys_exist) {
+TEST(keys_exist) {
     size_t count = 0;
     char path[200];
     struct alias_cursor cursor = {0};
@@ -41,7 +41,6 @@ START_TEST(keys_exist) {
     }
     ck_assert_uint_gt(count, 100);
 }
-END_TEST
 
 /* The type that a call of this name creates. */
 static const char *type_of_call(const struct schema_alias *call, const struct sections *all) {
@@ -55,7 +54,7 @@ static const char *type_of_call(const struct schema_alias *call, const struct se
     ck_abort_msg("no type is meant by '%s'", call->names);
 }
 
-START_TEST(types_exist) {
+TEST(types_exist) {
     size_t count = 0;
     char path[200];
     struct arena *arena = arena_create();
@@ -81,7 +80,6 @@ START_TEST(types_exist) {
     arena_destroy(arena);
     ck_assert_uint_gt(count, 60);
 }
-END_TEST
 
 /* ---- every name at every place ---- */
 
@@ -236,7 +234,7 @@ static void collect(struct names *names, const struct sections *all, struct aren
     }
 }
 
-START_TEST(every_hint_names_a_key_of_its_place) {
+TEST(every_hint_names_a_key_of_its_place) {
     struct arena *arena = arena_create();
     struct walk w = {.all = sections_list(&config_schema, arena)};
     struct names names = {0};
@@ -258,6 +256,5 @@ START_TEST(every_hint_names_a_key_of_its_place) {
     ck_assert_uint_gt(w.hints, 20000);
     arena_destroy(arena);
 }
-END_TEST
 
-TESTS("config aliases", keys_exist, types_exist, every_hint_names_a_key_of_its_place)
+CHECK_MAIN("config aliases")

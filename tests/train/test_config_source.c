@@ -20,7 +20,7 @@ static char *written(status s, struct config_file *file) {
     return out.data;
 }
 
-START_TEST(loads_as_the_file_does) {
+TEST(loads_as_the_file_does) {
     static char *words[][2] = {{"optimizer.lr=0.5", "train.epochs=3"},
                                {"optimizer={type: sgd, momentum: 0.9}", "model.layers.0.linear.out=7"},
                                {"dataset.path=datasets/wine.csv", "dataset.targets=class"},
@@ -40,9 +40,8 @@ START_TEST(loads_as_the_file_does) {
     }
     config_source_close(source);
 }
-END_TEST
 
-START_TEST(a_missing_file_is_reported) {
+TEST(a_missing_file_is_reported) {
     struct config_source *source;
     status s = config_source_open("none/such.yaml", &source);
     ck_assert_int_eq(status_code(s), STATUS_USAGE);
@@ -50,6 +49,5 @@ START_TEST(a_missing_file_is_reported) {
     ck_assert_ptr_nonnull(strstr(status_message(s), "cannot read config 'none/such.yaml'"));
     status_free(s);
 }
-END_TEST
 
-TESTS("config_source", loads_as_the_file_does, a_missing_file_is_reported)
+CHECK_MAIN("config_source")

@@ -37,7 +37,7 @@ static void add_event(struct event_file *file, int64_t step) {
     event_file_end_event(file, step);
 }
 
-START_TEST(a_torn_record_is_written_again) {
+TEST(a_torn_record_is_written_again) {
     char *folder = make_folder();
     struct event_file *file;
     ck_ok(event_file_open(folder, 0, &file));
@@ -52,7 +52,6 @@ START_TEST(a_torn_record_is_written_again) {
     ck_assert_uint_eq(count_records(folder), 4);
     remove_folder(folder);
 }
-END_TEST
 
 /* Adds events of [count] values as long as the disk takes nothing. */
 static void add_on_a_full_disk(struct event_file *file, int count, int events) {
@@ -66,7 +65,7 @@ static void add_on_a_full_disk(struct event_file *file, int count, int events) {
     fault_set(NULL);
 }
 
-START_TEST(a_full_disk_costs_no_more_than_16_mib_of_memory) {
+TEST(a_full_disk_costs_no_more_than_16_mib_of_memory) {
     enum { COUNT = 40000, EVENT = COUNT * 60 }; /* bytes of an event, at least */
     char *folder = make_folder();
     struct event_file *file;
@@ -81,9 +80,8 @@ START_TEST(a_full_disk_costs_no_more_than_16_mib_of_memory) {
     ck_assert_uint_eq(count_records(folder), 2 + 3 + 1);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(two_files_of_one_second_have_two_names) {
+TEST(two_files_of_one_second_have_two_names) {
     char *folder = make_folder();
     struct event_file *first, *second;
     struct io_names names;
@@ -96,9 +94,8 @@ START_TEST(two_files_of_one_second_have_two_names) {
     io_names_free(&names);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(an_event_without_values_is_none) {
+TEST(an_event_without_values_is_none) {
     char *folder = make_folder();
     struct event_file *file;
     ck_ok(event_file_open(folder, 0, &file));
@@ -107,7 +104,5 @@ START_TEST(an_event_without_values_is_none) {
     ck_assert_uint_eq(count_records(folder), 2);
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("event_file", a_torn_record_is_written_again, a_full_disk_costs_no_more_than_16_mib_of_memory,
-      two_files_of_one_second_have_two_names, an_event_without_values_is_none)
+CHECK_MAIN("event_file")

@@ -87,7 +87,7 @@ static void close_run(struct run *r) {
     json_decref(r->root);
 }
 
-START_TEST(names_and_initial_weights) {
+TEST(names_and_initial_weights) {
     static struct run r;
     open_run(&r);
     json_t *names = json_object_get(r.root, "param_order"), *init = json_object_get(r.vector, "init");
@@ -105,7 +105,6 @@ START_TEST(names_and_initial_weights) {
     }
     close_run(&r);
 }
-END_TEST
 
 /* Forward and backward on the tokens of step [step]; the mean loss. */
 static double one_step(struct run *r, size_t step) {
@@ -128,7 +127,7 @@ static double one_step(struct run *r, size_t step) {
     return sums.loss / sums.count;
 }
 
-START_TEST(losses_are_pytorchs) {
+TEST(losses_are_pytorchs) {
     static struct run r;
     open_run(&r);
     json_t *losses = json_object_get(r.vector, "loss"), *norms = json_object_get(r.vector, "grad_norm");
@@ -146,6 +145,5 @@ START_TEST(losses_are_pytorchs) {
     }
     close_run(&r);
 }
-END_TEST
 
-TESTS("gpt", names_and_initial_weights, losses_are_pytorchs)
+CHECK_MAIN("gpt")

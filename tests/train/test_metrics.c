@@ -16,7 +16,7 @@ static void add_line(struct metrics *metrics, int64_t step) {
 }
 
 /* A checkpoint contains the size of the file: after a power loss the file must be that long. */
-START_TEST(a_checkpoint_has_its_lines) {
+TEST(a_checkpoint_has_its_lines) {
     char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl");
     struct metrics *metrics;
     int syncs = 0;
@@ -44,9 +44,8 @@ START_TEST(a_checkpoint_has_its_lines) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-START_TEST(a_failing_disk_is_reported) {
+TEST(a_failing_disk_is_reported) {
     char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl");
     struct metrics *metrics;
     int64_t bytes;
@@ -62,10 +61,9 @@ START_TEST(a_failing_disk_is_reported) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* Only a complete last line is used. */
-START_TEST(the_last_event) {
+TEST(the_last_event) {
     char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl"), longer[5000];
     bool is_last = true;
     ck_ok(metrics_ends_with(path, METRICS_END, &is_last)); /* no such file */
@@ -90,10 +88,9 @@ START_TEST(the_last_event) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
 /* An incomplete last line hides no complete one. */
-START_TEST(the_newest_complete_lines) {
+TEST(the_newest_complete_lines) {
     char *folder = make_folder(), *path = path_in(folder, "metrics.jsonl");
 #define STEP "{\"event\":\"step\",\"step\":7}\n"
 #define EPOCH "{\"event\":\"epoch\",\"epoch\":3}\n"
@@ -120,6 +117,5 @@ START_TEST(the_newest_complete_lines) {
     free(path);
     remove_folder(folder);
 }
-END_TEST
 
-TESTS("metrics", a_checkpoint_has_its_lines, a_failing_disk_is_reported, the_last_event, the_newest_complete_lines)
+CHECK_MAIN("metrics")

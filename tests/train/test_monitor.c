@@ -20,7 +20,7 @@ static const struct {
     {{"val_mae", MONITOR_MIN}, false},      {{"val_f1", MONITOR_MAX}, true},
 };
 
-START_TEST(better_in_the_direction_of_the_metric) {
+TEST_EACH(better_in_the_direction_of_the_metric, directions) {
     const struct monitor *m = &directions[_i].monitor;
     double up = directions[_i].wants_more ? 1 : -1;
     ck_assert(monitor_is_better(m, 4 + up, 4, 0));
@@ -34,9 +34,8 @@ START_TEST(better_in_the_direction_of_the_metric) {
     ck_assert(!monitor_is_better(m, NAN, 4, 0));
     ck_assert(!monitor_is_better(m, NAN, NAN, 0));
 }
-END_TEST
 
-START_TEST(the_value_of_a_metric) {
+TEST(the_value_of_a_metric) {
     struct evaluation_result result = {.metric_count = 2, .metrics = {{"f1", 0.7}, {"auc", 0.8}}};
     struct epoch_report epoch = {.train_loss = 0.1,
                                  .has_train_accuracy = true,
@@ -52,7 +51,6 @@ START_TEST(the_value_of_a_metric) {
     ck_assert(monitor_value("train_loss", &epoch, &result) == 0.1);
     for (size_t i = 1; i < 6; i++) ck_assert_msg(isnan(monitor_value(names[i], &epoch, &result)), "%s", names[i]);
 }
-END_TEST
 
 /* [expected]: a part of the message; NULL: epochs have the metric. */
 static const struct {
@@ -80,7 +78,7 @@ static const struct {
     {"train_loss", "nothing is evaluated before the last epoch (train.evaluate_every: 0)", true, true, 0},
 };
 
-START_TEST(metrics_that_epochs_have) {
+TEST_EACH(metrics_that_epochs_have, checks) {
     const char *names[] = {"confusion_matrix", "accuracy", "auc"};
     const struct string_list metrics = {names, 3};
     const struct monitor monitor = {.metric = checks[_i].metric};
@@ -92,9 +90,8 @@ START_TEST(metrics_that_epochs_have) {
     else
         ck_ok(s);
 }
-END_TEST
 
-START_TEST(an_early_stop_with_defaults) {
+TEST(an_early_stop_with_defaults) {
     const struct early_stop none = {.patience = SCHEMA_NO_INT}, patience = {.patience = 3},
                             metric = {.monitor.metric = "val_f1", .patience = SCHEMA_NO_INT, .min_delta = 0.5};
     ck_assert_ptr_null(early_stop_of(&none).monitor.metric);
@@ -104,7 +101,5 @@ START_TEST(an_early_stop_with_defaults) {
     ck_assert_int_eq(early_stop_of(&metric).patience, 10);
     ck_assert(early_stop_of(&metric).min_delta == 0.5);
 }
-END_TEST
 
-LOOP_TESTS("monitor", EACH(better_in_the_direction_of_the_metric, directions), ONCE(the_value_of_a_metric),
-           EACH(metrics_that_epochs_have, checks), ONCE(an_early_stop_with_defaults))
+CHECK_MAIN("monitor")

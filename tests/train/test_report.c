@@ -55,7 +55,7 @@ static void show_step(struct report *report, int terminal, int columns, char lin
         strcpy(line, bytes + (strncmp(bytes, ERASE, strlen(ERASE)) == 0 ? strlen(ERASE) : 0));
 }
 
-START_TEST(progress_fits_the_terminal) {
+TEST(progress_fits_the_terminal) {
     int terminal = open_terminal();
     char line[200];
     struct log *log = log_create(false, true);
@@ -77,9 +77,8 @@ START_TEST(progress_fits_the_terminal) {
     log_destroy(log);
     close(terminal);
 }
-END_TEST
 
-START_TEST(durations_are_rounded) {
+TEST(durations_are_rounded) {
     static const struct {
         double seconds;
         const char *text;
@@ -91,6 +90,5 @@ START_TEST(durations_are_rounded) {
         ck_assert_str_eq(text, cases[i].text);
     }
 }
-END_TEST
 
-TESTS("report", progress_fits_the_terminal, durations_are_rounded)
+CHECK_MAIN("report")
