@@ -9,8 +9,10 @@
 #include "data/dataset/dataset.h"
 #include "data/sampling/split.h"
 #include "export/formats.h"
+#include "model/init_rules.h"
 #include "model/layers/layers.h"
 #include "model/model.h"
+#include "model/objective.h"
 #include "train/plan/plan.h"
 
 /* The texts of this folder's Python. */
@@ -26,6 +28,7 @@ struct script {
     const struct plan *plan;
     const struct model *model;
     struct arena *arena;
+    bool is_validation; /* the file of dataset.validation is written */
     struct text data, network, training;
 };
 
@@ -46,24 +49,23 @@ static status check_config(const struct config *c) {
         {c->train.early_stop.monitor.metric || c->train.early_stop.patience != SCHEMA_NO_INT, "train.early_stop"},
         {c->train.on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite.policy"},
         {c->train.accumulate_weighting != WEIGHTING_TORCH && c->train.accumulate > 1, "train.accumulate_weighting"},
-        {c->has_losses, "losses"},
         {c->model.has_init_from, "model.init_from"},
-        {c->model.init.count > 0, "model.init"},
         {c->sampler.type == SAMPLER_WEIGHTED, "sampler.type weighted"},
-        {c->sampler.uneven, "sampler.uneven"},
-        {d->window.steps > 0, "dataset.window"},
+        {d->window.group != NULL, "dataset.window.group"},
+        {d->window.has_history, "dataset.window.history"},
+        {d->window.steps > 0 && split_has_test(&d->split), "dataset.window with test rows"},
         {d->weights != NULL, "dataset.weights"},
         {d->filter != NULL, "dataset.filter"},
         {d->drops_missing_targets, "dataset.missing_targets"},
         {d->others.count > 0, "a list of files in dataset.path"},
         {d->layout != LAYOUT_NCHW, "dataset.layout"},
-        {d->target_scale != TARGET_SCALE_NONE, "dataset.target_scale"},
+        {d->target_scale != TARGET_SCALE_NONE && c->has_losses, "dataset.target_scale with losses"},
         {d->scale.per_feature, "dataset.scale.per_feature"},
-        {d->scale.type == SCALE_MINMAX, "dataset.scale minmax"},
         {d->split.folds > 0, "dataset.split.folds"},
         {d->split.group != NULL, "dataset.split.group"},
-        {d->validation.path != NULL, "dataset.validation"},
-        {split_has_test(&d->split), "dataset.split with test rows"},
+        {d->validation.others.count > 0, "a list of files in dataset.validation"},
+        {split_has_test(&d->split) && (d->split.stratify || !d->split.shuffle),
+         "dataset.split with test rows, but without shuffle or with stratify"},
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].is_given) return refuse(keys[i].key);
@@ -78,23 +80,64 @@ static void add_names(struct text *out, const struct string_list *names, const c
         text_add(out, i ? ", " : "");
         text_add_json(out, names->items[i]);
     }
-    if (!names->count) text_add_json(out, fallback);
+    if (!names->count && fallback) text_add_json(out, fallback);
     text_add(out, "]");
+}
+
+/* The names of the config, else those of the columns of a table, else [fallback]. */
+static void add_columns(const struct script *s, const struct string_list *names, enum column_role role,
+                        const char *fallback, struct text *out) {
+    struct column_list columns = dataset_columns(s->plan->dataset);
+    const char **found = arena_alloc(s->arena, (columns.count + 1) * sizeof *found);
+    size_t count = 0;
+    for (size_t i = 0; i < columns.count; i++)
+        if (columns.items[i].role == role) found[count++] = columns.items[i].name;
+    bool is_table = columns.format && strcmp(columns.format, "csv") == 0;
+    add_names(out, names->count || !is_table ? names : &(struct string_list){found, count}, fallback);
+}
+
+/* Whether the file has targets: not, if all are inputs. */
+static bool reads_targets(const struct script *s) {
+    const struct dataset_info *info = &s->plan->info;
+    bool reads = !s->plan->objective;
+    for (size_t i = 0; i < info->target_count; i++) reads = reads || !info->targets[i].is_input;
+    return reads;
 }
 
 static bool data_place(void *script, const char *name, struct text *out) {
     const struct script *s = script;
     const struct dataset_config *d = &s->config->dataset;
-    if (strcmp(name, "path") == 0)
-        text_add_json(out, d->path);
-    else if (strcmp(name, "inputs") == 0)
-        add_names(out, &d->inputs, "x");
-    else if (strcmp(name, "targets") == 0)
-        add_names(out, &d->targets, "y");
-    else if (strcmp(name, "labels") == 0)
-        text_add_json(out, dataset_target_name(s->plan->dataset));
-    else
+    const struct synthetic_config *y = &d->synthetic;
+    bool has_stride = d->tokens.stride != SCHEMA_NO_INT;
+    if (strcmp(name, "path") == 0) {
+        text_add_json(out, s->is_validation ? d->validation.path : d->path);
+    } else if (strcmp(name, "inputs") == 0) {
+        add_columns(s, &d->inputs, COLUMN_INPUT, "x", out);
+    } else if (strcmp(name, "targets") == 0) {
+        add_columns(s, &d->targets, COLUMN_TARGET, reads_targets(s) ? "y" : NULL, out);
+    } else if (strcmp(name, "labels") == 0) {
+        const char *labels = s->is_validation ? d->validation.targets : dataset_target_name(s->plan->dataset);
+        if (labels)
+            text_add_json(out, labels);
+        else
+            text_add(out, "None");
+    } else if (strcmp(name, "text") == 0) {
+        text_printf(out, "%lld, %lld, ", (long long)d->text.block_size, (long long)d->text.stride);
+        text_add_double(out, d->text.truncate);
+    } else if (strcmp(name, "tokens") == 0) {
+        text_printf(out, "\"<u%d\", %lld, %lld", d->tokens.type == TOKEN_UINT16 ? 2 : 4,
+                    (long long)d->tokens.block_size, (long long)(has_stride ? d->tokens.stride : d->tokens.block_size));
+    } else if (strcmp(name, "synthetic") == 0) {
+        static const char *const kinds[] = {"uniform", "linear", "classes"};
+        text_printf(out, "\"%s\", %lld, [", kinds[y->kind], (long long)y->rows);
+        for (size_t i = 0; i < y->inputs.count; i++)
+            text_printf(out, "%s%lld", i ? ", " : "", (long long)y->inputs.items[i]);
+        text_printf(out, "], %lld, ", (long long)(y->kind == SYNTHETIC_CLASSES ? y->classes : y->targets));
+        text_add_double(out, y->noise);
+        text_printf(out, ", seed=%lld", (long long)y->seed);
+    } else {
         return false;
+    }
     return true;
 }
 
@@ -104,7 +147,20 @@ static void add_split(struct script *s) {
     const struct dataset_info *info = &s->plan->info;
     struct text *out = &s->data;
     size_t n = info->validation_rows;
-    if (!split_is_given(c)) {
+    if (s->config->dataset.validation.path) {
+        text_add(out, "train, validation = np.arange(count), np.arange(count, len(x))\n");
+    } else if (s->config->dataset.window.steps > 0) {
+        size_t n_train;
+        split_sizes(c, info->windows.rows, &n_train, &n);
+        text_printf(out, "train = np.arange(%s%zu)  # rows in the order of time\n", "len(x) - ", n);
+    } else if (split_has_test(c)) {
+        text_printf(out,
+                    "order = np.random.RandomState(%lld).permutation(len(x))  # train_test_split, twice\n"
+                    "test, rest = order[:%zu], order[%zu:]\n"
+                    "order = rest[np.random.RandomState(%lld).permutation(len(rest))]\n"
+                    "validation, train = order[:%zu], order[%zu:]\n",
+                    (long long)c->seed, info->test_rows, info->test_rows, (long long)c->seed, n, n);
+    } else if (!split_is_given(c)) {
         text_add(out, "train, validation = np.arange(len(x)), []\n");
     } else if (!c->shuffle) {
         text_printf(out, "train, validation = np.split(np.arange(len(x)), [-%zu])\n", n);
@@ -130,24 +186,70 @@ static void add_numbers(struct text *out, const struct real_list *list) {
     }
 }
 
+/* scikit-learn's StandardScaler or MinMaxScaler of [name], fitted to the training rows; [each]: the dimension that a
+ * pair of numbers is over; "": all. */
+static void add_fitted(struct text *out, const char *name, bool is_minmax, const char *each) {
+    if (is_minmax)
+        text_printf(out, "mean = %s[train].min(%s)\ndeviation = np.asarray(%s[train].max(%s) - mean)\n", name, each,
+                    name, each);
+    else
+        text_printf(out, "mean, deviation = %s[train].mean(%s), np.asarray(%s[train].std(%s))\n", name, each, name,
+                    each);
+    text_printf(out, "deviation[deviation == 0] = 1\n%s = (%s - mean) / deviation\n", name, name);
+}
+
+static void add_target_scale(struct script *s) {
+    int type = s->config->dataset.target_scale;
+    if (type == TARGET_SCALE_NONE) return;
+    text_add(&s->data, "y = y.astype(\"f8\").reshape(len(y), -1)\n");
+    if (type == TARGET_SCALE_LOG1P)
+        text_add(&s->data, "y = np.log1p(y)\n");
+    else
+        add_fitted(&s->data, "y", type == TARGET_SCALE_MINMAX, "0");
+}
+
+static void add_windows(struct script *s) {
+    const struct dataset_windows *w = &s->plan->info.windows;
+    if (w->steps)
+        text_printf(&s->data, "x, y, train, validation = windows(x, y, len(train), %zu, %zu, %zu, %lld)\n", w->steps,
+                    w->first_target, w->target_steps, (long long)s->config->dataset.window.stride);
+}
+
+/* Of the features that are scaled. */
+static void add_scale_of_columns(struct script *s, const struct preparation *p) {
+    enum scale_type *types = arena_alloc(s->arena, p->features * sizeof *types);
+    struct text *out = &s->data;
+    const char *comma = "";
+    if (!preparation_scales(p, types)) return;
+    text_add(out, "scaled = [");
+    for (size_t i = 0; i < p->features; i++) {
+        if (types[i] != SCALE_STANDARD) continue;
+        text_printf(out, "%s%zu", comma, i);
+        comma = ", ";
+    }
+    text_add(out, "]\nmean, deviation = x[train][:, scaled].mean(0), x[train][:, scaled].std(0)\n"
+                  "deviation[deviation == 0] = 1\nx[:, scaled] = (x[:, scaled] - mean) / deviation\n");
+}
+
 static void add_scale(struct script *s) {
     const struct scale_config *c = &s->config->dataset.scale;
     const struct dataset_info *info = &s->plan->info;
     struct text *out = &s->data;
     double divide = dataset_divide(s->plan->dataset);
-    const char *each = info->input_dims == 1 ? "0" : "";
+    const char *each = info->input_dims == 1 || info->windows.steps ? "0" : "";
     bool has_divisor = !(divide >= 1 && divide <= 1);
     if (has_divisor) {
-        text_printf(out, "x = x.astype(\"%s\") / np.%s(", c->type == SCALE_STANDARD ? "f8" : "f4",
-                    c->type == SCALE_STANDARD ? "float64" : "float32");
+        text_printf(out, "x = x.astype(\"%s\") / np.%s(", c->type != SCALE_NONE ? "f8" : "f4",
+                    c->type != SCALE_NONE ? "float64" : "float32");
         text_add_double(out, divide);
         text_add(out, ")\n");
     }
-    if (c->type == SCALE_STANDARD) {
-        text_printf(out,
-                    "x = x.astype(\"f8\")\nmean, deviation = x[train].mean(%s), np.asarray(x[train].std(%s))\n"
-                    "deviation[deviation == 0] = 1\nx = (x - mean) / deviation\n",
-                    each, each);
+    const struct preparation *preparation = dataset_preparation(s->plan->dataset);
+    if (preparation) {
+        add_scale_of_columns(s, preparation);
+    } else if (c->type != SCALE_NONE) {
+        text_add(out, "x = x.astype(\"f8\")\n");
+        add_fitted(out, "x", c->type == SCALE_MINMAX, each);
     } else if (c->mean.count) {
         const char *columns = info->input_dims == 1 || c->mean.count == 1 ? "" : "[:, None, None]";
         text_add(out, "x = (x.astype(\"f4\") - np.array([");
@@ -163,28 +265,42 @@ static void add_sizes(struct text *out, const struct shape *shape, int from) {
         text_printf(out, "%s%lld", d > from ? ", " : "", (long long)shape->size[d]);
 }
 
-/* The output as (classes, ...) if the targets classify each of its positions, else as it is. */
-static const struct shape *output_shape(const struct script *s) {
-    const struct planned_tensor *t = &s->model->tensors[s->model->output];
+/* A tensor as (classes, ...) if the targets classify each of its positions, else as it is. */
+static const struct shape *shape_of(const struct script *s, size_t tensor) {
+    const struct planned_tensor *t = &s->model->tensors[tensor];
     return t->scores ? t->scores : &t->shape;
 }
 
-/* The last dimension of the output are the classes, and those before it positions. */
-static bool has_classes_last(const struct script *s) {
-    const struct planned_tensor *t = &s->model->tensors[s->model->output];
-    return s->plan->loss->wants_classes && !t->scores && t->shape.dims > 1;
+/* The last dimension are the classes, and those before it positions. */
+static bool has_classes_last(const struct script *s, const struct loss_type *loss, size_t tensor) {
+    const struct planned_tensor *t = &s->model->tensors[tensor];
+    return loss->wants_classes && !t->scores && t->shape.dims > 1;
+}
+
+/* The targets of several losses: those of the file, which are in y, and inputs. */
+static void add_named_targets(struct script *s) {
+    const struct dataset_info *info = &s->plan->info;
+    struct text *out = &s->data;
+    size_t at = 0;
+    text_add(out, "y = np.concatenate([np.zeros((len(x), 0))");
+    for (size_t i = 0; i < info->target_count; i++) {
+        const struct dataset_target *t = &info->targets[i];
+        size_t first = t->is_input ? t->input_first : at;
+        text_printf(out, ", %s.reshape(len(x), -1)[:, %zu:%zu]", t->is_input ? "x" : "y", first, first + t->size);
+        if (!t->is_input) at += t->size;
+    }
+    text_add(out, "], 1)\ny = torch.tensor(y.astype(\"f4\")).to(dtype)\n");
 }
 
 static void add_tensors(struct script *s) {
     const struct dataset_info *info = &s->plan->info;
     const struct loss_type *loss = s->plan->loss;
-    const struct shape *y = output_shape(s);
+    const struct shape *y = shape_of(s, s->model->output);
     struct text *out = &s->data;
-    if (info->input_kind == INPUT_TOKENS) {
-        text_add(out, "x, y = torch.tensor(x).long(), torch.tensor(y).long()\n");
-        return;
-    }
+    if (info->input_kind == INPUT_TOKENS) return;
+    if (s->plan->objective) add_named_targets(s);
     text_add(out, "x = torch.tensor(x.astype(\"f4\")).to(dtype)\n");
+    if (s->plan->objective) return;
     if (loss->wants_classes && info->target_size == 1)
         text_add(out, "y = torch.tensor(y.astype(\"i8\")).flatten()\n");
     else if (loss->wants_classes)
@@ -196,23 +312,128 @@ static void add_tensors(struct script *s) {
             text_add(out, ")\n");
 }
 
-static status write_data(struct script *s) {
+/* A column of a table as features: "category(table["Sex"], ["female", "male"], "one_hot")". */
+static void add_column(const struct prepared_column *c, struct text *out) {
+    static const char *const encodings[] = {"one_hot", "ordinal", "embedding"};
+    text_add(out, c->type == COLUMN_CATEGORY  ? "category(table["
+                  : c->type == COLUMN_DATE    ? "date(table["
+                  : c->type == COLUMN_BOOLEAN ? "boolean(table["
+                                              : "number(table[");
+    text_add_json(out, c->name);
+    text_add(out, "]");
+    if (c->type == COLUMN_CATEGORY) {
+        text_add(out, ", [");
+        for (size_t i = 0; i < c->categories.count; i++) {
+            text_add(out, i ? ", " : "");
+            if (c->are_numbers)
+                text_add(out, c->categories.items[i]);
+            else
+                text_add_json(out, c->categories.items[i]);
+        }
+        text_printf(out, "], \"%s\"", encodings[c->encoding]);
+    }
+    if (c->type == COLUMN_DATE) {
+        text_add(out, ", [");
+        for (size_t i = 0; i < c->part_count; i++) text_printf(out, "%s\"%s\"", i ? ", " : "", date_parts[c->parts[i]]);
+        text_add(out, "]");
+    }
+    if (c->type == COLUMN_DATE && c->date_format) text_add(out, ", format="), text_add_json(out, c->date_format);
+    if (c->missing != MISSING_ERROR) {
+        bool is_list = c->type == COLUMN_DATE;
+        text_add(out, is_list ? ", fill=[" : ", fill=");
+        for (size_t i = 0; i < (is_list ? c->part_count : 1); i++) {
+            text_add(out, i ? ", " : "");
+            text_add_double(out, c->fill[i]);
+        }
+        text_add(out, is_list ? "]" : "");
+    }
+    text_add(out, c->has_indicator ? ", indicator=True)" : ")");
+}
+
+/* x and y of a table whose columns are prepared; the numbers that were fitted to its training rows are in the script.
+ */
+static status add_prepared(struct script *s, const struct preparation *p) {
     const struct dataset_config *d = &s->config->dataset;
-    const struct dataset_format *format = dataset_format_of(d, d->path);
-    if (dataset_preparation(s->plan->dataset))
-        return refuse("dataset.columns with categories, dates or missing values");
-    if (dataset_augments(s->plan->dataset)) return refuse("dataset.augment");
-    if (s->plan->info.input_count > 1) return refuse("dataset.inputs with several names");
+    struct text *out = &s->data;
+    if (strcmp(dataset_format_of(d, d->path)->name, "csv") != 0) return refuse("dataset.columns of a database");
+    if (d->has_csv || d->has_missing) return refuse(d->has_csv ? "dataset.csv" : "dataset.missing");
+    text_add(out, "table = pandas.read_csv(");
+    text_add_json(out, d->path);
+    text_add(out, ", dtype=str)\n");
+    if (d->validation.path) {
+        text_add(out, "count, other = len(table), pandas.read_csv(");
+        text_add_json(out, d->validation.path);
+        text_add(out, ", dtype=str)\ntable = pandas.concat([table, other], ignore_index=True)\n");
+    }
+    text_add(out, "x = np.concatenate([");
+    for (size_t i = 0; i < p->count; i++) {
+        if (p->items[i].type == COLUMN_TEXT) return refuse("dataset.columns with texts");
+        text_add(out, i ? ",\n                    " : "");
+        add_column(&p->items[i], out);
+    }
+    text_add(out, "], 1)\n");
+    bool has_labels = dataset_labels(s->plan->dataset).count > 0;
+    text_printf(out, "y = columns([%stable[name]%s.to_numpy() for name in ", has_labels ? "" : "pandas.to_numeric(",
+                has_labels ? "" : ")");
+    add_columns(s, &d->targets, COLUMN_TARGET, NULL, out);
+    text_add(out, "])\n");
+    return OK;
+}
+
+static status check_augmentation(const struct script *s) {
+    const struct augment_config *a = &s->config->dataset.augment;
+    const struct scale_config *scale = &s->config->dataset.scale;
+    const struct {
+        bool is_given;
+        const char *key;
+    } keys[] = {
+        {a->random_resized_crop.scale.count > 0, "dataset.augment.random_resized_crop"},
+        {rotation_is_on(&a->rotation), "dataset.augment.rotation"},
+        {color_jitter_is_on(&a->color_jitter), "dataset.augment.color_jitter"},
+        {a->erasing.p > 0 && a->has_erasing, "dataset.augment.erasing"},
+        {scale->type != SCALE_NONE || scale->mean.count > 0, "dataset.augment with dataset.scale"},
+        {s->plan->info.target_size > 1, "dataset.augment with targets that are images"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].is_given) return refuse(keys[i].key);
+    return OK;
+}
+
+/* x and y of a format that reads arrays. */
+static status add_arrays(struct script *s, const struct dataset_format *format) {
+    const struct dataset_config *d = &s->config->dataset;
     if (!format || !format->pytorch)
         return status_new(STATUS_USAGE, "dataset.format %s cannot be expressed in a PyTorch script",
                           format ? format->name : "");
     text_add(&s->data, "x, y = ");
     TRY(schema_fill(&dataset_schema, d, format->pytorch, data_place, s, &s->data));
     text_add(&s->data, "\n");
+    if (d->validation.path) {
+        const char *join = s->plan->info.input_kind == INPUT_TOKENS ? "torch.cat" : "np.concatenate";
+        s->is_validation = true;
+        text_add(&s->data, "count, (other_x, other_y) = len(x), ");
+        TRY(schema_fill(&dataset_schema, d, format->pytorch, data_place, s, &s->data));
+        text_printf(&s->data, "\nx, y = %s([x, other_x]), %s([y, other_y])\n", join, join);
+    }
+    return OK;
+}
+
+static status write_data(struct script *s) {
+    const struct dataset_config *d = &s->config->dataset;
+    const struct dataset_format *format = dataset_format_of(d, d->path);
+    const struct preparation *preparation = dataset_preparation(s->plan->dataset);
+    if (dataset_augments(s->plan->dataset)) TRY(check_augmentation(s));
+    if (s->plan->objective && dataset_labels(s->plan->dataset).count) return refuse("losses of classes that are texts");
+    if (preparation)
+        TRY(add_prepared(s, preparation));
+    else
+        TRY(add_arrays(s, format));
     if (dataset_labels(s->plan->dataset).count)
         text_add(&s->data, "labels, y = np.unique(y, return_inverse=True)  # classes in alphabetical order\n");
     add_split(s);
     add_scale(s);
+    add_target_scale(s);
+    add_windows(s);
     add_tensors(s);
     return OK;
 }
@@ -251,6 +472,9 @@ static bool layer_place(void *context, const char *name, struct text *out) {
         text_printf(out, "%lld", (long long)c->in->size[c->in->dims - 1]);
     } else if (strcmp(name, "channels") == 0) {
         text_printf(out, "%lld", (long long)c->in->size[0]);
+    } else if (strcmp(name, "first") == 0) {
+        const struct model_input *input = l->config;
+        text_printf(out, "%zu:%zu", input->first, input->first + l->out_size);
     } else if (strcmp(name, "d") == 0) {
         text_printf(out, "%d", c->in->dims < 3 ? 1 : c->in->dims - 1);
     } else if (strcmp(name, "rows") == 0) {
@@ -311,6 +535,7 @@ static void find_origins(struct naming *n) {
     for (size_t i = 0; i < m->node_count; i++)
         for (size_t k = 0; k < m->nodes[i].in_count; k++) n->last_read[n->origin[m->nodes[i].in[k]]] = i;
     n->last_read[n->origin[m->output]] = SIZE_MAX;
+    for (size_t i = 0; i < m->output_count; i++) n->last_read[n->origin[m->outputs[i].tensor]] = SIZE_MAX;
 }
 
 /* A variable for the output of node [i]; that of its first input, if nothing else reads it. */
@@ -326,6 +551,12 @@ static const char *choose(struct naming *n, size_t i) {
     if (best == SIZE_MAX) return NULL;
     n->holds[best] = node->out;
     return arena_printf(n->s->arena, "%c", names[best]);
+}
+
+/* The shape of an input of a layer; if it is a part of this layer, that of the part's input. */
+static const struct shape *input_shape(const struct naming *n, size_t tensor) {
+    const struct planned_tensor *t = &n->s->model->tensors[tensor], *from = &n->s->model->tensors[n->origin[tensor]];
+    return t->size == from->size ? &t->shape : &from->shape;
 }
 
 /* The expression of a tensor: a variable, or a view of one. */
@@ -363,7 +594,7 @@ static status add_layer(struct naming *n, size_t i, const char **inputs) {
     const struct layer *layer = node->layer;
     const struct layer_type *type = type_of(layer);
     struct layer_facts facts = layer_facts_of(layer);
-    struct call call = {n->s, layer, node, inputs, &n->s->model->tensors[n->origin[node->in[0]]].shape, 0};
+    struct call call = {n->s, layer, node, inputs, input_shape(n, node->in[0]), 0};
     const char *template = facts.lengths && type->pytorch_with_lengths ? type->pytorch_with_lengths : type->pytorch;
     struct text code = {0};
     if (!template)
@@ -441,8 +672,7 @@ static bool add_chain_node(struct naming *n, size_t i, struct chain *chain) {
     if (!layer || node->in_count != 1) return false;
     if (passes_on(layer)) return true;
     const struct layer_type *type = type_of(layer);
-    struct call call = {n->s, layer, node, (const char *[]){"x"}, &n->s->model->tensors[n->origin[node->in[0]]].shape,
-                        0};
+    struct call call = {n->s, layer, node, (const char *[]){"x"}, input_shape(n, node->in[0]), 0};
     struct text code = {0};
     bool fits = type->pytorch && !strstr(type->pytorch, "{x") && !layer->is_sharing && !layer->tied_count &&
                 !layer_facts_of(layer).lengths && !layer->out.lengths && !layer_facts_of(layer).reads_tokens &&
@@ -476,12 +706,16 @@ static status write_class(struct naming *n) {
     n->holds[0] = 0;
     status s = OK;
     for (size_t i = 0; !s && i < m->node_count; i++) s = add_node(n, i);
-    if (!s)
-        text_printf(&n->s->network,
-                    "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n%s\n"
-                    "    def forward(self, x):\n        m = self.get_submodule\n%s        return %s\n\n\n",
-                    text_string(&n->modules), text_string(&n->forward), expression(n, m->output));
-    return s;
+    if (s) return s;
+    text_printf(&n->s->network,
+                "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n%s\n"
+                "    def forward(self, x):\n        m = self.get_submodule\n%s        return ",
+                text_string(&n->modules), text_string(&n->forward));
+    if (m->output_count == 0) text_add(&n->s->network, expression(n, m->output));
+    for (size_t i = 0; i < m->output_count; i++)
+        text_printf(&n->s->network, "%s%s", i ? ", " : "", expression(n, m->outputs[i].tensor));
+    text_add(&n->s->network, m->output_count == 1 ? ",\n\n\n" : "\n\n\n");
+    return OK;
 }
 
 static void add_freeze(struct script *s) {
@@ -503,11 +737,12 @@ static status write_network(struct script *s) {
     find_origins(&n);
     text_printf(out, "torch.manual_seed(%lld)\n", (long long)s->config->seed);
     status failure = OK;
-    if (!write_chain(&n)) {
+    if (s->model->output_count || !write_chain(&n)) {
         text_clear(out);
         failure = write_class(&n);
         text_printf(out, "torch.manual_seed(%lld)\nmodel = Model()\n", (long long)s->config->seed);
     }
+    if (!failure) failure = init_rules_write_pytorch(s->model, &s->config->model.init, out);
     text_add(out, "model.to(dtype)\n");
     add_freeze(s);
     text_free(&n.modules);
@@ -517,17 +752,46 @@ static status write_network(struct script *s) {
 
 /* ---- the training ---- */
 
-static bool loss_place(void *script, const char *name, struct text *out) {
-    const struct script *s = script;
-    const struct real_list *weights =
-        s->plan->loss->class_weight
-            ? s->plan->loss->class_weight(s->plan->balanced ? s->plan->balanced : (void *)s->plan->loss_config)
-            : NULL;
+/* A loss and what it is of; of several losses one of their terms. */
+struct term {
+    const struct script *s;
+    const struct loss_type *loss;
+    const void *config; /* with the weights of balanced classes */
+    size_t output;      /* the tensor */
+    const struct objective_term *of;
+    size_t index; /* of [of] */
+};
+
+/* "t[:, 3].long()" */
+static void add_term_targets(const struct term *term, struct text *out) {
+    const struct objective_target *t = &term->of->target;
+    const struct shape *y = shape_of(term->s, term->output);
+    bool is_one = term->loss->wants_classes && t->size == 1;
+    text_printf(out, is_one ? "t[:, %zu]" : "t[:, %zu:%zu]", t->first, t->first + t->size);
+    if (!is_one && !term->loss->parts) {
+        bool classes_first = term->loss->wants_classes && !has_classes_last(term->s, term->loss, term->output);
+        struct shape of = *y;
+        if (term->loss->wants_classes && !classes_first) of.dims--;
+        text_add(out, ".reshape(len(t), ");
+        add_sizes(out, &of, classes_first);
+        text_add(out, ")");
+    }
+    if (term->loss->wants_classes) text_add(out, ".long()");
+}
+
+static bool loss_place(void *context, const char *name, struct text *out) {
+    const struct term *term = context;
     if (strcmp(name, "y") == 0) {
-        text_add(out, has_classes_last(s) ? "y.transpose(1, 2)" : "y");
+        text_add(out, "y");
+        if (term->of) text_printf(out, "[%zu]", term->index);
+        if (has_classes_last(term->s, term->loss, term->output)) text_add(out, ".transpose(1, 2)");
     } else if (strcmp(name, "t") == 0) {
-        text_add(out, "t");
+        if (term->of)
+            add_term_targets(term, out);
+        else
+            text_add(out, "t");
     } else if (strcmp(name, "weight") == 0) {
+        const struct real_list *weights = term->loss->class_weight((void *)(uintptr_t)term->config);
         if (!weights->count) return true;
         text_add(out, ", torch.tensor([");
         add_numbers(out, weights);
@@ -538,19 +802,35 @@ static bool loss_place(void *script, const char *name, struct text *out) {
     return true;
 }
 
-static status add_loss(struct script *s) {
-    const struct loss_type *loss = s->plan->loss;
-    struct text *out = &s->training;
+static status add_term(struct term *term, struct text *out) {
+    const struct loss_type *loss = term->loss;
     if (!loss->pytorch)
         return status_new(STATUS_USAGE, "loss %s cannot be expressed in a PyTorch script", loss->variant.name);
+    if (term->s->model->tensors[term->output].shape.lengths) return refuse("a loss of rows of different lengths");
+    return schema_fill(loss->variant.schema, term->config, loss->pytorch, loss_place, term, out);
+}
+
+static status add_loss(struct script *s) {
+    const struct plan *p = s->plan;
+    struct text *out = &s->training;
+    bool is_alone = s->config->sampler.uneven || loss_compares_rows(p->loss, p->loss_config);
+    if (is_alone) text_add(out, "assert world == 1, \"the script of this loss or sampler is for one process\"\n\n\n");
     text_add(out, "def loss_of(y, t):\n    return ");
-    TRY(schema_fill(loss->variant.schema, s->plan->loss_config, loss->pytorch, loss_place, s, out));
+    struct term term = {s, p->loss, p->balanced ? p->balanced : p->loss_config, s->model->output, NULL, 0};
+    if (!p->objective) TRY(add_term(&term, out));
+    for (size_t i = 0; p->objective && i < p->objective->count; i++) {
+        const struct objective_term *of = &p->objective->terms[i];
+        term = (struct term){s, of->loss, of->config, s->model->outputs[i].tensor, of, i};
+        text_add(out, i ? " + " : "");
+        if (of->weight < 1 || of->weight > 1) text_add_double(out, of->weight), text_add(out, " * ");
+        TRY(add_term(&term, out));
+    }
     text_add(out, "\n\n\n");
     return OK;
 }
 
 static void add_evaluation(struct script *s) {
-    bool has_classes = s->plan->loss->wants_classes;
+    bool has_classes = !s->plan->objective && s->plan->loss->wants_classes;
     text_printf(&s->training,
                 "@torch.no_grad()\ndef evaluate(model, rows):\n    model.eval()\n    sums = np.zeros(%d)\n"
                 "    for part in torch.as_tensor(rows).split(batch):\n"
@@ -558,9 +838,9 @@ static void add_evaluation(struct script *s) {
                 "        sums += len(part) * np.array([loss_of(outputs, t).item()%s])\n"
                 "    model.train()\n    means = sums / len(rows)\n    return f\"loss {means[0]:.9g}%s\"\n\n\n",
                 has_classes ? 2 : 1,
-                !has_classes          ? ""
-                : has_classes_last(s) ? ", (outputs.argmax(2) == t).double().mean()"
-                                      : ", (outputs.argmax(1) == t).double().mean()",
+                !has_classes                                           ? ""
+                : has_classes_last(s, s->plan->loss, s->model->output) ? ", (outputs.argmax(2) == t).double().mean()"
+                                                                       : ", (outputs.argmax(1) == t).double().mean()",
                 has_classes ? " accuracy {means[1]:.2%}" : "");
 }
 
@@ -623,6 +903,19 @@ static void add_rates(struct script *s) {
                 progress);
 }
 
+/* Random changes of the images of a batch; [rows] are positions in the training rows before. */
+static void add_augmentation(struct script *s, const char *indent) {
+    const struct augment_config *a = &s->config->dataset.augment;
+    text_printf(&s->training,
+                "%spositions, rows = rows, torch.as_tensor(train)[rows]\n"
+                "%simages = augmented(x[rows], positions, epoch, seed=%lld, padding=%lld, flips=(",
+                indent, indent, (long long)a->seed, (long long)a->random_crop.padding);
+    text_add_double(&s->training, a->horizontal_flip);
+    text_add(&s->training, ", ");
+    text_add_double(&s->training, a->vertical_flip);
+    text_add(&s->training, "))\n");
+}
+
 /* Forward and backward of the batch [rows], and its loss. */
 static void add_passes(struct script *s) {
     long long accumulate = (long long)s->config->train.accumulate;
@@ -640,7 +933,9 @@ static void add_passes(struct script *s) {
                       "        optimizer.zero_grad()\n");
     if (has_draws)
         text_printf(out, "%sdraws.rows = np.arange(rank, rank + world * len(rows), world).astype(np.uint64)\n", indent);
-    text_printf(out, "%sloss = loss_of(parallel(x[rows]), y[rows])\n", indent);
+    if (dataset_augments(s->plan->dataset)) add_augmentation(s, indent);
+    text_printf(out, "%sloss = loss_of(parallel(%s), y[rows])\n", indent,
+                dataset_augments(s->plan->dataset) ? "images" : "x[rows]");
     text_printf(out, accumulate > 1 ? "%s(loss / %lld).backward()\n" : "%sloss.backward()\n", indent, accumulate);
     if (has_draws) text_printf(out, "%sdraws.number += 1\n", indent);
     text_printf(out, "%sown %s torch.tensor([loss.item() * len(rows), len(rows)], dtype=torch.float64)\n", indent,
@@ -715,7 +1010,9 @@ static status write_training(struct script *s) {
     add_passes(s);
     add_update(s);
     add_report(s);
-    text_printf(out, "if rank == 0:\n    torch.save(model.state_dict(), \"%s.pt\")\n", c->name);
+    text_add(out, "if rank == 0:\n");
+    if (s->plan->info.test_rows) text_add(out, "    print(\"test \" + evaluate(model, test))\n");
+    text_printf(out, "    torch.save(model.state_dict(), \"%s.pt\")\n", c->name);
     return OK;
 }
 
@@ -729,7 +1026,7 @@ static bool is_name_part(char c) {
 static bool uses(const char *code, const char *name, size_t length) {
     for (const char *at = code; (at = strstr(at, name)); at += length) {
         bool begins = at == code || (!is_name_part(at[-1]) && at[-1] != '.' && at[-1] != '"');
-        if (begins && strchr("(.)", at[length])) return true;
+        if (begins && strchr("(.),", at[length])) return true;
     }
     return false;
 }

@@ -228,6 +228,10 @@ def pad(x, padding, mode="constant", value=0):
     return F.pad(x, sides, mode, value)
 
 
+def part_of(x, dim, start, end):
+    return x.narrow(dim, start, end - start)
+
+
 def put(model, name, module):
     """Registers the module under a dotted name."""
     *levels, last = name.split(".")
@@ -236,6 +240,13 @@ def put(model, name, module):
             model.add_module(level, nn.Module())
         model = model._modules[level]
     model.add_module(last, module)
+
+
+def binary_cross_entropy(y, t, pos_weight=None):
+    if pos_weight is not None:
+        pos_weight = torch.tensor(pos_weight, dtype=y.dtype)
+        pos_weight = pos_weight[:, None, None] if pos_weight.dim() and y.dim() == 4 else pos_weight
+    return F.binary_cross_entropy_with_logits(y, t, pos_weight=pos_weight)
 
 
 def quantile_loss(y, t, quantile):
@@ -310,7 +321,7 @@ def cyclic(t, up, down, mode, gamma):
 
 def columns(arrays):
     """One array of rows: a single one as it is, several side by side."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate([a.reshape(len(a), -1) for a in arrays], 1)
+    return None if not arrays else arrays[0] if len(arrays) == 1 else np.concatenate([a.reshape(len(a), -1) for a in arrays], 1)
 
 
 def read_hdf5(path, inputs, targets):
@@ -336,7 +347,105 @@ def read_idx(path, labels):
         shape = np.frombuffer(data, ">i4", data[3], 4)
         return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape)
     images = read(path)
-    return images[:, None] if images.ndim == 3 else images, read(labels)
+    return images[:, None] if images.ndim == 3 else images, labels and read(labels)
+
+
+def prepared(values, missing, fill, indicator):
+    values = values.reshape(len(values), -1)
+    values = values if fill is None else np.where(missing[:, None], fill, values)
+    return np.concatenate([values, missing[:, None]], 1) if indicator else values
+
+
+def number(column, fill=None, indicator=False):
+    values = pandas.to_numeric(column).to_numpy("f8")
+    return prepared(values, np.isnan(values), fill, indicator)
+
+
+def boolean(column, fill=None, indicator=False):
+    values = column.str.lower().map({"true": 1, "yes": 1, "1": 1, "false": 0, "no": 0, "0": 0}).to_numpy("f8")
+    return prepared(values, np.isnan(values), fill, indicator)
+
+
+def category(column, categories, encoding, fill=None, indicator=False):
+    """The index of the category; fill: that of missing values, -1: none."""
+    values = column if isinstance(categories[0], str) else pandas.to_numeric(column)
+    index = pandas.Index(categories).get_indexer(values)
+    missing = column.isna().to_numpy()
+    index = index if fill is None else np.where(missing, int(fill), index)
+    features = {"one_hot": index[:, None] == np.arange(len(categories)), "ordinal": index, "embedding": index + 1}[encoding]
+    return prepared(features.astype("f8"), missing, None, indicator)
+
+
+def date(column, parts, format=None, fill=None, indicator=False):
+    times = pandas.to_datetime(column, format=format)
+    values = [(times - pandas.Timestamp(0)) / pandas.Timedelta(days=1) if part == "epoch" else getattr(times.dt, part) for part in parts]
+    return prepared(np.stack([v.to_numpy("f8") for v in values], 1), times.isna().to_numpy(), fill, indicator)
+
+
+def augmented(x, positions, epoch, seed, padding, flips):
+    """Random crops of images that are padded with black, and flips; functions of the seed, the epoch and the position."""
+    low, row = np.uint64(0xFFFFFFFF), positions.numpy().astype(np.uint64)
+    words = philox([row & low, row >> np.uint64(32), np.full_like(row, epoch & 0xFFFFFFFF), np.full_like(row, epoch >> 32)],
+                   seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF ^ 0x6175676D)
+    height, width = x.shape[2:]
+    down, across = (words[:2] * np.uint64(2 * padding + 1) >> np.uint64(32)).astype(int)
+    x = F.pad(x, [padding] * 4)
+    x = torch.stack([image[:, i:i + height, j:j + width] for image, i, j in zip(x, down, across)])
+    mirrored, turned = (torch.tensor(word < flip * 2 ** 32)[:, None, None, None] for word, flip in zip(words[2:], flips))
+    return torch.where(turned, torch.where(mirrored, x.flip(3), x).flip(2), torch.where(mirrored, x.flip(3), x))
+
+
+def windows(x, y, count, steps, first_target, target_steps, stride):
+    """Windows of adjacent rows, none with rows of both parts; the first `count` rows are those of the training."""
+    span = first_target + target_steps
+    train, validation = np.arange(0, count - span + 1, stride), np.arange(count, len(x) - span + 1, stride)
+    starts = np.concatenate([train, validation])
+    return (np.stack([x[i:i + steps] for i in starts]), np.stack([y[i + first_target:i + span] for i in starts]),
+            np.arange(len(train)), np.arange(len(train), len(starts)))
+
+
+def rows_of_tokens(ids, block, stride):
+    """Rows of adjacent tokens, and the tokens that follow each of them."""
+    return ids[:-1].unfold(0, block, stride), ids[1:].unfold(0, block, stride)
+
+
+def read_text(path, block, stride, truncate=1):
+    """Tokens are characters, numbered in the order of their code points."""
+    with open(path, encoding="utf-8", newline="") as file:
+        text = file.read()
+    codes = np.frombuffer(text[:int(truncate * len(text))].encode("utf-32-le"), "<u4")
+    return rows_of_tokens(torch.tensor(np.unique(codes, return_inverse=True)[1]), block, stride)
+
+
+def read_tokens(path, kind, block, stride):
+    return rows_of_tokens(torch.tensor(np.fromfile(path, kind).astype("i8")), block, stride)
+
+
+def synthetic(kind, rows, shape, targets, noise, seed):
+    random, size = torch.Generator().manual_seed(seed), math.prod(shape)
+    count = {"uniform": 0, "linear": (size + 1) * targets, "classes": size * targets}[kind]
+    fixed, x, y = torch.empty(count).normal_(generator=random), [], []
+    for _ in range(rows):
+        if kind == "uniform":
+            x.append(torch.empty(size).uniform_(generator=random))
+            y.append(torch.empty(targets).uniform_(generator=random))
+        elif kind == "linear":
+            w, b = fixed[:size * targets].reshape(targets, size).double(), fixed[size * targets:].double()
+            x.append(torch.empty(size).normal_(generator=random))
+            y.append((w @ x[-1].double() / size ** 0.5 + b + torch.empty(targets).normal_(0, noise, generator=random)).float())
+        else:
+            y.append(torch.randint(targets, (), generator=random))
+            x.append(fixed.reshape(targets, size)[y[-1]] + torch.empty(size).normal_(0, noise, generator=random))
+    return torch.stack(x).reshape(rows, *shape).numpy(), torch.stack(y).numpy()
+
+
+def parameters_of(model, types, patterns):
+    """The parameters of modules of these types (None: all) whose names match a pattern, in their order."""
+    for prefix, module in model.named_modules():
+        if module is model if types is None else type(module) in types:
+            for name, p in module.named_parameters(prefix):
+                if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+                    yield p
 
 
 def stratified_split(classes, n_validation, seed):

@@ -219,31 +219,44 @@ static const struct rule_type {
     /* Fills the parameter's values; with values NULL only the generator advances. NULL: gpt2, which is several rules.
      */
     void (*draw)(const void *config, const struct param *param, float *values, struct rng *rng);
+    const char *pytorch; /* the same for a parameter p in PyTorch, a template of schema_fill */
 } types[] = {
-    {.variant = {"normal", &normal_schema, "Normal distribution (torch.nn.init.normal_)."}, .draw = normal},
-    {.variant = {"uniform", &uniform_schema, "Uniform distribution (uniform_)."}, .draw = uniform},
+    {.variant = {"normal", &normal_schema, "Normal distribution (torch.nn.init.normal_)."},
+     .draw = normal,
+     .pytorch = "nn.init.normal_(p, {mean}, {std})"},
+    {.variant = {"uniform", &uniform_schema, "Uniform distribution (uniform_)."},
+     .draw = uniform,
+     .pytorch = "nn.init.uniform_(p, {from}, {to})"},
     {.variant = {"xavier_uniform", &xavier_schema, "Glorot and Bengio, uniform (xavier_uniform_)."},
      .wants_matrices = true,
-     .draw = xavier_uniform},
+     .draw = xavier_uniform,
+     .pytorch = "nn.init.xavier_uniform_(p, {gain})"},
     {.variant = {"xavier_normal", &xavier_schema, "Glorot and Bengio, normal (xavier_normal_)."},
      .wants_matrices = true,
-     .draw = xavier_normal},
+     .draw = xavier_normal,
+     .pytorch = "nn.init.xavier_normal_(p, {gain})"},
     {.variant = {"kaiming_uniform", &kaiming_schema, "He et al., uniform (kaiming_uniform_)."},
      .wants_matrices = true,
-     .draw = kaiming_uniform},
+     .draw = kaiming_uniform,
+     .pytorch = "nn.init.kaiming_uniform_(p, {a}, {mode})"},
     {.variant = {"kaiming_normal", &kaiming_schema, "He et al., normal (kaiming_normal_)."},
      .wants_matrices = true,
-     .draw = kaiming_normal},
+     .draw = kaiming_normal,
+     .pytorch = "nn.init.kaiming_normal_(p, {a}, {mode})"},
     {.variant = {"trunc_normal", &trunc_normal_schema, "Normal distribution within two bounds (trunc_normal_)."},
      .needs_values = true,
-     .draw = trunc_normal},
+     .draw = trunc_normal,
+     .pytorch = "nn.init.trunc_normal_(p, {mean}, {std}, {a}, {b})"},
     {.variant = {"orthogonal", &orthogonal_schema,
                  "A matrix with orthogonal rows, or columns if there are fewer (orthogonal_)."},
      .wants_matrices = true,
-     .draw = orthogonal},
-    {.variant = {"constant", &constant_schema, "One value (constant_)."}, .draw = constant},
-    {.variant = {"zeros", NULL, "0 (zeros_)."}, .draw = zeros},
-    {.variant = {"ones", NULL, "1 (ones_)."}, .draw = ones},
+     .draw = orthogonal,
+     .pytorch = "nn.init.orthogonal_(p, {gain})"},
+    {.variant = {"constant", &constant_schema, "One value (constant_)."},
+     .draw = constant,
+     .pytorch = "nn.init.constant_(p, {value})"},
+    {.variant = {"zeros", NULL, "0 (zeros_)."}, .draw = zeros, .pytorch = "nn.init.zeros_(p)"},
+    {.variant = {"ones", NULL, "1 (ones_)."}, .draw = ones, .pytorch = "nn.init.ones_(p)"},
     {.variant = {"gpt2", &gpt2_schema,
                  "As GPT-2 and nanoGPT: weights of linear, embedding and attention layers normal(0, 0.02), biases 0, "
                  "then the last weights of residual branches again with a smaller standard deviation."}},
@@ -322,9 +335,11 @@ static void count_one(void *user, const struct param *param, size_t index) {
     ++*(size_t *)user;
 }
 
+static const char *gpt2_layers[] = {"linear", "embedding", "positional_embedding", "attention"};
+
 static void apply_gpt2(const struct model *model, const struct gpt2_config *config, struct drawing *d) {
-    static const char *drawn[] = {"linear", "embedding", "positional_embedding", "attention"};
-    const struct target base = {.layers = {drawn, sizeof drawn / sizeof *drawn}}, ends = {.match = config->residual};
+    const struct target base = {.layers = {gpt2_layers, sizeof gpt2_layers / sizeof *gpt2_layers}},
+                        ends = {.match = config->residual};
     size_t count = 0;
     visit(model, &base, draw_gpt2, d);
     if (config->residual.count == 0) return;
@@ -398,5 +413,62 @@ status init_rules_check(const struct model *model, const struct variant_list *ru
         TRY(status_prefix(check_rule(model, rule), "%s: model.init.%zu.%s", place_text(rule->place).s, i, rule->name));
     }
     apply(model, rules, NULL);
+    return OK;
+}
+
+/* ---- in PyTorch ---- */
+
+static void write_list(struct text *out, const struct string_list *texts) {
+    text_add(out, "[");
+    for (size_t i = 0; i < texts->count; i++) {
+        text_add(out, i ? ", " : "");
+        text_add_json(out, texts->items[i]);
+    }
+    text_add(out, "]");
+}
+
+/* "nn.Linear, nn.Embedding": the modules of those of the types that the model has. */
+static void write_modules(struct text *out, const struct model *model, const struct string_list *types_of_layers) {
+    for (size_t i = 0; i < types_of_layers->count; i++) {
+        const struct layer_type *type = NULL;
+        for (size_t l = 0; l < model->layer_count && !type; l++)
+            if (strcmp(model->layers[l].type->variant.name, types_of_layers->items[i]) == 0)
+                type = model->layers[l].type;
+        if (type && type->pytorch) text_printf(out, "%.*s, ", (int)strcspn(type->pytorch, "("), type->pytorch);
+    }
+}
+
+/* "for p in parameters_of(model, (nn.Linear, ), ["*.weight"]):" */
+static void write_loop(struct text *out, const struct model *model, const struct target *target) {
+    text_add(out, "for p in parameters_of(model, ");
+    if (target->layers.count) text_add(out, "(");
+    write_modules(out, model, &target->layers);
+    text_add(out, target->layers.count ? "), " : "None, ");
+    write_list(out, target->match.count ? &target->match : &(struct string_list){(const char *[]){"*"}, 1});
+    text_add(out, "):\n    ");
+}
+
+static void write_gpt2(struct text *out, const struct model *model, const struct gpt2_config *config) {
+    const struct target base = {.layers = {gpt2_layers, sizeof gpt2_layers / sizeof *gpt2_layers}};
+    write_loop(out, model, &base);
+    text_add(out, "nn.init.normal_(p, 0, 0.02) if p.dim() > 1 else nn.init.zeros_(p)\n");
+    if (config->residual.count == 0) return;
+    text_add(out, "ends = list(parameters_of(model, None, ");
+    write_list(out, &config->residual);
+    text_add(out, "))\nfor p in ends:\n    nn.init.normal_(p, 0, 0.02 / math.sqrt(len(ends)))\n");
+}
+
+status init_rules_write_pytorch(const struct model *model, const struct variant_list *rules, struct text *out) {
+    for (size_t i = 0; i < rules->count; i++) {
+        const struct variant *rule = &rules->items[i];
+        const struct rule_type *type = &types[rule->index];
+        if (!type->draw) {
+            write_gpt2(out, model, rule->config);
+            continue;
+        }
+        write_loop(out, model, rule->common);
+        TRY(schema_fill(type->variant.schema, rule->config, type->pytorch, NULL, NULL, out));
+        text_add(out, "\n");
+    }
     return OK;
 }

@@ -13,4 +13,7 @@ status init_rules_check(const struct model *model, const struct variant_list *ru
 
 void init_rules_apply(const struct model *model, const struct variant_list *rules, struct rng *rng);
 
+/* Adds the rules for `model` in PyTorch. */
+status init_rules_write_pytorch(const struct model *model, const struct variant_list *rules, struct text *out);
+
 #endif

@@ -10,14 +10,7 @@ import program
 import test_configs
 
 # The shipped configs without a script, and what each message names.
-REFUSED = {
-    "autoencoder": "losses", "two_heads": "losses", "wine_views": "losses",
-    "bert_mini": "model.init", "char_gpt": "model.init", "char_gpt_small": "model.init", "llama_15m": "model.init",
-    "mobilenet_v2": "model.init", "resnet50": "model.init", "vit_tiny": "model.init", "gpt2_124m": "model.init",
-    "cifar_densenet": "dataset.validation", "cifar_resnet18": "dataset.validation", "image_folder": "dataset.augment",
-    "linear_regression": "dataset.format synthetic", "toy_linear": "dataset.format synthetic", "wide_mlp": "dataset.format synthetic",
-    "series_forecast": "dataset.window", "siamese": "dataset.inputs", "titanic": "dataset.columns", "wide_and_deep": "dataset.columns",
-}
+REFUSED = {"image_folder": "dataset.augment", "resnet50": "dataset.augment.random_resized_crop"}
 WINE = """
 name: wine
 dataset: {path: %s, scale: standard, split: {test: 0.2, seed: 42}}

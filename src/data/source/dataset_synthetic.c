@@ -184,4 +184,5 @@ const struct dataset_format dataset_synthetic = {.name = "synthetic",
                                                  .open = open_synthetic,
                                                  .read = read_synthetic,
                                                  .describe = describe_synthetic,
-                                                 .close = close_synthetic};
+                                                 .close = close_synthetic,
+                                                 .pytorch = "synthetic({synthetic})"};

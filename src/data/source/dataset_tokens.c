@@ -479,7 +479,8 @@ const struct dataset_format dataset_tokens = {.name = "tokens",
                                               .concatenates = true,
                                               .will_read = will_read,
                                               .digest = digest_tokens,
-                                              .close = close_tokens};
+                                              .close = close_tokens,
+                                              .pytorch = "read_tokens({path}, {tokens})"};
 
 /* ---- texts of characters ---- */
 
@@ -612,7 +613,8 @@ const struct dataset_format dataset_text = {.name = "text",
                                             .concatenates = true,
                                             .read_tokens = read_characters,
                                             .digest = digest_text,
-                                            .close = close_text};
+                                            .close = close_text,
+                                            .pytorch = "read_text({path}, {text})"};
 
 /* ---- texts with a tokenizer ---- */
 

@@ -106,7 +106,7 @@ const struct layer_type layer_slice = {
     .backward = backward,
     .onnx = write_onnx,
     .c = write_c,
-    .pytorch = "{x}.narrow({dim}, {start}, {slice})",
+    .pytorch = "part_of({x}, {dim}, {start}, {end})",
 };
 
 /* ---- chunk and split ---- */

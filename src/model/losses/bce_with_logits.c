@@ -67,5 +67,5 @@ const struct loss_type loss_bce_with_logits = {
     .own_activation = "sigmoid",
     .check = check,
     .run = run,
-    .pytorch = "F.binary_cross_entropy_with_logits({y}, {t}{pos_weight})",
+    .pytorch = "binary_cross_entropy({y}, {t}{,pos_weight})",
 };
