@@ -60,8 +60,10 @@ struct command_line {
     bool wants_tensorboard; /* --tensorboard, which has become an override */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
-    int stop_after; /* 0: not given */
-    double started; /* clock_seconds() at the start of main */
+    int stop_after;    /* 0: not given */
+    int step;          /* replay; 0: not given */
+    const char *trace; /* --trace, of replay's run; NULL: not given */
+    double started;    /* clock_seconds() at the start of main */
 };
 
 /* Options that only some commands accept; rows of the table in options.c. */
@@ -91,7 +93,8 @@ enum subcommand_option {
     OPTION_SKIP = 1 << 22,  /* --skip-bad-rows */
     OPTION_QUICK = 1 << 23, /* selftest */
     OPTION_STOP_AFTER = 1 << 24,
-    OPTION_AUDIT = 1 << 25 /* --intervals, --fraction, --all, --statement */
+    OPTION_AUDIT = 1 << 25, /* --intervals, --fraction, --all, --statement */
+    OPTION_REPLAY = 1 << 26 /* --step */
 };
 
 struct subcommand {
@@ -114,7 +117,7 @@ struct subcommand {
 /* clang-format off */
 #define SUBCOMMANDS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
-    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit) X(certify)
+    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit) X(certify) X(replay)
 /* clang-format on */
 #define X(name) extern const struct subcommand subcommand_##name;
 SUBCOMMANDS(X)
@@ -225,7 +228,7 @@ void command_remove_folder(char *folder);
 /* Removes a folder with all that is in it. */
 void command_remove_tree(const char *folder);
 
-/* ---- ledger_file.c, for commands that repeat parts of a run: audit, bisect ---- */
+/* ---- ledger_file.c, for commands that repeat parts of a run: audit, bisect, replay ---- */
 
 struct ledger_line {
     const char *text; /* (size) */
@@ -271,6 +274,7 @@ struct repetition {
     const char *from;      /* checkpoint; NULL: where the config starts */
     const char *folder;    /* of the new run */
     const char *temporary; /* folder for its config and output */
+    const char *trace;     /* file for everything of step [stop] (train/loop/trace.h); NULL: none */
     int64_t first, stop, every, processes;
     char *const *overrides; /* (override_count), at most MAX_DATA_OVERRIDES */
     size_t override_count;

@@ -182,6 +182,7 @@ status ledger_repeat(const struct repetition *r) {
                                  "train.tensorboard=false"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
     if (r->from) words[count++] = text_string(&resume);
+    if (r->trace) words[count++] = "--trace", words[count++] = r->trace;
     for (size_t i = 0; i < r->override_count && count < sizeof words / sizeof *words - 1; i++)
         words[count++] = r->overrides[i];
     status s = io_replace_text(text_string(&config), r->config);

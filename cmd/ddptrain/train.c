@@ -24,6 +24,7 @@ static status train(const struct command_line *line, const struct config *config
     struct run_options options = {.folder = line->run_dir ? line->run_dir : line->config_run_folder,
                                   .is_fresh = line->is_fresh,
                                   .stop_after = line->stop_after,
+                                  .trace = line->trace,
                                   .overdue = command_end_overdue,
                                   .started = line->started};
     command_stop_before(env->ends_at, line->grace, env->rank == 0 ? log : NULL);

@@ -32,7 +32,8 @@ struct planned_tensor {
     size_t alias;                  /* a view: the tensor whose memory it shares; NO_TENSOR: its own */
     const struct shape *scores;    /* where it shows (classes, ...) as (positions, classes): the former; else NULL */
     bool needs_gradient;           /* a node before it has trainable parameters */
-    const struct layer *producer;  /* while building: the layer whose output it is; NULL: an input or a sum */
+    const struct layer *producer;  /* the layer whose output it is, as it was before the model was complete; NULL: an
+                                      input, a sum, or another order of memory */
     bool is_read;                  /* while building: a layer takes it, or it is the model's output */
     size_t slot;                   /* of its gradient, during planning of backward; SIZE_MAX: none */
     struct piece piece;            /* of its value, elements of one row; size 0: an input or a view */
@@ -217,12 +218,13 @@ const struct tensor *model_forward(struct model *model, const struct pass *pass,
 /* The address of model_forward's float32 output for these inputs. */
 const float *model_output(const struct model *model, const float *inputs);
 
-/* Called after each node with its output (rows, size); [layer]: the one that computed it, for a sum the last one before
- * it. false ends the pass. */
-typedef bool output_visitor(void *user, const struct layer *layer, const struct tensor *output, size_t size);
+/* Called after each node with its output (rows, size), the value of [tensor]; [layer]: the one that computed it, for a
+ * sum the last one before it. false ends the pass. */
+typedef bool output_visitor(void *user, const struct layer *layer, const struct tensor *output, size_t size,
+                            size_t tensor);
 
-/* model_forward that passes every node's output to [visit], to find where numbers become non-finite. NULL if the
- * visitor ended it. */
+/* model_forward that passes every node's output to [visit], for example to find where numbers become non-finite. NULL
+ * if the visitor ended it. */
 const struct tensor *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                            output_visitor *visit, void *user);
 

@@ -313,7 +313,8 @@ const struct tensor *model_forward_visited(struct model *model, const struct pas
         for (int second = 0; second < (i->second.data ? 2 : 1); second++) {
             const struct tensor *out = second ? &i->second : &i->out;
             if (node[second].layer) layer = node[second].layer;
-            if (!visit(user, layer, out, model->tensors[node[second].out].size)) return NULL;
+            size_t tensor = node[second].out;
+            if (!visit(user, layer, out, model->tensors[tensor].size, tensor)) return NULL;
         }
     }
     return end(model, inputs);

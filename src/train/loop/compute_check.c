@@ -69,10 +69,10 @@ struct activations {
 };
 
 /* A value in 16 bits has the lower half of the bits twice. */
-static bool visit(void *user, const struct layer *layer, const struct tensor *output, size_t size) {
+static bool visit(void *user, const struct layer *layer, const struct tensor *output, size_t size, size_t tensor) {
     struct activations *a = user;
     uint64_t bits = 32 * (uint64_t)size * a->rows;
-    (void)layer;
+    (void)layer, (void)tensor;
     if (a->is_done) return true;
     a->is_done = a->bit < bits;
     if (a->is_done && output->data)

@@ -88,8 +88,9 @@ static const struct param *nonfinite_parameter(const struct search *s, const str
     return NULL;
 }
 
-static bool visit(void *search, const struct layer *layer, const struct tensor *output, size_t size) {
+static bool visit(void *search, const struct layer *layer, const struct tensor *output, size_t size, size_t tensor) {
     struct search *s = search;
+    (void)tensor;
     struct matrix values = {*output, size};
     if (are_rows_finite(s, &values, 0, s->batch->rows)) return true;
     const struct param *param = nonfinite_parameter(s, layer);

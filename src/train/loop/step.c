@@ -31,6 +31,7 @@
 #include "train/loop/rank_sync.h"
 #include "train/loop/recovery.h"
 #include "train/loop/save.h"
+#include "train/loop/trace.h"
 
 struct data_position step_position(const struct trainer *t) {
     return (struct data_position){t->state->counters.epoch, t->state->counters.batch};
@@ -149,8 +150,9 @@ static status forward(const struct work *w) {
     struct trainer *t = w->trainer;
     const struct batch *batch = &w->piece.batch;
     activity_phase(t->activity, ACTIVITY_FORWARD);
-    const struct tensor *output = t->compute_check.injects ? compute_check_forward(t, &w->pass, batch->inputs)
-                                                           : model_forward(t->model, &w->pass, batch->inputs);
+    const struct tensor *output = w->update->is_traced       ? trace_forward(t, &w->pass, batch->inputs)
+                                  : t->compute_check.injects ? compute_check_forward(t, &w->pass, batch->inputs)
+                                                             : model_forward(t->model, &w->pass, batch->inputs);
     TRY(take_failure(t));
     loss_run(t->loss, t->loss_config, t->model, output, batch->targets, batch->weights, all_rows(t), batch->rows,
              w->scale, w->piece.sums);
@@ -169,7 +171,7 @@ static status run_pass(void *user) {
     return finish_backward(t, w->update, &w->piece);
 }
 
-/* The part of a checked step that is repeated. */
+/* The part of a checked step that is repeated, and of a step with a trace. */
 static status compute(void *user) {
     const struct work *w = user;
     struct trainer *t = w->trainer;
@@ -206,9 +208,10 @@ static struct work work_of(struct trainer *t, const struct update *update, const
     return work;
 }
 
-static status run_checked(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
+static status run_apart(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
     struct work work = work_of(t, update, piece);
-    TRY(compute_check_piece(t, piece, compute, &work));
+    TRY(update->is_checked ? compute_check_piece(t, piece, compute, &work) : compute(&work));
+    if (update->is_traced) TRY(trace_piece(t, update, piece));
     return average(t, update, piece);
 }
 
@@ -253,9 +256,9 @@ static status run_pieces(struct trainer *t, const struct update *update, const s
                                     .is_first = i == 0,
                                     .is_last = i + 1 == update->batches};
         if (hooks->pieces) count = hooks->pieces(t, update, &piece);
-        TRY(update->is_checked     ? run_checked(t, update, &piece)
-            : piece.batch.rows > 0 ? run_rows(t, update, &piece)
-                                   : run_no_rows(t, update, &piece));
+        TRY(update->is_checked || update->is_traced ? run_apart(t, update, &piece)
+            : piece.batch.rows > 0                  ? run_rows(t, update, &piece)
+                                                    : run_no_rows(t, update, &piece));
     }
     return OK;
 }
@@ -378,13 +381,15 @@ static bool checks_state(const struct trainer *t) {
 /* Whether the next step is computed twice (train.check_compute). */
 static bool is_checked(const struct trainer *t) { return t->compute_check.is_on && compute_check_is_due(t); }
 
+static bool is_traced(const struct trainer *t) { return t->trace && trace_is_due(t->trace, t->state->counters.step); }
+
 /* Whether this rank decides about the next update without the others, which needs no work of the host before the
- * update: a hash of the state, a comparison of computations, a fault of a test, the first copy of the moving
+ * update: a hash of the state, a comparison of computations, a trace, a fault of a test, the first copy of the moving
  * average. */
 static bool decides_alone(const struct trainer *t) {
     const struct averaging_hooks *hooks = t->averaging.hooks;
     bool is_first_average = t->ema && t->state->counters.step == 0;
-    if (t->steps.flip.is_set || is_first_average || checks_state(t) || is_checked(t)) return false;
+    if (t->steps.flip.is_set || is_first_average || checks_state(t) || is_checked(t) || is_traced(t)) return false;
     return hooks->decides_alone && hooks->decides_alone(t);
 }
 
@@ -402,7 +407,8 @@ static struct update new_update(const struct trainer *t, bool is_alone) {
                            .has_norm = is_alone && needs_norm && is_wanted,
                            .grad_norm = NAN,
                            .checks_state = checks_state(t),
-                           .is_checked = is_checked(t)};
+                           .is_checked = is_checked(t),
+                           .is_traced = is_traced(t)};
 }
 
 /* Injects the fault of a test. */
@@ -445,7 +451,9 @@ static status enqueue(struct trainer *t, bool is_alone, int slot, struct pending
                                  .update = new_update(t, is_alone)};
     t->steps.last = out->update.first;
     TRY(prepare(t, &out->update, !t->steps.pending.is_pending));
+    if (out->update.is_traced) TRY(trace_begin(t));
     TRY(run_micro_batches(t, &out->update));
+    if (out->update.is_traced) TRY(trace_gradients(t));
     if (!is_alone) return measure(t, &out->update);
     if (slot >= 0) device_download_begin(t->device, slot, t->memory.results, sizeof *t->memory.results);
     count_applied(t);
@@ -622,6 +630,7 @@ static status recover(struct trainer *t, const struct update *update, const char
 static status apply(struct trainer *t, const struct update *update) {
     activity_phase(t->activity, ACTIVITY_UPDATING);
     TRY(update_parameters(t, update));
+    if (update->is_traced) TRY(trace_write(t, update));
     t->micro_batches.has_zero_gradients = t->averaging.hooks->keeps_gradients;
     TRY(device_status(t->device));
     count_applied(t);

@@ -2,8 +2,8 @@
  * per subject, changed only by the file that its comment names. Exchanges between ranks are in rank_sync.h. The files
  * of the loop include headers of each other only in this order (dry_run.c only trainer.h):
  *
- *   recording.h  trainer.h  progress.h  rank_sync.h  averaging.h  compute_check.h  ledger.h  save.h  recovery.h  step.h
- *   epoch.h  loop.h */
+ *   recording.h  trainer.h  progress.h  rank_sync.h  averaging.h  compute_check.h  trace.h  ledger.h  save.h recovery.h
+ * step.h epoch.h  loop.h */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
@@ -99,6 +99,7 @@ struct update {
     bool needs_norm;            /* the norm of the averaged gradients; the same on all ranks */
     bool checks_state;          /* hashes are part of the control all-reduce */
     bool is_checked;            /* each piece is computed twice (compute_check.h) */
+    bool is_traced;             /* everything of it is kept (trace.h) */
 
     /* measured; after the control all-reduce the same on all ranks, except has_norm and grad_norm */
     bool has_norm;
@@ -228,6 +229,7 @@ struct trainer {
     struct micro_batch_state micro_batches;
     struct step_state steps;
     struct compute_check compute_check;
+    struct trace *trace; /* trace.h; NULL: none */
     struct recovery_state recovery;
     struct save_state saves;
     struct rows_check rows;

@@ -91,11 +91,10 @@ size_t zero_memory(const struct dist_config *config, const struct params *params
     return bytes;
 }
 
-static status all_gather_on_hosts(struct zero *z, struct params *params, struct comm *comm) {
-    for (size_t i = 0; i < z->shard_count; i++) {
+status zero_all_gather_array(struct zero *z, float *values, struct comm *comm) {
+    for (size_t i = 0; z && i < z->shard_count; i++) {
         const struct reducer_shard *c = &z->shards[i];
-        TRY(comm_all_gather(comm, params->values + shard_begin(c, z->rank), c->size, COMM_FLOAT32,
-                            params->values + c->begin));
+        TRY(comm_all_gather(comm, values + shard_begin(c, z->rank), c->size, COMM_FLOAT32, values + c->begin));
     }
     return OK;
 }
@@ -113,7 +112,7 @@ status zero_all_gather(struct zero *z, struct params *params, struct device *dev
     if (!z) return OK;
     if (comm_gpu(comm)) return all_gather_on_gpus(z, params, device, comm_gpu(comm));
     TRY(device_map(device, (void **)&params->values));
-    TRY(all_gather_on_hosts(z, params, comm));
+    TRY(zero_all_gather_array(z, params->values, comm));
     return device_unmap(device, (void **)&params->values, true);
 }
 

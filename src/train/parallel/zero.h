@@ -28,6 +28,9 @@ size_t zero_memory(const struct dist_config *config, const struct params *params
 /* After the update: all-gathers the parameters. All ranks. */
 status zero_all_gather(struct zero *zero, struct params *params, struct device *device, struct comm *comm);
 
+/* The same for values (params->trained) in the host's memory, of which each rank has its shard. All ranks. */
+status zero_all_gather_array(struct zero *zero, float *values, struct comm *comm);
+
 /* The squared norm of the gradients, which must be mapped, from the shards of the ranks; by parameter, as PyTorch. All
  * ranks. */
 status zero_squared_norm(struct zero *zero, const struct params *params, struct comm *comm, double *squares);

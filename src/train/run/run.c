@@ -32,6 +32,7 @@
 #include "train/loop/rank_sync.h"
 #include "train/loop/save.h"
 #include "train/loop/step.h"
+#include "train/loop/trace.h"
 #include "train/loop/trainer.h"
 #include "train/metrics/metrics.h"
 #include "train/metrics/report.h"
@@ -925,6 +926,7 @@ static status stopped_on_request(const struct counters *c) {
 static status train(struct run *run) {
     struct trainer *t = &run->trainer;
     if (is_first_rank(run) && !run->options->writes_nothing) TRY(open_outputs(run));
+    TRY(trace_create(t, run->options->trace, run->options->stop_after, text_string(&run->config_text), &t->trace));
     fault_delay(run->env->rank);
     stop_defer();
     bool is_stopped;
@@ -986,6 +988,7 @@ static void destroy(struct run *run, status *result) {
     evaluation_destroy(t->evaluation);
     evaluation_destroy(t->test.evaluation);
     step_close(t);
+    trace_destroy(t->trace);
     plan_destroy(run->plan);
     run_folder_close(run->folder);
     text_free(&run->config_text);

@@ -31,6 +31,7 @@ struct run_options {
     const char *folder;              /* --run-dir; NULL: runs/<name> */
     bool is_fresh;                   /* --fresh */
     int64_t stop_after;              /* --stop-after: the run stops after this update, as on request; 0: none */
+    const char *trace;               /* --trace: file for everything of that update (trace.h); NULL: none */
     store_overdue_function *overdue; /* as in store_options; NULL: none */
     double started;                  /* clock_seconds() when the program started */
 

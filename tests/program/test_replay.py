@@ -1,0 +1,216 @@
+"""`replay` repeats a step of a run: its file has the numbers of that step, which NumPy computes again here, and nothing in the run
+folder changes. ctest-labels: dist"""
+import hashlib, os
+
+import h5py
+import numpy as np
+
+import program
+from program import DATA, DIVERGED, USAGE
+
+WINE = """
+dataset: {path: datasets/wine.h5, inputs: x, targets: y, scale: standard, split: {test: 0.2, seed: 42}}
+sampler: {batch_size: 32, shuffle: true, seed: 42}
+model: {layers: [{linear: {out: 64}}, relu, {linear: {out: 3}}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.001}
+train: {epochs: 6, ledger: {every: 4}}
+checkpoint: {save_every: {steps: 5}, keep: 0}
+"""
+CONV = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 30, inputs: 75, classes: 4, seed: 3}}
+sampler: {batch_size: 6}
+model:
+  layers:
+    - reshape: [3, 5, 5]
+    - conv2d: {out: 6, kernel_size: 3, padding: 1, name: first}
+    - relu
+    - residual: {name: block, layers: [{conv2d: {out: 6, kernel_size: 3, padding: 1, name: second}}]}
+    - relu
+    - flatten
+    - dropout: 0.3
+    - linear: {out: 4, name: last}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.1}
+train: {epochs: 3}
+"""
+
+
+def softmax(x):
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+class Replay(program.Case):
+    def train(self, *arguments, config=WINE, code=program.OK):
+        self.write("test.yaml", config)
+        self.run_program("test.yaml", "--fresh", "--quiet", *arguments, code=code)
+
+    def hashes(self, run="runs/test"):
+        found = {}
+        for folder, _, files in os.walk(self.path(run)):
+            for name in files:
+                with open(os.path.join(folder, name), "rb") as f:
+                    found[name] = hashlib.sha256(f.read()).hexdigest()
+        return found
+
+    def replay(self, step, *arguments, code=program.OK):
+        """(what it prints, the open file); the run is as before, and no folder is left."""
+        before = self.hashes()
+        out, err = self.run_program("replay", "runs/test", "--step", step, *arguments, code=code)
+        self.assertEqual(self.hashes(), before)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ddptrain-")], [])
+        return out, err if code else h5py.File(self.path(f"test-step-{step}.h5"))
+
+    def model_of_step(self, f):
+        """The wine MLP of NumPy in float64 against the file."""
+        p = {name: f["parameters/before/" + name][()].astype(float) for name in ("0.weight", "0.bias", "2.weight", "2.bias")}
+        x, y = f["rows/inputs"][()].astype(float), f["rows/targets"][()]
+        hidden = np.maximum(x @ p["0.weight"].T + p["0.bias"], 0)
+        output = hidden @ p["2.weight"].T + p["2.bias"]
+        probabilities, rows = softmax(output), np.arange(len(y))
+        np.testing.assert_allclose(f["activations/1"], hidden, atol=2e-6)
+        np.testing.assert_allclose(f["activations/2"], output, atol=2e-6)
+        self.assertAlmostEqual(f["loss"][()], -np.log(probabilities[rows, y]).mean(), places=6)
+        d = probabilities
+        d[rows, y] -= 1
+        d /= len(y)
+        dhidden = d @ p["2.weight"] * (hidden > 0)
+        expected = {"0.weight": dhidden.T @ x, "0.bias": dhidden.sum(0), "2.weight": d.T @ hidden, "2.bias": d.sum(0)}
+        for name, gradient in expected.items():
+            np.testing.assert_allclose(f["gradients/" + name], gradient, atol=3e-7, err_msg=name)
+            np.testing.assert_array_equal(f["update/" + name], f["parameters/after/" + name][()] - f["parameters/before/" + name][()])
+        norm = np.sqrt(sum((f["gradients/" + name][()].astype(float) ** 2).sum() for name in expected))
+        self.assertAlmostEqual(f["gradient_norm"][()], norm, places=5)
+
+    def assert_is_checkpoint(self, f, name):
+        with h5py.File(self.path("runs/test/checkpoints", name)) as c:
+            for parameter in c["model"]:
+                np.testing.assert_array_equal(f["parameters/after/" + parameter], c["model"][parameter], parameter)
+
+    def test_numbers_of_the_step(self):
+        self.train()
+        out, f = self.replay(20)
+        self.assertIn("from runs/test/checkpoints/", out)
+        self.assertIn("equal to what runs/test has recorded of it: loss, lr, samples, grad_norm, rows, parameters, state", out)
+        self.assertEqual((f["step"][()], f["epoch"][()]), (20, 4))
+        self.assertIn("linear", f["config"][()].decode())
+        self.assertNotIn("0", f["activations"])  # computed together with its relu
+        self.model_of_step(f)
+        self.assert_is_checkpoint(f, "epoch-0004.h5")
+        with h5py.File(self.path("datasets/wine.h5")) as data, h5py.File(self.path("runs/test/checkpoints/epoch-0004.h5")) as c:
+            x, y, rows = data["x"][()], data["y"][()], f["rows/number"][()]
+            scaled = (x[rows] - c["scaler/mean"][()]) / c["scaler/scale"][()]
+            np.testing.assert_allclose(f["rows/inputs"], scaled, atol=1e-5)
+            np.testing.assert_array_equal(f["rows/targets"][()].ravel(), y[rows].ravel())
+        # Adam from the checkpoint before: bias-corrected moments of the gradients since
+        moments = [np.zeros((64, 13)), np.zeros((64, 13))]
+        for step in range(1, 4):
+            _, g = self.replay(step)
+            gradient = g["gradients/0.weight"][()].astype(float)
+            moments = [0.9 * moments[0] + 0.1 * gradient, 0.999 * moments[1] + 0.001 * gradient ** 2]
+            expected = -0.001 * (moments[0] / (1 - 0.9 ** step)) / (np.sqrt(moments[1] / (1 - 0.999 ** step)) + 1e-8)
+            np.testing.assert_allclose(g["update/0.weight"], expected, atol=2e-6)
+
+    def test_every_way_of_averaging(self):
+        elastic = ("sampler.batch_size=null", "sampler.global_batch_size=32", "determinism={mode: elastic, shards: 4}")
+        for way, rows, again in ((("--nproc", 2), 64, ()), (("--nproc", 3, "dist.zero_stage=1"), 96, ()), (("--nproc", 2, "train.accumulate=2"), 128, ()),
+                                 (("optimizer.in_backward=true",), 14, ()), (("--nproc", 2, *elastic), 14, ("--nproc", 3)), (("--nproc", 3, *elastic), 14, ())):
+            with self.subTest(way=way):
+                self.train("checkpoint.save_every={steps: 5}", "train.ledger={every: 1}", *way)
+                out, f = self.replay(5, *again)
+                self.assertIn("parameters", out)
+                self.model_of_step(f)
+                self.assert_is_checkpoint(f, "step-00000005.h5" if os.path.exists(self.path("runs/test/checkpoints/step-00000005.h5")) else "epoch-0001.h5")
+                self.assertEqual(f["rows/number"].shape, (rows,))
+                self.assertEqual(len(set(f["rows/number"][()])), rows)
+                if "train.accumulate=2" in way:
+                    self.assertEqual(set(zip(f["rows/rank"], f["rows/micro_batch"])), {(r, m) for r in (0, 1) for m in (0, 1)})
+
+    def test_layers_of_an_image(self):
+        """Channels first, whatever the order in memory; the names of what is computed together."""
+        self.train("checkpoint.save_every={epochs: 1}", config=CONV)
+        _, f = self.replay(8)
+        self.assertEqual(set(f["activations"]), {"0", "2", "block.second", "4", "5", "6", "last"})
+        w, b = f["parameters/before/first.weight"][()].astype(float), f["parameters/before/first.bias"][()]
+        image = np.pad(f["activations/0"][()].astype(float), ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(2, 3))
+        first = np.maximum(np.einsum("nchwij,ocij->nohw", windows, w) + b[:, None, None], 0)
+        np.testing.assert_allclose(f["activations/2"], first, atol=1e-5)
+        summed = np.maximum(first + f["activations/block.second"][()], 0)
+        np.testing.assert_allclose(f["activations/4"], summed, atol=1e-5)
+        np.testing.assert_allclose(f["activations/5"], summed.reshape(6, -1), atol=1e-5)
+        last = f["activations/6"][()] @ f["parameters/before/last.weight"][()].T + f["parameters/before/last.bias"][()]
+        np.testing.assert_allclose(f["activations/last"], last, atol=1e-5)
+        share = (f["activations/6"][()] == 0).sum() / (summed == 0).sum()
+        self.assertGreater(share, 1.01, "dropout of a training pass")
+
+    def test_texts(self):
+        self.write("text.txt", "the cat sat on the mat. " * 40)
+        self.train("checkpoint.save_every={steps: 3}", config="""
+dataset: {path: text.txt, text: {block_size: 8}}
+sampler: {batch_size: 4}
+model: {layers: [{embedding: {embedding_dim: 6, name: wte}}, {residual: {layers: [layer_norm, {linear: 6}]}}, {linear: {out: 13, name: head}}]}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.01}
+train: {steps: 10}
+""")
+        _, f = self.replay(5)
+        np.testing.assert_array_equal(f["activations/wte"], f["parameters/before/wte.weight"][()][f["rows/inputs"][()]])
+        total = f["activations/wte"][()] + f["activations/1.1"][()]
+        np.testing.assert_array_equal(f["activations/1.1.sum"], total)
+        self.assertEqual(f["rows/targets"].shape, (4, 8))
+
+    def test_what_it_starts_from(self):
+        self.train("train.ledger=off")
+        self.assertIn("from the beginning", self.replay(5)[0])  # a checkpoint of step 5 is after it
+        self.assertIn("from runs/test/checkpoints/epoch-0001.h5", self.replay(6)[0])
+        with open(self.path("runs/test/checkpoints/epoch-0001.h5"), "r+b") as f:
+            f.seek(3000)
+            f.write(b"damage")
+        out = self.run_program("replay", "runs/test", "--step", 6, "--out", "deep/er/own.h5")
+        self.assertIn("from the beginning", out[0])
+        self.assertIn("skipped a checkpoint", out[1])
+        self.assertIn("loss, lr, samples, grad_norm", out[0])
+        self.assertTrue(os.path.exists(self.path("deep/er/own.h5")))
+        self.train("train.ledger=off", "train.log_every=0")
+        self.assertIn("has recorded nothing of it", self.replay(7)[0])
+
+    def test_a_step_that_differs(self):
+        """The file is written in any case; the exit code says that it is another step."""
+        self.train("train.ledger=off")
+        lines = self.read("runs/test/metrics.jsonl").splitlines()
+        changed = [line.replace('"step":7,"loss":', '"step":7,"loss":1') for line in lines]
+        self.assertNotEqual(lines, changed)
+        self.write("runs/test/metrics.jsonl", "\n".join(changed) + "\n")
+        err = self.replay(7, code=DIVERGED)[1]
+        self.assertRegex(err, r"step 7 is not the one of runs/test: loss is 1\.\d+, and in the run 11\.\d+; equal: lr, samples, grad_norm")
+        self.assertTrue(os.path.exists(self.path("test-step-7.h5")))
+
+    def test_errors(self):
+        self.train()
+        for arguments, message, code in (
+                (("runs/test",), "replay needs --step N", USAGE), (("runs/test", "--step", 31), "--step 31: runs/test has 30 steps", USAGE),
+                (("runs/test", "--step", 3, "--out", "x.txt"), "give it a name that ends with .h5", USAGE),
+                (("runs/test", "--step", 3, "--out", "deep/.h5"), "give it a name that ends with .h5", USAGE),
+                (("datasets", "--step", 3), "datasets: not the folder of a run", USAGE),
+                (("runs/test", "--step", 3, "--nproc", 2), "only runs with determinism.mode: elastic", USAGE),
+                (("runs/test", "--step", 9, "dataset.path=datasets/missing.h5"), "cannot be repeated: cannot read the dataset", DATA),
+                (("runs/test", "--step", 9, "optimizer.lr=1"), "", USAGE)):
+            with self.subTest(arguments=arguments):
+                out, err = self.run_program("replay", *arguments, code=code)
+                self.assertIn(message, err)
+                self.assertEqual(out, "")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ddptrain-") or name.endswith(".h5")], [])
+
+    def test_other_data(self):
+        self.train()
+        with h5py.File(self.path("datasets/wine.h5")) as data, h5py.File(self.path("other.h5"), "w") as other:
+            x = data["x"][()]
+            x[3, 4] += 1
+            other["x"], other["y"] = x, data["y"][()]
+        self.assertIn("other data", self.run_program("replay", "runs/test", "--step", 9, "dataset.path=other.h5", code=DATA)[1])
+
+
+if __name__ == "__main__":
+    program.main()
