@@ -64,7 +64,7 @@ class Mistakes(program.Case):
                 ("--momentum --quiet", "did you mean 'optimizer.momentum=VALUE' (for sgd, rmsprop)?"),
                 ("--patience 3", "did you mean 'train.early_stop.patience=3'? schedule.patience is that of reduce_on_plateau"),
                 ("--fp16", "did you mean 'train.precision=VALUE'? One of float32, bfloat16, float16"),
-                ("--seed 3", "--seed is for generate; 'train' does not accept it; did you mean 'seed=3'?"),
+                ("--seed 3", "--seed is for generate, audit; 'train' does not accept it; did you mean 'seed=3'?"),
                 ("--backend gloo", "--backend is for comm; 'train' does not accept it; did you mean 'dist.backend=gloo'?"),
                 ("--dataset x.csv", "did you mean 'dataset.path=x.csv'?"),
                 ("--checkpoint x.h5", "did you mean 'checkpoint.resume=x.h5'?"),
