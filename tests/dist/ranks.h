@@ -21,7 +21,7 @@
 #include "dist/process/net.h"
 #include "dist/store/store.h"
 
-#define MAX_TEST_RANKS 8
+#define MAX_TEST_RANKS 40
 
 /* In a rank: exits with 1 unless the condition is true. */
 #define RANK_CHECK(condition)                                                                                          \

@@ -706,7 +706,7 @@ int main(void) {
                                        ONCE(world_of_one),
                                        ONCE(several_threads),
                                        LOOP(gatherings, 1, 6),
-                                       LOOP(messages_are_counted, 2, MAX_TEST_RANKS + 1),
+                                       LOOP(messages_are_counted, 2, 9),
                                        ONCE(lost_rank_ends_a_gathering),
                                        LOOP(agreement, 2, 5),
                                        ONCE(missing_ranks_are_named),

@@ -2,7 +2,12 @@
  * increments its step counter, waits until the counters of all ranks have the same value, and reads the areas of the
  * others. A rank has two areas and alternates between them: when it writes an area again, the step between has shown
  * that no rank still reads it. Of small messages every rank computes the whole sum in one step; of large ones every
- * rank sums one slice while the next chunk is copied; buffers of comm_alloc are not copied at all. */
+ * rank sums one slice while the next chunk is copied; buffers of comm_alloc are not copied at all.
+ *
+ * With more than FLAT_RANKS ranks the counters are those of a tree, so that a rank waits for, compares and maps the
+ * memory of a few others only, and a small message is summed in slices, too. Then time and page tables of all ranks
+ * together grow as their number; they would grow as its square. What still does are the bytes that every rank gets from
+ * every other: those of an all-gather, and of a message of more than a few lines for each rank. */
 #include "dist/comm/comm_shm.h"
 
 #include <errno.h>
@@ -283,8 +288,8 @@ void shm_host_identity(char *identity, size_t size) {
 
 /* The yield phase is long on purpose. Two ranks that put each other to sleep and wake each other up look half idle to
  * the kernel, which leaves them on one core; two that yield look busy, switch in a microsecond, and the kernel soon
- * moves one to a free core. A sleeping rank wakes up every few milliseconds to check whether the other is alive and
- * whether its deadline has passed. */
+ * moves one to a free core. A sleeping rank wakes up every few milliseconds, more rarely in a crowd, to check whether
+ * the other is alive and whether its deadline has passed. */
 
 /* Of the main lane, and of the other: its communication thread shares the cores with computation. */
 #define SPIN_SECONDS 5e-6
@@ -293,6 +298,8 @@ void shm_host_identity(char *identity, size_t size) {
 #define THREAD_YIELD_SECONDS 2e-4
 #define YIELDS 16 /* between two reads of the clock */
 #define SLEEP_NANOSECONDS 10000000
+#define SLEEP_MAX_FACTOR 20
+#define SLEEP_CROWD 8 /* ranks of a processor, from which on these checks are rarer */
 
 /* Leaves the core to its other thread for a moment, or to memory accesses before the next check. */
 static inline void relax(void) {
@@ -340,13 +347,17 @@ static int count_cores(const struct shm_map *map, int ranks) {
 
 struct shm_wait_policy shm_wait_policy(const struct shm_map *map, const atomic_bool *is_aborted, double timeout,
                                        int ranks, int lane) {
-    bool has_own_core = ranks <= count_cores(map, ranks);
+    bool has_own_core = ranks <= processors_online() && ranks <= count_cores(map, ranks);
+    int crowd = ranks / (SLEEP_CROWD * processors_online());
+    if (crowd < 1) crowd = 1;
+    if (crowd > SLEEP_MAX_FACTOR) crowd = SLEEP_MAX_FACTOR;
     int spins = has_own_core ? count_spins(lane == COMM_THREAD_LANE ? THREAD_SPIN_SECONDS : SPIN_SECONDS) : 1;
     return (struct shm_wait_policy){.map = map,
                                     .is_aborted = is_aborted,
                                     .timeout = timeout,
                                     .spins = spins,
                                     .max_spins = spins,
+                                    .sleep_nanoseconds = SLEEP_NANOSECONDS * crowd,
                                     .yield_seconds = lane == COMM_THREAD_LANE || !has_own_core ? THREAD_YIELD_SECONDS
                                                                                                : YIELD_SECONDS};
 }
@@ -370,8 +381,8 @@ static bool wait_yielding(struct shm_signal *signal, uint32_t number, double sec
     return false;
 }
 
-static void futex_wait(struct shm_signal *signal, uint32_t number) {
-    struct timespec time = {.tv_nsec = SLEEP_NANOSECONDS};
+static void futex_wait(struct shm_signal *signal, uint32_t number, long nanoseconds) {
+    struct timespec time = {.tv_nsec = nanoseconds};
     atomic_fetch_add(&signal->sleepers, 1);
     uint32_t now = atomic_load(&signal->number);
     if ((int32_t)(now - number) < 0) syscall(SYS_futex, &signal->number, FUTEX_WAIT, now, &time, NULL, 0);
@@ -382,7 +393,7 @@ static status wait_asleep(struct shm_signal *signal, uint32_t number, const stru
                           int name, double *deadline) {
     if (*deadline == 0) *deadline = clock_seconds() + policy->timeout;
     while (!has_reached(signal, number)) {
-        futex_wait(signal, number);
+        futex_wait(signal, number, policy->sleep_nanoseconds);
         if (has_reached(signal, number)) break;
         if (!shm_map_is_open_at(policy->map, rank) && !has_reached(signal, number))
             return status_new(STATUS_PEER, "rank %d has left the group", name);
@@ -413,21 +424,43 @@ status shm_signal_wait(struct shm_signal *signal, uint32_t number, struct shm_wa
 
 #define CHUNK ((size_t)512 << 10)     /* bytes of an area for data, and as many for results */
 #define PAIR_CHUNK ((size_t)64 << 10) /* of a message between two ranks */
-#define ONE_STEP ((size_t)4 << 10)    /* largest message of which every rank computes the whole sum */
+#define SMALL ((size_t)4 << 10)       /* largest message of which every rank computes the whole sum */
+#define PARTS ((size_t)512 << 10)     /* bytes of a gather whose parts are neighbours in memory */
+#define FLAT_RANKS 32                 /* more of them wait for each other along a tree */
+#define CHILDREN 16                   /* of a rank in the tree: those of rank r are r * CHILDREN + 1 and the next */
 #define BLOCK ((size_t)16 << 10)      /* bytes summed before they are copied to all ranks: fits the first-level cache */
 #define LINE ((size_t)64)
 #define MAX_REGIONS 8
 
 /* The call of a rank: compared between ranks. */
 struct shm_call {
-    uint32_t what, region; /* region: buffer of comm_alloc, counted from 1; 0: other memory */
+    _Alignas(64) uint32_t what;
+    uint32_t region;       /* buffer of comm_alloc, counted from 1; 0: other memory */
     uint64_t size, offset; /* offset: of the data in the region */
+    bool are_all_shared;   /* in a tree: [region] of this rank and its descendants is a buffer of comm_alloc */
 };
 
 struct shm_area {
-    _Alignas(128) struct shm_call call;
     _Alignas(64) char data[CHUNK];
     _Alignas(64) char result[CHUNK];
+};
+
+/* The counters and calls of all ranks are neighbours, so that they need few pages. */
+struct shm_rank_control {
+    struct shm_signal step;                 /* steps that this rank, and in a tree its descendants, have reached */
+    _Alignas(128) struct shm_call calls[2]; /* alternate like the areas */
+};
+
+/* Small messages. */
+struct shm_small {
+    _Alignas(64) char bytes[2][SMALL]; /* alternate like the areas */
+};
+
+/* Of a group that waits along a tree. */
+struct shm_tree {
+    struct shm_signal release;    /* steps that all ranks have reached; raised by rank 0 */
+    _Alignas(64) char sum[SMALL]; /* of a small message */
+    char parts[2][PARTS];         /* of a small gather, in order of rank; alternate like the areas */
 };
 
 /* Counters of the messages from one rank to another. */
@@ -435,17 +468,19 @@ struct shm_pair {
     struct shm_signal sent, received; /* chunks so far */
 };
 
-/* The shared memory of one rank on one lane. */
+/* The large part of the shared memory of one rank on one lane. */
 struct shm_rank_memory {
-    struct shm_signal step;
     struct shm_area areas[2];
     _Alignas(64) char send_buffer[2][PAIR_CHUNK];
 };
 
 struct shm_lane {
     struct shm_wait_policy policy;
-    struct shm_rank_memory *ranks; /* (world) */
-    struct shm_pair *pairs;        /* (world, world): from, to */
+    struct shm_tree *tree;
+    struct shm_rank_control *controls; /* (world) */
+    struct shm_small *small;           /* (world) */
+    struct shm_rank_memory *ranks;     /* (world) */
+    struct shm_pair *pairs;            /* (world, world): from, to */
     uint32_t step;
     double deadline; /* of the call; 0: no long wait yet */
     const void **in; /* (world) */
@@ -476,20 +511,17 @@ static uint32_t what_of(enum kind kind, enum comm_type type, enum comm_op op, in
 
 /* ---- steps ---- */
 
-/* The area that a rank writes before the next step, and the area that it wrote before the last one. */
+/* What a rank writes before the next step, and what it wrote before the last one. */
 static struct shm_area *area_next(struct shm_lane *lane, int rank) {
     return &lane->ranks[rank].areas[(lane->step + 1) & 1];
 }
 static struct shm_area *area_now(struct shm_lane *lane, int rank) { return &lane->ranks[rank].areas[lane->step & 1]; }
 
-static status step(struct shm_group *g, struct shm_lane *lane) {
-    shm_signal_raise(&lane->ranks[g->rank].step, ++lane->step);
-    for (int i = 1; i < g->world; i++) {
-        int rank = g->rank + i < g->world ? g->rank + i : g->rank + i - g->world;
-        TRY(shm_signal_wait(&lane->ranks[rank].step, lane->step, &lane->policy, rank, g->members[rank],
-                            &lane->deadline));
-    }
-    return OK;
+static char *small_next(struct shm_lane *lane, int rank) { return lane->small[rank].bytes[(lane->step + 1) & 1]; }
+static char *small_now(struct shm_lane *lane, int rank) { return lane->small[rank].bytes[lane->step & 1]; }
+
+static struct shm_call *call_now(struct shm_lane *lane, int rank) {
+    return &lane->controls[rank].calls[lane->step & 1];
 }
 
 static status mismatch(const struct shm_group *g, int rank, const struct shm_call *theirs,
@@ -501,19 +533,73 @@ static status mismatch(const struct shm_group *g, int rank, const struct shm_cal
                       (unsigned long long)theirs->size, kind_names[my_kind], (unsigned long long)mine->size);
 }
 
-static status compare(struct shm_group *g, struct shm_lane *lane, const struct shm_call *mine) {
-    for (int r = 0; r < g->world; r++) {
-        const struct shm_call *theirs = &area_now(lane, r)->call;
-        if (theirs->what != mine->what || theirs->size != mine->size) return mismatch(g, r, theirs, mine);
+static status compare(const struct shm_group *g, struct shm_lane *lane, int rank, const struct shm_call *mine) {
+    const struct shm_call *theirs = call_now(lane, rank);
+    bool is_same = theirs->what == mine->what && theirs->size == mine->size;
+    return is_same ? OK : mismatch(g, rank, theirs, mine);
+}
+
+static status wait_for(struct shm_group *g, struct shm_lane *lane, struct shm_signal *signal, int rank) {
+    return shm_signal_wait(signal, lane->step, &lane->policy, rank, g->members[rank], &lane->deadline);
+}
+
+static bool has_tree(const struct shm_group *g) { return g->world > FLAT_RANKS; }
+
+/* A rank that has not reached the step although its descendants have. */
+static int late_rank(const struct shm_group *g, struct shm_lane *lane) {
+    int rank = 0;
+    for (int child = 1; child <= rank * CHILDREN + CHILDREN && child < g->world; child++) {
+        if (has_reached(&lane->controls[child].step, lane->step)) continue;
+        rank = child;
+        child = rank * CHILDREN;
     }
+    return rank;
+}
+
+/* Rank 0 releases the others. Their wait ends with its loss, with a failure of the job, or names the rank that is late.
+ */
+static status wait_for_release(struct shm_group *g, struct shm_lane *lane) {
+    status failure = wait_for(g, lane, &lane->tree->release, 0);
+    int late = failure ? late_rank(g, lane) : 0;
+    if (late == 0 || atomic_load(&g->is_aborted) || !shm_map_is_open_at(&g->map, 0)) return failure;
+    status_free(failure);
+    return status_new(STATUS_PEER, "rank %d did not make the call within %g s", g->members[late], lane->policy.timeout);
+}
+
+/* A rank waits for its children, compares their calls with its own before others can use them, and reports to its
+ * parent. [mine]: the call that begins; NULL: none. */
+static status step_in_tree(struct shm_group *g, struct shm_lane *lane, const struct shm_call *mine) {
+    int first = g->rank * CHILDREN + 1, end = first + CHILDREN < g->world ? first + CHILDREN : g->world;
+    lane->step++;
+    for (int child = first; child < end; child++) {
+        TRY(wait_for(g, lane, &lane->controls[child].step, child));
+        if (!mine) continue;
+        TRY(compare(g, lane, child, mine));
+        if (!call_now(lane, child)->are_all_shared) call_now(lane, g->rank)->are_all_shared = false;
+    }
+    shm_signal_raise(g->rank == 0 ? &lane->tree->release : &lane->controls[g->rank].step, lane->step);
+    return g->rank == 0 ? OK : wait_for_release(g, lane);
+}
+
+static status step_with(struct shm_group *g, struct shm_lane *lane, const struct shm_call *mine) {
+    if (has_tree(g)) return step_in_tree(g, lane, mine);
+    shm_signal_raise(&lane->controls[g->rank].step, ++lane->step);
+    for (int i = 1; i < g->world; i++) {
+        int rank = g->rank + i < g->world ? g->rank + i : g->rank + i - g->world;
+        TRY(wait_for(g, lane, &lane->controls[rank].step, rank));
+    }
+    for (int r = 0; mine && r < g->world; r++) TRY(compare(g, lane, r, mine));
     return OK;
 }
 
+static status step(struct shm_group *g, struct shm_lane *lane) { return step_with(g, lane, NULL); }
+
 /* The first step of a call. Data that was written to area_next before can be read from area_now afterwards. */
 static status begin(struct shm_group *g, struct shm_lane *lane, const struct shm_call *call) {
-    area_next(lane, g->rank)->call = *call;
-    TRY(step(g, lane));
-    return compare(g, lane, call);
+    struct shm_call *next = &lane->controls[g->rank].calls[(lane->step + 1) & 1];
+    *next = *call;
+    next->are_all_shared = call->region > 0;
+    return step_with(g, lane, call);
 }
 
 /* ---- slices ---- */
@@ -556,12 +642,26 @@ static void combine_ranks(const struct shm_group *g, struct shm_lane *lane, void
         combine(data, lane->in, g->world, count, r->type, r->op);
 }
 
-static status reduce_in_one_step(struct shm_group *g, struct shm_lane *lane, char *data, const struct reduction *r,
-                                 const struct shm_call *call) {
-    memcpy(area_next(lane, g->rank)->data, data, r->count * r->size);
+/* In a tree each of the first ranks sums a few lines, in a second step: the sum is read once by each rank. */
+static status sum_small_in_slices(struct shm_group *g, struct shm_lane *lane, char *data, const struct reduction *r) {
+    int lines = (int)((r->count * r->size + LINE - 1) / LINE), ranks = lines < g->world ? lines : g->world;
+    if (g->rank < ranks) {
+        struct slice own = slice_of(r->count, r->size, g->rank, ranks);
+        for (int i = 0; i < g->world; i++) lane->in[i] = small_now(lane, i) + own.begin * r->size;
+        combine_ranks(g, lane, lane->tree->sum + own.begin * r->size, own.count, r);
+    }
+    TRY(step(g, lane));
+    if (r->is_receiver) memcpy(data, lane->tree->sum, r->count * r->size);
+    return OK;
+}
+
+static status reduce_small(struct shm_group *g, struct shm_lane *lane, char *data, const struct reduction *r,
+                           const struct shm_call *call) {
+    memcpy(small_next(lane, g->rank), data, r->count * r->size);
     TRY(begin(g, lane, call));
+    if (has_tree(g)) return sum_small_in_slices(g, lane, data, r);
     if (!r->is_receiver) return OK;
-    for (int i = 0; i < g->world; i++) lane->in[i] = area_now(lane, i)->data;
+    for (int i = 0; i < g->world; i++) lane->in[i] = small_now(lane, i);
     lane->in[g->rank] = data;
     combine_ranks(g, lane, data, r->count, r);
     return OK;
@@ -632,14 +732,14 @@ static void find_region(const struct shm_group *g, const void *data, size_t size
 }
 
 static bool are_all_shared(struct shm_group *g, struct shm_lane *lane) {
-    for (int r = 0; r < g->world; r++)
-        if (area_now(lane, r)->call.region == 0) return false;
-    return true;
+    for (int r = 0; r < g->world && !has_tree(g); r++)
+        if (call_now(lane, r)->region == 0) return false;
+    return !has_tree(g) || call_now(lane, 0)->are_all_shared;
 }
 
 /* The address here of the data that [rank] gave in the call of this step. */
 static char *shared_data(struct shm_group *g, struct shm_lane *lane, int rank) {
-    const struct shm_call *call = &area_now(lane, rank)->call;
+    const struct shm_call *call = call_now(lane, rank);
     return (char *)g->regions[call->region - 1].base + (size_t)rank * g->strides[call->region - 1] + call->offset;
 }
 
@@ -682,7 +782,7 @@ static struct shm_lane *lane_of(struct shm_group *g, int lane) {
 static status reduce_by(struct shm_group *g, struct shm_lane *lane, void *data, const struct reduction *r, int root) {
     size_t bytes = r->count * r->size;
     struct shm_call call = {.what = what_of(REDUCE, r->type, r->op, root), .size = bytes};
-    if (bytes <= ONE_STEP) return reduce_in_one_step(g, lane, data, r, &call);
+    if (bytes <= SMALL) return reduce_small(g, lane, data, r, &call);
     if (root == COMM_ALL) find_region(g, data, bytes, &call);
     TRY(begin(g, lane, &call));
     return root == COMM_ALL && are_all_shared(g, lane) ? reduce_in_place(g, lane, r)
@@ -742,6 +842,12 @@ static status gather(void *group, int lane_number, const void *data, const size_
         if (r == g->rank) own = call.size;
         call.size += sizes[r];
         if (sizes[r] > largest) largest = sizes[r];
+    }
+    if (has_tree(g) && call.size > 0 && call.size <= PARTS) {
+        if (sizes[g->rank]) memcpy(lane->tree->parts[(lane->step + 1) & 1] + own, data, sizes[g->rank]);
+        TRY(begin(g, lane, &call));
+        if (is_receiver) memcpy(out, lane->tree->parts[lane->step & 1], call.size);
+        return OK;
     }
     if (is_receiver) copy((char *)out + own, data, sizes[g->rank]);
     for (size_t at = 0; at < largest; at += CHUNK) {
@@ -840,7 +946,9 @@ static void destroy(void *group) {
 }
 
 static size_t lane_size(int world) {
-    return (size_t)world * sizeof(struct shm_rank_memory) + (size_t)world * (size_t)world * sizeof(struct shm_pair);
+    size_t ranks = (size_t)world;
+    return sizeof(struct shm_tree) + ranks * sizeof(struct shm_rank_control) + ranks * sizeof(struct shm_small) +
+           ranks * sizeof(struct shm_rank_memory) + ranks * ranks * sizeof(struct shm_pair);
 }
 
 static status create(const struct comm_setup *setup, void **out) {
@@ -860,7 +968,10 @@ static status create(const struct comm_setup *setup, void **out) {
     status failure = shm_map_open(setup, "shm", COMM_LANES * lane_size(setup->world_size), &g->map);
     for (int i = 0; i < COMM_LANES && !failure; i++) {
         struct shm_lane *lane = &g->lanes[i];
-        lane->ranks = (struct shm_rank_memory *)((char *)g->map.base + (size_t)i * lane_size(setup->world_size));
+        lane->tree = (struct shm_tree *)((char *)g->map.base + (size_t)i * lane_size(setup->world_size));
+        lane->controls = (struct shm_rank_control *)(lane->tree + 1);
+        lane->small = (struct shm_small *)(lane->controls + world);
+        lane->ranks = (struct shm_rank_memory *)(lane->small + world);
         lane->pairs = (struct shm_pair *)(lane->ranks + world);
         lane->policy = shm_wait_policy(&g->map, &g->is_aborted, setup->timeout, setup->world_size, i);
         if (!g->name || !lane->in) failure = status_memory("a process group");

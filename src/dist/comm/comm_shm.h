@@ -46,9 +46,10 @@ struct shm_signal {
 struct shm_wait_policy {
     const struct shm_map *map; /* shows which ranks are alive */
     const atomic_bool *is_aborted;
-    double timeout;       /* seconds of a call */
-    int spins, max_spins; /* checks before the first yield; adapts to whether spinning succeeded lately */
-    double yield_seconds; /* then the rank sleeps */
+    double timeout;         /* seconds of a call */
+    int spins, max_spins;   /* checks before the first yield; adapts to whether spinning succeeded lately */
+    double yield_seconds;   /* then the rank sleeps */
+    long sleep_nanoseconds; /* between two checks whether the other is alive */
 };
 
 /* For a lane of a group with [ranks] ranks on this host. [timeout]: seconds of a call. */
