@@ -15,6 +15,7 @@
 #include "base/files/io.h"
 #include "base/stop.h"
 #include "command.h"
+#include "dist/process/env.h"
 #include "dist/process/launcher_channel.h"
 
 #define SELF "/proc/self/exe"
@@ -22,23 +23,14 @@
 
 extern char **environ;
 
-/* Whether a variable would make a child a rank of another job. */
-static bool is_of_launcher(const char *variable) {
-    static const char *const prefixes[] = {"SLURM_", "PMI",         "OMPI_",   "MPI_",          "MV2_",
-                                           "PALS_",  "FLUX_",       "HYDRA_",  "LOCAL_",        "GROUP_",
-                                           "RANK=",  "WORLD_SIZE=", "MASTER_", "TORCHELASTIC_", "DDPTRAIN_SECRET="};
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0) return true;
-    return false;
-}
-
+/* Without what would make a child a rank of another job. */
 static char **own_environment(void) {
     size_t count = 0, kept = 0;
     while (environ[count]) count++;
     char **own = calloc(count + 1, sizeof *own);
     if (!own) status_exit_without_memory();
     for (size_t i = 0; i < count; i++)
-        if (!is_of_launcher(environ[i])) own[kept++] = environ[i];
+        if (!dist_env_is_of_launcher(environ[i])) own[kept++] = environ[i];
     return own;
 }
 

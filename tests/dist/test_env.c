@@ -208,7 +208,7 @@ static const struct {
      1, ":", NULL},
 };
 
-TEST_EACH(rank_is_detected, good) {
+START_TEST(rank_is_detected) {
     struct dist_env env;
     set_environment(good[_i].environment);
     status s = dist_env_detect(&env);
@@ -237,6 +237,7 @@ TEST_EACH(rank_is_detected, good) {
     ck_assert_str_eq(job, good[_i].job);
     ck_assert_int_eq(env.has_begun, env.restart_count > 0);
 }
+END_TEST
 
 static const struct {
     const char *environment, *expected; /* part of the message */
@@ -286,13 +287,29 @@ static const struct {
     {"SLURM_PROCID=0 SLURM_NTASKS=many SLURM_STEP_ID=0", "SLURM_NTASKS is 'many'"},
 };
 
-TEST_EACH(invalid_environments_are_rejected, bad) {
+START_TEST(invalid_environments_are_rejected) {
     struct dist_env env;
     set_environment(bad[_i].environment);
     status s = dist_env_detect(&env);
     ck_assert_msg(status_code(s) == STATUS_USAGE, "%s", bad[_i].environment);
     ck_assert_msg(strstr(status_message(s), bad[_i].expected), "%s: %s", bad[_i].environment, status_message(s));
     status_free(s);
+}
+END_TEST
+
+/* A process of any launcher, without the variables that are known to be of one, is not a rank. */
+TEST_EACH(variables_of_launchers_are_known, good) {
+    struct dist_env env;
+    set_environment(good[_i].environment);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        char assignment[64];
+        snprintf(assignment, sizeof assignment, "%s=1", known[i]);
+        if (dist_env_is_of_launcher(assignment)) unsetenv(known[i]);
+    }
+    unsetenv(LAUNCHER_VARIABLE); /* counts only in a child of that launcher */
+    ck_ok(dist_env_detect(&env));
+    ck_assert_msg(env.launcher == LAUNCHER_NONE, "%s: %s", good[_i].environment, dist_launcher_name(env.launcher));
+    ck_assert(!dist_env_is_of_launcher("PATH=/bin") && !dist_env_is_of_launcher("RANKS=2"));
 }
 
 static const struct {
@@ -321,7 +338,7 @@ static const struct {
 };
 
 /* In seconds since 1970, which have more than 31 bits from 2038 on. */
-TEST(the_end_of_an_allocation) {
+START_TEST(the_end_of_an_allocation) {
     struct dist_env env;
     set_environment("");
     ck_assert(dist_env_detect(&env) == OK && env.ends_at == 0);
@@ -331,8 +348,9 @@ TEST(the_end_of_an_allocation) {
     set_environment("SLURM_JOB_END_TIME=never");
     ck_failure(dist_env_detect(&env), STATUS_USAGE, "SLURM_JOB_END_TIME is 'never', but must be a number from 0 to");
 }
+END_TEST
 
-TEST_EACH(node_lists, lists) {
+START_TEST(node_lists) {
     char all[256] = "", host[64];
     int count = slurm_host_count(lists[_i].list);
     for (int i = 0; i < count; i++) {
@@ -343,8 +361,9 @@ TEST_EACH(node_lists, lists) {
     ck_assert_str_eq(all, lists[_i].hosts);
     ck_assert(!slurm_host(lists[_i].list, count, host, sizeof host));
 }
+END_TEST
 
-TEST(counts_per_node) {
+START_TEST(counts_per_node) {
     ck_assert_int_eq(slurm_count("2(x3),1", 0), 2);
     ck_assert_int_eq(slurm_count("2(x3),1", 2), 2);
     ck_assert_int_eq(slurm_count("2(x3),1", 3), 1);
@@ -359,5 +378,7 @@ TEST(counts_per_node) {
         for (int index = i < 5 ? 0 : 1; index < 4; index++)
             ck_assert_msg(slurm_count(wrong[i], index) == 0, "'%s', %d", wrong[i], index);
 }
+END_TEST
 
-CHECK_MAIN("env")
+LOOP_TESTS("env", EACH(rank_is_detected, good), EACH(invalid_environments_are_rejected, bad), EACH(node_lists, lists),
+           ONCE(the_end_of_an_allocation), ONCE(counts_per_node))

@@ -374,7 +374,6 @@ int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *size)
 ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags);
 ssize_t __wrap___recv_chk(int fd, void *bytes, size_t size, size_t capacity, int flags);
 ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
-int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
 int __real_close(int fd);
 int __real_clock_gettime(clockid_t clock, struct timespec *out);
 
@@ -538,15 +537,6 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags) {
     w.now += CALL_SECONDS;
     carry(TO_RANK, link_of(fd), bytes, size);
     return (ssize_t)size;
-}
-
-int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size) {
-    (void)fd;
-    (void)level;
-    (void)name;
-    (void)value;
-    (void)size;
-    return 0;
 }
 
 /* ---- a run ---- */

@@ -416,6 +416,25 @@ status dist_env_detect(struct dist_env *out) {
     return read_end(out);
 }
 
+/* Whether it begins like one of [names] up to the first '_': "OMPI_" of "OMPI_COMM_WORLD_RANK". */
+static bool begins_like(const char *assignment, const char *const *names) {
+    for (; *names; names++)
+        if (strncmp(assignment, *names, strcspn(*names, "_") + 1) == 0) return true;
+    return false;
+}
+
+bool dist_env_is_of_launcher(const char *assignment) {
+    static const char *const others[] = {"SLURM_", "HYDRA_", "TORCHELASTIC_", "GROUP_", "LOCAL_", "MASTER_", NULL};
+    static const char *const whole[] = {"RANK=", "WORLD_SIZE=", SECRET_VARIABLE "="};
+    bool is_found = begins_like(assignment, others);
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        is_found = is_found || strncmp(assignment, whole[i], strlen(whole[i])) == 0;
+    for (const struct launcher *l = launchers; l->name && !is_found; l++)
+        is_found = l->variables &&
+                   (begins_like(assignment, l->variables->rank) || begins_like(assignment, l->variables->local_rank));
+    return is_found;
+}
+
 struct gpus_process dist_env_gpus(const struct dist_env *env) {
     return (struct gpus_process){.local_rank = env->local_rank,
                                  .local_size = env->local_world_size,

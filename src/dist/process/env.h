@@ -44,6 +44,9 @@ struct dist_env {
  * and value. */
 status dist_env_detect(struct dist_env *out);
 
+/* Whether [assignment], "RANK=3", is of a variable by which a launcher makes a process a rank. */
+bool dist_env_is_of_launcher(const char *assignment);
+
 /* The local rank and local world size of this process, for choosing a GPU. */
 struct gpus_process dist_env_gpus(const struct dist_env *env);
 
