@@ -53,7 +53,7 @@ static inline status open_yaml(struct dataset **out, bool wants_classes, const c
 static inline void draw_indices(const struct sampler_config *config, size_t rows, int64_t epoch, int rank, int world,
                                 int64_t *indices) {
     struct row_order order = {0};
-    if (sampler_draws(config)) ck_ok(order_alloc(rows, rows, "the order of the rows", &order));
+    ck_ok(sampler_alloc(config, rows, &order));
     sampler_draw(config, rows, epoch, &order);
     for (size_t i = 0; i < sampler_own_length(config, rows, rank, world); i++)
         indices[i] = (int64_t)sampler_row(&order, rows, rank, world, i);

@@ -15,6 +15,14 @@ optimizer: {type: sgd, lr: 0.00001}
 train: {epochs: 1}
 """
 COLUMNS = ", columns: {c0: {missing: median}, c1: {missing: mean}, c2: {type: category, missing: most_frequent}, c3: {type: category}}"
+TOKENS = """
+dataset: {path: tokens.bin, tokens: {vocabulary: 16, block_size: 8, stride: 1}}
+sampler: {batch_size: 4}
+model: {layers: [{embedding: {num_embeddings: 16, embedding_dim: 2}}, {linear: 16}]}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.1}
+train: {epochs: null, steps: 3}
+"""
 LIMIT, ROWS = 52 << 20, 260000
 
 
@@ -119,6 +127,19 @@ class LargeTables(program.Case):
             self.run_program("test.yaml", "--quiet", "--fresh")
             peaks.append(self.events("end")[-1]["peak_memory_bytes"])
         self.assertLess((peaks[1] - peaks[0]) / 100000, 100)
+
+    @unittest.skipIf(SANITIZER, "a sanitizer needs more memory")
+    def test_more_rows_than_an_order_of_them_fits_in_memory(self):
+        """From 2^32 rows on an epoch needs no memory for its order; a shuffled split does, and says so."""
+        with open(self.path("tokens.bin"), "wb") as f:
+            f.truncate(2 * (1 << 32) + 1000)
+        self.write("test.yaml", TOKENS)
+        code, err = self.limited(resource.RLIMIT_DATA, LIMIT)
+        self.assertEqual(code, OK, err)
+        self.assertEqual(self.events("start")[-1]["train_rows"], (1 << 32) + 500 - 8)
+        code, err = self.limited(resource.RLIMIT_DATA, LIMIT, "dataset.split=0.1")
+        self.assertEqual(code, 74)
+        self.assertRegex(err, r"no memory for the split, which dataset.split.shuffle: false does not need: 3\d{4} MiB are needed")
 
     def test_no_folder_for_the_rows(self):
         self.table(20000, 0)

@@ -142,6 +142,31 @@ void rng_permutation32(struct rng *rng, uint32_t *permutation, size_t count) {
     }
 }
 
+/* The end of splitmix64: each bit of the result depends on each of [x]. */
+static inline uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* A Feistel network of six rounds permutes the numbers of the fewest bits, twice [half], that [count] needs, less than
+ * 4 * count. What is not below count is permuted again: so all that are below it are permuted among themselves. */
+uint64_t rng_permuted(uint64_t key, uint64_t count, uint64_t index) {
+    unsigned half = 1;
+    while (half < 32 && (uint64_t)1 << 2 * half < count) half++;
+    uint64_t mask = ((uint64_t)1 << half) - 1;
+    do {
+        uint64_t left = index >> half, right = index & mask;
+        for (uint64_t round = 1; round <= 6; round++) {
+            uint64_t mixed = (left ^ mix((key ^ right) + round * 0x9e3779b97f4a7c15u)) & mask;
+            left = right;
+            right = mixed;
+        }
+        index = left << half | right;
+    } while (index >= count);
+    return index;
+}
+
 /* NumPy's legacy random_interval: masked draws until one is <= max */
 static uint64_t interval(struct rng *rng, uint64_t max) {
     uint64_t mask = max, value;

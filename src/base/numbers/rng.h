@@ -36,6 +36,9 @@ void rng_normal(struct rng *rng, float *values, size_t count, double mean, doubl
 void rng_permutation(struct rng *rng, int64_t *permutation, size_t count);
 void rng_permutation32(struct rng *rng, uint32_t *permutation, size_t count);
 
+/* Number [index] of a permutation of 0 .. count-1, one for each [key], that needs no memory; not PyTorch's. */
+uint64_t rng_permuted(uint64_t key, uint64_t count, uint64_t index);
+
 /* numpy.random.RandomState(seed).permutation(count), the generator seeded by rng_seed(seed) */
 void rng_numpy_permutation(struct rng *rng, int64_t *permutation, size_t count);
 

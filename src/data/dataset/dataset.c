@@ -853,7 +853,9 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     bool is_by_series = windowed_splits_series(config);
     if (config->split.shuffle || config->split.folds || is_by_series || has_test) {
         void *order;
-        TRY(rows_alloc(table->rows, sizeof(int64_t), "the split", &order));
+        bool is_plain = !config->split.folds && !is_by_series && !has_test;
+        TRY(rows_alloc(table->rows, sizeof(int64_t),
+                       is_plain ? "the split, which dataset.split.shuffle: false does not need" : "the split", &order));
         dataset->order.wide = order;
     }
     struct selection *train = &dataset->parts[DATASET_TRAIN].rows;

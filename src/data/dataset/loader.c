@@ -184,8 +184,7 @@ static status allocate(struct loader *loader, size_t slots) {
         TRY(buffer_new(dataset_augment_bytes(loader->dataset), "an image", &block));
         loader->scratch_image = block;
     }
-    if (is_training && sampler_draws(&loader->sampler))
-        TRY(order_alloc(loader->part_rows, loader->part_rows, "the order of the rows", &loader->order));
+    if (is_training) TRY(sampler_alloc(&loader->sampler, loader->part_rows, &loader->order));
     loader->inputs = calloc(slots, sizeof *loader->inputs);
     loader->targets = calloc(slots, sizeof *loader->targets);
     loader->positions = calloc(slots, sizeof *loader->positions);

@@ -1,4 +1,4 @@
-/* order: the numbers of rows in an order, of 4 bytes each where all are below 2^32, else of 8. */
+/* order: the numbers of rows in an order, of 4 bytes each where all are below 2^32, else of 8, or computed. */
 #ifndef DATA_ORDER_H
 #define DATA_ORDER_H
 
@@ -6,20 +6,29 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/numbers/rng.h"
 #include "data/files/files.h"
 
 #define ORDER_MAX_SMALL ((size_t)UINT32_MAX)
 
-/* One of both; neither: 0, 1, 2, ... */
+/* One of three; none: 0, 1, 2, ... */
 struct row_order {
     uint32_t *small;
     int64_t *wide;
+    struct {
+        size_t rows; /* 0: not given */
+        uint64_t key;
+    } computed; /* by rng_permuted */
 };
 
-static inline bool order_is_given(const struct row_order *order) { return order->small || order->wide; }
+static inline bool order_is_given(const struct row_order *order) {
+    return order->small || order->wide || order->computed.rows;
+}
 
 static inline size_t order_at(const struct row_order *order, size_t i) {
-    return order->small ? order->small[i] : order->wide ? (size_t)order->wide[i] : i;
+    if (order->small) return order->small[i];
+    if (order->wide) return (size_t)order->wide[i];
+    return order->computed.rows ? (size_t)rng_permuted(order->computed.key, order->computed.rows, i) : i;
 }
 
 static inline void order_set(struct row_order *order, size_t i, size_t row) {

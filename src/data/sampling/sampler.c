@@ -1,5 +1,5 @@
-/* The permutation of an epoch is drawn for all ranks, in O(rows). Padding repeats the first indices, as PyTorch does,
- * so that all ranks draw the same number of rows. */
+/* The permutation of an epoch is drawn for all ranks, in O(rows); from 2^32 rows on it is computed. Padding repeats the
+ * first indices, as PyTorch does, so that all ranks draw the same number of rows. */
 #include "data/sampling/sampler.h"
 
 #include <assert.h>
@@ -14,7 +14,8 @@ static const struct schema_row sampler_rows[] = {
     SCHEMA_ROW(
         CHOICE, struct sampler_config, type, .fallback = "distributed", .choices = types,
         .doc =
-            "`distributed`: DistributedSampler, on any number of ranks; `dataloader`: the order of "
+            "`distributed`: DistributedSampler, on any number of ranks (2^32 rows and more have another order, which "
+            "needs no memory); `dataloader`: the order of "
             "DataLoader(shuffle=True) after torch.manual_seed and building the model, on one rank (`seed` is not "
             "used); `weighted`: WeightedRandomSampler(1 / rows of the class, rows) with a generator of `seed` + epoch, "
             "its draws distributed over the ranks, so that each class is seen equally often (`shuffle` is not used)."),
@@ -158,6 +159,12 @@ static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows
 
 bool sampler_draws(const struct sampler_config *config) { return config->shuffle || config->type == SAMPLER_WEIGHTED; }
 
+status sampler_alloc(const struct sampler_config *config, size_t rows, struct row_order *out) {
+    *out = (struct row_order){0};
+    if (!sampler_draws(config) || (config->type != SAMPLER_WEIGHTED && rows > ORDER_MAX_SMALL)) return OK;
+    return order_alloc(rows, rows, "the order of the rows", out);
+}
+
 void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct row_order *order) {
     struct rng rng;
     if (!sampler_draws(config)) return;
@@ -167,8 +174,10 @@ void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoc
         draw_weighted(config->cumulative, &rng, rows, order);
     else if (order->small)
         rng_permutation32(&rng, order->small, rows);
-    else
-        rng_permutation(&rng, order->wide, rows);
+    else {
+        order->computed.rows = rows;
+        order->computed.key = rng_u64(&rng);
+    }
 }
 
 void sampler_evaluation_range(size_t rows, int rank, int world_size, size_t *first, size_t *count) {

@@ -63,8 +63,12 @@ status sampler_check_rows(const struct sampler_config *config, size_t rows, int 
 /* Whether the rows of an epoch are drawn. */
 bool sampler_draws(const struct sampler_config *config);
 
-/* Draws the order of the rows in [epoch] (set_epoch is this argument), for all ranks, to [order] (rows); without
- * sampler_draws it is not used. */
+/* Memory for the order of an epoch, for order_free. From 2^32 rows on there is none, unless rows are weighted: their
+ * order is computed, and no longer PyTorch's. */
+status sampler_alloc(const struct sampler_config *config, size_t rows, struct row_order *out);
+
+/* Draws the order of the rows in [epoch] (set_epoch is this argument), for all ranks, to [order] of sampler_alloc;
+ * without sampler_draws it is not used. */
 void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct row_order *order);
 
 /* Row [index], below sampler_own_length, of [rank] in the epoch of [order], which is not given without
