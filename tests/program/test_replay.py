@@ -1,6 +1,6 @@
 """`replay` repeats a step of a run: its file has the numbers of that step, which NumPy computes again here, and nothing in the run
 folder changes. ctest-labels: dist"""
-import hashlib, os
+import glob, hashlib, os
 
 import h5py
 import numpy as np
@@ -42,6 +42,11 @@ def softmax(x):
 
 
 class Replay(program.Case):
+    def setUp(self):
+        super().setUp()
+        with open(os.path.join(program.SOURCE, "configs", "wine_views.yaml")) as f:
+            self.write("wine_views.yaml", f.read().replace("name: wine_views", "name: test"))
+
     def train(self, *arguments, config=WINE, code=program.OK):
         self.write("test.yaml", config)
         self.run_program("test.yaml", "--fresh", "--quiet", *arguments, code=code)
@@ -160,6 +165,27 @@ train: {steps: 10}
         total = f["activations/wte"][()] + f["activations/1.1"][()]
         np.testing.assert_array_equal(f["activations/1.1.sum"], total)
         self.assertEqual(f["rows/targets"].shape, (4, 8))
+
+    def test_ranks_without_rows_and_losses_without_targets(self):
+        self.train("sampler.uneven=true", "sampler.batch_size=47", "--nproc", 3)
+        _, f = self.replay(4)  # the 142nd row
+        self.assertEqual((f["rows/number"].shape, f["rows/rank"][()].tolist(), f["activations/1"].shape), ((1,), [0], (1, 64)))
+        self.train("train.log_every=1", "--nproc", 2, config=self.read("wine_views.yaml"))
+        out, f = self.replay(5)
+        self.assertIn("equal to what runs/test has recorded of it: loss, lr", out)
+        self.assertNotIn("targets", f["rows"])
+        np.testing.assert_array_equal(f["activations/codes"], np.hstack([f["activations/tannins_code.2"], f["activations/others_code.2"]]))
+        np.testing.assert_array_equal(f["rows/inputs"], np.hstack([f["activations/input/tannins"], f["activations/input/others"]]))
+
+    def test_a_stop_leaves_nothing(self):
+        self.train()
+        p = self.start("replay", "runs/test", "--step", 29, env={"DDPTRAIN_FAULT_LATE": "0:30"})
+        self.wait_for(lambda: glob.glob(self.path("ddptrain-replay-*", "run", "config.yaml")))
+        p.terminate()
+        err = p.communicate(timeout=20 * program.SLOW)[1]
+        self.assertEqual(p.returncode, program.STOPPED, err)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ddptrain-")], [])
+        self.assert_no_leftovers()
 
     def test_what_it_starts_from(self):
         self.train("train.ledger=off")

@@ -155,6 +155,7 @@ static status reserve(struct trace *trace, size_t rows) {
     trace->capacity = trace->rows + rows;
     for (size_t i = 0; i < trace->count; i++) {
         struct column *c = &trace->columns[i];
+        if (c->size == 0) continue; /* a loss without targets */
         void *data = realloc(c->data, trace->capacity * c->size * c->item);
         if (!data) return status_memory("the rows of a step");
         c->data = data;
@@ -206,8 +207,9 @@ static status keep_inputs(const struct trainer *t, const struct batch *batch) {
     const struct trace *trace = t->trace;
     const struct column *inputs = &trace->columns[INPUTS], *targets = &trace->columns[TARGETS];
     size_t count = batch->rows * inputs->size;
-    TRY(device_download(t->device, end_of(trace, targets), batch->targets,
-                        batch->rows * targets->size * targets->item));
+    if (targets->size)
+        TRY(device_download(t->device, end_of(trace, targets), batch->targets,
+                            batch->rows * targets->size * targets->item));
     TRY(device_download(t->device, end_of(trace, inputs), batch->inputs, count * sizeof(float)));
     for (size_t i = ACTIVATIONS; i < trace->count; i++) {
         const struct column *c = &trace->columns[i];
@@ -339,6 +341,7 @@ static status gather_and_write(struct trainer *t, struct entry *entries, size_t 
     struct trace *trace = t->trace;
     size_t rows = 0;
     for (size_t i = 0; i < trace->count; i++) {
+        if (trace->columns[i].size == 0) continue;
         TRY(gather(t, &trace->columns[i], &gathered[i], &rows));
         if (gathered[i]) entries[count++] = entry_of(&trace->columns[i], rows, gathered[i]);
     }
