@@ -54,6 +54,18 @@ class Descriptors(Case):
                            env=self.environment(), capture_output=True, text=True, timeout=60 * SLOW, preexec_fn=lower)
         self.assertEqual(p.returncode, OK, p.stderr)
 
+    def test_many_processes_under_a_hard_limit(self):
+        """A launcher of 48 ranks needs 200 descriptors for them; one of 80 ranks 328."""
+        def lower():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+        self.write("c.yaml", CONFIG)
+        for count, code in ((48, OK), (80, IO)):
+            p = subprocess.run([BINARY, "c.yaml", "--nproc", str(count), "sampler.batch_size=1", "--no-progress", "--fresh"], cwd=self.folder,
+                               env=self.environment(), capture_output=True, text=True, timeout=120 * SLOW, preexec_fn=lower)
+            self.assertEqual(p.returncode, code, p.stderr)
+        self.assertIn("too many open files: the limit of this process is 256, and it needs 328 more than are open; raise the limit, for "
+                      "example with 'ulimit -n 368'", p.stderr)
+
     def test_shared_memory(self):
         self.sweep("auto")
 

@@ -98,6 +98,17 @@ class Processes(Started):
         """Their messages fill the channel to the launcher, which does not read before it has started all of them."""
         self.run_program("test.yaml", "sampler.batch_size=128", "train.epochs=1", "train.evaluate_every=0", "--nproc", 128)
 
+    @unittest.skipIf(program.SANITIZER, "128 processes")
+    def test_open_files_of_rank_0_grow_by_one_for_each_rank(self):
+        files = {}
+        for count in (32, 128):
+            p = self.start_endless("--nproc", count, "sampler.batch_size=1", "--fresh")
+            files[count] = len(os.listdir(f"/proc/{self.ranks(p)[0]}/fd"))
+            p.kill()
+            p.communicate()
+            self.assert_no_leftovers(20.0)
+        self.assertEqual(files[128] - files[32], 96, files)
+
     def test_nothing_is_left_after_the_launcher_is_killed(self):
         p = self.start_endless("--nproc", 3)
         self.assertEqual(len(self.leftovers()), 4)

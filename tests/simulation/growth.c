@@ -37,7 +37,7 @@
 enum bad_case { NOTHING, DEATH, POWER_OFF, LATE, OTHER_JOB, CASES };
 static const char *const case_names[CASES] = {"nothing", "a host's processes die while ranks join",
                                               "a host falls silent", "a rank is late by a minute",
-                                              "another job connects, too"};
+                                              "all ranks of another job connect, too"};
 
 /* A connection of a rank with the server. */
 struct link {
@@ -85,8 +85,9 @@ static struct world {
     void *wake_data, *listener_data;
     int wake_fd;
     bool is_listening;
-    int open, max_open; /* descriptors of the server */
-    struct rank *all;   /* (ranks) */
+    int open, max_open;     /* descriptors of the server */
+    struct rank *all;       /* (ranks) */
+    struct rank *other_job; /* (ranks) of another job with the same port; NULL: none */
     int joined, ended;
     double joined_at, ended_at, failed_at;
     pthread_mutex_t mutex;
@@ -547,6 +548,7 @@ struct result {
     double processor;     /* seconds of the server and of all ranks */
     int open;             /* descriptors of the server for connections, at most */
     int failed;           /* ranks that ended with a failure */
+    int turned_away;      /* ranks of the other job */
     char text[200];       /* of the last of them */
 };
 
@@ -565,16 +567,27 @@ static void start_ranks(void) {
     send_beat(first);
 }
 
+/* The ranks of another job, on the same hosts, that was given the same port; its rank 0 could not listen. */
+static void start_other_job(void) {
+    w.other_job = calloc((size_t)w.ranks, sizeof *w.other_job);
+    if (!w.other_job) fail("no memory");
+    for (int r = 1; r < w.ranks; r++) {
+        w.other_job[r] = (struct rank){.number = r, .host = r / w.nproc, .is_stranger = true};
+        at(START_SECONDS * r / w.ranks, STARTS, &w.other_job[r], NULL);
+    }
+}
+
 static double processor_seconds(void) {
     struct timespec used;
     __real_clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
 
-static void free_world(struct rank *stranger) {
+static void free_world(void) {
     while (w.events > 0) free(next_event().bytes);
     for (int r = 0; r < w.ranks; r++) free(w.all[r].link);
-    free(stranger->link);
+    for (int r = 0; w.other_job && r < w.ranks; r++) free(w.other_job[r].link);
+    free(w.other_job);
     free(w.heap);
     free(w.links);
     free(w.queue);
@@ -592,9 +605,8 @@ static struct result run(int hosts, int nproc, double latency, enum bad_case bad
     pthread_mutex_init(&w.mutex, NULL);
     pthread_cond_init(&w.over, NULL);
     struct result result = {.processor = -processor_seconds()};
-    struct rank stranger = {.number = 1, .is_stranger = true};
     start_ranks();
-    if (bad == OTHER_JOB) at(0.5, STARTS, &stranger, NULL);
+    if (bad == OTHER_JOB) start_other_job();
     struct store_server_config config = {.listener = LISTENER_FD,
                                          .local = open_link(w.all[0].link),
                                          .world_size = w.ranks,
@@ -622,8 +634,11 @@ static struct result run(int hosts, int nproc, double latency, enum bad_case bad
         result.failed++;
         snprintf(result.text, sizeof result.text, "%s", w.all[r].text);
     }
-    if (bad == OTHER_JOB) snprintf(result.text, sizeof result.text, "%s", stranger.text);
-    free_world(&stranger);
+    for (int r = 1; w.other_job && r < w.ranks; r++) {
+        result.turned_away += strcmp(w.other_job[r].text, "it belongs to another job") == 0;
+        snprintf(result.text, sizeof result.text, "%s", w.other_job[r].text);
+    }
+    free_world();
     return result;
 }
 
@@ -672,6 +687,7 @@ static void print_case(enum bad_case bad, double latency, const char *text, doub
     bool has_failure = bad == DEATH || bad == POWER_OFF;
     expect(has_failure == (r.joined == 0), "joining");
     expect(r.failed == (has_failure ? 992 : 0), "ranks that failed");
+    expect(r.turned_away == (bad == OTHER_JOB ? 999 : 0), "ranks of another job that were turned away");
 }
 
 int main(int argc, char **argv) {
