@@ -117,7 +117,7 @@ struct subcommand {
 /* clang-format off */
 #define SUBCOMMANDS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
-    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit) X(certify) X(replay)
+    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit) X(certify) X(replay) X(doctor)
 /* clang-format on */
 #define X(name) extern const struct subcommand subcommand_##name;
 SUBCOMMANDS(X)
@@ -195,6 +195,8 @@ status command_choose_device(const struct command_line *line, struct config_file
 /* --nproc as a number; default: one per visible GPU for device "cuda", else 1. */
 status command_nproc(const struct command_line *line, const char *device, int *nproc);
 
+/* STATUS_USAGE for several nodes without the address of rank 0. */
+status command_check_nodes(const struct command_line *line);
 /* STATUS_USAGE where another launcher has decided what --nproc, --nnodes or --cpu-bind ask for. */
 status command_check_launcher(const struct command_line *line, const struct dist_env *env, int nproc);
 /* Threads for each of [processes] of this rank: its share of the processors of the host. */
@@ -288,6 +290,9 @@ status ledger_repeat(const struct repetition *repetition);
 void command_stop_before(double ends_at, double grace, struct log *log);
 
 /* ---- sweep.c, for compare.c too ---- */
+
+/* --run-dir, else "sweeps/wine_sweep" for "configs/wine_sweep.yaml"; the caller frees it. */
+char *command_sweep_folder(const struct command_line *line);
 
 /* What a command needs to run sweeps: how many workers, which devices, until when. */
 struct command_sweep {

@@ -175,13 +175,17 @@ static struct launch_config launch_of(const struct command_line *line, int nproc
                                   .saves = line->subcommand->saves};
 }
 
+status command_check_nodes(const struct command_line *line) {
+    if (line->nnodes == 1 || (line->master_addr && line->master_port)) return OK;
+    return status_new(STATUS_USAGE, "--nnodes %d needs --master-addr and --master-port: where rank 0 listens",
+                      line->nnodes);
+}
+
 static status start_ranks(const struct command_line *line, int nproc, struct log *log) {
     TRY(check_config_file(line));
     struct launch_config launch = launch_of(line, nproc);
     TRY(command_cpu_bind(line, &launch.binds_cores));
-    if (line->nnodes > 1 && (!line->master_addr || !line->master_port))
-        return status_new(STATUS_USAGE, "--nnodes %d needs --master-addr and --master-port: where rank 0 listens",
-                          line->nnodes);
+    TRY(command_check_nodes(line));
     signals_block_stops(); /* launch_run reads them; after all ranks have ended, a request has no effect */
     return launch_run(&launch, line->argv, log);
 }

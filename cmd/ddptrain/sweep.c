@@ -8,8 +8,7 @@
 #include "command.h"
 #include "device/gpus.h"
 
-/* "sweeps/wine_sweep" for "configs/wine_sweep.yaml". */
-static char *folder_of(const struct command_line *line) {
+char *command_sweep_folder(const struct command_line *line) {
     struct text path = {0};
     const char *slash = strrchr(line->config, '/'), *name = slash ? slash + 1 : line->config;
     const char *dot = strrchr(name, '.');
@@ -74,7 +73,7 @@ static status run(const struct command_line *line) {
     struct sweep_file *file;
     struct command_sweep sweep;
     TRY(sweep_load(line->config, line->overrides, line->override_count, &file));
-    char *folder = folder_of(line);
+    char *folder = command_sweep_folder(line);
     status s = command_sweep_open(line, file, folder, &sweep);
     if (!s)
         s = sweep.env.rank == 0 ? sweep_run(file, &sweep.options, sweep.log)

@@ -1,7 +1,10 @@
 /* Opens the GPU module and reports what is missing (the module, one of its libraries, the driver, or a GPU), and
  * chooses a GPU for each process. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +121,57 @@ bool gpus_available(const struct gpus_process *process, int *gpus, struct text *
 bool gpus_are_expected(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     return (!visible || *visible) && has_driver();
+}
+
+/* ---- the parts of the driver ---- */
+
+#define PCI_DEVICES "/sys/bus/pci/devices"
+#define NVIDIA_VENDOR "0x10de"
+#define PCI_DISPLAY "0x03" /* the class: VGA and 3D controllers */
+
+static bool starts_with(const char *folder, const char *name, const char *start) {
+    char path[512], text[16] = "";
+    snprintf(path, sizeof path, PCI_DEVICES "/%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    bool is_read = file && fgets(text, sizeof text, file);
+    if (file) fclose(file);
+    return is_read && strncmp(text, start, strlen(start)) == 0;
+}
+
+static bool has_device(void) {
+    DIR *devices = opendir(PCI_DEVICES);
+    bool is_found = false;
+    for (const struct dirent *d; devices && !is_found && (d = readdir(devices));)
+        is_found = starts_with(d->d_name, "vendor", NVIDIA_VENDOR) && starts_with(d->d_name, "class", PCI_DISPLAY);
+    if (devices) closedir(devices);
+    return is_found;
+}
+
+/* "535.54.03" of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue Jun 6 ..." */
+static void read_kernel_version(char version[32]) {
+    char line[256] = "", *rest = NULL;
+    FILE *file = fopen("/proc/driver/nvidia/version", "re");
+    bool is_read = file && fgets(line, sizeof line, file);
+    if (file) fclose(file);
+    if (is_read) snprintf(version, 32, "unknown");
+    for (char *word = strtok_r(line, " \t\n", &rest); is_read && word; word = strtok_r(NULL, " \t\n", &rest))
+        if (strspn(word, "0123456789.") == strlen(word) && strchr(word, '.')) {
+            snprintf(version, 32, "%.31s", word);
+            return;
+        }
+}
+
+void gpus_find_driver(struct gpus_driver *out) {
+    struct link_map *map = NULL;
+    char path[PATH_MAX];
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    *out = (struct gpus_driver){.has_device = has_device(), .has_library = library != NULL};
+    read_kernel_version(out->kernel);
+    if (!library || dlinfo(library, RTLD_DI_LINKMAP, (void *)&map) != 0 || !realpath(map->l_name, path)) return;
+    snprintf(out->library, sizeof out->library, "%s", path);
+    const char *name = strrchr(path, '/') + 1, *version = name + strlen("libcuda.so.");
+    if (strncmp(name, "libcuda.so.", strlen("libcuda.so.")) == 0 && strchr(version, '.'))
+        snprintf(out->version, sizeof out->version, "%.31s", version);
 }
 
 status gpus_identity(int gpu, char text[128]) {

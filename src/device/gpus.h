@@ -32,6 +32,16 @@ bool gpus_available(const struct gpus_process *process, int *gpus, struct text *
  * all GPUs. */
 bool gpus_are_expected(void);
 
+/* What of NVIDIA's driver this machine has. */
+struct gpus_driver {
+    bool has_device;    /* a GPU on the PCI bus */
+    char kernel[32];    /* version of the kernel's driver; "": it is not loaded */
+    bool has_library;   /* libcuda.so.1 can be opened */
+    char library[4096]; /* its path; "": not known */
+    char version[32];   /* its version, by the name of its file; "": not known */
+};
+void gpus_find_driver(struct gpus_driver *out);
+
 /* Text that identifies a GPU among all GPUs of its host. */
 status gpus_identity(int gpu, char text[128]);
 

@@ -842,7 +842,8 @@ static status listen_for_ranks(struct coordinator *s) {
     status failure = worker_listen(env, text_string(&what), &s->listener);
     text_free(&what);
     bool is_one_host = env->local_world_size == env->world_size || net_is_loopback_host(env->master_addr);
-    if (!failure && !is_one_host && dist_env_secret_is_guessable(env)) dist_env_warn_of_secret(s->log);
+    if (!failure && !is_one_host && dist_env_secret_is_guessable(env))
+        log_warning(s->log, "%s", dist_env_secret_warning);
     return failure;
 }
 

@@ -21,7 +21,7 @@ static void hash_equal(const void *bytes, size_t size, const char *expected) {
 
 static int64_t draw31(struct rng *rng) { return rng_u32(rng) % 0x80000000u; }
 
-START_TEST(engine_and_uniform) {
+TEST(engine_and_uniform) {
     json_t *root = vectors_load("rng"), *c;
     size_t i;
     json_array_foreach(json_object_get(root, "cases"), i, c) {
@@ -60,9 +60,8 @@ START_TEST(engine_and_uniform) {
     }
     json_decref(root);
 }
-END_TEST
 
-START_TEST(normal) {
+TEST(normal) {
     json_t *root = vectors_load("rng"), *c;
     size_t i;
     float *many = malloc(100003 * sizeof *many);
@@ -95,9 +94,8 @@ START_TEST(normal) {
     free(many);
     json_decref(root);
 }
-END_TEST
 
-START_TEST(permutation) {
+TEST(permutation) {
     json_t *root = vectors_load("randperm"), *c;
     size_t i;
     int64_t *p = malloc(60000 * sizeof *p);
@@ -125,7 +123,6 @@ START_TEST(permutation) {
     free(small);
     json_decref(root);
 }
-END_TEST
 
 static void fill(const struct draws *set, float *values, size_t count) {
     uint32_t state[DRAWS_WORDS];
@@ -140,7 +137,7 @@ static void fill(const struct draws *set, float *values, size_t count) {
 }
 
 /* The known answers of the generator's authors (Random123, kat_vectors, philox4x32 10): counter, key, words. */
-START_TEST(philox_is_philox) {
+TEST(philox_is_philox) {
     static const uint32_t known[][10] = {
         {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
         {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
@@ -154,9 +151,8 @@ START_TEST(philox_is_philox) {
         ck_assert_mem_eq(words, known[i] + 6, sizeof words);
     }
 }
-END_TEST
 
-START_TEST(sets_agree_to_the_bit) {
+TEST(sets_agree_to_the_bit) {
     enum { COUNT = 608 * 2000 };
     float *first = malloc(COUNT * sizeof *first), *other = malloc(COUNT * sizeof *other);
     ck_assert_ptr_nonnull(draws_at(0));
@@ -168,9 +164,8 @@ START_TEST(sets_agree_to_the_bit) {
     free(first);
     free(other);
 }
-END_TEST
 
-START_TEST(draws_to_NULL_advance_the_generator_alike) {
+TEST(draws_to_NULL_advance_the_generator_alike) {
     static const size_t counts[] = {1, 7, 15, 16, 17, 623, 624, 625, 2047, 2048, 2064, 5000};
     float *values = malloc(5000 * sizeof *values);
     struct rng kept, left;
@@ -187,10 +182,9 @@ START_TEST(draws_to_NULL_advance_the_generator_alike) {
     }
     free(values);
 }
-END_TEST
 
 /* Each number once, for each count, and in another place for another key. */
-START_TEST(permutation_without_memory) {
+TEST(permutation_without_memory) {
     static const size_t counts[] = {1, 2, 3, 4, 5, 15, 16, 17, 1000, 4096, 4097};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (uint64_t key = 0; key < 3; key++) {
@@ -207,7 +201,5 @@ START_TEST(permutation_without_memory) {
         }
     ck_assert_uint_eq(rng_permuted(7, 5000000000, 4999999999), 1231709594); /* orders stay those of earlier versions */
 }
-END_TEST
 
-TESTS("rng", engine_and_uniform, normal, permutation, permutation_without_memory, philox_is_philox,
-      sets_agree_to_the_bit, draws_to_NULL_advance_the_generator_alike)
+CHECK_MAIN("rng")

@@ -13,7 +13,7 @@ static int64_t integer(const json_t *object, const char *key) {
     return json_integer_value(json_object_get(object, key));
 }
 
-START_TEST(equals_distributed_sampler) {
+TEST(equals_distributed_sampler) {
     json_t *root = vectors_load("sampler"), *c, *rank_indices;
     size_t i, rank, k, compared = 0;
     json_array_foreach(json_object_get(root, "distributed"), i, c) {
@@ -35,10 +35,9 @@ START_TEST(equals_distributed_sampler) {
     ck_assert_uint_gt(compared, 3000);
     json_decref(root);
 }
-END_TEST
 
 /* N = 10, 3 ranks, as in the PyTorch tutorial. */
-START_TEST(pads_with_the_first_rows) {
+TEST(pads_with_the_first_rows) {
     static const int64_t expected[3][4] = {{0, 3, 6, 9}, {1, 4, 7, 0}, {2, 5, 8, 1}};
     struct sampler_config config = config_of(false, false, 0);
     for (int rank = 0; rank < 3; rank++) {
@@ -48,7 +47,6 @@ START_TEST(pads_with_the_first_rows) {
         for (int k = 0; k < 4; k++) ck_assert_int_eq(indices[k], expected[rank][k]);
     }
 }
-END_TEST
 
 /* All ranks together draw each row once, and repeat the rows that DistributedSampler repeats. */
 static void check_cover(size_t rows, int world, bool shuffle, bool drop_last) {
@@ -79,17 +77,16 @@ static void check_cover(size_t rows, int world, bool shuffle, bool drop_last) {
     free(indices), free(order), free(seen);
 }
 
-START_TEST(each_row_once) {
+TEST(each_row_once) {
     for (int world = 1; world <= 8; world++) {
         const size_t sizes[] = {0, 1, (size_t)world - 1, 2, 3, 7, 13, 97, 997, 10000};
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int flags = 0; flags < 4; flags++) check_cover(sizes[i], world, flags & 1, flags & 2);
     }
 }
-END_TEST
 
 /* An epoch needs at least one batch, with drop_last_batch a full one. */
-START_TEST(the_fewest_rows) {
+TEST(the_fewest_rows) {
     static const struct {
         size_t rows;
         bool drop_last, drop_last_batch, is_enough;
@@ -103,9 +100,8 @@ START_TEST(the_fewest_rows) {
         status_free(s);
     }
 }
-END_TEST
 
-START_TEST(epochs_differ_and_repeat) {
+TEST(epochs_differ_and_repeat) {
     struct sampler_config config = config_of(true, false, 0);
     int64_t a[100], b[100], c[100];
     draw_indices(&config, 100, 0, 0, 1, a);
@@ -117,9 +113,8 @@ START_TEST(epochs_differ_and_repeat) {
     draw_indices(&config, 100, 0, 0, 1, c);
     ck_assert_int_eq(memcmp(b, c, sizeof b), 0);
 }
-END_TEST
 
-START_TEST(evaluation_covers_each_row_once) {
+TEST(evaluation_covers_each_row_once) {
     for (int world = 1; world <= 8; world++)
         for (size_t rows = 0; rows < 50; rows++) {
             size_t next = 0, first, count, least = rows, most = 0;
@@ -134,9 +129,8 @@ START_TEST(evaluation_covers_each_row_once) {
             ck_assert_uint_le(most - least, 1);
         }
 }
-END_TEST
 
-START_TEST(batch_of_a_rank) {
+TEST(batch_of_a_rank) {
     struct sampler_config config = config_of(true, false, 0);
     size_t batch;
     ck_ok(sampler_batch(&config, 3, &batch));
@@ -148,9 +142,8 @@ START_TEST(batch_of_a_rank) {
     ck_failure(sampler_batch(&config, 5, &batch), STATUS_USAGE,
                "sampler.global_batch_size 96 is not a multiple of the 5 ranks");
 }
-END_TEST
 
-START_TEST(config_binds) {
+TEST(config_binds) {
     struct sampler_config config;
     struct document *document;
     ck_ok(bind_yaml(&sampler_schema, "{}", &config, &document));
@@ -169,11 +162,10 @@ START_TEST(config_binds) {
     ck_failure(bind_yaml(&sampler_schema, "batch_size: 0\n", &config, &document), STATUS_USAGE, "c.yaml:1:13: ");
     document_destroy(document);
 }
-END_TEST
 
 /* list(WeightedRandomSampler([1 / count[c] for c in classes], 12, True, torch.Generator().manual_seed(seed + epoch))),
  * distributed over the ranks. */
-START_TEST(equals_weighted_random_sampler) {
+TEST(equals_weighted_random_sampler) {
     static const int64_t classes[12] = {0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0, 1};
     static const int64_t expected[] = {8, 6, 6, 6, 6, 10, 8, 8, 10, 7, 6, 6};
     double cumulative[12];
@@ -190,10 +182,9 @@ START_TEST(equals_weighted_random_sampler) {
                 ck_assert_int_eq(indices[i], expected[((size_t)rank + i * (size_t)world) % 12]);
         }
 }
-END_TEST
 
 /* Weighted orders of 8 bytes, of 2^32 rows and more, are drawn as those of 4. */
-START_TEST(wide_orders_are_the_same) {
+TEST(wide_orders_are_the_same) {
     enum { N = 1000 };
     double cumulative[N];
     int64_t of[N], wide[N];
@@ -216,7 +207,6 @@ START_TEST(wide_orders_are_the_same) {
     for (size_t i = 0; i < N; i++) ck_assert_uint_eq(order_at(&made, i), order_at(&a, i));
     order_free(&made);
 }
-END_TEST
 
 static int by_number(const void *left, const void *right) {
     const int64_t *a = left, *b = right;
@@ -224,7 +214,7 @@ static int by_number(const void *left, const void *right) {
 }
 
 /* From 2^32 rows on an epoch needs no memory for its order: ranks have different rows, of all parts of the file. */
-START_TEST(orders_of_many_rows_need_no_memory) {
+TEST(orders_of_many_rows_need_no_memory) {
     enum { RANKS = 3, TAKEN = 20000, PARTS = 10 };
     const size_t rows = (size_t)5e9;
     struct sampler_config config = config_of(true, false, 1);
@@ -256,9 +246,8 @@ START_TEST(orders_of_many_rows_need_no_memory) {
     free(taken);
     order_free(&order);
 }
-END_TEST
 
-START_TEST(equals_weighted_random_sampler_on_many_rows) {
+TEST(equals_weighted_random_sampler_on_many_rows) {
     enum { N = 5000 };
     int64_t *memory = calloc(2 * N, sizeof *memory), *classes = memory, *indices = memory + (size_t)N;
     double *cumulative = calloc(N, sizeof *cumulative);
@@ -274,8 +263,5 @@ START_TEST(equals_weighted_random_sampler_on_many_rows) {
     free(memory);
     free(cumulative);
 }
-END_TEST
 
-TESTS("sampler", wide_orders_are_the_same, orders_of_many_rows_need_no_memory, equals_weighted_random_sampler,
-      equals_weighted_random_sampler_on_many_rows, equals_distributed_sampler, pads_with_the_first_rows, each_row_once,
-      the_fewest_rows, epochs_differ_and_repeat, evaluation_covers_each_row_once, batch_of_a_rank, config_binds)
+CHECK_MAIN("sampler")

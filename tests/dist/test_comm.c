@@ -33,7 +33,7 @@ static void all_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(every_collective) {
+TEST_LOOP(every_collective, 0, CASES) {
     static const struct {
         int backend, world;
     } cases[] = {{0, 1}, {0, 2}, {0, 3}, {0, 5}, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {2, 3}, {2, 5}, {3, 4}};
@@ -41,7 +41,6 @@ START_TEST(every_collective) {
     set_backend(cases[_i].backend);
     ranks_run(cases[_i].world, all_body, (void *)expected_backends[cases[_i].backend]);
 }
-END_TEST
 
 /* Sums of floats that depend on the order: the same bits on all ranks and in every call. */
 static void bits_body(const struct dist_env *env, void *argument) {
@@ -69,11 +68,10 @@ static void bits_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(same_bits_on_all_ranks) {
+TEST_LOOP(same_bits_on_all_ranks, 0, 6) {
     set_backend(_i / 3);
     ranks_run(2 + _i % 3, bits_body, NULL);
 }
-END_TEST
 
 /* A counter in memory that all ranks share. */
 static atomic_int *shared_count(void) {
@@ -94,11 +92,10 @@ static void barrier_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(barrier_waits) {
+TEST_LOOP(barrier_waits, 0, 2) {
     set_backend(_i);
     ranks_run(3, barrier_body, shared_count());
 }
-END_TEST
 
 /* A rank reports its failure; the failure of the others contains its message. */
 static void report_body(const struct dist_env *env, void *argument) {
@@ -118,11 +115,10 @@ static void report_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(reported_failure_is_in_the_message) {
+TEST_LOOP(reported_failure_is_in_the_message, 0, 2) {
     set_backend(_i);
     ranks_run(2, report_body, NULL);
 }
-END_TEST
 
 /* If a rank does not make the call, those of the others time out; it runs until they have. */
 static void timeout_body(const struct dist_env *env, void *argument) {
@@ -143,11 +139,10 @@ static void timeout_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(calls_time_out) {
+TEST_LOOP(calls_time_out, 0, 2) {
     set_backend(_i);
     ranks_run(3, timeout_body, shared_count());
 }
-END_TEST
 
 /* Ranks in different calls get a failure; they do not hang or mix data. */
 static void mismatch_body(const struct dist_env *env, void *argument) {
@@ -161,11 +156,10 @@ static void mismatch_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(mismatch_is_detected) {
+TEST_LOOP(mismatch_is_detected, 0, 2) {
     set_backend(_i);
     ranks_run(2, mismatch_body, NULL);
 }
-END_TEST
 
 /* The send buffers of one sender: a message is received before the next one, to any rank, overwrites it. */
 static void in_a_row_body(const struct dist_env *env, void *argument) {
@@ -189,11 +183,10 @@ static void in_a_row_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(messages_in_a_row) {
+TEST(messages_in_a_row) {
     set_backend(1);
     ranks_run(3, in_a_row_body, NULL);
 }
-END_TEST
 
 /* Two ranks send to a third at once, which receives from the later one first. */
 static void two_senders_body(const struct dist_env *env, void *argument) {
@@ -211,11 +204,10 @@ static void two_senders_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(two_senders_have_two_channels) {
+TEST_LOOP(two_senders_have_two_channels, 0, 2) {
     set_backend(_i);
     ranks_run(3, two_senders_body, NULL);
 }
-END_TEST
 
 static float value_to_average(int rank, size_t i) { return sinf((float)i * 0.1f + (float)rank); }
 
@@ -246,11 +238,10 @@ static void average_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(average_is_the_scaled_sum) {
+TEST_LOOP(average_is_the_scaled_sum, 0, 4) {
     set_backend(_i % 2);
     ranks_run(2 + _i / 2, average_body, NULL);
 }
-END_TEST
 
 /* More ranks than wait for each other directly. */
 TEST_LOOP(many_ranks_wait_along_a_tree, 0, 5) {
@@ -270,15 +261,14 @@ static void overlap_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-START_TEST(communication_overlaps) {
+TEST_LOOP(communication_overlaps, 0, 4) {
     setenv("OMP_NUM_THREADS", "1", 1);
     set_backend(_i % 2);
     ranks_run(2 + _i / 2, overlap_body, NULL);
 }
-END_TEST
 
 /* A NaN of any rank gives NaN. */
-START_TEST(nan_gives_nan) {
+TEST(nan_gives_nan) {
     static const enum comm_op ops[] = {COMM_SUM, COMM_AVG, COMM_MIN, COMM_MAX, COMM_PRODUCT};
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (int bad = 0; bad < 3; bad++) {
@@ -299,9 +289,8 @@ START_TEST(nan_gives_nan) {
             }
         }
 }
-END_TEST
 
-START_TEST(unknown_backend) {
+TEST(unknown_backend) {
     struct comm *comm;
     struct dist_env env = {.rank = 0, .world_size = 2};
     status s = comm_create("tcp", &env, NULL, 1, &comm);
@@ -311,9 +300,5 @@ START_TEST(unknown_backend) {
     ck_assert_ptr_null(comm);
     status_free(s);
 }
-END_TEST
 
-LOOP_TESTS("comm", LOOP(every_collective, 0, CASES), LOOP(same_bits_on_all_ranks, 0, 6), LOOP(barrier_waits, 0, 2),
-           LOOP(reported_failure_is_in_the_message, 0, 2), LOOP(calls_time_out, 0, 2), LOOP(mismatch_is_detected, 0, 2),
-           ONCE(messages_in_a_row), LOOP(two_senders_have_two_channels, 0, 2), LOOP(average_is_the_scaled_sum, 0, 4),
-           LOOP(communication_overlaps, 0, 4), ONCE(nan_gives_nan), ONCE(unknown_backend))
+CHECK_MAIN("comm")

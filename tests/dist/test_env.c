@@ -208,7 +208,7 @@ static const struct {
      1, ":", NULL},
 };
 
-START_TEST(rank_is_detected) {
+TEST_EACH(rank_is_detected, good) {
     struct dist_env env;
     set_environment(good[_i].environment);
     status s = dist_env_detect(&env);
@@ -237,7 +237,6 @@ START_TEST(rank_is_detected) {
     ck_assert_str_eq(job, good[_i].job);
     ck_assert_int_eq(env.has_begun, env.restart_count > 0);
 }
-END_TEST
 
 static const struct {
     const char *environment, *expected; /* part of the message */
@@ -287,7 +286,7 @@ static const struct {
     {"SLURM_PROCID=0 SLURM_NTASKS=many SLURM_STEP_ID=0", "SLURM_NTASKS is 'many'"},
 };
 
-START_TEST(invalid_environments_are_rejected) {
+TEST_EACH(invalid_environments_are_rejected, bad) {
     struct dist_env env;
     set_environment(bad[_i].environment);
     status s = dist_env_detect(&env);
@@ -295,7 +294,6 @@ START_TEST(invalid_environments_are_rejected) {
     ck_assert_msg(strstr(status_message(s), bad[_i].expected), "%s: %s", bad[_i].environment, status_message(s));
     status_free(s);
 }
-END_TEST
 
 /* A process of any launcher, without the variables that are known to be of one, is not a rank. */
 TEST_EACH(variables_of_launchers_are_known, good) {
@@ -338,7 +336,7 @@ static const struct {
 };
 
 /* In seconds since 1970, which have more than 31 bits from 2038 on. */
-START_TEST(the_end_of_an_allocation) {
+TEST(the_end_of_an_allocation) {
     struct dist_env env;
     set_environment("");
     ck_assert(dist_env_detect(&env) == OK && env.ends_at == 0);
@@ -348,9 +346,8 @@ START_TEST(the_end_of_an_allocation) {
     set_environment("SLURM_JOB_END_TIME=never");
     ck_failure(dist_env_detect(&env), STATUS_USAGE, "SLURM_JOB_END_TIME is 'never', but must be a number from 0 to");
 }
-END_TEST
 
-START_TEST(node_lists) {
+TEST_EACH(node_lists, lists) {
     char all[256] = "", host[64];
     int count = slurm_host_count(lists[_i].list);
     for (int i = 0; i < count; i++) {
@@ -361,9 +358,8 @@ START_TEST(node_lists) {
     ck_assert_str_eq(all, lists[_i].hosts);
     ck_assert(!slurm_host(lists[_i].list, count, host, sizeof host));
 }
-END_TEST
 
-START_TEST(counts_per_node) {
+TEST(counts_per_node) {
     ck_assert_int_eq(slurm_count("2(x3),1", 0), 2);
     ck_assert_int_eq(slurm_count("2(x3),1", 2), 2);
     ck_assert_int_eq(slurm_count("2(x3),1", 3), 1);
@@ -378,7 +374,5 @@ START_TEST(counts_per_node) {
         for (int index = i < 5 ? 0 : 1; index < 4; index++)
             ck_assert_msg(slurm_count(wrong[i], index) == 0, "'%s', %d", wrong[i], index);
 }
-END_TEST
 
-LOOP_TESTS("env", EACH(rank_is_detected, good), EACH(invalid_environments_are_rejected, bad), EACH(node_lists, lists),
-           ONCE(the_end_of_an_allocation), ONCE(counts_per_node))
+CHECK_MAIN("env")

@@ -346,7 +346,7 @@ class CommandLine(program.Case):
                 (["test.yaml", "--run-dir", "--quiet"], USAGE, "--run-dir needs a value, got the option '--quiet'"),
                 (["test.yaml", "--nproc"], USAGE, "--nproc needs a value"),
                 (["test.yaml", "--weights", "average"], USAGE, "--weights is for eval, predict, generate, export; 'train' does not accept it"),
-                (["check", "test.yaml", "--fresh"], USAGE, "--fresh is for train, sweep, compare; 'check' does not accept it"),
+                (["check", "test.yaml", "--fresh"], USAGE, "--fresh is for train, sweep, compare, doctor; 'check' does not accept it"),
                 (["eval", "test.yaml", "--sizes=1K"], USAGE, "--sizes is for comm; 'eval' does not accept it"),
                 (["test.yaml", "--run-dir", ""], USAGE, "--run-dir needs a value, got an empty value"),
                 (["test.yaml", "--nproc", "two"], USAGE, "--nproc: expected 1 to 4096, gpu or auto, got 'two'"),

@@ -58,8 +58,7 @@ void cgroup_visit(const char *root, const char *controller, cgroup_visitor *visi
 
 /* ---- memory ---- */
 
-/* Reads the number after [word] at the start of a line; [word] "": at the start of the file. */
-static bool read_number(const char *path, const char *word, uint64_t *out) {
+bool machine_number(const char *path, const char *word, uint64_t *out) {
     FILE *file = fopen(path, "re");
     char line[256];
     bool is_found = false;
@@ -82,7 +81,7 @@ static uint64_t cache_of_group(const char *folder, bool is_v2) {
     char path[CGROUP_MAX_PATH + 32];
     uint64_t bytes;
     snprintf(path, sizeof path, "%s/memory.stat", folder);
-    return read_number(path, is_v2 ? "inactive_file " : "total_inactive_file ", &bytes) ? bytes : 0;
+    return machine_number(path, is_v2 ? "inactive_file " : "total_inactive_file ", &bytes) ? bytes : 0;
 }
 
 /* The bytes below the limit of the group [folder]. A group without a limit has "max" or a huge number. */
@@ -90,9 +89,9 @@ static uint64_t available_in_group(const char *folder, bool is_v2) {
     char path[CGROUP_MAX_PATH + 32];
     uint64_t limit, used;
     snprintf(path, sizeof path, "%s/%s", folder, is_v2 ? "memory.max" : "memory.limit_in_bytes");
-    if (!read_number(path, "", &limit)) return UINT64_MAX;
+    if (!machine_number(path, "", &limit)) return UINT64_MAX;
     snprintf(path, sizeof path, "%s/%s", folder, is_v2 ? "memory.current" : "memory.usage_in_bytes");
-    if (!read_number(path, "", &used)) return UINT64_MAX;
+    if (!machine_number(path, "", &used)) return UINT64_MAX;
     used -= min(used, cache_of_group(folder, is_v2));
     return used < limit ? limit - used : 0;
 }
@@ -109,9 +108,26 @@ uint64_t memory_available_in_groups(const char *root) {
     return available;
 }
 
+static bool add_processes(void *context, const char *folder, bool is_v2) {
+    uint64_t *available = context, limit, used;
+    char path[CGROUP_MAX_PATH + 32];
+    (void)is_v2;
+    snprintf(path, sizeof path, "%s/pids.max", folder);
+    if (!machine_number(path, "", &limit)) return true;
+    snprintf(path, sizeof path, "%s/pids.current", folder);
+    if (machine_number(path, "", &used)) *available = min(*available, used < limit ? limit - used : 0);
+    return true;
+}
+
+uint64_t processes_available_in_groups(const char *root) {
+    uint64_t available = UINT64_MAX;
+    cgroup_visit(root, "pids", add_processes, &available);
+    return available;
+}
+
 uint64_t memory_available(void) {
     uint64_t kib;
-    uint64_t machine = read_number("/proc/meminfo", "MemAvailable:", &kib) ? kib * 1024 : UINT64_MAX;
+    uint64_t machine = machine_number("/proc/meminfo", "MemAvailable:", &kib) ? kib * 1024 : UINT64_MAX;
     return min(machine, memory_available_in_groups(CGROUP_ROOT));
 }
 
@@ -119,7 +135,7 @@ uint64_t memory_available(void) {
 uint64_t memory_peak(void) {
     struct rusage usage;
     uint64_t kib;
-    if (read_number("/proc/self/status", "VmHWM:", &kib)) return kib * 1024;
+    if (machine_number("/proc/self/status", "VmHWM:", &kib)) return kib * 1024;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
@@ -169,9 +185,14 @@ static bool add_quota(void *context, const char *folder, bool is_v2) {
     return true;
 }
 
-int processors_quota(void) {
+double processors_time(void) {
     double limit = 0;
     cgroup_visit(CGROUP_ROOT, "cpu", add_quota, &limit);
+    return limit;
+}
+
+int processors_quota(void) {
+    double limit = processors_time();
     return (int)limit + (limit > (int)limit);
 }
 
@@ -217,17 +238,31 @@ static bool is_same_core(const struct processor *a, const struct processor *b) {
     return a->package == b->package && a->core == b->core;
 }
 
-bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_set_t *parts) {
-    struct processor all[CPU_SETSIZE];
-    int found = 0, cores = 0, core = -1;
+/* The processors of [mask], sorted by position; their number. *cores: of how many cores. */
+static int sort_processors(const cpu_set_t *mask, const char *folder, struct processor all[CPU_SETSIZE], int *cores) {
+    int found = 0;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, mask))
             all[found++] = (struct processor){.package = topology(folder, cpu, "physical_package_id", 0),
                                               .core = topology(folder, cpu, "thread_siblings_list", cpu),
                                               .number = cpu};
-    if (found < count) return false;
     qsort(all, (size_t)found, sizeof *all, compare_position);
-    for (int i = 0; i < found; i++) cores += i == 0 || !is_same_core(&all[i], &all[i - 1]);
+    *cores = 0;
+    for (int i = 0; i < found; i++) *cores += i == 0 || !is_same_core(&all[i], &all[i - 1]);
+    return found;
+}
+
+int processors_cores(const cpu_set_t *mask, const char *folder) {
+    struct processor all[CPU_SETSIZE];
+    int cores;
+    sort_processors(mask, folder, all, &cores);
+    return cores;
+}
+
+bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_set_t *parts) {
+    struct processor all[CPU_SETSIZE];
+    int cores, core = -1, found = sort_processors(mask, folder, all, &cores);
+    if (found < count) return false;
     for (int p = 0; p < count; p++) CPU_ZERO(&parts[p]);
     bool is_by_core = cores >= count;
     for (int i = 0, p = 0; i < found; i++) {

@@ -14,6 +14,7 @@
 int processors_online(void);  /* online processors of this machine or of its cpuset */
 int processors_in_mask(void); /* in the affinity mask (taskset, srun --cpu-bind, mpirun, containers) */
 int processors_quota(void);   /* CPU quota of the control group in processors, rounded up; 0: no limit */
+double processors_time(void); /* the same, not rounded; 0: no limit */
 /* The minimum of mask and quota: a container with 2 processors on a machine of 64 has a mask of 64. At least 1. */
 int processors_allowed(void);
 
@@ -29,6 +30,9 @@ bool processors_split(const cpu_set_t *mask, const char *folder, int count, cpu_
 
 /* The model name of the processor, as /proc/cpuinfo has it, into [name] (size); false: it has none (ARM). */
 bool processor_model(char *name, size_t size);
+
+/* The cores whose hardware threads are in [mask]. [folder]: as above. */
+int processors_cores(const cpu_set_t *mask, const char *folder);
 
 /* Requests the shortest scheduler time slice for this thread and those that it starts (Linux 6.12 and newer; else no
  * effect). After a yield the thread runs again after 0.1 ms instead of up to 3 ms, and at wake-up it need not wait for
@@ -62,8 +66,15 @@ void cgroup_visit(const char *root, const char *controller, cgroup_visitor *visi
  * control group and its ancestors; both count the cache of files, which is freed when memory is needed, as available.
  * UINT64_MAX: unknown. */
 uint64_t memory_available(void);
+/* The number after [word] at the start of a line of the file [path], such as "MemTotal:" of /proc/meminfo; [word] "":
+ * at the start of the file. false: there is none. */
+bool machine_number(const char *path, const char *word, uint64_t *out);
 /* Those of the groups alone; UINT64_MAX: no limit. [root]: as in cgroup_visit. */
 uint64_t memory_available_in_groups(const char *root);
+
+/* The processes and threads that the groups allow in addition to those in them now; UINT64_MAX: no limit. [root]: as in
+ * cgroup_visit. */
+uint64_t processes_available_in_groups(const char *root);
 
 /* The largest resident set of this process so far, in bytes. */
 uint64_t memory_peak(void);

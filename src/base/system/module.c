@@ -26,7 +26,10 @@ static void program_path(char *path) {
     path[length > 0 ? length : 0] = 0;
 }
 
-status module_open(const char *name, const char *symbol, void **address) {
+#define MODULE_MAX_PATH (PATH_MAX + 64)
+
+/* path (MODULE_MAX_PATH): of the first file of that name; false: there is none. [tried] gets the paths. */
+static bool find_module(const char *name, char *path, struct text *tried) {
     char own[PATH_MAX], below[PATH_MAX + 32], beside[PATH_MAX + 32];
     bool is_library = find_library(own);
     if (!is_library) program_path(own);
@@ -36,20 +39,31 @@ status module_open(const char *name, const char *symbol, void **address) {
     snprintf(beside, sizeof beside, "%s/../lib/ddptrain", own);
     const char *folders[] = {getenv("DDPTRAIN_MODULE_DIR"), own, is_library ? below : NULL, beside,
                              DDPTRAIN_MODULE_DIR};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        if (!folders[i]) continue;
+        snprintf(path, MODULE_MAX_PATH, "%s/ddptrain_%s.so", folders[i], name);
+        text_printf(tried, "%s%s", tried->length ? ", " : "", path);
+        if (access(path, F_OK) == 0) return true;
+    }
+    return false;
+}
 
+bool module_is_installed(const char *name) {
+    char path[MODULE_MAX_PATH];
+    struct text tried = {0};
+    bool is_found = find_module(name, path, &tried);
+    text_free(&tried);
+    return is_found;
+}
+
+status module_open(const char *name, const char *symbol, void **address) {
+    char path[MODULE_MAX_PATH];
     struct text tried = {0};
     status result = OK;
-    void *handle = NULL;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders && !handle && !result; i++) {
-        if (!folders[i]) continue;
-        char path[PATH_MAX + 64];
-        snprintf(path, sizeof path, "%s/ddptrain_%s.so", folders[i], name);
-        text_printf(&tried, "%s%s", tried.length ? ", " : "", path);
-        if (access(path, F_OK) != 0) continue;
-        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (!handle) result = status_new(STATUS_USAGE, "cannot load %s: %s", path, dlerror());
-    }
-    if (!handle && !result)
+    bool is_found = find_module(name, path, &tried);
+    void *handle = is_found ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (is_found && !handle) result = status_new(STATUS_USAGE, "cannot load %s: %s", path, dlerror());
+    if (!is_found)
         result = status_new(STATUS_USAGE, "the module ddptrain_%s.so is not installed (looked for %s)", name,
                             text_string(&tried));
     if (!result && !(*address = dlsym(handle, symbol)))

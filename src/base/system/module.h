@@ -3,6 +3,8 @@
 #ifndef BASE_MODULE_H
 #define BASE_MODULE_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 /* Loads ddptrain_[name].so and looks up [symbol] in it. The search order is $DDPTRAIN_MODULE_DIR, the folder of this
@@ -10,6 +12,8 @@
  * the installed folder. Modules are never unloaded. Not found: STATUS_USAGE with the paths that were tried; not
  * loadable: STATUS_USAGE with dlopen's error. */
 status module_open(const char *name, const char *symbol, void **address);
+/* Whether there is a file of that name, which may not be loadable. */
+bool module_is_installed(const char *name);
 /* The same for a module that the config requires; the failure is "[needs]: <error>; [remedy]". */
 status module_need(const char *name, const char *symbol, const char *needs, const char *remedy, void **address);
 

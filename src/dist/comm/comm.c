@@ -219,7 +219,7 @@ static const struct {
 
 /* A module is not linked to its MPI, whose components look for symbols in the global namespace, and which a Debian
  * package of this program must not depend on. */
-static status open_mpi_module(enum dist_launcher launcher, const struct comm_backend **out) {
+status comm_backend_mpi(enum dist_launcher launcher, const struct comm_backend **out) {
     const char *name = comm_mpi_module(launcher);
     void *address = NULL;
     int i = 0;
@@ -247,7 +247,7 @@ status comm_connect_mpi(struct comm *comm) {
     struct text name = {0};
     char address[64];
     int number = 0;
-    status own = open_mpi_module(comm->shared->launcher, &backend);
+    status own = comm_backend_mpi(comm->shared->launcher, &backend);
     if (comm->world_size == 1) {
         TRY(own);
         return comm_connect_with(comm, backend);
@@ -277,7 +277,7 @@ static status try_mpi(struct comm *comm, const struct comm_backend **out) {
     void *group = NULL;
     text_printf(&name, "%s/trial", comm->shared->name);
     status failure = fill_setup(comm, text_string(&name), address, &setup);
-    if (!failure) failure = comm_agree(&setup, "module", open_mpi_module(comm->shared->launcher, out), &number);
+    if (!failure) failure = comm_agree(&setup, "module", comm_backend_mpi(comm->shared->launcher, out), &number);
     if (!failure) failure = (*out)->create(&setup, &group);
     if (!failure) (*out)->destroy(group);
     text_free(&name);

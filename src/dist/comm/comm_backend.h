@@ -77,6 +77,9 @@ status comm_backend_gloo(const struct comm_backend **out);
 /* Pure but for the environment: "openmpi" or "mpich", the module for the MPI that has started this process by mpirun,
  * or by srun with --mpi; NULL: none has. */
 const char *comm_mpi_module(enum dist_launcher launcher);
+/* Loads the library and the module of the MPI that has started this process by [launcher]. STATUS_USAGE when none has,
+ * or when it cannot be loaded. */
+status comm_backend_mpi(enum dist_launcher launcher, const struct comm_backend **out);
 /* Loads the module of "nccl". STATUS_USAGE when this build has none, or its library is missing. */
 status comm_backend_nccl(const struct comm_backend **out);
 

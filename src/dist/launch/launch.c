@@ -1248,10 +1248,14 @@ static void report_to_other_nodes(const struct launch_start *start, const sigset
     free(informed);
 }
 
-status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
+status launch_check(const struct launch_config *config) {
     TRY(check_config(config));
     int links = config->node_rank == 0 ? config->nnodes - 1 : 1; /* to the launchers of other nodes */
-    TRY(net_check_descriptors(DESCRIPTORS + links + RANK_DESCRIPTORS * config->nproc, NULL));
+    return net_check_descriptors(DESCRIPTORS + links + RANK_DESCRIPTORS * config->nproc, NULL);
+}
+
+status launch_run(const struct launch_config *config, char *const argv[], struct log *log) {
+    TRY(launch_check(config));
     struct launch_job job = {.config = config, .argv = argv, .alive = {-1, -1}};
     TRY(bind_ranks(&job, log));
     struct launch_start start = {

@@ -50,6 +50,9 @@ struct launch_config {
  * Call it in a single-threaded process. It restores the signal mask at the end. */
 status launch_run(const struct launch_config *config, char *const argv[], struct log *log);
 
+/* What launch_run checks before it starts a rank: that this process may open enough files (net_check_descriptors). */
+status launch_check(const struct launch_config *config);
+
 /* For a node of several that will start no ranks, because of [failure]: reports it to the other nodes, as
  * store_report_before_joining does. */
 void launch_report_before_joining(const struct launch_config *config, struct log *log, status failure);

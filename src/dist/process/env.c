@@ -589,10 +589,9 @@ bool dist_env_secret_is_guessable(const struct dist_env *env) {
     return secret_descriptor(env) < 0 && (!variable || !*variable);
 }
 
-void dist_env_warn_of_secret(struct log *log) {
-    log_warning(log, "anyone who can reach rank 0 can join this job, because its secret is derived from its name; "
-                     "set " SECRET_VARIABLE " to the output of 'openssl rand -hex 16', the same on all hosts");
-}
+const char *const dist_env_secret_warning =
+    "anyone who can reach rank 0 can join this job, because its secret is derived from its name; "
+    "set " SECRET_VARIABLE " to the output of 'openssl rand -hex 16', the same on all hosts";
 
 status dist_env_listener(const struct dist_env *env, int *fd) {
     *fd = env->launcher == LAUNCHER_OWN ? passed_descriptor(STORE_FD_VARIABLE) : -1;

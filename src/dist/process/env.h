@@ -90,7 +90,7 @@ int slurm_count(const char *list, int index);
 status dist_env_secret(const struct dist_env *env, uint8_t secret[32]);
 bool dist_env_secret_is_guessable(const struct dist_env *env);
 /* A warning for rank 0 of several hosts with such a secret. */
-void dist_env_warn_of_secret(struct log *log);
+extern const char *const dist_env_secret_warning;
 
 /* Rank 0: *fd is the launcher's listening socket, else a new one on master_addr:master_port. */
 status dist_env_listener(const struct dist_env *env, int *fd);

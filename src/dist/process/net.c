@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -191,6 +192,13 @@ static status resolve_with_retries(const char *host, int port, struct addrinfo *
     }
 }
 
+status net_check_host(const char *host) {
+    struct addrinfo *list;
+    TRY(resolve_with_retries(host, 0, &list));
+    freeaddrinfo(list);
+    return OK;
+}
+
 status net_listen(const char *host, int port, bool is_one_host, int *fd) {
     struct addrinfo *list;
     *fd = -1;
@@ -258,26 +266,46 @@ static bool is_connected_to_itself(int fd) {
            memcmp(&here, &there, here_size) == 0;
 }
 
-status net_connect(const char *host, int port, double deadline, int *fd, bool *is_final) {
+/* As net_connect; *error: 0, or an errno value, and *fd is -1. */
+static status connect_to_any(const char *host, int port, double deadline, int *fd, bool *is_final, int *error) {
     struct addrinfo *list;
     *fd = -1;
     TRY(resolve(host, port, &list, is_final));
-    int error = 0, left = 0;
+    int left = 0;
+    *error = 0;
     for (const struct addrinfo *a = list; a; a = a->ai_next) left++;
     for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) {
         double now = clock_seconds();
-        error = connect_to(a, now + (deadline - now) / left--, fd); /* an address that drops packets leaves time */
+        *error = connect_to(a, now + (deadline - now) / left--, fd); /* an address that drops packets leaves time */
         if (*fd >= 0 && is_connected_to_itself(*fd)) {
             close(*fd);
             *fd = -1;
-            error = ECONNREFUSED;
+            *error = ECONNREFUSED;
         }
     }
     freeaddrinfo(list);
-    if (*fd < 0)
-        return status_errno(net_is_out_of_resources(error) ? STATUS_IO : STATUS_PEER, error, "%s:%d", host, port);
+    return OK;
+}
+
+static status connect_failure(const char *host, int port, int error) {
+    return status_errno(net_is_out_of_resources(error) ? STATUS_IO : STATUS_PEER, error, "%s:%d", host, port);
+}
+
+status net_connect(const char *host, int port, double deadline, int *fd, bool *is_final) {
+    int error;
+    TRY(connect_to_any(host, port, deadline, fd, is_final, &error));
+    if (*fd < 0) return connect_failure(host, port, error);
     net_tune(*fd);
     return OK;
+}
+
+status net_check_way(const char *host, int port, double deadline, bool *listens) {
+    int fd, error;
+    bool is_final;
+    TRY(connect_to_any(host, port, deadline, &fd, &is_final, &error));
+    *listens = fd >= 0;
+    if (fd >= 0) close(fd);
+    return *listens || error == ECONNREFUSED ? OK : connect_failure(host, port, error);
 }
 
 double net_link_age(int fd) {
@@ -335,6 +363,21 @@ void net_interface(const char *address, char *name, size_t size) {
         if (strcmp(text, address) == 0) snprintf(name, size, "%s", i->ifa_name);
     }
     freeifaddrs(list);
+}
+
+bool net_has_interface(const char *name, bool *is_up) {
+    struct ifaddrs *list;
+    bool is_found = false;
+    *is_up = false;
+    if (getifaddrs(&list) != 0) return false;
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+        if (strcmp(i->ifa_name, name) != 0) continue;
+        is_found = true;
+        bool has_address = i->ifa_addr && (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6);
+        *is_up = *is_up || (has_address && (i->ifa_flags & IFF_UP));
+    }
+    freeifaddrs(list);
+    return is_found;
 }
 
 /* The kernel must not close a connection early: the store decides which rank is lost. TCP_USER_TIMEOUT is not set: with

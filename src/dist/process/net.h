@@ -25,6 +25,10 @@ status net_listen(const char *host, int port, bool is_one_host, int *fd);
  * another attempt would fail, too. STATUS_IO: no memory or descriptors on this host. */
 status net_connect(const char *host, int port, double deadline, int *fd, bool *is_final);
 
+/* Whether packets reach [host] and come back, until [deadline]: OK also if no program listens at the port (*listens
+ * false). */
+status net_check_way(const char *host, int port, double deadline, bool *listens);
+
 /* A connection to a listener that has not proved the job's secret yet. */
 struct net_unproven {
     uint64_t host;       /* of net_accept */
@@ -52,6 +56,11 @@ double net_link_age(int fd);
 bool net_is_this_host(const char *host);
 bool net_is_loopback_host(const char *host);
 
+/* STATUS_USAGE if [host] has no address: no name service knows it, or none answers. */
+status net_check_host(const char *host);
+
+/* Whether there is a network interface [name]; *is_up: it is up and has an address. */
+bool net_has_interface(const char *name, bool *is_up);
 /* name (size): the network interface that has [address] ("eth0"); "?": there is none. */
 void net_interface(const char *address, char *name, size_t size);
 

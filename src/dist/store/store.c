@@ -647,9 +647,7 @@ static bool make_pair(int ends[2]) {
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0;
 }
 
-/* hint: what is wrong if MASTER_ADDR is not an address of rank 0's host, where the others try to connect; else "". A
- * name may be a loopback address here (Debian's 127.0.1.1) and another one for other hosts. */
-static void describe_wrong_host(const struct dist_env *env, char hint[400]) {
+void store_describe_wrong_host(const struct dist_env *env, char hint[400]) {
     char host[128];
     *hint = 0;
     if (env->local_world_size == env->world_size) return;
@@ -685,7 +683,7 @@ static status serve(struct store *s, const struct dist_env *env, const struct st
         close(listener);
         return status_errno(STATUS_IO, error, "cannot start the store");
     }
-    describe_wrong_host(env, hint);
+    store_describe_wrong_host(env, hint);
     s->channel.fd = ends[0];
     struct store_server_config config = {
         .listener = listener,
@@ -797,7 +795,7 @@ static status open_stop_event(struct store *s, const struct store_options *optio
 
 /* Without them a later call would fail with an unclear error or wait. Rank 0 has a connection to each rank; *spare:
  * descriptors beyond, for connections that have not proved the secret. */
-static status check_descriptors(const struct dist_env *env, int *spare) {
+status store_check_descriptors(const struct dist_env *env, int *spare) {
     int hosts = env->local_world_size > 0 ? env->world_size / env->local_world_size : 1;
     int connections = 4 * (hosts - 1) + (env->rank == 0 ? env->world_size - 1 : 0);
     *spare = env->rank == 0 ? net_max_unproven(env->world_size) : 0;
@@ -811,7 +809,7 @@ static status open_network(struct store *s, const struct dist_env *env, const st
     int spare = net_max_unproven(s->world_size);
     describe_process(process);
     TRY(dist_env_secret(env, s->secret));
-    if (!options->failure) TRY(check_descriptors(env, &spare));
+    if (!options->failure) TRY(store_check_descriptors(env, &spare));
     TRY(open_stop_event(s, options));
     struct store_join base = join_options(s, env, options, process, deadline);
     TRY(s->rank == 0 ? serve(s, env, options, process, spare) : join(s, &base, &first));

@@ -46,6 +46,12 @@ struct store_options {
  * either it is derived from the job id, which separates jobs but protects against no attacker. */
 status store_open(const struct dist_env *env, double timeout, struct store **out);
 status store_open_with(const struct dist_env *env, const struct store_options *options, struct store **out);
+/* What store_open_with checks first: that this rank may open enough files (net_check_descriptors). *spare: on rank 0
+ * the descriptors beyond, for connections that have not proved the secret. */
+status store_check_descriptors(const struct dist_env *env, int *spare);
+/* hint: "; ..." with what is wrong if MASTER_ADDR is not an address of this host, that of rank 0, to which the others
+ * connect; else "". A name may be a loopback address here (Debian's 127.0.1.1) and another one for other hosts. */
+void store_describe_wrong_host(const struct dist_env *env, char hint[400]);
 /* Takes NULL. Rank 0 waits until the others have closed theirs, for 10 s at most, 2 s after a failure. */
 void store_close(struct store *store);
 

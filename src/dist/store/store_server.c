@@ -1097,7 +1097,7 @@ static void log_all_joined(struct store_server *s) {
     net_interface(text, interface, sizeof interface);
     log_line(s->log, "rank 0 is reached at %s (%s); " INTERFACE_VARIABLE " chooses another interface for the data",
              text, interface);
-    if (s->is_guessable && !net_is_loopback(&address)) dist_env_warn_of_secret(s->log);
+    if (s->is_guessable && !net_is_loopback(&address)) log_warning(s->log, "%s", dist_env_secret_warning);
 }
 
 static void log_missing(struct store_server *s, double now) {

@@ -215,6 +215,18 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
     return OK;
 }
 
+status run_folder_check(const char *path, const struct config *config) {
+    struct arena *arena = arena_create();
+    struct run_folder f = {.arena = arena, .fd = -1, .lock = {.fd = -1}};
+    set_path(&f, path);
+    status s = check_start(&f, RUN_FOLDER_ANY, NULL);
+    if (!s) s = read_config(&f);
+    if (!s) s = compare_config(&f, config);
+    free(f.config_text);
+    arena_destroy(arena);
+    return s;
+}
+
 /* Removes what this run created, after a start that failed; the folders are empty. */
 static void remove_created(const struct run_folder *f) {
     if (!f->had_lock) status_free(io_remove(f->lock.path));

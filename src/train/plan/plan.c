@@ -292,6 +292,17 @@ double plan_row_memory(const struct plan *plan) {
     return info->input_kind == INPUT_TOKENS || bytes > (double)plan->config->dataset.cache_mb * 0x1p20 ? 0 : bytes;
 }
 
+double plan_host_memory(const struct plan *plan) {
+    const struct device_memory *m = &plan->memory;
+    return (double)(m->parameters + m->optimizer + m->activations) + plan_row_memory(plan);
+}
+
+double plan_checkpoint_bytes(const struct plan *plan) {
+    const struct params *params = &plan->model->params;
+    double values = (double)params->total * sizeof(float) + (double)plan->memory.average;
+    return values + (double)optimizer_memory(&plan->config->optimizer, plan->optimizer, params);
+}
+
 status plan_explain_rows(status failure) {
     struct text there = {0};
     struct rlimit limit;

@@ -88,6 +88,11 @@ struct dist_env plan_evaluation_env(const struct plan *plan);
 /* Bytes of the rows in the memory of a rank, as float32. */
 double plan_row_memory(const struct plan *plan);
 
+/* The bytes that a rank on the CPU needs at least: parameters, gradients, optimizer, activations, rows. */
+double plan_host_memory(const struct plan *plan);
+/* The bytes of a checkpoint, nearly. For training and check. */
+double plan_checkpoint_bytes(const struct plan *plan);
+
 /* Turns STATUS_MEMORY into STATUS_USAGE with a hint, because before the first step the config is the cause; with a
  * [plan] (NULL: not known) whose rows need more memory than its model, plan_explain_rows. Returns other statuses, also
  * OK, unchanged. Consumes [failure]. */

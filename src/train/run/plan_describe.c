@@ -321,8 +321,7 @@ static void describe_memory(const struct plan *p, struct text *out) {
     if (p->config->device == DEVICE_CUDA)
         device_memory_describe(m, p->device, out);
     else
-        warn_of_memory((double)(m->parameters + m->optimizer + m->activations) + plan_row_memory(p),
-                       p->env.local_world_size, out);
+        warn_of_memory(plan_host_memory(p), p->env.local_world_size, out);
 }
 
 static void describe_work(const struct plan *p, struct text *out) {
