@@ -60,7 +60,7 @@ struct command_line {
     bool wants_tensorboard; /* --tensorboard, which has become an override */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
-    int stop_after;    /* 0: not given */
+    int stop_after;    /* -1: not given */
     int step;          /* replay; 0: not given */
     const char *trace; /* --trace, of replay's run; NULL: not given */
     double started;    /* clock_seconds() at the start of main */
@@ -117,7 +117,8 @@ struct subcommand {
 /* clang-format off */
 #define SUBCOMMANDS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
-    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit) X(certify) X(replay) X(doctor)
+    X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit) X(bisect) X(certify) X(replay) \
+    X(doctor)
 /* clang-format on */
 #define X(name) extern const struct subcommand subcommand_##name;
 SUBCOMMANDS(X)
@@ -250,6 +251,9 @@ struct ledger_file {
 /* Reads that of a run [folder]; close it also after a failure. STATUS_DATA: there is none; STATUS_DIVERGED: a line was
  * changed, removed or moved. */
 status ledger_file_read(const char *folder, struct ledger_file *out);
+/* The lines of metrics.jsonl that a ledger could have, without a chain; those of starts have the step before their
+ * first one. None where there is no such file. */
+status ledger_file_read_metrics(const char *folder, struct ledger_file *out);
 void ledger_file_close(struct ledger_file *ledger);
 /* The newest line of [event] with [step], or with any (-1); NULL: there is none. */
 const struct ledger_line *ledger_find(const struct ledger_file *ledger, enum metrics_event event, int64_t step);

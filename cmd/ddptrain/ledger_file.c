@@ -76,12 +76,16 @@ static bool read_line(struct ledger_line *line) {
     return is_known && line->step >= 0;
 }
 
-/* STATUS_DIVERGED where the chain is broken. A last line without its end, of a run that was killed, is left out. */
-static status read_lines(struct ledger_file *l) {
+static status alloc_lines(struct ledger_file *l) {
     size_t max = 0;
     for (const char *at = l->text; (at = strchr(at, '\n')); at++) max++;
     l->lines = calloc(max + 1, sizeof *l->lines);
-    if (!l->lines) return status_memory("%s", l->path);
+    return l->lines ? OK : status_memory("%s", l->path);
+}
+
+/* STATUS_DIVERGED where the chain is broken. A last line without its end, of a run that was killed, is left out. */
+static status read_lines(struct ledger_file *l) {
+    TRY(alloc_lines(l));
     for (char *at = l->text, *end; (end = strchr(at, '\n')); at = end + 1) {
         struct ledger_line *line = &l->lines[l->count++];
         *line = (struct ledger_line){.text = at, .size = (size_t)(end - at)};
@@ -100,20 +104,38 @@ static status read_lines(struct ledger_file *l) {
     return OK;
 }
 
-status ledger_file_read(const char *folder, struct ledger_file *out) {
+static status read_text(const char *folder, const char *name, struct ledger_file *out) {
     struct text path = {0};
     struct io_info info;
     *out = (struct ledger_file){0};
-    text_printf(&path, "%s/ledger.jsonl", folder);
+    text_printf(&path, "%s/%s", folder, name);
     out->path = path.data;
-    TRY(io_stat(out->path, &info));
-    if (!info.exists)
-        return status_new(STATUS_DATA, "%s: there is no such file; it is not written with train.ledger: off",
-                          out->path);
     TRY(io_read_text(out->path, MAX_LEDGER, &out->text, &info));
-    if (!out->text) return status_new(STATUS_DATA, "%s: not a file of at most %d GiB", out->path, MAX_LEDGER_GIB);
-    if (strlen(out->text) != info.size) return status_new(STATUS_DATA, "%s: it has a NUL character", out->path);
-    return read_lines(out);
+    if (info.exists && !out->text)
+        return status_new(STATUS_DATA, "%s: not a file of at most %d GiB", out->path, MAX_LEDGER_GIB);
+    if (out->text && strlen(out->text) != info.size)
+        return status_new(STATUS_DATA, "%s: it has a NUL character", out->path);
+    return OK;
+}
+
+status ledger_file_read(const char *folder, struct ledger_file *out) {
+    TRY(read_text(folder, "ledger.jsonl", out));
+    if (out->text) return read_lines(out);
+    return status_new(STATUS_DATA, "%s: there is no such file; it is not written with train.ledger: off", out->path);
+}
+
+status ledger_file_read_metrics(const char *folder, struct ledger_file *out) {
+    TRY(read_text(folder, "metrics.jsonl", out));
+    if (!out->text) return OK;
+    TRY(alloc_lines(out));
+    for (char *at = out->text, *end; (end = strchr(at, '\n')); at = end + 1) {
+        struct ledger_line line = {.text = at, .size = (size_t)(end - at)};
+        bool is_known = read_line(&line);
+        bool is_start = line.event == METRICS_START || line.event == METRICS_RESUME;
+        if (!is_known && is_start) line.step = ledger_line_int(&line, "first_step") - 1;
+        if (is_known || (is_start && line.step >= 0)) out->lines[out->count++] = line;
+    }
+    return OK;
 }
 
 void ledger_file_close(struct ledger_file *ledger) {

@@ -160,6 +160,7 @@ int main(int argc, char **argv) {
                                 .seed = -1,
                                 .seeds = 10,
                                 .fraction = -1,
+                                .stop_after = -1,
                                 .temperature = 1,
                                 .top_p = 1,
                                 .started = clock_seconds()};

@@ -128,7 +128,8 @@ static const struct option options[] = {
      .offset = AT(stop_after),
      .subcommands = OPTION_STOP_AFTER,
      .value = "STEP",
-     .help = "save and stop after this update, with exit code 75; without it the run continues there"},
+     .help = "save and stop after this update (0: before the first one), with exit\n"
+             "code 75; without it the run continues there"},
     {.name = "--step",
      .type = VALUE_NUMBER,
      .offset = AT(step),

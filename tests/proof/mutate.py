@@ -58,7 +58,7 @@ PROGRAMS = {
                    "program_resume", "program_untrusted_files"],
     "train": ["program_columns", "program_labels", "program_readers", "program_weights", "program_initial", "program_bad_configs", "program_nonfinite",
               "program_metrics", "program_inference", "program_trained_config", "program_predict", "program_preparation", "program_target_scale", "program_sample_weights", "program_padding",
-              "program_init", "program_check", "program_elastic", "program_agreement", "program_audit", "program_replay", "program_check_compute", "program_files", "program_in_backward", "program_zero", "program_worlds",
+              "program_init", "program_check", "program_elastic", "program_agreement", "program_audit", "program_bisect", "program_replay", "program_check_compute", "program_files", "program_in_backward", "program_zero", "program_worlds",
               "program_losses", "program_best", "program_save", "program_tensorboard", "program_runs", "program_stop", "program_once_per_job"],
     "sweep": ["program_sweep", "program_sweep_ends"],
     "export": ["program_export", "program_export_onnx", "program_export_c", "program_weights"],

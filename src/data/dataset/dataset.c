@@ -662,8 +662,8 @@ static status open_files(const struct dataset_format *format, const struct datas
     return s;
 }
 
-static status open_source(const struct dataset_config *config, const char *path, bool wants_classes,
-                          const struct source *train, struct source **out) {
+status dataset_open_source(const struct dataset_config *config, const char *path, bool wants_classes,
+                           const struct source *train, struct source **out) {
     const struct dataset_format *format = config->request.cells ? &dataset_cells : dataset_format_of(config, path);
     if (!format) {
         struct text names = {0};
@@ -742,10 +742,10 @@ static status check_same_shape(const struct dataset_config *config, const struct
 
 static status open_tables(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
     struct source *train = NULL, *validation = NULL;
-    TRY(open_source(config, config->path, wants_classes, NULL, &train));
+    TRY(dataset_open_source(config, config->path, wants_classes, NULL, &train));
     TRY(add_table(dataset, config, train, wants_classes));
     if (!config->validation.path) return OK;
-    TRY(open_source(config, config->validation.path, wants_classes, train, &validation));
+    TRY(dataset_open_source(config, config->validation.path, wants_classes, train, &validation));
     TRY(add_table(dataset, config, validation, wants_classes));
     TRY(check_same_shape(config, train, validation));
     static const char where[] = "dataset.validation", other[] = "validation";

@@ -99,6 +99,10 @@ struct dataset;
  * dataset_read is not allowed. STATUS_DATA with the file, the dataset or column, and the row; for a missing file with
  * path and working directory. */
 status dataset_open(const struct dataset_config *config, bool wants_classes, bool metadata_only, struct dataset **out);
+/* Adds the first value in which the rows of two datasets differ, in the order of the files of [configs], with its place
+ * and both values; nothing where all are equal. [wants_classes] as in dataset_open, whose failures it has. */
+status dataset_find_difference(const struct dataset_config *const configs[2], const bool wants_classes[2],
+                               struct text *out);
 /* Whether both configs split the same rows into the same parts. */
 bool dataset_has_same_split(const struct dataset_config *a, const struct dataset_config *b);
 /* The name of the series of each row of windows: window.group or split.group; NULL: none, or there are no windows. */

@@ -67,6 +67,10 @@ struct dataset {
  * and their number. STATUS_DATA with the place of the first row without a group, or for a single group of a split. */
 status groups_read(const struct dataset_config *config, struct table *table, int64_t **groups, size_t *count);
 
+/* Opens the file, or files, [path]; [train] as in struct dataset_format. */
+status dataset_open_source(const struct dataset_config *config, const char *path, bool wants_classes,
+                           const struct source *train, struct source **out);
+
 /* ---- dataset.window (windowed.c): without it these do nothing ---- */
 
 /* Reads the series of the rows, whose rows must be adjacent. STATUS_USAGE for rows that are not vectors of values,

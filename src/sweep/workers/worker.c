@@ -350,6 +350,7 @@ static status train(struct worker *w, const struct config *config, const char *f
                                   .started = clock_seconds(),
                                   .writes_nothing = !folder,
                                   .is_in_sweep = true,
+                                  .stop_after = -1,
                                   .on_epoch = on_epoch,
                                   .user = w,
                                   .summary = summary};

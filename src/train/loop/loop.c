@@ -51,7 +51,7 @@ static bool is_last(const struct trainer *t) {
 }
 
 /* Whether the run stops here (--stop-after). */
-static bool is_stop(const struct trainer *t) { return t->stop_after > 0 && t->state->counters.step >= t->stop_after; }
+static bool is_stop(const struct trainer *t) { return t->stop_after >= 0 && t->state->counters.step >= t->stop_after; }
 
 /* Runs a step; completes it if the state is needed after it. */
 static status take_step(struct trainer *t, struct step_result *result) {

@@ -1,0 +1,712 @@
+/* bisect: the first step at which two runs part, and what parts first there. What both have recorded (ledger.jsonl,
+ * metrics.jsonl, checkpoints) bounds the search; from the newest checkpoint that is equal in both, or from the
+ * beginning, both are repeated by runs of this program that write a line of a ledger for each step. What differs from
+ * its own repetition is not what its config gives. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/files/digest.h"
+#include "base/files/io.h"
+#include "base/stop.h"
+#include "checkpoint/checkpoint.h"
+#include "command.h"
+#include "train/folder/run_folder.h"
+
+#define NO_STEP INT64_MAX
+
+/* A checkpoint of a run. */
+struct own_file {
+    const char *name, *path;
+    int64_t step;
+};
+
+struct side {
+    const char *name; /* the operand */
+    bool is_run;      /* else a config, which has recorded nothing */
+    struct config_file *file;
+    const char *text;                   /* of [file] */
+    struct ledger_file ledger, metrics; /* what it has recorded; count 0: nothing */
+    struct own_file *files;             /* (file_count) likewise, in order of names */
+    size_t file_count;
+    int64_t last; /* newest step that it has recorded; NO_STEP: a config */
+
+    int64_t at;        /* the repetition continues after this step */
+    const char *state; /* from this checkpoint; NULL: from the beginning */
+    const char *config;
+    int64_t processes;
+    const char *folder;                      /* of the newest repetition */
+    struct ledger_file again, again_metrics; /* its lines */
+    int64_t known;                           /* newest recorded step that its repetition has confirmed */
+    int64_t wrong;                           /* the first one that it has not; NO_STEP: none */
+    const char *why;                         /* a sentence about it */
+};
+
+struct bisect {
+    const struct command_line *line;
+    struct arena *arena;
+    struct side sides[2];
+    char *temporary;
+    size_t runs;          /* repeated ones, which number their folders */
+    int64_t equal;        /* newest step that is equal in both */
+    int64_t bad;          /* the first that is recorded and differs; NO_STEP: none */
+    int64_t parted;       /* the first step that differs between the repetitions; NO_STEP: none */
+    struct text headline; /* of the result */
+};
+
+static const char *take(struct bisect *b, struct text *text) {
+    const char *copy = arena_copy(b->arena, text_string(text));
+    text_free(text);
+    return copy;
+}
+
+/* ---- the two sides ---- */
+
+/* Adds in what two checkpoints differ. */
+static status compare_files(const char *const paths[2], const char *const names[2], struct text *out) {
+    struct checkpoint *files[2] = {0};
+    status s = checkpoint_open(paths[0], &files[0]);
+    if (!s) s = checkpoint_open(paths[1], &files[1]);
+    if (!s) s = checkpoint_find_difference(files, names, out);
+    checkpoint_close(files[0]), checkpoint_close(files[1]);
+    return s;
+}
+
+static status read_counter(const char *path, const char *counter, int64_t *out) {
+    struct checkpoint *checkpoint;
+    struct entry entry = {.path = counter, .type = ENTRY_INT64, .data = out, .is_optional = true};
+    TRY(checkpoint_open(path, &checkpoint));
+    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
+    checkpoint_close(checkpoint);
+    return s;
+}
+
+static bool exists(const char *path) {
+    struct io_info info;
+    status s = io_stat(path, &info);
+    bool found = !s && info.exists;
+    status_free(s);
+    return found;
+}
+
+/* The checkpoints in the folder, without those before an evaluation, whose counters no repetition has. */
+static status list_files(struct bisect *b, struct side *side) {
+    const char *folder = arena_printf(b->arena, "%s/checkpoints", side->name);
+    struct io_names names = {0};
+    status s = exists(folder) ? io_list(folder, &names) : OK;
+    side->files = arena_alloc(b->arena, names.count * sizeof *side->files);
+    for (size_t i = 0; !s && i < names.count; i++) {
+        int64_t step = 0, pending = 0;
+        if (!checkpoint_is_name(names.items[i])) continue;
+        const char *path = arena_printf(b->arena, "%s/%s", folder, names.items[i]);
+        s = read_counter(path, "state/step", &step);
+        if (!s) s = read_counter(path, "state/pending_end", &pending);
+        if (!s && !pending)
+            side->files[side->file_count++] = (struct own_file){arena_copy(b->arena, names.items[i]), path, step};
+    }
+    io_names_free(&names);
+    return s;
+}
+
+static status open_run(struct bisect *b, struct side *side) {
+    struct text path = {0};
+    char *text = NULL;
+    struct io_info info;
+    text_printf(&path, "%s/ledger.jsonl", side->name);
+    status s = exists(text_string(&path)) ? ledger_file_read(side->name, &side->ledger) : OK;
+    if (!s) s = ledger_file_read_metrics(side->name, &side->metrics);
+    text_clear(&path);
+    text_printf(&path, "%s/config.yaml", side->name);
+    if (!s) s = io_read_text(text_string(&path), 1 << 24, &text, &info);
+    if (!s && (!text || (!side->ledger.count && !side->metrics.count)))
+        s = status_new(STATUS_DATA, "%s: its config.yaml, or both ledger.jsonl and metrics.jsonl, are missing",
+                       side->name);
+    if (!s) s = config_parse(text_string(&path), text, &side->file);
+    if (!s) side->text = arena_copy(b->arena, text);
+    free(text);
+    text_free(&path);
+    TRY(s);
+    const struct ledger_file *first = side->metrics.count ? &side->metrics : &side->ledger;
+    side->at = first->lines[0].step;
+    for (size_t i = 0; i < side->metrics.count; i++)
+        if (side->metrics.lines[i].step > side->last) side->last = side->metrics.lines[i].step;
+    if (side->ledger.count && side->ledger.lines[side->ledger.count - 1].step > side->last)
+        side->last = side->ledger.lines[side->ledger.count - 1].step;
+    return list_files(b, side);
+}
+
+static status open_config(struct bisect *b, struct side *side) {
+    struct text text = {0};
+    side->last = NO_STEP;
+    TRY(config_load(side->name, NULL, 0, &side->file));
+    const char *resume = config_of(side->file)->checkpoint.resume;
+    schema_write_yaml(&config_schema, config_of(side->file), &text);
+    side->text = take(b, &text);
+    if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return OK;
+    return read_counter(resume, "state/step", &side->at);
+}
+
+static status open_side(struct bisect *b, struct side *side, const char *name) {
+    side->name = name;
+    side->wrong = NO_STEP;
+    TRY(run_folder_is_readable(name, &side->is_run));
+    TRY(side->is_run ? open_run(b, side) : open_config(b, side));
+    side->known = side->at;
+    return OK;
+}
+
+/* ---- causes ---- */
+
+/* The keys that can change results, with both values. A longer run has other learning rates before its end. */
+static void print_keys(const struct bisect *b) {
+    const struct config *x = config_of(b->sides[0].file), *y = config_of(b->sides[1].file);
+    const char *names[64];
+    size_t count = 0, differing;
+    struct text out = {0};
+    for (const struct schema_row *row = config_schema.rows; row->key && count < 63; row++)
+        if (strcmp(row->key, "name") != 0) names[count++] = row->key;
+    names[count] = NULL;
+    differing = schema_diff_keys(&config_schema, names, SCHEMA_EXTENDS, x, y, &out);
+    static const char *const lengths[] = {"train.epochs", "train.steps"};
+    const int64_t values[2][2] = {{x->train.epochs, y->train.epochs}, {x->train.steps, y->train.steps}};
+    for (size_t i = 0; i < 2; i++)
+        if (values[i][0] != values[i][1] && values[i][0] != SCHEMA_NO_INT && values[i][1] != SCHEMA_NO_INT)
+            text_printf(&out, "  %s: %lld -> %lld\n", lengths[i], (long long)values[i][0], (long long)values[i][1]),
+                differing++;
+    if (strcmp(x->checkpoint.resume, y->checkpoint.resume) != 0)
+        text_printf(&out, "  checkpoint.resume: %s -> %s\n", x->checkpoint.resume, y->checkpoint.resume), differing++;
+    if (b->sides[0].processes != b->sides[1].processes)
+        text_printf(&out, "  processes: %lld -> %lld\n", (long long)b->sides[0].processes,
+                    (long long)b->sides[1].processes),
+            differing++;
+    if (differing) printf("the configs differ (%s -> %s):\n", b->sides[0].name, b->sides[1].name);
+    if (differing)
+        command_print(stdout, &out);
+    else
+        printf("the configs have the same values\n");
+    text_free(&out);
+}
+
+/* The line with the fingerprint of the data that a side has read; NULL: it has read none yet. */
+static const struct ledger_line *start_of(const struct side *side) {
+    const struct ledger_file *file = side->ledger.count    ? &side->ledger
+                                     : side->metrics.count ? &side->metrics
+                                                           : &side->again;
+    return file->count ? &file->lines[0] : NULL;
+}
+
+/* Where the data differ, if they do. */
+static void print_data(const struct bisect *b) {
+    const struct ledger_line *x = start_of(&b->sides[0]), *y = start_of(&b->sides[1]);
+    if (!x || !y || ledger_line_equals(x, y, "dataset_fingerprint")) return;
+    const struct config *configs[] = {config_of(b->sides[0].file), config_of(b->sides[1].file)};
+    const struct dataset_config *const data[] = {&configs[0]->dataset, &configs[1]->dataset};
+    const bool wants_classes[] = {config_loss(configs[0])->wants_classes, config_loss(configs[1])->wants_classes};
+    struct text out = {0};
+    status s = dataset_find_difference(data, wants_classes, &out);
+    if (s) text_printf(&out, "they cannot be compared: %s", status_message(s));
+    if (!out.length) text_add(&out, "no value that is read differs, but how the rows are read");
+    text_add(&out, "\n");
+    printf("the data differ: ");
+    command_print(stdout, &out);
+    status_free(s);
+    text_free(&out);
+}
+
+/* ---- what both have recorded ---- */
+
+static const char *const recorded[] = {"rows", "loss", "grad_norm", "parameters", "state", "state_sha256"};
+#define RECORDED (sizeof recorded / sizeof *recorded)
+
+/* The first field in which two lines of one step differ; NULL: none that both have. */
+static const char *differing_field(const struct ledger_line *x, const struct ledger_line *y) {
+    for (size_t i = 0; i < RECORDED; i++)
+        if (ledger_line_has(x, recorded[i]) && ledger_line_has(y, recorded[i]) &&
+            !ledger_line_equals(x, y, recorded[i]))
+            return recorded[i];
+    return NULL;
+}
+
+/* Whether two lines are of one step, or of one state: of a start, a checkpoint or an end. States at the end of an epoch
+ * have other counters before its evaluation than after it. */
+static bool is_comparable(const struct ledger_line *x, const struct ledger_line *y) {
+    if (x->step != y->step || (x->event == METRICS_STEP) != (y->event == METRICS_STEP)) return false;
+    if (x->event == METRICS_STEP) return true;
+    bool have_batches = ledger_line_has(x, "batch") && ledger_line_has(y, "batch");
+    return ledger_line_equals(x, y, "epoch") && ledger_line_equals(x, y, "pending") &&
+           (!have_batches || ledger_line_equals(x, y, "batch"));
+}
+
+static bool shows_state(const struct ledger_line *line) {
+    return ledger_line_has(line, "parameters") || ledger_line_has(line, "state") ||
+           ledger_line_has(line, "state_sha256");
+}
+
+/* The first step of [from] or later that both files have and that differs, below *bad, which it becomes; the newest
+ * before it whose parameters are equal: *equal. */
+static void compare_records(const struct ledger_file *x, const struct ledger_file *y, int64_t *equal, int64_t *bad) {
+    for (size_t i = 0, j = 0; i < x->count && x->lines[i].step < *bad; i++) {
+        while (j < y->count && y->lines[j].step < x->lines[i].step) j++;
+        for (size_t k = j; k < y->count && y->lines[k].step == x->lines[i].step; k++) {
+            if (!is_comparable(&x->lines[i], &y->lines[k])) continue;
+            bool differs = differing_field(&x->lines[i], &y->lines[k]) != NULL;
+            if (differs && x->lines[i].step < *bad) *bad = x->lines[i].step;
+            if (!differs && shows_state(&x->lines[i]) && x->lines[i].step > *equal) *equal = x->lines[i].step;
+        }
+    }
+    if (*equal >= *bad) *equal = *bad - 1;
+}
+
+/* Sets where both sides are continued: the newest checkpoint that is equal in both, before the step that is known to
+ * differ, which may be that of another checkpoint. */
+static status find_common_checkpoint(struct bisect *b) {
+    struct side *x = &b->sides[0], *y = &b->sides[1];
+    const char *const names[] = {x->name, y->name};
+    bool *are_equal = arena_alloc(b->arena, x->file_count + 1);
+    size_t *others = arena_alloc(b->arena, (x->file_count + 1) * sizeof *others);
+    for (size_t i = 0, j = 0; i < x->file_count; i++) {
+        while (j < y->file_count && strcmp(y->files[j].name, x->files[i].name) < 0) j++;
+        if (j == y->file_count || strcmp(y->files[j].name, x->files[i].name) != 0) continue;
+        const char *const paths[] = {x->files[i].path, y->files[j].path};
+        struct text difference = {0};
+        status s = compare_files(paths, names, &difference);
+        are_equal[i] = !difference.length, others[i] = j;
+        text_free(&difference);
+        TRY(s);
+        if (!are_equal[i] && x->files[i].step < b->bad) b->bad = x->files[i].step;
+    }
+    for (size_t i = 0; i < x->file_count; i++) {
+        int64_t step = x->files[i].step;
+        if (!are_equal[i] || step >= b->bad || step < x->at || step < y->at) continue;
+        x->at = x->known = y->at = y->known = b->equal = step;
+        x->state = x->files[i].path, y->state = y->files[others[i]].path;
+    }
+    return OK;
+}
+
+/* The side that starts earlier may continue from a checkpoint of its own before the other one starts. */
+static void find_own_checkpoint(struct side *side, int64_t start) {
+    for (size_t i = 0; i < side->file_count; i++)
+        if (side->files[i].step > side->at && side->files[i].step <= start)
+            side->at = side->known = side->files[i].step, side->state = side->files[i].path;
+}
+
+/* ---- repeating ---- */
+
+static const struct ledger_line *start_at(const struct ledger_file *ledger, int64_t step) {
+    const struct ledger_line *start = NULL;
+    for (size_t i = 0; i < ledger->count && ledger->lines[i].step <= step; i++)
+        if (ledger->lines[i].event == METRICS_START || ledger->lines[i].event == METRICS_RESUME)
+            start = &ledger->lines[i];
+    return start;
+}
+
+/* A text with this SHA-256 among config.yaml and the checkpoints; NULL: none. */
+static const char *find_config(struct bisect *b, const struct side *side, const char *wanted) {
+    uint8_t hash[DIGEST_SIZE];
+    char hex[DIGEST_HEX_SIZE];
+    const char *found = NULL;
+    struct io_names names = {0};
+    const char *folder = arena_printf(b->arena, "%s/checkpoints", side->name);
+    digest_of(side->text, strlen(side->text), hash);
+    digest_hex(hash, hex);
+    if (strcmp(hex, wanted) == 0) return side->text;
+    status_free(exists(folder) ? io_list(folder, &names) : OK);
+    for (size_t i = 0; i < names.count && !found; i++) {
+        struct checkpoint *checkpoint = NULL;
+        char *text = NULL;
+        status s = checkpoint_open(arena_printf(b->arena, "%s/%s", folder, names.items[i]), &checkpoint);
+        if (!s) s = checkpoint_read_text(checkpoint, "config", &text);
+        if (!s && text) digest_of(text, strlen(text), hash), digest_hex(hash, hex);
+        if (!s && text && strcmp(hex, wanted) == 0) found = arena_copy(b->arena, text);
+        free(text), checkpoint_close(checkpoint), status_free(s);
+    }
+    io_names_free(&names);
+    return found;
+}
+
+/* The config and the processes of the steps after side->at; *until: where a resume changes them. */
+static status choose_config(struct bisect *b, struct side *side, int64_t *until) {
+    const struct ledger_file *records = side->ledger.count ? &side->ledger : &side->metrics;
+    const struct ledger_line *start = start_at(records, side->at),
+                             *other = b->sides[side == b->sides].is_run ? &b->sides[side == b->sides].metrics.lines[0]
+                                                                        : NULL;
+    bool is_elastic = config_of(side->file)->determinism.mode == DETERMINISM_ELASTIC;
+    side->config = side->text;
+    if (!start) { /* a config: as many processes as the other side */
+        int64_t world = other ? ledger_line_int(other, "world_size") : 1;
+        return ledger_processes(b->line, world < 1 ? 1 : world, true, &side->processes);
+    }
+    TRY(ledger_processes(b->line, ledger_line_int(start, "world_size"), is_elastic, &side->processes));
+    TRY(ledger_check_processor(side->name, side->ledger.count ? ledger_line_word(b->arena, start, "processor") : NULL,
+                               ledger_line_word(b->arena, start, "device"),
+                               config_of(side->file)->determinism.is_portable));
+    for (size_t i = (size_t)(start - records->lines) + 1; i < records->count; i++) {
+        const struct ledger_line *next = &records->lines[i];
+        bool is_other = next->event == METRICS_RESUME && (!ledger_line_equals(start, next, "config_sha256") ||
+                                                          !ledger_line_equals(start, next, "world_size"));
+        if (is_other && next->step < *until) *until = next->step;
+    }
+    if (!ledger_line_has(start, "config_sha256")) return OK;
+    side->config = find_config(b, side, ledger_line_word(b->arena, start, "config_sha256"));
+    if (side->config) return OK;
+    return status_new(STATUS_DATA, "%s: the config of the start after step %lld is not in the folder", side->name,
+                      (long long)start->step);
+}
+
+/* Repeats a side from where it is up to step [to]; *out: the folder. */
+static status run_again(struct bisect *b, const struct side *side, int64_t to, const char **out) {
+    static char log_every[] = "train.log_every=1";
+    char *const overrides[] = {log_every};
+    *out = arena_printf(b->arena, "%s/%zu", b->temporary, b->runs++);
+    const struct repetition r = {.name = side->name,
+                                 .config = side->config,
+                                 .from = side->state,
+                                 .folder = *out,
+                                 .temporary = b->temporary,
+                                 .first = side->at + 1,
+                                 .stop = to,
+                                 .every = 1,
+                                 .processes = side->processes,
+                                 .overrides = overrides,
+                                 .override_count = 1};
+    return ledger_repeat(&r);
+}
+
+/* The checkpoint at the end of a repeated run. */
+static status end_of(struct bisect *b, const char *folder, const char **out) {
+    struct ledger_file ledger = {0};
+    status s = ledger_file_read(folder, &ledger);
+    const struct ledger_line *saved = s ? NULL : ledger_find(&ledger, METRICS_CHECKPOINT, -1);
+    if (saved) *out = arena_printf(b->arena, "%s/checkpoints/%s.h5", folder, ledger_line_word(b->arena, saved, "name"));
+    if (!s && !saved) s = status_new(STATUS_BUG, "%s: a repeated run has saved nothing", folder);
+    ledger_file_close(&ledger);
+    return s;
+}
+
+/* Saves the state of a side after [step]. */
+static status save_state(struct bisect *b, const struct side *side, int64_t step, const char **out) {
+    const char *folder;
+    TRY(run_again(b, side, step, &folder));
+    return end_of(b, folder, out);
+}
+
+/* ---- comparing repetitions ---- */
+
+static void note_wrong(struct side *side, int64_t step, const char *why) {
+    if (step >= side->wrong) return;
+    side->wrong = step;
+    side->why = why;
+}
+
+static void note_field(struct bisect *b, struct side *side, const struct ledger_file *file,
+                       const struct ledger_line *line, const char *field, const struct ledger_line *again) {
+    struct text why = {0};
+    text_printf(&why, "%s:%zu: step %lld: %s is ", file->path, (size_t)(line - file->lines) + 1, (long long)line->step,
+                field);
+    ledger_line_add(line, field, &why);
+    text_add(&why, ", and ");
+    ledger_line_add(again, field, &why);
+    text_add(&why, " when it is repeated");
+    note_wrong(side, line->step, take(b, &why));
+}
+
+/* What a side has recorded of the state that the repetition started from, and of the data. */
+static void check_start(struct bisect *b, struct side *side) {
+    const struct ledger_line *again = &side->again.lines[0], *start = start_at(&side->ledger, side->at);
+    if (start && !ledger_line_equals(start, again, "dataset_fingerprint"))
+        note_field(b, side, &side->ledger, start, "dataset_fingerprint", again);
+    for (size_t i = 0; i < side->ledger.count && side->ledger.lines[i].step <= side->at; i++) {
+        const struct ledger_line *line = &side->ledger.lines[i];
+        bool is_same = line->event == METRICS_CHECKPOINT && is_comparable(line, again);
+        const char *field = is_same ? differing_field(line, again) : NULL;
+        if (field) note_field(b, side, &side->ledger, line, field, again);
+    }
+}
+
+/* What a side has recorded of the steps that were repeated. */
+static void check_records(struct bisect *b, struct side *side, const struct ledger_file *records) {
+    const struct ledger_file *again = &side->again;
+    size_t j = 0;
+    for (size_t i = 0; i < records->count; i++) {
+        const struct ledger_line *line = &records->lines[i];
+        while (j < again->count && again->lines[j].step < line->step) j++;
+        for (size_t k = j; k < again->count && again->lines[k].step == line->step && line->step > side->at; k++) {
+            if (!is_comparable(line, &again->lines[k])) continue;
+            const char *field = differing_field(line, &again->lines[k]);
+            if (field) note_field(b, side, records, line, field, &again->lines[k]);
+            if (!field && shows_state(line) && line->step < side->wrong) side->known = line->step;
+        }
+    }
+}
+
+/* A step of which [records], with a line for each [every] steps, must have one, and has none. */
+static void check_missing(struct bisect *b, struct side *side, const struct ledger_file *records, int64_t every) {
+    const struct ledger_file *again = &side->again;
+    size_t i = 0;
+    for (size_t k = 0; k < again->count && every > 0; k++) {
+        int64_t step = again->lines[k].step;
+        if (again->lines[k].event != METRICS_STEP || step % every != 0) continue;
+        while (i < records->count && (records->lines[i].step < step || records->lines[i].event != METRICS_STEP)) i++;
+        if (i == records->count) return;
+        if (records->lines[i].step > step)
+            note_wrong(side, step,
+                       arena_printf(b->arena, "%s:%zu: there is no line of step %lld before it", records->path, i + 1,
+                                    (long long)step));
+    }
+}
+
+/* The checkpoint that a side has after [step]. */
+static status check_file(struct bisect *b, struct side *side, int64_t step) {
+    for (size_t i = 0; i < side->file_count; i++) {
+        if (side->files[i].step != step) continue;
+        const char *paths[] = {side->files[i].path, NULL}, *const names[] = {"the file", "its repetition"};
+        struct text why = {0};
+        TRY(end_of(b, side->folder, &paths[1]));
+        TRY(compare_files(paths, names, &why));
+        if (why.length)
+            note_wrong(side, step, arena_printf(b->arena, "%s: %s", paths[0], text_string(&why)));
+        else if (step < side->wrong)
+            side->known = step;
+        text_free(&why);
+    }
+    return OK;
+}
+
+/* The state before the steps that were repeated. */
+static status compare_starts(struct bisect *b, int64_t at) {
+    const struct ledger_line *x = &b->sides[0].again.lines[0], *y = &b->sides[1].again.lines[0];
+    bool are_different = !ledger_line_equals(x, y, "state");
+    if (!ledger_line_has(x, "state") || !ledger_line_has(y, "state")) { /* of a sharded optimizer */
+        const char *paths[2], *const names[] = {b->sides[0].name, b->sides[1].name};
+        struct text difference = {0};
+        for (int i = 0; i < 2; i++) TRY(save_state(b, &b->sides[i], at, &paths[i]));
+        TRY(compare_files(paths, names, &difference));
+        are_different = difference.length > 0;
+        text_free(&difference);
+    }
+    if (are_different) b->parted = at + 1;
+    return OK;
+}
+
+/* The first step that differs between the newest repetitions. */
+static void compare_steps(struct bisect *b) {
+    const struct ledger_file *x = &b->sides[0].again, *y = &b->sides[1].again;
+    for (size_t i = 0, j = 0; i < x->count; i++) {
+        if (x->lines[i].event != METRICS_STEP) continue;
+        while (j < y->count && (y->lines[j].event != METRICS_STEP || y->lines[j].step < x->lines[i].step)) j++;
+        if (j == y->count) return;
+        if (y->lines[j].step != x->lines[i].step || x->lines[i].step >= b->parted) continue;
+        if (differing_field(&x->lines[i], &y->lines[j])) b->parted = x->lines[i].step;
+    }
+}
+
+static status repeat(struct bisect *b, struct side *side, int64_t to) {
+    const char *folder;
+    TRY(run_again(b, side, to, &folder));
+    side->folder = folder;
+    ledger_file_close(&side->again), ledger_file_close(&side->again_metrics);
+    TRY(ledger_file_read(folder, &side->again));
+    TRY(ledger_file_read_metrics(folder, &side->again_metrics));
+    if (side->again.lines[0].step != side->at)
+        return status_new(STATUS_DATA, "%s: it is continued after step %lld, not after step %lld", side->name,
+                          (long long)side->again.lines[0].step, (long long)side->at);
+    check_start(b, side);
+    check_records(b, side, &side->ledger);
+    check_records(b, side, &side->metrics);
+    TRY(check_file(b, side, to));
+    const struct ledger_line *start = start_at(&side->ledger, side->at);
+    int64_t log_every = config_of(side->file)->train.log_every;
+    if (start) check_missing(b, side, &side->ledger, ledger_line_int(start, "every"));
+    if (start && side->config == side->text) check_missing(b, side, &side->metrics, log_every);
+    return OK;
+}
+
+/* Where the next repetition ends. Without records it is not known where it should, so each is twice as long. */
+static status choose_end(struct bisect *b, int64_t *steps, int64_t *to) {
+    struct side *x = &b->sides[0], *y = &b->sides[1];
+    int64_t at = x->at > y->at ? x->at : y->at, last = x->last < y->last ? x->last : y->last;
+    bool is_known = b->bad != NO_STEP || last != NO_STEP;
+    *to = b->bad < last ? b->bad : last;
+    if (*to <= at) *to = at + 1; /* the states that they start from differ */
+    if (!is_known || (!x->is_run || !y->is_run)) {
+        if (at + *steps < *to) *to = at + *steps;
+        *steps *= 2;
+    }
+    if (x->at != y->at) *to = at;
+    for (int i = 0; i < 2; i++) {
+        const struct side *side = &b->sides[i];
+        for (size_t k = 0; k < side->file_count; k++)
+            if (side->files[k].step > at && side->files[k].step < *to) *to = side->files[k].step;
+        TRY(choose_config(b, &b->sides[i], to));
+    }
+    return OK;
+}
+
+/* Repeats both up to the first difference; the sides are then where the newest repetitions began. */
+static status search(struct bisect *b) {
+    int64_t steps = 16, to = 0;
+    bool is_first = true;
+    for (;;) {
+        bool has_ended = false;
+        TRY(choose_end(b, &steps, &to));
+        for (int i = 0; i < 2; i++)
+            if (b->sides[i].at < to) TRY(repeat(b, &b->sides[i], to));
+        bool are_together = b->sides[0].at == b->sides[1].at && b->sides[0].at < to;
+        if (are_together && is_first) TRY(compare_starts(b, b->sides[0].at));
+        if (are_together) compare_steps(b);
+        is_first = is_first && !are_together;
+        bool is_found = b->parted != NO_STEP || b->sides[0].wrong != NO_STEP || b->sides[1].wrong != NO_STEP;
+        for (int i = 0; i < 2; i++) {
+            const struct ledger_file *again = &b->sides[i].again;
+            int64_t end = again->count ? again->lines[again->count - 1].step : to;
+            if (b->sides[i].at < to && end < to) has_ended = true, to = end;
+        }
+        if (are_together && !is_found) b->equal = to;
+        if (is_found || has_ended || to >= b->bad || to >= b->sides[0].last || to >= b->sides[1].last) return OK;
+        for (int i = 0; i < 2; i++) {
+            if (b->sides[i].at == to) continue;
+            TRY(end_of(b, b->sides[i].folder, &b->sides[i].state));
+            b->sides[i].at = to;
+        }
+    }
+}
+
+/* ---- what parts first ---- */
+
+/* Adds "its loss is 1.5 in A and 1.6 in B" for the first of what is computed in a step, in that order; false: the lines
+ * are equal. */
+static bool add_quantity(const struct bisect *b, int64_t step, struct text *out) {
+    static const char *const fields[] = {"rows", "loss", "grad_norm", "lr"};
+    static const char *const words[] = {"its rows (their hash)", "its loss", "the norm of its gradients",
+                                        "its learning rate"};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const struct ledger_line *lines[2];
+        for (int k = 0; k < 2; k++) {
+            const struct side *side = &b->sides[k];
+            lines[k] =
+                ledger_find(strcmp(fields[i], "lr") == 0 ? &side->again_metrics : &side->again, METRICS_STEP, step);
+        }
+        if (!lines[0] || !lines[1] || ledger_line_equals(lines[0], lines[1], fields[i])) continue;
+        for (int k = 0; k < 2; k++) {
+            text_add(out, k ? " and " : words[i]);
+            if (k == 0) text_add(out, " is ");
+            ledger_line_add(lines[k], fields[i], out);
+            text_printf(out, " in %s", b->sides[k].name);
+        }
+        return true;
+    }
+    return false;
+}
+
+/* The difference between the states of both after [step], which the sides then continue from. */
+static status compare_states(struct bisect *b, int64_t step, struct text *out) {
+    const char *paths[2], *const names[] = {b->sides[0].name, b->sides[1].name};
+    for (int i = 0; i < 2; i++) {
+        struct side *side = &b->sides[i];
+        if (side->at != step || !side->state) TRY(save_state(b, side, step, &side->state));
+        side->at = step;
+        paths[i] = side->state;
+    }
+    return compare_files(paths, names, out);
+}
+
+/* The first step that differs between the repetitions, and what of it. */
+static status report_parting(struct bisect *b) {
+    long long step = (long long)b->parted;
+    struct text before = {0}, quantity = {0}, after = {0}, *headline = &b->headline;
+    text_printf(headline, "%s and %s part at step %lld: ", b->sides[0].name, b->sides[1].name, step);
+    status s = compare_states(b, b->parted - 1, &before);
+    bool has_quantity = !s && add_quantity(b, b->parted, &quantity);
+    if (!s) s = compare_states(b, b->parted, &after);
+    if (before.length)
+        text_printf(headline, "the states before it differ: %s", text_string(&before));
+    else if (has_quantity)
+        text_add(headline, text_string(&quantity));
+    else
+        text_printf(headline, "its update: %s", text_string(&after));
+    if (!s && !before.length) printf("the states before step %lld are equal\n", step);
+    if (!s && before.length && has_quantity) printf("step %lld: %s\n", step, text_string(&quantity));
+    if (!s && (before.length || has_quantity))
+        printf("after step %lld: %s\n", step, after.length ? text_string(&after) : "the states are equal");
+    text_free(&before), text_free(&quantity), text_free(&after);
+    return s;
+}
+
+/* A run that is not what its config gives. */
+static void report_wrong(struct bisect *b, const struct side *side) {
+    struct text *out = &b->headline;
+    text_printf(out, "%s%s is not what its config gives", out->length ? "; " : "", side->name);
+    if (side->wrong > side->known + 1)
+        text_printf(out, " in steps %lld to %lld", (long long)side->known + 1, (long long)side->wrong);
+    else
+        text_printf(out, " %s step %lld", side->wrong > side->known ? "in" : "after", (long long)side->wrong);
+    text_printf(out, ": %s", side->why);
+}
+
+static status report(struct bisect *b) {
+    const struct side *x = &b->sides[0], *y = &b->sides[1];
+    int64_t wrong = x->wrong < y->wrong ? x->wrong : y->wrong;
+    print_data(b);
+    if (b->parted != NO_STEP && b->parted <= wrong) TRY(report_parting(b));
+    for (int i = 0; i < 2; i++)
+        if (b->sides[i].wrong != NO_STEP) report_wrong(b, &b->sides[i]);
+    if (b->headline.length) return status_new(STATUS_DIVERGED, "%s", text_string(&b->headline));
+    printf("no difference up to step %lld\n", (long long)b->equal);
+    return OK;
+}
+
+/* ---- the command ---- */
+
+static status bisect(struct bisect *b) {
+    struct side *x = &b->sides[0], *y = &b->sides[1];
+    for (int i = 0; i < 2; i++) TRY(open_side(b, &b->sides[i], b->line->operands[i]));
+    compare_records(&x->ledger, &y->ledger, &b->equal, &b->bad);
+    compare_records(&x->metrics, &y->metrics, &b->equal, &b->bad);
+    TRY(find_common_checkpoint(b));
+    find_own_checkpoint(x, y->at), find_own_checkpoint(y, x->at);
+    int64_t until = NO_STEP;
+    for (int i = 0; i < 2; i++) TRY(choose_config(b, &b->sides[i], &until));
+    print_keys(b);
+    int64_t last = x->last < y->last ? x->last : y->last;
+    if (b->bad == NO_STEP && b->equal == last) {
+        print_data(b);
+        printf("no difference up to step %lld, the last of both\n", (long long)last);
+        return OK;
+    }
+    if (b->bad != NO_STEP) printf("what both have recorded differs at step %lld\n", (long long)b->bad);
+    fflush(stdout);
+    TRY(command_make_folder(b->line->run_dir, "bisect", &b->temporary));
+    stop_defer(); /* the folder is removed first */
+    TRY(search(b));
+    return report(b);
+}
+
+static void close_side(struct side *side) {
+    ledger_file_close(&side->ledger), ledger_file_close(&side->metrics);
+    ledger_file_close(&side->again), ledger_file_close(&side->again_metrics);
+    config_free(side->file);
+}
+
+static status run(const struct command_line *line) {
+    if (line->operand_count != 2)
+        return status_new(STATUS_USAGE, "bisect: expected two run folders, or a run folder and a config");
+    struct bisect b = {.line = line, .arena = arena_create(), .bad = NO_STEP, .parted = NO_STEP};
+    status s = bisect(&b);
+    command_remove_folder(b.temporary);
+    for (int i = 0; i < 2; i++) close_side(&b.sides[i]);
+    text_free(&b.headline);
+    arena_destroy(b.arena);
+    return s;
+}
+
+const struct subcommand subcommand_bisect = {
+    .name = "bisect",
+    .arguments = "A B [options]",
+    .help = "the first step at which two runs part, and what parts first",
+    .run = run,
+    .operand = "folder",
+    .max_operands = 2,
+};

@@ -1,0 +1,141 @@
+/* difference: where two checkpoints differ, tensor by tensor. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "checkpoint/checkpoint.h"
+
+struct saved_tensor {
+    const char *group, *name;
+    int dims;
+    int64_t shape[MAX_DIMS];
+    const float *values; /* (product of shape) */
+};
+
+struct saved_tensors {
+    struct arena *arena;
+    const char *group;          /* that is being read */
+    struct saved_tensor *items; /* (count) */
+    size_t count, capacity;
+};
+
+static status add_tensor(void *context, const char *name, int dims, const int64_t *shape, const float *values) {
+    struct saved_tensors *all = context;
+    if (all->count == all->capacity) {
+        struct saved_tensor *items = arena_alloc(all->arena, (all->capacity * 2 + 64) * sizeof *items);
+        if (all->count) memcpy(items, all->items, all->count * sizeof *items);
+        all->items = items;
+        all->capacity = all->capacity * 2 + 64;
+    }
+    struct saved_tensor *t = &all->items[all->count++];
+    *t = (struct saved_tensor){
+        .group = all->group, .name = arena_copy(all->arena, name), .dims = dims, .values = values};
+    if (dims) memcpy(t->shape, shape, (size_t)dims * sizeof *shape);
+    return OK;
+}
+
+/* Parameters first. */
+static status list_tensors(struct checkpoint *checkpoint, struct saved_tensors *out) {
+    static const char *const groups[] = {"model", "optimizer", "ema"};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        bool has = false;
+        TRY(checkpoint_has(checkpoint, groups[i], &has));
+        out->group = groups[i];
+        if (has) TRY(checkpoint_visit(checkpoint, groups[i], add_tensor, out));
+    }
+    return OK;
+}
+
+static size_t count_values(const struct saved_tensor *t) {
+    size_t count = 1;
+    for (int d = 0; d < t->dims; d++) count *= (size_t)t->shape[d];
+    return count;
+}
+
+static bool is_like(const struct saved_tensor *x, const struct saved_tensor *y) {
+    return strcmp(x->group, y->group) == 0 && strcmp(x->name, y->name) == 0 && x->dims == y->dims &&
+           memcmp(x->shape, y->shape, sizeof x->shape) == 0;
+}
+
+static void add_name(const struct saved_tensor *t, struct text *out) { text_printf(out, "%s/%s", t->group, t->name); }
+
+static void add_index(const struct saved_tensor *t, size_t index, struct text *out) {
+    size_t block = count_values(t);
+    for (int d = 0; d < t->dims; d++) {
+        block /= (size_t)t->shape[d];
+        text_printf(out, "%s%zu", d ? ", " : "[", index / block);
+        index %= block;
+    }
+    if (t->dims) text_add(out, "]");
+}
+
+/* Whether the bits of two tensors differ; adds where to [out], unless it is NULL. */
+static bool add_values(const struct saved_tensor *x, const struct saved_tensor *y, const char *const names[2],
+                       struct text *out) {
+    size_t count = count_values(x), differing = 0, first = 0;
+    double largest = 0;
+    if (memcmp(x->values, y->values, count * sizeof *x->values) == 0) return false;
+    for (size_t i = 0; i < count && out; i++) {
+        if (memcmp(&x->values[i], &y->values[i], sizeof *x->values) == 0) continue;
+        if (differing++ == 0) first = i;
+        largest = fmax(largest, fabs((double)x->values[i] - (double)y->values[i]));
+    }
+    if (!out) return true;
+    add_name(x, out);
+    add_index(x, first, out);
+    text_printf(out, " is %.9g in %s and %.9g in %s (%zu of its %zu values differ, by at most %.3g)",
+                (double)x->values[first], names[0], (double)y->values[first], names[1], differing, count, largest);
+    return true;
+}
+
+static void compare_tensors(const struct saved_tensors *a, const struct saved_tensors *b, const char *const names[2],
+                            struct text *out) {
+    size_t count = a->count < b->count ? a->count : b->count, differing = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct saved_tensor *x = &a->items[i], *y = &b->items[i];
+        if (!is_like(x, y)) {
+            text_printf(out, "%sthe tensors are others, first ", out->length ? "; " : "");
+            add_name(x, out);
+            text_printf(out, " of %s and ", names[0]);
+            add_name(y, out);
+            text_printf(out, " of %s", names[1]);
+            return;
+        }
+        if (add_values(x, y, names, differing ? NULL : out)) differing++;
+    }
+    if (differing > 1) text_printf(out, "; %zu of %zu tensors differ", differing, count);
+    if (a->count != b->count)
+        text_printf(out, "%s%s has %zu tensors and %s has %zu", out->length ? "; " : "", names[0], a->count, names[1],
+                    b->count);
+}
+
+/* The position in the run. */
+static status compare_counters(struct checkpoint *const files[2], const char *const names[2], struct text *out) {
+    static const char *const counters[] = {"step", "epoch", "batch", "samples"};
+    for (size_t i = 0; i < sizeof counters / sizeof *counters && !out->length; i++) {
+        char path[32];
+        int64_t values[2] = {0};
+        snprintf(path, sizeof path, "state/%s", counters[i]);
+        for (int k = 0; k < 2; k++) {
+            struct entry entry = {.path = path, .type = ENTRY_INT64, .data = &values[k], .is_optional = true};
+            TRY(checkpoint_read(files[k], &entry, 1, NULL));
+        }
+        if (values[0] != values[1])
+            text_printf(out, "%s is %lld in %s and %lld in %s", path, (long long)values[0], names[0],
+                        (long long)values[1], names[1]);
+    }
+    return OK;
+}
+
+status checkpoint_find_difference(struct checkpoint *const files[2], const char *const names[2], struct text *out) {
+    struct arena *arena = arena_create();
+    struct saved_tensors tensors[2] = {{.arena = arena}, {.arena = arena}};
+    status s = list_tensors(files[0], &tensors[0]);
+    if (!s) s = list_tensors(files[1], &tensors[1]);
+    if (!s) compare_tensors(&tensors[0], &tensors[1], names, out);
+    if (!s) s = compare_counters(files, names, out);
+    arena_destroy(arena);
+    return s;
+}

@@ -1,0 +1,246 @@
+"""ddptrain bisect: the first step at which two runs part, and what parts first there. ctest-labels: dist"""
+import glob, json, os, re, shutil, unittest
+
+import numpy as np
+
+import program
+from program import DATA, DIVERGED, OK, STOPPED, USAGE
+
+CONFIG = """
+name: test
+seed: 1
+dataset: {path: wine.h5, inputs: [x], targets: [y], scale: none, split: 0.2}
+sampler: {batch_size: 16}
+model: {layers: [{linear: 24}, batch_norm, relu, {dropout: 0.1}, {linear: 3}]}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.01}
+schedule: {type: cosine}
+train: {epochs: 6, ledger: {every: 6}}
+checkpoint: {save_every: {epochs: 1}, keep: 0}
+"""
+
+
+def flip_bit(name):
+    """Changes the lowest bit of element [2, 5] of a tensor of a checkpoint."""
+    def change(f):
+        value = f[name][:]
+        value.view(np.uint32)[2, 5] ^= 1
+        f[name][:] = value
+    return change
+
+
+class Bisect(program.Case):
+    def setUp(self):
+        super().setUp()
+        shutil.copy(os.path.join(program.SOURCE, "datasets/wine.h5"), self.path("wine.h5"))
+        self.write("c.yaml", CONFIG)
+
+    def train(self, run, *arguments, code=OK, **options):
+        self.run_program("c.yaml", "--quiet", "--run-dir", run, *arguments, code=code, **options)
+
+    def bisect(self, a, b, *arguments, code=DIVERGED, **options):
+        """What it printed and, where the runs part, the sentence of the result."""
+        out, err = self.run_program("bisect", a, b, *arguments, code=code, **options)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ddptrain-")], [])
+        return out if code == OK else out + "\n" + err
+
+    def first_step(self, a, b):
+        """The first step whose line differs between the ledgers of two runs with a line for each step."""
+        lines = [[json.loads(line) for line in self.read(f"{run}/ledger.jsonl").splitlines()] for run in (a, b)]
+        steps = [{line["step"]: [line[k] for k in ("rows", "loss", "grad_norm", "parameters")] for line in run if line["event"] == "step"}
+                 for run in lines]
+        return min(step for step in steps[0] if steps[0][step] != steps[1].get(step))
+
+    def every_step(self, run, *arguments):
+        self.train(run, *arguments, "train.ledger={every: 1}")
+
+    # ---- runs that part ----
+
+    def test_keys(self):
+        """A key of each kind: what it changes first is named, with both values."""
+        self.train("a")
+        for key, old, new, step, what in (
+                ("optimizer.lr", "0.01", "0.02", 1, r"its learning rate is 0.01 in a and 0.02 in b"),
+                ("optimizer.weight_decay", "0.01", "0.1", 1, r"its update: model/0.bias\[0\] is \S+ in a and \S+ in b \(24 of its 24 values differ, by at most \S+\); 5 of 20 tensors differ"),
+                ("seed", "1", "2", 1, r"the states before it differ: model/0.bias\[0\] is \S+ in a and \S+ in b"),
+                ("sampler.seed", "0", "3", 1, r"its rows \(their hash\) is"),
+                ("sampler.batch_size", "16", "32", 1, r"its rows \(their hash\) is"),
+                ("model.layers.3.dropout.p", "0.1", "0.2", 1, r"its loss is \S+ in a and \S+ in b"),
+                ("train.epochs", "6", "7", 10, r"its learning rate is")):
+            with self.subTest(key):
+                self.train("b", f"{key}={new}", "--fresh")
+                found = self.bisect("a", "b")
+                self.assertIn(f"  {key}: {old} -> {new}\n", found)
+                self.assertRegex(found, rf"a and b part at step {step}: {what}")
+
+    def test_a_cell(self):
+        """The row and the column; the step at which that row is used first."""
+        import h5py
+        self.every_step("a")
+        seen = set()
+        for row, column in ((17, 3), (40, 0), (62, 12)):
+            shutil.copy(self.path("wine.h5"), self.path("cell.h5"))
+            with h5py.File(self.path("cell.h5"), "r+") as f:
+                old = float(f["x"][row, column])
+                f["x"][row, column] = old + 0.5
+            self.every_step("b", "dataset.path=cell.h5", "--fresh")
+            self.train("coarse", "dataset.path=cell.h5", "--fresh")
+            step = self.first_step("a", "b")
+            seen.add(step)
+            found = self.bisect("a", "coarse")
+            self.assertRegex(found, rf"the data differ: wine.h5: dataset 'x', row {row}, column {column} is \S+, cell.h5: dataset 'x', row {row}, column {column} is ")
+            self.assertIn("the configs have the same values", found)
+            self.assertRegex(found, rf"a and coarse part at step {step}: its loss is")
+        self.assertGreater(len(seen), 1)
+        with h5py.File(self.path("cell.h5"), "r+") as f:
+            f["x"][62, 12] -= 0.5
+            f["x"][61, 12] += 0.5
+        self.train("coarse", "dataset.path=cell.h5", "--fresh")
+        found = self.bisect("a", "coarse", code=OK)
+        self.assertIn("row 61, column 12 is", found)
+        self.assertIn("no difference up to step 54", found)  # a validation row
+
+    def test_data_of_other_formats(self):
+        """Texts of a table; other numbers of rows."""
+        rows = [f"{i},{'red' if i % 3 else 'blue'},{i % 2}" for i in range(60)]
+        self.write("a.csv", "x,colour,y\n" + "\n".join(rows) + "\n")
+        config = CONFIG.replace("wine.h5, inputs: [x], targets: [y], scale: none", "a.csv, targets: y").replace("linear: 3", "linear: 2")
+        self.write("c.yaml", config)
+        self.train("a")
+        rows[7] = "7,green,1"
+        self.write("b.csv", "x,colour,y\n" + "\n".join(rows) + "\n")
+        self.train("b", "dataset.path=b.csv")
+        self.assertRegex(self.bisect("a", "b"), r"a.csv:line 9: column 'colour' is 'red', b.csv:line 9: column 'colour' is 'green'")
+        self.write("b.csv", "x,colour,y\n" + "\n".join(rows[:7]) + "\n")
+        self.train("b", "dataset.path=b.csv", "--fresh")
+        self.assertIn("'a.csv' has 60 rows, 'b.csv' has 7, of which the first 7 are equal", self.bisect("a", "b"))
+
+    def test_a_bit_before_the_first_step(self):
+        """Of a weight, and of the optimizer, whose effect is gone at the end."""
+        self.train("a")
+        for name in ("model/0.weight", "optimizer/exp_avg/0.weight"):
+            shutil.copy(self.path("a/checkpoints/epoch-0003.h5"), self.path("from.h5"))
+            program.change_checkpoint(self.path("from.h5"), flip_bit(name))
+            self.train("b", "checkpoint.resume=from.h5", "--fresh")
+            found = self.bisect("a", "b")
+            self.assertRegex(found, rf"a and b part at step 28: the states before it differ: {re.escape(name)}\[2, 5\] is \S+ in a and \S+ in b \(1 of its 312")
+            self.assertIn("checkpoint.resume: auto -> from.h5", found)
+
+    def test_two_ranks_and_zero(self):
+        for n, run, lr in ((2, "a", 0.01), (2, "b", 0.011), (1, "c", 0.01)):
+            self.train(run, "--nproc", n, "dist.zero_stage=1", f"optimizer.lr={lr}")
+        self.assertIn("part at step 1: its learning rate is 0.01 in a and 0.011 in b", self.bisect("a", "b"))
+        found = self.bisect("a", "c")
+        self.assertIn("  processes: 2 -> 1\n", found)
+        self.assertIn("part at step 1: its rows", found)
+
+    def test_without_ledgers(self):
+        """What metrics.jsonl and the checkpoints have, or nothing but the end, is enough."""
+        self.train("a", "train.ledger=off")
+        self.train("b", "train.ledger=off", "optimizer.eps=1e-7")
+        self.assertRegex(self.bisect("a", "b"), r"a and b part at step 1: its update: model/")
+        self.train("c", "train.ledger=off", "train.log_every=0", "checkpoint.keep=1", "optimizer.eps=1e-7")
+        self.assertRegex(self.bisect("a", "c"), r"a and c part at step 1: its update: model/")
+
+    def test_configs(self):
+        self.train("a")
+        self.write("d.yaml", CONFIG.replace("lr: 0.01", "lr: 0.03"))
+        self.assertIn("a and d.yaml part at step 1: its learning rate is 0.01 in a and 0.03 in d.yaml", self.bisect("a", "d.yaml"))
+        self.assertIn("d.yaml and c.yaml part at step 1: its learning rate is 0.03", self.bisect("d.yaml", "c.yaml"))
+        self.assertIn("no difference up to step 54", self.bisect("a", "c.yaml", code=OK))
+        self.assertIn("no difference up to step 54", self.bisect("c.yaml", "c.yaml", code=OK))
+
+    # ---- runs that are not what their config gives ----
+
+    def test_a_bit_that_flipped(self):
+        self.every_step("a")
+        self.train("coarse")
+        for step in (20, 37):
+            self.train("b", "--fresh", "train.ledger={every: 1}", env={"DDPTRAIN_FAULT_FLIP": f"0:{step}:55"})
+            for other in ("a", "coarse", "c.yaml"):
+                found = self.bisect(other, "b")
+                self.assertRegex(found, rf"\nddptrain: b is not what its config gives in step {step + 1}: b/ledger.jsonl:\d+: step {step + 1}: \w+ is \S+, and \S+ when it is repeated")
+        self.train("b", "--fresh", env={"DDPTRAIN_FAULT_FLIP": "0:37:55"})
+        self.assertRegex(self.bisect("b", "a"), r"\nddptrain: b is not what its config gives in steps 37 to (38|39|42): b/")
+
+    def test_a_step_that_was_left_out(self):
+        self.every_step("a")
+        self.train("b", "--stop-after", 31, "train.ledger={every: 1}", code=STOPPED)
+
+        def skip(f):
+            for counter, more in (("step", 1), ("batch", 1), ("samples", 16)):
+                f["state/" + counter][...] = f["state/" + counter][()] + more
+        program.change_checkpoint(glob.glob(self.path("b/checkpoints/step-*.h5"))[0], skip)
+        self.train("b", "train.ledger={every: 1}")
+        self.assertRegex(self.bisect("a", "b"), r"\nddptrain: b is not what its config gives in step 32: b/ledger.jsonl:\d+: ")
+
+    def test_a_changed_checkpoint(self):
+        """With its seal: it is not the state that the ledger has, nor, without a ledger, the one that is repeated."""
+        self.train("a")
+        shutil.copytree(self.path("a"), self.path("b"))
+        program.change_checkpoint(self.path("b/checkpoints/epoch-0005.h5"), flip_bit("model/0.weight"))
+        for ending in ("after step 45", "in steps 37 to 45"):
+            found = self.bisect("a", "b")
+            self.assertRegex(found, rf"\nddptrain: b is not what its config gives {ending}: b/checkpoints/epoch-0005.h5: model/0.weight\[2, 5\] is \S+ in the file and \S+ in its repetition \(1 of its 312")
+            if os.path.exists(self.path("b/ledger.jsonl")):
+                os.remove(self.path("b/ledger.jsonl"))
+        self.assertIn("b is not what its config gives in steps 37 to 45", self.bisect("b", "c.yaml"))
+
+    def test_another_run_under_this_config(self):
+        self.train("a")
+        self.train("b", "seed=2")
+        shutil.copy(self.path("a/config.yaml"), self.path("b/config.yaml"))
+        os.remove(self.path("b/ledger.jsonl"))
+        self.assertRegex(self.bisect("a", "b"), r"\nddptrain: b is not what its config gives in step 1: b/metrics.jsonl:\d+: step 1: loss is")
+
+    # ---- equal runs ----
+
+    def test_equal(self):
+        self.train("a")
+        self.train("b", "train.ledger={every: 4}")
+        self.assertEqual(self.bisect("a", "b", code=OK), "the configs have the same values\nno difference up to step 54, the last of both\n")
+        self.train("e1", "--nproc", 1, "determinism={mode: elastic, shards: 4}", "sampler.batch_size=null", "sampler.global_batch_size=16")
+        self.train("e2", "--nproc", 2, "determinism={mode: elastic, shards: 4}", "sampler.batch_size=null", "sampler.global_batch_size=16")
+        self.assertIn("no difference up to step 54", self.bisect("e1", "e2", code=OK))
+
+    def test_a_run_that_was_extended(self):
+        """Each part has the config that it was trained with: the schedule is longer after it."""
+        self.train("a")
+        shutil.copytree(self.path("a"), self.path("b"))
+        self.train("b", "train.epochs=9")
+        self.train("long", "train.epochs=9")
+        self.assertIn("no difference up to step 54", self.bisect("a", "b", code=OK))
+        self.assertIn("b and long part at step 10: its learning rate", self.bisect("b", "long"))
+
+    def test_a_stopped_run(self):
+        self.train("a")
+        self.train("b", "--stop-after", 31, code=STOPPED)
+        self.assertIn("no difference up to step 31", self.bisect("a", "b", code=OK))
+        self.train("b")
+        self.assertIn("no difference up to step 54", self.bisect("a", "b", code=OK))
+
+    # ---- what cannot be compared ----
+
+    def test_mistakes(self):
+        self.train("a")
+        self.assertIn("expected two run folders, or a run folder and a config", self.run_program("bisect", "a", code=USAGE)[1])
+        self.assertIn("cannot read config 'nothing'", self.bisect("a", "nothing", code=USAGE))
+        self.train("b", "optimizer.lr=0.02")
+        self.assertIn("--nproc 2: this run had 1 process", self.bisect("a", "b", "--nproc", 2, code=USAGE))
+        with open(self.path("b/ledger.jsonl"), "r+") as f:
+            lines = f.read().replace('"processor":"', '"processor":"Another ', 1)
+            f.seek(0)
+            f.write(lines)
+        self.assertIn("b/ledger.jsonl:1: the chain is broken", self.bisect("a", "b"))
+        os.remove(self.path("b/ledger.jsonl"))
+        os.remove(self.path("b/metrics.jsonl"))
+        self.assertIn("b: its config.yaml, or both ledger.jsonl and metrics.jsonl, are missing", self.bisect("a", "b", code=DATA))
+        self.train("c", "dataset.path=gone.h5", code=None)
+        shutil.copy(self.path("wine.h5"), self.path("gone.h5"))
+        self.train("c", "dataset.path=gone.h5", "optimizer.lr=0.02")
+        os.remove(self.path("gone.h5"))
+        self.assertRegex(self.bisect("a", "c", code=DATA), r"steps 1 to \d+ of c cannot be repeated: .*gone.h5")
+
+
+if __name__ == "__main__":
+    unittest.main()
