@@ -105,7 +105,7 @@ run() { # word
         release | debug | clang | asan | ubsan) run_tests "$1" ;;
         clang-unit)
             emulation=OFF
-            run_tests clang --label-regex unit --exclude-regex '^program_(layout|compare_pytorch|export_c|package|same_errors|watch)$'
+            run_tests clang --label-regex unit --exclude-regex '^program_(layout|export_c|package|same_errors|watch)$'
             ;;
         asan-quick)
             emulation=OFF

@@ -271,10 +271,15 @@ static const struct shape *shape_of(const struct script *s, size_t tensor) {
     return t->scores ? t->scores : &t->shape;
 }
 
+/* The number of the lengths of the rows of the only output; 0: all positions are real. */
+static size_t output_lengths(const struct script *s) {
+    return s->plan->objective ? 0 : s->model->tensors[s->model->output].shape.lengths;
+}
+
 /* The last dimension are the classes, and those before it positions. */
 static bool has_classes_last(const struct script *s, const struct loss_type *loss, size_t tensor) {
     const struct planned_tensor *t = &s->model->tensors[tensor];
-    return loss->wants_classes && !t->scores && t->shape.dims > 1;
+    return loss->wants_classes && !t->scores && t->shape.dims > 1 && !output_lengths(s);
 }
 
 /* The targets of several losses: those of the file, which are in y, and inputs. */
@@ -495,13 +500,9 @@ static bool layer_place(void *context, const char *name, struct text *out) {
     return true;
 }
 
-/* The type whose template a layer has: its own or, of the parts of another one, that of its path. */
+/* The type whose template a layer has: its own or, of a part of another one, that one's. */
 static const struct layer_type *type_of(const struct layer *layer) {
-    const char *dot = strrchr(layer->path, '.');
-    if (layer->type->pytorch) return layer->type;
-    for (size_t i = 0; dot && i < layer_type_count; i++)
-        if (strcmp(layer_type_at(i)->variant.name, dot + 1) == 0) return layer_type_at(i);
-    return layer->type;
+    return layer->type->pytorch || !layer->entry ? layer->type : layer->entry;
 }
 
 /* A part of a layer whose last part is the whole in PyTorch, or a change of the memory's order. */
@@ -522,12 +523,24 @@ struct naming {
     struct text modules, forward;
 };
 
+/* Whether its memory is in the order of its dimensions: not that of channels last. */
+static bool is_row_major(const struct shape *shape) {
+    size_t channels = (size_t)shape->size[0];
+    return !shape->is_channels_last || shape->dims < 2 || channels == 1 || channels == shape_elements(shape);
+}
+
+/* Whether its values are those of its memory's tensor, without a change of the shape. */
+static bool is_as_stored(const struct model *m, size_t tensor) {
+    const struct shape *a = &m->tensors[tensor].shape, *b = &m->tensors[model_root(m, tensor)].shape;
+    return m->tensors[tensor].scores || (shape_is_equal(a, b) && is_row_major(a) == is_row_major(b));
+}
+
 static void find_origins(struct naming *n) {
     const struct model *m = n->s->model;
     for (size_t t = 0; t < m->tensor_count; t++) n->origin[t] = model_root(m, t);
     for (size_t i = 0; i < m->node_count; i++) {
         const struct graph_node *node = &m->nodes[i];
-        if (node->layer && passes_on(node->layer) && !node->layer->has_relu)
+        if (node->layer && passes_on(node->layer) && !node->layer->has_relu && is_as_stored(m, node->in[0]))
             n->origin[node->out] = n->origin[node->in[0]];
         for (size_t t = 0; t < m->tensor_count; t++) /* views of it */
             if (t != node->out && model_root(m, t) == node->out) n->origin[t] = n->origin[node->out];
@@ -553,24 +566,32 @@ static const char *choose(struct naming *n, size_t i) {
     return arena_printf(n->s->arena, "%c", names[best]);
 }
 
-/* The shape of an input of a layer; if it is a part of this layer, that of the part's input. */
+/* The shape of an input of a layer; if a part of this layer computes it, that of the part's input. */
 static const struct shape *input_shape(const struct naming *n, size_t tensor) {
-    const struct planned_tensor *t = &n->s->model->tensors[tensor], *from = &n->s->model->tensors[n->origin[tensor]];
-    return t->size == from->size ? &t->shape : &from->shape;
+    const struct model *m = n->s->model;
+    for (size_t i = 0; i < m->node_count; i++)
+        if (m->nodes[i].out == tensor && m->nodes[i].layer && strchr(m->nodes[i].layer->name, '/') &&
+            passes_on(m->nodes[i].layer))
+            return &m->tensors[m->nodes[i].in[0]].shape;
+    return &m->tensors[tensor].shape;
 }
 
-/* The expression of a tensor: a variable, or a view of one. */
+/* The expression of a tensor: a variable, or a view of the memory of one with another shape. */
 static const char *expression(const struct naming *n, size_t tensor) {
     const struct model *m = n->s->model;
-    const struct planned_tensor *t = &m->tensors[tensor], *from = &m->tensors[n->origin[tensor]];
+    const struct planned_tensor *t = &m->tensors[tensor];
+    const struct shape *to = &t->shape, *from = &m->tensors[model_root(m, tensor)].shape;
     const char *name = n->value[n->origin[tensor]];
-    struct text sizes = {0};
-    if (t->scores || shape_is_equal(&t->shape, &from->shape) || t->size != from->size || strchr(name, '[')) return name;
-    if (t->shape.dims == 1) return arena_printf(n->s->arena, "%s.flatten(1)", name);
-    add_sizes(&sizes, &t->shape, 0);
-    const char *out = arena_printf(n->s->arena, "%s.reshape(len(%s), %s)", name, name, text_string(&sizes));
-    text_free(&sizes);
-    return out;
+    if (t->alias == NO_TENSOR || is_as_stored(m, tensor)) return name;
+    if (to->dims == 1 && is_row_major(from)) return arena_printf(n->s->arena, "%s.flatten(1)", name);
+    struct text out = {0};
+    text_printf(&out, "%s%s.reshape(len(%s), ", name, is_row_major(from) ? "" : ".movedim(1, -1)", name);
+    add_sizes(&out, to, is_row_major(to) ? 0 : 1);
+    if (!is_row_major(to)) text_printf(&out, ", %lld", (long long)to->size[0]);
+    text_add(&out, is_row_major(to) ? ")" : ").movedim(-1, 1)");
+    const char *copy = arena_copy(n->s->arena, text_string(&out));
+    text_free(&out);
+    return copy;
 }
 
 /* The module that has the parameters of a layer: that of the layer with which it shares them. */
@@ -596,6 +617,7 @@ static status add_layer(struct naming *n, size_t i, const char **inputs) {
     struct layer_facts facts = layer_facts_of(layer);
     struct call call = {n->s, layer, node, inputs, input_shape(n, node->in[0]), 0};
     const char *template = facts.lengths && type->pytorch_with_lengths ? type->pytorch_with_lengths : type->pytorch;
+    if (passes_on(layer)) template = "{x}";
     struct text code = {0};
     if (!template)
         return status_new(STATUS_USAGE, "%s: %s cannot be expressed in a PyTorch script", place_text(layer->place).s,
@@ -712,6 +734,7 @@ static status write_class(struct naming *n) {
                 "    def forward(self, x):\n        m = self.get_submodule\n%s        return ",
                 text_string(&n->modules), text_string(&n->forward));
     if (m->output_count == 0) text_add(&n->s->network, expression(n, m->output));
+    if (output_lengths(n->s)) text_printf(&n->s->network, ", lengths%zu", output_lengths(n->s));
     for (size_t i = 0; i < m->output_count; i++)
         text_printf(&n->s->network, "%s%s", i ? ", " : "", expression(n, m->outputs[i].tensor));
     text_add(&n->s->network, m->output_count == 1 ? ",\n\n\n" : "\n\n\n");
@@ -806,7 +829,8 @@ static status add_term(struct term *term, struct text *out) {
     const struct loss_type *loss = term->loss;
     if (!loss->pytorch)
         return status_new(STATUS_USAGE, "loss %s cannot be expressed in a PyTorch script", loss->variant.name);
-    if (term->s->model->tensors[term->output].shape.lengths) return refuse("a loss of rows of different lengths");
+    if (term->of && term->s->model->tensors[term->output].shape.lengths)
+        return refuse("losses of rows of different lengths");
     return schema_fill(loss->variant.schema, term->config, loss->pytorch, loss_place, term, out);
 }
 
@@ -815,7 +839,11 @@ static status add_loss(struct script *s) {
     struct text *out = &s->training;
     bool is_alone = s->config->sampler.uneven || loss_compares_rows(p->loss, p->loss_config);
     if (is_alone) text_add(out, "assert world == 1, \"the script of this loss or sampler is for one process\"\n\n\n");
-    text_add(out, "def loss_of(y, t):\n    return ");
+    text_add(out, "def loss_of(y, t):\n");
+    if (output_lengths(s))
+        text_add(out,
+                 "    y, lengths = y\n    real = real_positions(y.shape[1], lengths)\n    y, t = y[real], t[real]\n");
+    text_add(out, "    return ");
     struct term term = {s, p->loss, p->balanced ? p->balanced : p->loss_config, s->model->output, NULL, 0};
     if (!p->objective) TRY(add_term(&term, out));
     for (size_t i = 0; p->objective && i < p->objective->count; i++) {
@@ -829,18 +857,23 @@ static status add_loss(struct script *s) {
     return OK;
 }
 
+/* Loss and, of classes, accuracy over rows; each batch counts by its rows, or by its real positions. */
 static void add_evaluation(struct script *s) {
-    bool has_classes = !s->plan->objective && s->plan->loss->wants_classes;
-    text_printf(&s->training,
-                "@torch.no_grad()\ndef evaluate(model, rows):\n    model.eval()\n    sums = np.zeros(%d)\n"
+    bool has_classes = !s->plan->objective && s->plan->loss->wants_classes && !output_lengths(s);
+    bool are_last = has_classes_last(s, s->plan->loss, s->model->output);
+    struct text *out = &s->training;
+    text_printf(out,
+                "@torch.no_grad()\ndef evaluate(model, rows):\n    model.eval()\n    sums, count = np.zeros(%d), 0\n",
+                has_classes ? 2 : 1);
+    text_printf(out,
                 "    for part in torch.as_tensor(rows).split(batch):\n"
                 "        outputs, t = model(x[part]), y[part]\n"
-                "        sums += len(part) * np.array([loss_of(outputs, t).item()%s])\n"
-                "    model.train()\n    means = sums / len(rows)\n    return f\"loss {means[0]:.9g}%s\"\n\n\n",
-                has_classes ? 2 : 1,
-                !has_classes                                           ? ""
-                : has_classes_last(s, s->plan->loss, s->model->output) ? ", (outputs.argmax(2) == t).double().mean()"
-                                                                       : ", (outputs.argmax(1) == t).double().mean()",
+                "        n = %s\n"
+                "        count += n\n"
+                "        sums += n * np.array([loss_of(outputs, t).item()",
+                output_lengths(s) ? "outputs[1].sum().item()" : "len(part)");
+    if (has_classes) text_printf(out, ", (outputs.argmax(%d) == t).double().mean()", are_last ? 2 : 1);
+    text_printf(out, "])\n    model.train()\n    means = sums / count\n    return f\"loss {means[0]:.9g}%s\"\n\n\n",
                 has_classes ? " accuracy {means[1]:.2%}" : "");
 }
 

@@ -708,7 +708,12 @@ status build_layer(struct builder *builder, const struct layer_type *type, const
     memcpy(own, in, count * sizeof *own);
     if (place.file) place.file = arena_copy(arena, place.file);
     struct layer *layer = arena_alloc(arena, sizeof *layer);
-    *layer = (struct layer){.type = type, .config = variant->config, .place = place, .path = path, .name = name};
+    *layer = (struct layer){.type = type,
+                            .entry = layer_type_at((size_t)variant->index),
+                            .config = variant->config,
+                            .place = place,
+                            .path = path,
+                            .name = name};
     const struct layer_common *common = variant->common;
     if (common) layer->from = copy_names(arena, &common->from);
     return at_place(place, path, add_layer(builder, layer, own, count, out));

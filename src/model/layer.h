@@ -263,12 +263,13 @@ struct layer_type {
 
 struct layer {
     const struct layer_type *type;
-    const void *config;      /* the type's own struct */
-    struct place place;      /* in the config file */
-    const char *path;        /* "model.layers.2.linear": for messages */
-    const char *name;        /* prefix of its parameters: "0", its name:, dotted inside composites: "h.0.ln_1" */
-    struct string_list from; /* as in struct layer_common */
-    uint32_t stream;         /* of its random numbers: its index */
+    const struct layer_type *entry; /* of its entry in the config, of which it may be a part; NULL: it has none */
+    const void *config;             /* the type's own struct */
+    struct place place;             /* in the config file */
+    const char *path;               /* "model.layers.2.linear": for messages */
+    const char *name;               /* prefix of its parameters: "0", its name:, dotted inside composites: "h.0.ln_1" */
+    struct string_list from;        /* as in struct layer_common */
+    uint32_t stream;                /* of its random numbers: its index */
     struct shape in, out;
     struct shape *ins; /* (in_count) of all inputs; the first is [in] */
     size_t in_count;

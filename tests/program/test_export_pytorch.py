@@ -1,9 +1,13 @@
 """`ddptrain export --format pytorch`: scripts of the shipped configs and of every layer, loss, optimizer and schedule are Python, or
-are refused by a sentence that names the key. scripts/compare_pytorch.py, by hand, compares the losses. ctest-labels: unit"""
+are refused by a sentence that names the key. Where python3-torch is installed, their losses are those of ddptrain. ctest-labels: unit"""
 import ast
 import glob
+import importlib.util
 import json
+import math
 import os
+import subprocess
+import sys
 import unittest
 
 import program
@@ -82,6 +86,56 @@ class ExportPyTorch(program.Case):
                 exec(compile(ast.Module(functions, []), "rates", "exec"), space)
                 self.assertGreaterEqual(space["learning_rate"](0.1, 1, 10), 0)
 
+    def test_layers(self):
+        """The models of tests/vectors/layers.json, which have every layer."""
+        import h5py
+        with open(os.path.join(program.VECTORS, "layers.json"), encoding="utf-8") as f:
+            cases = json.load(f)["cases"]
+        exported = set()
+        for case in cases:
+            if case["vocabulary"] or "sync: true" in case["layers"]:
+                continue
+            named = "sequence_lengths" in case["layers"]
+            with h5py.File(self.path("rows.h5"), "w") as f:
+                f["x"], f["n"], f["y"] = [[0.5] * math.prod(case["shape"])] * 2, [[1], [1]], [[0] * (len(case["outputs"]) // case["rows"])] * 2
+                x = f["x"][:].reshape(2, *case["shape"])
+                del f["x"]
+                f["x"] = x
+            self.write("case.yaml", f"dataset: {{path: rows.h5, inputs: {'{series: [x], steps: [n]}' if named else '[x]'}, targets: [y]}}\n"
+                       f"model: {{layers: {case['layers']}, freeze: {case['freeze']}}}\nloss: mse\ntrain: {{epochs: 1}}\n")
+            with self.subTest(case["layers"]):
+                code = self.export("case.yaml")
+                exported |= {key for key in case["keys"] if "." not in key}
+                for name in case["weights"]:  # each parameter is of a module with its name, or an entry of a list of modules
+                    self.assertTrue(f'"{name.rpartition(".")[0]}"' in code or "nn.Sequential" in code or "out_proj" in name, name)
+        missing = {key for case in cases for key in case["keys"] if "." not in key} - exported
+        self.assertEqual(missing, {"embedding", "embedding_bag"})  # bert_mini, and below
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            f["x"], f["y"] = [[1, 2, 3]] * 2, [[0, 1]] * 2
+        self.write("bag.yaml", "dataset: {path: rows.h5}\nmodel: {layers: [{embedding_bag: "
+                   "{embedding_dim: 4, num_embeddings: 9, mode: sum}}, {linear: 2}]}\nloss: mse\ntrain: {epochs: 1}\n")
+        self.assertIn('nn.EmbeddingBag(9, 4, mode="sum")', self.export("bag.yaml"))
+
+    def test_losses(self):
+        for loss, inputs, form in (
+                ("cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "classes", "F.cross_entropy(y, t, torch.tensor([1, 2, 3], dtype=dtype), label_smoothing=0.1)"),
+                ("cross_entropy, weight: balanced", "classes", "F.cross_entropy(y, t, torch.tensor([0."), ("nll", "classes", "F.nll_loss(y, t)"),
+                ("mse", "uniform", "F.mse_loss(y, t)"), ("l1", "uniform", "F.l1_loss(y, t)"), ("smooth_l1, beta: 0.5", "uniform", "F.smooth_l1_loss(y, t, beta=0.5)"),
+                ("huber", "uniform", "F.huber_loss(y, t)"), ("quantile, quantile: 0.9", "uniform", "quantile_loss(y, t, 0.9)"),
+                ("bce_with_logits, pos_weight: [1, 2, 3]", "uniform", "binary_cross_entropy(y, t, pos_weight=(1, 2, 3))"),
+                ("kl_div, reduction: batchmean", "uniform", 'F.kl_div(y, t, reduction="batchmean")'), ("poisson_nll", "uniform", "F.poisson_nll_loss(y, t)"),
+                ("focal", "uniform", "focal_loss(y, t, 0.25, 2)"), ("dice", "uniform", "dice_loss(y, t, 1e-05)")):
+            with self.subTest(loss):
+                self.write("loss.yaml", f"dataset: {{format: synthetic, synthetic: {{kind: {inputs}, rows: 32, inputs: 5, targets: 3, classes: 3}}}}\n"
+                           f"model: {{layers: [{{linear: 3}}]}}\nloss: {{type: {loss}}}\ntrain: {{epochs: 1}}\n")
+                self.assertIn(form, self.export("loss.yaml"))
+        self.write("loss.yaml", "dataset: {format: synthetic, synthetic: {kind: uniform, rows: 32, inputs: 5, targets: 1}}\nmodel: {layers: [{linear: {out: 6, name: a}}, "
+                   "{linear: 2}]}\nlosses: [{type: gaussian_nll}, {type: contrastive, output: a}, {type: triplet_margin, output: a, name: b, loss_weight: 0.5}]\ntrain: {epochs: 1}\n")
+        code = self.export("loss.yaml")
+        self.assertIn("return gaussian_nll(y[0], t[:, 0:1]) + contrastive_loss(*y[1].flatten(1).chunk(2, 1), 0.07, True) + 0.5 * F.triplet_margin_loss(", code)
+        self.assertIn("assert world == 1", code)
+        self.assertIn("F.cosine_embedding_loss(", self.export(os.path.join(program.SOURCE, "configs", "siamese.yaml")))
+
     def test_refusals(self):
         for override, what in (("train.precision=bfloat16", "train.precision"), ("sampler.type=weighted", "sampler.type weighted"),
                                ("schedule={type: reduce_on_plateau}", "schedule.type reduce_on_plateau"),
@@ -96,6 +150,58 @@ class ExportPyTorch(program.Case):
             self.assertIn("a PyTorch script has no weights", err)
         _, err = self.run_program("export", "wine.yaml", "--out", "wine.safetensors", "train.epochs=3", code=64)
         self.assertIn("only a PyTorch script", err)
+
+
+GPT = """
+name: gpt
+dataset: {path: text.txt, text: {block_size: 12, stride: 12}, split: {test: 0.2, shuffle: false}}
+sampler: {batch_size: 4}
+model:
+  freeze: '*.ln_1.bias'
+  init: [gpt2]
+  layers:
+    - embedding: {embedding_dim: 16, name: wte}
+    - positional_embedding: {name: wpe}
+    - repeat:
+        name: h
+        times: 2
+        layers:
+          - residual: {name: '', layers: [{layer_norm: {name: ln_1}}, {attention: {heads: 2, causal: true, dropout: 0.1, name: attn}}, {dropout: {p: 0.2, name: drop}}]}
+          - residual: {name: '', layers: [{rms_norm: {name: ln_2}}, {linear: {out: 32, name: fc}}, {gelu: {approximate: tanh}}, {linear: {out: 16, name: c_proj}}]}
+    - linear: {out: 27, bias: false, tie: wte.weight, name: lm_head}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.003, weight_decay: 0.1, decay: matrices, groups: [{match: ['h.*'], min_dims: 2, lr_factor: 0.5}]}
+schedule: {type: cosine, interval: step, warmup: 3}
+train: {steps: 10, clip_grad_norm: 1.0, accumulate: 2, ema: 0.9}
+"""
+
+
+@unittest.skipIf(importlib.util.find_spec("torch") is None, "not installed here: python3-torch")
+class Losses(program.Case):
+    def compare(self, *words, code=0):
+        p = subprocess.run([sys.executable, os.path.join(program.SOURCE, "scripts", "compare_pytorch.py"), *words], cwd=self.folder,
+                           env=self.environment({"DDPTRAIN": program.BINARY}), capture_output=True, text=True, timeout=100 * program.SLOW, check=False)
+        self.assertEqual(p.returncode, code, p.stdout + p.stderr)
+        return p.stdout
+
+    def test_as_pytorch(self):
+        self.write("wine.yaml", WINE)
+        self.write("text.txt", "the quick brown fox jumps over the lazy dog " * 20)
+        self.write("gpt.yaml", GPT)
+        for config in ("wine.yaml", "gpt.yaml"):
+            for nproc in ("1", "2"):
+                with self.subTest(config, nproc=nproc):
+                    self.assertEqual(self.compare(config, "--nproc", nproc).count("good"), 2)
+
+    def test_a_difference_is_found(self):
+        """A run that began with other weights."""
+        self.write("wine.yaml", WINE)
+        self.write("other.sh", '#!/bin/sh\n[ "$1" = export ] && exec "$REAL" "$@" seed=7\nexec "$REAL" "$@"\n')
+        os.chmod(self.path("other.sh"), 0o755)
+        p = subprocess.run([sys.executable, os.path.join(program.SOURCE, "scripts", "compare_pytorch.py"), "wine.yaml"], cwd=self.folder,
+                           env=self.environment({"DDPTRAIN": self.path("other.sh"), "REAL": program.BINARY}), capture_output=True, text=True, check=False)
+        self.assertEqual(p.returncode, 1, p.stdout + p.stderr)
+        self.assertIn("DIFFERENT", p.stdout)
 
 
 if __name__ == "__main__":

@@ -70,14 +70,14 @@ UNUSED = {
     **dict.fromkeys(("gpu", "gpu_emulated", "gpu_graph", "gpu_nccl", "gpu_precision", "gpu_ranks", "gpu_update", "first_gpu_run"), "a GPU"),
     **dict.fromkeys(("layout", "package", "hardening"), "no test of behaviour"), "allocations": "fails with the leak sanitizer",
     "selftest": "its models are those of other tests",
-    "embed": "links the library without a sanitizer", "compare_pytorch": "needs PyTorch", "link": "needs two network namespaces",
+    "embed": "links the library without a sanitizer", "link": "needs two network namespaces",
     "faults": "draws its faults by time", "configs": "minutes", "typos": "runs where its code is nearest",
 }
 
 # The tests most related to a file, by the end of its path: they run before all others.
 FIRST = [
     ("export/onnx*", ["program_export_onnx"]), ("export/protobuf*", ["program_export_onnx"]), ("export/[cf]*", ["program_export_c"]),
-    ("src/export/*", ["program_export", "program_export_c", "program_export_onnx"]),
+    ("src/export/*", ["program_export", "program_export_c", "program_export_onnx", "program_export_pytorch"]),
     ("checkpoint/loading*", ["program_weights", "program_pretrained"]),
     ("checkpoint/inspect*", ["program_weights", "program_inspect"]),
     ("checkpoint/pickle*", ["corpus_torch", "program_export", "program_pretrained"]), ("checkpoint/torch*", ["corpus_torch", "program_export", "program_pretrained"]),

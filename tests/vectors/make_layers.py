@@ -1,19 +1,36 @@
 """Writes layers.json: small models in PyTorch, their outputs, gradients and 20 steps of SGD with momentum, in float64. Every
-layer type and every key of one stands in some case (tests/model/test_layers.c fails otherwise).
+layer type and every key of one stands in some case (tests/model/test_layers.c fails otherwise). The models are those of the
+scripts that `ddptrain export --format pytorch` writes; most cases were recorded with models that were written by hand.
 
 Inputs, targets and initial weights are not stored: both sides compute them from `fraction`, whose values float32 holds exactly.
 
 Cases that the file has already keep their numbers, whose last digits depend on PyTorch's version and the processor; --all writes
 all anew, and `by`, the version that wrote most of them."""
+import ast
 import json
 import os
+import re
+import subprocess
 import sys
+import tempfile
 
+import h5py
+import numpy as np
 import torch
+import yaml
+from torch.nn import functional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
-from pytorch_model import Model, loss_function, parse_layer, parse_yaml, real_positions  # noqa: E402
+DDPTRAIN = os.environ.get("DDPTRAIN", os.path.join(HERE, "..", "..", "build", "release", "bin", "ddptrain"))
+# the key of a value that stands alone, `linear: 3`
+SHORTHANDS = {
+    "out": "linear", "kernel_size": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d",
+    "output_size": "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
+    "num_groups": "group_norm", "embedding_dim": "embedding embedding_bag", "head_size": "rotary_embedding", "hidden_size": "lstm gru rnn",
+    "alpha": "elu", "negative_slope": "leaky_relu", "num_parameters": "prelu", "p": "dropout dropout1d dropout2d drop_path",
+    "init_values": "layer_scale layer_scale2d", "dim": "mean max concat", "scale_factor": "upsample", "dims": "permute",
+    "upscale_factor": "pixel_shuffle", "downscale_factor": "pixel_unshuffle", "padding": "pad", "shape": "reshape",
+    "layers": "sequential residual"}
 
 STEPS, LR, MOMENTUM = 20, 0.02, 0.9
 GIVEN = ("layers", "freeze", "shape", "vocabulary")  # of a case: from these the others follow
@@ -252,6 +269,65 @@ def start(parameter, salt):
         parameter.copy_(0.5 * values if parameter.dim() > 1 else 1 + 0.5 * values)
 
 
+def parse_layer(entry):
+    """(type, keys) of an entry of a list of layers: `relu`, `linear: 3` or `linear: {out: 3}`."""
+    kind, value = (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
+    if isinstance(value, dict):
+        return kind, value
+    return kind, {next(key for key, kinds in SHORTHANDS.items() if kind in kinds.split()): value}
+
+
+def with_vocabulary(entry, vocabulary):
+    """The same with num_embeddings for each embedding, because the rows here are no tokens of a file that says it."""
+    if isinstance(entry, list):
+        return [with_vocabulary(one, vocabulary) for one in entry]
+    kind, keys = parse_layer(entry)
+    keys = {key: with_vocabulary(value, vocabulary) if key in ("layers", "shortcut") else value for key, value in keys.items()}
+    if vocabulary and kind in ("embedding", "embedding_bag"):
+        keys = {"num_embeddings": vocabulary, **keys}
+    return {kind: keys} if keys or kind == "parallel" else kind
+
+
+def script_model(layers, shape, vocabulary, freeze):
+    """(the model of the script that ddptrain exports, in float64, the shape of an output row)."""
+    with tempfile.TemporaryDirectory() as folder:
+        config, script = os.path.join(folder, "config.yaml"), os.path.join(folder, "model.py")
+        arrays, names = {"x": np.zeros((2, *shape), "f4"), "n": np.ones((2, 1), "f4")}, ["x"]
+        if "sequence_lengths" in layers:
+            names = {"series": ["x"], "steps": ["n"]}
+        if vocabulary:
+            arrays["x"] += 1
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({"dataset": {"path": os.path.join(folder, "rows.h5"), "inputs": names, "targets": ["y"]}, "loss": "mse", "train": {"epochs": 1},
+                       "model": {"layers": with_vocabulary(yaml.safe_load(layers), vocabulary), "freeze": list(freeze)}}, file)
+        out = (1,)
+        for _ in range(2):  # the first message says the shape of the output
+            with h5py.File(os.path.join(folder, "rows.h5"), "w") as file:
+                file.update(arrays, y=np.zeros((2, *out), "f4"))
+            p = subprocess.run([DDPTRAIN, "export", config, "--out", script, "--quiet"], capture_output=True, text=True, check=False)
+            found = re.search(r"the model's output is (\([\d, ]+\)|\d+), but a target row", p.stderr)
+            if found:
+                value = ast.literal_eval(found.group(1))
+                out = value if isinstance(value, tuple) else (value,)
+        if p.returncode:
+            raise ValueError(f"{layers}: {p.stderr}")
+        with open(script, encoding="utf-8") as file:
+            code = file.read().replace("dtype = torch.float32", "dtype = torch.float64")
+    before, _, rest = code.partition("# ---- data ----")
+    space = {}
+    exec(compile(before + rest.partition("# ---- model ----")[2].partition("# ---- training ----")[0], "model.py", "exec"), space)
+    return space["model"], out
+
+
+def loss_of(outputs, targets, vocabulary):
+    """Of rows with lengths without the positions that are padding."""
+    y, t = outputs, targets
+    if isinstance(outputs, tuple):
+        real = torch.arange(outputs[0].shape[1]) < outputs[1][:, None]
+        y, t = outputs[0][real], targets[real]
+    return functional.cross_entropy(y.flatten(0, -2), t.flatten()) if vocabulary else functional.mse_loss(y, t)
+
+
 def keys_of(layers):
     """"type" and "type.key" for every layer and key that is written in the list."""
     for entry in layers:
@@ -280,23 +356,22 @@ def pad(tokens):
 
 
 def case(layers, shape, vocabulary=None, freeze=()):
-    parsed = parse_yaml(layers)
+    parsed = yaml.safe_load(layers)
     rows = 5
     has_steps = "sequence_lengths" in layers  # inputs `series` and `steps`
-    named_inputs = {"series": tuple(shape), "steps": (1,)} if has_steps else None
-    model = Model({"layers": parsed, "freeze": list(freeze)}, shape, vocabulary, named_inputs).double()
+    model, out_shape = script_model(layers.replace("sync: true", "sync: false"), shape, vocabulary, freeze)
     named = list(model.named_parameters())
     for salt, (_, parameter) in enumerate(named):
         start(parameter, 100 + salt)
     if vocabulary:
         tokens = ((fractions(1, rows, *shape) + 1) / 2 * vocabulary).long()
-        targets = ((fractions(2, rows, *model.out_shape[:-1]) + 1) / 2 * vocabulary).long()
+        targets = ((fractions(2, rows, *out_shape[:-1]) + 1) / 2 * vocabulary).long()
         if "padding_idx" in layers and "embedding_bag" not in layers:
             tokens = pad(tokens)
-        inputs, loss, loss_name = tokens, loss_function("cross_entropy"), "cross_entropy"
+        inputs, loss_name = tokens.double(), "cross_entropy"
     else:
-        inputs, loss, loss_name = fractions(1, rows, *shape), loss_function("mse"), "mse"
-        targets = fractions(2, rows, *model.out_shape)
+        inputs, loss_name = fractions(1, rows, *shape), "mse"
+        targets = fractions(2, rows, *out_shape)
         if has_steps:
             steps = torch.tensor(lengths(rows, shape[0]), dtype=torch.float64)
             inputs = torch.cat([inputs.flatten(1), steps[:, None]], 1)
@@ -307,7 +382,8 @@ def case(layers, shape, vocabulary=None, freeze=()):
     for step in range(STEPS):
         optimizer.zero_grad()
         outputs = model(inputs)
-        value = loss(*real_positions(outputs, targets))
+        value = loss_of(outputs, targets, vocabulary)
+        outputs = outputs[0] if isinstance(outputs, tuple) else outputs
         value.backward()
         record["losses"].append(float(f"{value.item():.9g}"))
         if step == 0:
@@ -318,7 +394,8 @@ def case(layers, shape, vocabulary=None, freeze=()):
         raise ValueError(f"{layers}: does not learn: {record['losses']}")
     record["weights"] = tensors(named)
     record["buffers"] = tensors((n, b) for n, b in model.named_buffers() if not n.endswith("num_batches_tracked"))
-    record["evaluated"] = tensors([("", model.eval()(inputs))])[""]
+    outputs = model.eval()(inputs)
+    record["evaluated"] = tensors([("", outputs[0] if isinstance(outputs, tuple) else outputs)])[""]
     return record
 
 

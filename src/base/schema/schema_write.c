@@ -390,7 +390,10 @@ static void add_python_items(const struct schema_row *row, const void *field, st
 }
 
 static void add_python(const struct schema_row *row, const void *field, bool is_list, struct text *out) {
-    if (is_null(row, field)) {
+    int word = word_of(row, field);
+    if (word) {
+        text_add_json(out, row->choices[word - 1]);
+    } else if (is_null(row, field)) {
         text_add(out, "None");
     } else if (row->type == SCHEMA_BOOL) {
         text_add(out, *(const bool *)field ? "True" : "False");
