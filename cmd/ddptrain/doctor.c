@@ -72,7 +72,7 @@ struct doctor {
     const struct config *config; /* NULL: none is given, or it is wrong */
     struct dist_env env;         /* this process is rank env.rank of the job, the first one of this host */
     int threads;                 /* of each rank */
-    const char *folder;          /* of the run, or where runs/ would be */
+    char *folder;                /* of the run, or where runs/ would be */
     struct answers answers;
 
     struct finding *findings; /* (count) */
@@ -261,6 +261,12 @@ static status load(struct doctor *d) {
     return OK;
 }
 
+/* It can be read only once. */
+static bool is_pipe(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
 static void check_config(struct doctor *d) { d->answers.has_config = expect(d, "config", load(d)); }
 
 static bool uses_gpus(const struct doctor *d) { return d->config && d->config->device == DEVICE_CUDA; }
@@ -445,9 +451,15 @@ static int given_threads(struct doctor *d) {
     return 0;
 }
 
+/* The processes that share the processors of this one: another launcher may have bound each to its own. */
+static int sharing_ranks(const struct doctor *d) {
+    bool is_bound = processors_in_mask() < processors_online();
+    return d->env.launcher != LAUNCHER_NONE && is_bound ? 1 : d->env.local_world_size;
+}
+
 /* Of each rank, as a run chooses them. */
 static void find_threads(struct doctor *d) {
-    int given = given_threads(d), ranks = d->env.local_world_size, allowed = processors_allowed();
+    int given = given_threads(d), ranks = sharing_ranks(d), allowed = processors_allowed();
     bool is_started_here = d->env.launcher == LAUNCHER_NONE && ranks > 1;
     d->threads = given ? given : is_started_here ? 1 : command_threads(&d->env, 1);
     if (given && (long)given * ranks > allowed)
@@ -465,7 +477,7 @@ static void find_threads(struct doctor *d) {
 }
 
 static void check_ranks_on_processors(struct doctor *d, const cpu_set_t *mask, int cores) {
-    int ranks = d->env.local_world_size, allowed = processors_allowed();
+    int ranks = sharing_ranks(d), allowed = processors_allowed();
     bool binds_cores;
     cpu_set_t *parts = NULL;
     if (ranks > allowed)
@@ -475,8 +487,8 @@ static void check_ranks_on_processors(struct doctor *d, const cpu_set_t *mask, i
              ranks, allowed, text_plural((uint64_t)allowed, "s"));
     else if (ranks > cores && cores > 0)
         note(d, "processors",
-             "%d processes on %d cores, whose %d hardware threads are not as fast as as many cores: start %d", ranks,
-             cores, CPU_COUNT(mask), cores);
+             "%d processes on %d core%s, whose %d hardware threads are not as fast as as many cores: start %d", ranks,
+             cores, text_plural((uint64_t)cores, "s"), CPU_COUNT(mask), cores);
     if (!expect(d, "processors", command_cpu_bind(d->line, &binds_cores)) || !binds_cores) return;
     expect(d, "processors", launch_split(ranks, &parts));
     free(parts);
@@ -492,10 +504,11 @@ static void check_load(struct doctor *d) {
         note(d, "processors",
              "other programs keep the processors busy (load %.1f on %d): a run is slower until they end", load, online);
     errno = 0;
-    int priority = getpriority(PRIO_PROCESS, 0);
-    if (errno == 0 && priority > 0)
+    int priority = getpriority(PRIO_PROCESS, 0), policy = sched_getscheduler(0);
+    if ((errno == 0 && priority > 0) || policy == SCHED_IDLE || policy == SCHED_BATCH)
         note(d, "processors",
-             "this shell has a low priority (nice %d): other programs run first; start the job without nice", priority);
+             "this shell has a low priority (nice %d%s): other programs run first; start the job without nice and chrt",
+             priority, policy == SCHED_OTHER ? "" : ", a policy for work in the background");
 }
 
 static void check_processors(struct doctor *d) {
@@ -514,7 +527,7 @@ static void check_processors(struct doctor *d) {
                 text_plural((uint64_t)d->env.local_world_size, "es"), d->threads,
                 text_plural((uint64_t)d->threads, "s"));
     fact(d, "processors", "%s", text_string(&text));
-    if (in_mask < online && in_mask < d->env.local_world_size * d->threads)
+    if (in_mask < online && in_mask < sharing_ranks(d) * d->threads)
         note(d, "processors",
              "the affinity mask of this shell has %d of %d processors (%s): if the job may have more, start it without "
              "taskset, or with srun --cpu-bind=none",
@@ -645,7 +658,10 @@ static void check_other_limits(struct doctor *d) {
              (double)locked / 1024);
 }
 
-static void check_limits(struct doctor *d) {
+#define SHORT_SECONDS 600.0 /* of an allocation */
+
+/* false: a process may open so few files that other checks would fail for that reason. */
+static bool check_limits(struct doctor *d) {
     int spare;
     struct launch_config launch = {
         .nproc = d->env.local_world_size, .nnodes = d->line->nnodes, .node_rank = d->line->node_rank};
@@ -657,12 +673,17 @@ static void check_limits(struct doctor *d) {
     fact(d, "limits", "%s", text_string(&text));
     text_free(&text);
     bool is_enough = d->env.launcher != LAUNCHER_NONE || expect(d, "open files", launch_check(&launch));
-    if (is_enough) expect(d, "open files", store_check_descriptors(&d->env, &spare));
+    is_enough = is_enough && expect(d, "open files", store_check_descriptors(&d->env, &spare));
     check_processes_limit(d);
     check_other_limits(d);
     if (access("/proc/self/exe", X_OK) != 0)
         problem(d, STATUS_IO, "limits",
                 "/proc/self/exe cannot be read (%s), by which ranks are started: is /proc mounted?", strerror(errno));
+    if (d->env.ends_at > 0 && d->env.ends_at - clock_unix() < SHORT_SECONDS)
+        note(d, "limits",
+             "the allocation ends in %.0f s (SLURM_JOB_END_TIME): a run saves and stops before; ask for more time",
+             fmax(d->env.ends_at - clock_unix(), 0));
+    return is_enough;
 }
 
 /* ---- modules ---- */
@@ -915,7 +936,7 @@ static status probe(struct doctor *d, const char *folder) {
 static char *existing_folder(const char *path) {
     char *folder = strdup(path);
     struct stat info;
-    while (folder && stat(folder, &info) != 0 && (errno == ENOENT) && strcmp(folder, ".") != 0 &&
+    while (folder && lstat(folder, &info) != 0 && errno == ENOENT && strcmp(folder, ".") != 0 &&
            strcmp(folder, "/") != 0) {
         char *above = io_folder_of(folder);
         free(folder);
@@ -938,8 +959,31 @@ static bool check_own_folder(struct doctor *d) {
     return true;
 }
 
+/* Files of an earlier start by another user, in a folder of all. */
+static bool check_files(struct doctor *d) {
+    static const char *const names[] = {FOLDER_LOCK_FILE, "config.yaml", "metrics.jsonl", "log.txt", "checkpoints"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct text path = {0};
+        text_printf(&path, "%s/%s", d->folder, names[i]);
+        bool is_wrong = faccessat(AT_FDCWD, text_string(&path), W_OK, AT_EACCESS) != 0 && errno != ENOENT;
+        if (is_wrong)
+            problem(d, STATUS_IO, "run folder",
+                    "cannot write '%s': %s; make it yours (chown), or name another folder with --run-dir",
+                    text_string(&path), strerror(errno));
+        text_free(&path);
+        if (is_wrong) return false;
+    }
+    return true;
+}
+
 static void check_folder(struct doctor *d) {
-    if (!check_own_folder(d)) return;
+    char here[PATH_MAX];
+    if (!getcwd(here, sizeof here)) {
+        problem(d, STATUS_IO, "run folder", "the working directory cannot be used (%s): cd into one that exists",
+                strerror(errno));
+        return;
+    }
+    if (!check_own_folder(d) || !check_files(d)) return;
     char *folder = existing_folder(d->folder), full[PATH_MAX];
     struct mount m = {0};
     if (realpath(folder, full)) m = find_mount(full);
@@ -976,6 +1020,12 @@ static void check_anonymous(struct doctor *d) {
     if (fd >= 0) close(fd);
     if (!error) {
         munmap(map, PROBE_BYTES);
+    } else if (fd < 0 && d->env.world_size > 1 && d->env.launcher == LAUNCHER_NONE) {
+        problem(
+            d, STATUS_IO, "shared memory",
+            "memory without a name cannot be made (memfd_create: %s), by which the launcher passes the job's secret: "
+            "allow it in the profile of the container (seccomp)",
+            strerror(error));
     } else if (backend == BACKEND_SHM && d->env.world_size > 1) {
         problem(d, STATUS_IO, "shared memory", "dist.backend is shm, and memory cannot be shared: %s", strerror(error));
     } else {
@@ -1025,6 +1075,11 @@ static void check_names(struct doctor *d) {
              "correct "
              "the name (hostname)",
              host);
+    if (!s && !net_is_this_host(host))
+        note(d, "network",
+             "the name of this host, '%s', has an address that is not one of this host: correct /etc/hosts or the name "
+             "service",
+             host);
     status_free(s);
     if (clock_seconds() - start > SLOW_SECONDS)
         note(d, "network", "looking up a name took %.1f s: check the name servers in /etc/resolv.conf",
@@ -1071,7 +1126,12 @@ static void check_listener(struct doctor *d) {
     char hint[400] = "";
     int fd;
     if (is_several_hosts(d)) store_describe_wrong_host(env, hint);
-    if (*hint) problem(d, STATUS_PEER, "network", "%s", hint + strspn(hint, "; "));
+    bool is_name = *hint && net_is_loopback_host(env->master_addr) && !dist_env_is_loopback_name(env->master_addr);
+    if (is_name)
+        note(d, "network", "%s is a loopback address here (/etc/hosts): it must be another one for the other hosts",
+             env->master_addr);
+    else if (*hint)
+        problem(d, STATUS_PEER, "network", "%s", hint + strspn(hint, "; "));
     if (expect(d, "network", net_listen(env->master_addr, env->master_port, !is_several_hosts(d), &fd))) close(fd);
 }
 
@@ -1296,28 +1356,17 @@ static status summary(const struct doctor *d) {
 static const char hanging_files[] =
     "a file system hangs, such as that of a server that is off; df and mount show which";
 
-/* false: this process is not the first rank of its host, which checks it alone. */
-static bool check_job(struct doctor *d) {
-    static const struct check config = {"config", check_config, 30, STATUS_IO, hanging_files};
-    static const struct check gpus = {"GPU", check_gpus, 60, STATUS_IO,
-                                      "the driver of the GPUs hangs: see dmesg; restart the machine"};
-    static const struct check plan = {"data", check_plan, 300, STATUS_IO,
-                                      "the dataset is very large, or its file system hangs"};
-    if (d->line->config && run_check(d, &config) && d->answers.has_config && !expect(d, "config", load(d)))
-        d->config = NULL;
-    bool has_gpu_answer = run_check(d, &gpus);
-    if (!expect(d, "launcher", dist_env_detect(&d->env)))
-        d->env = (struct dist_env){.world_size = 1, .local_world_size = 1};
-    if (d->env.local_rank > 0) return false;
-    check_own_variables(d); /* before command_choose_device, which sets one for ranks */
-    find_job(d, has_gpu_answer);
-    find_threads(d);
-    check_variables(d);
-    check_processors(d);
-    if (d->config) run_check(d, &plan);
-    check_memory(d);
-    check_limits(d);
-    return true;
+/* The folder that a run would use; the caller frees it. */
+static char *folder_of(const struct doctor *d) {
+    const struct command_line *line = d->line;
+    const char *given = line->run_dir ? line->run_dir : line->config_run_folder;
+    struct text path = {0};
+    if (d->sweep) return command_sweep_folder(line);
+    if (given)
+        text_add(&path, given);
+    else
+        text_printf(&path, "runs%s%s", d->config ? "/" : "", d->config ? d->config->name : "");
+    return path.data;
 }
 
 static void check_host(struct doctor *d) {
@@ -1329,28 +1378,44 @@ static void check_host(struct doctor *d) {
         {"network", check_network, 60, STATUS_PEER, "the name service does not answer: see /etc/resolv.conf"},
         {"processes", check_processes, 30, STATUS_IO, "/proc of a process hangs"},
     };
+    d->folder = folder_of(d);
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) run_check(d, &checks[i]);
+}
+
+/* false: this process is not the first rank of its host, which checks it alone. */
+static bool check_job(struct doctor *d) {
+    static const struct check config = {"config", check_config, 30, STATUS_IO, hanging_files};
+    static const struct check gpus = {"GPU", check_gpus, 60, STATUS_IO,
+                                      "the driver of the GPUs hangs: see dmesg; restart the machine"};
+    static const struct check plan = {"data", check_plan, 300, STATUS_IO,
+                                      "the dataset is very large, or its file system hangs"};
+    bool may_load = d->line->config && (is_pipe(d->line->config) || (run_check(d, &config) && d->answers.has_config));
+    if (may_load && !expect(d, "config", load(d))) d->config = NULL;
+    bool has_gpu_answer = run_check(d, &gpus);
+    if (!expect(d, "launcher", dist_env_detect(&d->env)))
+        d->env = (struct dist_env){.world_size = 1, .local_world_size = 1};
+    if (d->env.local_rank > 0) return false;
+    check_own_variables(d); /* before command_choose_device, which sets one for ranks */
+    find_job(d, has_gpu_answer);
+    find_threads(d);
+    check_variables(d);
+    check_processors(d);
+    if (d->config) run_check(d, &plan);
+    check_memory(d);
+    if (check_limits(d)) check_host(d);
+    return true;
 }
 
 static status run(const struct command_line *line) {
     struct doctor d = {.line = line, .env = {.world_size = 1, .local_world_size = 1}, .pipe = -1};
-    struct text path = {0};
     status s = OK;
     if (check_job(&d)) {
-        if (line->run_dir || line->config_run_folder)
-            text_add(&path, line->run_dir ? line->run_dir : line->config_run_folder);
-        else
-            text_printf(&path, "runs%s%s", d.file ? "/" : "", d.file ? d.config->name : "");
-        char *sweep = d.sweep ? command_sweep_folder(line) : NULL;
-        d.folder = sweep ? sweep : text_string(&path);
-        check_host(&d);
         print_findings(&d);
         s = summary(&d);
-        free(sweep);
     }
     for (size_t i = 0; i < d.count; i++) free(d.sentences[i]);
     free(d.findings), free(d.sentences);
-    text_free(&path);
+    free(d.folder);
     config_free(d.file);
     sweep_free(d.sweep);
     return s;

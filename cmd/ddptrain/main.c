@@ -169,7 +169,10 @@ int main(int argc, char **argv) {
     status_free(unknown);
     is_rank = getenv("RANK") != NULL; /* the launcher prints for its ranks */
     is_silent = env.rank > 0;
-    if (!open_standard_streams()) return STATUS_IO;
+    if (!open_standard_streams()) {
+        fprintf(stderr, "ddptrain: cannot open /dev/null: %s; is /dev mounted?\n", strerror(errno));
+        return STATUS_IO;
+    }
     parallel_limit_spinning();
     signals_on_stop(request_stop);
     line.overrides = calloc((size_t)argc + MAX_DATA_OVERRIDES, sizeof *line.overrides);

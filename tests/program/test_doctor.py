@@ -1,5 +1,5 @@
 """ddptrain doctor: environments that are broken on purpose, each named, with the exit code of a run in it. ctest-labels: dist"""
-import contextlib, glob, os, re, resource, shutil, signal, socket, subprocess, tempfile, unittest
+import contextlib, glob, os, re, resource, shutil, signal, socket, subprocess, tempfile, time, unittest
 
 import program
 from program import BINARY, DATA, IO, OK, PEER, SLOW, SOURCE, USAGE
@@ -170,6 +170,26 @@ class Doctor(program.Case):
             os.rmdir(folder)
         return not os.path.exists(folder)
 
+    def test_hardware_threads(self):
+        """A copy of the kernel's folders in which two processors are one core."""
+        processors = sorted(os.sched_getaffinity(0))
+        if len(processors) != 2 or os.cpu_count() != 2:
+            self.skipTest("for a machine of two processors")
+        os.mkdir(self.path("topology"))
+        self.write("topology/thread_siblings_list", "0-1\n")
+        self.write("topology/physical_package_id", "0\n")
+        mounts = "; ".join(f"mount --bind topology /sys/devices/system/cpu/cpu{n}/topology" for n in processors)
+        self.doctor("c.yaml", "--nproc", 2, setup=mounts)
+        self.named("note", "processors", "2 processes on 1 core, whose 2 hardware threads")
+
+    def test_a_low_priority(self):
+        self.doctor(setup="renice -n 19 $$ >/dev/null")
+        self.named("note", "processors", "this shell has a low priority .nice 19")
+
+    def test_the_end_of_an_allocation(self):
+        self.doctor(env={"SLURM_JOB_END_TIME": str(int(time.time()) + 60)})
+        self.named("note", "limits", r"the allocation ends in \d\d s")
+
     def group(self, controller, **values):
         """A new control group of version 1 or 2, with this process's child in it: commands of a shell that enter it."""
         for top in (f"/sys/fs/cgroup/{controller}", "/sys/fs/cgroup"):
@@ -260,6 +280,60 @@ class Doctor(program.Case):
         self.doctor("c.yaml", "--run-dir", "taken/runs", code=IO)
         self.named("problem", "run folder", "Not a directory")
 
+    def test_folders_that_are_not_there(self):
+        os.symlink("/nowhere/else", self.path("runs"))
+        self.doctor("c.yaml", code=IO)
+        self.named("problem", "run folder", "cannot create a file in 'runs': No such file or directory")
+        os.remove(self.path("runs"))
+        os.mkdir(self.path("gone"))
+        self.doctor(os.path.join(self.folder, "c.yaml"), setup="cd gone; rmdir ../gone; mkdir ../gone", code=IO, run=False)
+        self.named("problem", "run folder", "the working directory cannot be used")
+
+    def test_no_proc_or_dev(self):
+        self.doctor("c.yaml", "--nproc", 2, setup="mount -t tmpfs none /proc", code=IO)
+        self.named("problem", "limits", "/proc/self/exe cannot be read .*is /proc mounted")
+        os.mkdir(self.path("dev"))
+        self.doctor("c.yaml", setup="mount --bind dev /dev", code=IO)
+        self.assertEqual(self.error, "ddptrain: cannot open /dev/null: No such file or directory; is /dev mounted?\n")
+
+    @unittest.skipIf(program.SANITIZER, "a sanitizer must be the first library")
+    def test_a_file_system_that_hangs(self):
+        """A preloaded library, in which a lock waits for ever and a second lasts a tenth."""
+        library = self.preload("""
+#define _GNU_SOURCE
+#include <poll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int flock(int fd, int operation) { for (;;) pause(); }
+int clock_gettime(clockid_t id, struct timespec *t) {
+    int result = syscall(SYS_clock_gettime, id, t);
+    if (id == CLOCK_MONOTONIC) t->tv_sec = t->tv_sec * 10 + t->tv_nsec / 100000000, t->tv_nsec = t->tv_nsec % 100000000 * 10;
+    return result;
+}
+int poll(struct pollfd *p, nfds_t count, int timeout) {
+    struct timespec t = {timeout / 10000, timeout % 10000 * 100000L};
+    return ppoll(p, count, timeout < 0 ? 0 : &t, 0);
+}
+""")
+        self.doctor(env={"LD_PRELOAD": library}, code=IO, run=False)
+        self.named("problem", "run folder", "no answer within 30 s: a file system hangs")
+        self.assertRegex(self.output, r"(?m)^shared memory ")
+        self.assert_no_leftovers()
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
+    def test_a_run_of_another_user(self):
+        self.run_program("c.yaml", "--run-dir", "run", "train.epochs=1")
+        for path in (self.folder, self.path("run")):
+            os.chmod(path, 0o777)
+        self.binary = self.path("ddptrain")
+        shutil.copy(BINARY, self.binary)
+        self.write("s.yaml", LARGE)
+        self.run_program("s.yaml", "--run-dir", "synthetic")
+        os.chmod(self.path("synthetic"), 0o777)
+        self.doctor("s.yaml", "--run-dir", "synthetic", user=65534, code=IO)
+        self.named("problem", "run folder", "cannot write 'synthetic/.lock': Permission denied; make it yours")
+
     @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
     def test_a_folder_of_another_user(self):
         os.mkdir(self.path("runs"), 0o755)
@@ -286,6 +360,18 @@ class Doctor(program.Case):
         self.doctor("long.yaml", "--run-dir", "run", code=USAGE)
         self.named("problem", "run folder", "another ddptrain works in this folder")
         self.named("note", "processes", f"process {p.pid} of ddptrain is stopped")
+
+    def test_a_rank_without_a_launcher(self):
+        """A process with the variable of a launcher that is not its parent."""
+        self.write("long.yaml", program.LONG)
+        other = tempfile.TemporaryDirectory(prefix="ddptrain-test-")
+        self.addCleanup(other.cleanup)
+        p = self.start("long.yaml", "--run-dir", other.name + "/run", "--quiet", env={"DDPTRAIN_LAUNCHER": "999999999"})
+        self.addCleanup(p.communicate)
+        self.addCleanup(p.kill)
+        self.wait_for(lambda: os.path.exists(other.name + "/run/metrics.jsonl"), what="the run")
+        self.doctor()
+        self.named("note", "processes", f"process {p.pid} of ddptrain is a rank whose launcher has ended")
 
     def preload(self, text):
         if not shutil.which("cc"):
@@ -361,6 +447,18 @@ int clock_gettime(clockid_t id, struct timespec *t) {
             self.doctor("c.yaml", env=env, code=USAGE)
             self.named("problem", "network", "is in use by another program")
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
+    def test_a_port_of_root(self):
+        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as f:
+            if int(f.read()) <= 80:
+                self.skipTest("on this machine every user may listen on every port")
+        os.chmod(self.folder, 0o777)
+        self.binary = self.path("ddptrain")
+        shutil.copy(BINARY, self.binary)
+        env = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "80"}
+        self.doctor("large.yaml", env=env, user=65534, code=USAGE)
+        self.named("problem", "network", "rank 0 may not listen on port 80 of 127.0.0.1")
+
     def test_only_the_first_rank_of_a_host_looks(self):
         env = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
         self.doctor(env=env)
@@ -380,6 +478,26 @@ int clock_gettime(clockid_t id, struct timespec *t) {
         self.named("problem", "network", "GLOO_SOCKET_IFNAME=nope0, which this host does not have")
         self.doctor(env={"NCCL_SOCKET_IFNAME": "nope0"})
         self.named("note", "network", "NCCL_SOCKET_IFNAME=nope0, which this host does not have")
+
+    def hosts(self, address):
+        name = socket.gethostname()
+        self.write("hosts", f"127.0.0.1 localhost\n{address} {name}\n")
+        self.write("nsswitch", "hosts: files\n")
+        return name, "mount --bind hosts /etc/hosts; mount --bind nsswitch /etc/nsswitch.conf"
+
+    def test_the_name_of_another_host(self):
+        name, mounts = self.hosts("192.0.2.7")
+        self.doctor(setup=mounts)
+        self.named("note", "network", f"the name of this host, '{name}', has an address that is not one of this host")
+
+    def test_debians_name_of_a_host(self):
+        """127.0.1.1 in /etc/hosts is no problem on the host of rank 0, which then listens on all addresses."""
+        name, mounts = self.hosts("127.0.1.1")
+        self.doctor("--nnodes", 2, "--master-addr", name, "--master-port", free_port(), setup=mounts)
+        self.named("note", "network", f"{name} is a loopback address here ./etc/hosts.: it must be another")
+        self.doctor("c.yaml", "dist.timeout=2", "--nnodes", 2, "--node-rank", 1, "--master-addr", name, "--master-port", free_port(),
+                    setup=mounts, code=PEER)
+        self.named("problem", "network", f"is {name}, a loopback address")
 
     def test_a_host_without_a_name(self):
         self.doctor(setup="hostname nowhere.invalid; printf 'hosts: files\\n' > nsswitch; mount --bind nsswitch /etc/nsswitch.conf; rm nsswitch",

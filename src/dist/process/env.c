@@ -95,7 +95,7 @@ static status check(const struct dist_env *env) {
     return OK;
 }
 
-static bool is_loopback_name(const char *host) {
+bool dist_env_is_loopback_name(const char *host) {
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0;
 }
 
@@ -123,7 +123,7 @@ static status from_variables(struct dist_env *env) {
         TRY(copy_text(env->master_addr, sizeof env->master_addr, getenv("MASTER_ADDR"), "MASTER_ADDR"));
         TRY(require_int("MASTER_PORT", 1, MAX_PORT, &env->master_port, "RANK"));
     }
-    bool is_one_host = env->world_size == 1 || is_loopback_name(env->master_addr);
+    bool is_one_host = env->world_size == 1 || dist_env_is_loopback_name(env->master_addr);
     env->local_rank = is_one_host ? env->rank : 0;
     env->local_world_size = is_one_host ? env->world_size : 1;
     TRY(read_int("LOCAL_RANK", 0, MAX_RANKS, &env->local_rank));

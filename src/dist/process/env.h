@@ -50,6 +50,9 @@ bool dist_env_is_of_launcher(const char *assignment);
 /* The local rank and local world size of this process, for choosing a GPU. */
 struct gpus_process dist_env_gpus(const struct dist_env *env);
 
+/* Pure: whether [host] is a loopback address for every host: "localhost", "127.0.0.1", "::1". */
+bool dist_env_is_loopback_name(const char *host);
+
 /* Pure: a port computed from the job id, for launchers that set none: equal on all ranks, outside the ephemeral
  * range. */
 int dist_env_derive_port(const char *job_id);

@@ -220,6 +220,11 @@ status net_listen(const char *host, int port, bool is_one_host, int *fd) {
                           "MASTER_PORT to a free one",
                           port, host);
     if (net_is_out_of_descriptors(error)) return too_few_descriptors(error, 1);
+    if (error == EACCES)
+        return status_new(
+            STATUS_USAGE,
+            "rank 0 may not listen on port %d of %s: such ports are for root; set MASTER_PORT to one from 1024 on",
+            port, host);
     return status_errno(net_is_out_of_resources(error) ? STATUS_IO : STATUS_USAGE, error,
                         "rank 0 cannot listen on %s:%d", host, port);
 }
