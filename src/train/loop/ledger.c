@@ -1,4 +1,4 @@
-/* The costs of a line are those of a slow core, the times of a step those of a fast processor of many cores. */
+/* All threads hash the parameters, so a line costs a part of a step on few cores as on many. */
 #include "train/loop/ledger.h"
 
 #include "base/files/digest.h"
@@ -8,14 +8,14 @@
 
 #define MAX_COST 0.008 /* of the time of the steps */
 
-/* Seconds, bytes and floating-point operations a second. */
+/* Seconds, bytes and floating-point operations a second, of fast processors with many cores. */
 struct costs {
     double line, hashing; /* writing a line; bytes of parameters, with their copy to the host */
     double step, memory, arithmetic;
 };
 
 static int64_t automatic_interval(const struct trainer *t) {
-    static const struct costs of_cpu = {4e-6, 1e10, 3e-6, 2e11, 1e13}, of_gpu = {1e-4, 5e9, 5e-5, 3e12, 5e14};
+    static const struct costs of_cpu = {4e-6, 2e11, 3e-6, 2e11, 1e13}, of_gpu = {1e-4, 5e9, 5e-5, 3e12, 5e14};
     const struct costs *c = device_is_host(t->device) ? &of_cpu : &of_gpu;
     double elements = (double)t->model->params.elements, rows = (double)t->batch * (double)t->config->train.accumulate;
     double line = c->line + elements * sizeof(float) / c->hashing;
@@ -91,7 +91,7 @@ status ledger_step(struct trainer *t, const struct update *update) {
     metrics_real(ledger, "grad_norm", update->grad_norm);
     TRY(model_map(t->model));
     const struct params *params = &t->model->params;
-    metrics_hash(ledger, "parameters", hash_add(0, params->values, params->total * sizeof *params->values));
+    metrics_hash(ledger, "parameters", state_hash_floats(0, params->values, params->total));
     TRY(model_unmap(t->model, false));
     return metrics_end(ledger);
 }

@@ -8,7 +8,7 @@
  * measured), parameters checkpoint      epoch, step, batch, pending (1: an evaluation is still due; else absent), name
  * (of its file), state stopped, end    epoch, step, state_sha256
  *
- * `parameters` is hash_add over the values of the parameters with their padding, `state` is state_hash. Rank 0, except
+ * `parameters` is state_hash_floats of the parameters with their padding, `state` is state_hash. Rank 0, except
  * where all ranks are named; all but ledger_interval do nothing without a ledger. */
 #ifndef TRAIN_LEDGER_H
 #define TRAIN_LEDGER_H

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/parallel.h"
 #include "train/state/data_entries.h"
 
 #define FINGERPRINT "data/fingerprint"
@@ -352,8 +353,38 @@ void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]) {
     digest_hex(hash, hex);
 }
 
+#define PIECE ((size_t)1 << 16) /* floats */
+#define MAX_PIECES 64           /* of a loop */
+
+struct pieces {
+    const float *values; /* (count) */
+    size_t count;
+    uint64_t hashes[MAX_PIECES];
+};
+
+static void hash_pieces(void *context, size_t first, size_t last) {
+    struct pieces *p = context;
+    for (size_t i = first; i < last; i++) {
+        size_t left = p->count - i * PIECE, count = left < PIECE ? left : PIECE;
+        p->hashes[i] = hash_add(0, p->values + i * PIECE, count * sizeof *p->values);
+    }
+}
+
+uint64_t state_hash_floats(uint64_t seed, const float *values, size_t count) {
+    if (count <= PIECE) return hash_add(seed, values, count * sizeof *values);
+    for (size_t first = 0; first < count; first += MAX_PIECES * PIECE) {
+        size_t left = count - first, part = left < MAX_PIECES * PIECE ? left : MAX_PIECES * PIECE;
+        struct pieces p = {.values = values + first, .count = part};
+        size_t pieces = (part + PIECE - 1) / PIECE;
+        parallel_for(pieces, 2, hash_pieces, &p);
+        seed = hash_add(seed, p.hashes, pieces * sizeof *p.hashes);
+    }
+    return seed;
+}
+
 static void add_to_hash(void *hash, const void *bytes, size_t size) {
-    *(uint64_t *)hash = hash_add(*(uint64_t *)hash, bytes, size);
+    uint64_t *h = hash;
+    *h = size % sizeof(float) ? hash_add(*h, bytes, size) : state_hash_floats(*h, bytes, size / sizeof(float));
 }
 
 uint64_t state_hash(const struct state *state) {

@@ -90,7 +90,9 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
 /* SHA-256 (hex) of parameters, buffers, optimizer state, the moving average of the weights and the counters epoch,
  * batch, step and samples. */
 void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]);
-/* hash_add over the same, as fast as memory can be read. */
+/* state_hash_floats over the same: as fast as the threads can read memory. */
 uint64_t state_hash(const struct state *state);
+/* hash_add over values (count), of more than 2^16 over the hashes of pieces of so many, which the threads compute. */
+uint64_t state_hash_floats(uint64_t seed, const float *values, size_t count);
 
 #endif
