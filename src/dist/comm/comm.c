@@ -800,11 +800,11 @@ status comm_limit_threads(struct comm *comm) {
 
 /* ---- proofs ---- */
 
-/* The nonce is last and has a fixed length, and the name of a mesh has no colon, so all messages differ. */
+/* The nonce is last and has a fixed length, and the name of a link has no colon, so all messages differ. */
 
-bool comm_proof_message(const char *mesh, int from, int to, const void *nonce, size_t size, struct text *out) {
+bool comm_proof_message(const char *link, int from, int to, const void *nonce, size_t size, struct text *out) {
     if (size != COMM_NONCE) return false;
-    text_printf(out, "%s:%d>%d:", mesh, from, to);
+    text_printf(out, "%s:%d>%d:", link, from, to);
     text_add_bytes(out, nonce, size);
     return true;
 }

@@ -65,8 +65,9 @@ struct comm_backend {
     status (*alloc)(void *group, size_t size, void **out);
     const struct comm_enqueued *enqueued; /* NULL: a backend for host memory */
     const char *title;                    /* with [enqueued]: the name in messages, "NCCL" */
-    /* A group of all ranks costs no connections: for comm_hosts, which then creates one for send and recv. */
-    bool has_group_of_all;
+    /* Connections are made when two ranks first use them: comm_hosts has a group of all ranks for send and recv. false:
+     * it cannot send and receive between hosts (the backend of the simulation) */
+    bool connects_on_demand;
     /* Adds [data] (count) of all ranks by the library's own all-reduce, whose order of sums is another; for comparing
      * times. It blocks without a deadline. NULL: it has none, or none that is comparable */
     status (*library_sum)(void *group, float *data, size_t count);
@@ -125,16 +126,16 @@ status comm_backend_find(const char *name, int *backend);
 
 /* ---- proofs ---- */
 
-/* Two ranks of a mesh of sockets prove to each other that they have the job's secret. Each sends the other store_sign
- * of the message below, which contains both ranks, the mesh, and a nonce that is new for every mesh, so no proof can be
- * used twice. Pure, so that a fuzzer can test it without a network. */
+/* The two ranks of a connection prove to each other that they have the job's secret. Each sends the other store_sign of
+ * the message below, which contains both ranks, the connection's name, and a nonce that the other has made for it, so
+ * no proof can be used twice. Pure, so that a fuzzer can test it without a network. */
 
 #define COMM_NONCE 32
 #define COMM_PROOF 32
 
-/* Adds to [out] the message that rank [from] signs for rank [to] of [mesh]. false: [size] of [nonce] is not COMM_NONCE.
+/* Adds to [out] the message that rank [from] signs for rank [to] of [link]. false: [size] of [nonce] is not COMM_NONCE.
  */
-bool comm_proof_message(const char *mesh, int from, int to, const void *nonce, size_t size, struct text *out);
+bool comm_proof_message(const char *link, int from, int to, const void *nonce, size_t size, struct text *out);
 
 /* Whether the proofs are equal; compared in constant time. */
 bool comm_proof_is_good(const uint8_t received[COMM_PROOF], const uint8_t expected[COMM_PROOF]);

@@ -1,25 +1,23 @@
 /* The backend on Gloo's TCP transport: a C++ module that exports one symbol, a table of C functions that throw no
- * exceptions. Small messages of lane 0 use the mesh "quick"; with two ranks, medium messages use it, too, in
- * pieces. Everything else uses the mesh "bulk". */
-#include <dirent.h>
+ * exceptions. Small messages of lane 0 are "quick"; with two ranks, medium messages are, too, in pieces. Everything
+ * else is made of messages by collectives.c. Each has links of its own (links.hpp), made when two ranks first use one.
+ */
 #include <gloo/transport/buffer.h>
-#include <gloo/transport/pair.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <gloo/types.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <vector>
 
-#include "dist/comm/gloo/mesh.hpp"
+#include "dist/comm/gloo/links.hpp"
 
 extern "C" {
+#include "dist/comm/collectives.h"
 #include "dist/comm/combine.h"
-#include "dist/comm/comm_backend.h"
 extern const struct comm_backend ddptrain_comm_gloo;
 }
 
@@ -27,425 +25,152 @@ namespace {
 
 using namespace ddptrain_gloo;
 
-/* ---- sockets ---- */
+/* ---- messages of any size ---- */
 
-/* The TCP sockets of a Gloo group. A blocked call of Gloo ends only when its connections are shut down, and Gloo does
- * not expose their descriptors: they are the sockets that this process opened after the group's creation began. The
- * process opens no other TCP connections after the store's. */
+/* Gloo's thread reads and writes the sockets. The two lanes have links of their own: a thread that connects waits for
+ * others, and must not hold up the other thread. */
 
-/* Created before the group connects. */
-class PeerSockets {
-  public:
-    PeerSockets() {
-        each([this](int fd) { before_.push_back(fd); });
-    }
-    /* Shuts down the group's connections in both directions; does not close the descriptors, which Gloo owns. May be
-     * called from any thread. */
-    void shut_down() const {
-        each([this](int fd) {
-            if (std::find(before_.begin(), before_.end(), fd) == before_.end()) shutdown(fd, SHUT_RDWR);
-        });
-    }
+constexpr uint8_t kMessageSlot = 0x62;
+/* So many complete messages are kept for a while: Gloo's thread may not have left the last ones yet, and the destructor
+ * of a message would wait for it, for milliseconds on a busy machine. */
+constexpr size_t kDone = 64;
 
-  private:
-    /* Calls function(fd) for each connected TCP socket of this process. */
-    template <class Function> static void each(Function function) {
-        DIR *folder = opendir("/proc/self/fd");
-        if (!folder) return;
-        while (const dirent *entry = readdir(folder)) {
-            int fd = std::atoi(entry->d_name);
-            sockaddr_storage peer = {};
-            socklen_t size = sizeof peer;
-            bool is_connected = getpeername(fd, reinterpret_cast<sockaddr *>(&peer), &size) == 0;
-            if (is_connected && (peer.ss_family == AF_INET || peer.ss_family == AF_INET6)) function(fd);
-        }
-        closedir(folder);
-    }
-    std::vector<int> before_;
+struct Messages;
+
+/* What the functions of collectives.c get; a C struct. */
+struct MessagesGroup {
+    struct collectives collectives; /* first */
+    Messages *messages;
 };
 
-/* ---- the bulk mesh ---- */
-
-/* A mesh for messages of any size, on two lanes; Gloo's thread reads and writes the sockets. Every rank sums its own
- * slice of the data, in order of rank, chunk by chunk while the next chunks are transferred. Gloo's ring would transfer
- * as many bytes, but would sum each element in an order that depends on its position. */
-
-constexpr size_t kDirectBytes = 64 << 10;  /* largest message that every rank sends whole to every other */
-constexpr size_t kChunkBytes = 256 << 10;  /* chunk of a slice */
-constexpr size_t kExchangeBytes = 1 << 20; /* chunk of an exchange between two ranks */
-constexpr uint8_t kPartSlot = 0x61, kResultSlot = 0x62, kPairSlot = 0x63; /* no collective of Gloo uses these */
-
-using Clock = std::chrono::steady_clock;
-using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
-
-/* One call on one lane: its slots, its deadline, and waits for its messages. */
-class Call {
-  public:
-    Call(Context &context, int lane, milliseconds timeout)
-        : context_(context), lane_(lane), deadline_(Clock::now() + timeout) {}
-
-    Buffer buffer(const void *data, size_t bytes) {
-        return context_.createUnboundBuffer(const_cast<void *>(data), bytes);
+struct Messages {
+    explicit Messages(Network &network)
+        : timeout(to_milliseconds(network.timeout())), lanes{{network, "lane0/"}, {network, "lane1/"}} {
+        static const struct collectives_transport transport = {begin, connect, post, wait};
+        group.messages = this;
+        status failure = collectives_create(&group.collectives, network.rank(), network.world(), &transport);
+        if (failure) throw StoreFailure(failure);
     }
-    uint64_t slot(uint8_t kind) const { return gloo::Slot::build(kind, static_cast<uint32_t>(lane_)); }
-    void wait_recv(Buffer &buffer) {
-        if (!buffer->waitRecv(left())) throw std::runtime_error("aborted");
+    ~Messages() { collectives_free(&group.collectives); }
+    Messages(const Messages &) = delete;
+    Messages &operator=(const Messages &) = delete;
+
+    /* Gives up the messages that are not complete. */
+    void forget(int lane) {
+        for (auto &set : lanes[lane].sets) set.clear();
     }
-    void wait_send(Buffer &buffer) {
-        if (!buffer->waitSend(left())) throw std::runtime_error("aborted");
-    }
-    void wait(Buffer &buffer, size_t sends, size_t receives) {
-        for (size_t i = 0; i < receives; i++) wait_recv(buffer);
-        for (size_t i = 0; i < sends; i++) wait_send(buffer);
-    }
+
+    MessagesGroup group = {};
 
   private:
-    milliseconds left() const {
-        auto rest = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
-        return std::max(rest, milliseconds(1));
-    }
-    Context &context_;
-    int lane_;
-    Clock::time_point deadline_;
-};
-
-/* A rank's slice of an array, in elements. */
-struct Slice {
-    size_t begin, count;
-};
-
-class Bulk {
-  public:
-    Bulk(const comm_setup &setup, const std::shared_ptr<gloo::transport::Device> &device)
-        : rank_(setup.rank), world_(setup.world_size), timeout_(to_milliseconds(setup.timeout)),
-          context_(connect_with_retries(setup, device, std::string(setup.name) + "/bulk")) {
-        for (auto &lane : lanes_) lane.inputs.resize(world_);
-    }
-
-    void reduce(int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
-        Call call(*context_, lane, timeout_);
-        if (world_ == 2)
-            exchange(call, lane, data, count, type, op, root);
-        else if (count * comm_type_size(type) <= kDirectBytes)
-            reduce_direct(call, lane, data, count, type, op, root);
-        else
-            exchange_slices(call, lane, data, count, type, op, root);
-    }
-
-    /* data (world, count) */
-    void reduce_scatter(int lane, const void *data, size_t count, comm_type type, comm_op op, void *out) {
-        Call call(*context_, lane, timeout_);
-        std::vector<Slice> slices(world_);
-        for (int r = 0; r < world_; r++) slices[r] = {static_cast<size_t>(r) * count, count};
-        reduce_own(call, lane, data, slices, type, op, out, [](size_t, size_t) {});
-    }
-
-    void gather(int lane, const void *data, const size_t *sizes, void *out, int root) {
-        Call call(*context_, lane, timeout_);
-        bool is_receiver = root == COMM_ALL || root == rank_;
-        Buffer from = call.buffer(data, sizes[rank_]), to;
-        size_t receives = 0, sends = 0, total = 0;
-        for (int r = 0; r < world_; r++) total += sizes[r];
-        if (is_receiver) to = call.buffer(out, total);
-        size_t offset = 0;
-        for (int r = 0; r < world_; offset += sizes[r++]) {
-            if (!is_receiver || sizes[r] == 0) continue;
-            if (r == rank_)
-                copy(static_cast<char *>(out) + offset, data, sizes[r]);
-            else
-                to->recv(r, call.slot(kPartSlot), offset, sizes[r]), receives++;
-        }
-        for (int step = 1; step < world_ && sizes[rank_]; step++) {
-            int peer = (rank_ + step) % world_;
-            if (root == COMM_ALL || root == peer) from->send(peer, call.slot(kPartSlot)), sends++;
-        }
-        if (is_receiver) call.wait(to, 0, receives);
-        call.wait(from, sends, 0);
-    }
-
-    void scatter(int lane, const void *data, size_t size, void *out, int root) {
-        Call call(*context_, lane, timeout_);
-        if (rank_ != root) {
-            Buffer to = call.buffer(out, size);
-            to->recv(root, call.slot(kPartSlot));
-            call.wait_recv(to);
-            return;
-        }
-        Buffer from = call.buffer(data, size * static_cast<size_t>(world_));
-        for (int r = 0; r < world_; r++)
-            if (r != rank_) from->send(r, call.slot(kPartSlot), static_cast<size_t>(r) * size, size);
-        copy(out, static_cast<const char *>(data) + static_cast<size_t>(rank_) * size, size);
-        call.wait(from, static_cast<size_t>(world_) - 1, 0);
-    }
-
-    /* The root sends each rank a slice, which that rank sends to all others: no rank sends more than twice the data. */
-    void broadcast(int lane, void *data, size_t size, int root) {
-        Call call(*context_, lane, timeout_);
-        Buffer whole = call.buffer(data, size);
-        size_t sends = 0, receives = 0;
-        bool is_whole = size <= kDirectBytes || world_ == 2;
-        auto post_send = [&](int peer, uint8_t kind, const Slice &s) {
-            if (peer != rank_ && s.count) whole->send(peer, call.slot(kind), s.begin, s.count), sends++;
-        };
-        auto post_recv = [&](int peer, uint8_t kind, const Slice &s) {
-            if (peer != rank_ && s.count) whole->recv(peer, call.slot(kind), s.begin, s.count), receives++;
-        };
-        if (is_whole) {
-            for (int r = 0; rank_ == root && r < world_; r++) post_send(r, kPartSlot, {0, size});
-            if (rank_ != root) post_recv(root, kPartSlot, {0, size});
-        } else if (rank_ == root) {
-            for (int r = 0; r < world_; r++) post_send(r, kPartSlot, slice(size, r));
-            for (int r = 0; r < world_; r++) post_send(r, kResultSlot, slice(size, root));
-        } else {
-            Buffer own = call.buffer(data, size);
-            Slice mine = slice(size, rank_);
-            if (mine.count) own->recv(root, call.slot(kPartSlot), mine.begin, mine.count);
-            for (int r = 0; r < world_; r++) post_recv(r, kResultSlot, slice(size, r));
-            if (mine.count) call.wait_recv(own);
-            for (int r = 0; r < world_; r++)
-                if (r != root) post_send(r, kResultSlot, mine);
-        }
-        call.wait(whole, sends, receives);
-    }
-
-    void barrier(int lane) {
-        char mine = 0, theirs;
-        Call call(*context_, lane, timeout_);
-        Buffer from = call.buffer(&mine, 1), to = call.buffer(&theirs, 1);
-        for (int r = 0; r < world_; r++)
-            if (r != rank_) to->recv(r, call.slot(kPartSlot)), from->send(r, call.slot(kPartSlot));
-        call.wait(to, 0, static_cast<size_t>(world_) - 1);
-        call.wait(from, static_cast<size_t>(world_) - 1, 0);
-    }
-
-    void send(int lane, const void *data, size_t size, int to) {
-        Call call(*context_, lane, timeout_);
-        Buffer from = call.buffer(data, size);
-        from->send(to, call.slot(kPairSlot));
-        call.wait_send(from);
-    }
-
-    void recv(int lane, void *data, size_t size, int from) {
-        Call call(*context_, lane, timeout_);
-        Buffer to = call.buffer(data, size);
-        to->recv(from, call.slot(kPairSlot));
-        call.wait_recv(to);
-    }
-
-  private:
+    struct Message {
+        std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+        bool is_send;
+    };
     struct Lane {
-        std::vector<char> scratch;
-        std::vector<const void *> inputs; /* (world) */
+        Lane(Network &network, const std::string &kind) : links(network, kind) {}
+        Links links;
+        std::vector<Message> sets[COLLECTIVES_SETS];
+        std::deque<Message> done;
+        Clock::time_point deadline;
     };
 
-    static void copy(void *to, const void *from, size_t size) {
-        if (to != from && size) std::memmove(to, from, size);
+    static Messages &of(void *group) { return *static_cast<MessagesGroup *>(group)->messages; }
+
+    static void begin(void *group, int lane) { of(group).lanes[lane].deadline = Clock::now() + of(group).timeout; }
+
+    static status connect(void *group, int lane, const int *peers, int count) {
+        return guard([&] { of(group).lanes[lane].links.need(peers, count); });
     }
 
-    Slice slice(size_t count, int rank) const {
-        size_t part = count / static_cast<size_t>(world_), more = count % static_cast<size_t>(world_);
-        auto r = static_cast<size_t>(rank);
-        return {r * part + std::min(r, more), part + (r < more)};
-    }
-
-    char *scratch(int lane, size_t bytes) {
-        if (lanes_[lane].scratch.size() < bytes) lanes_[lane].scratch.resize(bytes);
-        return lanes_[lane].scratch.data();
-    }
-
-    /* Two ranks send each other all data: as many bytes as slices and results, but in one phase instead of two. */
-    void exchange(Call &call, int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
-        const size_t size = comm_type_size(type), chunk = kExchangeBytes / size;
-        const bool is_receiver = root == COMM_ALL || root == rank_, is_sender = root != rank_;
-        const int peer = 1 - rank_;
-        char *buffers = scratch(lane, 2 * kExchangeBytes), *mine = static_cast<char *>(data);
-        Buffer whole = call.buffer(data, count * size);
-        Buffer received[2] = {call.buffer(buffers, kExchangeBytes),
-                              call.buffer(buffers + kExchangeBytes, kExchangeBytes)};
-        auto bytes_of = [&](size_t begin) { return std::min(chunk, count - begin) * size; };
-        auto post_recv = [&](size_t begin) {
-            if (is_receiver && begin < count)
-                received[begin / chunk % 2]->recv(peer, call.slot(kPartSlot), 0, bytes_of(begin));
-        };
-        post_recv(0);
-        post_recv(chunk);
-        for (size_t begin = 0; is_sender && begin < count; begin += chunk)
-            whole->send(peer, call.slot(kPartSlot), begin * size, bytes_of(begin));
-        for (size_t begin = 0; begin < count; begin += chunk) {
-            Buffer &theirs = received[begin / chunk % 2];
-            if (is_sender) call.wait_send(whole); /* messages to one peer are sent in order */
-            if (!is_receiver) continue;
-            call.wait_recv(theirs);
-            const void *inputs[2] = {mine + begin * size, mine + begin * size};
-            inputs[peer] = theirs->ptr;
-            combine(mine + begin * size, inputs, 2, bytes_of(begin) / size, type, op);
-            post_recv(begin + 2 * chunk);
-        }
-    }
-
-    /* Every rank sends all its data to every other rank, or to the root. */
-    void reduce_direct(Call &call, int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
-        size_t bytes = count * comm_type_size(type), sends = 0, receives = 0;
-        bool is_receiver = root == COMM_ALL || root == rank_;
-        char *buffers = scratch(lane, is_receiver ? bytes * static_cast<size_t>(world_) : 1);
-        Buffer from = call.buffer(data, bytes), to = call.buffer(buffers, bytes * static_cast<size_t>(world_));
-        auto &inputs = lanes_[lane].inputs;
-        for (int r = 0; r < world_; r++) {
-            inputs[r] = r == rank_ ? data : buffers + static_cast<size_t>(r) * bytes;
-            if (r == rank_ || !is_receiver) continue;
-            to->recv(r, call.slot(kPartSlot), static_cast<size_t>(r) * bytes, bytes), receives++;
-        }
-        for (int step = 1; step < world_; step++) {
-            int peer = (rank_ + step) % world_;
-            if (root == COMM_ALL || root == peer) from->send(peer, call.slot(kPartSlot)), sends++;
-        }
-        call.wait(from, sends, 0); /* before [data] is overwritten */
-        call.wait(to, 0, receives);
-        if (is_receiver) combine(data, inputs.data(), world_, count, type, op);
-    }
-
-    /* out (own slice's count): the result of this rank's slice. Calls done(offset, count) after each chunk of it. */
-    template <class Done>
-    void reduce_own(Call &call, int lane, const void *data, const std::vector<Slice> &slices, comm_type type,
-                    comm_op op, void *out, Done done) {
-        const size_t size = comm_type_size(type), chunk = kChunkBytes / size;
-        const char *in = static_cast<const char *>(data);
-        const Slice own = slices[rank_];
-        char *buffers = scratch(lane, 2 * static_cast<size_t>(world_) * kChunkBytes);
-        std::vector<Buffer> received(2 * static_cast<size_t>(world_));
-        auto post_recv = [&](size_t begin) {
-            if (begin >= own.count) return;
-            size_t turn = begin / chunk % 2, bytes = std::min(chunk, own.count - begin) * size;
-            for (int r = 0; r < world_; r++)
-                if (r != rank_) received[turn * world_ + r]->recv(r, call.slot(kPartSlot), 0, bytes);
-        };
-        for (size_t i = 0; i < received.size(); i++) received[i] = call.buffer(buffers + i * kChunkBytes, kChunkBytes);
-        post_recv(0);
-        post_recv(chunk);
-
-        Slice last = slices.back(), first = slices.front();
-        Buffer whole = call.buffer(data, (last.begin + last.count) * size);
-        size_t sends = 0;
-        for (size_t begin = 0; begin < first.count; begin += chunk) /* the first slice is one of the longest */
-            for (int step = 1; step < world_; step++) {
-                int peer = (rank_ + step) % world_;
-                if (begin >= slices[peer].count) continue;
-                whole->send(peer, call.slot(kPartSlot), (slices[peer].begin + begin) * size,
-                            std::min(chunk, slices[peer].count - begin) * size);
-                sends++;
-            }
-
-        auto &inputs = lanes_[lane].inputs;
-        for (size_t begin = 0; begin < own.count; begin += chunk) {
-            size_t turn = begin / chunk % 2, count = std::min(chunk, own.count - begin);
-            for (int r = 0; r < world_; r++) {
-                inputs[r] = in + (own.begin + begin) * size;
-                if (r == rank_) continue;
-                call.wait_recv(received[turn * world_ + r]);
-                inputs[r] = received[turn * world_ + r]->ptr;
-            }
-            combine(static_cast<char *>(out) + begin * size, inputs.data(), world_, count, type, op);
-            post_recv(begin + 2 * chunk);
-            done(begin, count);
-        }
-        call.wait(whole, sends, 0);
-    }
-
-    /* Results are received into [data] while it is still being sent: safe, because a peer sends the result of its slice
-     * only after it has received this rank's part of that slice. */
-    void exchange_slices(Call &call, int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
-        const size_t size = comm_type_size(type), chunk = kChunkBytes / size;
-        const bool is_receiver = root == COMM_ALL || root == rank_;
-        std::vector<Slice> slices(world_);
-        for (int r = 0; r < world_; r++) slices[r] = slice(count, r);
-        const Slice own = slices[rank_];
-        std::vector<char> kept(is_receiver ? 0 : own.count * size); /* this rank's data must not change */
-        char *out = is_receiver ? static_cast<char *>(data) + own.begin * size : kept.data();
-        Buffer whole = call.buffer(data, count * size), result = call.buffer(out, own.count * size);
-        size_t sends = 0, receives = 0;
-        for (int r = 0; r < world_ && is_receiver; r++)
-            for (size_t begin = 0; r != rank_ && begin < slices[r].count; begin += chunk, receives++)
-                whole->recv(r, call.slot(kResultSlot), (slices[r].begin + begin) * size,
-                            std::min(chunk, slices[r].count - begin) * size);
-        reduce_own(call, lane, data, slices, type, op, out, [&](size_t begin, size_t elements) {
-            for (int step = 1; step < world_; step++) {
-                int peer = (rank_ + step) % world_;
-                if (root != COMM_ALL && root != peer) continue;
-                result->send(peer, call.slot(kResultSlot), begin * size, elements * size);
-                sends++;
-            }
+    static status post(void *group, int lane, int set, int peer, void *data, size_t size, bool is_send) {
+        return guard([&] {
+            Links &links = of(group).lanes[lane].links;
+            auto buffer = links.context(peer).createUnboundBuffer(data, size);
+            if (is_send)
+                buffer->send(1 - links.index(peer), gloo::Slot::build(kMessageSlot, 0));
+            else
+                buffer->recv(1 - links.index(peer), gloo::Slot::build(kMessageSlot, 0));
+            of(group).lanes[lane].sets[set].push_back({std::move(buffer), is_send});
         });
-        call.wait(whole, 0, receives);
-        call.wait(result, sends, 0);
     }
 
-    int rank_, world_;
-    milliseconds timeout_;
-    std::shared_ptr<Context> context_;
-    Lane lanes_[COMM_LANES];
+    static status wait(void *group, int lane, int set) {
+        return guard([&] {
+            Lane &l = of(group).lanes[lane];
+            for (auto &message : l.sets[set]) {
+                auto left = std::chrono::duration_cast<milliseconds>(l.deadline - Clock::now());
+                left = std::max(left, milliseconds(1));
+                bool is_done = message.is_send ? message.buffer->waitSend(left) : message.buffer->waitRecv(left);
+                if (!is_done) throw std::runtime_error("aborted");
+            }
+            for (auto &message : l.sets[set]) l.done.push_back(std::move(message));
+            l.sets[set].clear();
+            while (l.done.size() > kDone) l.done.pop_front();
+        });
+    }
+
+    milliseconds timeout;
+    Lane lanes[COMM_LANES];
 };
 
-/* ---- the quick mesh ---- */
+/* ---- quick messages ---- */
 
-/* A mesh for small messages in one phase: every rank sends to every other, and each computes the result itself. The
- * calling thread reads the sockets (Gloo's synchronous mode), which avoids a thread switch on both sides. For one
- * thread. */
+/* Small messages of every rank for every rank, of which each computes the result itself: up to kDirectRanks in one
+ * round, else in log2(world) rounds, in which each rank passes on what it has (Bruck's all-gather). The calling thread
+ * reads the sockets (Gloo's synchronous mode), which avoids a thread switch on both sides. For one thread. */
 
-constexpr size_t kQuickBytes = 64 << 10;       /* the largest message */
+constexpr int kDirectRanks = 8;
+/* The largest message; in rounds, the bytes of all ranks together. All write before they read: messages of 64 KiB may
+ * fill the sockets' buffers and wait 40 ms. */
+constexpr size_t kQuickBytes = 32 << 10;
 constexpr size_t kQuickTotalBytes = 256 << 10; /* what a rank may send to all others in one call */
 /* Two ranks write to each other before they read: a larger message may fill the sockets' buffers and wait a third of a
  * millisecond until the kernel enlarges them. */
 constexpr size_t kPieceBytes = 32 << 10;
-constexpr size_t kPiecesBytes = 1 << 20; /* largest message for which pieces are faster than the bulk mesh */
+constexpr size_t kPiecesBytes = 1 << 20; /* largest message for which pieces are faster than messages of any size */
 
 class Quick {
   public:
-    Quick(const comm_setup &setup, std::shared_ptr<gloo::transport::Device> device)
-        : rank_(setup.rank), world_(setup.world_size),
-          capacity_(std::max<size_t>(1024, std::min(kQuickBytes, kQuickTotalBytes / (setup.world_size - 1)))),
-          context_(connect(setup, std::move(device), mesh_of(setup), setup.timeout)), peers_(world_), inputs_(world_) {
-        out_.resize(sizeof(Header) + capacity_);
-        for (int peer = 0; peer < world_; peer++) {
-            if (peer == rank_) continue;
-            auto &pair = context_->getPair(peer);
-            for (int turn = 0; turn < 2; turn++) {
-                auto &in = peers_[peer].in[turn];
-                in.resize(sizeof(Header) + capacity_);
-                peers_[peer].receive[turn] = pair->createRecvBuffer(turn, in.data(), in.size());
-                peers_[peer].send[turn] = pair->createSendBuffer(turn, out_.data(), out_.size());
-            }
-        }
-        /* No rank may send before every rank has its buffers. */
-        shared_result(setup, mesh_of(setup), "");
-        for (int peer = 0; peer < world_; peer++)
-            if (peer != rank_) context_->getPair(peer)->setSync(true, false);
-    }
+    explicit Quick(Network &network)
+        : rank_(network.rank()), world_(network.world()), is_direct_(world_ <= kDirectRanks),
+          capacity_(is_direct_ ? std::max<size_t>(1024, std::min(kQuickBytes, kQuickTotalBytes / (world_ - 1)))
+                               : kQuickBytes),
+          timeout_(network.timeout()), begins_(world_ + 1), inputs_(world_),
+          links_(network, "quick/", [this](int peer, Pair &pair) { create_buffers(peer, pair); }) {}
 
-    bool fits(size_t bytes) const { return bytes <= capacity_; }
+    /* [largest]: bytes of the rank that sends most; [total]: of all together. */
+    bool fits(size_t largest, size_t total) const { return (is_direct_ ? largest : total) <= capacity_; }
 
-    /* Sends [bytes] bytes to every other rank; payload(rank) returns those of [rank] until the call after the next. A
-     * rank sends its next message only after it has received all messages of this call, so two alternating buffers are
-     * never overwritten while they are read. [what] and [size] must be equal on all ranks: they are compared. */
-    void exchange(const void *data, size_t bytes, uint32_t what, size_t size) {
-        turn_ = static_cast<int>(number_ & 1);
+    /* Sends bytes_of(rank_) bytes to every other rank; payload(rank) returns those of [rank] until the next call. A
+     * rank sends its next message only after it has received something of all ranks in this call, so two alternating
+     * buffers are never overwritten while they are read. [what] and [size] must be equal on all ranks: they are
+     * compared. */
+    template <class BytesOf> void exchange(const void *data, uint32_t what, size_t size, BytesOf bytes_of) {
+        if (!is_connected_) connect();
+        for (int i = 0; i < world_; i++) begins_[i + 1] = begins_[i] + bytes_of((rank_ + i) % world_);
         Header header = {number_++, what, size};
-        std::memcpy(out_.data(), &header, sizeof header);
-        if (bytes) std::memcpy(out_.data() + sizeof header, data, bytes);
-        for (int step = 1; step < world_; step++) {
-            auto &send = peers_[(rank_ + step) % world_].send[turn_];
-            send->send(0, sizeof header + bytes);
-            send->waitSend();
+        std::memcpy(own_.data(), &header, sizeof header);
+        if (begins_[1]) std::memcpy(own_.data() + sizeof header, data, begins_[1]);
+        if (is_direct_) {
+            for (int step = 1; step < world_; step++) send(rank_ + step, begins_[1]);
+            for (int step = 1; step < world_; step++) receive(rank_ + world_ - step, header);
+            return;
         }
-        for (int step = 1; step < world_; step++) {
-            int peer = (rank_ + world_ - step) % world_;
-            peers_[peer].receive[turn_]->waitRecv();
-            compare(peer, header);
+        for (int have = 1; have < world_; have *= 2) {
+            int n = std::min(have, world_ - have);
+            send(rank_ + world_ - have, begins_[n]);
+            Peer &from = receive(rank_ + have, header);
+            std::memcpy(own_.data() + sizeof header + begins_[have], from.in[1 - from.received].data() + sizeof header,
+                        begins_[have + n] - begins_[have]);
         }
     }
 
     const char *payload(int rank) const {
-        const auto &bytes = rank == rank_ ? out_ : peers_[rank].in[turn_];
-        return bytes.data() + sizeof(Header);
+        if (rank == rank_) return own_.data() + sizeof(Header);
+        if (!is_direct_) return own_.data() + sizeof(Header) + begins_[(rank - rank_ + world_) % world_];
+        const Peer &peer = peers_.at(rank);
+        return peer.in[1 - peer.received].data() + sizeof(Header);
     }
 
     /* (world): the payloads in order of rank, each from byte [offset] on. */
@@ -455,8 +180,6 @@ class Quick {
     }
 
   private:
-    static std::string mesh_of(const comm_setup &setup) { return std::string(setup.name) + "/quick"; }
-
     struct Header {
         uint32_t number, what;
         uint64_t bytes;
@@ -464,31 +187,68 @@ class Quick {
     struct Peer {
         std::vector<char> in[2];
         std::unique_ptr<gloo::transport::Buffer> receive[2], send[2];
+        int sent = 0, received = 0; /* which of two buffers is the next */
     };
 
-    void compare(int peer, const Header &mine) const {
+    void create_buffers(int peer, Pair &pair) {
+        for (int turn = 0; turn < 2; turn++) {
+            auto &in = peers_[peer].in[turn];
+            in.resize(sizeof(Header) + capacity_);
+            peers_[peer].receive[turn] = pair.createRecvBuffer(turn, in.data(), in.size());
+            peers_[peer].send[turn] = pair.createSendBuffer(turn, own_.data(), own_.size());
+        }
+    }
+
+    void connect() {
+        std::vector<int> peers;
+        for (int step = 1; step < world_; step = is_direct_ ? step + 1 : 2 * step)
+            for (int peer : {rank_ + step, rank_ + world_ - step}) peers.push_back(peer % world_);
+        own_.resize(sizeof(Header) + capacity_);
+        links_.need(peers.data(), static_cast<int>(peers.size()));
+        timeval limit = {static_cast<time_t>(timeout_), static_cast<suseconds_t>(timeout_ * 1e6) % 1000000};
+        for (auto &peer : peers_) {
+            links_.pair(peer.first).setSync(true, false);
+            setsockopt(links_.socket(peer.first), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+            setsockopt(links_.socket(peer.first), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+        }
+        is_connected_ = true;
+    }
+
+    void send(int to, size_t bytes) {
+        Peer &peer = peers_.at(to % world_);
+        peer.send[peer.sent]->send(0, sizeof(Header) + bytes);
+        peer.send[peer.sent]->waitSend();
+        peer.sent = 1 - peer.sent;
+    }
+
+    Peer &receive(int from, const Header &mine) {
+        Peer &peer = peers_.at(from % world_);
         Header theirs;
-        std::memcpy(&theirs, peers_[peer].in[turn_].data(), sizeof theirs);
-        if (std::memcmp(&mine, &theirs, sizeof mine) != 0)
-            throw std::runtime_error("rank " + std::to_string(peer) + " is in another collective call (number " +
-                                     std::to_string(theirs.number) + " with " + std::to_string(theirs.bytes) +
-                                     " bytes; here number " + std::to_string(mine.number) + " with " +
-                                     std::to_string(mine.bytes) + " bytes)");
+        peer.receive[peer.received]->waitRecv();
+        std::memcpy(&theirs, peer.in[peer.received].data(), sizeof theirs);
+        peer.received = 1 - peer.received;
+        if (std::memcmp(&mine, &theirs, sizeof mine) == 0) return peer;
+        throw std::runtime_error("rank " + std::to_string(from % world_) + " is in another collective call (number " +
+                                 std::to_string(theirs.number) + " with " + std::to_string(theirs.bytes) +
+                                 " bytes; here number " + std::to_string(mine.number) + " with " +
+                                 std::to_string(mine.bytes) + " bytes)");
     }
 
     int rank_, world_;
+    bool is_direct_, is_connected_ = false;
     size_t capacity_;
-    std::shared_ptr<Context> context_; /* must outlive the buffers */
-    std::vector<char> out_;
-    std::vector<Peer> peers_;
+    double timeout_;
+    std::vector<char> own_;      /* a header, this rank's bytes, and in rounds those of the ranks after it */
+    std::vector<size_t> begins_; /* (world + 1): where the bytes of the i-th rank after this one begin */
     std::vector<const void *> inputs_;
     uint32_t number_ = 0;
-    int turn_ = 0;
+    Links links_; /* must outlive the buffers */
+    std::map<int, Peer> peers_;
 };
 
 /* ---- the group ---- */
 
-/* The kind of a call on the quick mesh: compared between ranks. */
+/* The kind of a quick call: compared between ranks. */
 enum Kind : uint32_t { kBarrier = 1, kGather, kScatter, kBroadcast, kReduceScatter, kReduce };
 
 uint32_t what(Kind kind, int root, comm_type type = COMM_UINT8, comm_op op = COMM_SUM) {
@@ -498,34 +258,31 @@ uint32_t what(Kind kind, int root, comm_type type = COMM_UINT8, comm_op op = COM
 
 class Group {
   public:
-    explicit Group(const comm_setup &setup)
-        : rank_(setup.rank), world_(setup.world_size), device_(open_device(setup.address, ticker_)),
-          bulk_(setup, device_), quick_(setup, device_) {
-        ticker_.run(false);
-    }
-    ~Group() { ticker_.run(true); }
+    explicit Group(const comm_setup &setup) : rank_(setup.rank), world_(setup.world_size), network_(setup) {}
 
     void reduce(int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
         size_t bytes = count * comm_type_size(type);
         if (is_in_pieces(lane, bytes, root)) return reduce_pieces(data, count, type, op);
-        if (!is_quick(lane, bytes)) return bulk_.reduce(lane, data, count, type, op, root);
-        quick_.exchange(data, bytes, what(kReduce, root, type, op), bytes);
+        if (!is_quick(lane, bytes, bytes * static_cast<size_t>(world_)))
+            return must(lane, collectives_reduce(&messages_.group, lane, data, count, type, op, root));
+        quick_.exchange(data, what(kReduce, root, type, op), bytes, [&](int) { return bytes; });
         if (root == COMM_ALL || root == rank_) combine(data, quick_.payloads(0), world_, count, type, op);
     }
 
     void reduce_scatter(int lane, const void *data, size_t count, comm_type type, comm_op op, void *out) {
         size_t bytes = count * comm_type_size(type), all = bytes * static_cast<size_t>(world_);
-        if (!is_quick(lane, all)) return bulk_.reduce_scatter(lane, data, count, type, op, out);
-        quick_.exchange(data, all, what(kReduceScatter, COMM_ALL, type, op), all);
+        if (!is_quick(lane, all, all * static_cast<size_t>(world_)))
+            return must(lane, collectives_reduce_scatter(&messages_.group, lane, data, count, type, op, out));
+        quick_.exchange(data, what(kReduceScatter, COMM_ALL, type, op), all, [&](int) { return all; });
         combine(out, quick_.payloads(static_cast<size_t>(rank_) * bytes), world_, count, type, op);
     }
 
     void gather(int lane, const void *data, const size_t *sizes, void *out, int root) {
         size_t total = 0;
         for (int r = 0; r < world_; r++) total += sizes[r];
-        if (!is_quick(lane, *std::max_element(sizes, sizes + world_)))
-            return bulk_.gather(lane, data, sizes, out, root);
-        quick_.exchange(data, sizes[rank_], what(kGather, root), total);
+        if (!is_quick(lane, *std::max_element(sizes, sizes + world_), total))
+            return must(lane, collectives_gather(&messages_.group, lane, data, sizes, out, root));
+        quick_.exchange(data, what(kGather, root), total, [&](int r) { return sizes[r]; });
         if (root != COMM_ALL && root != rank_) return;
         char *to = static_cast<char *>(out);
         for (int r = 0; r < world_; to += sizes[r++]) std::memcpy(to, quick_.payload(r), sizes[r]);
@@ -533,30 +290,42 @@ class Group {
 
     void scatter(int lane, const void *data, size_t size, void *out, int root) {
         size_t all = size * static_cast<size_t>(world_);
-        if (!is_quick(lane, all)) return bulk_.scatter(lane, data, size, out, root);
-        quick_.exchange(data, root == rank_ ? all : 0, what(kScatter, root), size);
+        if (!is_quick(lane, all, all))
+            return must(lane, collectives_scatter(&messages_.group, lane, data, size, out, root));
+        quick_.exchange(data, what(kScatter, root), size, [&](int r) { return r == root ? all : 0; });
         std::memcpy(out, quick_.payload(root) + static_cast<size_t>(rank_) * size, size);
     }
 
     void broadcast(int lane, void *data, size_t size, int root) {
-        if (!is_quick(lane, size)) return bulk_.broadcast(lane, data, size, root);
-        quick_.exchange(data, root == rank_ ? size : 0, what(kBroadcast, root), size);
+        if (!is_quick(lane, size, size))
+            return must(lane, collectives_broadcast(&messages_.group, lane, data, size, root));
+        quick_.exchange(data, what(kBroadcast, root), size, [&](int r) { return r == root ? size : 0; });
         if (root != rank_) std::memcpy(data, quick_.payload(root), size);
     }
 
     void barrier(int lane) {
-        if (lane != 0) return bulk_.barrier(lane);
-        quick_.exchange(nullptr, 0, what(kBarrier, COMM_ALL), 0);
+        if (lane != 0) return must(lane, collectives_barrier(&messages_.group, lane));
+        quick_.exchange("", what(kBarrier, COMM_ALL), 0, [](int) { return 0; });
     }
 
-    void send(int lane, const void *data, size_t size, int to) { bulk_.send(lane, data, size, to); }
-    void recv(int lane, void *data, size_t size, int from) { bulk_.recv(lane, data, size, from); }
+    void send(int lane, const void *data, size_t size, int to) {
+        must(lane, collectives_send(&messages_.group, lane, data, size, to));
+    }
+    void recv(int lane, void *data, size_t size, int from) {
+        must(lane, collectives_recv(&messages_.group, lane, data, size, from));
+    }
 
-    void abort() const { sockets_.shut_down(); }
+    void end_calls() { network_.end_calls(); }
 
   private:
-    PeerSockets sockets_; /* first: lists the sockets that are open before the members below open theirs */
-    bool is_quick(int lane, size_t bytes) const { return lane == 0 && quick_.fits(bytes); }
+    /* After a failure Gloo's thread must not touch the caller's memory any more. */
+    void must(int lane, status failure) {
+        if (!failure) return;
+        messages_.forget(lane);
+        throw Failure{failure};
+    }
+
+    bool is_quick(int lane, size_t largest, size_t total) const { return lane == 0 && quick_.fits(largest, total); }
 
     bool is_in_pieces(int lane, size_t bytes, int root) const {
         return lane == 0 && world_ == 2 && root == COMM_ALL && bytes > kPieceBytes && bytes <= kPiecesBytes;
@@ -567,16 +336,15 @@ class Group {
         for (size_t begin = 0; begin < count; begin += piece) {
             char *at = static_cast<char *>(data) + begin * size;
             size_t n = std::min(piece, count - begin);
-            quick_.exchange(at, n * size, what(kReduce, COMM_ALL, type, op), count * size);
+            quick_.exchange(at, what(kReduce, COMM_ALL, type, op), count * size, [&](int) { return n * size; });
             combine(at, quick_.payloads(0), 2, n, type, op);
         }
     }
 
     int rank_, world_;
-    Ticker ticker_; /* must outlive the device */
-    std::shared_ptr<gloo::transport::Device> device_;
-    Bulk bulk_;
-    Quick quick_;
+    Network network_;
+    Messages messages_{network_};
+    Quick quick_{network_};
 };
 
 /* ---- the table ---- */
@@ -584,17 +352,14 @@ class Group {
 Group &group_of(void *group) { return *static_cast<Group *>(group); }
 
 status create(const comm_setup *setup, void **out) {
-    return guard([&] {
-        SignalsBlocked blocked;
-        *out = new Group(*setup);
-    });
+    return guard([&] { *out = new Group(*setup); });
 }
 
 void destroy(void *group) {
     status_free(guard([&] { delete static_cast<Group *>(group); }));
 }
 
-void abort_calls(void *group) { group_of(group).abort(); }
+void abort_calls(void *group) { group_of(group).end_calls(); }
 
 status reduce(void *group, int lane, void *data, size_t count, comm_type type, comm_op op, int root) {
     return guard([&] { group_of(group).reduce(lane, data, count, type, op, root); });
@@ -632,4 +397,4 @@ status recv(void *group, int lane, void *data, size_t size, int from) {
 
 const struct comm_backend ddptrain_comm_gloo = {"gloo",         create,  destroy, abort_calls, reduce,  nullptr,
                                                 reduce_scatter, gather,  scatter, broadcast,   barrier, send,
-                                                recv,           nullptr, nullptr, nullptr,     false,   nullptr};
+                                                recv,           nullptr, nullptr, nullptr,     true,    nullptr};

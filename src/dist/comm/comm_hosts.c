@@ -1,7 +1,7 @@
 /* Every call consists of calls of two backends: gather or reduce to the leader by shared memory, exchange between
  * leaders by Gloo or MPI, broadcast or scatter by shared memory. 16-bit floats are exchanged as such, so the sum of a
- * host is rounded before it is sent. Ranks of different hosts that send to each other get a Gloo group of two ranks at
- * the first send or receive; with MPI there is one group of all ranks. */
+ * host is rounded before it is sent. Ranks of different hosts send to each other in a group of all ranks, whose
+ * connections Gloo and MPI make when they are first used. */
 #include "dist/comm/comm_group.h"
 
 #include <pthread.h>
@@ -32,8 +32,7 @@ struct hosts_group {
     const struct comm_backend *between; /* Gloo or MPI */
     void *inner;                        /* shared memory; NULL if this rank is the only one of its host */
     void *outer;                        /* Gloo or MPI between leaders; NULL on others */
-    void *everyone;                     /* with MPI: all ranks, for send and recv; else NULL */
-    void **partners[COMM_LANES];        /* (world): Gloo groups of two ranks; NULL: not yet created */
+    void *everyone;                     /* Gloo or MPI between all ranks, for send and recv */
     size_t *bytes[COMM_LANES];          /* (world) */
     struct scratch scratch[COMM_LANES];
 };
@@ -199,38 +198,16 @@ static status barrier(void *group, int lane) {
 
 /* ---- send and recv ---- */
 
-static status partner_of(struct hosts_group *g, int lane, int peer, void **out) {
-    char name[STORE_MAX_KEY];
-    int low = peer < g->rank ? peer : g->rank, high = peer < g->rank ? g->rank : peer;
-    int members[] = {g->setup.members[low], g->setup.members[high]}, hosts[] = {0, 1};
-    snprintf(name, sizeof name, "%s/pair%d.%d-%d", g->name, lane, low, high);
-    struct comm_setup setup = g->setup;
-    setup.name = name;
-    setup.rank = g->rank == high;
-    setup.world_size = 2;
-    setup.members = members;
-    setup.hosts = hosts;
-    if (!g->partners[lane][peer]) TRY(g->between->create(&setup, &g->partners[lane][peer]));
-    *out = g->partners[lane][peer];
-    return OK;
-}
-
 static status send(void *group, int lane, const void *data, size_t size, int to) {
     struct hosts_group *g = group;
-    void *partner;
     if (g->setup.hosts[to] == g->host) return comm_shm.send(g->inner, lane, data, size, g->local_ranks[to]);
-    if (g->everyone) return g->between->send(g->everyone, lane, data, size, to);
-    TRY(partner_of(g, lane, to, &partner));
-    return g->between->send(partner, lane, data, size, to > g->rank);
+    return g->between->send(g->everyone, lane, data, size, to);
 }
 
 static status recv(void *group, int lane, void *data, size_t size, int from) {
     struct hosts_group *g = group;
-    void *partner;
     if (g->setup.hosts[from] == g->host) return comm_shm.recv(g->inner, lane, data, size, g->local_ranks[from]);
-    if (g->everyone) return g->between->recv(g->everyone, lane, data, size, from);
-    TRY(partner_of(g, lane, from, &partner));
-    return g->between->recv(partner, lane, data, size, from > g->rank);
+    return g->between->recv(g->everyone, lane, data, size, from);
 }
 
 /* ---- create and destroy ---- */
@@ -239,9 +216,6 @@ static void destroy(void *group) {
     struct hosts_group *g = group;
     if (!g) return;
     for (int lane = 0; lane < COMM_LANES; lane++) {
-        for (int r = 0; g->partners[lane] && r < g->world; r++)
-            if (g->partners[lane][r]) g->between->destroy(g->partners[lane][r]);
-        free(g->partners[lane]);
         free(g->bytes[lane]);
         free(g->scratch[lane].bytes);
     }
@@ -279,9 +253,8 @@ static bool allocate(struct hosts_group *g, const struct comm_setup *setup) {
     bool is_allocated = g->name && g->setup.address && g->local_ranks && g->leaders && g->sizes && g->local_members &&
                         g->leader_members;
     for (int lane = 0; lane < COMM_LANES; lane++) {
-        g->partners[lane] = calloc(world, sizeof *g->partners[lane]);
         g->bytes[lane] = calloc(world, sizeof *g->bytes[lane]);
-        is_allocated = is_allocated && g->partners[lane] && g->bytes[lane];
+        is_allocated = is_allocated && g->bytes[lane];
     }
     return is_allocated;
 }
@@ -334,7 +307,7 @@ static status connect_inner(struct hosts_group *g) {
 static status connect_outer(struct hosts_group *g) {
     char name[STORE_MAX_KEY];
     struct comm_setup setup = g->setup;
-    if (g->between->has_group_of_all) TRY(g->between->create(&g->setup, &g->everyone));
+    if (g->between->connects_on_demand) TRY(g->between->create(&g->setup, &g->everyone));
     if (!is_leader(g)) return OK;
     snprintf(name, sizeof name, "%s/leaders", g->name);
     setup.name = name;

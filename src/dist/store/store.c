@@ -793,11 +793,20 @@ static status open_stop_event(struct store *s, const struct store_options *optio
     return OK;
 }
 
-/* Without them a later call would fail with an unclear error or wait. Rank 0 has a connection to each rank; *spare:
+/* Ranks of other hosts with which a rank is connected (comm/collectives.h). */
+static int most_peers(int hosts) {
+    int peers = 0;
+    if (hosts <= 16) return hosts - 1;
+    for (int step = 1; step < hosts; step *= 2) peers += 2;
+    return peers;
+}
+
+/* Without them a later call would fail with an unclear error or wait. A rank has up to three connections to each of its
+ * peers; rank 0, the root of gathers, one to each host in addition, and one to each rank for the store. *spare:
  * descriptors beyond, for connections that have not proved the secret. */
 status store_check_descriptors(const struct dist_env *env, int *spare) {
     int hosts = env->local_world_size > 0 ? env->world_size / env->local_world_size : 1;
-    int connections = 4 * (hosts - 1) + (env->rank == 0 ? env->world_size - 1 : 0);
+    int connections = 3 * most_peers(hosts) + (env->rank == 0 ? hosts - 1 + env->world_size - 1 : 0);
     *spare = env->rank == 0 ? net_max_unproven(env->world_size) : 0;
     return net_check_descriptors(DESCRIPTORS + connections, spare);
 }

@@ -1,0 +1,374 @@
+/* The collectives that are made of messages, on threads as ranks: bits in order of rank for every way and any number of
+ * ranks; rounds, peers and scratch memory as functions of the number of ranks. ctest-labels: dist */
+#include <check.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_main.h"
+#include "dist/comm/collectives.h"
+#include "dist/comm/combine.h"
+
+/* ---- messages between threads ---- */
+
+/* A send ends only when its receive has been posted, as on a network without room. */
+struct message {
+    struct message *next;
+    void *data;
+    size_t size;
+    int rank, set;
+    bool is_send;
+    int clock; /* rounds until it was sent */
+};
+
+struct queue {
+    struct message *first, **end;
+};
+
+struct rank {
+    struct collectives collectives; /* first */
+    struct job *job;
+    int left[COLLECTIVES_SETS]; /* messages that are not complete */
+    int arrived[COLLECTIVES_SETS];
+    int clock; /* rounds: the longest chain of messages that came before */
+    size_t sent, bytes;
+    bool *peers;
+    pthread_cond_t changed;
+};
+
+struct job {
+    int world;
+    pthread_mutex_t mutex;
+    struct rank *ranks;
+    struct queue *queues; /* (world, world): from, to; sends or receives that wait for the other side */
+    void (*body)(struct rank *r, void *argument);
+    void *argument;
+};
+
+static void complete(struct job *j, struct message *m, const struct message *other) {
+    struct rank *r = &j->ranks[m->rank];
+    if (!m->is_send && other->clock + 1 > r->arrived[m->set]) r->arrived[m->set] = other->clock + 1;
+    r->left[m->set]--;
+    pthread_cond_signal(&r->changed);
+}
+
+static status connect_peers(void *group, int lane, const int *peers, int count) {
+    struct rank *r = group;
+    (void)lane;
+    for (int i = 0; i < count; i++) {
+        ck_assert(peers[i] >= 0 && peers[i] < r->collectives.world && peers[i] != r->collectives.rank);
+        r->peers[peers[i]] = true;
+    }
+    return OK;
+}
+
+static status post(void *group, int lane, int set, int peer, void *data, size_t size, bool is_send) {
+    struct rank *r = group;
+    struct job *j = r->job;
+    int own = r->collectives.rank;
+    ck_assert(lane == 0 && size > 0 && r->peers[peer]);
+    struct message *m = malloc(sizeof *m);
+    *m = (struct message){NULL, data, size, own, set, is_send, r->clock};
+    pthread_mutex_lock(&j->mutex);
+    struct queue *q = &j->queues[is_send ? own * j->world + peer : peer * j->world + own];
+    struct message *first = q->first;
+    r->left[set]++;
+    r->sent += is_send;
+    r->bytes += is_send ? size : 0;
+    if (first && first->is_send != is_send) {
+        ck_assert_uint_eq(first->size, size);
+        if (is_send)
+            memcpy(first->data, data, size);
+        else
+            memcpy(data, first->data, size);
+        q->first = first->next;
+        complete(j, first, m);
+        complete(j, m, first);
+        free(first);
+        free(m);
+    } else {
+        if (!first) q->end = &q->first;
+        *q->end = m;
+        q->end = &m->next;
+    }
+    pthread_mutex_unlock(&j->mutex);
+    return OK;
+}
+
+static status wait(void *group, int lane, int set) {
+    struct rank *r = group;
+    (void)lane;
+    pthread_mutex_lock(&r->job->mutex);
+    while (r->left[set]) pthread_cond_wait(&r->changed, &r->job->mutex);
+    pthread_mutex_unlock(&r->job->mutex);
+    if (r->arrived[set] > r->clock) r->clock = r->arrived[set];
+    r->arrived[set] = 0;
+    return OK;
+}
+
+static const struct collectives_transport transport = {.connect = connect_peers, .post = post, .wait = wait};
+
+static void *run_rank(void *argument) {
+    struct rank *r = argument;
+    r->job->body(r, r->job->argument);
+    return NULL;
+}
+
+/* Runs [body] on all ranks; what they have counted stays in j->ranks until job_free. */
+static void job_run(struct job *j, int world, void (*body)(struct rank *, void *), void *argument) {
+    size_t n = (size_t)world;
+    *j = (struct job){.world = world,
+                      .ranks = calloc(n, sizeof *j->ranks),
+                      .queues = calloc(n * n, sizeof *j->queues),
+                      .body = body,
+                      .argument = argument};
+    pthread_t *threads = calloc(n, sizeof *threads);
+    pthread_attr_t small;
+    pthread_mutex_init(&j->mutex, NULL);
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 256 << 10);
+    for (int r = 0; r < world; r++) {
+        j->ranks[r].job = j;
+        j->ranks[r].peers = calloc(n, sizeof *j->ranks[r].peers);
+        pthread_cond_init(&j->ranks[r].changed, NULL);
+        ck_assert(collectives_create(&j->ranks[r].collectives, r, world, &transport) == OK);
+    }
+    for (int r = 0; r < world; r++) ck_assert_int_eq(pthread_create(&threads[r], &small, run_rank, &j->ranks[r]), 0);
+    for (int r = 0; r < world; r++) pthread_join(threads[r], NULL);
+    for (size_t i = 0; i < n * n; i++) ck_assert_msg(!j->queues[i].first, "a message was not received");
+    free(threads);
+    pthread_attr_destroy(&small);
+}
+
+static void job_free(struct job *j) {
+    for (int r = 0; r < j->world; r++) {
+        collectives_free(&j->ranks[r].collectives);
+        free(j->ranks[r].peers);
+    }
+    free(j->ranks);
+    free(j->queues);
+}
+
+/* ---- bits ---- */
+
+static const int worlds[] = {2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33};
+
+/* Values whose sums depend on the order: of many magnitudes, with signs. */
+static void fill(void *data, size_t count, enum comm_type type, int rank) {
+    uint32_t state = (uint32_t)rank * 2654435761u + 12345;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        float value = ldexpf((float)(int32_t)state, -31 + (int)(state >> 9 & 15) - 8);
+        switch (type) {
+        case COMM_FLOAT32:
+            ((float *)data)[i] = value;
+            break;
+        case COMM_FLOAT64:
+            ((double *)data)[i] = (double)value / 3;
+            break;
+        case COMM_BFLOAT16:
+        case COMM_FLOAT16:
+            combine_to_half((uint16_t *)data + i, &value, 1, type);
+            break;
+        case COMM_INT32:
+            ((int32_t *)data)[i] = (int32_t)state;
+            break;
+        case COMM_INT64:
+            ((int64_t *)data)[i] = (int64_t)state << 20;
+            break;
+        default:
+            ((uint8_t *)data)[i] = (uint8_t)(state >> 24);
+        }
+    }
+}
+
+struct reduction {
+    size_t count;
+    enum comm_type type;
+    enum comm_op op;
+    int root;
+    void *expected;
+};
+
+static void check_reduction(struct rank *r, void *argument) {
+    const struct reduction *c = argument;
+    size_t size = c->count * comm_type_size(c->type);
+    char *data = malloc(size), *before = malloc(size);
+    fill(data, c->count, c->type, r->collectives.rank);
+    memcpy(before, data, size);
+    ck_assert(collectives_reduce(r, 0, data, c->count, c->type, c->op, c->root) == OK);
+    bool is_receiver = c->root == COMM_ALL || c->root == r->collectives.rank;
+    ck_assert(memcmp(data, is_receiver ? c->expected : before, size) == 0);
+    if (r->collectives.rank == 0 && c->root == COMM_ALL && c->count % (size_t)r->collectives.world == 0)
+        ck_assert_uint_lt(r->collectives.lanes[0].scratch_size, 16 << 20);
+    free(data);
+    free(before);
+}
+
+static void compare_reduction(int world, struct reduction c) {
+    size_t size = c.count * comm_type_size(c.type);
+    void **inputs = calloc((size_t)world, sizeof *inputs);
+    struct job job;
+    c.expected = malloc(size);
+    for (int r = 0; r < world; r++) {
+        inputs[r] = malloc(size);
+        fill(inputs[r], c.count, c.type, r);
+    }
+    combine(c.expected, (const void *const *)inputs, world, c.count, c.type, c.op);
+    for (int r = 0; r < world; r++) free(inputs[r]);
+    job_run(&job, world, check_reduction, &c);
+    job_free(&job);
+    free(inputs);
+    free(c.expected);
+}
+
+/* Every way: whole, in one round and in several; slices; rounds; a chain with fewer and with more chunks than ranks. */
+TEST_EACH(reductions_are_in_order_of_rank, worlds) {
+    static const size_t counts[] = {1, 3, 1001, 5003, 65537};
+    int world = worlds[_i];
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (int root = COMM_ALL; root < world; root += root == COMM_ALL ? 1 : world / 2 > 0 ? world / 2 : 1)
+            compare_reduction(world, (struct reduction){counts[i], COMM_FLOAT32, COMM_SUM, root, NULL});
+    for (int root = COMM_ALL; root < world; root += root == COMM_ALL ? 1 : world - 1)
+        compare_reduction(world, (struct reduction){(size_t)world * 65536 + 1237, COMM_FLOAT32, COMM_SUM, root, NULL});
+    for (enum comm_type type = 0; type < COMM_TYPES && (world == 3 || world == 8 || world == 17); type++)
+        for (enum comm_op op = 0; op < COMM_OPS; op++) {
+            compare_reduction(world, (struct reduction){3001, type, op, COMM_ALL, NULL});
+            if (world == 17) compare_reduction(world, (struct reduction){99033, type, op, 8, NULL}); /* a chain */
+        }
+}
+
+/* ---- the other calls ---- */
+
+static void *pattern(size_t size, int rank) {
+    uint8_t *data = malloc(size + 1);
+    fill(data, size, COMM_UINT8, rank + 100);
+    return data;
+}
+
+static void check_gathers(struct rank *r, size_t unit) {
+    int world = r->collectives.world, own = r->collectives.rank;
+    size_t *sizes = malloc((size_t)world * sizeof *sizes), total = 0;
+    for (int p = 0; p < world; p++) total += sizes[p] = unit * (size_t)(p % 3); /* none for some */
+    void *data = pattern(sizes[own], own);
+    for (int root = COMM_ALL; root < world; root += world / 2) {
+        char *out = malloc(total + 1), *at = out;
+        ck_assert(collectives_gather(r, 0, data, sizes, out, root) == OK);
+        for (int p = 0; (root == COMM_ALL || root == own) && p < world; at += sizes[p++]) {
+            void *theirs = pattern(sizes[p], p);
+            ck_assert(memcmp(at, theirs, sizes[p]) == 0);
+            free(theirs);
+        }
+        free(out);
+    }
+    free(data);
+    free(sizes);
+}
+
+static void check_from_root(struct rank *r, size_t size) {
+    int world = r->collectives.world, own = r->collectives.rank;
+    for (int root = 0; root < world; root += world / 2 + 1) {
+        char *all = pattern(size * (size_t)world, root), *data = own == root ? pattern(size, root) : malloc(size);
+        char *expected = pattern(size, root), *out = malloc(size);
+        ck_assert(collectives_broadcast(r, 0, data, size, root) == OK);
+        ck_assert(memcmp(data, expected, size) == 0);
+        ck_assert(collectives_scatter(r, 0, own == root ? all : NULL, size, out, root) == OK);
+        ck_assert(memcmp(out, all + (size_t)own * size, size) == 0);
+        free(all);
+        free(data);
+        free(expected);
+        free(out);
+    }
+}
+
+static void check_scatter_of_sums(struct rank *r, size_t count) {
+    size_t world = (size_t)r->collectives.world, own = (size_t)r->collectives.rank, all = world * count;
+    float *data = malloc(all * sizeof *data), *out = malloc(count * sizeof *out),
+          *expected = malloc(all * sizeof *data);
+    void **inputs = calloc(world, sizeof *inputs);
+    for (size_t p = 0; p < world; p++) fill(inputs[p] = malloc(all * sizeof *data), all, COMM_FLOAT32, (int)p);
+    combine(expected, (const void *const *)inputs, (int)world, all, COMM_FLOAT32, COMM_SUM);
+    memcpy(data, inputs[own], all * sizeof *data);
+    ck_assert(collectives_reduce_scatter(r, 0, data, count, COMM_FLOAT32, COMM_SUM, data + own * count) == OK);
+    ck_assert(memcmp(data + own * count, expected + own * count, count * sizeof *data) == 0);
+    for (size_t p = 0; p < world; p++) free(inputs[p]);
+    free(inputs);
+    free(data);
+    free(out);
+    free(expected);
+}
+
+static void check_others(struct rank *r, void *argument) {
+    int world = r->collectives.world, own = r->collectives.rank;
+    (void)argument;
+    for (size_t unit = 1; unit < 1000000; unit *= 70) check_gathers(r, unit);
+    for (size_t size = 1; size < 10000000; size *= 123) check_from_root(r, size);
+    check_scatter_of_sums(r, 3);
+    check_scatter_of_sums(r, 40007);
+    ck_assert(collectives_barrier(r, 0) == OK);
+    int64_t mine = own, theirs = -1;
+    if (own == 0) ck_assert(collectives_send(r, 0, &mine, sizeof mine, world - 1) == OK);
+    if (own == world - 1) ck_assert(collectives_recv(r, 0, &theirs, sizeof theirs, 0) == OK && theirs == 0);
+}
+
+TEST_EACH(other_calls, worlds) {
+    struct job job;
+    job_run(&job, worlds[_i], check_others, NULL);
+    job_free(&job);
+}
+
+/* ---- growth ---- */
+
+static void reduce_bytes(struct rank *r, void *argument) {
+    size_t count = *(size_t *)argument / sizeof(double);
+    double *data = calloc(count, sizeof *data);
+    ck_assert(collectives_reduce(r, 0, data, count, COMM_FLOAT64, COMM_SUM, COMM_ALL) == OK);
+    free(data);
+}
+
+static int rounds_of(int world) {
+    int rounds = 0;
+    while (1 << rounds < world) rounds++;
+    return rounds;
+}
+
+/* The sums of a step, a medium and a large buffer. */
+TEST_LOOP(rounds_peers_and_scratch_grow_slowly, 0, 3) {
+    static const size_t sizes[] = {240, 64 << 10, 4 << 20};
+    size_t size = sizes[_i];
+    for (int world = 32; world <= (_i == 2 ? 64 : 512); world *= 2) {
+        struct job job;
+        int peers = 0, rounds = 0;
+        size_t scratch = 0, bytes = 0;
+        job_run(&job, world, reduce_bytes, &size);
+        for (int r = 0; r < world; r++) {
+            const struct rank *rank = &job.ranks[r];
+            int own = 0;
+            for (int p = 0; p < world; p++) own += rank->peers[p];
+            if (own > peers) peers = own;
+            if (rank->clock > rounds) rounds = rank->clock;
+            if (rank->bytes > bytes) bytes = rank->bytes;
+            if (rank->collectives.lanes[0].scratch_size > scratch) scratch = rank->collectives.lanes[0].scratch_size;
+        }
+        bool is_whole = size * (size_t)world <= COLLECTIVES_SMALL;
+        bool is_chain = size >= (size_t)world * (256 << 10);
+        printf("%4d ranks, %7zu bytes: %3d rounds, %2d peers, %9zu bytes sent, %9zu bytes of scratch\n", world, size,
+               rounds, peers, bytes, scratch);
+        if (is_chain) {
+            ck_assert_int_eq(peers, 2);
+            ck_assert_int_le(rounds, 2 * world + (int)(size / (128 << 10)));
+            ck_assert_uint_le(bytes, 2 * size);
+        } else {
+            ck_assert_int_le(peers, 2 * rounds_of(world));
+            ck_assert_int_eq(rounds, (is_whole ? 1 : 2) * rounds_of(world));
+            ck_assert_uint_le(bytes, is_whole ? size * (size_t)world
+                                              : size / 2 * (size_t)rounds_of(world) + size + 64 * (size_t)world);
+        }
+        ck_assert_uint_lt(scratch, is_whole ? COLLECTIVES_SMALL + 1 : 13 << 20);
+        job_free(&job);
+    }
+}
+
+CHECK_MAIN("collectives")
