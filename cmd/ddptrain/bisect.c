@@ -13,6 +13,7 @@
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
+#include "optim/optimizer.h"
 #include "train/folder/run_folder.h"
 
 #define NO_STEP INT64_MAX
@@ -64,14 +65,29 @@ static const char *take(struct bisect *b, struct text *text) {
 
 /* ---- the two sides ---- */
 
-/* Adds in what two checkpoints differ. */
-static status compare_files(const char *const paths[2], const char *const names[2], struct text *out) {
+/* A part of a checkpoint, or of a trace (train/loop/trace.h). */
+struct part {
+    const char *words;       /* before its name */
+    const char *groups[4];   /* of tensors, NULL-terminated */
+    const char *integers[5]; /* datasets, likewise */
+};
+
+static const struct part whole_state = {.groups = {"model", "optimizer", "ema"},
+                                        .integers = {"state/step", "state/epoch", "state/batch", "state/samples"}};
+
+/* Adds in what a part of two files differs. */
+static status compare_parts(const char *const paths[2], const struct part *part, const char *const names[2],
+                            struct text *out) {
     struct checkpoint *files[2] = {0};
     status s = checkpoint_open(paths[0], &files[0]);
     if (!s) s = checkpoint_open(paths[1], &files[1]);
-    if (!s) s = checkpoint_find_difference(files, names, out);
+    if (!s) s = checkpoint_find_difference(files, part->groups, part->integers, names, out);
     checkpoint_close(files[0]), checkpoint_close(files[1]);
     return s;
+}
+
+static status compare_files(const char *const paths[2], const char *const names[2], struct text *out) {
+    return compare_parts(paths, &whole_state, names, out);
 }
 
 static status read_counter(const char *path, const char *counter, int64_t *out) {
@@ -356,22 +372,24 @@ static status choose_config(struct bisect *b, struct side *side, int64_t *until)
                       (long long)start->step);
 }
 
-/* Repeats a side from where it is up to step [to]; *out: the folder. */
-static status run_again(struct bisect *b, const struct side *side, int64_t to, const char **out) {
-    static char log_every[] = "train.log_every=1";
-    char *const overrides[] = {log_every};
+/* Repeats a side from where it is up to step [to]; *out: the folder. [trace]: file for that step; NULL: none. */
+static status run_again(struct bisect *b, const struct side *side, int64_t to, const char *trace, const char **out) {
+    static char log_every[] = "train.log_every=1", keeps_gradients[] = "optimizer.in_backward=false";
+    char *const overrides[] = {log_every, keeps_gradients}; /* neither changes a bit of the state */
+    bool needs_gradients = trace && optimizer_is_in_backward(&config_of(side->file)->optimizer);
     *out = arena_printf(b->arena, "%s/%zu", b->temporary, b->runs++);
     const struct repetition r = {.name = side->name,
                                  .config = side->config,
                                  .from = side->state,
                                  .folder = *out,
                                  .temporary = b->temporary,
+                                 .trace = trace,
                                  .first = side->at + 1,
                                  .stop = to,
                                  .every = 1,
                                  .processes = side->processes,
                                  .overrides = overrides,
-                                 .override_count = 1};
+                                 .override_count = needs_gradients ? 2 : 1};
     return ledger_repeat(&r);
 }
 
@@ -389,7 +407,7 @@ static status end_of(struct bisect *b, const char *folder, const char **out) {
 /* Saves the state of a side after [step]. */
 static status save_state(struct bisect *b, const struct side *side, int64_t step, const char **out) {
     const char *folder;
-    TRY(run_again(b, side, step, &folder));
+    TRY(run_again(b, side, step, NULL, &folder));
     return end_of(b, folder, out);
 }
 
@@ -505,7 +523,7 @@ static void compare_steps(struct bisect *b) {
 
 static status repeat(struct bisect *b, struct side *side, int64_t to) {
     const char *folder;
-    TRY(run_again(b, side, to, &folder));
+    TRY(run_again(b, side, to, NULL, &folder));
     side->folder = folder;
     ledger_file_close(&side->again), ledger_file_close(&side->again_metrics);
     TRY(ledger_file_read(folder, &side->again));
@@ -576,62 +594,99 @@ static status search(struct bisect *b) {
 
 /* ---- what parts first ---- */
 
-/* Adds "its loss is 1.5 in A and 1.6 in B" for the first of what is computed in a step, in that order; false: the lines
- * are equal. */
-static bool add_quantity(const struct bisect *b, int64_t step, struct text *out) {
-    static const char *const fields[] = {"rows", "loss", "grad_norm", "lr"};
-    static const char *const words[] = {"its rows (their hash)", "its loss", "the norm of its gradients",
-                                        "its learning rate"};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const struct ledger_line *lines[2];
-        for (int k = 0; k < 2; k++) {
-            const struct side *side = &b->sides[k];
-            lines[k] =
-                ledger_find(strcmp(fields[i], "lr") == 0 ? &side->again_metrics : &side->again, METRICS_STEP, step);
-        }
-        if (!lines[0] || !lines[1] || ledger_line_equals(lines[0], lines[1], fields[i])) continue;
-        for (int k = 0; k < 2; k++) {
-            text_add(out, k ? " and " : words[i]);
-            if (k == 0) text_add(out, " is ");
-            ledger_line_add(lines[k], fields[i], out);
-            text_printf(out, " in %s", b->sides[k].name);
-        }
-        return true;
+static const struct part of_rows = {"its rows: ", .integers = {"rows/number"}};
+static const struct part of_inputs = {"its inputs: ", {"rows"}, {"rows/inputs", "rows/targets"}};
+static const struct part of_activations = {"its activations: ", {"activations"}, {NULL}};
+static const struct part of_gradients = {"its gradients: ", {"gradients"}, {NULL}};
+
+/* What is computed in a step, in this order. */
+static const struct quantity {
+    const char *name;        /* where it is equal */
+    const struct part *part; /* of a trace */
+    const char *field;       /* else a field of the line of the ledger */
+    const char *words;       /* before its value */
+} quantities[] = {
+    {"rows", &of_rows, NULL, NULL},
+    {"inputs", &of_inputs, NULL, NULL},
+    {"activations", &of_activations, NULL, NULL},
+    {"loss", NULL, "loss", "its loss is "},
+    {"gradients", &of_gradients, NULL, NULL},
+    {"learning rate", NULL, "lr", "its learning rate is "},
+};
+#define QUANTITIES (sizeof quantities / sizeof *quantities)
+
+/* Adds a field in which the lines of a step differ. */
+static void add_field(const struct bisect *b, int64_t step, const struct quantity *q, struct text *out) {
+    const struct ledger_line *lines[2];
+    for (int k = 0; k < 2; k++) lines[k] = ledger_find(&b->sides[k].again_metrics, METRICS_STEP, step);
+    if (!lines[0] || !lines[1] || ledger_line_equals(lines[0], lines[1], q->field)) return;
+    for (int k = 0; k < 2; k++) {
+        text_add(out, k ? " and " : q->words);
+        ledger_line_add(lines[k], q->field, out);
+        text_printf(out, " in %s", b->sides[k].name);
     }
-    return false;
 }
 
-/* The difference between the states of both after [step], which the sides then continue from. */
-static status compare_states(struct bisect *b, int64_t step, struct text *out) {
-    const char *paths[2], *const names[] = {b->sides[0].name, b->sides[1].name};
+/* Saves the states of both after [step], from which they then continue, and with [traces] all of that step. */
+static status go_to(struct bisect *b, int64_t step, const char *traces[2]) {
     for (int i = 0; i < 2; i++) {
         struct side *side = &b->sides[i];
-        if (side->at != step || !side->state) TRY(save_state(b, side, step, &side->state));
+        const char *folder;
+        if (side->at == step && side->state) continue;
+        if (traces) traces[i] = arena_printf(b->arena, "%s/trace-%d.h5", b->temporary, i);
+        TRY(run_again(b, side, step, traces ? traces[i] : NULL, &folder));
+        TRY(end_of(b, folder, &side->state));
         side->at = step;
-        paths[i] = side->state;
     }
-    return compare_files(paths, names, out);
+    return OK;
+}
+
+/* Adds a line for each quantity of the step that differs, the words of the first to [headline], and one of those that
+ * are equal before it. */
+static status compare_quantities(struct bisect *b, int64_t step, const char *const traces[2], struct text *headline,
+                                 struct text *lines) {
+    const char *const names[] = {b->sides[0].name, b->sides[1].name};
+    struct text equal = {0};
+    bool have_other_rows = false;
+    for (size_t i = 0; i < QUANTITIES; i++) {
+        const struct quantity *q = &quantities[i];
+        struct text one = {0};
+        if (have_other_rows && (q->part == &of_inputs || q->part == &of_activations)) continue;
+        if (q->part) TRY(compare_parts(traces, q->part, names, &one));
+        if (q->field) add_field(b, step, q, &one);
+        const char *words = q->part ? q->part->words : "";
+        have_other_rows = have_other_rows || (q->part == &of_rows && one.length);
+        if (one.length) text_printf(lines, "step %lld: %s%s\n", (long long)step, words, text_string(&one));
+        if (one.length && !headline->length) text_printf(headline, "%s%s", words, text_string(&one));
+        if (!one.length && !headline->length) text_printf(&equal, "%s%s", equal.length ? ", " : "", q->name);
+        text_free(&one);
+    }
+    if (equal.length) printf("step %lld: equal: %s\n", (long long)step, text_string(&equal));
+    text_free(&equal);
+    return OK;
 }
 
 /* The first step that differs between the repetitions, and what of it. */
 static status report_parting(struct bisect *b) {
     long long step = (long long)b->parted;
-    struct text before = {0}, quantity = {0}, after = {0}, *headline = &b->headline;
-    text_printf(headline, "%s and %s part at step %lld: ", b->sides[0].name, b->sides[1].name, step);
-    status s = compare_states(b, b->parted - 1, &before);
-    bool has_quantity = !s && add_quantity(b, b->parted, &quantity);
-    if (!s) s = compare_states(b, b->parted, &after);
-    if (before.length)
-        text_printf(headline, "the states before it differ: %s", text_string(&before));
-    else if (has_quantity)
-        text_add(headline, text_string(&quantity));
-    else
-        text_printf(headline, "its update: %s", text_string(&after));
-    if (!s && !before.length) printf("the states before step %lld are equal\n", step);
-    if (!s && before.length && has_quantity) printf("step %lld: %s\n", step, text_string(&quantity));
-    if (!s && (before.length || has_quantity))
-        printf("after step %lld: %s\n", step, after.length ? text_string(&after) : "the states are equal");
-    text_free(&before), text_free(&quantity), text_free(&after);
+    const char *traces[2] = {0}, *before[2], *after[2];
+    const char *const names[] = {b->sides[0].name, b->sides[1].name};
+    struct text headline = {0}, lines = {0}, update = {0};
+    TRY(go_to(b, b->parted - 1, NULL));
+    for (int i = 0; i < 2; i++) before[i] = b->sides[i].state;
+    TRY(go_to(b, b->parted, traces));
+    for (int i = 0; i < 2; i++) after[i] = b->sides[i].state;
+    status s = compare_files(before, names, &update);
+    if (update.length) text_printf(&headline, "the states before it differ: %s", text_string(&update));
+    printf("step %lld: the states before it %s\n", step, update.length ? "differ" : "are equal");
+    text_clear(&update);
+    if (!s) s = compare_quantities(b, b->parted, traces, &headline, &lines);
+    if (!s) s = compare_files(after, names, &update);
+    if (update.length) text_printf(&lines, "step %lld: its update: %s\n", step, text_string(&update));
+    if (update.length && !headline.length) text_printf(&headline, "its update: %s", text_string(&update));
+    if (!s) command_print(stdout, &lines);
+    text_printf(&b->headline, "%s and %s part at step %lld: %s", names[0], names[1], step, text_string(&headline));
+    text_free(&headline), text_free(&lines), text_free(&update);
     return s;
 }
 

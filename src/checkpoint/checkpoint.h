@@ -63,10 +63,11 @@ status checkpoint_has(struct checkpoint *checkpoint, const char *group, bool *ha
  * its values (product of shape), valid until checkpoint_close. A failure of [visit] ends the iteration. */
 typedef status checkpoint_visitor(void *context, const char *name, int dims, const int64_t *shape, const float *values);
 status checkpoint_visit(struct checkpoint *checkpoint, const char *group, checkpoint_visitor *visit, void *context);
-/* Adds the first float32 value whose bits differ between two checkpoints, of the groups model, optimizer and ema in
- * this order, with its tensor, index and both values, and how many differ; else the first counter of their positions;
- * nothing: the states are equal. [names]: of the files, for the text. */
-status checkpoint_find_difference(struct checkpoint *const files[2], const char *const names[2], struct text *out);
+/* Adds the first float32 value whose bits differ between two checkpoints, in their top-level [groups] (NULL-terminated)
+ * in this order, with its tensor, index and both values, and how many differ; else the first of the datasets of whole
+ * numbers [integers] (likewise) that differs; nothing: they are equal. [names]: of the files, for the text. */
+status checkpoint_find_difference(struct checkpoint *const files[2], const char *const *groups,
+                                  const char *const *integers, const char *const names[2], struct text *out);
 void checkpoint_close(struct checkpoint *checkpoint); /* takes NULL */
 
 /* Opens and verifies the newest valid checkpoint of DIR (by the step in its seal, not by name or time). Damaged files

@@ -84,10 +84,12 @@ status hdf5_open_image(const char *name, void *image, size_t size, hid_t *file) 
                                              .udata_free = udata_free,
                                              .udata = &memory};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    char file_name[64]; /* of its own: libhdf5 takes two open files of one name in memory for the same */
+    snprintf(file_name, sizeof file_name, HDF5_IN_MEMORY "-%p", image);
     *file = -1;
     if (H5Pset_fapl_core(access, 65536, 0) >= 0 && H5Pset_file_image_callbacks(access, &callbacks) >= 0 &&
         H5Pset_file_image(access, image, size) >= 0)
-        *file = H5Fopen(HDF5_IN_MEMORY, H5F_ACC_RDONLY, access);
+        *file = H5Fopen(file_name, H5F_ACC_RDONLY, access);
     status s = *file < 0 ? image_failure(STATUS_DATA, "%s: not a valid HDF5 file", name) : OK;
     H5Pclose(access);
     return s;

@@ -1,11 +1,12 @@
 /* difference: where two checkpoints differ, tensor by tensor. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "checkpoint/checkpoint.h"
+
+/* ---- tensors ---- */
 
 struct saved_tensor {
     const char *group, *name;
@@ -36,14 +37,20 @@ static status add_tensor(void *context, const char *name, int dims, const int64_
     return OK;
 }
 
-/* Parameters first. */
-static status list_tensors(struct checkpoint *checkpoint, struct saved_tensors *out) {
-    static const char *const groups[] = {"model", "optimizer", "ema"};
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+/* 2.weight is before 10.weight. */
+static int compare_tensor_names(const void *a, const void *b) {
+    const struct saved_tensor *x = a, *y = b;
+    return strverscmp(x->name, y->name);
+}
+
+static status list_tensors(struct checkpoint *checkpoint, const char *const *groups, struct saved_tensors *out) {
+    for (size_t i = 0; groups[i]; i++) {
         bool has = false;
+        size_t first = out->count;
         TRY(checkpoint_has(checkpoint, groups[i], &has));
         out->group = groups[i];
         if (has) TRY(checkpoint_visit(checkpoint, groups[i], add_tensor, out));
+        if (out->count > first) qsort(out->items + first, out->count - first, sizeof *out->items, compare_tensor_names);
     }
     return OK;
 }
@@ -69,6 +76,13 @@ static void add_index(const struct saved_tensor *t, size_t index, struct text *o
         index %= block;
     }
     if (t->dims) text_add(out, "]");
+}
+
+/* "model/0.weight (64, 13)" */
+static void add_shape(const struct saved_tensor *t, struct text *out) {
+    add_name(t, out);
+    for (int d = 0; d < t->dims; d++) text_printf(out, "%s%lld", d ? ", " : " (", (long long)t->shape[d]);
+    if (t->dims) text_add(out, ")");
 }
 
 /* Whether the bits of two tensors differ; adds where to [out], unless it is NULL. */
@@ -97,9 +111,9 @@ static void compare_tensors(const struct saved_tensors *a, const struct saved_te
         const struct saved_tensor *x = &a->items[i], *y = &b->items[i];
         if (!is_like(x, y)) {
             text_printf(out, "%sthe tensors are others, first ", out->length ? "; " : "");
-            add_name(x, out);
+            add_shape(x, out);
             text_printf(out, " of %s and ", names[0]);
-            add_name(y, out);
+            add_shape(y, out);
             text_printf(out, " of %s", names[1]);
             return;
         }
@@ -111,31 +125,58 @@ static void compare_tensors(const struct saved_tensors *a, const struct saved_te
                     b->count);
 }
 
-/* The position in the run. */
-static status compare_counters(struct checkpoint *const files[2], const char *const names[2], struct text *out) {
-    static const char *const counters[] = {"step", "epoch", "batch", "samples"};
-    for (size_t i = 0; i < sizeof counters / sizeof *counters && !out->length; i++) {
-        char path[32];
-        int64_t values[2] = {0};
-        snprintf(path, sizeof path, "state/%s", counters[i]);
-        for (int k = 0; k < 2; k++) {
-            struct entry entry = {.path = path, .type = ENTRY_INT64, .data = &values[k], .is_optional = true};
-            TRY(checkpoint_read(files[k], &entry, 1, NULL));
-        }
-        if (values[0] != values[1])
-            text_printf(out, "%s is %lld in %s and %lld in %s", path, (long long)values[0], names[0],
-                        (long long)values[1], names[1]);
-    }
-    return OK;
+/* ---- whole numbers ---- */
+
+/* *values: of the dataset [path], malloc'ed; NULL: there is none of whole numbers. */
+static status read_integers(struct checkpoint *checkpoint, const char *path, int64_t **values, size_t *count) {
+    struct entry entry = {.path = path};
+    bool exists;
+    *values = NULL, *count = 1;
+    TRY(checkpoint_find(checkpoint, &entry, &exists));
+    if (!exists || entry.type != ENTRY_INT64) return OK;
+    for (int d = 0; d < entry.dims; d++) *count *= (size_t)entry.shape[d];
+    *values = entry.data = calloc(*count + 1, sizeof **values);
+    return *values ? checkpoint_read(checkpoint, &entry, 1, NULL) : status_memory("%s", path);
 }
 
-status checkpoint_find_difference(struct checkpoint *const files[2], const char *const names[2], struct text *out) {
+static void compare_integers(const char *path, int64_t *const values[2], const size_t counts[2],
+                             const char *const names[2], struct text *out) {
+    size_t count = counts[0] < counts[1] ? counts[0] : counts[1], differing = 0, first = 0;
+    for (size_t i = count; i-- > 0;)
+        if (values[0][i] != values[1][i]) first = i, differing++;
+    if (differing) {
+        text_add(out, path);
+        if (counts[0] > 1) text_printf(out, "[%zu]", first);
+        text_printf(out, " is %lld in %s and %lld in %s", (long long)values[0][first], names[0],
+                    (long long)values[1][first], names[1]);
+        if (count > 1) text_printf(out, " (%zu of its %zu values differ)", differing, count);
+    }
+    if (counts[0] != counts[1])
+        text_printf(out, "%s%s has %zu values in %s and %zu in %s", differing ? "; " : "", path, counts[0], names[0],
+                    counts[1], names[1]);
+}
+
+static status find_integers(struct checkpoint *const files[2], const char *path, const char *const names[2],
+                            struct text *out) {
+    int64_t *values[2] = {0};
+    size_t counts[2];
+    status s = read_integers(files[0], path, &values[0], &counts[0]);
+    if (!s) s = read_integers(files[1], path, &values[1], &counts[1]);
+    if (!s && values[0] && values[1]) compare_integers(path, values, counts, names, out);
+    free(values[0]), free(values[1]);
+    return s;
+}
+
+status checkpoint_find_difference(struct checkpoint *const files[2], const char *const *groups,
+                                  const char *const *integers, const char *const names[2], struct text *out) {
     struct arena *arena = arena_create();
     struct saved_tensors tensors[2] = {{.arena = arena}, {.arena = arena}};
-    status s = list_tensors(files[0], &tensors[0]);
-    if (!s) s = list_tensors(files[1], &tensors[1]);
+    size_t before = out->length;
+    status s = list_tensors(files[0], groups, &tensors[0]);
+    if (!s) s = list_tensors(files[1], groups, &tensors[1]);
     if (!s) compare_tensors(&tensors[0], &tensors[1], names, out);
-    if (!s) s = compare_counters(files, names, out);
+    for (size_t i = 0; !s && integers[i] && out->length == before; i++)
+        s = find_integers(files, integers[i], names, out);
     arena_destroy(arena);
     return s;
 }

@@ -43,6 +43,53 @@ TEST(a_checkpoint_in_memory) {
     checkpoint_close(checkpoint);
 }
 
+/* Two open checkpoints are two files, also where values of one name are at other places. */
+TEST(differences_of_two_open_checkpoints) {
+    static const char *const groups[] = {"model", "optimizer", NULL}, *const integers[] = {"state/step", "rows", NULL},
+                             *const names[] = {"a", "b"};
+    float x[3] = {1, 2, 3}, y[3] = {1, 2, 3}, z[2][2] = {{1, 2}, {3, 4}};
+    int64_t steps[] = {4, 4}, rows[] = {7, 8, 9};
+    struct entry of_a[] = {{"config", ENTRY_TEXT, 0, {0}, (void *)(uintptr_t) "text", false},
+                           {"model/10.weight", ENTRY_FLOAT32, 1, {3}, x, false},
+                           {"model/2.weight", ENTRY_FLOAT32, 2, {2, 2}, z, false},
+                           {"rows", ENTRY_INT64, 1, {3}, rows, false},
+                           {"state/step", ENTRY_INT64, 0, {0}, &steps[0], false}};
+    struct entry of_b[] = {{"config", ENTRY_TEXT, 0, {0}, (void *)(uintptr_t) "a longer text", false},
+                           {"model/10.weight", ENTRY_FLOAT32, 1, {3}, y, false},
+                           {"model/2.weight", ENTRY_FLOAT32, 2, {2, 2}, z, false},
+                           {"rows", ENTRY_INT64, 1, {3}, rows, false},
+                           {"state/step", ENTRY_INT64, 0, {0}, &steps[1], false}};
+    static const char *const expected[] = {
+        "",
+        "model/10.weight[1] is 2 in a and 2.5 in b (1 of its 3 values differ, by at most 0.5)",
+        "model/2.weight[1, 0] is 3 in a and -3 in b (1 of its 4 values differ, by at most 6); 2 of 2 tensors differ",
+        "state/step is 4 in a and 5 in b",
+        "rows[2] is 9 in a and 10 in b (1 of its 3 values differ)",
+        "rows has 3 values in a and 2 in b",
+        "a has 2 tensors and b has 1",
+        "the tensors are others, first model/2.weight (2, 2) of a and model/2.weight (3) of b"};
+    for (int i = 0; i < 8; i++) {
+        struct checkpoint *files[2];
+        struct text out = {0};
+        ck_ok(checkpoint_create("a", of_a, 5, &files[0]));
+        if (i == 1) y[1] = 2.5F;
+        if (i == 2) z[1][0] = -3;
+        if (i == 3) steps[1] = 5;
+        if (i == 4) rows[2] = 10;
+        if (i == 5) of_b[3].shape[0] = 2;
+        if (i == 6) of_b[1].path = "other";
+        if (i == 7) of_b[2].path = "model/10.weight", of_b[1].path = "model/2.weight";
+        ck_ok(checkpoint_create("b", of_b, 5, &files[1]));
+        ck_ok(checkpoint_find_difference(files, groups, integers, names, &out));
+        ck_assert_str_eq(text_string(&out), expected[i]);
+        checkpoint_close(files[0]), checkpoint_close(files[1]);
+        text_free(&out);
+        y[1] = 2, steps[1] = 4, rows[2] = 9, of_b[3].shape[0] = 3, of_b[1].path = "model/10.weight";
+        if (i == 2) z[1][0] = 3;
+        if (i == 1) y[1] = 2.5F; /* two tensors differ then */
+    }
+}
+
 TEST(odd_states) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5"), *text = NULL;
     struct checkpoint *checkpoint;

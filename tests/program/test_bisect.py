@@ -63,9 +63,11 @@ class Bisect(program.Case):
                 ("optimizer.lr", "0.01", "0.02", 1, r"its learning rate is 0.01 in a and 0.02 in b"),
                 ("optimizer.weight_decay", "0.01", "0.1", 1, r"its update: model/0.bias\[0\] is \S+ in a and \S+ in b \(24 of its 24 values differ, by at most \S+\); 5 of 20 tensors differ"),
                 ("seed", "1", "2", 1, r"the states before it differ: model/0.bias\[0\] is \S+ in a and \S+ in b"),
-                ("sampler.seed", "0", "3", 1, r"its rows \(their hash\) is"),
-                ("sampler.batch_size", "16", "32", 1, r"its rows \(their hash\) is"),
-                ("model.layers.3.dropout.p", "0.1", "0.2", 1, r"its loss is \S+ in a and \S+ in b"),
+                ("sampler.seed", "0", "3", 1, r"its rows: rows/number\[0\] is \d+ in a and \d+ in b \(\d+ of its 16 values differ\)"),
+                ("sampler.batch_size", "16", "32", 1, r"its rows: rows/number has 16 values in a and 32 in b"),
+                ("model.layers.3.dropout.p", "0.1", "0.2", 1, r"its activations: activations/3\[0, \d+\] is \S+ in a and \S+ in b"),
+                ("train.clip_grad_norm", "0", "0.5", 1, r"its update: model/0.bias"),
+                ("loss.label_smoothing", "0", "0.1", 1, r"its loss is \S+ in a and \S+ in b"),
                 ("train.epochs", "6", "7", 10, r"its learning rate is")):
             with self.subTest(key):
                 self.train("b", f"{key}={new}", "--fresh")
@@ -90,7 +92,7 @@ class Bisect(program.Case):
             found = self.bisect("a", "coarse")
             self.assertRegex(found, rf"the data differ: wine.h5: dataset 'x', row {row}, column {column} is \S+, cell.h5: dataset 'x', row {row}, column {column} is ")
             self.assertIn("the configs have the same values", found)
-            self.assertRegex(found, rf"a and coarse part at step {step}: its loss is")
+            self.assertRegex(found, rf"a and coarse part at step {step}: its inputs: rows/inputs\[\d+, {column}\] is \S+ in a and \S+ in coarse \(1 of its 208 values differ")
         self.assertGreater(len(seen), 1)
         with h5py.File(self.path("cell.h5"), "r+") as f:
             f["x"][62, 12] -= 0.5
@@ -132,7 +134,7 @@ class Bisect(program.Case):
         self.assertIn("part at step 1: its learning rate is 0.01 in a and 0.011 in b", self.bisect("a", "b"))
         found = self.bisect("a", "c")
         self.assertIn("  processes: 2 -> 1\n", found)
-        self.assertIn("part at step 1: its rows", found)
+        self.assertIn("part at step 1: its rows: rows/number", found)
 
     def test_without_ledgers(self):
         """What metrics.jsonl and the checkpoints have, or nothing but the end, is enough."""
