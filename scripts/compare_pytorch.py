@@ -5,6 +5,7 @@
     scripts/compare_pytorch.py configs/mnist_cnn.yaml --nproc 2 train.steps=20 train.epochs=null
     scripts/compare_pytorch.py --shipped [NAME ...]      20 steps of every shipped config, made small as by
                                                          tests/program/test_configs.py, on one and two ranks
+    scripts/compare_pytorch.py --random 30 [SEED]        the same for random models, optimizers, schedules and samplers
 
 The losses of all steps and evaluations are compared with those of the same script in float64. Beside the largest difference
 stands that of PyTorch's own float32, the larger one of two runs, with and without oneDNN. Good is a difference of at most four times that one, or of two units in the last place of
@@ -15,6 +16,7 @@ import contextlib
 import glob
 import json
 import os
+import random
 import re
 import socket
 import subprocess
@@ -156,13 +158,75 @@ def report_shipped(names, folder):
     return failed
 
 
+def random_config(source):
+    """A small model of one of four kinds, with everything around it drawn, too."""
+    one = source.choice
+    activation = one(["relu", "tanh", "gelu", "silu", {"leaky_relu": 0.2}, {"elu": 0.5}, "mish"])
+    kind = one(["mlp", "cnn", "series", "text"])
+    norm = one(["batch_norm", {"group_norm": 2}, "instance_norm"])
+    hidden = [{"dropout": one([0.1, 0.4])}] if source.random() < 0.5 else []
+    layers = {
+        "mlp": [{"linear": one([8, 16])}, activation, {"linear": 16}, {"residual": {"layers": ["layer_norm", {"linear": 16}, activation, *hidden]}}, {"linear": 3}],
+        "cnn": [{"conv2d": {"out": 6, "kernel_size": 3, "padding": one([0, 1]), "bias": one([True, False])}}, norm, activation,
+                one([{"max_pool2d": 2}, {"avg_pool2d": 2}, {"dropout2d": 0.2}]), {"adaptive_avg_pool2d": 2}, "flatten", *hidden, {"linear": 3}],
+        "series": [{one(["lstm", "gru", "rnn"]): {"hidden_size": 6, "bidirectional": one([True, False]), "output": "last"}}, {"linear": 3}],
+        "text": [{"embedding": 16}, "positional_embedding", {"repeat": {"times": 2, "name": "h", "layers": [
+            {"residual": {"name": "", "layers": [{"rms_norm": {"name": "a"}}, {"attention": {"heads": 2, "causal": True, "dropout": one([0, 0.2]), "name": "b"}}]}},
+            {"residual": {"name": "", "layers": [{"layer_norm": {"name": "c"}}, {"linear": {"out": 32, "name": "d"}}, activation, {"linear": {"out": 16, "name": "e"}}, *hidden]}}]}},
+            {"linear": 27}]}[kind]
+    inputs = {"mlp": [9], "cnn": [3, 8, 8], "series": [7, 4], "text": None}[kind]
+    has_classes = kind == "text" or source.random() < 0.6
+    dataset = {"split": one([{"test": 0.2, "seed": 3}, {"train": 0.8, "seed": 3}, {"test": 0.25, "shuffle": False}, {"test": 0.2, "validation": 0.25, "seed": 1}])}
+    if kind == "text":
+        dataset = {"path": "text.txt", "text": {"block_size": 8, "stride": 8}, "split": {"test": 0.2, "shuffle": False}}
+    else:
+        dataset |= {"format": "synthetic", "synthetic": {"kind": "classes" if has_classes else one(["linear", "uniform"]), "rows": one([61, 90]), "inputs": inputs,
+                                                         "targets": 3, "classes": 3, "noise": 0.5}, "scale": one(["none", "standard", "minmax"])}
+    loss = one([{"type": "cross_entropy", "label_smoothing": one([0, 0.1])}]) if has_classes else {"type": one(["mse", "l1", "smooth_l1", "huber"])}
+    name = one(["sgd", "adam", "adamw", "adagrad", "rmsprop", "lion", "nadam", "radam", "adamax", "adadelta"])
+    optimizer = {"type": name, "lr": {"sgd": 0.05, "adadelta": 1, "lion": 0.001}.get(name, 0.005), "weight_decay": one([0, 0.01]), "decay": one(["all", "matrices"])}
+    if name == "sgd":
+        optimizer |= one([{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}])
+    if source.random() < 0.4:
+        optimizer["groups"] = [{"min_dims": 2, "lr_factor": 0.5}]
+    schedule = one([{"type": "constant"}, {"type": "cosine", "interval": "step", "warmup": 2}, {"type": "step", "step_size": 1}, {"type": "exponential", "gamma": 0.9},
+                    {"type": "linear"}, {"type": "polynomial", "power": 2}, {"type": "cosine_restarts", "t_0": 3, "interval": "step"}, {"type": "one_cycle", "interval": "step",
+                     "cycle_momentum": name in ("sgd", "adam", "adamw") and optimizer.get("momentum", 1) != 1 or name in ("adam", "adamw")}])
+    sampler = {"batch_size": one([8, 12]), "shuffle": one([True, True, False]), "seed": one([0, 5]), "drop_last": one([True, False]), "drop_last_batch": one([True, False])}
+    train = {"epochs": 3, "accumulate": one([1, 1, 2, 3]), **one([{}, {"clip_grad_norm": 1.0}, {"clip_grad_value": 0.2}]), "ema": one([0, 0.9]), "evaluate_every": one([1, 2])}
+    return {"name": f"random_{kind}_{name}", "seed": source.randrange(1000), "dataset": dataset, "sampler": sampler, "model": {"layers": layers}, "loss": loss,
+            "optimizer": optimizer, "schedule": schedule, "train": train}
+
+
+def report_random(count, seed, folder):
+    failed, source = 0, random.Random(seed)
+    os.chdir(folder)
+    with open("text.txt", "w", encoding="utf-8") as file:
+        file.write("the quick brown fox jumps over the lazy dog " * 30)
+    for number in range(count):
+        config = random_config(source)
+        path = f"{number:02}_{config['name']}.yaml"
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        for nproc in (1, 2):
+            with tempfile.TemporaryDirectory(dir=folder) as own:
+                result = report(path, nproc, [], own)
+                if result:
+                    print(json.dumps(config))
+                failed |= result
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--shipped", action="store_true")
+    parser.add_argument("--random", type=int, metavar="N")
     parser.add_argument("words", nargs="*", help="CONFIG [KEY=VALUE ...], or with --shipped names of configs")
     parser.add_argument("--nproc", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ddptrain-compare-") as folder:
+        if options.random:
+            return report_random(options.random, int((options.words or [0])[0]), folder)
         if options.shipped:
             return report_shipped(options.words, folder)
         return report(options.words[0], options.nproc, options.words[1:], folder)

@@ -551,19 +551,15 @@ static void find_origins(struct naming *n) {
     for (size_t i = 0; i < m->output_count; i++) n->last_read[n->origin[m->outputs[i].tensor]] = SIZE_MAX;
 }
 
-/* A variable for the output of node [i]; that of its first input, if nothing else reads it. */
+/* A variable for the output of node [i]: the first that holds nothing which a later node reads. */
 static const char *choose(struct naming *n, size_t i) {
-    const struct graph_node *node = &n->s->model->nodes[i];
     const char *names = VARIABLES;
-    size_t best = SIZE_MAX;
     for (size_t v = 0; names[v]; v++) {
-        bool is_free = n->holds[v] == NO_TENSOR || n->last_read[n->holds[v]] <= i;
-        if (!is_free) continue;
-        if (best == SIZE_MAX || n->holds[v] == n->origin[node->in[0]]) best = v;
+        if (n->holds[v] != NO_TENSOR && n->last_read[n->holds[v]] > i) continue;
+        n->holds[v] = n->s->model->nodes[i].out;
+        return arena_printf(n->s->arena, "%c", names[v]);
     }
-    if (best == SIZE_MAX) return NULL;
-    n->holds[best] = node->out;
-    return arena_printf(n->s->arena, "%c", names[best]);
+    return NULL;
 }
 
 /* The shape of an input of a layer; if a part of this layer computes it, that of the part's input. */
@@ -721,6 +717,94 @@ static bool write_chain(struct naming *n) {
     return fits;
 }
 
+/* ---- repeated lines as a loop ---- */
+
+/* Blocks of lines that differ only in a number of their names, which counts up ("h.0.ln", "h.1.ln"), and in numbers of
+ * random streams, which are a distance apart. */
+struct loop {
+    size_t first, period, count; /* lines first .. first + period * count - 1 */
+    long start;                  /* the number in the first block; -1: not known yet */
+    long distance;               /* of streams */
+};
+
+static bool ends_with(const char *begin, const char *end, const char *word) {
+    size_t length = strlen(word);
+    return (size_t)(end - begin) >= length && strncmp(end - length, word, length) == 0;
+}
+
+/* Whether [line] is that of [first], [t] blocks later; adds the line of the loop to [out], which may be NULL. */
+static bool is_repeated(const char *first, const char *line, long t, struct loop *loop, struct text *out) {
+    const char *a = first, *b = line, *quote = NULL;
+    size_t quoted = 0; /* where the string began in [out] */
+    for (; *a; a++, b++) {
+        if (*a == '"') quote = quote ? NULL : a;
+        if (*a == '"' && quote && out) quoted = out->length;
+        if (*a < '0' || *a > '9' || *b < '0' || *b > '9' || (a > first && a[-1] >= '0' && a[-1] <= '9')) {
+            if (*a != *b) return false;
+            if (out) text_add_bytes(out, a, 1);
+            continue;
+        }
+        char *end, *other;
+        long x = strtol(a, &end, 10), y = strtol(b, &other, 10);
+        bool is_index = quote && (a[-1] == '"' || a[-1] == '.') && (*end == '"' || *end == '.');
+        bool is_stream = ends_with(first, a, "stream=");
+        if (x != y && is_index && y == x + t && (loop->start < 0 || loop->start == x)) {
+            loop->start = x;
+            struct text before = {0};
+            if (out) text_printf(&before, "f%s{i}", out->data + quoted);
+            if (out) out->length = quoted, text_add(out, text_string(&before));
+            text_free(&before);
+        } else if (x != y && is_stream && (y - x) % t == 0 && (!loop->distance || loop->distance == (y - x) / t)) {
+            loop->distance = (y - x) / t;
+            if (out) text_printf(out, "%ld + %ld * i", x - loop->distance * loop->start, loop->distance);
+        } else if (x == y) {
+            if (out) text_add_bytes(out, a, (size_t)(end - a));
+        } else {
+            return false;
+        }
+        a = end - 1;
+        b = other - 1;
+    }
+    return !*b;
+}
+
+/* How often the block of [period] lines from [first] on is there. */
+static struct loop measure_loop(char *const *lines, size_t count, size_t first, size_t period) {
+    struct loop loop = {first, period, 1, -1, 0};
+    for (; first + period * (loop.count + 1) <= count; loop.count++)
+        for (size_t k = 0; k < period; k++)
+            if (!is_repeated(lines[first + k], lines[first + period * loop.count + k], (long)loop.count, &loop, NULL))
+                return loop;
+    return loop;
+}
+
+/* Adds the lines of [text], those of a loop once. */
+static void add_folded(struct arena *arena, const struct text *text, struct text *out) {
+    size_t count = 0;
+    const char *all = text_string(text);
+    char **lines = arena_alloc(arena, (text->length + 1) * sizeof *lines);
+    for (const char *end; (end = strchr(all, '\n')); all = end + 1)
+        lines[count++] = arena_printf(arena, "%.*s", (int)(end - all), all);
+    for (size_t i = 0; i < count;) {
+        struct loop best = {i, 1, 1, -1, 0};
+        for (size_t period = 1; i + 2 * period <= count; period++) {
+            struct loop loop = measure_loop(lines, count, i, period);
+            if (loop.count > 1 && loop.start >= 0 && loop.count * period > best.count * best.period) best = loop;
+        }
+        if (best.count > 1 && best.start == 0)
+            text_printf(out, "        for i in range(%zu):\n", best.count);
+        else if (best.count > 1)
+            text_printf(out, "        for i in range(%ld, %ld):\n", best.start, best.start + (long)best.count);
+        for (size_t k = 0; k < best.period; k++) {
+            text_add(out, best.count > 1 ? "    " : "");
+            if (best.count == 1 || !is_repeated(lines[i + k], lines[i + best.period + k], 1, &best, out))
+                text_add(out, lines[i + k]);
+            text_add(out, "\n");
+        }
+        i += best.count * best.period;
+    }
+}
+
 static status write_class(struct naming *n) {
     const struct model *m = n->s->model;
     n->value[0] = "x";
@@ -729,10 +813,12 @@ static status write_class(struct naming *n) {
     status s = OK;
     for (size_t i = 0; !s && i < m->node_count; i++) s = add_node(n, i);
     if (s) return s;
-    text_printf(&n->s->network,
-                "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n%s\n"
-                "    def forward(self, x):\n        m = self.get_submodule\n%s        return ",
-                text_string(&n->modules), text_string(&n->forward));
+    struct text *out = &n->s->network;
+    text_add(out, "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n");
+    add_folded(n->s->arena, &n->modules, out);
+    text_add(out, "\n    def forward(self, x):\n        m = self.get_submodule\n");
+    add_folded(n->s->arena, &n->forward, out);
+    text_add(out, "        return ");
     if (m->output_count == 0) text_add(&n->s->network, expression(n, m->output));
     if (output_lengths(n->s)) text_printf(&n->s->network, ", lengths%zu", output_lengths(n->s));
     for (size_t i = 0; i < m->output_count; i++)

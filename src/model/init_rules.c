@@ -434,7 +434,7 @@ static void write_modules(struct text *out, const struct model *model, const str
         for (size_t l = 0; l < model->layer_count && !type; l++)
             if (strcmp(model->layers[l].type->variant.name, types_of_layers->items[i]) == 0)
                 type = model->layers[l].type;
-        if (type && type->pytorch) text_printf(out, "%.*s, ", (int)strcspn(type->pytorch, "("), type->pytorch);
+        if (type && type->pytorch) text_printf(out, "%.*s,", (int)strcspn(type->pytorch, "("), type->pytorch);
     }
 }
 

@@ -64,6 +64,12 @@ class ExportPyTorch(program.Case):
         modules = {name.name.split(".")[0] for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import) for name in node.names}
         self.assertEqual(modules, {"h5py", "math", "numpy", "os", "torch"})
 
+    def test_repeated_blocks_are_a_loop(self):
+        code = self.export(os.path.join(program.SOURCE, "configs", "char_gpt.yaml"))
+        self.assertEqual(code.count("        for i in range(8):\n"), 2)
+        self.assertIn('put(self, f"h.{i}.attn.1", DotProductAttention(8, causal=True, dropout=0.1, stream=5 + 10 * i))', code)
+        self.assertNotIn("h.0", code)
+
     def test_of_a_run(self):
         """The script of a run is that of its config, with the keys that were changed."""
         self.run_program("wine.yaml", "optimizer.lr=0.125", "--run-dir", "run", "--quiet")

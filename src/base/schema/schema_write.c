@@ -414,7 +414,7 @@ static void add_python(const struct schema_row *row, const void *field, bool is_
 static bool is_default(const struct schema_row *row, const void *field) {
     struct text value = {0};
     double number;
-    const char *hint;
+    const char *hint = NULL;
     if (row->type == SCHEMA_REAL && row->fallback && value_parse_real(row->fallback, &number, &hint))
         return *(const double *)field >= number && *(const double *)field <= number;
     value_add_yaml(row, field, &value);
