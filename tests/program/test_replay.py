@@ -229,6 +229,11 @@ train: {steps: 10}
                 self.assertEqual(out, "")
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ddptrain-") or name.endswith(".h5")], [])
 
+    def test_the_option_of_its_run(self):
+        self.write("test.yaml", WINE)
+        for words, message in (((), "--trace needs --stop-after STEP"), (("--stop-after", 2, "optimizer.in_backward=true"), "add optimizer.in_backward=false")):
+            self.assertIn(message, self.run_program("test.yaml", "--fresh", "--quiet", "--trace", "own.h5", *words, code=USAGE)[1])
+
     def test_other_data(self):
         self.train()
         with h5py.File(self.path("datasets/wine.h5")) as data, h5py.File(self.path("other.h5"), "w") as other:

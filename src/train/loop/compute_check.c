@@ -249,7 +249,7 @@ status compute_check_open(struct trainer *t) {
         return status_new(STATUS_USAGE,
                           "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT, or after it :weights, :activations or "
                           ":gradients");
-    bool has_flip = t->steps.flip.is_set && t->steps.flip.part != FLIP_STATE;
+    bool has_flip = t->steps.flip.is_set && t->steps.flip.part != FLIP_STATE && t->averaging.hooks->keeps_gradients;
     check->is_on = t->config->train.check_compute.every > 0 || has_flip;
     if (!check->is_on) return OK;
     status dependent = model_check_independent(t->model, "a repetition");

@@ -120,6 +120,9 @@ status trace_create(const struct trainer *t, const char *path, int64_t step, con
                     struct trace **out) {
     *out = NULL;
     if (!path) return OK;
+    if (step < 1) return status_new(STATUS_USAGE, "--trace needs --stop-after STEP");
+    if (!t->averaging.hooks->keeps_gradients)
+        return status_new(STATUS_USAGE, "--trace: add optimizer.in_backward=false, which keeps the gradients");
     struct trace *trace = calloc(1, sizeof *trace);
     if (!trace) return status_memory("the trace of a step");
     *out = trace;
