@@ -95,6 +95,65 @@ static const struct model_case cases[] = {
      "{residual: [layer_norm, {linear: 64}, {gelu: {approximate: tanh}}, {linear: 32}]}, rms_norm, "
      "mean, {linear: 3}]}\noptimizer: {type: adamw, lr: 0.003}\n",
      "f0c54dc38d5cfb43", true},
+    {"U-Net",
+     IMAGES CLASSES
+     "model: {layers: [{conv2d: {out: 8, kernel_size: 3, padding: 1, bias: false}}, batch_norm, {relu: {name: fine}}, "
+     "{max_pool2d: 2}, {conv2d: {out: 16, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, "
+     "{conv_transpose2d: {out: 8, kernel_size: 2, stride: 2, name: up}}, {concat: {from: [fine, up]}}, "
+     "{conv2d: {out: 8, kernel_size: 3, padding: 1}}, relu, {adaptive_avg_pool2d: 2}, flatten, {linear: 4}]}\n"
+     "optimizer: {type: adamw, lr: 0.003}\n",
+     "4e7f7555b2cf71de", false},
+    {"densely connected network",
+     IMAGES CLASSES "model: {layers: [{conv2d: {out: 12, kernel_size: 3, padding: 1, bias: false}}, {repeat: {times: "
+                    "3, layers: [{parallel: {branches: [[], [batch_norm, relu, {conv2d: {out: 24, kernel_size: 1, "
+                    "bias: false}}, batch_norm, relu, {conv2d: {out: 6, kernel_size: 3, padding: 1, bias: "
+                    "false}}]]}}]}}, batch_norm, relu, {avg_pool2d: 2}, {adaptive_avg_pool2d: 1}, flatten, "
+                    "{linear: 4}]}\noptimizer: {type: sgd, lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: "
+                    "0.0001}\n",
+     "fbab9fa108f4d3d6", false},
+    {"inception",
+     IMAGES CLASSES "model: {layers: [{parallel: {branches: [[{conv2d: {out: 4, kernel_size: 1}}, batch_norm, relu], "
+                    "[{conv2d: {out: 4, kernel_size: 1}}, relu, {conv2d: {out: 8, kernel_size: 5, padding: 2}}, "
+                    "relu], [{max_pool2d: {kernel_size: 3, stride: 1, padding: 1}}, {conv2d: {out: 4, kernel_size: "
+                    "1}}, relu]]}}, {max_pool2d: 2}, {adaptive_avg_pool2d: 1}, flatten, {linear: 4}]}\n"
+                    "optimizer: {type: nadam, lr: 0.002}\n",
+     "7bebfba54c0f1a7f", false},
+    {"mobile network",
+     IMAGES CLASSES
+     "model: {init: [{kaiming_normal: {layers: [conv2d], match: '*.weight', mode: fan_out}}], layers: [{conv2d: {out: "
+     "16, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu6, {residual: [{conv2d: {out: 48, kernel_size: 1, "
+     "bias: false}}, batch_norm, relu6, {conv2d: {out: 48, kernel_size: 3, padding: 1, groups: 48, bias: false}}, "
+     "batch_norm, relu6, {conv2d: {out: 16, kernel_size: 1, bias: false}}, batch_norm]}, {adaptive_avg_pool2d: 1}, "
+     "flatten, {dropout: 0.2}, {linear: 4}]}\noptimizer: {type: rmsprop, lr: 0.002, momentum: 0.9}\n"
+     "schedule: {type: cosine}\n",
+     "28d696a3476f5954", false},
+    {"vision transformer",
+     IMAGES "loss: {type: cross_entropy, label_smoothing: 0.1}\n"
+            "model: {layers: [{patch_embedding: {embed_dim: 24, patch_size: 4}}, class_token, positional_embedding, "
+            "{residual: [layer_norm, {attention: {heads: 3}}]}, {residual: [layer_norm, {linear: 48}, gelu, "
+            "{linear: 24}]}, layer_norm, {slice: {end: 1}}, flatten, {linear: 4}]}\n"
+            "optimizer: {type: adamw, lr: 0.001, weight_decay: 0.05, decay: matrices}\n",
+     "3f56a91506826ebf", false},
+    {"rotary transformer",
+     STEPS CLASSES
+     "model: {layers: [{linear: 32}, {residual: [rms_norm, {linear: {out: 64, bias: false}}, {rotary_embedding: "
+     "{head_size: 8, heads: 6}}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 2, causal: true}}, {linear: "
+     "{out: 32, bias: false}}]}, {residual: [{rms_norm: {name: norm}}, {linear: 48}, {silu: {name: gate}}, {linear: "
+     "{out: 48, name: w3, from: norm}}, {multiply: {from: [gate, w3]}}, {linear: 32}]}, rms_norm, mean, {linear: 3}]}\n"
+     "optimizer: {type: adamw, lr: 0.003, betas: [0.9, 0.95]}\n",
+     "bcb740dd4af5dae1", false},
+    {"convolutions of a signal",
+     STEPS CLASSES
+     "model: {layers: [{conv1d: {out: 16, kernel_size: 3, padding: 1}}, relu, {conv1d: {out: 24, kernel_size: 3, "
+     "stride: 2}}, {instance_norm: {affine: true}}, tanh, flatten, {linear: 3}]}\n"
+     "optimizer: {type: radam, lr: 0.01}\n",
+     "601aa4bb936f0337", false},
+    {"autoencoder",
+     "dataset: {format: synthetic, synthetic: {kind: classes, rows: 256, inputs: 20, classes: 5}, scale: minmax, "
+     "split: 0.25}\nlosses: [{type: mse, output: whole, target: input}]\n"
+     "model: {layers: [{linear: 16}, elu, {linear: {out: 4, name: code}}, sigmoid, {linear: 16}, softplus, "
+     "{linear: {out: 20, name: whole}}]}\noptimizer: {type: lion, lr: 0.001}\n",
+     "14bd495da07e25f9", false},
     {"large products",
      "dataset: {format: synthetic, synthetic: {kind: classes, rows: 512, inputs: 256, classes: 10}, split: "
      "0.25}\n" CLASSES

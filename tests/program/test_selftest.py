@@ -13,7 +13,7 @@ class Selftest(program.Case):
         out, _ = self.run_program("selftest", code=OK, timeout=300)
         lines = out.splitlines()
         self.assertRegex(lines[0], r"^ddptrain \S+, \d+ processors?$")
-        for what, count in (("models, with the bits of every processor", 12), ("checkpoints, saved and resumed", 2),
+        for what, count in (("models, with the bits of every processor", 20), ("checkpoints, saved and resumed", 2),
                             ("processes, with the bits of one", 3), ("collectives of two processes", 2)):
             self.assertRegex(out, rf"(?m)^{what} +{count} of +{count} right +\d+\.\d\d s$")
         self.assertRegex(out, r"(?m)^products of matrices +\d+ GFLOP/s in float32 on \d+ threads?, cpu")
