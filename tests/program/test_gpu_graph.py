@@ -1,7 +1,7 @@
 """Passes recorded as CUDA graphs, on the emulated GPU: the same bits as without, a device that cannot record continues without, and state
 that crosses between host and GPU: faults, roll-backs, sharing of the optimizer, elastic shards.
 ctest-labels: unit gpu-emulated"""
-import json, os, random, unittest
+import json, os, random, shutil, unittest
 
 import program
 
@@ -47,6 +47,32 @@ class Graph(program.Case):
             self.assertGreater(len(graph), 2, "too few steps for a replay")
             self.assertEqual(graph, plain)
             self.assertEqual(self.sha("runs/graph" + ranks), self.sha("runs/plain" + ranks))
+
+    def test_steps_that_are_computed_twice(self):
+        """Between recorded steps, with their bits; a bit that is wrong in the memory of the GPU is found."""
+        for more in ([], ["--nproc", "2"], ["train.precision=bfloat16"]):
+            self.train(*more, run="runs/plain")
+            for every in (1, 3):
+                self.train(*more, f"train.check_compute={every}", "--fresh")
+                self.assertEqual(self.sha(), self.sha("runs/plain"), (more, every))
+            for part, value in (("weights", 0), ("activations", 32 * (16 + 16 + 3) - 1), ("gradients", 0)):  # the last one of the output
+                flip = f"0:4:{32 * value + 29}:{part}"
+                err = self.train(*more, "train.check_compute=1", "--fresh", DDPTRAIN_FAULT_FLIP=flip, code=program.DIVERGED)[1]
+                self.assertRegex(err, r"differ on rank 0 \(host [^,]+, cuda:0 .*\): .* agrees with the second, so the first was wrong")
+            shutil.rmtree(self.path("runs/plain"))
+
+    def test_trace_of_a_step(self):
+        """Everything of a step between recorded ones comes to the host."""
+        import h5py
+        for more in ([], ["--nproc", "2"], ["train.precision=bfloat16"]):
+            self.train(*more, "--fresh", "checkpoint.keep=0", "checkpoint.save_every={steps: 2}")
+            env = {"DDPTRAIN_MODULE_DIR": FOLDER, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"), "DDPTRAIN_EMULATED_GPUS": "2"}
+            out = self.run_program("replay", "runs/test", "--step", "4", env=env, timeout=300)[0]
+            self.assertIn("equal to what runs/test has recorded of it: loss, lr, samples, grad_norm, state", out)
+            with h5py.File(self.path("test-step-4.h5")) as f:
+                hidden = f["activations/2"][()] @ f["parameters/before/3.weight"][()].T + f["parameters/before/3.bias"][()]
+                self.assertLess(abs(hidden - f["activations/3"][()]).max(), 0.05 if "train.precision=bfloat16" in more else 1e-5)
+                self.assertEqual(((f["activations/1"][()] > 0) * (f["activations/2"][()] == 0)).mean() > 0.02, True)
 
     def test_a_device_that_cannot_record(self):
         """That it is tried shows that graphs are used otherwise."""
