@@ -26,7 +26,8 @@ struct replay {
     struct arena *arena;
     const char *folder, *out;
     int64_t step;
-    char *config; /* text */
+    char *config;     /* text */
+    const char *name; /* of the config */
     bool is_elastic, is_in_backward;
     char *overrides[MAX_DATA_OVERRIDES]; /* (override_count) */
     size_t override_count;
@@ -71,27 +72,42 @@ static status read_records(struct arena *arena, const char *folder, int64_t step
 
 /* ---- where it starts ---- */
 
+/* *name: the checkpoint with the newest state before the step, in r->from_step, of those whose name was not made empty;
+ * NULL: there is none. */
+static void find_newest(struct replay *r, const struct io_names *names, const char *folder, char **name) {
+    int64_t newest = -1;
+    *name = NULL;
+    for (size_t i = 0; i < names->count; i++) {
+        struct seal seal;
+        if (!checkpoint_has_ending(names->items[i])) continue;
+        status s = sealed_read_seal(arena_printf(r->arena, "%s/%s", folder, names->items[i]), &seal);
+        if (!s && (int64_t)seal.order < r->step && (int64_t)seal.order > newest) {
+            newest = (int64_t)seal.order;
+            *name = names->items[i];
+        }
+        status_free(s); /* a damaged file is not needed */
+    }
+    r->from_step = newest;
+}
+
 /* The newest valid checkpoint of a state before the step. */
 static status find_checkpoint(struct replay *r) {
     const char *folder = arena_printf(r->arena, "%s/checkpoints", r->folder);
     struct io_info info;
     struct io_names names = {0};
+    char *name = NULL;
     TRY(io_stat(folder, &info));
     if (!info.is_folder) return OK;
     TRY(io_list(folder, &names));
-    for (size_t i = 0; i < names.count; i++) {
-        const char *path = arena_printf(r->arena, "%s/%s", folder, names.items[i]);
+    for (find_newest(r, &names, folder, &name); name; find_newest(r, &names, folder, &name)) {
         struct seal seal;
-        if (!checkpoint_has_ending(names.items[i])) continue;
-        status s = sealed_read_seal(path, &seal);
-        bool is_nearer = !s && (int64_t)seal.order < r->step && (!r->from || (int64_t)seal.order > r->from_step);
-        if (is_nearer) s = sealed_verify(path, &seal);
+        const char *path = arena_printf(r->arena, "%s/%s", folder, name);
+        status s = sealed_verify(path, &seal);
         if (s) fprintf(stderr, "ddptrain: skipped a checkpoint: %s\n", status_message(s));
-        if (!s && is_nearer) {
-            r->from = path;
-            r->from_step = (int64_t)seal.order;
-        }
+        if (!s) r->from = path;
         status_free(s);
+        if (r->from) break;
+        *name = 0; /* not again */
     }
     io_names_free(&names);
     return OK;
@@ -104,6 +120,7 @@ static status read_config(struct replay *r) {
     TRY(io_read_text(path, 1 << 24, &r->config, &info));
     TRY(config_load(path, r->line->overrides, r->line->override_count, &file));
     const struct config *config = config_of(file);
+    r->name = arena_copy(r->arena, config->name);
     r->is_elastic = config->determinism.mode == DETERMINISM_ELASTIC;
     for (size_t i = 0; i < r->line->override_count && i + 1 < MAX_DATA_OVERRIDES; i++)
         r->overrides[r->override_count++] = r->line->overrides[i];
@@ -115,6 +132,7 @@ static status read_config(struct replay *r) {
 
 static status check_out(struct replay *r) {
     const char *slash = strrchr(r->folder, '/'), *name = slash ? slash + 1 : r->folder;
+    if (!*name || *name == '.') name = r->name; /* the current folder */
     r->out = r->line->out ? r->line->out : arena_printf(r->arena, "%s-step-%lld" FILE_ENDING, name, (long long)r->step);
     const char *stem = strrchr(r->out, '/');
     size_t length = strlen(stem ? stem + 1 : r->out), ending = strlen(FILE_ENDING);
@@ -211,12 +229,12 @@ static status repeat(struct replay *r, int64_t processes, struct records *repeat
 static status replay(struct replay *r) {
     struct records records, repeated;
     int64_t processes;
+    TRY(read_config(r));
     TRY(check_out(r));
     TRY(read_records(r->arena, r->folder, r->step, &records));
     if (r->step > records.last)
         return status_new(STATUS_USAGE, "--step %lld: %s has %lld step%s", (long long)r->step, r->folder,
                           (long long)records.last, text_plural((uint64_t)records.last, "s"));
-    TRY(read_config(r));
     TRY(ledger_processes(r->line, records.world_size > 0 ? records.world_size : 1, r->is_elastic, &processes));
     TRY(find_checkpoint(r));
     TRY(command_make_folder(r->line->run_dir, "replay", &r->temporary));

@@ -194,11 +194,18 @@ train: {steps: 10}
         with open(self.path("runs/test/checkpoints/epoch-0001.h5"), "r+b") as f:
             f.seek(3000)
             f.write(b"damage")
+        with open(self.path("runs/test/checkpoints/step-00000009.h5"), "w") as f:
+            f.write("not a checkpoint")
         out = self.run_program("replay", "runs/test", "--step", 6, "--out", "deep/er/own.h5")
         self.assertIn("from the beginning", out[0])
         self.assertIn("skipped a checkpoint", out[1])
         self.assertIn("loss, lr, samples, grad_norm", out[0])
         self.assertTrue(os.path.exists(self.path("deep/er/own.h5")))
+        self.folder = self.path("runs/test")  # here "." has no name
+        os.symlink(self.path("../../datasets"), self.path("datasets"))
+        self.run_program("replay", "./", "--step", 11)
+        self.assertTrue(os.path.exists(self.path("test-step-11.h5")))
+        self.folder = os.path.dirname(os.path.dirname(self.folder))
         self.train("train.ledger=off", "train.log_every=0")
         self.assertIn("has recorded nothing of it", self.replay(7)[0])
 
