@@ -1,6 +1,7 @@
 /* Decides which runs are stopped early: asynchronous successive halving or the median rule. Reports are kept in one
  * list for each group and epoch: an asha rung is the list of its epoch. A hash table finds the value of a run, and two
- * heaps of a rung the worst value that goes on, so that a report costs the same with any number of runs. */
+ * heaps the worst value of a rung that goes on, or the median, so that a report costs the same with any number of runs.
+ */
 #include "sweep/prune.h"
 
 #include <math.h>
@@ -25,15 +26,16 @@ struct level {
     size_t count, capacity;
     size_t *slots; /* (slot_count) index + 1 into values, by the hash of the run; 0: empty. A power of two */
     size_t slot_count;
-    struct heap best, others; /* of a rung: those that go on, with the other sign, and the rest */
+    struct heap best, others; /* of a rung: the values that go on, with the other sign, and the rest; of the median
+                                 rule: the same of the complete runs, the better half and the other one */
 };
 
 struct pruner {
     const struct prune_config *config;
     struct level *levels;
     size_t count, capacity;
-    int64_t *complete; /* sorted */
-    size_t complete_count, complete_capacity;
+    uint8_t *complete; /* (complete_bytes) a bit for each run */
+    size_t complete_bytes;
 };
 
 static void *grow(void *items, size_t count, size_t *capacity, size_t size) {
@@ -113,7 +115,7 @@ static enum change set_value(struct level *level, int64_t run, double value) {
     return CHANGE_ADDED;
 }
 
-/* ---- asynchronous successive halving ---- */
+/* ---- the best values ---- */
 
 static void swap(double *a, double *b) {
     double kept = *a;
@@ -140,22 +142,24 @@ static double heap_pop(struct heap *h) {
     return first;
 }
 
-/* Of the values of a rung the best 1 / factor go on; of fewer than that only the best. */
-static void rung_add(struct level *rung, double value, size_t count, double factor) {
-    size_t promoted = (size_t)((double)count / factor);
-    if (promoted == 0) promoted = 1;
-    if (rung->best.count && value <= -rung->best.items[0])
-        heap_push(&rung->best, -value);
+/* Adds a value to the heaps. The best of their n values are n / factor, at least one. */
+static void rank_value(struct level *level, double value, double factor) {
+    size_t best = (size_t)((double)(level->best.count + level->others.count + 1) / factor);
+    if (best == 0) best = 1;
+    if (level->best.count && value <= -level->best.items[0])
+        heap_push(&level->best, -value);
     else
-        heap_push(&rung->others, value);
-    while (rung->best.count < promoted && rung->others.count) heap_push(&rung->best, -heap_pop(&rung->others));
-    while (rung->best.count > promoted) heap_push(&rung->others, -heap_pop(&rung->best));
+        heap_push(&level->others, value);
+    while (level->best.count < best && level->others.count) heap_push(&level->best, -heap_pop(&level->others));
+    while (level->best.count > best) heap_push(&level->others, -heap_pop(&level->best));
 }
+
+/* ---- asynchronous successive halving ---- */
 
 /* A run that was begun anew may report another value. */
 static void rung_sort(struct level *rung, double factor) {
     rung->best.count = rung->others.count = 0;
-    for (size_t i = 0; i < rung->count; i++) rung_add(rung, rung->values[i].value, i + 1, factor);
+    for (size_t i = 0; i < rung->count; i++) rank_value(rung, rung->values[i].value, factor);
 }
 
 /* Whether [epoch] is a rung: min_epochs times a power of the factor, rounded down. */
@@ -170,46 +174,49 @@ static bool report_asha(struct pruner *p, int64_t group, int64_t run, int64_t ep
     if (!is_rung(p->config, epoch)) return false;
     struct level *rung = find_level(p, group, epoch);
     enum change change = set_value(rung, run, value);
-    if (change == CHANGE_ADDED) rung_add(rung, value, rung->count, factor);
+    if (change == CHANGE_ADDED) rank_value(rung, value, factor);
     if (change == CHANGE_REPLACED) rung_sort(rung, factor);
     return value == INFINITY || value > -rung->best.items[0];
 }
 
 /* ---- the median rule ---- */
 
-static int compare_runs(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
+#define HALF 2.0 /* as a factor: of n values of complete runs n / 2, rounded down, are the best */
 
 static bool is_complete(const struct pruner *p, int64_t run) {
-    return p->complete && bsearch(&run, p->complete, p->complete_count, sizeof run, compare_runs);
+    size_t byte = (size_t)run / 8;
+    return byte < p->complete_bytes && p->complete[byte] >> run % 8 & 1;
 }
 
-static int compare_values(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+static void mark_complete(struct pruner *p, int64_t run) {
+    size_t byte = (size_t)run / 8, before = p->complete_bytes;
+    while (byte >= p->complete_bytes) p->complete = grow(p->complete, p->complete_bytes, &p->complete_bytes, 1);
+    if (p->complete_bytes > before) memset(p->complete + before, 0, p->complete_bytes - before);
+    p->complete[byte] |= (uint8_t)(1 << run % 8);
+}
+
+/* A complete run that was begun anew may report another value. */
+static void rank_complete(const struct pruner *p, struct level *level) {
+    level->best.count = level->others.count = 0;
+    for (size_t i = 0; i < level->count; i++)
+        if (is_complete(p, level->values[i].run)) rank_value(level, level->values[i].value, HALF);
 }
 
 /* Of the complete runs; NAN: there are fewer than startup_trials. */
 static double median(const struct pruner *p, const struct level *level) {
-    double *values = calloc(level->count + 1, sizeof *values), result = NAN;
-    size_t n = 0;
-    if (!values) status_exit_without_memory();
-    for (size_t i = 0; i < level->count; i++)
-        if (is_complete(p, level->values[i].run)) values[n++] = level->values[i].value;
-    qsort(values, n, sizeof *values, compare_values);
-    if (n > 0 && (int64_t)n >= p->config->startup_trials)
-        result = n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-    free(values);
-    return result;
+    size_t best = level->best.count, others = level->others.count;
+    if (best == 0 || (int64_t)(best + others) < p->config->startup_trials) return NAN;
+    if (others == best) return (-level->best.items[0] + level->others.items[0]) / 2;
+    return others ? level->others.items[0] : -level->best.items[0];
 }
 
 /* A level has the values after the epoch; what is compared with their median is the run's best so far. */
 static bool report_median(struct pruner *p, int64_t group, int64_t run, int64_t epoch, double value) {
     double best = value;
     struct level *level = find_level(p, group, epoch);
-    set_value(level, run, value);
+    enum change change = set_value(level, run, value);
+    if (change == CHANGE_ADDED && is_complete(p, run)) rank_value(level, value, HALF);
+    if (change == CHANGE_REPLACED && is_complete(p, run)) rank_complete(p, level);
     for (size_t i = 0; i < p->count; i++) {
         const struct level *l = &p->levels[i];
         const struct value *earlier = l->group == group && l->epoch < epoch ? find_value(l, run) : NULL;
@@ -225,8 +232,9 @@ bool pruner_report(struct pruner *p, int64_t group, int64_t run, int64_t epoch, 
 
 void pruner_complete(struct pruner *p, int64_t run) {
     if (p->config->type != PRUNE_MEDIAN || is_complete(p, run)) return;
-    p->complete = grow(p->complete, p->complete_count, &p->complete_capacity, sizeof *p->complete);
-    size_t at = p->complete_count++;
-    for (; at > 0 && p->complete[at - 1] > run; at--) p->complete[at] = p->complete[at - 1];
-    p->complete[at] = run;
+    mark_complete(p, run);
+    for (size_t i = 0; i < p->count; i++) {
+        const struct value *value = find_value(&p->levels[i], run);
+        if (value) rank_value(&p->levels[i], value->value, HALF);
+    }
 }

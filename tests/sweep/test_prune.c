@@ -70,4 +70,66 @@ TEST(the_median_is_of_complete_runs) {
     pruner_destroy(NULL);
 }
 
+static int by_value(const void *left, const void *right) {
+    const double *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+/* By definition: the values of complete runs, sorted; NAN: there are fewer than [min]. */
+static double median_of(const struct known *known, const bool *is_complete, size_t min) {
+    double values[RUNS];
+    size_t n = 0;
+    for (size_t i = 0; i < RUNS; i++)
+        if (known[i].is_there && is_complete[i]) values[n++] = known[i].value;
+    qsort(values, n, sizeof *values, by_value);
+    if (n < min) return NAN;
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* Two groups; runs report before and after they are complete, and again. */
+TEST(the_median_is_its_definition) {
+    enum { START = 5 };
+    static struct known known[2][RUNS];
+    static bool is_complete[2][RUNS]; /* a run has one group */
+    struct prune_config config = {.type = PRUNE_MEDIAN, .min_epochs = 3, .startup_trials = START};
+    struct pruner *pruner = pruner_create(&config);
+    struct rng rng;
+    size_t stopped = 0;
+    rng_seed(&rng, 3);
+    for (size_t k = 0; k < 3000; k++) {
+        size_t run = (size_t)(rng_uniform53(&rng) * RUNS), group = run % 2;
+        double value = floor(rng_uniform53(&rng) * 100); /* with ties */
+        if (k % 17 == 0) value = k % 34 ? NAN : INFINITY;
+        known[group][run] = (struct known){true, isfinite(value) ? value : INFINITY};
+        bool must_stop = pruner_report(pruner, (int64_t)group, (int64_t)run, 3, value);
+        ck_assert_int_eq(must_stop, known[group][run].value > median_of(known[group], is_complete[group], START));
+        stopped += must_stop;
+        run = (size_t)(rng_uniform53(&rng) * RUNS);
+        if (k % 4) continue;
+        is_complete[run % 2][run] = true;
+        pruner_complete(pruner, (int64_t)run);
+    }
+    ck_assert_uint_gt(stopped, 500);
+    pruner_destroy(pruner);
+}
+
+/* 4 x 10^5 runs of three epochs take less than a second; with a pass over the runs for each report they would take an
+ * hour. */
+TEST(the_median_of_many_runs) {
+    enum { MANY = 400000 };
+    struct prune_config config = {.type = PRUNE_MEDIAN, .min_epochs = 1, .startup_trials = 5};
+    struct pruner *pruner = pruner_create(&config);
+    size_t stopped = 0;
+    for (int64_t i = 0; i < MANY; i++) {
+        int64_t run = i * 7919 % MANY; /* in any order */
+        bool must_stop = false;
+        for (int64_t epoch = 1; epoch <= 3 && !must_stop; epoch++)
+            must_stop = pruner_report(pruner, 0, run, epoch, (double)(run * 31 % 1009) / (double)epoch);
+        if (!must_stop) pruner_complete(pruner, run);
+        stopped += must_stop;
+    }
+    ck_assert(stopped > MANY / 2 && stopped < MANY - 100);
+    pruner_destroy(pruner);
+}
+
 CHECK_MAIN("prune")
