@@ -1,5 +1,6 @@
 /* watch: the state of a run or a sweep while it goes on, in place on a terminal, also of one that has not begun; else
  * once. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "report/watch.h"
 
 #define EVERY 1.0  /* seconds between two drawings */
+#define PAUSES 9   /* times what a look takes: of a sweep of many trials it is a tenth of the time, or less */
 #define POLL 0.05  /* between two looks at whether to stop */
 #define PLAIN 1000 /* columns where there is no terminal */
 
@@ -93,8 +95,10 @@ static void draw_absence(const char *path, struct text *shown) {
     text_free(&text);
 }
 
-static void wait_a_second(void) {
-    for (double end = clock_seconds() + EVERY; !stop_is_requested() && clock_seconds() < end;) clock_sleep(POLL);
+/* Waits until the next look, which is expected to take [seconds]. */
+static void wait_for_change(double seconds) {
+    double pause = fmax(EVERY, seconds * PAUSES);
+    for (double end = clock_seconds() + pause; !stop_is_requested() && clock_seconds() < end;) clock_sleep(POLL);
 }
 
 /* Waits until the folder is that of a run or a sweep. *watch NULL: stopped before. */
@@ -104,7 +108,7 @@ static status wait_for_folder(const struct command_line *line, struct text *show
     TRY(watch_is_absent(line->config, &is_absent));
     while (is_absent && !stop_is_requested()) {
         draw_absence(line->config, shown);
-        wait_a_second();
+        wait_for_change(0);
         TRY(watch_is_absent(line->config, &is_absent));
     }
     return is_absent ? OK : watch_open(line->config, watch);
@@ -113,10 +117,12 @@ static status wait_for_folder(const struct command_line *line, struct text *show
 static status watch_until_end(struct watch *watch, struct text *shown) {
     bool has_blocks = has_utf8();
     draw_watch(watch, has_blocks, shown);
-    while (!stop_is_requested() && !watch_has_ended(watch)) {
-        wait_a_second();
+    for (double seconds = 0; !stop_is_requested() && !watch_has_ended(watch);) {
+        wait_for_change(seconds);
+        double start = clock_seconds();
         TRY(watch_update(watch));
         draw_watch(watch, has_blocks, shown);
+        seconds = clock_seconds() - start;
     }
     return OK;
 }

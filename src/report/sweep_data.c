@@ -337,7 +337,7 @@ static size_t add_trial(struct sweep_data *s, const struct run_place *entries, s
     t.complete = (size_t)summary.complete;
     if (pruned) t.pruned = sum / (double)pruned;
     t.point = s->points + entries[0].index * s->parameter_count;
-    memcpy(t.sha256, s->runs[entries[0].index].sha256, sizeof t.sha256);
+    t.sha256 = s->runs[entries[0].index].sha256;
     s->trials[s->trial_total++] = t;
     free(values);
     return last;
@@ -458,6 +458,9 @@ static bool read_other(void *user, const char *line, size_t size) {
 
 static status read_files(struct sweep_data *s, const char *yaml, const char *history) {
     struct document *document = NULL;
+    size_t run_count = s->run_count;
+    int64_t repeats = sweep_data_repeats(s);
+    bool is_max = s->is_max;
     TRY(folder_lock_is_held(s->path, &s->is_locked));
     status r = read_yaml(s, yaml, &document);
     if (!r) {
@@ -471,11 +474,12 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
         r = read_history(s, history);
     }
     const struct node *trials = document ? node_get(document_root(document), "trials") : NULL;
-    bool is_list = !r && trials && trials->kind == NODE_SEQUENCE;
+    bool is_known = s->trials && s->run_count == run_count && s->is_max == is_max && sweep_data_repeats(s) == repeats;
+    bool is_list = !r && !is_known && trials && trials->kind == NODE_SEQUENCE;
     for (size_t i = 0; is_list && i < s->run_count; i++)
         point_of_list(s, trials, s->runs[i].trial, s->points + i * s->parameter_count);
     document_destroy(document);
-    if (!r) rank_trials(s);
+    if (!r && !is_known) rank_trials(s);
     return r;
 }
 

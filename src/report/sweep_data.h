@@ -40,8 +40,8 @@ struct sweep_data_trial {
     size_t complete, runs; /* complete, ended */
     size_t order;          /* how many trials ended before it */
     double seconds;
-    char sha256[65]; /* of its first run */
-    double *point;   /* (parameter_count); NAN: not given */
+    const char *sha256;  /* of its first run */
+    const double *point; /* (parameter_count); NAN: not given */
 };
 
 /* Runs that failed for the same reason but for numbers in it. */
