@@ -223,7 +223,7 @@ def main():
     parser.add_argument("--random", type=int, metavar="N")
     parser.add_argument("words", nargs="*", help="CONFIG [KEY=VALUE ...], or with --shipped names of configs")
     parser.add_argument("--nproc", type=int, default=1)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory(prefix="ddptrain-compare-") as folder:
         if options.random:
             return report_random(options.random, int((options.words or [0])[0]), folder)

@@ -50,7 +50,11 @@ static status check_config(const struct config *c) {
         {c->train.on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite.policy"},
         {c->train.accumulate_weighting != WEIGHTING_TORCH && c->train.accumulate > 1, "train.accumulate_weighting"},
         {c->model.has_init_from, "model.init_from"},
-        {c->sampler.type == SAMPLER_WEIGHTED, "sampler.type weighted"},
+        {c->dist.gradient_compression != COMPRESSION_NONE, "dist.gradient_compression"},
+        {strcmp(c->checkpoint.resume, "auto") != 0 && strcmp(c->checkpoint.resume, "never") != 0,
+         "checkpoint.resume FILE"},
+        {c->sampler.type == SAMPLER_WEIGHTED && (c->sampler.uneven || c->has_losses),
+         "sampler.type weighted with losses or uneven"},
         {d->window.group != NULL, "dataset.window.group"},
         {d->window.has_history, "dataset.window.history"},
         {d->window.steps > 0 && split_has_test(&d->split), "dataset.window with test rows"},
@@ -61,11 +65,13 @@ static status check_config(const struct config *c) {
         {d->layout != LAYOUT_NCHW, "dataset.layout"},
         {d->target_scale != TARGET_SCALE_NONE && c->has_losses, "dataset.target_scale with losses"},
         {d->scale.per_feature, "dataset.scale.per_feature"},
-        {d->split.folds > 0, "dataset.split.folds"},
+        {d->has_csv, "dataset.csv"},
+        {d->has_missing, "dataset.missing"},
+        {d->window.steps > 0 && d->split.folds > 0, "dataset.window with folds"},
         {d->split.group != NULL, "dataset.split.group"},
         {d->validation.others.count > 0, "a list of files in dataset.validation"},
-        {split_has_test(&d->split) && (d->split.stratify || !d->split.shuffle),
-         "dataset.split with test rows, but without shuffle or with stratify"},
+        {split_has_test(&d->split) && (d->split.stratify || !d->split.shuffle || d->split.folds > 0),
+         "dataset.split with test rows, but without shuffle or with stratify or folds"},
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].is_given) return refuse(keys[i].key);
@@ -160,6 +166,13 @@ static void add_split(struct script *s) {
                     "order = rest[np.random.RandomState(%lld).permutation(len(rest))]\n"
                     "validation, train = order[:%zu], order[%zu:]\n",
                     (long long)c->seed, info->test_rows, info->test_rows, (long long)c->seed, n, n);
+    } else if (c->folds > 0) {
+        const char *kind = c->time_series ? "time_series_fold(len(x)"
+                           : c->stratify  ? "stratified_fold(y"
+                                          : "fold(len(x)";
+        text_printf(out, "train, validation = %s, %lld, %lld", kind, (long long)c->folds, (long long)c->fold);
+        if (c->shuffle && !c->time_series) text_printf(out, ", seed=%lld", (long long)c->seed);
+        text_add(out, ")\n");
     } else if (!split_is_given(c)) {
         text_add(out, "train, validation = np.arange(len(x)), []\n");
     } else if (!c->shuffle) {
@@ -215,20 +228,19 @@ static void add_windows(struct script *s) {
                     w->first_target, w->target_steps, (long long)s->config->dataset.window.stride);
 }
 
-/* Of the features that are scaled. */
-static void add_scale_of_columns(struct script *s, const struct preparation *p) {
+/* Of the features that have this scale. */
+static void add_scale_of_columns(struct script *s, const struct preparation *p, enum scale_type scale) {
     enum scale_type *types = arena_alloc(s->arena, p->features * sizeof *types);
-    struct text *out = &s->data;
-    const char *comma = "";
+    struct text *out = &s->data, list = {0};
     if (!preparation_scales(p, types)) return;
-    text_add(out, "scaled = [");
-    for (size_t i = 0; i < p->features; i++) {
-        if (types[i] != SCALE_STANDARD) continue;
-        text_printf(out, "%s%zu", comma, i);
-        comma = ", ";
+    for (size_t i = 0; i < p->features; i++)
+        if (types[i] == scale) text_printf(&list, "%s%zu", list.length ? ", " : "", i);
+    if (list.length) {
+        text_printf(out, "scaled = x[:, [%s]]\n", text_string(&list));
+        add_fitted(out, "scaled", scale == SCALE_MINMAX, "0");
+        text_printf(out, "x[:, [%s]] = scaled\n", text_string(&list));
     }
-    text_add(out, "]\nmean, deviation = x[train][:, scaled].mean(0), x[train][:, scaled].std(0)\n"
-                  "deviation[deviation == 0] = 1\nx[:, scaled] = (x[:, scaled] - mean) / deviation\n");
+    text_free(&list);
 }
 
 static void add_scale(struct script *s) {
@@ -246,7 +258,8 @@ static void add_scale(struct script *s) {
     }
     const struct preparation *preparation = dataset_preparation(s->plan->dataset);
     if (preparation) {
-        add_scale_of_columns(s, preparation);
+        add_scale_of_columns(s, preparation, SCALE_STANDARD);
+        add_scale_of_columns(s, preparation, SCALE_MINMAX);
     } else if (c->type != SCALE_NONE) {
         text_add(out, "x = x.astype(\"f8\")\n");
         add_fitted(out, "x", c->type == SCALE_MINMAX, each);
@@ -361,7 +374,6 @@ static status add_prepared(struct script *s, const struct preparation *p) {
     const struct dataset_config *d = &s->config->dataset;
     struct text *out = &s->data;
     if (strcmp(dataset_format_of(d, d->path)->name, "csv") != 0) return refuse("dataset.columns of a database");
-    if (d->has_csv || d->has_missing) return refuse(d->has_csv ? "dataset.csv" : "dataset.missing");
     text_add(out, "table = pandas.read_csv(");
     text_add_json(out, d->path);
     text_add(out, ", dtype=str)\n");
@@ -511,6 +523,7 @@ static bool passes_on(const struct layer *layer) {
     return template ? strcmp(template, "{x}") == 0 && !layer->type->pytorch_lengths : strchr(layer->name, '/') != NULL;
 }
 
+#define IGNORED_BY_DEFAULT (-100)             /* ignore_index: no class */
 #define VARIABLES "xabcdefghijklnopqrstuvwyz" /* not m */
 
 /* How tensors are named while the nodes are written. */
@@ -902,9 +915,8 @@ static bool loss_place(void *context, const char *name, struct text *out) {
     } else if (strcmp(name, "weight") == 0) {
         const struct real_list *weights = term->loss->class_weight((void *)(uintptr_t)term->config);
         if (!weights->count) return true;
-        text_add(out, ", torch.tensor([");
-        add_numbers(out, weights);
-        text_add(out, "], dtype=dtype)");
+        text_add(out, term->of ? ", torch.tensor([" : ", class_weights");
+        if (term->of) add_numbers(out, weights), text_add(out, "], dtype=dtype)");
     } else {
         return false;
     }
@@ -920,9 +932,33 @@ static status add_term(struct term *term, struct text *out) {
     return schema_fill(loss->variant.schema, term->config, loss->pytorch, loss_place, term, out);
 }
 
+/* What a batch counts for in means, if not its rows, as an expression of outputs y and targets t; NULL: its rows. */
+static const char *count_of(const struct script *s) {
+    const struct plan *p = s->plan;
+    void *config = p->balanced ? p->balanced : (void *)(uintptr_t)p->loss_config;
+    if (p->objective) return NULL;
+    if (output_lengths(s)) return "y[1].sum().item()";
+    if (p->loss->class_weight && p->loss->class_weight(config)->count) return "class_weights[t].sum().item()";
+    if (p->loss->ignored && p->loss->ignored(config) != IGNORED_BY_DEFAULT)
+        return arena_printf(s->arena, "(t != %lld).sum().item()", (long long)p->loss->ignored(config));
+    return NULL;
+}
+
+static void add_counts(struct script *s) {
+    const struct plan *p = s->plan;
+    void *config = p->balanced ? p->balanced : (void *)(uintptr_t)p->loss_config;
+    if (!p->objective && p->loss->class_weight && p->loss->class_weight(config)->count) {
+        text_add(&s->training, "class_weights = torch.tensor([");
+        add_numbers(&s->training, p->loss->class_weight(config));
+        text_add(&s->training, "], dtype=dtype)\n\n\n");
+    }
+    if (count_of(s)) text_printf(&s->training, "def count_of(y, t):\n    return %s\n\n\n", count_of(s));
+}
+
 static status add_loss(struct script *s) {
     const struct plan *p = s->plan;
     struct text *out = &s->training;
+    add_counts(s);
     bool is_alone = s->config->sampler.uneven || loss_compares_rows(p->loss, p->loss_config);
     if (is_alone) text_add(out, "assert world == 1, \"the script of this loss or sampler is for one process\"\n\n\n");
     text_add(out, "def loss_of(y, t):\n");
@@ -957,7 +993,7 @@ static void add_evaluation(struct script *s) {
                 "        n = %s\n"
                 "        count += n\n"
                 "        sums += n * np.array([loss_of(outputs, t).item()",
-                output_lengths(s) ? "outputs[1].sum().item()" : "len(part)");
+                count_of(s) ? "count_of(outputs, t)" : "len(part)");
     if (has_classes) text_printf(out, ", (outputs.argmax(%d) == t).double().mean()", are_last ? 2 : 1);
     text_printf(out, "])\n    model.train()\n    means = sums / count\n    return f\"loss {means[0]:.9g}%s\"\n\n\n",
                 has_classes ? " accuracy {means[1]:.2%}" : "");
@@ -969,6 +1005,7 @@ static void add_real(struct text *out, const char *before, double value, const c
     text_add(out, after);
 }
 
+static bool is_weighted(const struct script *s) { return s->config->sampler.type == SAMPLER_WEIGHTED; }
 static bool is_dataloader(const struct script *s) { return s->config->sampler.type == SAMPLER_DATALOADER; }
 
 /* The sampler, and the numbers of an epoch. */
@@ -983,6 +1020,9 @@ static void add_sampler(struct script *s) {
         text_printf(out, "batch = %lld\n", (long long)c->batch_size);
     if (is_dataloader(s))
         text_printf(out, "loader = torch.utils.data.DataLoader(range(len(train)), batch, shuffle=%s)\n", shuffles);
+    else if (is_weighted(s))
+        text_printf(out, "sampler = BalancedSampler(y[torch.as_tensor(train)], world, rank, seed=%lld%s)\n",
+                    (long long)c->seed, c->drop_last ? ", drop_last=True" : "");
     else
         text_printf(out, "sampler = DistributedSampler(range(len(train)), world, rank, shuffle=%s, seed=%lld%s)\n",
                     shuffles, (long long)c->seed, c->drop_last ? ", drop_last=True" : "");
@@ -1053,12 +1093,16 @@ static void add_passes(struct script *s) {
     if (has_draws)
         text_printf(out, "%sdraws.rows = np.arange(rank, rank + world * len(rows), world).astype(np.uint64)\n", indent);
     if (dataset_augments(s->plan->dataset)) add_augmentation(s, indent);
-    text_printf(out, "%sloss = loss_of(parallel(%s), y[rows])\n", indent,
-                dataset_augments(s->plan->dataset) ? "images" : "x[rows]");
+    const char *inputs = dataset_augments(s->plan->dataset) ? "images" : "x[rows]";
+    text_printf(out,
+                count_of(s) ? "%soutputs, t = parallel(%s), y[rows]\n" : "%sloss = loss_of(parallel(%s), y[rows])\n",
+                indent, inputs);
+    if (count_of(s)) text_printf(out, "%sloss, n = loss_of(outputs, t), count_of(outputs, t)\n", indent);
     text_printf(out, accumulate > 1 ? "%s(loss / %lld).backward()\n" : "%sloss.backward()\n", indent, accumulate);
     if (has_draws) text_printf(out, "%sdraws.number += 1\n", indent);
-    text_printf(out, "%sown %s torch.tensor([loss.item() * len(rows), len(rows)], dtype=torch.float64)\n", indent,
-                accumulate > 1 ? "+=" : "=");
+    const char *count = count_of(s) ? "n" : "len(rows)";
+    text_printf(out, "%sown %s torch.tensor([loss.item() * %s, %s], dtype=torch.float64)\n", indent,
+                accumulate > 1 ? "+=" : "=", count, count);
 }
 
 static void add_update(struct script *s) {

@@ -377,8 +377,9 @@ def category(column, categories, encoding, fill=None, indicator=False):
 
 
 def date(column, parts, format=None, fill=None, indicator=False):
-    times = pandas.to_datetime(column, format=format)
-    values = [(times - pandas.Timestamp(0)) / pandas.Timedelta(days=1) if part == "epoch" else getattr(times.dt, part) for part in parts]
+    times, names = pandas.to_datetime(column, format=format), {"weekday": "day_of_week", "dayofyear": "day_of_year"}
+    values = [(times - pandas.Timestamp(0)) / pandas.Timedelta(days=1) if part == "epoch" else getattr(times.dt, names.get(part, part))
+              for part in parts]
     return prepared(np.stack([v.to_numpy("f8") for v in values], 1), times.isna().to_numpy(), fill, indicator)
 
 
@@ -446,6 +447,52 @@ def parameters_of(model, types, patterns):
             for name, p in module.named_parameters(prefix):
                 if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
                     yield p
+
+
+class BalancedSampler:
+    """WeightedRandomSampler(1 / rows of the class), its draws distributed over the ranks."""
+    def __init__(self, classes, world, rank, seed, drop_last=False):
+        self.weights = 1 / torch.bincount(classes).double()[classes]
+        self.seed, self.epoch, rows = seed, 0, len(classes)
+        self.own = (rank + world * np.arange(rows // world if drop_last else -(-rows // world))) % rows
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __len__(self):
+        return len(self.own)
+
+    def __iter__(self):
+        random = torch.Generator().manual_seed(self.seed + self.epoch)
+        return iter(torch.multinomial(self.weights, len(self.weights), True, generator=random)[self.own].tolist())
+
+
+def fold(count, folds, number, seed=None):
+    """The rows of KFold: training, validation."""
+    order = np.arange(count) if seed is None else np.random.RandomState(seed).permutation(count)
+    validation = np.sort(np.array_split(order, folds)[number])
+    return np.setdiff1d(np.arange(count), validation), validation
+
+
+def stratified_fold(classes, folds, number, seed=None):
+    """The rows of StratifiedKFold."""
+    random = np.random.RandomState(seed)
+    _, first, classes = np.unique(classes, return_index=True, return_inverse=True)
+    classes = np.argsort(np.argsort(first))[classes]  # in the order of their first rows
+    in_order, of_row = np.sort(classes), np.zeros(len(classes), int)
+    for c in range(len(first)):
+        own = np.arange(folds).repeat([np.sum(in_order[i::folds] == c) for i in range(folds)])
+        if seed is not None:
+            random.shuffle(own)
+        of_row[classes == c] = own
+    return np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)
+
+
+def time_series_fold(count, folds, number):
+    """The rows of TimeSeriesSplit."""
+    size = count // (folds + 1)
+    first = count - (folds - number) * size
+    return np.arange(first), np.arange(first, first + size)
 
 
 def stratified_split(classes, n_validation, seed):

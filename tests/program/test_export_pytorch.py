@@ -125,8 +125,8 @@ class ExportPyTorch(program.Case):
 
     def test_losses(self):
         for loss, inputs, form in (
-                ("cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "classes", "F.cross_entropy(y, t, torch.tensor([1, 2, 3], dtype=dtype), label_smoothing=0.1)"),
-                ("cross_entropy, weight: balanced", "classes", "F.cross_entropy(y, t, torch.tensor([0."), ("nll", "classes", "F.nll_loss(y, t)"),
+                ("cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "classes", "F.cross_entropy(y, t, class_weights, label_smoothing=0.1)"),
+                ("cross_entropy, weight: balanced", "classes", "class_weights = torch.tensor([0."), ("nll", "classes", "F.nll_loss(y, t)"),
                 ("mse", "uniform", "F.mse_loss(y, t)"), ("l1", "uniform", "F.l1_loss(y, t)"), ("smooth_l1, beta: 0.5", "uniform", "F.smooth_l1_loss(y, t, beta=0.5)"),
                 ("huber", "uniform", "F.huber_loss(y, t)"), ("quantile, quantile: 0.9", "uniform", "quantile_loss(y, t, 0.9)"),
                 ("bce_with_logits, pos_weight: [1, 2, 3]", "uniform", "binary_cross_entropy(y, t, pos_weight=(1, 2, 3))"),
@@ -144,10 +144,10 @@ class ExportPyTorch(program.Case):
         self.assertIn("F.cosine_embedding_loss(", self.export(os.path.join(program.SOURCE, "configs", "siamese.yaml")))
 
     def test_refusals(self):
-        for override, what in (("train.precision=bfloat16", "train.precision"), ("sampler.type=weighted", "sampler.type weighted"),
+        for override, what in (("train.precision=bfloat16", "train.precision"), ("dist.gradient_compression=bfloat16", "dist.gradient_compression"), ("checkpoint.resume=a.h5", "checkpoint.resume FILE"),
                                ("schedule={type: reduce_on_plateau}", "schedule.type reduce_on_plateau"),
                                ("model.layers=[{linear: 4}, {batch_norm: {sync: true}}, {linear: 3}]", "model.layers.batch_norm.sync"),
-                               ("dataset.split={folds: 3, fold: 0}", "dataset.split.folds"), ("train.early_stop={patience: 2}", "train.early_stop")):
+                               ("dataset.split={test: 0.2, folds: 3, fold: 0}", "dataset.split with test rows"), ("train.early_stop={patience: 2}", "train.early_stop")):
             with self.subTest(override):
                 self.refuse("wine.yaml", override, what=what)
 
