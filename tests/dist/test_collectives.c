@@ -108,7 +108,7 @@ static status wait(void *group, int lane, int set) {
     return OK;
 }
 
-static const struct collectives_transport transport = {.connect = connect_peers, .post = post, .wait = wait};
+static const struct collectives_transport transport = {.connect = connect_peers, .post = post, .wait = wait, .few = 5};
 
 static void *run_rank(void *argument) {
     struct rank *r = argument;
@@ -158,9 +158,11 @@ static const int worlds[] = {2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33};
 /* Values whose sums depend on the order: of many magnitudes, with signs. */
 static void fill(void *data, size_t count, enum comm_type type, int rank) {
     uint32_t state = (uint32_t)rank * 2654435761u + 12345;
+    float scales[16];
+    for (int i = 0; i < 16; i++) scales[i] = ldexpf(1, i - 39);
     for (size_t i = 0; i < count; i++) {
         state = state * 1664525u + 1013904223u;
-        float value = ldexpf((float)(int32_t)state, -31 + (int)(state >> 9 & 15) - 8);
+        float value = (float)(int32_t)state * scales[state >> 9 & 15];
         switch (type) {
         case COMM_FLOAT32:
             ((float *)data)[i] = value;

@@ -2,6 +2,7 @@
 #include "ranks.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -75,6 +76,43 @@ TEST_LOOP(killed_rank_is_reported, 0, 2 * CALLS + 3) {
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
     ck_assert_int_eq(ranks.codes[2], 0);
+}
+
+/* A stranger connects to the first socket on which this process listens, and sends nothing. */
+static void *be_a_stranger(void *unused) {
+    (void)unused;
+    for (double end = clock_seconds() + 5; clock_seconds() < end; clock_sleep(0.01))
+        for (int fd = 3; fd < 256; fd++) {
+            struct sockaddr_storage address = {0};
+            socklen_t size = sizeof address, int_size = sizeof(int);
+            int is_listening = 0;
+            if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &int_size) != 0 || !is_listening) continue;
+            if (getsockname(fd, (struct sockaddr *)&address, &size) != 0 || address.ss_family != AF_INET) continue;
+            int stranger = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            RANK_CHECK(connect(stranger, (struct sockaddr *)&address, size) == 0);
+            return NULL;
+        }
+    return NULL;
+}
+
+/* The first call connects: rank 1 comes later than a connection is waited for, and strangers come first. */
+static void late_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    pthread_t stranger;
+    struct rank_group g = rank_join(env, 60);
+    if (env->rank != 0) /* rank 0 listens for the store */
+        RANK_CHECK(pthread_create(&stranger, NULL, be_a_stranger, NULL) == 0);
+    if (env->rank == 1) clock_sleep(11);
+    float sum = (float)env->rank;
+    rank_must(comm_all_reduce(g.comm, &sum, 1, COMM_FLOAT32, COMM_SUM));
+    RANK_CHECK(sum == 3);
+    if (env->rank != 0) pthread_join(stranger, NULL);
+    rank_leave(&g);
+}
+
+TEST(late_rank_and_strangers) {
+    setenv("TEST_BACKEND", "gloo", 1);
+    ranks_run(3, late_body, NULL);
 }
 
 /* Two jobs with the same job id at the same time. */

@@ -30,6 +30,24 @@ class Comm(program.Case):
                 self.assertNotIn("\r", err, "a progress bar is for terminals")
         self.assert_no_leftovers()
 
+    def test_many_hosts(self):
+        """So many that they are not all connected: every collective, and the bits of shared memory, of small data and along a chain."""
+        out, _ = self.run_program("comm", "--nproc", 17, "--sizes", "4", "--backend", "gloo")
+        self.check_output(out, 17, "gloo", ["4 B"])
+        self.write("test.yaml", """name: test
+seed: 1
+dataset: {path: datasets/wine.h5, inputs: x, targets: y, split: {test: 0.2, seed: 1}}
+sampler: {batch_size: 2}
+model: {layers: [linear: {out: 1100}, relu, linear: {out: 1100}, relu, linear: {out: 3}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.001}
+train: {epochs: null, steps: 3}
+checkpoint: {save_every: 3}
+""")
+        for backend in "gloo", "shm":
+            self.run_program("test.yaml", "--nproc", 17, f"dist.backend={backend}", "--run-dir", "runs/" + backend, "--fresh")
+        self.assertEqual(self.sha("runs/gloo"), self.sha("runs/shm"))
+
     def test_mistakes(self):
         for words, sentence in ((["--sizes", "1K,x"], "expected sizes from 4 to 1G as in 1K,64K,1M, got 'x'"),
                                 (["--sizes", "2"], "got '2'"), (["--sizes", "4096G"], "got '4096G'"),

@@ -14,8 +14,8 @@
 #define SMALL_SLICE ((size_t)16 << 10)  /* bytes of a slice below which rounds are fewer, and bytes more */
 #define PIECE ((size_t)4 << 20)         /* bytes that are exchanged in rounds at once */
 #define CHAIN_SHARE ((size_t)256 << 10) /* bytes for each rank from which on a chain is faster than rounds */
-#define DIRECT_RANKS 4                  /* so few ranks exchange small messages in one round, */
-#define MAX_DIRECT_RANKS 16             /* and so few large ones */
+#define FEW_BYTES ((size_t)64 << 10)    /* what each of few ranks sends whole */
+#define MAX_DIRECT_RANKS 16             /* so few exchange large messages directly */
 #define MAX_ROUNDS 32                   /* log2 of the number of ranks */
 #define CHAIN_SLOTS 4                   /* chunks of a chain in memory */
 
@@ -90,10 +90,12 @@ static status connect_all(const struct call *c) {
     return connect_to(c, c->world - 1);
 }
 
+static bool is_few(const struct call *c) { return c->world <= c->c->transport->few; }
+
 /* Those of gather_blocks and exchange_blocks. */
 static status connect_rounds(const struct call *c) {
     int count = 0;
-    if (c->world <= DIRECT_RANKS) return connect_all(c);
+    if (is_few(c)) return connect_all(c);
     for (int step = 1; step < c->world; step *= 2) {
         c->lane->peers[count++] = rank_after(c, step);
         if (2 * step != c->world) c->lane->peers[count++] = rank_before(c, step);
@@ -127,7 +129,7 @@ static size_t bytes_of(const struct call *c, const size_t *sizes, int begin, int
 /* The blocks that a round of gather_blocks adds to [have]. */
 static int blocks_of_round(const struct call *c, int have) {
     int rest = c->world - have;
-    return c->world <= DIRECT_RANKS ? 1 : have < rest ? have : rest;
+    return is_few(c) ? 1 : have < rest ? have : rest;
 }
 
 static size_t bytes_of_round(const struct call *c, const size_t *sizes, size_t size, int begin, int n) {
@@ -150,7 +152,7 @@ static status gather_blocks(const struct call *c, char *blocks, const size_t *si
             in = bytes_of_round(c, sizes, size, next, blocks_of_round(c, next));
             TRY(post_recv(c, IN + !turn, rank_after(c, next), blocks + at, in));
         }
-        if (c->world > DIRECT_RANKS) TRY(wait(c, IN + turn));
+        if (!is_few(c)) TRY(wait(c, IN + turn));
     }
     return wait_all(c);
 }
@@ -514,13 +516,13 @@ status collectives_reduce(void *group, int lane, void *data, size_t count, enum 
                           int root) {
     struct call c = begin(group, lane);
     size_t world = (size_t)c.world, bytes = count * comm_type_size(type);
-    bool is_few = world <= MAX_DIRECT_RANKS;
+    bool is_direct = world <= MAX_DIRECT_RANKS;
+    bool is_small = bytes * world <= COLLECTIVES_SMALL || (is_few(&c) && bytes <= FEW_BYTES);
     if (world == 2) return reduce_pair(&c, data, count, type, op, root);
-    if ((root == COMM_ALL || !is_few) && bytes * world <= COLLECTIVES_SMALL)
-        return reduce_small(&c, data, count, type, op, root);
-    if (root == COMM_ALL && world > DIRECT_RANKS && bytes / world < (is_few ? SMALL_SLICE : CHAIN_SHARE))
+    if ((root == COMM_ALL || !is_direct) && is_small) return reduce_small(&c, data, count, type, op, root);
+    if (root == COMM_ALL && !is_few(&c) && bytes / world < (is_direct ? SMALL_SLICE : CHAIN_SHARE))
         return reduce_in_rounds(&c, data, count, type, op);
-    return is_few ? reduce_direct(&c, data, count, type, op, root) : reduce_chain(&c, data, count, type, op, root);
+    return is_direct ? reduce_direct(&c, data, count, type, op, root) : reduce_chain(&c, data, count, type, op, root);
 }
 
 status collectives_reduce_scatter(void *group, int lane, const void *data, size_t count, enum comm_type type,
@@ -587,11 +589,11 @@ status collectives_gather(void *group, int lane, const void *data, const size_t 
     struct call c = begin(group, lane);
     size_t total = 0;
     for (int r = 0; r < c.world; r++) total += sizes[r];
-    bool is_few = c.world <= MAX_DIRECT_RANKS;
-    if (c.world <= DIRECT_RANKS || (root != COMM_ALL && (is_few || total > COLLECTIVES_SMALL)))
+    bool is_direct = c.world <= MAX_DIRECT_RANKS;
+    if (is_few(&c) || (root != COMM_ALL && (is_direct || total > COLLECTIVES_SMALL)))
         return gather_direct(&c, data, sizes, out, root);
-    if (total <= (is_few ? COLLECTIVES_SMALL : PIECE)) return gather_in_rounds(&c, data, sizes, out, root);
-    return is_few ? gather_direct(&c, data, sizes, out, root) : gather_around(&c, data, sizes, out);
+    if (total <= (is_direct ? COLLECTIVES_SMALL : PIECE)) return gather_in_rounds(&c, data, sizes, out, root);
+    return is_direct ? gather_direct(&c, data, sizes, out, root) : gather_around(&c, data, sizes, out);
 }
 
 /* A binomial tree. */

@@ -4,7 +4,7 @@
  *
  * The way depends on bytes and ranks n; "direct" is a message from every rank to every other:
  *
- *     small results (SMALL_TOTAL for all ranks together)   up to 4 ranks direct, else each rank gets the data of all in
+ *     small data (128 KiB of all ranks together)           few ranks direct, else each rank gets the data of all in
  *                                                          log2(n) rounds (Bruck's all-gather), and combines it
  *     up to 16 ranks                                       direct: each rank combines one slice, and sends the result
  *     more ranks, up to CHAIN_SHARE bytes for each rank    the same slices in 2 log2(n) rounds, piece by piece
@@ -33,6 +33,9 @@ struct collectives_transport {
     status (*post)(void *group, int lane, int set, int peer, void *data, size_t size, bool is_send);
     /* Waits until all messages of [set] are complete. */
     status (*wait)(void *group, int lane, int set);
+    /* Up to this many ranks send each other small data whole, in one round: more where a message costs much more than
+     * its bytes. At most 16 */
+    int few;
 };
 
 /* The first member of a backend's group, which is passed to the functions of the transport. */

@@ -30,6 +30,7 @@ using namespace ddptrain_gloo;
 /* Gloo's thread reads and writes the sockets. The two lanes have links of their own: a thread that connects waits for
  * others, and must not hold up the other thread. */
 
+constexpr int kDirectRanks = 8; /* so few send each other small data in one round */
 constexpr uint8_t kMessageSlot = 0x62;
 /* So many complete messages are kept for a while: Gloo's thread may not have left the last ones yet, and the destructor
  * of a message would wait for it, for milliseconds on a busy machine. */
@@ -46,7 +47,7 @@ struct MessagesGroup {
 struct Messages {
     explicit Messages(Network &network)
         : timeout(to_milliseconds(network.timeout())), lanes{{network, "lane0/"}, {network, "lane1/"}} {
-        static const struct collectives_transport transport = {begin, connect, post, wait};
+        static const struct collectives_transport transport = {begin, connect, post, wait, kDirectRanks};
         group.messages = this;
         status failure = collectives_create(&group.collectives, network.rank(), network.world(), &transport);
         if (failure) throw StoreFailure(failure);
@@ -120,7 +121,6 @@ struct Messages {
  * round, else in log2(world) rounds, in which each rank passes on what it has (Bruck's all-gather). The calling thread
  * reads the sockets (Gloo's synchronous mode), which avoids a thread switch on both sides. For one thread. */
 
-constexpr int kDirectRanks = 8;
 /* The largest message; in rounds, the bytes of all ranks together. All write before they read: messages of 64 KiB may
  * fill the sockets' buffers and wait 40 ms. */
 constexpr size_t kQuickBytes = 32 << 10;
