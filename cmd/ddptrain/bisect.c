@@ -2,14 +2,13 @@
  * metrics.jsonl, checkpoints) bounds the search; from the newest checkpoint that is equal in both, or from the
  * beginning, both are repeated by runs of this program that write a line of a ledger for each step. What differs from
  * its own repetition is not what its config gives. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
+#include "base/files/json_lines.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
@@ -34,8 +33,9 @@ struct side {
     size_t file_count;
     int64_t last; /* newest step that it has recorded; NO_STEP: a config */
 
-    int64_t at;        /* the repetition continues after this step */
-    const char *state; /* from this checkpoint; NULL: from the beginning */
+    int64_t at;               /* the repetition continues after this step */
+    const char *state;        /* from this checkpoint; NULL: from the beginning */
+    const char *state_folder; /* of the repetition that has saved it; NULL: none */
     const char *config;
     int64_t processes;
     const char *folder;                      /* of the newest repetition */
@@ -233,15 +233,17 @@ static void print_data(const struct bisect *b) {
 
 /* ---- what both have recorded ---- */
 
-static const char *const recorded[] = {"rows", "loss", "grad_norm", "parameters", "state", "state_sha256"};
+static const char *const recorded[] = {"rows", "loss", "parameters", "state", "state_sha256"};
 #define RECORDED (sizeof recorded / sizeof *recorded)
 
 /* The first field in which two lines of one step differ; NULL: none that both have. */
-static const char *differing_field(const struct ledger_line *x, const struct ledger_line *y) {
-    for (size_t i = 0; i < RECORDED; i++)
-        if (ledger_line_has(x, recorded[i]) && ledger_line_has(y, recorded[i]) &&
-            !ledger_line_equals(x, y, recorded[i]))
-            return recorded[i];
+static const char *differing_field(const struct ledger_line *a, const struct ledger_line *b) {
+    struct json_line x, y;
+    if (!json_line_read(a->text, a->size, &x) || !json_line_read(b->text, b->size, &y)) return NULL;
+    for (size_t i = 0; i < RECORDED; i++) {
+        const struct json_field *p = json_line_find(&x, recorded[i]), *q = json_line_find(&y, recorded[i]);
+        if (p && q && (p->length != q->length || memcmp(p->text, q->text, p->length) != 0)) return recorded[i];
+    }
     return NULL;
 }
 
@@ -255,13 +257,16 @@ static bool is_comparable(const struct ledger_line *x, const struct ledger_line 
            (!have_batches || ledger_line_equals(x, y, "batch"));
 }
 
-static bool shows_state(const struct ledger_line *line) {
-    return ledger_line_has(line, "parameters") || ledger_line_has(line, "state") ||
-           ledger_line_has(line, "state_sha256");
+/* Whether both lines have a hash of the parameters or of the state. */
+static bool show_states(const struct ledger_line *x, const struct ledger_line *y) {
+    static const char *const hashes[] = {"parameters", "state", "state_sha256"};
+    for (size_t i = 0; i < sizeof hashes / sizeof *hashes; i++)
+        if (ledger_line_has(x, hashes[i]) && ledger_line_has(y, hashes[i])) return true;
+    return false;
 }
 
-/* The first step of [from] or later that both files have and that differs, below *bad, which it becomes; the newest
- * before it whose parameters are equal: *equal. */
+/* *bad: the first step, below the one that it was, that both files have and that differs; *equal: the newest before it
+ * whose parameters are equal. */
 static void compare_records(const struct ledger_file *x, const struct ledger_file *y, int64_t *equal, int64_t *bad) {
     for (size_t i = 0, j = 0; i < x->count && x->lines[i].step < *bad; i++) {
         while (j < y->count && y->lines[j].step < x->lines[i].step) j++;
@@ -269,7 +274,8 @@ static void compare_records(const struct ledger_file *x, const struct ledger_fil
             if (!is_comparable(&x->lines[i], &y->lines[k])) continue;
             bool differs = differing_field(&x->lines[i], &y->lines[k]) != NULL;
             if (differs && x->lines[i].step < *bad) *bad = x->lines[i].step;
-            if (!differs && shows_state(&x->lines[i]) && x->lines[i].step > *equal) *equal = x->lines[i].step;
+            if (!differs && x->lines[i].step > *equal && show_states(&x->lines[i], &y->lines[k]))
+                *equal = x->lines[i].step;
         }
     }
     if (*equal >= *bad) *equal = *bad - 1;
@@ -345,20 +351,19 @@ static const char *find_config(struct bisect *b, const struct side *side, const 
 
 /* The config and the processes of the steps after side->at; *until: where a resume changes them. */
 static status choose_config(struct bisect *b, struct side *side, int64_t *until) {
-    const struct ledger_file *records = side->ledger.count ? &side->ledger : &side->metrics;
-    const struct ledger_line *start = start_at(records, side->at),
-                             *other = b->sides[side == b->sides].is_run ? &b->sides[side == b->sides].metrics.lines[0]
-                                                                        : NULL;
+    const struct side *other = &b->sides[side == b->sides];
+    const struct ledger_file *records = start_at(&side->ledger, side->at) ? &side->ledger : &side->metrics;
+    const struct ledger_line *start = start_at(records, side->at), *of_other = start_of(other);
     bool is_elastic = config_of(side->file)->determinism.mode == DETERMINISM_ELASTIC;
     side->config = side->text;
     if (!start) { /* a config: as many processes as the other side */
-        int64_t world = other ? ledger_line_int(other, "world_size") : 1;
+        int64_t world = of_other ? ledger_line_int(of_other, "world_size") : 1;
         return ledger_processes(b->line, world < 1 ? 1 : world, true, &side->processes);
     }
     TRY(ledger_processes(b->line, ledger_line_int(start, "world_size"), is_elastic, &side->processes));
-    TRY(ledger_check_processor(side->name, side->ledger.count ? ledger_line_word(b->arena, start, "processor") : NULL,
-                               ledger_line_word(b->arena, start, "device"),
-                               config_of(side->file)->determinism.is_portable));
+    TRY(ledger_check_processor(
+        side->name, ledger_line_has(start, "processor") ? ledger_line_word(b->arena, start, "processor") : NULL,
+        ledger_line_word(b->arena, start, "device"), config_of(side->file)->determinism.is_portable));
     for (size_t i = (size_t)(start - records->lines) + 1; i < records->count; i++) {
         const struct ledger_line *next = &records->lines[i];
         bool is_other = next->event == METRICS_RESUME && (!ledger_line_equals(start, next, "config_sha256") ||
@@ -455,7 +460,7 @@ static void check_records(struct bisect *b, struct side *side, const struct ledg
             if (!is_comparable(line, &again->lines[k])) continue;
             const char *field = differing_field(line, &again->lines[k]);
             if (field) note_field(b, side, records, line, field, &again->lines[k]);
-            if (!field && shows_state(line) && line->step < side->wrong) side->known = line->step;
+            if (!field && line->step <= side->wrong && show_states(line, &again->lines[k])) side->known = line->step;
         }
     }
 }
@@ -493,19 +498,42 @@ static status check_file(struct bisect *b, struct side *side, int64_t step) {
     return OK;
 }
 
-/* The state before the steps that were repeated. */
+/* Whether the states of both after [step], of the steps that were repeated, differ. */
+static status compare_states(struct bisect *b, int64_t step, bool *differ) {
+    const char *paths[2], *const names[] = {b->sides[0].name, b->sides[1].name};
+    struct text difference = {0};
+    for (int i = 0; i < 2; i++) {
+        const struct side *side = &b->sides[i];
+        bool is_end = side->again.lines[side->again.count - 1].step == step;
+        TRY(is_end ? end_of(b, side->folder, &paths[i]) : save_state(b, side, step, &paths[i]));
+    }
+    TRY(compare_files(paths, names, &difference));
+    *differ = difference.length > 0;
+    text_free(&difference);
+    return OK;
+}
+
+/* The states before the steps that were repeated. A sharded one has no hash there; with other optimizers the hashes
+ * differ, but not what both have. */
 static status compare_starts(struct bisect *b, int64_t at) {
     const struct ledger_line *x = &b->sides[0].again.lines[0], *y = &b->sides[1].again.lines[0];
-    bool are_different = !ledger_line_equals(x, y, "state");
-    if (!ledger_line_has(x, "state") || !ledger_line_has(y, "state")) { /* of a sharded optimizer */
-        const char *paths[2], *const names[] = {b->sides[0].name, b->sides[1].name};
-        struct text difference = {0};
-        for (int i = 0; i < 2; i++) TRY(save_state(b, &b->sides[i], at, &paths[i]));
-        TRY(compare_files(paths, names, &difference));
-        are_different = difference.length > 0;
-        text_free(&difference);
+    bool differ = false;
+    if (!ledger_line_has(x, "state") || !ledger_line_equals(x, y, "state")) TRY(compare_states(b, at, &differ));
+    if (differ) b->parted = at + 1;
+    return OK;
+}
+
+/* Where no line differs, but the state at the end, such as a moving average: the first step after which it does. */
+static status compare_ends(struct bisect *b, int64_t at, int64_t to) {
+    bool differ = false;
+    TRY(compare_states(b, to, &differ));
+    if (!differ) return OK;
+    for (int64_t equal = at; to - equal > 1;) {
+        int64_t middle = equal + (to - equal) / 2;
+        TRY(compare_states(b, middle, &differ));
+        *(differ ? &to : &equal) = middle;
     }
-    if (are_different) b->parted = at + 1;
+    b->parted = to;
     return OK;
 }
 
@@ -531,10 +559,10 @@ static status repeat(struct bisect *b, struct side *side, int64_t to) {
     if (side->again.lines[0].step != side->at)
         return status_new(STATUS_DATA, "%s: it is continued after step %lld, not after step %lld", side->name,
                           (long long)side->again.lines[0].step, (long long)side->at);
+    TRY(check_file(b, side, to)); /* it names the tensor */
     check_start(b, side);
     check_records(b, side, &side->ledger);
     check_records(b, side, &side->metrics);
-    TRY(check_file(b, side, to));
     const struct ledger_line *start = start_at(&side->ledger, side->at);
     int64_t log_every = config_of(side->file)->train.log_every;
     if (start) check_missing(b, side, &side->ledger, ledger_line_int(start, "every"));
@@ -563,6 +591,10 @@ static status choose_end(struct bisect *b, int64_t *steps, int64_t *to) {
     return OK;
 }
 
+static bool is_found(const struct bisect *b) {
+    return b->parted != NO_STEP || b->sides[0].wrong != NO_STEP || b->sides[1].wrong != NO_STEP;
+}
+
 /* Repeats both up to the first difference; the sides are then where the newest repetitions began. */
 static status search(struct bisect *b) {
     int64_t steps = 16, to = 0;
@@ -573,21 +605,26 @@ static status search(struct bisect *b) {
         for (int i = 0; i < 2; i++)
             if (b->sides[i].at < to) TRY(repeat(b, &b->sides[i], to));
         bool are_together = b->sides[0].at == b->sides[1].at && b->sides[0].at < to;
-        if (are_together && is_first) TRY(compare_starts(b, b->sides[0].at));
-        if (are_together) compare_steps(b);
-        is_first = is_first && !are_together;
-        bool is_found = b->parted != NO_STEP || b->sides[0].wrong != NO_STEP || b->sides[1].wrong != NO_STEP;
         for (int i = 0; i < 2; i++) {
             const struct ledger_file *again = &b->sides[i].again;
             int64_t end = again->count ? again->lines[again->count - 1].step : to;
             if (b->sides[i].at < to && end < to) has_ended = true, to = end;
         }
-        if (are_together && !is_found) b->equal = to;
-        if (is_found || has_ended || to >= b->bad || to >= b->sides[0].last || to >= b->sides[1].last) return OK;
+        if (are_together && is_first) TRY(compare_starts(b, b->sides[0].at));
+        if (are_together) compare_steps(b);
+        is_first = is_first && !are_together;
+        if (are_together && !is_found(b)) TRY(compare_ends(b, b->sides[0].at, to));
+        if (are_together && !is_found(b)) b->equal = to;
+        if (are_together && to >= b->bad) b->bad = NO_STEP; /* what is recorded differs, but not what is computed */
+        bool is_last = to >= b->sides[0].last || to >= b->sides[1].last;
+        if (is_found(b) || has_ended || (are_together && is_last)) return OK;
         for (int i = 0; i < 2; i++) {
-            if (b->sides[i].at == to) continue;
-            TRY(end_of(b, b->sides[i].folder, &b->sides[i].state));
-            b->sides[i].at = to;
+            struct side *side = &b->sides[i];
+            if (side->at == to) continue;
+            TRY(end_of(b, side->folder, &side->state));
+            if (side->state_folder) command_remove_tree(side->state_folder);
+            side->state_folder = side->folder;
+            side->at = to;
         }
     }
 }
@@ -698,7 +735,9 @@ static void report_wrong(struct bisect *b, const struct side *side) {
         text_printf(out, " in steps %lld to %lld", (long long)side->known + 1, (long long)side->wrong);
     else
         text_printf(out, " %s step %lld", side->wrong > side->known ? "in" : "after", (long long)side->wrong);
-    text_printf(out, ": %s", side->why);
+    bool is_portable = config_of(side->file)->determinism.is_portable;
+    text_printf(out, ": %s%s", side->why,
+                is_portable ? "" : " (without determinism.portable, bits may depend on the number of threads)");
 }
 
 static status report(struct bisect *b) {

@@ -65,7 +65,8 @@ typedef status checkpoint_visitor(void *context, const char *name, int dims, con
 status checkpoint_visit(struct checkpoint *checkpoint, const char *group, checkpoint_visitor *visit, void *context);
 /* Adds the first float32 value whose bits differ between two checkpoints, in their top-level [groups] (NULL-terminated)
  * in this order, with its tensor, index and both values, and how many differ; else the first of the datasets of whole
- * numbers [integers] (likewise) that differs; nothing: they are equal. [names]: of the files, for the text. */
+ * numbers [integers] (likewise) that differs; nothing: they are equal. A tensor that only one has is a difference,
+ * except in optimizer and ema. [names]: of the files, for the text. */
 status checkpoint_find_difference(struct checkpoint *const files[2], const char *const *groups,
                                   const char *const *integers, const char *const names[2], struct text *out);
 void checkpoint_close(struct checkpoint *checkpoint); /* takes NULL */

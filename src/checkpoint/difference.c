@@ -61,11 +61,6 @@ static size_t count_values(const struct saved_tensor *t) {
     return count;
 }
 
-static bool is_like(const struct saved_tensor *x, const struct saved_tensor *y) {
-    return strcmp(x->group, y->group) == 0 && strcmp(x->name, y->name) == 0 && x->dims == y->dims &&
-           memcmp(x->shape, y->shape, sizeof x->shape) == 0;
-}
-
 static void add_name(const struct saved_tensor *t, struct text *out) { text_printf(out, "%s/%s", t->group, t->name); }
 
 static void add_index(const struct saved_tensor *t, size_t index, struct text *out) {
@@ -104,25 +99,51 @@ static bool add_values(const struct saved_tensor *x, const struct saved_tensor *
     return true;
 }
 
-static void compare_tensors(const struct saved_tensors *a, const struct saved_tensors *b, const char *const names[2],
-                            struct text *out) {
-    size_t count = a->count < b->count ? a->count : b->count, differing = 0;
-    for (size_t i = 0; i < count; i++) {
-        const struct saved_tensor *x = &a->items[i], *y = &b->items[i];
-        if (!is_like(x, y)) {
-            text_printf(out, "%sthe tensors are others, first ", out->length ? "; " : "");
-            add_shape(x, out);
-            text_printf(out, " of %s and ", names[0]);
-            add_shape(y, out);
-            text_printf(out, " of %s", names[1]);
-            return;
-        }
-        if (add_values(x, y, names, differing ? NULL : out)) differing++;
+/* What is kept beside the parameters depends on the config: an optimizer without momentum has nothing. */
+static bool may_be_absent(const struct saved_tensor *t) {
+    return strcmp(t->group, "optimizer") == 0 || strcmp(t->group, "ema") == 0;
+}
+
+static int compare_places(const struct saved_tensor *x, const struct saved_tensor *y, const char *const *groups) {
+    for (size_t i = 0; groups[i] && strcmp(x->group, y->group) != 0; i++) {
+        if (strcmp(x->group, groups[i]) == 0) return -1;
+        if (strcmp(y->group, groups[i]) == 0) return 1;
     }
-    if (differing > 1) text_printf(out, "; %zu of %zu tensors differ", differing, count);
-    if (a->count != b->count)
-        text_printf(out, "%s%s has %zu tensors and %s has %zu", out->length ? "; " : "", names[0], a->count, names[1],
-                    b->count);
+    return strverscmp(x->name, y->name);
+}
+
+static void add_absent(const struct saved_tensor *t, const char *where, struct text *out) {
+    if (out->length || may_be_absent(t)) return;
+    add_name(t, out);
+    text_printf(out, " is only in %s", where);
+}
+
+static void compare_tensors(const struct saved_tensors *a, const struct saved_tensors *b, const char *const *groups,
+                            const char *const names[2], struct text *out) {
+    size_t i = 0, j = 0, common = 0, differing = 0;
+    struct text absent = {0};
+    while (i < a->count || j < b->count) {
+        const struct saved_tensor *x = &a->items[i], *y = &b->items[j];
+        int order = i == a->count ? 1 : j == b->count ? -1 : compare_places(x, y, groups);
+        if (order) {
+            add_absent(order < 0 ? x : y, names[order > 0], &absent);
+            i += order<0, j += order> 0;
+            continue;
+        }
+        i++, j++, common++;
+        bool is_like = x->dims == y->dims && memcmp(x->shape, y->shape, sizeof x->shape) == 0;
+        if (is_like && !add_values(x, y, names, differing ? NULL : out)) continue;
+        if (!is_like && !differing) {
+            add_shape(x, out);
+            text_printf(out, " of %s is ", names[0]);
+            add_shape(y, out);
+            text_printf(out, " in %s", names[1]);
+        }
+        differing++;
+    }
+    if (differing > 1) text_printf(out, "; %zu of %zu tensors differ", differing, common);
+    if (absent.length) text_printf(out, "%s%s", differing ? "; " : "", text_string(&absent));
+    text_free(&absent);
 }
 
 /* ---- whole numbers ---- */
@@ -174,7 +195,7 @@ status checkpoint_find_difference(struct checkpoint *const files[2], const char 
     size_t before = out->length;
     status s = list_tensors(files[0], groups, &tensors[0]);
     if (!s) s = list_tensors(files[1], groups, &tensors[1]);
-    if (!s) compare_tensors(&tensors[0], &tensors[1], names, out);
+    if (!s) compare_tensors(&tensors[0], &tensors[1], groups, names, out);
     for (size_t i = 0; !s && integers[i] && out->length == before; i++)
         s = find_integers(files, integers[i], names, out);
     arena_destroy(arena);

@@ -66,8 +66,8 @@ TEST(differences_of_two_open_checkpoints) {
         "state/step is 4 in a and 5 in b",
         "rows[2] is 9 in a and 10 in b (1 of its 3 values differ)",
         "rows has 3 values in a and 2 in b",
-        "a has 2 tensors and b has 1",
-        "the tensors are others, first model/2.weight (2, 2) of a and model/2.weight (3) of b"};
+        "model/10.weight is only in a",
+        "model/2.weight (2, 2) of a is model/2.weight (3) in b; 2 of 2 tensors differ"};
     for (int i = 0; i < 8; i++) {
         struct checkpoint *files[2];
         struct text out = {0};
