@@ -81,10 +81,16 @@ struct doctor {
     int pipe; /* of a check's process: to which findings are sent; else -1 */
 };
 
+/* Owns the sentence. A finding that two checks have is kept once. */
 static void keep(struct doctor *d, const struct finding *finding, char *sentence) {
     d->findings = realloc(d->findings, (d->count + 1) * sizeof *d->findings);
     d->sentences = realloc(d->sentences, (d->count + 1) * sizeof *d->sentences);
     if (!d->findings || !d->sentences || !sentence) status_exit_without_memory();
+    for (size_t i = 0; i < d->count; i++)
+        if (d->findings[i].kind == finding->kind && strcmp(d->sentences[i], sentence) == 0) {
+            free(sentence);
+            return;
+        }
     d->findings[d->count] = *finding;
     d->sentences[d->count++] = sentence;
 }
@@ -288,8 +294,10 @@ static status choose_ranks(struct doctor *d, int *nproc) {
 /* Fills d->env for the ranks that --nproc and --nnodes would start, too. */
 static void find_job(struct doctor *d, bool has_gpu_answer) {
     const struct command_line *line = d->line;
+    bool wants_gpus = line->nproc && strcmp(line->nproc, "gpu") == 0;
     int nproc = 1;
-    if (has_gpu_answer && !expect(d, "processes", choose_ranks(d, &nproc))) nproc = 1;
+    status s = has_gpu_answer ? choose_ranks(d, &nproc) : wants_gpus ? OK : command_nproc(line, "cpu", &nproc);
+    if (!expect(d, "processes", s)) nproc = 1;
     if (d->env.launcher != LAUNCHER_NONE) return;
     d->env.world_size = nproc * line->nnodes;
     d->env.local_world_size = nproc;
@@ -462,6 +470,11 @@ static void find_threads(struct doctor *d) {
     int given = given_threads(d), ranks = sharing_ranks(d), allowed = processors_allowed();
     bool is_started_here = d->env.launcher == LAUNCHER_NONE && ranks > 1;
     d->threads = given ? given : is_started_here ? 1 : command_threads(&d->env, 1);
+    if (is_started_here && !given && !uses_gpus(d) && ranks * 2 <= allowed)
+        note(d, "threads",
+             "each of the %d processes has 1 thread, so %d of the %d processors that may be used are used: set "
+             "OMP_NUM_THREADS=%d",
+             ranks, ranks, allowed, allowed / ranks);
     if (given && (long)given * ranks > allowed)
         note(d, "threads",
              "OMP_NUM_THREADS=%d, and %d process%s here, are more threads than the %d processor%s that may be used, so "
@@ -948,15 +961,15 @@ static char *existing_folder(const char *path) {
 
 /* A folder must be that of this run, and of no other process. */
 static bool check_own_folder(struct doctor *d) {
+    enum run_folder_start start = d->line->is_fresh ? RUN_FOLDER_FRESH : RUN_FOLDER_ANY;
     bool is_locked = false;
-    if (d->file && !d->line->is_fresh && !expect(d, "run folder", run_folder_check(d->folder, d->config))) return false;
-    status s = folder_lock_is_held(d->folder, &is_locked);
-    if (s) return expect(d, "run folder", s);
-    if (is_locked && (d->file || d->sweep))
+    if (d->file) return expect(d, "run folder", run_folder_check(d->folder, start, d->config));
+    if (!d->sweep || !expect(d, "run folder", folder_lock_is_held(d->folder, &is_locked))) return !d->sweep;
+    if (is_locked)
         problem(d, STATUS_USAGE, "run folder",
-                "%s: another ddptrain works in this folder: wait for it, or name another folder with --run-dir",
+                "%s: another ddptrain runs a sweep in this folder: wait for it, or name another folder with --run-dir",
                 d->folder);
-    return true;
+    return !is_locked;
 }
 
 /* Files of an earlier start by another user, in a folder of all. */
@@ -965,7 +978,7 @@ static bool check_files(struct doctor *d) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct text path = {0};
         text_printf(&path, "%s/%s", d->folder, names[i]);
-        bool is_wrong = faccessat(AT_FDCWD, text_string(&path), W_OK, AT_EACCESS) != 0 && errno != ENOENT;
+        bool is_wrong = faccessat(AT_FDCWD, text_string(&path), W_OK, AT_EACCESS) != 0 && errno == EACCES;
         if (is_wrong)
             problem(d, STATUS_IO, "run folder",
                     "cannot write '%s': %s; make it yours (chown), or name another folder with --run-dir",
@@ -983,7 +996,7 @@ static void check_folder(struct doctor *d) {
                 strerror(errno));
         return;
     }
-    if (!check_own_folder(d) || !check_files(d)) return;
+    if (!check_own_folder(d) || !(d->line->is_fresh || check_files(d))) return;
     char *folder = existing_folder(d->folder), full[PATH_MAX];
     struct mount m = {0};
     if (realpath(folder, full)) m = find_mount(full);
@@ -1072,8 +1085,7 @@ static void check_names(struct doctor *d) {
     if (s)
         note(d, "network",
              "the name of this host, '%s', has no address; MPI and schedulers use it: add a line to /etc/hosts, or "
-             "correct "
-             "the name (hostname)",
+             "correct the name (hostname)",
              host);
     if (!s && !net_is_this_host(host))
         note(d, "network",
@@ -1142,8 +1154,7 @@ static void check_way(struct doctor *d) {
     if (net_is_loopback_host(env->master_addr)) {
         problem(d, STATUS_PEER, "network",
                 "MASTER_ADDR (--master-addr) is %s, a loopback address: this host is not that of rank 0; set it to a "
-                "name of "
-                "that host, the same on all hosts",
+                "name of that host, the same on all hosts",
                 env->master_addr);
         return;
     }
@@ -1252,8 +1263,7 @@ static void describe_process(struct doctor *d, const struct process *p) {
     if (p->state == 'T')
         note(d, "processes",
              "process %ld of ddptrain is stopped (Ctrl-Z or SIGSTOP) and keeps its memory and locks: kill -CONT %ld "
-             "lets it "
-             "continue, kill -9 %ld ends it",
+             "lets it continue, kill -9 %ld ends it",
              p->pid, p->pid, p->pid);
     else if (is_orphan(p))
         note(d, "processes", "process %ld of ddptrain is a rank whose launcher has ended: kill -9 %ld ends it", p->pid,
@@ -1261,8 +1271,7 @@ static void describe_process(struct doctor *d, const struct process *p) {
     else if (p->parent == 1 && p->age > OLD_SECONDS)
         note(d, "processes",
              "process %ld of ddptrain has run for %.0f days, and what started it has ended: if you do not want it, "
-             "kill %ld "
-             "ends it",
+             "kill %ld ends it",
              p->pid, p->age / OLD_SECONDS, p->pid);
 }
 
@@ -1299,19 +1308,11 @@ static size_t count(const struct doctor *d, enum kind kind) {
     return found;
 }
 
-/* Whether an earlier finding is the same. */
-static bool is_repeated(const struct doctor *d, size_t index) {
-    for (size_t i = 0; i < index; i++)
-        if (d->findings[i].kind == d->findings[index].kind && strcmp(d->sentences[i], d->sentences[index]) == 0)
-            return true;
-    return false;
-}
-
 static void add_findings(const struct doctor *d, enum kind kind, struct text *out) {
     static const char *const titles[] = {"problem  ", "note     ", ""};
     for (size_t i = 0; i < d->count; i++) {
         const struct finding *f = &d->findings[i];
-        if (f->kind != kind || is_repeated(d, i)) continue;
+        if (f->kind != kind) continue;
         text_add(out, titles[kind]);
         size_t start = out->length;
         text_add(out, f->subject);

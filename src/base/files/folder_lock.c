@@ -92,11 +92,20 @@ status folder_lock_write_text(const struct folder_lock *lock) {
     return io_write(lock->fd, lock->path, lock->text + size, length - size);
 }
 
+static status is_busy(const struct folder_lock *lock) {
+    return status_new(STATUS_USAGE, "%s: another ddptrain %s", lock->folder, lock->busy);
+}
+
 status folder_lock_acquire(struct folder_lock *lock, struct log *log) {
     bool is_mine;
     TRY(folder_lock_wait(lock, FOLDER_LOCK_SECONDS, log, &is_mine));
-    if (is_mine) return folder_lock_write_text(lock);
-    return status_new(STATUS_USAGE, "%s: another ddptrain %s", lock->folder, lock->busy);
+    return is_mine ? folder_lock_write_text(lock) : is_busy(lock);
+}
+
+status folder_lock_check(const struct folder_lock *lock) {
+    bool is_held;
+    TRY(io_is_locked(lock->path, &is_held));
+    return is_held ? is_busy(lock) : OK;
 }
 
 status folder_lock_rename_folder(struct folder_lock *lock, struct log *log) {

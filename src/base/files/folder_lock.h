@@ -46,6 +46,8 @@ status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *lo
  */
 #define FOLDER_LOCK_SECONDS 3.0
 status folder_lock_acquire(struct folder_lock *lock, struct log *log);
+/* The same failure, if another process has the lock now; changes nothing. The file need not exist. */
+status folder_lock_check(const struct folder_lock *lock);
 
 /* Renames the folder to the first free name. It is locked meanwhile, so that the folder of a running job is not
  * renamed. Where another process has renamed it meanwhile, the new folder stays. STATUS_USAGE as folder_lock_acquire.

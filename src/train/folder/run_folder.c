@@ -215,12 +215,13 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
     return OK;
 }
 
-status run_folder_check(const char *path, const struct config *config) {
+status run_folder_check(const char *path, enum run_folder_start start, const struct config *config) {
     struct arena *arena = arena_create();
     struct run_folder f = {.arena = arena, .fd = -1, .lock = {.fd = -1}};
     set_path(&f, path);
-    status s = check_start(&f, RUN_FOLDER_ANY, NULL);
-    if (!s) s = read_config(&f);
+    status s = check_start(&f, start == RUN_FOLDER_FRESH ? RUN_FOLDER_ANY : start, NULL);
+    if (!s) s = folder_lock_check(&f.lock);
+    if (!s && start != RUN_FOLDER_FRESH) s = read_config(&f);
     if (!s) s = compare_config(&f, config);
     free(f.config_text);
     arena_destroy(arena);

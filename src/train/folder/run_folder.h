@@ -22,9 +22,8 @@ enum run_folder_start {
  * that a run writes. The text of the lock file or the seal of a checkpoint identifies a run folder. */
 status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
                        struct run_folder **out);
-/* The failures that run_folder_open would have with RUN_FOLDER_ANY, but for those of locking and of creating files.
- * Changes nothing. */
-status run_folder_check(const char *path, const struct config *config);
+/* The failures that run_folder_open would have, but for those of creating files. Changes nothing. */
+status run_folder_check(const char *path, enum run_folder_start start, const struct config *config);
 /* A folder of a sweep: one that was deleted is only created anew where the folder around it still exists, since another
  * sweep may begin at that path. */
 void run_folder_set_in_sweep(struct run_folder *folder);
