@@ -60,7 +60,7 @@ static status check_config(const struct config *c) {
         {d->window.steps > 0 && split_has_test(&d->split), "dataset.window with test rows"},
         {d->weights != NULL, "dataset.weights"},
         {d->filter != NULL, "dataset.filter"},
-        {d->drops_missing_targets, "dataset.missing_targets"},
+        {d->drops_missing_targets, "dataset.drop_missing_targets"},
         {d->others.count > 0, "a list of files in dataset.path"},
         {d->layout != LAYOUT_NCHW, "dataset.layout"},
         {d->target_scale != TARGET_SCALE_NONE && c->has_losses, "dataset.target_scale with losses"},
@@ -158,7 +158,7 @@ static void add_split(struct script *s) {
     } else if (s->config->dataset.window.steps > 0) {
         size_t n_train;
         split_sizes(c, info->windows.rows, &n_train, &n);
-        text_printf(out, "train = np.arange(%s%zu)  # rows in the order of time\n", "len(x) - ", n);
+        text_printf(out, "train = np.arange(len(x) - %zu)  # rows in the order of time\n", n);
     } else if (split_has_test(c)) {
         text_printf(out,
                     "order = np.random.RandomState(%lld).permutation(len(x))  # train_test_split, twice\n"
@@ -523,8 +523,8 @@ static bool passes_on(const struct layer *layer) {
     return template ? strcmp(template, "{x}") == 0 && !layer->type->pytorch_lengths : strchr(layer->name, '/') != NULL;
 }
 
-#define IGNORED_BY_DEFAULT (-100)             /* ignore_index: no class */
-#define VARIABLES "xabcdefghijklnopqrstuvwyz" /* not m */
+#define IGNORED_BY_DEFAULT (-100)            /* ignore_index: no class */
+#define VARIABLES "xabcdefghjklnopqrstuvwyz" /* not i and m, which a script uses */
 
 /* How tensors are named while the nodes are written. */
 struct naming {
@@ -628,6 +628,7 @@ static status add_layer(struct naming *n, size_t i, const char **inputs) {
     const char *template = facts.lengths && type->pytorch_with_lengths ? type->pytorch_with_lengths : type->pytorch;
     if (passes_on(layer)) template = "{x}";
     struct text code = {0};
+    if (strpbrk(layer->name, "\"\\{}\n")) return refuse("a name with a quote, a backslash or a brace");
     if (!template)
         return status_new(STATUS_USAGE, "%s: %s cannot be expressed in a PyTorch script", place_text(layer->place).s,
                           layer->path);
@@ -1175,7 +1176,9 @@ static status write_training(struct script *s) {
     add_report(s);
     text_add(out, "if rank == 0:\n");
     if (s->plan->info.test_rows) text_add(out, "    print(\"test \" + evaluate(model, test))\n");
-    text_printf(out, "    torch.save(model.state_dict(), \"%s.pt\")\n", c->name);
+    text_add(out, "    torch.save(model.state_dict(), ");
+    text_add_json(out, arena_printf(s->arena, "%s.pt", c->name));
+    text_add(out, ")\n");
     return OK;
 }
 
@@ -1275,11 +1278,14 @@ static void write_script(struct script *s, struct text *out) {
     add_pieces(s->arena, text_string(&body), &pieces);
     struct text all = {0};
     text_printf(&all, "%s\n%s", text_string(&pieces), text_string(&body));
-    text_printf(out,
-                "\"\"\"The training of %s in PyTorch, written by `ddptrain export`: the same rows, initial weights and "
-                "updates.\n\n"
-                "    python3 train.py\n    torchrun --standalone --nproc_per_node=2 train.py\n\"\"\"\n",
-                s->source);
+    struct text source = {0};
+    text_add_value(&source, s->source, TEXT_MAX_LINE);
+    text_printf(
+        out,
+        "# The training of %s in PyTorch, written by `ddptrain export`: the same rows, initial weights and updates.\n"
+        "#\n#     python3 train.py\n#     torchrun --standalone --nproc_per_node=2 train.py\n\n",
+        text_string(&source));
+    text_free(&source);
     add_imports(text_string(&all), out);
     text_printf(out, "%s%s", text_string(&pieces), text_string(&body));
     text_free(&all);

@@ -495,6 +495,22 @@ def time_series_fold(count, folds, number):
     return np.arange(first), np.arange(first, first + size)
 
 
+def trunc_normal_(p, mean, std, a, b):
+    """nn.init.trunc_normal_ of PyTorch 2.15; earlier versions draw other numbers."""
+    def share_below(x):
+        return (1 + math.erf((x - mean) / std / math.sqrt(2))) / 2
+    peak = ((min(max(mean, a), b) - mean) / std) ** 2 / 2
+    p = p.data.fill_(math.nan)
+    while p.isnan().any():
+        if share_below(b) - share_below(a) > 0.3:
+            drawn = torch.empty_like(p).normal_(mean, std)
+            fits = (drawn >= a) & (drawn <= b)
+        else:
+            drawn, accepted = torch.empty_like(p).uniform_(a, b), torch.empty_like(p).uniform_()
+            fits = accepted.log() <= peak - ((drawn - mean) / std).square() / 2
+        p.copy_(torch.where(p.isnan() & fits, drawn, p))
+
+
 def stratified_split(classes, n_validation, seed):
     """The rows of train_test_split(stratify=classes): training, validation."""
     random, n = np.random.RandomState(seed), len(classes)

@@ -246,7 +246,7 @@ static const struct rule_type {
     {.variant = {"trunc_normal", &trunc_normal_schema, "Normal distribution within two bounds (trunc_normal_)."},
      .needs_values = true,
      .draw = trunc_normal,
-     .pytorch = "nn.init.trunc_normal_(p, {mean}, {std}, {a}, {b})"},
+     .pytorch = "trunc_normal_(p, {mean}, {std}, {a}, {b})"},
     {.variant = {"orthogonal", &orthogonal_schema,
                  "A matrix with orthogonal rows, or columns if there are fewer (orthogonal_)."},
      .wants_matrices = true,

@@ -56,7 +56,7 @@ class ExportPyTorch(program.Case):
                 if name in REFUSED:
                     self.refuse(file, *overrides, what=REFUSED[name])
                 else:
-                    self.assertNotIn("ddptrain", self.export(file, *overrides).split('"""', 2)[2])
+                    self.assertNotIn("ddptrain", self.export(file, *overrides).partition("\n")[2])
 
     def test_wine_is_a_page(self):
         code = self.export(os.path.join(program.SOURCE, "configs", "wine_mlp.yaml"))
@@ -74,7 +74,11 @@ class ExportPyTorch(program.Case):
         """The script of a run is that of its config, with the keys that were changed."""
         self.run_program("wine.yaml", "optimizer.lr=0.125", "--run-dir", "run", "--quiet")
         self.assertIn("lr=0.125", self.export("run"))
-        self.assertEqual(self.export("run").split('"""', 2)[2], self.export("wine.yaml", "optimizer.lr=0.125").split('"""', 2)[2])
+        self.assertEqual(self.export("run").partition("\n")[2], self.export("wine.yaml", "optimizer.lr=0.125").partition("\n")[2])
+        for name in ("iris_csv", "titanic"):
+            file = os.path.join(program.SOURCE, "configs", name + ".yaml")
+            self.run_program(file, "train.epochs=1", "--run-dir", name, "--quiet")
+            self.assertEqual(self.export(name).partition("\n")[2], self.export(file, "train.epochs=1").partition("\n")[2])
 
     def test_optimizers_and_schedules(self):
         for kind in ("sgd", "adam", "adamw", "adagrad", "rmsprop", "lion", "nadam", "radam", "adamax", "adadelta"):
@@ -147,7 +151,8 @@ class ExportPyTorch(program.Case):
         for override, what in (("train.precision=bfloat16", "train.precision"), ("dist.gradient_compression=bfloat16", "dist.gradient_compression"), ("checkpoint.resume=a.h5", "checkpoint.resume FILE"),
                                ("schedule={type: reduce_on_plateau}", "schedule.type reduce_on_plateau"),
                                ("model.layers=[{linear: 4}, {batch_norm: {sync: true}}, {linear: 3}]", "model.layers.batch_norm.sync"),
-                               ("dataset.split={test: 0.2, folds: 3, fold: 0}", "dataset.split with test rows"), ("train.early_stop={patience: 2}", "train.early_stop")):
+                               ("dataset.split={test: 0.2, folds: 3, fold: 0}", "dataset.split with test rows"), ("train.early_stop={patience: 2}", "train.early_stop"),
+                               ("model.layers=[{linear: {out: 4, name: 'a\"b'}}, {linear: {out: 3, name: c}}]", "a name with a quote")):
             with self.subTest(override):
                 self.refuse("wine.yaml", override, what=what)
 
