@@ -55,30 +55,4 @@ static inline int check_suite(const char *suite_name) {
 #define CHECK_MAIN(suite_name)                                                                                         \
     int main(void) { return check_suite(suite_name); }
 
-/* ---- the older form: Check's START_TEST and END_TEST, and a list of the tests ---- */
-
-struct check_loop {
-    const TTest *test;
-    int first, end;
-};
-#define LOOP(test, first, end)                                                                                         \
-    { test, first, end }
-#define ONCE(test) LOOP(test, 0, 1)
-#define EACH(test, array) LOOP(test, 0, (int)(sizeof(array) / sizeof *(array)))
-static inline int check_run(const char *suite_name, const struct check_loop *loops, size_t count) {
-    for (size_t i = 0; i < count; i++) check_add(loops[i].test, loops[i].first, loops[i].end);
-    return check_suite(suite_name);
-}
-#define LOOP_TESTS(suite_name, ...)                                                                                    \
-    int main(void) {                                                                                                   \
-        const struct check_loop loops[] = {__VA_ARGS__};                                                               \
-        return check_run(suite_name, loops, sizeof loops / sizeof *loops);                                             \
-    }
-#define TESTS(suite_name, ...)                                                                                         \
-    int main(void) {                                                                                                   \
-        const TTest *const all[] = {__VA_ARGS__};                                                                      \
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_add(all[i], 0, 1);                                 \
-        return check_suite(suite_name);                                                                                \
-    }
-
 #endif

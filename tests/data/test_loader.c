@@ -84,7 +84,7 @@ static void check_epoch(struct loader *loader, const struct sampler_config *samp
     }
 }
 
-START_TEST(follows_the_sampler) {
+TEST(follows_the_sampler) {
     setup();
     for (int in_memory = 0; in_memory < 2; in_memory++) {
         struct dataset *dataset = open_rows(in_memory, "");
@@ -108,10 +108,9 @@ START_TEST(follows_the_sampler) {
     }
     teardown();
 }
-END_TEST
 
 /* A resume starts at any batch; loader_seek may be called at any time, also while the thread reads. */
-START_TEST(seeks) {
+TEST(seeks) {
     setup();
     struct sampler_config sampler = sampler_of(true, false, false);
     for (int64_t prefetch = 0; prefetch <= 3; prefetch += 3) {
@@ -136,10 +135,9 @@ START_TEST(seeks) {
     }
     teardown();
 }
-END_TEST
 
 /* Destroyed while the thread reads, at once or after some batches. */
-START_TEST(ends_at_any_moment) {
+TEST(ends_at_any_moment) {
     setup();
     struct dataset *dataset = open_rows(false, "");
     struct sampler_config sampler = sampler_of(true, false, false);
@@ -154,10 +152,9 @@ START_TEST(ends_at_any_moment) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
 /* Each validation row once over all ranks, in order, twice. */
-START_TEST(evaluates_each_row_once) {
+TEST(evaluates_each_row_once) {
     setup();
     for (int in_memory = 0; in_memory < 2; in_memory++)
         for (int world = 1; world <= 5; world++) {
@@ -189,10 +186,9 @@ START_TEST(evaluates_each_row_once) {
         }
     teardown();
 }
-END_TEST
 
 /* A batch of all ranks together is a range of the rows, whatever their number. */
-START_TEST(interleaves_an_evaluation) {
+TEST(interleaves_an_evaluation) {
     setup();
     struct dataset *dataset = open_rows(true, "split: {test: 0.3, shuffle: false}");
     size_t rows = dataset_info(dataset)->validation_rows, first = ROWS - rows;
@@ -218,10 +214,9 @@ START_TEST(interleaves_an_evaluation) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
 /* More ranks than validation rows: some ranks have none. */
-START_TEST(evaluation_without_rows) {
+TEST(evaluation_without_rows) {
     setup();
     struct dataset *dataset = open_rows(true, "split: {test: 0.01, shuffle: false}");
     ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 2);
@@ -235,7 +230,6 @@ START_TEST(evaluation_without_rows) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
 static void write_large(const char *file_path) {
     const hsize_t rows = 5000, width = 100;
@@ -249,7 +243,7 @@ static void write_large(const char *file_path) {
 
 /* A file that is truncated during the run: loader_next returns the failure with the file's name, with or without a
  * thread, and the loader can still be used and destroyed. */
-START_TEST(failures_come_out) {
+TEST(failures_come_out) {
     char *here = make_folder(), *large = path_in(here, "large.h5");
     struct sampler_config sampler = sampler_of(false, false, false);
     for (int64_t prefetch = 0; prefetch <= 2; prefetch++) {
@@ -280,7 +274,6 @@ START_TEST(failures_come_out) {
     free(large);
     remove_folder(here);
 }
-END_TEST
 
 static double reading_seconds = -1; /* between two looks at the clock; negative: the real one */
 static size_t announced;
@@ -301,7 +294,7 @@ int posix_fadvise(int file, off_t offset, off_t length, int advice) {
 }
 
 /* The system reads ahead what it must fetch, and is not asked for what it has: a row then costs one call, not two. */
-START_TEST(announces_rows_that_are_slow) {
+TEST(announces_rows_that_are_slow) {
     setup();
     struct sampler_config sampler = sampler_of(true, false, false);
     struct dataset *dataset = open_rows(false, "");
@@ -323,9 +316,8 @@ START_TEST(announces_rows_that_are_slow) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
-START_TEST(rejects_empty_epochs) {
+TEST(rejects_empty_epochs) {
     setup();
     struct dataset *dataset = open_rows(true, "split: {test: 0.98, shuffle: false}");
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
@@ -347,7 +339,5 @@ START_TEST(rejects_empty_epochs) {
     dataset_close(dataset);
     teardown();
 }
-END_TEST
 
-TESTS("loader", follows_the_sampler, seeks, ends_at_any_moment, evaluates_each_row_once, interleaves_an_evaluation,
-      evaluation_without_rows, failures_come_out, announces_rows_that_are_slow, rejects_empty_epochs)
+CHECK_MAIN("loader")

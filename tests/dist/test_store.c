@@ -77,10 +77,9 @@ static void keys_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(keys) { ranks_run(_i, keys_body, NULL); }
-END_TEST
+TEST_LOOP(keys, 1, 5) { ranks_run(_i, keys_body, NULL); }
 
-START_TEST(world_of_one) {
+TEST(world_of_one) {
     struct dist_env env = {.world_size = 1, .local_world_size = 1};
     struct store *store;
     void *value;
@@ -103,7 +102,6 @@ START_TEST(world_of_one) {
     store_close(store);
     store_close(NULL);
 }
-END_TEST
 
 struct caller {
     struct store *store;
@@ -136,8 +134,7 @@ static void threads_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(several_threads) { ranks_run(2, threads_body, NULL); }
-END_TEST
+TEST(several_threads) { ranks_run(2, threads_body, NULL); }
 
 /* ---- gatherings ---- */
 
@@ -179,8 +176,7 @@ static void gather_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(gatherings) { ranks_run(_i, gather_body, NULL); }
-END_TEST
+TEST_LOOP(gatherings, 1, 6) { ranks_run(_i, gather_body, NULL); }
 
 /* What a rank adds to the messages of the store is a constant: the handshake of its connection, waiting for all, and
  * one message for each gathering. */
@@ -211,13 +207,12 @@ static void count_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(messages_are_counted) {
+TEST_LOOP(messages_are_counted, 2, 9) {
     _Atomic int *answered = mmap(NULL, sizeof *answered, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(answered, MAP_FAILED);
     ranks_run(_i, count_body, answered);
     munmap(answered, sizeof *answered);
 }
-END_TEST
 
 /* A rank that dies ends the wait of those that have sent their values. */
 static void lost_gather_body(const struct dist_env *env, void *argument) {
@@ -232,8 +227,7 @@ static void lost_gather_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(lost_rank_ends_a_gathering) { ranks_run(3, lost_gather_body, NULL); }
-END_TEST
+TEST(lost_rank_ends_a_gathering) { ranks_run(3, lost_gather_body, NULL); }
 
 /* ---- agreement ---- */
 
@@ -258,8 +252,7 @@ static void agree_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(agreement) { ranks_run(_i, agree_body, NULL); }
-END_TEST
+TEST_LOOP(agreement, 2, 5) { ranks_run(_i, agree_body, NULL); }
 
 /* ---- ranks that do not join, or leave ---- */
 
@@ -272,10 +265,9 @@ static void missing_body(const struct dist_env *env, void *argument) {
     RANK_CHECK(clock_seconds() - start < 20);
 }
 
-START_TEST(missing_ranks_are_named) { ranks_run(4, missing_body, NULL); }
-END_TEST
+TEST(missing_ranks_are_named) { ranks_run(4, missing_body, NULL); }
 
-START_TEST(no_rank_0) {
+TEST(no_rank_0) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
     close(ranks.listener);
@@ -294,7 +286,6 @@ START_TEST(no_rank_0) {
     ck_assert_ptr_nonnull(strstr(status_message(s), "no-such-host.invalid"));
     status_free(s);
 }
-END_TEST
 
 static void late_server_body(const struct dist_env *env, void *argument) {
     (void)argument;
@@ -303,8 +294,7 @@ static void late_server_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(rank_0_starts_late) { ranks_run(2, late_server_body, NULL); }
-END_TEST
+TEST(rank_0_starts_late) { ranks_run(2, late_server_body, NULL); }
 
 /* Rank 2 leaves: 0: killed, 1: after a report, 2: without a failure. The others wait for a key. */
 static void leave_body(const struct dist_env *env, void *argument) {
@@ -336,7 +326,7 @@ static void leave_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(lost_rank_ends_waits) {
+TEST_LOOP(lost_rank_ends_waits, 0, 3) {
     struct ranks ranks;
     int how = _i;
     ranks_prepare(&ranks, 3);
@@ -346,7 +336,6 @@ START_TEST(lost_rank_ends_waits) {
     ck_assert_int_eq(ranks.codes[1], 0);
     ck_assert_int_eq(ranks.codes[2], how == 0 ? 128 + SIGKILL : 0);
 }
-END_TEST
 
 /* A rank that only lost a peer is not the cause if another rank reports a failure of its own. */
 static void peer_loss_body(const struct dist_env *env, void *argument) {
@@ -398,11 +387,9 @@ static void stopped_body(const struct dist_env *env, void *argument) {
     }
 }
 
-START_TEST(stop_of_rank_0_is_reported) { ranks_run(2, stopped_body, &_i); }
-END_TEST
+TEST_LOOP(stop_of_rank_0_is_reported, 0, 2) { ranks_run(2, stopped_body, &_i); }
 
-START_TEST(own_failure_is_the_cause) { ranks_run(3, peer_loss_body, NULL); }
-END_TEST
+TEST(own_failure_is_the_cause) { ranks_run(3, peer_loss_body, NULL); }
 
 static void ignore(void *data) { (void)data; }
 
@@ -418,8 +405,7 @@ static void handlers_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(handlers_have_a_limit) { ranks_run(2, handlers_body, NULL); }
-END_TEST
+TEST(handlers_have_a_limit) { ranks_run(2, handlers_body, NULL); }
 
 static void rank_0_killed_body(const struct dist_env *env, void *argument) {
     (void)argument;
@@ -437,7 +423,7 @@ static void rank_0_killed_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(rank_0_is_killed) {
+TEST(rank_0_is_killed) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
     ranks_start(&ranks, rank_0_killed_body, NULL);
@@ -445,7 +431,6 @@ START_TEST(rank_0_is_killed) {
     ck_assert_int_eq(ranks.codes[0], 128 + SIGKILL);
     ck_assert_int_eq(ranks.codes[1], 0);
 }
-END_TEST
 
 /* ---- untrusted clients ---- */
 
@@ -490,11 +475,10 @@ static void client_body(const struct dist_env *env, void *argument) {
     store_close(rank_open_store(env, 20));
 }
 
-START_TEST(untrusted_clients_are_rejected) {
+TEST_EACH(untrusted_clients_are_rejected, clients) {
     struct client client = clients[_i];
     ranks_run(2, client_body, &client);
 }
-END_TEST
 
 /* Sets the environment of a rank whose launcher is the test. Returns the launcher's end of the socket for reports. */
 static int set_launcher_environment(void) {
@@ -535,8 +519,7 @@ static void other_count_body(const struct dist_env *env, void *argument) {
     RANK_CHECK(is_report_needless(launcher) == (env->rank != 1));
 }
 
-START_TEST(another_world_size_ends_the_wait) { ranks_run(3, other_count_body, NULL); }
-END_TEST
+TEST(another_world_size_ends_the_wait) { ranks_run(3, other_count_body, NULL); }
 
 /* Connections that are rejected, or that would have ended the wait, have no effect after all ranks have joined. */
 static void late_body(const struct dist_env *env, void *argument) {
@@ -572,8 +555,7 @@ static void late_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(late_connections_have_no_effect) { ranks_run(2, late_body, NULL); }
-END_TEST
+TEST(late_connections_have_no_effect) { ranks_run(2, late_body, NULL); }
 
 /* Opens connections and sends invalid data until it is killed. */
 static _Noreturn void attack_port(int port) {
@@ -653,7 +635,7 @@ static void attacked_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(untrusted_clients) {
+TEST(untrusted_clients) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
     pid_t pids[3];
@@ -673,7 +655,6 @@ START_TEST(untrusted_clients) {
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 0);
 }
-END_TEST
 
 /* A rank reports that another program listens on the port. */
 static void *http_server(void *argument) {
@@ -684,7 +665,7 @@ static void *http_server(void *argument) {
     return NULL;
 }
 
-START_TEST(another_program_is_reported) {
+TEST(another_program_is_reported) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
     fcntl(ranks.listener, F_SETFL, 0); /* blocking */
@@ -698,29 +679,8 @@ START_TEST(another_program_is_reported) {
                   status_message(s));
     status_free(s);
 }
-END_TEST
 
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
-    const struct check_loop loops[] = {LOOP(keys, 1, 5),
-                                       ONCE(world_of_one),
-                                       ONCE(several_threads),
-                                       LOOP(gatherings, 1, 6),
-                                       LOOP(messages_are_counted, 2, 9),
-                                       ONCE(lost_rank_ends_a_gathering),
-                                       LOOP(agreement, 2, 5),
-                                       ONCE(missing_ranks_are_named),
-                                       ONCE(no_rank_0),
-                                       ONCE(rank_0_starts_late),
-                                       LOOP(lost_rank_ends_waits, 0, 3),
-                                       LOOP(stop_of_rank_0_is_reported, 0, 2),
-                                       ONCE(own_failure_is_the_cause),
-                                       ONCE(handlers_have_a_limit),
-                                       ONCE(rank_0_is_killed),
-                                       EACH(untrusted_clients_are_rejected, clients),
-                                       ONCE(another_world_size_ends_the_wait),
-                                       ONCE(late_connections_have_no_effect),
-                                       ONCE(untrusted_clients),
-                                       ONCE(another_program_is_reported)};
-    return check_run("store", loops, sizeof loops / sizeof *loops);
+    return check_suite("store");
 }

@@ -43,13 +43,12 @@ static void link_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(joined_rank_may_open_one_link) {
+TEST(joined_rank_may_open_one_link) {
     atomic_bool *is_done = mmap(NULL, sizeof *is_done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(is_done, MAP_FAILED);
     ranks_run(2, link_body, is_done);
     munmap(is_done, sizeof *is_done);
 }
-END_TEST
 
 /* ---- the log ---- */
 
@@ -124,7 +123,7 @@ static void slow_link_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(waiting_for_a_link_is_logged) {
+TEST(waiting_for_a_link_is_logged) {
     struct ranks ranks;
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
@@ -147,6 +146,5 @@ START_TEST(waiting_for_a_link_is_logged) {
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 0);
 }
-END_TEST
 
-TESTS("store_link", joined_rank_may_open_one_link, waiting_for_a_link_is_logged)
+CHECK_MAIN("store_link")

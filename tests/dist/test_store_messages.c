@@ -57,11 +57,10 @@ static void log_body(const struct dist_env *env, void *argument) {
     log_destroy(options.log);
 }
 
-START_TEST(missing_ranks_and_address_are_logged) {
+TEST_EACH(missing_ranks_and_address_are_logged, logs) {
     int number = _i;
     ranks_run(2, log_body, &number);
 }
-END_TEST
 
 /* ---- no answer ---- */
 
@@ -81,13 +80,12 @@ static bool has_no_answer(const struct ranks *ranks, const char *why) {
     return is_why;
 }
 
-START_TEST(silent_listener_is_reported) {
+TEST(silent_listener_is_reported) {
     struct ranks ranks;
     ranks_prepare(&ranks, 2);
     ck_assert(has_no_answer(&ranks, "(the connection was accepted but nothing was sent)"));
     close(ranks.listener);
 }
-END_TEST
 
 /* Accepts connections, reads once and closes them, until the listener is shut down. */
 static void *accept_and_close(void *argument) {
@@ -97,7 +95,7 @@ static void *accept_and_close(void *argument) {
     return NULL;
 }
 
-START_TEST(closed_connection_is_reported) {
+TEST(closed_connection_is_reported) {
     struct ranks ranks;
     pthread_t thread;
     ranks_prepare(&ranks, 2);
@@ -111,10 +109,9 @@ START_TEST(closed_connection_is_reported) {
     pthread_join(thread, NULL);
     close(ranks.listener);
 }
-END_TEST
 
 /* Connections that are not accepted fill the listener's queue; the next one gets no answer. */
-START_TEST(connect_times_out) {
+TEST(connect_times_out) {
     struct ranks ranks;
     int fds[8], fd;
     bool is_final;
@@ -137,7 +134,6 @@ START_TEST(connect_times_out) {
     for (int i = 0; i < 8; i++) close(fds[i]);
     close(ranks.listener);
 }
-END_TEST
 
 /* ---- a connection that breaks ---- */
 
@@ -174,13 +170,12 @@ static void broken_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(broken_connection_is_reported) { ranks_run(2, broken_body, NULL); }
-END_TEST
+TEST(broken_connection_is_reported) { ranks_run(2, broken_body, NULL); }
 
 /* ---- out of descriptors ---- */
 
 /* store_open closes all descriptors that it has opened, wherever it fails. */
-START_TEST(descriptors_are_closed) {
+TEST(descriptors_are_closed) {
     int before = open_descriptors();
     struct rlimit all, few;
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &all), 0);
@@ -202,7 +197,6 @@ START_TEST(descriptors_are_closed) {
         status_free(failure);
     }
 }
-END_TEST
 
 /* ---- ended before training ---- */
 
@@ -270,12 +264,9 @@ static void ended_body(const struct dist_env *env, void *argument) {
     RANK_CHECK(!stop_request());
 }
 
-START_TEST(end_before_training_is_reported) {
+TEST_EACH(end_before_training_is_reported, ends) {
     int number = _i;
     ranks_run(3, ended_body, &number);
 }
-END_TEST
 
-LOOP_TESTS("store_messages", EACH(missing_ranks_and_address_are_logged, logs), ONCE(silent_listener_is_reported),
-           ONCE(closed_connection_is_reported), ONCE(connect_times_out), ONCE(broken_connection_is_reported),
-           ONCE(descriptors_are_closed), EACH(end_before_training_is_reported, ends))
+CHECK_MAIN("store_messages")

@@ -38,8 +38,7 @@ static void silent_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(silent_connections_are_closed) { ranks_run(2, silent_body, NULL); }
-END_TEST
+TEST(silent_connections_are_closed) { ranks_run(2, silent_body, NULL); }
 
 /* HELLO of a rank that does not know the secret, or of rank 1. */
 static bool send_hello(int fd, const struct dist_env *env, struct message_handshake *shake) {
@@ -128,11 +127,10 @@ static void flood_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(a_flood_of_strangers_keeps_no_rank_out) {
+TEST_LOOP(a_flood_of_strangers_keeps_no_rank_out, 0, 2) {
     static char hosts[2][16] = {"127.0.0.2", "127.0.0.1"};
     ranks_run(2, flood_body, hosts[_i]);
 }
-END_TEST
 
 /* Strangers connect until rank 0 accepts no more. It still has descriptors for a rank and for its files. */
 static void reserved_body(const struct dist_env *env, void *argument) {
@@ -164,8 +162,7 @@ static void reserved_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-START_TEST(strangers_leave_descriptors) { ranks_run(2, reserved_body, NULL); }
-END_TEST
+TEST(strangers_leave_descriptors) { ranks_run(2, reserved_body, NULL); }
 
 /* Connections that send invalid data, one after the other: each is accepted and closed at once. */
 static void many_body(const struct dist_env *env, void *argument) {
@@ -186,8 +183,7 @@ static void many_body(const struct dist_env *env, void *argument) {
     store_close(rank_open_store(env, 30));
 }
 
-START_TEST(invalid_data_closes_the_connection) { ranks_run(2, many_body, NULL); }
-END_TEST
+TEST(invalid_data_closes_the_connection) { ranks_run(2, many_body, NULL); }
 
 /* A connection that sends a frame of another rank is closed, and its own rank is lost. */
 static void false_rank_body(const struct dist_env *env, void *argument) {
@@ -223,12 +219,11 @@ static void false_rank_body(const struct dist_env *env, void *argument) {
     close(fd);
 }
 
-START_TEST(frame_of_another_rank_closes_the_connection) { ranks_run(2, false_rank_body, NULL); }
-END_TEST
+TEST(frame_of_another_rank_closes_the_connection) { ranks_run(2, false_rank_body, NULL); }
 
 /* Linux connects a socket to itself if its ephemeral port equals the target port, about once in ten thousand tries of
  * an even port. No process listens, so every try must fail. */
-START_TEST(connect_to_itself_fails) {
+TEST(connect_to_itself_fails) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     bool is_free = false;
     for (uint16_t port = 40000; !is_free; port += 2) {
@@ -246,8 +241,5 @@ START_TEST(connect_to_itself_fails) {
         status_free(s);
     }
 }
-END_TEST
 
-LOOP_TESTS("store_untrusted", ONCE(silent_connections_are_closed), LOOP(a_flood_of_strangers_keeps_no_rank_out, 0, 2),
-           ONCE(strangers_leave_descriptors), ONCE(invalid_data_closes_the_connection),
-           ONCE(frame_of_another_rank_closes_the_connection), ONCE(connect_to_itself_fails))
+CHECK_MAIN("store_untrusted")
