@@ -591,6 +591,21 @@ static status choose_end(struct bisect *b, int64_t *steps, int64_t *to) {
     return OK;
 }
 
+/* A run that starts from a file may have another state there, whose effect is gone in all that both have recorded. */
+static status compare_origins(struct bisect *b) {
+    const struct side *x = &b->sides[0], *y = &b->sides[1];
+    const char *const resumes[] = {config_of(x->file)->checkpoint.resume, config_of(y->file)->checkpoint.resume};
+    const char *paths[2], *const names[] = {x->name, y->name};
+    int64_t start = x->at > y->at ? x->at : y->at;
+    struct text difference = {0};
+    if (x->at == y->at && strcmp(resumes[0], resumes[1]) == 0) return OK;
+    for (int i = 0; i < 2; i++) TRY(save_state(b, &b->sides[i], start, &paths[i]));
+    TRY(compare_files(paths, names, &difference));
+    if (difference.length) b->parted = start + 1;
+    text_free(&difference);
+    return OK;
+}
+
 static bool is_found(const struct bisect *b) {
     return b->parted != NO_STEP || b->sides[0].wrong != NO_STEP || b->sides[1].wrong != NO_STEP;
 }
@@ -673,6 +688,8 @@ static status go_to(struct bisect *b, int64_t step, const char *traces[2]) {
         if (traces) traces[i] = arena_printf(b->arena, "%s/trace-%d.h5", b->temporary, i);
         TRY(run_again(b, side, step, traces ? traces[i] : NULL, &folder));
         TRY(end_of(b, folder, &side->state));
+        ledger_file_close(&side->again_metrics);
+        TRY(ledger_file_read_metrics(folder, &side->again_metrics));
         side->at = step;
     }
     return OK;
@@ -759,11 +776,16 @@ static status bisect(struct bisect *b) {
     for (int i = 0; i < 2; i++) TRY(open_side(b, &b->sides[i], b->line->operands[i]));
     compare_records(&x->ledger, &y->ledger, &b->equal, &b->bad);
     compare_records(&x->metrics, &y->metrics, &b->equal, &b->bad);
-    TRY(find_common_checkpoint(b));
     find_own_checkpoint(x, y->at), find_own_checkpoint(y, x->at);
     int64_t until = NO_STEP;
     for (int i = 0; i < 2; i++) TRY(choose_config(b, &b->sides[i], &until));
     print_keys(b);
+    fflush(stdout);
+    TRY(command_make_folder(b->line->run_dir, "bisect", &b->temporary));
+    stop_defer(); /* the folder is removed first */
+    TRY(compare_origins(b));
+    if (b->parted != NO_STEP) return report(b);
+    TRY(find_common_checkpoint(b));
     int64_t last = x->last < y->last ? x->last : y->last;
     if (b->bad == NO_STEP && b->equal == last) {
         print_data(b);
@@ -772,8 +794,6 @@ static status bisect(struct bisect *b) {
     }
     if (b->bad != NO_STEP) printf("what both have recorded differs at step %lld\n", (long long)b->bad);
     fflush(stdout);
-    TRY(command_make_folder(b->line->run_dir, "bisect", &b->temporary));
-    stop_defer(); /* the folder is removed first */
     TRY(search(b));
     return report(b);
 }

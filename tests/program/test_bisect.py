@@ -122,10 +122,10 @@ class Bisect(program.Case):
     def test_a_bit_before_the_first_step(self):
         """Of a weight, and of the optimizer, whose effect is gone at the end."""
         self.train("a")
-        for name in ("model/0.weight", "optimizer/exp_avg/0.weight"):
+        for name, ledger in (("model/0.weight", "auto"), ("optimizer/exp_avg/0.weight", "auto"), ("optimizer/exp_avg/0.weight", "off")):
             shutil.copy(self.path("a/checkpoints/epoch-0003.h5"), self.path("from.h5"))
             program.change_checkpoint(self.path("from.h5"), flip_bit(name))
-            self.train("b", "checkpoint.resume=from.h5", "--fresh")
+            self.train("b", "checkpoint.resume=from.h5", f"train.ledger={ledger}", "--fresh")
             found = self.bisect("a", "b")
             self.assertRegex(found, rf"a and b part at step 28: the states before it differ: {re.escape(name)}\[2, 5\] is \S+ in a and \S+ in b \(1 of its 312")
             self.assertIn("checkpoint.resume: auto -> from.h5", found)
