@@ -313,4 +313,56 @@ TEST_EACH(differences_are_listed, differences) {
     unbind(&after);
 }
 
+/* ---- templates of Python ---- */
+
+static const struct {
+    const char *yaml, *template, *expected;
+} templates[] = {
+    {"seed: 1\nsampler: {batch_size: 8}", "f({batch_size}, {fraction})", "f(8, 0.5)"},
+    {"seed: 1\nsampler: {batch_size: 8, shuffle: false}", "f({,batch_size}{,shuffle:mixes}{,fraction})",
+     "f(batch_size=8, mixes=False)"},
+    {"seed: 1\nsampler: {batch_size: 32, fraction: 0.50}", "f(1{,batch_size}{,fraction})", "f(1)"},
+    {"seed: 1\nsampler: {scale: minmax}", "{x}{!batch_size}: {scale}", "y: \"minmax\""},
+};
+
+static bool place(void *context, const char *name, struct text *out) {
+    if (strcmp(name, "x") != 0) return false;
+    text_add(out, context);
+    return true;
+}
+
+TEST_EACH(templates_are_filled, templates) {
+    struct bound b = bind_good(templates[_i].yaml);
+    struct text text = {0};
+    ck_assert_ptr_null(
+        schema_fill(&example_sampler_schema, &b.config.sampler, templates[_i].template, place, "y", &text));
+    ck_assert_str_eq(text_string(&text), templates[_i].expected);
+    text_free(&text);
+    unbind(&b);
+}
+
+TEST(templates_fill_lists_and_null) {
+    struct bound b = bind_good("seed: 1\ntrain: {epochs: 1, sizes: 3, tags: [a, 'b\"c']}");
+    struct text text = {0};
+    ck_assert_ptr_null(schema_fill(&example_train_schema, &b.config.train,
+                                   "{sizes} {*sizes} {tags} {clip} {clip|total}", NULL, NULL, &text));
+    ck_assert_str_eq(text_string(&text), "3 [3] (\"a\", \"b\\\"c\") None total");
+    text_free(&text);
+    unbind(&b);
+}
+
+TEST(templates_reject) {
+    struct bound b = bind_good("seed: 1\nsampler: {batch_size: 8}");
+    struct text text = {0};
+    status s = schema_fill(&example_sampler_schema, &b.config.sampler, "{!batch_size}", NULL, NULL, &text);
+    ck_assert_int_eq(status_code(s), STATUS_USAGE);
+    ck_assert_str_eq(status_message(s), "sampler.batch_size cannot be expressed in a PyTorch script");
+    status_free(s);
+    s = schema_fill(&example_sampler_schema, &b.config.sampler, "{rows}", NULL, NULL, &text);
+    ck_assert_int_eq(status_code(s), STATUS_BUG);
+    status_free(s);
+    text_free(&text);
+    unbind(&b);
+}
+
 CHECK_MAIN("schema_write")
