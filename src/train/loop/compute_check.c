@@ -14,11 +14,18 @@
 
 /* ---- which steps ---- */
 
-bool compute_check_chooses(const struct config *config, int64_t step) {
-    int64_t every = config->train.check_compute.every;
+/* The choice of a block is kept until a step of another block. */
+static bool is_chosen(struct trainer *t) {
+    struct compute_check *check = &t->compute_check;
+    int64_t every = t->config->train.check_compute.every, step = t->state->counters.step;
     if (every <= 0) return false;
-    int64_t block[] = {config->seed, step / every};
-    return step % every == (int64_t)(hash_add(0, block, sizeof block) % (uint64_t)every);
+    if (step < check->first || step >= check->first + every || !check->has_block) {
+        int64_t block[] = {t->config->seed, step / every};
+        check->first = step / every * every;
+        check->chosen = check->first + (int64_t)(hash_add(0, block, sizeof block) % (uint64_t)every);
+        check->has_block = true;
+    }
+    return step == check->chosen;
 }
 
 static bool has_fault(const struct trainer *t) {
@@ -26,9 +33,7 @@ static bool has_fault(const struct trainer *t) {
     return flip->is_set && flip->part != FLIP_STATE && flip->step == t->state->counters.step;
 }
 
-bool compute_check_is_due(const struct trainer *t) {
-    return compute_check_chooses(t->config, t->state->counters.step) || has_fault(t);
-}
+bool compute_check_is_due(struct trainer *t) { return is_chosen(t) || has_fault(t); }
 
 /* ---- the fault of a test: a bit is wrong during the first computation of the step's first piece ---- */
 
@@ -191,7 +196,7 @@ status compute_check_piece(struct trainer *t, const struct batch_piece *piece, s
                            void *user) {
     struct compute_check *check = &t->compute_check;
     size_t count = result_count(t);
-    bool is_checked = compute_check_chooses(t->config, t->state->counters.step), is_different;
+    bool is_checked = is_chosen(t), is_different;
     struct loss_sums sums;
     check->injects = has_fault(t) && t->steps.flip.rank == comm_rank(t->comm) && piece->is_first && piece->index == 0;
     TRY(save_start(t, piece, &sums));

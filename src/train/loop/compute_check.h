@@ -22,13 +22,10 @@
 status compute_check_open(struct trainer *trainer);
 void compute_check_close(struct trainer *trainer); /* also after a run that did not open it */
 
-/* Whether the step after [step] updates is one that is checked: in each block of `every` steps the one that the seed
- * and the number of the block choose. */
-bool compute_check_chooses(const struct config *config, int64_t step);
-
-/* Whether the next step is computed by compute_check_piece: it is checked, or has the fault of a test. The same on all
- * ranks. For a run with checked steps or the fault of a test (trainer->compute_check.is_on). */
-bool compute_check_is_due(const struct trainer *trainer);
+/* Whether the next step is computed by compute_check_piece: it is the one that the seed and the number of its block of
+ * `every` steps choose, or it has the fault of a test. The same on all ranks. For a run with checked steps or the fault
+ * of a test (trainer->compute_check.is_on). */
+bool compute_check_is_due(struct trainer *trainer);
 
 /* Computes [piece] by [compute], forward, loss and backward without averaging, as often as necessary; leaves the result
  * of the last time. All ranks. */

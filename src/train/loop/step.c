@@ -379,14 +379,14 @@ static bool checks_state(const struct trainer *t) {
 }
 
 /* Whether the next step is computed twice (train.check_compute). */
-static bool is_checked(const struct trainer *t) { return t->compute_check.is_on && compute_check_is_due(t); }
+static bool is_checked(struct trainer *t) { return t->compute_check.is_on && compute_check_is_due(t); }
 
 static bool is_traced(const struct trainer *t) { return t->trace && trace_is_due(t->trace, t->state->counters.step); }
 
 /* Whether this rank decides about the next update without the others, which needs no work of the host before the
  * update: a hash of the state, a comparison of computations, a trace, a fault of a test, the first copy of the moving
  * average. */
-static bool decides_alone(const struct trainer *t) {
+static bool decides_alone(struct trainer *t) {
     const struct averaging_hooks *hooks = t->averaging.hooks;
     bool is_first_average = t->ema && t->state->counters.step == 0;
     if (t->steps.flip.is_set || is_first_average || checks_state(t) || is_checked(t) || is_traced(t)) return false;
@@ -394,7 +394,7 @@ static bool decides_alone(const struct trainer *t) {
 }
 
 /* A rank that decides alone needs the norm of the log itself if there are others, since all must do the same. */
-static struct update new_update(const struct trainer *t, bool is_alone) {
+static struct update new_update(struct trainer *t, bool is_alone) {
     bool needs_norm = is_norm_needed(t);
     bool is_wanted = t->config->train.clip_grad_norm > 0 || t->outputs.metrics || comm_world_size(t->comm) > 1;
     return (struct update){.first = step_position(t),

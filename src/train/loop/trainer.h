@@ -139,8 +139,10 @@ struct compute_finding {
 
 /* Of compute_check.c. */
 struct compute_check {
-    bool is_on;                 /* there are checked steps, or the fault of a test */
-    uint64_t *hashes;           /* (3, results) of the computations of a piece; NULL: no step is checked */
+    bool is_on; /* there are checked steps, or the fault of a test */
+    bool has_block;
+    int64_t first, chosen; /* with has_block: of the newest block of steps the first one, and the one that is checked */
+    uint64_t *hashes;      /* (3, results) of the computations of a piece; NULL: no step is checked */
     float *buffers, *gradients; /* on the device: running statistics (buffers.total) and, if other micro-batches come
                                    before it in a step, gradients (params.trained) before the piece */
     bool is_shared;             /* passes exchange numbers with other ranks */
