@@ -119,6 +119,24 @@ class Bisect(program.Case):
         self.train("b", "dataset.path=b.csv", "--fresh")
         self.assertIn("'a.csv' has 60 rows, 'b.csv' has 7, of which the first 7 are equal", self.bisect("a", "b"))
 
+    def test_data_of_texts(self):
+        """The character that differs, also where all others have another number: the second file has one more."""
+        text = "the quick brown fox jumps over the lazy dog\n" * 40
+        self.write("a.txt", text)
+        self.write("b.txt", text[:700] + "A" + text[701:])
+        for name in "ab":
+            self.write(f"{name}.yaml", f"""
+name: {name}
+dataset: {{path: {name}.txt, text: {{block_size: 8}}}}
+sampler: {{batch_size: 32}}
+model: {{layers: [{{embedding: {{num_embeddings: 40, embedding_dim: 8}}}}, {{linear: 40}}]}}
+loss: cross_entropy
+train: {{steps: 3}}
+""")
+        found = self.bisect("a.yaml", "b.yaml")
+        self.assertIn(f"the data differ: 'a.txt': character 700 is '{text[700]}', 'b.txt': character 700 is 'A'\n", found)
+        self.assertRegex(found, r"part at step 1: its inputs: rows/inputs\[\d+\] is \d+ in a.yaml and \d+ in b.yaml")
+
     def test_a_bit_before_the_first_step(self):
         """Of a weight, and of the optimizer, whose effect is gone at the end."""
         self.train("a")

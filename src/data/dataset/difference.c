@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "data/dataset/open_dataset.h"
 
 #define BLOCK_VALUES ((size_t)1 << 16)
@@ -14,6 +15,9 @@ struct side {
     double *values[KINDS]; /* (block, sizes[kind]) */
     int32_t *tokens;       /* (sizes[ROW_INPUT]) of a row of tokens; NULL: rows are values */
     int64_t *next;         /* (sizes[ROW_TARGET]) likewise */
+    const char *path;
+    uint32_t *codes; /* (code_count) of tokens that are characters: values are their code points */
+    size_t code_count;
 };
 
 /* What a value is an index of; NULL: a number. */
@@ -30,20 +34,39 @@ static bool is_equal(const struct side *sides, enum row_value kind, size_t eleme
     return a == b || (isnan(a) && isnan(b));
 }
 
-static void add_value(const struct source *source, enum row_value kind, size_t row, size_t element, double value,
+/* Tokens are counted from the first one of the files. */
+static void add_place(const struct side *side, enum row_value kind, size_t row, size_t element, struct text *out) {
+    const struct source *source = side->source;
+    if (source->format->describe) {
+        source->format->describe(source, kind, row, element, out);
+        if (source->format->decode && kind == ROW_INPUT) text_printf(out, ", value %zu", element); /* of an image */
+        return;
+    }
+    text_printf(out, "'%s': %s %zu", side->path, side->codes ? "character" : "token",
+                row * source->stride + element + (kind == ROW_TARGET));
+}
+
+static void add_value(const struct side *side, enum row_value kind, size_t row, size_t element, double value,
                       struct text *out) {
-    const char *text = text_of(source, kind, element, value);
-    source->format->describe(source, kind, row, element, out);
+    const char *text = text_of(side->source, kind, element, value);
+    char character[8] = "";
+    if (side->codes) character[utf8_encode((uint32_t)value, character)] = 0;
+    add_place(side, kind, row, element, out);
     text_add(out, " is ");
-    if (text) {
+    if (text || side->codes) {
         text_add(out, "'");
-        text_add_value(out, text, TEXT_MAX_NAME);
+        text_add_value(out, text ? text : character, TEXT_MAX_NAME);
         text_add(out, "'");
     } else if (isnan(value)) {
         text_add(out, "missing");
     } else {
         text_add_double(out, value);
     }
+}
+
+/* What a token is compared by: in another file the same character may have another number. */
+static double value_of(const struct side *side, int64_t token) {
+    return token >= 0 && (size_t)token < side->code_count ? side->codes[token] : (double)token;
 }
 
 static status read_rows(struct side *side, size_t first, size_t count) {
@@ -57,8 +80,8 @@ static status read_rows(struct side *side, size_t first, size_t count) {
         return OK;
     }
     TRY(format->read_tokens(source, first, side->tokens, side->next));
-    for (size_t i = 0; i < side->sizes[ROW_INPUT]; i++) side->values[ROW_INPUT][i] = side->tokens[i];
-    for (size_t i = 0; i < side->sizes[ROW_TARGET]; i++) side->values[ROW_TARGET][i] = (double)side->next[i];
+    for (size_t i = 0; i < side->sizes[ROW_INPUT]; i++) side->values[ROW_INPUT][i] = value_of(side, side->tokens[i]);
+    for (size_t i = 0; i < side->sizes[ROW_TARGET]; i++) side->values[ROW_TARGET][i] = value_of(side, side->next[i]);
     return OK;
 }
 
@@ -70,9 +93,9 @@ static status compare_rows(struct side *sides, size_t first, size_t count, struc
             for (size_t i = 0, size = sides[0].sizes[kind]; i < size; i++) {
                 double a = sides[0].values[kind][row * size + i], b = sides[1].values[kind][row * size + i];
                 if (is_equal(sides, kind, i, a, b)) continue;
-                add_value(sides[0].source, kind, first + row, i, a, out);
+                add_value(&sides[0], kind, first + row, i, a, out);
                 text_add(out, ", ");
-                add_value(sides[1].source, kind, first + row, i, b, out);
+                add_value(&sides[1], kind, first + row, i, b, out);
                 return OK;
             }
     return OK;
@@ -83,6 +106,7 @@ static status open_side(const struct dataset_config *config, const char *path, b
     TRY(dataset_open_source(config, path, wants_classes, train, &out->source));
     const struct source *source = out->source;
     bool has_extra = source->format->read_extra != NULL;
+    out->path = path ? path : "synthetic dataset";
     out->sizes[ROW_INPUT] = source->input_size;
     out->sizes[ROW_TARGET] = source->target_size;
     out->sizes[ROW_WEIGHT] = has_extra && config->weights;
@@ -93,7 +117,19 @@ static status open_side(const struct dataset_config *config, const char *path, b
 static void close_side(struct side *side) {
     if (side->source) side->source->format->close(side->source);
     for (int i = 0; i < KINDS; i++) buffer_free(side->values[i]);
-    buffer_free(side->tokens), buffer_free(side->next);
+    buffer_free(side->tokens), buffer_free(side->next), buffer_free(side->codes);
+}
+
+static status list_characters(struct side *side) {
+    const char *characters = side->source->characters;
+    size_t size = characters ? strlen(characters) : 0;
+    if (!characters) return OK;
+    TRY(buffer_new(size * sizeof *side->codes, "characters", (void **)&side->codes));
+    for (size_t at = 0, length; at < size; at += length) {
+        length = utf8_decode(characters + at, size - at, &side->codes[side->code_count++]);
+        if (length == 0) return status_new(STATUS_BUG, "the characters of '%s' are not UTF-8", side->path);
+    }
+    return OK;
 }
 
 static status alloc(struct side *side, size_t rows) {
@@ -101,11 +137,13 @@ static status alloc(struct side *side, size_t rows) {
     bool has_tokens = side->source->format->read_tokens != NULL;
     for (int i = 0; i < KINDS; i++)
         TRY(buffer_new(rows * side->sizes[i] * sizeof(double), what, (void **)&side->values[i]));
+    TRY(list_characters(side));
     if (has_tokens) TRY(buffer_new(side->sizes[ROW_INPUT] * sizeof(int32_t), what, (void **)&side->tokens));
     return has_tokens ? buffer_new(side->sizes[ROW_TARGET] * sizeof(int64_t), what, (void **)&side->next) : OK;
 }
 
-static status compare_sources(struct side *sides, const char *const *paths, struct text *out) {
+static status compare_sources(struct side *sides, struct text *out) {
+    const char *const paths[] = {sides[0].path, sides[1].path};
     const struct source *a = sides[0].source, *b = sides[1].source;
     size_t rows = a->rows < b->rows ? a->rows : b->rows, values = 1, block;
     if (memcmp(sides[0].sizes, sides[1].sizes, sizeof sides[0].sizes) != 0) {
@@ -127,16 +165,14 @@ static status compare_sources(struct side *sides, const char *const *paths, stru
 status dataset_find_difference(const struct dataset_config *const configs[2], const bool wants_classes[2],
                                struct text *out) {
     struct side train[2] = {0}, validation[2] = {0};
-    const char *paths[2], *others[2];
     status s = OK;
     for (int i = 0; !s && i < 2; i++) {
-        paths[i] = configs[i]->path ? configs[i]->path : "synthetic dataset";
-        others[i] = configs[i]->validation.path;
+        const char *other = configs[i]->validation.path;
         s = open_side(configs[i], configs[i]->path, wants_classes[i], NULL, &train[i]);
-        if (!s && others[i]) s = open_side(configs[i], others[i], wants_classes[i], train[i].source, &validation[i]);
+        if (!s && other) s = open_side(configs[i], other, wants_classes[i], train[i].source, &validation[i]);
     }
-    if (!s) s = compare_sources(train, paths, out);
-    if (!s && !out->length && others[0] && others[1]) s = compare_sources(validation, others, out);
+    if (!s) s = compare_sources(train, out);
+    if (!s && !out->length && validation[0].source && validation[1].source) s = compare_sources(validation, out);
     for (int i = 0; i < 2; i++) close_side(&validation[i]), close_side(&train[i]);
     return s;
 }
