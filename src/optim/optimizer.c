@@ -342,8 +342,8 @@ status optimizer_write_pytorch(const struct variant *config, struct text *out) {
     const struct group *groups = common->groups.items;
     const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
     bool is_one = common->groups.count == 0 && common->decay == DECAY_ALL;
-    char all[] = "[p for p in model.parameters() if p.requires_grad]";
-    char each[] = "[{\"params\": [p], **settings(name, p)} for name, p in model.named_parameters() if p.requires_grad]";
+    char all[] = "model.parameters()";
+    char each[] = "[{\"params\": [p], **settings(name, p)} for name, p in model.named_parameters()]";
     if (!is_one) text_add(out, "def settings(name, p):\n");
     for (size_t g = 0; g < common->groups.count; g++) {
         text_add(out, "    if ");
