@@ -33,15 +33,13 @@ static const struct {
      "On several machines: the job's secret, the same text of at least 16 characters on all (`openssl rand -hex 16`). "
      "Without it the secret is derived from the job's number or the port, which others can guess."},
     {"DDPTRAIN_JOB_ID",
-     "On several machines without a scheduler: the job's number, the same text on all. Default: from "
-     "MASTER_PORT."},
+     "On several machines without a scheduler: the job's number, the same text on all. Default: from MASTER_PORT."},
     {"CUDA_VISIBLE_DEVICES", "The GPUs that the program may use, as for all programs with CUDA."},
     {"GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME", "The network interface of Gloo, of NCCL; default: the one that leads to "
                                                "rank 0."},
     {"TMPDIR", "The folder for large temporary files; default: /var/tmp."},
     {"DDPTRAIN_MODULE_DIR",
-     "The folder of the modules (Gloo, MPI, oneDNN, CUDA, NCCL), if they are not where they were "
-     "installed."},
+     "The folder of the modules (Gloo, MPI, oneDNN, CUDA, NCCL), if they are not where they were installed."},
 };
 #define VARIABLE_COUNT (sizeof variables / sizeof *variables)
 

@@ -8,8 +8,7 @@ static const struct schema_row rows[] = {
         CHOICE, struct dist_config, backend, .fallback = "auto", .choices = comm_backend_names,
         .doc = "Communication between ranks. auto: shared memory (shm) between ranks of one host, between hosts MPI "
                "where it has started the ranks, else gloo, and NCCL for gradients on GPUs where it is installed; shm, "
-               "gloo, "
-               "mpi: only this one; nccl: like auto, but an error if NCCL is not available."),
+               "gloo, mpi: only this one; nccl: like auto, but an error if NCCL is not available."),
     SCHEMA_ROW(
         REAL, struct dist_config, bucket_cap_mb, .fallback = "25", .min = 0, .max = 1e6, .excludes_min = true,
         .doc = "Gradients are averaged in buckets of about this many MiB while backward runs, as in PyTorch's DDP."),

@@ -533,8 +533,7 @@ static status check(const struct export_source *source, const struct export_mode
     size_t length = strlen(path);
     if (length < 3 || strcmp(path + length - 2, ".c") != 0)
         return status_new(STATUS_USAGE,
-                          "--out: the file of format c must end in .c, because a header .h is written, too; "
-                          "got '%s'",
+                          "--out: the file of format c must end in .c, because a header .h is written, too; got '%s'",
                           path);
     if (m->model->params.elements > MAX_WEIGHTS)
         return status_new(STATUS_USAGE,

@@ -146,8 +146,7 @@ static status build_inputs(const struct builder *builder, const struct string_li
     *count = 0;
     if (!joins && named > 1)
         return status_new(STATUS_USAGE,
-                          "from: this layer takes one output, not %zu; join them first with add, concat or "
-                          "multiply",
+                          "from: this layer takes one output, not %zu; join them first with add, concat or multiply",
                           named);
     if (joins && named == 0)
         return status_new(STATUS_USAGE, "joins several outputs, so it needs `from:` with their names (one name: joined "

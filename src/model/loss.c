@@ -71,8 +71,7 @@ void loss_warn_of_output(const struct loss_type *loss, const struct model *model
     const struct layer *layer = producer_of(model, tensor);
     if (layer && loss->takes_logarithms && (layer->type->gives_probabilities || layer->type->multiply_adds))
         text_printf(out,
-                    "%s: %s: the loss %s takes log-probabilities, which it does not compute; %s the layer "
-                    "log_softmax",
+                    "%s: %s: the loss %s takes log-probabilities, which it does not compute; %s the layer log_softmax",
                     place_text(layer->place).s, layer->path, loss->variant.name,
                     layer->type->gives_probabilities ? "replace it by" : "add");
     if (!loss->own_activation || !layer || !layer->type->gives_probabilities) return;

@@ -30,9 +30,7 @@ static status check_out(const char *path) {
     s = status_first(s, io_close(fd, path));
     if (!s && strcmp(first, FIRST_LINE) != 0)
         s = status_new(STATUS_USAGE,
-                       "--out %s: the file exists and is no report; it was not overwritten. Give another "
-                       "name",
-                       path);
+                       "--out %s: the file exists and is no report; it was not overwritten. Give another name", path);
     return s;
 }
 

@@ -42,8 +42,7 @@ static const struct schema_row prune_rows[] = {
     SCHEMA_ROW(
         CHOICE, struct prune_config, type, .fallback = "none", .choices = prunes,
         .doc = "`asha`: asynchronous successive halving; `median`: a run is stopped if its best value so far is worse "
-               "than the "
-               "median of the complete runs at the same epoch."),
+               "than the median of the complete runs at the same epoch."),
     SCHEMA_ROW(INT, struct prune_config, min_epochs, .fallback = "1", .min = 1, .max = INFINITY,
                .doc = "No run is stopped before this epoch; the first rung of asha."),
     SCHEMA_ROW(
@@ -114,8 +113,7 @@ static const struct schema_row sweep_rows[] = {
     SCHEMA_ROW(
         BOOL, struct sweep_config, tensorboard, .fallback = "false", .flags = SCHEMA_EXTENDS,
         .doc = "Writes a TensorBoard event file for each run into the folder tensorboard, with its parameters and its "
-               "value, for "
-               "TensorBoard's HParams."),
+               "value, for TensorBoard's HParams."),
     {0},
 };
 

@@ -521,8 +521,7 @@ static const char *read_key(struct reader *reader, yaml_event_t *event) {
     const char *key = NULL;
     if (is_start(event)) {
         reject(reader, event,
-               "a key must be a text, not a list or mapping; put a text that starts with '[' or '{' in "
-               "quotes");
+               "a key must be a text, not a list or mapping; put a text that starts with '[' or '{' in quotes");
         skip_node(reader, event);
         return NULL;
     }

@@ -20,8 +20,7 @@ static const struct schema_row rows[] = {
         .doc =
             "What the column holds. auto: the first value decides between numbers and texts; texts are true/false or "
             "yes/no (boolean), ISO dates, or a category if each occurs twice or more on average; text: the tokens of a "
-            "text, "
-            "for an embedding layer; ignore: not used."),
+            "text, for an embedding layer; ignore: not used."),
     SCHEMA_ROW(
         CHOICE, struct column_rule, missing, .present_offset = FIELD(struct column_rule, is_given.missing),
         .fallback = "error", .choices = missing_rules,
@@ -78,8 +77,7 @@ static const struct schema_row rows[] = {
      .doc =
          "Of a text: tokenizer.json of Hugging Face's tokenizers, byte-level BPE, the same for all columns of texts. "
          "null: the words that occur at least twice in the training rows, at most 20,000, are the tokens, any other "
-         "word "
-         "is its bytes, and padding is 0. It is kept in checkpoints."},
+         "word is its bytes, and padding is 0. It is kept in checkpoints."},
     SCHEMA_ROW(INT, struct column_rule, length, .present_offset = FIELD(struct column_rule, is_given.length),
                .fallback = "128", .min = 1, .max = 1e6,
                .doc =
@@ -105,8 +103,7 @@ static void check_category_keys(const struct column_rule *rule, struct place pla
                      column_types[rule->type]);
     if (rule->type == COLUMN_CATEGORY && (rule->missing == MISSING_MEAN || rule->missing == MISSING_MEDIAN))
         problems_add(problems, place, path,
-                     "missing: %s is for numbers; a category has most_frequent, constant or "
-                     "indicator",
+                     "missing: %s is for numbers; a category has most_frequent, constant or indicator",
                      missing_rules[rule->missing]);
     bool is_one_hot = rule->type == COLUMN_CATEGORY && rule->encoding == ENCODING_ONE_HOT;
     if (is_one_hot && rule->scale > 0)

@@ -259,17 +259,14 @@ static const struct schema_row dataset_rows[] = {
      .fallback = "null",
      .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
      .doc = "File of the rows, or a pattern (data/part-*.csv) or a list for several files. Relative paths are searched "
-            "in the "
-            "working directory, then in the folder of the config, "
-            "then in its parent folder; the first match is used and recorded."},
+            "in the working directory, then in the folder of the config, then in its parent folder; the first match is "
+            "used and recorded."},
     SCHEMA_ROW(
         CHOICE, struct dataset_config, format, .fallback = "auto", .choices = format_choices, .flags = SCHEMA_INFERENCE,
         .doc =
             "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .csv .tsv .csv.gz .tsv.gz .data: csv, .db .sqlite "
-            ".sqlite3: sqlite, -ubyte "
-            "-ubyte.gz .idx .idx.gz: idx, "
-            ".npy: npy, .npz: npz, .txt: text, .bin: tokens; a folder: images, "
-            "with image.size)."),
+            ".sqlite3: sqlite, -ubyte -ubyte.gz .idx .idx.gz: idx, .npy: npy, .npz: npz, .txt: text, .bin: tokens; a "
+            "folder: images, with image.size)."),
     SCHEMA_ROW(
         STRING_LIST, struct dataset_config, inputs, .groups_offset = FIELD(struct dataset_config, input_groups),
         .fallback = "[]", .flags = SCHEMA_INFERENCE,
@@ -282,10 +279,9 @@ static const struct schema_row dataset_rows[] = {
         .fallback = "[]", .flags = SCHEMA_INFERENCE,
         .doc =
             "HDF5: names of datasets (y when empty); CSV, and image.labels: columns (when empty the last one named "
-            "label, class, ..., else the last one); IDX, "
-            "NPY: file of the labels (when empty derived from path: images -> labels, x -> y); NPZ: name of an array "
-            "(y when empty). A "
-            "mapping names targets for `losses`: {kind: y, box: [left, top]}."),
+            "label, class, ..., else the last one); IDX, NPY: file of the labels (when empty derived from path: images "
+            "-> labels, x -> y); NPZ: name of an array (y when empty). A mapping names targets for `losses`: {kind: y, "
+            "box: [left, top]}."),
     SCHEMA_ROW(
         STRING, struct dataset_config, weights, .fallback = "null", .flags = SCHEMA_INFERENCE,
         .doc = "HDF5, NPZ: name of a dataset or an array, CSV, SQLite: of a column, with a weight from 0 for each row "
@@ -344,11 +340,9 @@ static const struct schema_row dataset_rows[] = {
      .offset = FIELD(struct dataset_config, target_scale),
      .fallback = "none",
      .choices = target_scale_names,
-     .doc =
-         "How targets are scaled for a loss of values, such as mse, fitted on the training "
-         "rows, as scikit-learn's TransformedTargetRegressor: standard (StandardScaler), minmax (MinMaxScaler), log1p "
-         "(numpy's log1p and expm1). Losses are those of the scaled targets; predictions and metrics are in the unit "
-         "of the file."},
+     .doc = "How targets are scaled for a loss of values, such as mse, fitted on the training rows, as scikit-learn's "
+            "TransformedTargetRegressor: standard (StandardScaler), minmax (MinMaxScaler), log1p (numpy's log1p and "
+            "expm1). Losses are those of the scaled targets; predictions and metrics are in the unit of the file."},
     SCHEMA_ROW(
         SECTION, struct dataset_config, augment, .section = &augment_schema, .flags = SCHEMA_INFERENCE,
         .doc = "Random changes of the training images and of their targets for each pixel, drawn again in each epoch."),

@@ -36,8 +36,7 @@ static void check_rotation(void *config, const struct node *where, const char *p
     bool is_range = (count == 1 && degrees[0] >= 0) || (count == 2 && degrees[0] <= degrees[1]);
     if (count && !is_range)
         problems_add(problems, place, path,
-                     "degrees must be a number from 0, such as 15, or two numbers in order, "
-                     "such as [-15, 15]");
+                     "degrees must be a number from 0, such as 15, or two numbers in order, such as [-15, 15]");
     if (!count && rotation->interpolation)
         problems_add(problems, place, path, "without degrees nothing is rotated; give them, such as degrees: 15");
 }

@@ -146,8 +146,7 @@ static status choose_features(const struct scale_config *config, const struct so
     if (!config->per_feature || is_vector || is_checkpoint) return OK;
     if (source->input_dims != 2)
         return status_new(STATUS_USAGE,
-                          "dataset.scale.per_feature: is for rows (steps, features), but a row has %d "
-                          "dimensions",
+                          "dataset.scale.per_feature: is for rows (steps, features), but a row has %d dimensions",
                           source->input_dims);
     *features = source->input_size;
     *period = (size_t)source->input_shape[1];

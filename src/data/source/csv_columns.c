@@ -388,8 +388,7 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
         if (is_input) continue;
         if (is_weights(config, rules[i].name))
             return status_new(STATUS_USAGE,
-                              "dataset.columns: '%s' is the column of dataset.weights, and the rules are "
-                              "for inputs",
+                              "dataset.columns: '%s' is the column of dataset.weights, and the rules are for inputs",
                               csv_printable(csv, rules[i].name));
         if (!is_ignored && is_group(config, rules[i].name))
             return status_new(STATUS_USAGE, "dataset.columns: '%s' is the column of %s, and the rules are for inputs",

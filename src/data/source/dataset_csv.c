@@ -546,9 +546,8 @@ static const char *explain_steps(const struct csv *csv, const struct csv_order *
     if (!why) return NULL;
     return arena_printf(
         csv->arena,
-        "%s and the %s step is %s, so %zu of %zu steps differ; dataset.window takes rows as equal steps "
-        "of time: add the missing rows, or number the parts without gaps in a column for "
-        "dataset.window.group",
+        "%s and the %s step is %s, so %zu of %zu steps differ; dataset.window takes rows as equal steps of time: add "
+        "the missing rows, or number the parts without gaps in a column for dataset.window.group",
         why, is_usual ? "usual" : "first", duration(csv->arena, expected->seconds), unequal, total);
 }
 

@@ -832,9 +832,8 @@ static status check_names(const struct hdf5 *h, bool wants_classes) {
             if (strcmp(name, all[second][second ? j - counts[0] : j].name) != 0) continue;
             if (first != second && !wants_classes) continue;
             return status_new(STATUS_DATA,
-                              "%s: dataset '%s' is used twice, as %s; see dataset.inputs and "
-                              "dataset.targets",
-                              h->path, name,
+                              "%s: dataset '%s' is used twice, as %s; see dataset.inputs and dataset.targets", h->path,
+                              name,
                               first != second ? "input and as target"
                               : first         ? "target"
                                               : "input");

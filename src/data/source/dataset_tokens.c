@@ -66,8 +66,7 @@ static const struct schema_row tokens_rows[] = {
         INT, struct tokens_config, vocabulary, .fallback = "null", .min = 1, .max = INT32_MAX,
         .doc =
             "Number of tokens of the vocabulary (50257 for GPT-2); null: that of the tokenizer, or the largest token "
-            "of the "
-            "file + 1 (the file is read once to find it)."),
+            "of the file + 1 (the file is read once to find it)."),
     SCHEMA_ROW(INT, struct tokens_config, block_size, .fallback = "1024", .min = 1, .max = 1e6,
                .doc = "Tokens of a row; the targets are the same tokens one position later."),
     SCHEMA_ROW(INT, struct tokens_config, stride, .fallback = "null", .min = 1, .max = 1e9, .flags = SCHEMA_INFERENCE,

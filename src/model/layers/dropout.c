@@ -132,8 +132,7 @@ const struct layer_type layer_drop_path = {
     .variant =
         {"drop_path", &drop_path_schema,
          "Stochastic depth: as the last layer of a residual branch, in training, zeroes the branch of a row with "
-         "probability p and scales the others by 1 / (1 - p) (torchvision.ops.StochasticDepth, timm's "
-         "DropPath)."},
+         "probability p and scales the others by 1 / (1 - p) (torchvision.ops.StochasticDepth, timm's DropPath)."},
     .memory_format = FORMAT_PRESERVE,
     .is_by_position = true,
     .plan = plan,

@@ -144,8 +144,7 @@ static status embedding_check_values(const struct layer *layer, const struct par
         if (row[i] >= 0 && row[i] < (float)count && row[i] == floorf(row[i])) continue;
         return status_new(
             STATUS_DATA,
-            "value %zu is %g, but %s takes tokens, whole numbers from 0 to %zu (num_embeddings), that are "
-            "not scaled%s",
+            "value %zu is %g, but %s takes tokens, whole numbers from 0 to %zu (num_embeddings), that are not scaled%s",
             i, (double)row[i], layer->path, count - 1,
             row[i] == -1 ? "; an unknown category of a column with encoding: ordinal is -1, with encoding: embedding 0"
                          : "");

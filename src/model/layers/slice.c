@@ -166,9 +166,8 @@ static status count_parts(const struct parts_config *c, const struct shape *in, 
                           (long long)size, (long long)c->dim);
     if (*count != c->names.count)
         return status_new(STATUS_USAGE,
-                          "names: expected %zu, one for each part of the %lld elements along dim %lld, "
-                          "got %zu",
-                          *count, (long long)size, (long long)c->dim, c->names.count);
+                          "names: expected %zu, one for each part of the %lld elements along dim %lld, got %zu", *count,
+                          (long long)size, (long long)c->dim, c->names.count);
     return OK;
 }
 

@@ -21,8 +21,7 @@ static status check(const void *config, const struct shape *output, size_t targe
     if (output->lengths)
         return status_new(
             STATUS_USAGE,
-            "a target row has %zu value%s: cosine_embedding needs one for each of the %zu positions, 1 or "
-            "-1",
+            "a target row has %zu value%s: cosine_embedding needs one for each of the %zu positions, 1 or -1",
             target_size, text_plural(target_size, "s"), positions);
     return status_new(STATUS_USAGE, "a target row has %zu values: cosine_embedding needs one, 1 or -1", target_size);
 }

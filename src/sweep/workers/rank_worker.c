@@ -42,8 +42,7 @@ static status handle_command(struct rank_worker *w, const struct worker_command 
     case COMMAND_REJECT:
         return status_new(
             STATUS_USAGE,
-            "rank %d: another process takes part in this sweep as rank %d; start each rank once, with its "
-            "own RANK",
+            "rank %d: another process takes part in this sweep as rank %d; start each rank once, with its own RANK",
             w->options->env->rank, w->options->env->rank);
     default:
         w->has_ended = true;

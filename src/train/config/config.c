@@ -557,8 +557,7 @@ static status explain_data(status failure, const char *path) {
     struct text word = {0};
     text_add_shell(&word, path);
     status s = status_new(status_code(failure),
-                          "%s; if it is a data file, ddptrain init writes a config for it: "
-                          "ddptrain init %s > CONFIG",
+                          "%s; if it is a data file, ddptrain init writes a config for it: ddptrain init %s > CONFIG",
                           status_message(failure), text_string(&word));
     text_free(&word);
     status_free(failure);

@@ -68,11 +68,9 @@ static const struct schema_row train_rows[] = {
         CHOICE, struct train_config, precision, .fallback = "float32", .choices = precisions,
         .doc =
             "Arithmetic of matrix products (linear, attention; on GPUs and with AMX also convolutions). `bfloat16` and "
-            "`float16` "
-            "round the operands; weights, their gradients and all sums stay float32. On GPUs, activations between "
-            "layers have 16 bits as under autocast (docs/gpu.md). On the CPU `bfloat16` requires AVX-512 BF16, and AMX "
-            "makes it faster. "
-            "`float16` requires a GPU and scales the loss (`grad_scaler`)."),
+            "`float16` round the operands; weights, their gradients and all sums stay float32. On GPUs, activations "
+            "between layers have 16 bits as under autocast (docs/gpu.md). On the CPU `bfloat16` requires AVX-512 BF16, "
+            "and AMX makes it faster. `float16` requires a GPU and scales the loss (`grad_scaler`)."),
     {.key = "float32_matmul_precision",
      .type = SCHEMA_CHOICE,
      .offset = offsetof(struct train_config, matmul_precision),
@@ -80,10 +78,9 @@ static const struct schema_row train_rows[] = {
      .choices = matmul_precisions,
      .doc =
          "Factors of float32 products (torch.set_float32_matmul_precision): `highest` does not round them. `high` is "
-         "faster: GPUs round them to TF32, 10 bits of fraction, also in convolutions; CPUs with AMX divide each "
-         "into two bfloat16, 15 bits of fraction, in all products but those of attention, convolutions and the loss "
-         "`contrastive`. Without "
-         "effect on other CPUs and with other precisions."},
+         "faster: GPUs round them to TF32, 10 bits of fraction, also in convolutions; CPUs with AMX divide each into "
+         "two bfloat16, 15 bits of fraction, in all products but those of attention, convolutions and the loss "
+         "`contrastive`. Without effect on other CPUs and with other precisions."},
     SCHEMA_ROW(
         SECTION, struct train_config, grad_scaler, .section = &loss_scale_schema,
         .present_offset = offsetof(struct train_config, has_grad_scaler),
@@ -184,8 +181,7 @@ static const struct schema_row checkpoint_rows[] = {
     SCHEMA_ROW(
         INT, struct checkpoint_config, keep, .fallback = "3", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
         .doc = "Number of newest checkpoints that are kept; 0: all. With 2 or more, a run can resume from the previous "
-               "file when "
-               "the newest is damaged."),
+               "file when the newest is damaged."),
     SCHEMA_ROW(
         SECTION, struct checkpoint_config, best, .section = &monitor_schema,
         .doc =
@@ -219,8 +215,7 @@ static const struct schema_row determinism_rows[] = {
      .offset = offsetof(struct determinism_config, is_portable),
      .fallback = "false",
      .doc = "Whether a run on CPUs has the same bits on every processor with AVX2, AVX-512, AMX or NEON, and on any "
-            "number "
-            "of threads: neither AMX nor oneDNN is used (docs/determinism.md)."},
+            "number of threads: neither AMX nor oneDNN is used (docs/determinism.md)."},
     {0},
 };
 

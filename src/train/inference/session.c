@@ -146,9 +146,8 @@ static status compare(const struct session *s, const struct config *config, cons
     if (count)
         differs = status_new(STATUS_USAGE,
                              "%s: its training had another config; %zu key%s that predictions depend on %s (training "
-                             "-> now):\n%s"
-                             "leave such keys out on the command line, and give the run folder in place of another "
-                             "config",
+                             "-> now):\n%sleave such keys out on the command line, and give the run folder in place of "
+                             "another config",
                              checkpoint_path(s->checkpoint), count, text_plural(count, "s"),
                              count == 1 ? "differs" : "differ", text_string(&differences));
     text_free(&decisive_ones);
