@@ -12,7 +12,7 @@ struct saved_tensor {
     const char *group, *name;
     int dims;
     int64_t shape[MAX_DIMS];
-    const float *values; /* (product of shape) */
+    const char *bytes; /* float32 (product of shape) */
 };
 
 struct saved_tensors {
@@ -32,7 +32,7 @@ static status add_tensor(void *context, const char *name, int dims, const int64_
     }
     struct saved_tensor *t = &all->items[all->count++];
     *t = (struct saved_tensor){
-        .group = all->group, .name = arena_copy(all->arena, name), .dims = dims, .values = values};
+        .group = all->group, .name = arena_copy(all->arena, name), .dims = dims, .bytes = (const char *)values};
     if (dims) memcpy(t->shape, shape, (size_t)dims * sizeof *shape);
     return OK;
 }
@@ -80,22 +80,29 @@ static void add_shape(const struct saved_tensor *t, struct text *out) {
     if (t->dims) text_add(out, ")");
 }
 
+/* Values of a file need not be aligned. */
+static double value_at(const struct saved_tensor *t, size_t index) {
+    float value;
+    memcpy(&value, t->bytes + index * sizeof value, sizeof value);
+    return (double)value;
+}
+
 /* Whether the bits of two tensors differ; adds where to [out], unless it is NULL. */
 static bool add_values(const struct saved_tensor *x, const struct saved_tensor *y, const char *const names[2],
                        struct text *out) {
-    size_t count = count_values(x), differing = 0, first = 0;
+    size_t count = count_values(x), differing = 0, first = 0, size = sizeof(float);
     double largest = 0;
-    if (memcmp(x->values, y->values, count * sizeof *x->values) == 0) return false;
+    if (memcmp(x->bytes, y->bytes, count * size) == 0) return false;
     for (size_t i = 0; i < count && out; i++) {
-        if (memcmp(&x->values[i], &y->values[i], sizeof *x->values) == 0) continue;
+        if (memcmp(x->bytes + i * size, y->bytes + i * size, size) == 0) continue;
         if (differing++ == 0) first = i;
-        largest = fmax(largest, fabs((double)x->values[i] - (double)y->values[i]));
+        largest = fmax(largest, fabs(value_at(x, i) - value_at(y, i)));
     }
     if (!out) return true;
     add_name(x, out);
     add_index(x, first, out);
     text_printf(out, " is %.9g in %s and %.9g in %s (%zu of its %zu values differ, by at most %.3g)",
-                (double)x->values[first], names[0], (double)y->values[first], names[1], differing, count, largest);
+                value_at(x, first), names[0], value_at(y, first), names[1], differing, count, largest);
     return true;
 }
 
