@@ -8,8 +8,10 @@
     scripts/compare_pytorch.py --random 30 [SEED]        the same for random models, optimizers, schedules and samplers
 
 The losses of all steps and evaluations are compared with those of the same script in float64. Beside the largest difference
-stands that of PyTorch's own float32, the larger one of two runs, with and without oneDNN. Good is a difference of at most four times that one, or of two units in the last place of
-float32 (2.4e-7). Exit code 1 when a config is not good, 2 when it has no script. Needs PyTorch 2, h5py, numpy and pandas.
+stands PyTorch's own: the largest of two runs in float32, with and without oneDNN, and of two in float64 whose initial weights are
+changed by half a unit in the last place of float32, which shows what a relu on the other side changes. Good is a difference of at
+most four times that one, or of two units in the last place of float32 (2.4e-7). Exit code 1 when a config is not good, 2 when it
+has no script. Needs PyTorch 2, h5py, numpy and pandas.
 """
 import argparse
 import contextlib
@@ -91,9 +93,20 @@ def execute_ranks(code, output, nproc):
         raise Trouble("a rank of the script failed")
 
 
-def losses(script, nproc, dtype, uses_onednn=True):
+CHANGED = """model.to(dtype)
+torch.manual_seed({seed})
+with torch.no_grad():
+    for p in model.parameters():
+        p.mul_(1 + 6e-8 * (2 * torch.rand(p.shape, dtype=dtype) - 1))
+"""
+
+
+def losses(script, nproc, dtype, uses_onednn=True, seed=None):
+    """[seed]: of a change of the initial weights by at most half a unit in the last place of float32; None: none."""
     with open(script, encoding="utf-8") as file:
         code = file.read().replace("dtype = torch.float32", f"torch.backends.mkldnn.enabled = {uses_onednn}\ndtype = torch.{dtype}")
+    if seed is not None:
+        code = code.replace("model.to(dtype)\n", CHANGED.format(seed=seed))
     output = f"{script}.{dtype}.txt"
     if nproc == 1:
         execute(code, output)
@@ -117,7 +130,8 @@ def compare(config, nproc, overrides, folder):
     got = train(config, os.path.join(folder, "run"), nproc, overrides)
     script = os.path.join(folder, "train.py")
     run([BINARY, "export", os.path.join(folder, "run"), "--format", "pytorch", "--out", script, "--quiet"])
-    exact, *single = losses(script, nproc, "float64"), losses(script, nproc, "float32"), losses(script, nproc, "float32", False)
+    exact, *single = (losses(script, nproc, *way) for way in (
+        ("float64",), ("float32",), ("float32", False), ("float64", True, 0), ("float64", True, 1)))
     return [(difference(got[i], exact[i]), max(difference(one[i], exact[i]) for one in single)) for i in range(2)], got
 
 
