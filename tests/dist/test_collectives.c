@@ -153,7 +153,7 @@ static void job_free(struct job *j) {
 
 /* ---- bits ---- */
 
-static const int worlds[] = {2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33};
+static const int worlds[] = {2, 3, 4, 5, 6, 7, 8, 9, 16, 17};
 
 /* Values whose sums depend on the order: of many magnitudes, with signs. */
 static void fill(void *data, size_t count, enum comm_type type, int rank) {
@@ -235,11 +235,9 @@ TEST_EACH(reductions_are_in_order_of_rank, worlds) {
             compare_reduction(world, (struct reduction){counts[i], COMM_FLOAT32, COMM_SUM, root, NULL});
     for (int root = COMM_ALL; root < world; root += root == COMM_ALL ? 1 : world - 1)
         compare_reduction(world, (struct reduction){(size_t)world * 65536 + 1237, COMM_FLOAT32, COMM_SUM, root, NULL});
-    for (enum comm_type type = 0; type < COMM_TYPES && (world == 3 || world == 8 || world == 17); type++)
-        for (enum comm_op op = 0; op < COMM_OPS; op++) {
-            compare_reduction(world, (struct reduction){3001, type, op, COMM_ALL, NULL});
-            if (world == 17) compare_reduction(world, (struct reduction){99033, type, op, 8, NULL}); /* a chain */
-        }
+    for (enum comm_type type = 0; type < COMM_TYPES && (world == 3 || world == 17); type++)
+        for (enum comm_op op = 0; op < COMM_OPS; op++) /* with a root that is not the last, 17 ranks are a chain */
+            compare_reduction(world, (struct reduction){40001, type, op, world == 17 ? 8 : COMM_ALL, NULL});
 }
 
 /* ---- the other calls ---- */
@@ -340,7 +338,7 @@ static int rounds_of(int world) {
 TEST_LOOP(rounds_peers_and_scratch_grow_slowly, 0, 3) {
     static const size_t sizes[] = {240, 64 << 10, 4 << 20};
     size_t size = sizes[_i];
-    for (int world = 32; world <= (_i == 2 ? 64 : 512); world *= 2) {
+    for (int world = 32; world <= (_i == 2 ? 64 : 256); world *= 2) {
         struct job job;
         int peers = 0, rounds = 0;
         size_t scratch = 0, bytes = 0;
