@@ -228,7 +228,7 @@ TEST_EACH(overrides_change_the_tree, overrides) {
     struct document *copy = document_copy(document);
     struct text text = {0}, before = {0}, after = {0};
     add_tree(document_root(document), &before);
-    document_override(copy, overrides[_i].assignment, &problems);
+    document_override(copy, overrides[_i].assignment, NULL, &problems);
     status s = problems_status(&problems, STATUS_USAGE);
     if (s)
         text_add(&text, status_message(s));
@@ -255,7 +255,7 @@ TEST(overrides_are_read_as_files_are) {
         text_printf(&word, "a=%s", words[i]);
         ck_assert_ptr_null(document_parse("a.yaml", text_string(&text), text.length, &problems, &documents[0]));
         ck_assert_ptr_null(document_parse("a.yaml", "{}", 2, &problems, &documents[1]));
-        document_override(documents[1], text_string(&word), &problems);
+        document_override(documents[1], text_string(&word), NULL, &problems);
         const struct node *of_file = documents[0] ? node_get(document_root(documents[0]), "a") : NULL;
         const struct node *of_word = node_get(document_root(documents[1]), "a");
         if (of_file && of_word) {
@@ -274,7 +274,7 @@ TEST(overridden_nodes_have_the_arguments_place) {
     struct problems problems = {0};
     struct document *document;
     ck_assert_ptr_null(document_parse("a.yaml", "a: 1", 4, &problems, &document));
-    document_override(document, "b.c=[1]", &problems);
+    document_override(document, "b.c=[1]", NULL, &problems);
     const struct node *root = document_root(document), *c = node_get(node_get(root, "b"), "c");
     ck_assert_str_eq(root->key_places[1].file, "argument 'b.c=[1]'");
     ck_assert_int_eq(root->key_places[1].line, 0);

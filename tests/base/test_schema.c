@@ -276,8 +276,8 @@ TEST(overrides_are_checked_like_the_file) {
     struct document *document;
     struct example config;
     ck_assert_ptr_null(document_parse("c.yaml", S, strlen(S), &problems, &document));
-    document_override(document, "sampler.batch_size=0", &problems);
-    document_override(document, "optimizer.lrr=1", &problems);
+    document_override(document, "sampler.batch_size=0", NULL, &problems);
+    document_override(document, "optimizer.lrr=1", NULL, &problems);
     schema_bind(&example_schema, document_root(document), "", &example_schema, &config, document_arena(document),
                 &problems);
     status s = problems_status(&problems, STATUS_USAGE);

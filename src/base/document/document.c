@@ -956,8 +956,8 @@ static bool make_container(struct override *o, struct node **slot, int depth, bo
     return true;
 }
 
-void document_override_by(struct document *document, const char *assignment, const struct document_paths *paths,
-                          struct problems *problems) {
+void document_override(struct document *document, const char *assignment, const struct document_paths *paths,
+                       struct problems *problems) {
     struct arena *arena = document->arena;
     struct override o = {.document = document, .problems = problems, .paths = paths};
     o.place.file = arena_printf(arena, "argument '%s'", short_text(assignment).s);
@@ -983,8 +983,4 @@ void document_override_by(struct document *document, const char *assignment, con
         if (!slot) return;
     }
     *slot = value;
-}
-
-void document_override(struct document *document, const char *assignment, struct problems *problems) {
-    document_override_by(document, assignment, NULL, problems);
 }

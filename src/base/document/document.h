@@ -76,12 +76,24 @@ status document_parse(const char *name, const char *bytes, size_t size, struct p
 /* A copy to which overrides can be applied; [document] must live as long. */
 struct document *document_copy(const struct document *document);
 
+/* What the schema of a document says about the path [steps] (count) of an override. */
+struct document_paths {
+    /* The key of which a scalar or list at the path is the short form (`linear: 16` is {out: 16}); NULL: there is
+     * none. */
+    const char *(*short_form)(const void *schema, char *const *steps, size_t count);
+    /* How many steps from steps[depth] on are one key, which is new in its mapping. */
+    size_t (*new_key)(const void *schema, char *const *steps, size_t count, size_t depth);
+    const void *schema;
+};
+
 /* Applies one override "a.b.c=VALUE": VALUE is YAML in one line (`0.1`, `[1, 2]`, `{type: sgd, lr: 0.1}`).
  * Missing mappings of the path are created; a scalar in the path that names a type (`loss: mse`) becomes
- * {type: mse} so that `loss.label_smoothing=0.1` works; schema_override also replaces short forms. A step may be an
- * index into a sequence (`model.layers.0.linear.out=128`). Steps that are an existing key together are this key:
- * `columns.price.usd` of {columns: {price.usd: float}}. Problems get the place {"argument 'a.b.c=VALUE'", 0, 0}. */
-void document_override(struct document *document, const char *assignment, struct problems *problems);
+ * {type: mse} so that `loss.label_smoothing=0.1` works; with [paths], which may be NULL, a short form becomes a
+ * mapping, too. A step may be an index into a sequence (`model.layers.0.linear.out=128`). Steps that are an existing
+ * key together are this key: `columns.price.usd` of {columns: {price.usd: float}}. Problems get the place {"argument
+ * 'a.b.c=VALUE'", 0, 0}. */
+void document_override(struct document *document, const char *assignment, const struct document_paths *paths,
+                       struct problems *problems);
 
 const struct node *document_root(const struct document *document);
 /* The arena that holds the tree; configs bound from it may use it too. */
@@ -97,20 +109,6 @@ bool node_is_null(const struct node *node);
 /* Parses one YAML value ("0.1", "[1, 2]", "{type: sgd}") to a tree in [arena]; every node has the place [place].
  * NULL when it is malformed; the errors are in [problems]. */
 struct node *node_parse(const char *text, struct place place, struct arena *arena, struct problems *problems);
-
-/* What the schema of a document says about the path [steps] (count) of an override. */
-struct document_paths {
-    /* The key of which a scalar or list at the path is the short form (`linear: 16` is {out: 16}); NULL: there is
-     * none. */
-    const char *(*short_form)(const void *schema, char *const *steps, size_t count);
-    /* How many steps from steps[depth] on are one key, which is new in its mapping. */
-    size_t (*new_key)(const void *schema, char *const *steps, size_t count, size_t depth);
-    const void *schema;
-};
-
-/* document_override that also replaces the short forms in its path by mappings. [paths] NULL: as document_override. */
-void document_override_by(struct document *document, const char *assignment, const struct document_paths *paths,
-                          struct problems *problems);
 
 /* [text] shortened for a message: use short_text(x).s within one expression. */
 struct short_text {

@@ -779,5 +779,5 @@ static size_t new_key(const void *root, char *const *steps, size_t count, size_t
 void schema_override(const struct schema *root, struct document *document, const char *assignment,
                      struct problems *problems) {
     struct document_paths paths = {short_form, new_key, root};
-    document_override_by(document, assignment, &paths, problems);
+    document_override(document, assignment, &paths, problems);
 }

@@ -33,7 +33,6 @@ struct comm_enqueued {
     status (*average)(void *group, float *data, size_t count, bool is_compressed);
     status (*average_scatter)(void *group, float *data, size_t count, bool is_compressed);
     status (*reserve)(void *group, size_t count);
-    status (*sum)(void *group, void *data, size_t count, enum comm_type type);
     status (*all_gather)(void *group, float *data, size_t count);
     status (*wait)(void *group, void *stream);
 };

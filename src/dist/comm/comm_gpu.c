@@ -150,12 +150,6 @@ status comm_gpu_average_scatter(struct comm *gpu, float *data, size_t count, boo
 
 status comm_gpu_reserve(struct comm *gpu, size_t count) { return calls_of(gpu)->reserve(gpu->shared->group, count); }
 
-status comm_gpu_sum(struct comm *gpu, void *data, size_t count, enum comm_type type) {
-    if (count == 0) return OK;
-    TRY(comm_begin(gpu, "all_reduce"));
-    return comm_finish(gpu, "all_reduce", calls_of(gpu)->sum(gpu->shared->group, data, count, type));
-}
-
 status comm_gpu_all_gather(struct comm *gpu, float *data, size_t count) {
     if (count == 0) return OK;
     TRY(comm_begin(gpu, "all_gather"));

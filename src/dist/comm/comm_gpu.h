@@ -47,8 +47,6 @@ status comm_gpu_average(struct comm *gpu, float *data, size_t count, bool is_com
 status comm_gpu_average_scatter(struct comm *gpu, float *data, size_t count, bool is_compressed);
 /* Allocates the buffer for compressed averages of up to [count] elements in all; before the first one. All ranks. */
 status comm_gpu_reserve(struct comm *gpu, size_t count);
-/* data (count): the sum over ranks. */
-status comm_gpu_sum(struct comm *gpu, void *data, size_t count, enum comm_type type);
 /* data (world, count): every rank gets part r of rank r. */
 status comm_gpu_all_gather(struct comm *gpu, float *data, size_t count);
 

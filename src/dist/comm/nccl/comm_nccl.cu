@@ -644,13 +644,6 @@ status reserve(void *group, size_t count) {
     return OK;
 }
 
-status sum(void *group, void *data, size_t count, enum comm_type type) {
-    struct nccl_group *g = group_of(group);
-    return communicator_enqueue(&g->link, [&](ncclComm_t comm) {
-        return ncclAllReduce(data, data, count, types[type], ncclSum, comm, g->link.stream);
-    });
-}
-
 status all_gather(void *group, float *data, size_t count) {
     struct nccl_group *g = group_of(group);
     return communicator_enqueue(&g->link, [&](ncclComm_t comm) {
@@ -723,7 +716,7 @@ status create(const struct comm_setup *setup, void **out) {
     return failure;
 }
 
-const struct comm_enqueued enqueued = {after, before, average, average_scatter, reserve, sum, all_gather, wait_for};
+const struct comm_enqueued enqueued = {after, before, average, average_scatter, reserve, all_gather, wait_for};
 
 } // namespace
 
