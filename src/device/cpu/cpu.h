@@ -22,6 +22,7 @@ struct cpu_product {
     float *c;
     size_t ldc;
     enum product_start start;
+    bool is_run;      /* of PRODUCT_ADD: a b is summed first, as a run of a long sum */
     const float *row; /* (n), of PRODUCT_ROW */
     bool has_relu;    /* c = max(0, c) */
 };

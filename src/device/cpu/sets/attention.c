@@ -76,37 +76,42 @@ static size_t visible_keys(const struct head *h, size_t query, size_t first, siz
     return query < first ? 0 : query - first + 1;
 }
 
-/* block (BLOCK, BLOCK) = a (m, size) b (n, size)^T */
-static void scores(float *block, const float *a, size_t a_stride, size_t m, const float *b, size_t b_stride, size_t n,
-                   size_t size) {
+/* Keys or values of a block: (count, size) with [stride] between them, or transposed (size, BLOCK), which is shared by
+ * the products with many blocks of queries. */
+struct side {
+    const float *at;
+    size_t stride, count;
+    const float *transposed; /* NULL: the product transposes them */
+};
+
+#define MAX_TRANSPOSED 128 /* size of a head */
+
+/* Transposes them into [copy] if that pays off. */
+static struct side side_of(const struct head *h, const float *at, size_t stride, size_t count,
+                           float copy[MAX_TRANSPOSED * BLOCK]) {
+    struct side side = {at, stride, count, NULL};
+    if (h->size > MAX_TRANSPOSED || h->tokens < 4 * BLOCK) return side;
+    side.transposed = copy;
+    for (size_t d = 0; d < h->size; d++, copy += BLOCK)
+        for (size_t j = 0; j < count; j++) copy[j] = at[j * stride + d];
+    return side;
+}
+
+/* block (BLOCK, BLOCK) = a (m, size) b (b.count, size)^T */
+static void scores(float *block, const float *a, size_t a_stride, size_t m, const struct side *b, size_t size) {
     struct cpu_product p = {.m = m,
-                            .n = n,
+                            .n = b->count,
                             .k = size,
                             .a = a,
                             .ars = a_stride,
                             .acs = 1,
-                            .b = b,
-                            .brs = 1,
-                            .bcs = b_stride,
+                            .b = b->transposed ? b->transposed : b->at,
+                            .brs = b->transposed ? BLOCK : 1,
+                            .bcs = b->transposed ? 1 : b->stride,
                             .c = block,
                             .ldc = BLOCK,
                             .start = PRODUCT_ZERO};
     IN_SET(product)(&p);
-}
-
-/* c += a b, which is summed first: a run of a long sum */
-static void add_run(const struct cpu_product *p) {
-    _Alignas(64) float run[BLOCK * BLOCK];
-    struct cpu_product part = *p;
-    part.c = run, part.ldc = BLOCK, part.start = PRODUCT_ZERO;
-    for (size_t first = 0; first < p->n; first += BLOCK, part.b += BLOCK * p->bcs) {
-        part.n = block_at(p->n, first);
-        IN_SET(product)(&part);
-        for (size_t i = 0; i < p->m; i++) {
-            float *restrict c = p->c + i * p->ldc + first, *restrict sums = run + i * BLOCK;
-            for (size_t j = 0; j < part.n; j++) c[j] += sums[j];
-        }
-    }
 }
 
 /* c (m, size; [c_stride]) += a (m, k; strides [ars] and [acs]) b (k, size), where m and k are at most BLOCK; for the
@@ -124,11 +129,9 @@ static void add_product(const struct head *h, bool is_first, size_t m, size_t k,
                             .bcs = 1,
                             .c = c,
                             .ldc = c_stride,
-                            .start = is_first ? PRODUCT_ZERO : PRODUCT_ADD};
-    if (h->has_long_sums && !is_first)
-        add_run(&p);
-    else
-        IN_SET(product)(&p);
+                            .start = is_first ? PRODUCT_ZERO : PRODUCT_ADD,
+                            .is_run = h->has_long_sums && !is_first};
+    IN_SET(product)(&p);
 }
 
 /* Rounded up to whole vectors. */
@@ -196,26 +199,41 @@ static void drop(const struct head *h, float *block, size_t first, size_t querie
     }
 }
 
-static void forward_queries(const struct head *h, size_t first, float *y, float *softmaxes) {
+/* The block of queries at [first] with the keys at [k]. */
+static void forward_block(const struct head *h, size_t first, size_t k, const struct side *keys, float *y,
+                          struct softmax_state *state) {
     _Alignas(64) float block[BLOCK * BLOCK], factors[BLOCK];
-    struct softmax_state state;
     size_t queries = block_at(h->tokens, first);
-    for (size_t i = 0; i < queries; i++) state.maximum[i] = -INFINITY, state.sum[i] = 0;
-    for (size_t k = 0; k < h->keys && (!h->is_causal || k < first + queries); k += BLOCK) {
-        size_t keys = block_at(h->all_keys, k);
-        scores(block, h->at.q + first * h->at.q_stride, h->at.q_stride, queries, h->at.k + k * h->at.kv_stride,
-               h->at.kv_stride, keys, h->size);
-        update_softmax(h, block, first, queries, k, keys, &state, factors);
-        if (h->shape->dropout) drop(h, block, first, queries, k, keys);
-        for (size_t i = 0; i < queries && k > 0; i++)
-            for (size_t d = 0; d < h->size; d++) y[i * h->y_stride + d] *= factors[i];
-        add_product(h, k == 0, queries, keys, block, BLOCK, 1, h->at.v + k * h->at.kv_stride, h->at.kv_stride, y,
-                    h->y_stride);
+    scores(block, h->at.q + first * h->at.q_stride, h->at.q_stride, queries, keys, h->size);
+    update_softmax(h, block, first, queries, k, keys->count, state, factors);
+    if (h->shape->dropout) drop(h, block, first, queries, k, keys->count);
+    for (size_t i = 0; i < queries && k > 0; i++)
+        for (size_t d = 0; d < h->size; d++) y[i * h->y_stride + d] *= factors[i];
+    add_product(h, k == 0, queries, keys->count, block, BLOCK, 1, h->at.v + k * h->at.kv_stride, h->at.kv_stride, y,
+                h->y_stride);
+}
+
+#define GROUP (4 * BLOCK) /* queries that share transposed keys: their results stay in the second-level cache */
+
+/* The queries of the group at [first]. y, softmaxes: of the head. */
+static void forward_group(const struct head *h, size_t first, float *y, float *softmaxes) {
+    _Alignas(64) float transposed[MAX_TRANSPOSED * BLOCK];
+    struct softmax_state states[GROUP / BLOCK];
+    size_t end = h->tokens - first < GROUP ? h->tokens : first + GROUP;
+    for (size_t b = 0; b < GROUP / BLOCK; b++)
+        for (size_t i = 0; i < BLOCK; i++) states[b].maximum[i] = -INFINITY, states[b].sum[i] = 0;
+    for (size_t k = 0; k < h->keys && (!h->is_causal || k < end); k += BLOCK) {
+        struct side keys =
+            side_of(h, h->at.k + k * h->at.kv_stride, h->at.kv_stride, block_at(h->all_keys, k), transposed);
+        for (size_t q = first; q < end; q += BLOCK)
+            if (!h->is_causal || k < q + block_at(h->tokens, q))
+                forward_block(h, q, k, &keys, y + q * h->y_stride, &states[(q - first) / BLOCK]);
     }
-    for (size_t i = 0; i < queries; i++) {
-        float inverse = 1 / (float)state.sum[i];
-        for (size_t d = 0; d < h->size; d++) y[i * h->y_stride + d] *= inverse;
-        softmaxes[2 * i] = state.maximum[i], softmaxes[2 * i + 1] = inverse;
+    for (size_t q = first; q < end; q++) {
+        const struct softmax_state *state = &states[(q - first) / BLOCK];
+        float inverse = 1 / (float)state->sum[(q - first) % BLOCK];
+        for (size_t d = 0; d < h->size; d++) y[q * h->y_stride + d] *= inverse;
+        softmaxes[2 * q] = state->maximum[(q - first) % BLOCK], softmaxes[2 * q + 1] = inverse;
     }
 }
 
@@ -231,8 +249,8 @@ static void forward_heads(void *context, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) {
         struct head h = head_of(f->shape, &f->from, f->keys, i / f->shape->heads, i % f->shape->heads);
         float *y = f->y + i / f->shape->heads * h.tokens * h.y_stride + i % f->shape->heads * h.size;
-        for (size_t first = 0; first < h.tokens; first += BLOCK)
-            forward_queries(&h, first, y + first * h.y_stride, f->softmaxes + 2 * (i * h.tokens + first));
+        for (size_t first = 0; first < h.tokens; first += GROUP)
+            forward_group(&h, first, y, f->softmaxes + 2 * i * h.tokens);
     }
 }
 
@@ -266,13 +284,14 @@ struct head_gradients {
 
 /* One pair of blocks: p = softmax, dp = dy v^T, ds = p (dp - sum(y dy)) scale; dv += p^T dy, dk += ds^T q, dq += ds
  * k; the first pair sets them. With dropout m: dp = m (dy v^T), dv += (m p)^T dy */
-static void backward_blocks(const struct head *h, const struct head_gradients *g, size_t first, size_t k) {
+static void backward_blocks(const struct head *h, const struct head_gradients *g, size_t first, size_t k,
+                            const struct side *of_keys, const struct side *of_values) {
     _Alignas(64) float p[BLOCK * BLOCK], dp[BLOCK * BLOCK];
-    size_t queries = block_at(h->tokens, first), keys = block_at(h->all_keys, k);
+    size_t queries = block_at(h->tokens, first), keys = of_keys->count;
     const float *q = h->at.q + first * h->at.q_stride, *dy = g->dy + first * h->y_stride,
                 *y = g->y + first * h->y_stride;
-    scores(p, q, h->at.q_stride, queries, h->at.k + k * h->at.kv_stride, h->at.kv_stride, keys, h->size);
-    scores(dp, dy, h->y_stride, queries, h->at.v + k * h->at.kv_stride, h->at.kv_stride, keys, h->size);
+    scores(p, q, h->at.q_stride, queries, of_keys, h->size);
+    scores(dp, dy, h->y_stride, queries, of_values, h->size);
     if (h->shape->dropout) drop(h, dp, first, queries, k, keys);
     for (size_t i = 0; i < queries; i++) {
         size_t count = visible_keys(h, first + i, k, keys);
@@ -314,6 +333,16 @@ struct backward {
     float *dq, *dk, *dv; /* as in from */
 };
 
+/* The keys at [k] with all queries that attend to them. */
+static void backward_keys(const struct head *h, const struct head_gradients *g, size_t k) {
+    _Alignas(64) float keys[MAX_TRANSPOSED * BLOCK], values[MAX_TRANSPOSED * BLOCK];
+    size_t stride = h->at.kv_stride, count = block_at(h->all_keys, k);
+    struct side of_keys = side_of(h, h->at.k + k * stride, stride, count, keys);
+    struct side of_values = side_of(h, h->at.v + k * stride, stride, count, values);
+    for (size_t first = first_queries(h, k); first < h->tokens; first += BLOCK)
+        backward_blocks(h, g, first, k, &of_keys, &of_values);
+}
+
 static void backward_heads(void *context, size_t from, size_t to) {
     const struct backward *b = context;
     for (size_t i = from; i < to; i++) {
@@ -323,9 +352,7 @@ static void backward_heads(void *context, size_t from, size_t to) {
         size_t q = row * b->from.q_row + n * h.size, kv = row * b->from.kv_row + n * h.size;
         struct head_gradients g = {b->y + start, b->dy + start, b->softmaxes + 2 * i * h.tokens,
                                    b->dq + q,    b->dk + kv,    b->dv + kv};
-        for (size_t k = 0; k < h.keys; k += BLOCK)
-            for (size_t first = first_queries(&h, k); first < h.tokens; first += BLOCK)
-                backward_blocks(&h, &g, first, k);
+        for (size_t k = 0; k < h.keys; k += BLOCK) backward_keys(&h, &g, k);
         zero_padding(&h, &g);
     }
 }

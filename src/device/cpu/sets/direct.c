@@ -12,6 +12,7 @@
 /* c (rows, columns) = start (rows, columns) + a (rows, k) b (k, columns), of a panel of columns */
 struct panel {
     const float *a, *b, *start;
+    bool is_run; /* start is added last */
     float *c;
     size_t a_row, a_step, b_step, start_row, c_row; /* between rows; a_step: between columns of a */
     size_t rows, columns, k;
@@ -37,7 +38,8 @@ INLINE void tile_of(size_t rows, size_t vectors, bool is_part, struct panel *p) 
     const float *a[MAX_ROWS], *b = p->b, *start = p->start;
     float *c = p->c;
     UNROLLED for (size_t i = 0; i < rows; i++) {
-        UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] = load(start + v * LANES, is_part && v == last, count);
+        UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] =
+            p->is_run ? (lanes){0} : load(start + v * LANES, is_part && v == last, count);
         start += p->start_row;
         a[i] = i ? a[i - 1] + p->a_row : p->a;
     }
@@ -47,6 +49,13 @@ INLINE void tile_of(size_t rows, size_t vectors, bool is_part, struct panel *p) 
         UNROLLED for (size_t i = 0; i < rows; i++) {
             float x = a[i][at];
             UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] = plus_times(sum[i][v], factor[v], x);
+        }
+    }
+    if (p->is_run) {
+        start = p->start;
+        UNROLLED for (size_t i = 0; i < rows; i++, start += p->start_row) {
+            UNROLLED for (size_t v = 0; v < vectors; v++) sum[i][v] =
+                load(start + v * LANES, is_part && v == last, count) + sum[i][v];
         }
     }
     if (p->has_relu) {
@@ -153,6 +162,7 @@ bool IN_SET(direct_product)(const struct cpu_product *p) {
                                        : p->start == PRODUCT_ROW ? p->row + j
                                                                  : zeros,
                               .start_row = p->start == PRODUCT_ADD ? p->ldc : 0,
+                              .is_run = p->is_run,
                               .c = p->c + j,
                               .c_row = p->ldc,
                               .rows = p->m,

@@ -151,7 +151,7 @@ static struct block block_of(const struct cpu_product *p, size_t first, size_t d
     return (struct block){.depth = depth,
                           .ldc = p->ldc,
                           .start = first ? PRODUCT_ADD : p->start,
-                          .is_long = is_long(p),
+                          .is_long = is_long(p) || p->is_run,
                           .has_relu = p->has_relu && first + depth == p->k};
 }
 
