@@ -137,7 +137,7 @@ class Quick {
           capacity_(is_direct_ ? std::max<size_t>(1024, std::min(kQuickBytes, kQuickTotalBytes / (world_ - 1)))
                                : kQuickBytes),
           timeout_(network.timeout()), begins_(world_ + 1), inputs_(world_),
-          links_(network, "quick/", [this](int peer, Pair &pair) { create_buffers(peer, pair); }) {}
+          links_(network, "quick/", [this](int peer, Pair *pair) { create_buffers(peer, pair); }) {}
 
     /* [largest]: bytes of the rank that sends most; [total]: of all together. */
     bool fits(size_t largest, size_t total) const { return (is_direct_ ? largest : total) <= capacity_; }
@@ -190,12 +190,14 @@ class Quick {
         int sent = 0, received = 0; /* which of two buffers is the next */
     };
 
-    void create_buffers(int peer, Pair &pair) {
+    void create_buffers(int peer, Pair *pair) {
+        peers_.erase(peer); /* those of a pair that has failed */
+        if (!pair) return;
         for (int turn = 0; turn < 2; turn++) {
             auto &in = peers_[peer].in[turn];
             in.resize(sizeof(Header) + capacity_);
-            peers_[peer].receive[turn] = pair.createRecvBuffer(turn, in.data(), in.size());
-            peers_[peer].send[turn] = pair.createSendBuffer(turn, own_.data(), own_.size());
+            peers_[peer].receive[turn] = pair->createRecvBuffer(turn, in.data(), in.size());
+            peers_[peer].send[turn] = pair->createSendBuffer(turn, own_.data(), own_.size());
         }
     }
 

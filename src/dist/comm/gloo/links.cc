@@ -271,7 +271,7 @@ void Links::exchange_proofs(int peer, Link &link, const std::string &nonce, doub
     if (!comm_proof_is_good(received.bytes, expected.bytes))
         throw std::runtime_error("the process that connected as rank " + std::to_string(peer) +
                                  " does not have the job's secret");
-    if (prepare_) prepare_(peer, pair(peer));
+    if (prepare_) prepare_(peer, &pair(peer));
     ready_out->send(other, gloo::Slot::build(kReadySlot, 0));
     ready_in->waitRecv(to_milliseconds(seconds));
     ready_out->waitSend(to_milliseconds(seconds));
@@ -301,7 +301,7 @@ void Links::need(const int *peers, int count) {
     for (int peer : missing) {
         Link &link = links_[peer];
         for (;;) {
-            std::string address = address_of(peer, link, deadline), error;
+            std::string address = address_of(peer, link, deadline);
             try {
                 connect(peer, link, address, seconds(link));
                 break;
@@ -311,6 +311,7 @@ void Links::need(const int *peers, int count) {
                 network_.throw_if_aborted();
                 if (link.attempt + 1 == kAttempts || Clock::now() > deadline) throw;
             }
+            if (prepare_) prepare_(peer, nullptr);
             close(link, peer);
             link.attempt++;
             publish(peer, link, seconds(link));

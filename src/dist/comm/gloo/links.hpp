@@ -143,8 +143,9 @@ class Network {
 /* The links of one thread, for one kind of messages. */
 class Links {
   public:
-    /* prepare(peer, pair): called before [peer] may send; [kind]: of the messages, the same on all ranks. */
-    using Prepare = std::function<void(int peer, Pair &pair)>;
+    /* prepare(peer, pair): called before [peer] may send; with NULL before a pair that has failed is destroyed. [kind]:
+     * of the messages, the same on all ranks. */
+    using Prepare = std::function<void(int peer, Pair *pair)>;
     Links(Network &network, const std::string &kind, Prepare prepare = nullptr);
     ~Links();
 
