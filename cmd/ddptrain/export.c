@@ -80,9 +80,13 @@ static status run(const struct command_line *line) {
     struct config_file *config = NULL;
     const struct export_options options = {.format = line->format, .out = line->out};
     if (export_is_of_training(&options)) return export_config(line, &options);
-    if (line->override_count)
-        return status_new(STATUS_USAGE, "'%s': only a PyTorch script (--format pytorch) is of a changed config",
-                          line->overrides[0]);
+    if (line->override_count) {
+        const char *word = line->overrides[0], *equals = strchr(word, '=');
+        return status_new(STATUS_USAGE,
+                          "unexpected argument '%s' after '%s'; options are written --%.*s %s, and only a PyTorch "
+                          "script (--format pytorch) is of a changed config",
+                          word, line->config, (int)(equals - word), word, equals + 1);
+    }
     if (line->checkpoint && !is_initial(line) && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0 &&
         strcmp(line->checkpoint, CHECKPOINT_NEWEST) != 0)
         return status_new(STATUS_USAGE,

@@ -364,7 +364,8 @@ class CommandLine(program.Case):
                 (["generate", "test.yaml", "--characters", "-1"], USAGE, "--characters: expected a whole number from 0 to 2147483647, got '-1'"),
                 (["generate", "test.yaml", "--temperature", "1e30"], USAGE, "--temperature: expected a number from 0 to 1e+09, got '1e30'"),
                 (["export", "test.yaml", "checkpoint=best", "--out", "w.pt"], USAGE,
-                 "unexpected argument 'checkpoint=best' after 'test.yaml'; did you mean '--checkpoint best'?\n"),
+                 "unexpected argument 'checkpoint=best' after 'test.yaml'; options are written --checkpoint best, and only a PyTorch "
+                 "script (--format pytorch) is of a changed config\n"),
                 (["init", "a.csv", "target=b"], USAGE, "unexpected argument 'target=b' after 'a.csv'; did you mean '--target b'?\n"),
                 (["inspect", "test.yaml", "a=b"], USAGE, "unexpected argument 'a=b' after 'test.yaml'\n"),
                 (["inspect", "day=1/a.csv"], None, "day=1/a.csv: there is no such file"),
