@@ -29,11 +29,14 @@ struct saver {
     /* Set by the caller, read by the thread while is_busy: */
     void (*on_saved)(void *data, int64_t step);
     void *data;
+    status (*before)(void *data);
+    void *before_data;
     int64_t next_step; /* used by the caller only */
 };
 
 /* The folder is listed before the first save, and later only to prune: it may have any number of files. */
 static status write_image(struct saver *saver) {
+    if (saver->before) TRY(saver->before(saver->before_data));
     if (!saver->is_clean) TRY(checkpoint_clean(saver->dir));
     saver->is_clean = false;
     TRY(checkpoint_write_image(saver->dir, saver->name, saver->image));
@@ -117,6 +120,11 @@ status saver_create(const char *dir, int64_t keep, struct saver **out) {
 void saver_on_saved(struct saver *saver, void (*on_saved)(void *data, int64_t step), void *data) {
     saver->on_saved = on_saved;
     saver->data = data;
+}
+
+void saver_before_write(struct saver *saver, status (*before)(void *data), void *data) {
+    saver->before = before;
+    saver->before_data = data;
 }
 
 void saver_set_step(struct saver *saver, int64_t step) { saver->next_step = step; }

@@ -25,6 +25,9 @@ status saver_write_kept(struct saver *saver);
 void saver_drop_kept(struct saver *saver);
 /* The saver's thread calls [on_saved] with [data] and the step of saver_set_step whenever a checkpoint is on disk. */
 void saver_on_saved(struct saver *saver, void (*on_saved)(void *data, int64_t step), void *data);
+/* The thread calls [before] with [data] before it writes a checkpoint, for what must be on disk earlier; its failure is
+ * that of the save. */
+void saver_before_write(struct saver *saver, status (*before)(void *data), void *data);
 /* Sets the step of the next saver_save or saver_keep. */
 void saver_set_step(struct saver *saver, int64_t step);
 /* Waits for the save in progress and returns its failure. */

@@ -287,6 +287,48 @@ TEST(only_what_is_saved_is_reported) {
     remove_folder(folder);
 }
 
+/* What the checkpoint refers to: whether its file is there when it is said to be written. */
+struct reference {
+    const char *folder;
+    int calls;
+    size_t files; /* in the folder then */
+    bool fails;
+};
+
+static status count_files(void *data) {
+    struct reference *reference = data;
+    struct io_names names;
+    reference->calls++;
+    TRY(io_list(reference->folder, &names));
+    reference->files = names.count;
+    io_names_free(&names);
+    return reference->fails ? status_new(STATUS_IO, "metrics.jsonl: no space") : OK;
+}
+
+/* What must be on disk before a checkpoint is written there before anything of the checkpoint is; if it cannot be,
+ * there is no checkpoint. */
+TEST(what_it_refers_to_is_written_before) {
+    char *folder = make_folder();
+    struct saver *saver;
+    struct reference reference = {.folder = folder};
+    ck_ok(saver_create(folder, 5, &saver));
+    saver_before_write(saver, count_files, &reference);
+    for (int step = 1; step <= 3; step++) {
+        reference.fails = step == 2;
+        ck_ok(save(saver, step));
+        if (step == 2)
+            ck_failure(saver_wait(saver), STATUS_IO, "metrics.jsonl: no space");
+        else
+            ck_ok(saver_wait(saver));
+        ck_assert_int_eq(reference.calls, step);
+        ck_assert_uint_eq(reference.files, step == 1 ? 0 : 1);
+    }
+    ck_ok(count_files(&reference));
+    ck_assert_uint_eq(reference.files, 2);
+    saver_destroy(saver);
+    remove_folder(folder);
+}
+
 TEST(a_failure_comes_back_once) {
     char *folder = make_folder();
     struct saver *saver;

@@ -105,7 +105,7 @@ status ledger_checkpoint(struct trainer *t, const char *name, int64_t *bytes) {
     metrics_text(ledger, "name", name);
     metrics_hash(ledger, "state", state_hash(t->state));
     TRY(metrics_end(ledger));
-    return metrics_sync(ledger, bytes);
+    return metrics_flush(ledger, bytes);
 }
 
 status ledger_end(struct trainer *t, enum metrics_event event, const char *state_sha256) {

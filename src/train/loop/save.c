@@ -44,8 +44,14 @@ static status follow_folder(struct trainer *t) {
     return metrics_move(t->outputs.metrics, run_folder_metrics(t->outputs.folder));
 }
 
-/* Logs that [name] is saved, and writes the lines so far to disk before a checkpoint refers to them; *bytes: the size
- * of the file. Rank 0. */
+status save_prepare(void *trainer) {
+    const struct trainer *t = trainer;
+    TRY(metrics_sync(t->outputs.metrics));
+    return t->outputs.ledger ? metrics_sync(t->outputs.ledger) : OK;
+}
+
+/* Logs that [name] is saved, and writes the lines so far, to which the checkpoint refers; *bytes: the size of the file.
+ * Rank 0. */
 static status log_save(struct trainer *t, const char *name, int64_t step, int64_t *bytes) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->outputs.folder), name);
@@ -53,7 +59,7 @@ static status log_save(struct trainer *t, const char *name, int64_t step, int64_
     metrics_text(t->outputs.metrics, "path", path);
     metrics_int(t->outputs.metrics, "step", step);
     TRY(metrics_end(t->outputs.metrics));
-    return metrics_sync(t->outputs.metrics, bytes);
+    return metrics_flush(t->outputs.metrics, bytes);
 }
 
 /* Lets the saver write the state that save_best copied, if it is not on disk. Rank 0. */
@@ -282,7 +288,7 @@ status save_last(struct trainer *t, const char **nonfinite) {
     if (!has_failed) return OK;
     /* the background save failed and was reported: try once more, and return the failure */
     if (t->outputs.saver) TRY(follow_folder(t));
-    if (t->outputs.saver) TRY(explain_last(metrics_sync(t->outputs.metrics, &t->state->counters.metrics_bytes)));
+    if (t->outputs.saver) TRY(explain_last(metrics_flush(t->outputs.metrics, &t->state->counters.metrics_bytes)));
     TRY(save(t, write_state, true));
     if (!t->outputs.saver) return OK;
     TRY(explain_last(saver_wait(t->outputs.saver)));

@@ -11,6 +11,10 @@
 /* Before all other functions. [is_resumed]: the state is that of a checkpoint. */
 void save_open(struct trainer *trainer, bool is_resumed);
 
+/* The saver's thread calls it before it writes (saver_before_write): the lines of metrics.jsonl and the ledger are on
+ * disk before a checkpoint refers to them. */
+status save_prepare(void *trainer);
+
 /* Before the first step: saves if roll-backs may need a checkpoint. As save_if_valid. All ranks. */
 status save_first(struct trainer *trainer, const char **nonfinite);
 

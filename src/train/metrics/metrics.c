@@ -330,7 +330,7 @@ status metrics_end(struct metrics *metrics) {
     if (!is_due && (metrics->file.is_torn || metrics->file.buffer.length < FLUSH_BYTES)) return OK;
     status s = flush(metrics);
     if (!status_is_system(s) || metrics->file.buffer.length >= APPEND_FILE_MAX_BUFFER) return s;
-    status_free(s); /* metrics_sync reports it if it persists */
+    status_free(s); /* metrics_flush reports it if it persists */
     return OK;
 }
 
@@ -338,11 +338,13 @@ int64_t metrics_size(const struct metrics *metrics) {
     return (int64_t)(metrics->file.size + metrics->file.buffer.length);
 }
 
-status metrics_sync(struct metrics *metrics, int64_t *bytes) {
+status metrics_flush(struct metrics *metrics, int64_t *bytes) {
     TRY(flush(metrics));
     *bytes = (int64_t)metrics->file.size;
-    return io_sync(metrics->file.fd, metrics->file.path);
+    return OK;
 }
+
+status metrics_sync(const struct metrics *metrics) { return io_sync(metrics->file.fd, metrics->file.path); }
 
 /* ---- reading ---- */
 

@@ -55,8 +55,8 @@ void metrics_hash(struct metrics *metrics, const char *name, uint64_t value); /*
  * APPEND_FILE_MAX_BUFFER bytes. */
 status metrics_end(struct metrics *metrics);
 
-/* Truncates the file to [bytes], a size that metrics_sync or metrics_size returned at [step], before the steps after it
- * are repeated.
+/* Truncates the file to [bytes], a size that metrics_flush or metrics_size returned at [step], before the steps after
+ * it are repeated.
  */
 status metrics_rewind(struct metrics *metrics, int64_t bytes, int64_t step);
 
@@ -67,8 +67,11 @@ status metrics_move(struct metrics *metrics, const char *path);
 /* The size of the file after the next flush, in bytes. */
 int64_t metrics_size(const struct metrics *metrics);
 
-/* Flushes to disk (fsync); *bytes is the size of the file. */
-status metrics_sync(struct metrics *metrics, int64_t *bytes);
+/* Writes all lines; *bytes is the size of the file. */
+status metrics_flush(struct metrics *metrics, int64_t *bytes);
+/* Waits until the disk has all lines that metrics_flush wrote (fsync). May run beside the other functions, but not
+ * beside metrics_move and metrics_close. */
+status metrics_sync(const struct metrics *metrics);
 
 /* ---- reading, also while a run writes the file ---- */
 

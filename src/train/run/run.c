@@ -891,6 +891,7 @@ static status open_outputs(struct run *run) {
     TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->outputs.saver));
     TRY(saver_move(t->outputs.saver, run_folder_checkpoints_by_fd(run->folder), run_folder_checkpoints(run->folder)));
     saver_on_saved(t->outputs.saver, checkpoint_is_complete, t->activity);
+    saver_before_write(t->outputs.saver, save_prepare, t);
     t->outputs.folder = run->folder;
     t->outputs.log = run->log;
     t->outputs.report = (struct report){.log = run->log,
