@@ -66,6 +66,7 @@ static status log_save(struct trainer *t, const char *name, int64_t step, int64_
 static status write_best(struct trainer *t) {
     int64_t bytes;
     if (!saver_has_kept(t->outputs.saver)) return OK;
+    TRY(wait_for_saver(t)); /* its thread uses the files that follow_folder may replace */
     status lost = follow_folder(t);
     if (lost) return report_failed_save(t, lost);
     status unwritten = log_save(t, CHECKPOINT_BEST, t->saves.best_step, &bytes);
