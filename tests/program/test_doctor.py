@@ -219,9 +219,9 @@ class Doctor(program.Case):
         self.named("note", "processors", r"the control group allows the time of 0\.50 processors to")
 
     def test_a_memory_limit(self):
-        enter = self.group("memory", v1={"memory.limit_in_bytes": "60M"}, v2={"memory.max": "60M"})
-        self.doctor("large.yaml", "--nproc", 2, setup=enter, code=PEER, run=False)  # the kernel may also kill the launcher
-        self.named("problem", "memory", "2 processes of at least .* MiB each, but .* MiB of the control group's limit are free")
+        enter = self.group("memory", v1={"memory.limit_in_bytes": "150M"}, v2={"memory.max": "150M"})
+        self.doctor("large.yaml", "--nproc", 4, setup=enter, code=PEER, run=False)  # the kernel may also kill the launcher
+        self.named("problem", "memory", "4 processes of at least .* MiB each, but .* MiB of the control group's limit are free")
         self.doctor("c.yaml", setup=enter)
         self.named("note", "memory", "only .* MiB of the control group's limit are free")
 

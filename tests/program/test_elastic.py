@@ -113,7 +113,7 @@ determinism: {mode: elastic, shards: 4}
         self.run_program("test.yaml", "--run-dir", "runs/whole")
         worlds = [1, 3, 2, 4, 1]
         for i, world in enumerate(worlds):  # killed within a save, in the middle of epochs, four times
-            fault = {"DDPTRAIN_FAULT": f"{35 + 7 * i}:kill", "DDPTRAIN_FAULT_FILTER": "runs/"} if i + 1 < len(worlds) else {}
+            fault = {"DDPTRAIN_FAULT": f"{50 + 9 * i}:kill", "DDPTRAIN_FAULT_FILTER": "runs/"} if i + 1 < len(worlds) else {}
             self.run_program("test.yaml", "--nproc", world, code=None, env=fault)
             self.assertEqual(self.code == 0, not fault)
         self.assertNotEqual({m["epoch"] for m in self.events("resume")}, set())

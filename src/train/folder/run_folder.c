@@ -18,11 +18,11 @@ struct run_folder {
     struct folder_lock lock;
     int fd;                            /* of the folder; -1: not open */
     struct io_info folder_id, lock_id; /* device and inode */
-    bool is_in_sweep;
-    bool is_new;                    /* not the folder of an earlier run; not written to yet */
-    bool is_created;                /* the folder did not exist */
-    bool had_lock, had_checkpoints; /* existed before: not removed when the start fails */
-    char *config_text;              /* content of config.yaml; NULL: no such file */
+    int around_fd;                     /* of the folder around it, in a sweep; else -1 */
+    bool is_new;                       /* not the folder of an earlier run; not written to yet */
+    bool is_created;                   /* the folder did not exist */
+    bool had_lock, had_checkpoints;    /* existed before: not removed when the start fails */
+    char *config_text;                 /* content of config.yaml; NULL: no such file */
 };
 
 /* Content of the lock file, which distinguishes it from a user's file of that name. */
@@ -198,7 +198,7 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
                        struct run_folder **out) {
     struct arena *arena = arena_create();
     struct run_folder *f = arena_alloc(arena, sizeof *f);
-    *f = (struct run_folder){.arena = arena, .fd = -1, .lock = {.fd = -1}};
+    *f = (struct run_folder){.arena = arena, .fd = -1, .around_fd = -1, .lock = {.fd = -1}};
     set_path(f, path);
     status s = check_start(f, start, log);
     if (!s) s = status_prefix(io_make_folders(f->checkpoints), "the run folder (--run-dir names another)");
@@ -217,7 +217,7 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
 
 status run_folder_check(const char *path, enum run_folder_start start, const struct config *config) {
     struct arena *arena = arena_create();
-    struct run_folder f = {.arena = arena, .fd = -1, .lock = {.fd = -1}};
+    struct run_folder f = {.arena = arena, .fd = -1, .around_fd = -1, .lock = {.fd = -1}};
     set_path(&f, path);
     status s = check_start(&f, start == RUN_FOLDER_FRESH ? RUN_FOLDER_ANY : start, NULL);
     if (!s) s = folder_lock_check(&f.lock);
@@ -239,6 +239,7 @@ void run_folder_close(struct run_folder *folder) {
     if (!folder) return;
     if (folder->is_new && folder->lock.fd >= 0) remove_created(folder);
     status_free(close_descriptors(folder));
+    if (folder->around_fd >= 0) status_free(io_close(folder->around_fd, folder->path));
     free(folder->config_text);
     arena_destroy(folder->arena);
 }
@@ -259,7 +260,12 @@ status run_folder_write_config(struct run_folder *folder, const char *text) {
     return io_replace_text(folder->config, folder->config_text);
 }
 
-void run_folder_set_in_sweep(struct run_folder *folder) { folder->is_in_sweep = true; }
+status run_folder_set_in_sweep(struct run_folder *folder) {
+    char *around = io_folder_of(folder->path);
+    status s = io_open(around, &folder->around_fd);
+    free(around);
+    return s;
+}
 
 /* ---- a folder that is moved or deleted during the run ---- */
 
@@ -330,10 +336,12 @@ static status create_new(struct run_folder *f, const char *base) {
 }
 
 static status check_place(const struct run_folder *f) {
-    struct io_info info;
+    struct io_info there, own;
+    if (f->around_fd < 0) return OK;
     char *around = io_folder_of(f->path);
-    status s = f->is_in_sweep ? io_stat(around, &info) : OK;
-    if (!s && f->is_in_sweep && !info.is_folder)
+    status s = io_stat(around, &there);
+    if (!s) s = io_stat_fd(f->around_fd, around, &own); /* open, so that no other folder gets its number */
+    if (!s && !io_is_same(&there, &own))
         s = status_new(STATUS_IO, "%s was deleted during the run, with the folder of its sweep", f->path);
     free(around);
     return s;

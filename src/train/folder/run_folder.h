@@ -26,7 +26,7 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
 status run_folder_check(const char *path, enum run_folder_start start, const struct config *config);
 /* A folder of a sweep: one that was deleted is only created anew where the folder around it still exists, since another
  * sweep may begin at that path. */
-void run_folder_set_in_sweep(struct run_folder *folder);
+status run_folder_set_in_sweep(struct run_folder *folder);
 void run_folder_close(struct run_folder *folder); /* takes NULL */
 
 /* Whether [path] is the folder of a run: its lock file or the seal of a checkpoint identifies it. */

@@ -730,7 +730,7 @@ static status resume(struct run *run) {
         bool is_fresh = run->options->is_fresh && !run->env->has_begun;
         if (is_fresh) TRY(load_before_fresh(run));
         TRY(run_folder_open(run->folder_path, folder_start(run, is_fresh), run->config, run->log, &run->folder));
-        if (run->options->is_in_sweep) run_folder_set_in_sweep(run->folder);
+        if (run->options->is_in_sweep) TRY(run_folder_set_in_sweep(run->folder));
         if (!is_fresh) TRY(find_and_load(run));
         if (!is_fresh && !run->is_resumed) TRY(load_initial_weights(run));
         set_complete(run);
