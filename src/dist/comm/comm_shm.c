@@ -545,9 +545,8 @@ static status wait_for(struct shm_group *g, struct shm_lane *lane, struct shm_si
 
 static bool has_tree(const struct shm_group *g) { return g->world > FLAT_RANKS; }
 
-/* A rank that has not reached the step although its descendants have. */
-static int late_rank(const struct shm_group *g, struct shm_lane *lane) {
-    int rank = 0;
+/* [rank] has not reached the step: the one of it and its descendants that is late, since those below it are not. */
+static int late_rank(const struct shm_group *g, struct shm_lane *lane, int rank) {
     for (int child = 1; child <= rank * CHILDREN + CHILDREN && child < g->world; child++) {
         if (has_reached(&lane->controls[child].step, lane->step)) continue;
         rank = child;
@@ -556,12 +555,12 @@ static int late_rank(const struct shm_group *g, struct shm_lane *lane) {
     return rank;
 }
 
-/* Rank 0 releases the others. Their wait ends with its loss, with a failure of the job, or names the rank that is late.
- */
-static status wait_for_release(struct shm_group *g, struct shm_lane *lane) {
-    status failure = wait_for(g, lane, &lane->tree->release, 0);
-    int late = failure ? late_rank(g, lane) : 0;
-    if (late == 0 || atomic_load(&g->is_aborted) || !shm_map_is_open_at(&g->map, 0)) return failure;
+/* Waits for [rank] and, if it is no release, those below it. The wait ends with the loss of [rank], with a failure of
+ * the job, or names the rank that is late. */
+static status wait_in_tree(struct shm_group *g, struct shm_lane *lane, struct shm_signal *signal, int rank) {
+    status failure = wait_for(g, lane, signal, rank);
+    int late = failure ? late_rank(g, lane, rank) : rank;
+    if (late == rank || atomic_load(&g->is_aborted) || !shm_map_is_open_at(&g->map, rank)) return failure;
     status_free(failure);
     return status_new(STATUS_PEER, "rank %d did not make the call within %g s", g->members[late], lane->policy.timeout);
 }
@@ -572,13 +571,13 @@ static status step_in_tree(struct shm_group *g, struct shm_lane *lane, const str
     int first = g->rank * CHILDREN + 1, end = first + CHILDREN < g->world ? first + CHILDREN : g->world;
     lane->step++;
     for (int child = first; child < end; child++) {
-        TRY(wait_for(g, lane, &lane->controls[child].step, child));
+        TRY(wait_in_tree(g, lane, &lane->controls[child].step, child));
         if (!mine) continue;
         TRY(compare(g, lane, child, mine));
         if (!call_now(lane, child)->are_all_shared) call_now(lane, g->rank)->are_all_shared = false;
     }
     shm_signal_raise(g->rank == 0 ? &lane->tree->release : &lane->controls[g->rank].step, lane->step);
-    return g->rank == 0 ? OK : wait_for_release(g, lane);
+    return g->rank == 0 ? OK : wait_in_tree(g, lane, &lane->tree->release, 0); /* rank 0 releases the others */
 }
 
 static status step_with(struct shm_group *g, struct shm_lane *lane, const struct shm_call *mine) {

@@ -391,8 +391,9 @@ static void *run(void *argument) {
         now = clock_seconds();
         check_pause(h, now); /* most pauses fall into poll */
         if (is_set(h->wake)) return NULL;
-        if (!is_busy) forward_exits(h);     /* first: MESSAGE_TERMINATE is the reason of a SIGTERM that follows it */
-        if (polls[2].revents) leave_job(h); /* the event stays set for store_close */
+        is_busy = atomic_load(&h->config.channel->is_busy); /* this thread never waits for a request that is sent */
+        if (!is_busy) forward_exits(h); /* first: MESSAGE_TERMINATE is the reason of a SIGTERM that follows it */
+        if (!is_busy && polls[2].revents) leave_job(h); /* the event stays set for store_close */
         if (polls[0].revents) read_frames(h, now);
         check_rank_0(h, now);
         if (h->overdue_at > 0 && now >= h->overdue_at) end_overdue(h);
@@ -528,8 +529,9 @@ static void heartbeat_off_failure(struct heartbeat *h, void *data) {
     pthread_mutex_unlock(&h->mutex);
 }
 
-#define ANSWER_SECONDS 30.0 /* for an answer, in addition to the time that the request may wait at the server */
-#define REPORT_SECONDS 1.0  /* for the heartbeat to report a request to stop */
+#define CONFIRM_SECONDS 60.0 /* for the first heartbeat of rank 0 after a rank has joined */
+#define ANSWER_SECONDS 30.0  /* for an answer, in addition to the time that the request may wait at the server */
+#define REPORT_SECONDS 1.0   /* for the heartbeat to report a request to stop */
 #define LINK_SECONDS 20.0
 #define REPORT_JOIN_SECONDS 60.0 /* rank 0 may still load its data */
 #define CROWD_RANKS 64           /* of a processor, from which on heartbeats are rarer */
@@ -608,7 +610,13 @@ static status exchange(struct store *s, enum store_type type, size_t size, doubl
     atomic_store(&s->channel.is_busy, true);
     bool is_sent = channel_send(&s->channel, &frame, deadline);
     atomic_store(&s->channel.is_busy, false);
-    if (!is_sent || !heartbeat_answer(s->heartbeat, deadline)) return disconnect(s);
+    bool has_answer = is_sent && heartbeat_answer(s->heartbeat, deadline);
+    if (!has_answer) {
+        int error = errno;
+        heartbeat_expect(s->heartbeat, NULL, 0); /* *reply is the caller's */
+        errno = error;
+        return disconnect(s);
+    }
     if (reply->type != FRAME_ERROR) return OK;
     char text[STORE_MAX_REPORT];
     uint32_t code;
@@ -755,10 +763,15 @@ static bool confirm(struct store *s, double deadline, struct store_frame *first,
     struct channel *c = &s->channel;
     char text[STORE_MAX_REPORT];
     struct store_job_failure lost;
+    double latest = clock_seconds() + CONFIRM_SECONDS;
+    if (deadline > latest) deadline = latest;
     bool has_answer = channel_send(c, &frame, deadline) &&
                       store_receive_frame(c->fd, &c->session, s->body_size, first, s->body, deadline);
     if (!has_answer && store_is_tampered(errno))
         *failure = store_tampered(s->endpoint);
+    else if (!has_answer && clock_seconds() >= deadline)
+        *failure =
+            status_new(STATUS_PEER, "rank 0 (at %s) has accepted the connection and then not answered", s->endpoint);
     else if (has_answer && first->type == FRAME_JOB_FAILURE && store_parse_job_failure(first, &lost, text))
         *failure = status_new(STATUS_PEER, "%s", text);
     return has_answer && first->type == FRAME_SERVER_HEARTBEAT;
