@@ -30,9 +30,12 @@ namespace ddptrain_gloo {
 
 namespace {
 
+using Address = gloo::transport::tcp::Address;
+
 constexpr uint8_t kProofSlot = 0x60, kReadySlot = 0x61;
 constexpr int kAttempts = 4;
 constexpr double kConnectSeconds[kAttempts] = {10, 20, 60, 60};
+constexpr int kNear = 64;      /* descriptors before and after the newest one, between which the next one probably is */
 constexpr int kGlooFactor = 5; /* Gloo waits this many times its timeout for a connection */
 /* The store answers one thread of a rank at a time, so a wait for a peer is divided: the other thread may have what the
  * peer is waiting for. */
@@ -50,29 +53,35 @@ class SignalsBlocked {
 
 /* ---- sockets ---- */
 
-/* The descriptor of a connected pair, which Gloo does not expose: the socket with its address. */
-int socket_of(const Pair &pair) {
-    const sockaddr_storage &own = dynamic_cast<const gloo::transport::tcp::Address &>(pair.address()).getSockaddr();
+bool is_same(const sockaddr_storage &one, const sockaddr_storage &other) {
+    if (one.ss_family != other.ss_family) return false;
+    if (one.ss_family == AF_INET6) {
+        auto &a = reinterpret_cast<const sockaddr_in6 &>(one), &b = reinterpret_cast<const sockaddr_in6 &>(other);
+        return a.sin6_port == b.sin6_port && std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0;
+    }
+    auto &a = reinterpret_cast<const sockaddr_in &>(one), &b = reinterpret_cast<const sockaddr_in &>(other);
+    return one.ss_family == AF_INET && a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr;
+}
+
+/* The descriptor of a connected pair, which Gloo does not expose: the only connection from the address that this rank
+ * has published, or to that of its peer. The local address of the rank that connects does not identify it: Linux lets
+ * connections to different peers share a port. [near]: where to look first; a rank may have thousands. */
+int socket_of(const Address &own, const Address &peer, int near) {
+    auto is_it = [&](int fd) {
+        sockaddr_storage here = {}, there = {};
+        socklen_t size = sizeof here, there_size = sizeof there;
+        return getpeername(fd, reinterpret_cast<sockaddr *>(&there), &there_size) == 0 &&
+               getsockname(fd, reinterpret_cast<sockaddr *>(&here), &size) == 0 &&
+               (is_same(there, peer.getSockaddr()) || is_same(here, own.getSockaddr()));
+    };
+    for (int fd = std::max(near - kNear, 0); fd < near + kNear; fd++)
+        if (is_it(fd)) return fd;
     DIR *folder = opendir("/proc/self/fd");
     if (!folder) throw std::runtime_error(std::string("cannot read /proc/self/fd: ") + std::strerror(errno));
     int found = -1;
     const dirent *entry;
-    while (found < 0 && (entry = readdir(folder))) {
-        int fd = std::atoi(entry->d_name);
-        sockaddr_storage here = {}, peer = {};
-        socklen_t size = sizeof here, peer_size = sizeof peer;
-        if (getsockname(fd, reinterpret_cast<sockaddr *>(&here), &size) != 0 || here.ss_family != own.ss_family)
-            continue;
-        bool is_same;
-        if (here.ss_family == AF_INET6) {
-            auto &a = reinterpret_cast<const sockaddr_in6 &>(here), &b = reinterpret_cast<const sockaddr_in6 &>(own);
-            is_same = a.sin6_port == b.sin6_port && std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0;
-        } else {
-            auto &a = reinterpret_cast<const sockaddr_in &>(here), &b = reinterpret_cast<const sockaddr_in &>(own);
-            is_same = here.ss_family == AF_INET && a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr;
-        }
-        if (is_same && getpeername(fd, reinterpret_cast<sockaddr *>(&peer), &peer_size) == 0) found = fd;
-    }
+    while (found < 0 && (entry = readdir(folder)))
+        if (is_it(std::atoi(entry->d_name))) found = std::atoi(entry->d_name);
     closedir(folder);
     if (found < 0) throw std::runtime_error("the connection was closed");
     return found;
@@ -280,8 +289,10 @@ void Links::exchange_proofs(int peer, Link &link, const std::string &nonce, doub
 void Links::connect(int peer, Link &link, const std::string &address, double seconds) {
     auto &pair = link.context->getPair(1 - index(peer));
     network_.throw_if_aborted();
-    pair->connect(std::vector<char>(address.begin() + COMM_NONCE, address.end()));
-    link.socket = socket_of(*pair);
+    std::vector<char> bytes(address.begin() + COMM_NONCE, address.end());
+    const Address own = dynamic_cast<const Address &>(pair->address()); /* another one on a pair that has connected */
+    pair->connect(bytes);
+    link.socket = newest_ = socket_of(own, Address(bytes), newest_);
     network_.connected(pair.get(), link.socket);
     network_.throw_if_aborted(); /* a later abort shuts the socket down */
     exchange_proofs(peer, link, address.substr(0, COMM_NONCE), seconds);

@@ -176,6 +176,7 @@ class Links {
     std::string kind_;
     Prepare prepare_;
     std::map<int, Link> links_;
+    int newest_ = 0; /* descriptor */
 };
 
 } // namespace ddptrain_gloo
