@@ -4,6 +4,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 
@@ -76,6 +77,55 @@ TEST_LOOP(killed_rank_is_reported, 0, 2 * CALLS + 3) {
     ck_assert_int_eq(ranks.codes[0], 0);
     ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
     ck_assert_int_eq(ranks.codes[2], 0);
+}
+
+/* Rank 1 is killed in the middle of a large message: Gloo does not end the call of rank 0. */
+#define HALF_BYTES ((size_t)128 << 20)
+
+struct transfer {
+    volatile char *received; /* memory of the receiver that both ranks see */
+    int sender;
+};
+
+static void *die_in_the_middle(void *received) {
+    while (((volatile char *)received)[1 << 20] == 0) sched_yield();
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static void transfer_body(const struct dist_env *env, void *argument) {
+    const struct transfer *t = argument;
+    struct rank_group g = rank_join(env, 60);
+    char *received = (char *)t->received, *sent = env->rank == t->sender ? malloc(HALF_BYTES) : NULL;
+    pthread_t thread;
+    if (sent) memset(sent, 1, HALF_BYTES);
+    rank_must(comm_barrier(g.comm));
+    if (env->rank == 1) RANK_CHECK(pthread_create(&thread, NULL, die_in_the_middle, received) == 0);
+    double start = clock_seconds();
+    status s = OK;
+    while (!s)
+        s = sent ? comm_send(g.comm, sent, HALF_BYTES, COMM_UINT8, 1 - env->rank)
+                 : comm_recv(g.comm, received, HALF_BYTES, COMM_UINT8, 1 - env->rank);
+    if (env->rank == 1) pause(); /* until the thread has ended the process */
+    RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "rank 1 (host "));
+    RANK_CHECK(clock_seconds() - start < 20);
+    status_free(s);
+    rank_leave(&g);
+    free(sent);
+}
+
+TEST_LOOP(half_a_message, 0, 2) {
+    struct ranks ranks;
+    struct transfer t = {.sender = _i,
+                         .received = mmap(NULL, HALF_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    ck_assert(t.received != MAP_FAILED);
+    setenv("TEST_BACKEND", "gloo", 1);
+    ranks_prepare(&ranks, 2);
+    ranks_start(&ranks, transfer_body, &t);
+    ranks_wait(&ranks);
+    munmap((void *)t.received, HALF_BYTES);
+    ck_assert_int_eq(ranks.codes[0], 0);
+    ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
 }
 
 /* A stranger connects to the first socket on which this process listens, and sends nothing. */

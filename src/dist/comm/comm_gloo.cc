@@ -11,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "dist/comm/gloo/links.hpp"
@@ -45,11 +46,11 @@ struct MessagesGroup {
 };
 
 struct Messages {
-    explicit Messages(Network &network)
-        : timeout(to_milliseconds(network.timeout())), lanes{{network, "lane0/"}, {network, "lane1/"}} {
+    explicit Messages(Network &shared)
+        : network(shared), timeout(to_milliseconds(shared.timeout())), lanes{{shared, "lane0/"}, {shared, "lane1/"}} {
         static const struct collectives_transport transport = {begin, connect, post, wait, kDirectRanks};
         group.messages = this;
-        status failure = collectives_create(&group.collectives, network.rank(), network.world(), &transport);
+        status failure = collectives_create(&group.collectives, shared.rank(), shared.world(), &transport);
         if (failure) throw StoreFailure(failure);
     }
     ~Messages() { collectives_free(&group.collectives); }
@@ -59,6 +60,17 @@ struct Messages {
     /* Gives up the messages that are not complete. */
     void forget(int lane) {
         for (auto &set : lanes[lane].sets) set.clear();
+    }
+
+    /* After Network::end_calls. Gloo does not tell a message of which a part has been transferred that its connection
+     * has failed. May be called from any thread. */
+    void end_waits() {
+        std::lock_guard<std::mutex> lock(mutex);
+        for (Lane &lane : lanes) {
+            if (!lane.waiting) continue;
+            lane.waiting->abortWaitRecv();
+            lane.waiting->abortWaitSend();
+        }
     }
 
     MessagesGroup group = {};
@@ -73,6 +85,7 @@ struct Messages {
         Links links;
         std::vector<Message> sets[COLLECTIVES_SETS];
         std::deque<Message> done;
+        gloo::transport::UnboundBuffer *waiting = nullptr; /* for this one; guarded by the mutex */
         Clock::time_point deadline;
     };
 
@@ -96,10 +109,32 @@ struct Messages {
         });
     }
 
+    /* While it exists, end_waits ends a wait for the buffer. */
+    class Waiting {
+      public:
+        Waiting(Messages &messages, Lane &lane, gloo::transport::UnboundBuffer *buffer)
+            : messages_(messages), lane_(lane) {
+            std::lock_guard<std::mutex> lock(messages_.mutex);
+            messages_.network.throw_if_aborted();
+            lane_.waiting = buffer;
+        }
+        ~Waiting() {
+            std::lock_guard<std::mutex> lock(messages_.mutex);
+            lane_.waiting = nullptr;
+        }
+        Waiting(const Waiting &) = delete;
+        Waiting &operator=(const Waiting &) = delete;
+
+      private:
+        Messages &messages_;
+        Lane &lane_;
+    };
+
     static status wait(void *group, int lane, int set) {
         return guard([&] {
             Lane &l = of(group).lanes[lane];
             for (auto &message : l.sets[set]) {
+                Waiting waiting(of(group), l, message.buffer.get());
                 auto left = std::chrono::duration_cast<milliseconds>(l.deadline - Clock::now());
                 left = std::max(left, milliseconds(1));
                 bool is_done = message.is_send ? message.buffer->waitSend(left) : message.buffer->waitRecv(left);
@@ -111,7 +146,9 @@ struct Messages {
         });
     }
 
+    Network &network;
     milliseconds timeout;
+    std::mutex mutex;
     Lane lanes[COMM_LANES];
 };
 
@@ -317,7 +354,10 @@ class Group {
         must(lane, collectives_recv(&messages_.group, lane, data, size, from));
     }
 
-    void end_calls() { network_.end_calls(); }
+    void end_calls() {
+        network_.end_calls();
+        messages_.end_waits();
+    }
 
   private:
     /* After a failure Gloo's thread must not touch the caller's memory any more. */
