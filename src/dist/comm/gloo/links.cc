@@ -259,7 +259,7 @@ std::string Links::address_of(int peer, const Link &link, Clock::time_point dead
         StoreFailure last(failure);
         network_.throw_if_aborted();
         if (!is_over || Clock::now() > deadline) throw last; /* not over: no answer but a lost rank */
-        std::this_thread::yield();                           /* the store is free for the other thread */
+        std::this_thread::sleep_for(milliseconds(1));        /* the other thread, which waits for the store, gets it */
     }
 }
 
