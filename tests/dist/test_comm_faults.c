@@ -128,6 +128,23 @@ TEST_LOOP(half_a_message, 0, 2) {
     ck_assert_int_eq(ranks.codes[1], 128 + SIGKILL);
 }
 
+/* Two ranks whose messages differ in size: both fail, neither process ends in Gloo. */
+static void sizes_body(const struct dist_env *env, void *argument) {
+    static float data[LARGE];
+    struct rank_group g = rank_join(env, 3);
+    size_t count = env->rank == *(int *)argument ? LARGE : LARGE / 2;
+    status s = env->rank == 0 ? comm_send(g.comm, data, count, COMM_FLOAT32, 1)
+                              : comm_recv(g.comm, data, count, COMM_FLOAT32, 0);
+    RANK_CHECK(status_code(s) == STATUS_PEER);
+    status_free(s);
+    rank_leave(&g);
+}
+
+TEST_LOOP(messages_of_different_sizes, 0, 2) {
+    setenv("TEST_BACKEND", "gloo", 1);
+    ranks_run(2, sizes_body, &_i);
+}
+
 /* A stranger connects to the first socket on which this process listens, and sends nothing. */
 static void *be_a_stranger(void *unused) {
     (void)unused;

@@ -33,6 +33,10 @@ using namespace ddptrain_gloo;
 
 constexpr int kDirectRanks = 8; /* so few send each other small data in one round */
 constexpr uint8_t kMessageSlot = 0x62;
+/* Messages of other sizes do not match: ranks in different calls wait until their deadline. Gloo would end the process
+ * for a message that is longer than its buffer, and accept a shorter one. */
+gloo::Slot slot_of_size(size_t size) { return gloo::Slot::build(kMessageSlot, static_cast<uint32_t>(size)); }
+
 /* So many complete messages are kept for a while: Gloo's thread may not have left the last ones yet, and the destructor
  * of a message would wait for it, for milliseconds on a busy machine. */
 constexpr size_t kDone = 64;
@@ -102,9 +106,9 @@ struct Messages {
             Links &links = of(group).lanes[lane].links;
             auto buffer = links.context(peer).createUnboundBuffer(data, size);
             if (is_send)
-                buffer->send(1 - links.index(peer), gloo::Slot::build(kMessageSlot, 0));
+                buffer->send(1 - links.index(peer), slot_of_size(size));
             else
-                buffer->recv(1 - links.index(peer), gloo::Slot::build(kMessageSlot, 0));
+                buffer->recv(1 - links.index(peer), slot_of_size(size));
             of(group).lanes[lane].sets[set].push_back({std::move(buffer), is_send});
         });
     }
