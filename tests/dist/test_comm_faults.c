@@ -182,6 +182,26 @@ TEST(late_rank_and_strangers) {
     ranks_run(3, late_body, NULL);
 }
 
+/* A stranger is first and says nothing: the ranks are connected before the job counts as hung (8 s). */
+static void silent_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    pthread_t stranger;
+    struct rank_group g = rank_join(env, 60);
+    if (env->rank == 1) /* rank 0 listens for the store */
+        RANK_CHECK(pthread_create(&stranger, NULL, be_a_stranger, NULL) == 0);
+    double start = clock_seconds();
+    float sum = (float)env->rank;
+    rank_must(comm_all_reduce(g.comm, &sum, 1, COMM_FLOAT32, COMM_SUM));
+    RANK_CHECK(sum == 1 && clock_seconds() - start < 8);
+    if (env->rank == 1) pthread_join(stranger, NULL);
+    rank_leave(&g);
+}
+
+TEST_LOOP(silent_stranger, 0, 3) { /* in about half of the runs rank 1 is the one that listens */
+    setenv("TEST_BACKEND", "gloo", 1);
+    ranks_run(2, silent_body, NULL);
+}
+
 /* Two jobs with the same job id at the same time. */
 static void job_body(const struct dist_env *env, void *argument) {
     struct rank_group g = rank_join(env, 20);

@@ -34,7 +34,8 @@ using Address = gloo::transport::tcp::Address;
 
 constexpr uint8_t kProofSlot = 0x60, kReadySlot = 0x61;
 constexpr int kAttempts = 4;
-constexpr double kConnectSeconds[kAttempts] = {10, 20, 60, 60};
+/* The first attempt, which a silent stranger ends, is over before a job without progress counts as hung. */
+constexpr double kConnectSeconds[kAttempts] = {3, 20, 60, 60};
 constexpr int kNear = 64;      /* descriptors before and after the newest one, between which the next one probably is */
 constexpr int kGlooFactor = 5; /* Gloo waits this many times its timeout for a connection */
 /* The store answers one thread of a rank at a time, so a wait for a peer is divided: the other thread may have what the
