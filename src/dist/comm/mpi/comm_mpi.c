@@ -168,7 +168,8 @@ static status post(void *group, int lane, int set, int peer, void *bytes, size_t
     int to = g->members[peer], tag = g->number * COMM_LANES + lane, code = MPI_SUCCESS;
     for (size_t at = 0; at < size; at += MAX_MESSAGE) {
         int part = (int)(size - at < MAX_MESSAGE ? size - at : MAX_MESSAGE);
-        if (r->count == r->capacity) TRY(grow(r));
+        status failure = r->count == r->capacity ? grow(r) : OK;
+        if (failure) return give_up(failure); /* the messages before this one stay with MPI */
         if (is_ended(g)) return status_new(STATUS_PEER, "MPI: aborted");
         pthread_mutex_lock(&mpi.mutex);
         code = is_send ? MPI_Isend(data + at, part, MPI_BYTE, to, tag, MPI_COMM_WORLD, &r->list[r->count])
