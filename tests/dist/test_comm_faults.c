@@ -202,6 +202,25 @@ TEST_LOOP(silent_stranger, 0, 3) { /* in about half of the runs rank 1 is the on
     ranks_run(2, silent_body, NULL);
 }
 
+/* Rank 1 may not open the files that its first call needs. */
+static void few_files_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct rank_group g = rank_join(env, 20);
+    rlim_t open_now = (rlim_t)open_descriptors();
+    struct rlimit limit = {open_now, open_now};
+    if (env->rank == 1) RANK_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    status s = comm_barrier(g.comm);
+    RANK_CHECK(status_code(s) == (env->rank == 1 ? STATUS_IO : STATUS_PEER));
+    RANK_CHECK(env->rank == 0 || strstr(status_message(s), "too many open files"));
+    status_free(s);
+    rank_leave(&g);
+}
+
+TEST(too_few_files) {
+    setenv("TEST_BACKEND", "gloo", 1);
+    ranks_run(2, few_files_body, NULL);
+}
+
 /* Two jobs with the same job id at the same time. */
 static void job_body(const struct dist_env *env, void *argument) {
     struct rank_group g = rank_join(env, 20);

@@ -24,6 +24,7 @@
 
 extern "C" {
 #include "dist/process/env.h"
+#include "dist/process/net.h"
 }
 
 namespace ddptrain_gloo {
@@ -36,6 +37,7 @@ constexpr uint8_t kProofSlot = 0x60, kReadySlot = 0x61;
 constexpr int kAttempts = 4;
 /* The first attempt, which a silent stranger ends, is over before a job without progress counts as hung. */
 constexpr double kConnectSeconds[kAttempts] = {3, 20, 60, 60};
+constexpr int kSpareDescriptors = 4; /* of a call that connects, beyond its connections */
 constexpr int kNear = 64;      /* descriptors before and after the newest one, between which the next one probably is */
 constexpr int kGlooFactor = 5; /* Gloo waits this many times its timeout for a connection */
 /* The store answers one thread of a rank at a time, so a wait for a peer is divided: the other thread may have what the
@@ -306,6 +308,9 @@ void Links::need(const int *peers, int count) {
     if (missing.empty()) return;
     std::sort(missing.begin(), missing.end());
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+    /* The store has reserved those for rank 0 as the root of gathers, for other ranks only those of all-reduce. */
+    status failure = net_check_descriptors(static_cast<int>(missing.size()) + kSpareDescriptors, nullptr);
+    if (failure) throw Failure{failure};
     Network::Busy busy(network_);
     auto deadline = Clock::now() + to_milliseconds(network_.timeout());
     auto seconds = [&](const Link &link) { return std::min(network_.timeout(), kConnectSeconds[link.attempt]); };
