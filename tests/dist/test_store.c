@@ -12,8 +12,28 @@
 #include "check_main.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/store/store_frame.h"
+#include "dist/store/store_server.h"
 
 /* ---- keys ---- */
+
+/* More keys than the table has slots at first: it grows several times, and each value stays. */
+TEST(many_keys) {
+    struct store_keys *keys = store_keys_create();
+    ck_assert_ptr_nonnull(keys);
+    char key[32];
+    size_t size;
+    for (int i = 0; i < 20000; i++) {
+        snprintf(key, sizeof key, "k/%d", i);
+        ck_assert(store_keys_set(keys, key, &i, sizeof i));
+    }
+    for (int i = 0; i < 20000; i++) {
+        snprintf(key, sizeof key, "k/%d", i);
+        const uint8_t *value = store_keys_get(keys, key, &size);
+        ck_assert(value && size == sizeof i && memcmp(value, &i, size) == 0);
+    }
+    ck_assert_ptr_null(store_keys_get(keys, "k/20000", &size));
+    store_keys_destroy(keys);
+}
 
 static void keys_body(const struct dist_env *env, void *argument) {
     (void)argument;

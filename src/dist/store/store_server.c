@@ -26,7 +26,7 @@
 #include "dist/store/store_frame.h"
 #include "dist/store/store_members.h"
 
-#define SLOTS 4096
+#define SLOTS 4096 /* of the gatherings, and of the keys at first */
 #define EVENTS 256 /* of one epoll_wait */
 #define SAME_PROGRAM "the same ddptrain must be installed on every node"
 #define REASON_SECONDS 1.0 /* to send the reason before a connection is closed */
@@ -166,7 +166,7 @@ static void list_remove(struct connection *c) {
 
 /* ---- keys ---- */
 
-/* A hash table with chaining and a fixed number of slots: a job has a few keys for each host. */
+/* A hash table with chaining. It grows: every link between two hosts has its keys, which stay. */
 
 struct store_value {
     struct store_value *next;
@@ -177,35 +177,59 @@ struct store_value {
 };
 
 struct store_keys {
-    struct store_value *slots[SLOTS];
+    struct store_value **slots; /* (slot_count) */
+    size_t slot_count, count;
 };
 
-static size_t slot_of(const char *key) {
+static size_t slot_of(const char *key, size_t slot_count) {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (; *key; key++) hash = (hash ^ (unsigned char)*key) * 16777619u;
-    return hash % SLOTS;
+    return hash % slot_count;
 }
 
 static struct store_value *find(const struct store_keys *keys, const char *key) {
-    struct store_value *e = keys->slots[slot_of(key)];
+    struct store_value *e = keys->slots[slot_of(key, keys->slot_count)];
     while (e && strcmp(e->key, key) != 0) e = e->next;
     return e;
 }
 
 struct store_keys *store_keys_create(void) {
-    return calloc(1, sizeof(struct store_keys));
+    struct store_keys *keys = calloc(1, sizeof *keys);
+    if (!keys) return NULL;
+    *keys = (struct store_keys){.slots = calloc(SLOTS, sizeof(struct store_value *)), .slot_count = SLOTS};
+    if (keys->slots) return keys;
+    free(keys);
+    return NULL;
 }
 
 void store_keys_destroy(struct store_keys *keys) {
     if (!keys) return;
-    for (size_t i = 0; i < SLOTS; i++)
+    for (size_t i = 0; i < keys->slot_count; i++)
         for (struct store_value *e = keys->slots[i], *next; e; e = next) {
             next = e->next;
             free(e->key);
             free(e->value);
             free(e);
         }
+    free(keys->slots);
     free(keys);
+}
+
+/* Without memory for more slots the table stays as it is. */
+static void grow_keys(struct store_keys *keys) {
+    size_t slot_count = 2 * keys->slot_count;
+    struct store_value **slots = calloc(slot_count, sizeof(struct store_value *));
+    if (!slots) return;
+    for (size_t i = 0; i < keys->slot_count; i++)
+        for (struct store_value *e = keys->slots[i], *next; e; e = next) {
+            struct store_value **slot = &slots[slot_of(e->key, slot_count)];
+            next = e->next;
+            e->next = *slot;
+            *slot = e;
+        }
+    free(keys->slots);
+    keys->slots = slots;
+    keys->slot_count = slot_count;
 }
 
 static struct store_value *add(struct store_keys *keys, const char *key) {
@@ -214,7 +238,8 @@ static struct store_value *add(struct store_keys *keys, const char *key) {
         free(e);
         return NULL;
     }
-    struct store_value **slot = &keys->slots[slot_of(key)];
+    if (++keys->count > keys->slot_count) grow_keys(keys);
+    struct store_value **slot = &keys->slots[slot_of(key, keys->slot_count)];
     e->next = *slot;
     *slot = e;
     return e;
@@ -284,7 +309,7 @@ static void gatherings_free(struct gathering *const slots[SLOTS]) {
  * they gather. */
 static struct gathering *gathering_of(struct gathering *slots[SLOTS], const char *key,
                                       const struct store_gather_request *request) {
-    struct gathering **slot = &slots[slot_of(key)], *g = *slot;
+    struct gathering **slot = &slots[slot_of(key, SLOTS)], *g = *slot;
     while (g && strcmp(g->key, key) != 0) g = g->next;
     if (g) return g->kind == request->kind && g->count == request->count ? g : NULL;
     g = calloc(1, sizeof *g);
