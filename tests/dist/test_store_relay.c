@@ -188,7 +188,8 @@ static void check_message(const char *message, const struct attack *attack) {
                     strstr(message, "left, or the connection to it broke") || strstr(message, "is lost") ||
                     strstr(message, "exited without reporting an error") ||
                     strstr(message, "hangs: its process has not run") || strstr(message, "within") ||
-                    strstr(message, "has left this job already");
+                    strstr(message, "has left this job already") ||
+                    strstr(message, "has accepted the connection and then not answered");
     bool is_marked = attack->type == FRAME_REJECT && strstr(message, NOT_PROVEN);
     if (is_named && (is_marked || !strstr(message, FORGED))) return;
     fprintf(stderr, "frame %d, how %d: '%s'\n", attack->type, attack->how, message);
