@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
+#include "base/files/sealed.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
@@ -49,11 +50,11 @@ struct audit {
     size_t config_count;
     struct saved_name *names; /* (name_count), in order of names and lines */
     size_t name_count;
-    struct interval *intervals; /* (interval_count) */
-    size_t interval_count, chosen, repeated;
-    size_t compared;         /* lines */
-    char *temporary;         /* the folder of the repeated runs */
-    const char *run, *state; /* the newest of them, and the checkpoint at its end */
+    struct interval *intervals;                        /* (interval_count) */
+    size_t interval_count, possible, chosen, repeated; /* possible: those that can be repeated */
+    size_t compared, files;                            /* lines; checkpoints */
+    char *temporary;                                   /* the folder of the repeated runs */
+    const char *run, *state;                           /* the newest of them, and the checkpoint at its end */
 };
 
 static const char *text_in_arena(struct arena *arena, struct text *text) {
@@ -178,16 +179,51 @@ static void find_intervals(struct audit *a) {
     }
 }
 
+/* The file of a stop at [step]; NULL: there is none. */
+static const char *find_step(struct audit *a, int64_t step) {
+    struct text path = {0};
+    struct io_info info;
+    text_printf(&path, "%s/checkpoints/step-%08lld.h5", a->folder, (long long)step);
+    const char *copy = text_in_arena(a->arena, &path);
+    status s = io_stat(copy, &info);
+    bool exists = !s && info.exists;
+    status_free(s);
+    return exists ? copy : NULL;
+}
+
 /* The configs of starts before the newest one are in the checkpoints that these starts have saved. */
 static void find_files(struct audit *a) {
     for (size_t i = 0; i < a->interval_count; i++) {
         struct interval *p = &a->intervals[i];
-        if (a->ledger.lines[p->first].event != METRICS_CHECKPOINT) continue;
+        int64_t step = a->ledger.lines[p->first].step;
+        if (step == a->ledger.lines[0].step) { /* the beginning: of the run, or of its ledger */
+            p->checkpoint = step > 0 ? find_step(a, step) : NULL;
+            continue;
+        }
         p->checkpoint = find_checkpoint(a, p->first);
         p->is_removed = !p->checkpoint;
         if (p->checkpoint && !find_config(a, p->start)) add_config_of(a, p->checkpoint);
     }
     for (size_t i = 0; i < a->interval_count; i++) a->intervals[i].config = find_config(a, a->intervals[i].start);
+}
+
+/* A resume may change few keys of a config: those that all starts have must not differ in another one. */
+static status compare_configs(const struct audit *a) {
+    for (size_t i = 1; i < a->config_count; i++) {
+        struct config_file *before = NULL, *newest = NULL;
+        struct text differences = {0};
+        status s = config_parse("the config of an earlier start", a->configs[i].text, &before);
+        if (!s) s = config_parse("config.yaml", a->configs[0].text, &newest);
+        if (!s && schema_diff(&config_schema, config_of(before), config_of(newest), &differences))
+            s = status_new(
+                STATUS_DIVERGED,
+                "%s: its starts have configs with which no run continues another (earlier -> config.yaml):\n%s",
+                a->ledger.path, text_string(&differences));
+        config_free(before), config_free(newest);
+        text_free(&differences);
+        TRY(s);
+    }
+    return OK;
 }
 
 /* The first interval that must be repeated for interval [index]; SIZE_MAX: it cannot be. */
@@ -214,7 +250,14 @@ static status check_checkpoints(struct audit *a) {
         if (!checkpoint_is_name(name)) continue;
         char *saved = strndup(name, strlen(name) - strlen(".h5"));
         if (!saved) status_exit_without_memory();
-        if (line_of_name(a, saved) == SIZE_MAX)
+        struct seal seal = {0};
+        struct text path = {0};
+        text_printf(&path, "%s/%s", text_string(&folder), name);
+        bool is_listed = line_of_name(a, saved) != SIZE_MAX;
+        if (!is_listed) s = sealed_read_seal(text_string(&path), &seal);
+        text_free(&path);
+        bool is_before = a->ledger.lines[0].step > 0 && (int64_t)seal.order <= a->ledger.lines[0].step;
+        if (!s && !is_listed && !is_before) /* before: the ledger was off */
             s = status_new(STATUS_DIVERGED, "%s: it has no line for %s/%s: lines were removed, or that file was added",
                            a->ledger.path, text_string(&folder), name);
         free(saved);
@@ -222,6 +265,65 @@ static status check_checkpoints(struct audit *a) {
     io_names_free(&names);
     text_free(&folder);
     return s;
+}
+
+/* The files that predictions and exports use: the newest checkpoint and the best one are there and as they were saved.
+ */
+static status verify_newest(struct audit *a) {
+    struct text newest = {0}, best = {0};
+    struct io_info info;
+    struct seal seal;
+    const struct ledger_line *line = ledger_find(&a->ledger, METRICS_CHECKPOINT, -1);
+    if (!line) return OK;
+    text_printf(&newest, "%s/checkpoints/%s.h5", a->folder, ledger_line_word(a->arena, line, "name"));
+    text_printf(&best, "%s/checkpoints/" CHECKPOINT_BEST ".h5", a->folder);
+    status s = io_stat(text_string(&newest), &info);
+    if (!s && !info.exists)
+        s = status_new(STATUS_DATA, "%s: the newest checkpoint of the ledger is missing", text_string(&newest));
+    if (!s) s = sealed_verify(text_string(&newest), &seal);
+    if (!s) s = io_stat(text_string(&best), &info);
+    if (!s && info.exists) s = sealed_verify(text_string(&best), &seal);
+    text_free(&newest), text_free(&best);
+    return s;
+}
+
+static status out_of_order(const struct audit *a, size_t index, const char *why) {
+    return status_new(STATUS_DIVERGED, "%s:%zu: %s: lines were added, changed or moved", a->ledger.path, index + 1,
+                      why);
+}
+
+/* Line [index] with [saved], the newest checkpoint before it. */
+static status check_line(const struct audit *a, size_t index, const struct ledger_line *saved) {
+    const struct ledger_line *line = &a->ledger.lines[index];
+    bool is_last = index + 1 == a->ledger.count, is_end = line->event == METRICS_END || line->event == METRICS_STOPPED;
+    if (line->event == METRICS_START) return out_of_order(a, index, "a second start");
+    if (is_end && !is_last) return out_of_order(a, index, "an end before other lines");
+    if (line->step < line[-1].step) return out_of_order(a, index, "a step before that of the line above");
+    bool is_state = line->event == METRICS_RESUME || line->event == METRICS_CHECKPOINT;
+    if (!is_state || !saved) return OK;
+    if (line->event == METRICS_RESUME && line->step > saved->step)
+        return status_new(STATUS_DATA, "%s:%zu: it has no lines of steps %lld to %lld; was train.ledger off then?",
+                          a->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
+    bool is_same = line->step == saved->step && !ledger_line_has(saved, "pending");
+    bool has_states = ledger_line_has(line, "state") && ledger_line_has(saved, "state");
+    if (is_same && has_states && !ledger_line_equals(line, saved, "state"))
+        return out_of_order(a, index, "another state at the step of the checkpoint above");
+    return OK;
+}
+
+/* What every ledger of a run has, so that a line cannot take the place of another. */
+static status check_order(const struct audit *a) {
+    const struct ledger_line *saved = NULL;
+    int64_t step = 0; /* of the newest line of a step */
+    for (size_t i = 1; i < a->ledger.count; i++) {
+        TRY(check_line(a, i, saved));
+        if (a->ledger.lines[i].event == METRICS_STEP) {
+            if (a->ledger.lines[i].step <= step) return out_of_order(a, i, "a step that was already there");
+            step = a->ledger.lines[i].step;
+        }
+        if (a->ledger.lines[i].event == METRICS_CHECKPOINT) saved = &a->ledger.lines[i];
+    }
+    return OK;
 }
 
 /* The state at the end of metrics.jsonl is that of the last line. */
@@ -271,6 +373,7 @@ static status choose(struct audit *a, uint64_t seed) {
     const struct command_line *line = a->line;
     size_t possible = 0, wanted = a->interval_count, left;
     for (size_t i = 0; i < a->interval_count; i++) possible += origin_of(a, i) != SIZE_MAX;
+    a->possible = possible;
     if (a->interval_count == 0)
         return status_new(STATUS_DATA, "%s: the run has no checkpoint yet, so there is nothing to repeat",
                           a->ledger.path);
@@ -369,12 +472,90 @@ static status compare_interval(struct audit *a, const struct interval *p, const 
     return has_end ? compare_line(a, p->last + 1, &again->lines[again->count - 1], of_end) : OK;
 }
 
+/* ---- the files of checkpoints ---- */
+
+/* *values: those of a dataset of float64, malloc'ed, in bytes; NULL: there is none. */
+static status read_reals(struct checkpoint *file, const char *path, double **values, size_t *bytes) {
+    struct entry entry = {.path = path, .type = ENTRY_FLOAT64};
+    bool exists;
+    *values = NULL, *bytes = 0;
+    TRY(checkpoint_find(file, &entry, &exists));
+    if (!exists) return OK;
+    size_t count = 1;
+    for (int d = 0; d < entry.dims; d++) count *= (size_t)entry.shape[d];
+    *bytes = count * sizeof **values;
+    entry.data = *values = malloc(*bytes + 1);
+    return *values ? checkpoint_read(file, &entry, 1, NULL) : status_memory("%s", path);
+}
+
+/* What predictions need besides the weights. *path: the first dataset that differs; NULL: none. */
+static status find_other_difference(struct checkpoint *const files[2], const char **path) {
+    static const char *const texts[] = {"data/inputs",     "data/labels",    "data/columns",     "data/preparation",
+                                        "data/vocabulary", "data/tokenizer", "data/fingerprint", "data/target_scale"};
+    static const char *const reals[] = {"scaler/mean", "scaler/scale"};
+    status s = OK;
+    *path = NULL;
+    for (size_t i = 0; !s && !*path && i < sizeof texts / sizeof *texts; i++) {
+        char *text[2] = {NULL, NULL};
+        for (int f = 0; !s && f < 2; f++) s = checkpoint_read_text(files[f], texts[i], &text[f]);
+        if (!s && strcmp(text[0] ? text[0] : "", text[1] ? text[1] : "") != 0) *path = texts[i];
+        free(text[0]), free(text[1]);
+    }
+    for (size_t i = 0; !s && !*path && i < sizeof reals / sizeof *reals; i++) {
+        double *values[2] = {NULL, NULL};
+        size_t bytes[2] = {0, 0};
+        for (int f = 0; !s && f < 2; f++) s = read_reals(files[f], reals[i], &values[f], &bytes[f]);
+        if (!s && (bytes[0] != bytes[1] || (bytes[0] && memcmp(values[0], values[1], bytes[0]) != 0))) *path = reals[i];
+        free(values[0]), free(values[1]);
+    }
+    return s;
+}
+
+/* [path], a checkpoint of the run, with [repeated], the one that the repetition has saved at the same step. */
+static status compare_files(struct audit *a, const char *path, const char *repeated) {
+    static const char *const groups[] = {"model", "optimizer", "ema", NULL};
+    static const char *const integers[] = {"state/epoch", "state/batch", "state/step", "state/samples", NULL};
+    const char *const names[] = {path, "the repetition"};
+    struct checkpoint *files[2] = {NULL, NULL};
+    struct text difference = {0};
+    const char *other = NULL;
+    status s = checkpoint_open(path, &files[0]);
+    if (!s) s = checkpoint_open(repeated, &files[1]);
+    if (!s) s = checkpoint_find_difference(files, groups, integers, names, &difference);
+    if (!s && !difference.length) s = find_other_difference(files, &other);
+    if (!s && other) text_printf(&difference, "%s", other);
+    if (!s && difference.length)
+        s = status_new(STATUS_DIVERGED, "%s: not what the run gives when it is repeated: %s", path,
+                       text_string(&difference));
+    checkpoint_close(files[0]), checkpoint_close(files[1]);
+    text_free(&difference);
+    a->files += !s;
+    return s;
+}
+
+/* The file of the checkpoint at the end of [p], and that of the best epoch if it has the same step. */
+static status compare_checkpoints(struct audit *a, const struct interval *p, const char *repeated) {
+    struct text best = {0};
+    struct io_info info;
+    struct seal seal;
+    const char *path = find_checkpoint(a, p->last);
+    if (path) TRY(compare_files(a, path, repeated));
+    text_printf(&best, "%s/checkpoints/" CHECKPOINT_BEST ".h5", a->folder);
+    path = text_in_arena(a->arena, &best);
+    TRY(io_stat(path, &info));
+    if (!info.exists) return OK;
+    TRY(sealed_verify(path, &seal));
+    if ((int64_t)seal.order != a->ledger.lines[p->last].step) return OK;
+    return compare_files(a, path, repeated);
+}
+
 /* Repeats an interval from the checkpoint [from] (NULL: from the beginning) in a new [folder]. */
 static status run_interval(const struct audit *a, const struct interval *p, const char *from, const char *folder) {
     struct repetition r = {.name = a->folder,
                            .config = p->config,
                            .from = from,
                            .folder = folder,
+                           .device = ledger_line_word(a->arena, p->start, "device"),
                            .temporary = a->temporary,
                            .first = first_step(a, p),
                            .stop = last_step(a, p),
@@ -403,6 +584,9 @@ static status repeat(struct audit *a, size_t index) {
         if (a->run) command_remove_tree(a->run);
         text_printf(&state, "%s/checkpoints/%s.h5", text_string(&folder), ledger_line_word(a->arena, end, "name"));
         a->state = text_in_arena(a->arena, &state);
+        s = compare_checkpoints(a, p, a->state);
+    }
+    if (!s) {
         a->run = arena_copy(a->arena, text_string(&folder));
         p->is_repeated = true;
         a->repeated++;
@@ -572,12 +756,13 @@ static status compare_statement(const struct audit *a) {
 /* What can be checked without repeating anything. */
 static status read_run(struct audit *a) {
     TRY(ledger_file_read(a->folder, &a->ledger));
+    TRY(check_order(a));
     find_names(a);
     find_intervals(a);
     TRY(read_config(a));
     TRY(check_checkpoints(a));
     TRY(check_end(a));
-    return OK;
+    return verify_newest(a);
 }
 
 static status prepare(struct audit *a) {
@@ -585,6 +770,7 @@ static status prepare(struct audit *a) {
     TRY(read_run(a));
     if (a->line->statement) TRY(compare_statement(a));
     find_files(a);
+    TRY(compare_configs(a));
     for (size_t i = 0; i < a->interval_count; i++) {
         int64_t processes;
         TRY(count_processes(a, &a->intervals[i], &processes));
@@ -592,18 +778,24 @@ static status prepare(struct audit *a) {
     }
     const struct ledger_line *last = &l->lines[l->count - 1];
     printf("%s: %zu lines, the chain is whole: %s\n", l->path, l->count, l->chain);
+    if (l->lines[0].step > 0)
+        printf("it begins after step %lld, with the state of checkpoint.resume or of a time without a ledger\n",
+               (long long)l->lines[0].step);
     if (last->event == METRICS_END) printf("the run ended after step %lld\n", (long long)last->step);
     return OK;
 }
 
 static void print_result(const struct audit *a) {
-    double differing = largest_share(a->interval_count, a->chosen);
+    size_t impossible = a->interval_count - a->possible;
+    double differing = largest_share(a->possible, a->chosen) * (double)a->possible + (double)impossible;
+    differing /= (double)a->interval_count;
     printf("\n%zu of %zu interval%s repeated, all equal (%zu lines): ", a->repeated, a->interval_count,
            text_plural(a->interval_count, "s"), a->compared);
     if (a->repeated == a->interval_count)
         printf("the run is as recorded\n");
     else
-        printf("with 95 %% confidence at least %.0f %% of the run is as recorded\n", floor(100 * (1 - differing)));
+        printf("with 95 %% confidence at least %.0f %% of its intervals are as recorded\n",
+               floor(100 * (1 - differing)));
 }
 
 static status audit(struct audit *a) {
@@ -622,10 +814,24 @@ static status audit(struct audit *a) {
     return OK;
 }
 
+/* Only an earlier statement is replaced. */
+static status check_out(const char *path) {
+    struct io_info info;
+    char *text = NULL;
+    TRY(io_stat(path, &info));
+    if (!info.exists) return OK;
+    if (info.is_file) TRY(io_read_text(path, 1 << 20, &text, &info));
+    bool is_statement = text && strstr(text, PREDICATE);
+    free(text);
+    return is_statement ? OK
+                        : status_new(STATUS_USAGE, "--out %s: it exists and is no statement; name a new file", path);
+}
+
 static status certify(struct audit *a) {
     struct text text = {0};
     status s = read_run(a);
     if (!s) s = write_statement(a, &text);
+    if (!s && a->line->out) s = check_out(a->line->out);
     if (!s && a->line->out) s = io_replace_text(a->line->out, text_string(&text));
     if (!s && !a->line->out) fputs(text_string(&text), stdout);
     text_free(&text);

@@ -279,6 +279,7 @@ struct repetition {
     const char *config;    /* text */
     const char *from;      /* checkpoint; NULL: where the config starts */
     const char *folder;    /* of the new run */
+    const char *device;    /* on which the other one ran, as its ledger says; NULL: that of the config */
     const char *temporary; /* folder for its config and output */
     const char *trace;     /* file for everything of step [stop] (train/loop/trace.h); NULL: none */
     int64_t first, stop, every, processes;

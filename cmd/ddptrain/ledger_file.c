@@ -158,13 +158,22 @@ status ledger_processes(const struct command_line *line, int64_t world, bool is_
                       line->nproc, (long long)world, text_plural((uint64_t)world, "es"));
 }
 
+static bool is_cpu(const char *device) { return strncmp(device, "cpu", 3) == 0; }
+
+/* Whether a run on [device], such as "cpu (avx512, bfloat16)", had the instructions of [own], "cpu (avx512)". */
+static bool has_instructions(const char *device, const char *own) {
+    size_t length = strlen(own), bracket = length > 0 && own[length - 1] == ')' ? length - 1 : length;
+    if (strcmp(device, own) == 0) return true;
+    return strncmp(device, own, bracket) == 0 && strcmp(device + bracket, ", bfloat16)") == 0;
+}
+
 status ledger_check_processor(const char *folder, const char *processor, const char *where, bool is_portable) {
     char name[128];
     struct device *device;
-    if (is_portable || strncmp(where, "cpu", 3) != 0) return OK;
+    if (is_portable || !is_cpu(where)) return OK;
     if (!processor_model(name, sizeof name)) name[0] = 0;
     TRY(device_create("cpu", &device));
-    bool is_same = (!processor || strcmp(name, processor) == 0) && strcmp(device_describe(device), where) == 0;
+    bool is_same = (!processor || strcmp(name, processor) == 0) && has_instructions(where, device_describe(device));
     status s = OK;
     if (!is_same)
         s = status_new(STATUS_USAGE,
@@ -186,7 +195,8 @@ status ledger_repeat(const struct repetition *r) {
     text_printf(&config, "%s/config.yaml", r->temporary);
     text_printf(&output, "%s/output.txt", r->temporary);
     text_printf(&every, "train.ledger={mode: auto, every: %lld}", (long long)r->every);
-    text_printf(&resume, "checkpoint.resume=%s", r->from ? r->from : "");
+    text_add(&resume, "checkpoint.resume=");
+    text_add_json(&resume, r->from ? r->from : ""); /* a value of YAML in quotes */
     snprintf(nproc, sizeof nproc, "%lld", (long long)r->processes);
     snprintf(stop, sizeof stop, "%lld", (long long)r->stop);
     const char *const fixed[] = {text_string(&config),
@@ -204,6 +214,8 @@ status ledger_repeat(const struct repetition *r) {
                                  "train.tensorboard=false"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
     if (r->from) words[count++] = text_string(&resume);
+    if (r->device) words[count++] = is_cpu(r->device) ? "train.device=cpu" : "train.device=cuda";
+    if (r->device && is_cpu(r->device)) words[count++] = "dist.zero_stage=0"; /* same bits, and states are whole */
     if (r->trace) words[count++] = "--trace", words[count++] = r->trace;
     for (size_t i = 0; i < r->override_count && count < sizeof words / sizeof *words - 1; i++)
         words[count++] = r->overrides[i];

@@ -136,6 +136,12 @@ static status check_out(struct replay *r) {
     r->out = r->line->out ? r->line->out : arena_printf(r->arena, "%s-step-%lld" FILE_ENDING, name, (long long)r->step);
     const char *stem = strrchr(r->out, '/');
     size_t length = strlen(stem ? stem + 1 : r->out), ending = strlen(FILE_ENDING);
+    struct io_info info;
+    char *end = arena_printf(r->arena, "-step-%lld" FILE_ENDING, (long long)r->step);
+    TRY(io_stat(r->out, &info));
+    bool is_own = length > strlen(end) && strcmp(r->out + strlen(r->out) - strlen(end), end) == 0;
+    if (info.exists && !(info.is_file && is_own))
+        return status_new(STATUS_USAGE, "--out %s: it exists; name a new file", r->out);
     if (length > ending && strcmp(r->out + strlen(r->out) - ending, FILE_ENDING) == 0) return OK;
     return status_new(STATUS_USAGE, "--out %s: it is an HDF5 file; give it a name that ends with " FILE_ENDING, r->out);
 }
@@ -235,6 +241,9 @@ static status replay(struct replay *r) {
     if (r->step > records.last)
         return status_new(STATUS_USAGE, "--step %lld: %s has %lld step%s", (long long)r->step, r->folder,
                           (long long)records.last, text_plural((uint64_t)records.last, "s"));
+    if (records.last > 0 && records.world_size <= 0)
+        return status_new(STATUS_USAGE, "--step %lld: %s begins after it, with the state of another file",
+                          (long long)r->step, r->folder);
     TRY(ledger_processes(r->line, records.world_size > 0 ? records.world_size : 1, r->is_elastic, &processes));
     TRY(find_checkpoint(r));
     TRY(command_make_folder(r->line->run_dir, "replay", &r->temporary));

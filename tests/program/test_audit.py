@@ -120,7 +120,7 @@ class Audit(program.Case):
         out = self.audit("--intervals", 2, "--seed", 5)
         self.assertEqual(out, self.without_times(self.audit("--intervals", 2, "--seed", 5), out))
         self.assertIn("2 of 8 intervals repeated", out)
-        self.assertRegex(out, r"with 95 % confidence at least \d+ % of the run is as recorded")
+        self.assertRegex(out, r"with 95 % confidence at least \d+ % of its intervals are as recorded")
         self.assertRegex(self.audit(), r"\n1 of 8 intervals repeated")
 
     def without_times(self, out, like):
@@ -151,6 +151,26 @@ class Audit(program.Case):
         self.assertIn("12 of 12 intervals repeated", self.audit("--all"))
         os.remove(self.path("runs/test/checkpoints/epoch-0003.h5"))
         self.assertIn("12 of 12 intervals repeated", self.audit("--all"))
+
+    def test_names(self):
+        """Of folders, which are values of YAML on the way."""
+        for name in ("# x", "a: b", "[x", "a b'c"):
+            self.train("--run-dir", name)
+            out, _ = self.run_program("audit", name, "--all")
+            self.assertIn("the run is as recorded", out)
+
+    def test_a_checkpoint_of_the_beginning_that_was_removed(self):
+        self.train("--stop-after", 0, code=STOPPED)
+        self.train()
+        os.remove(self.path("runs/test/checkpoints/epoch-0000.h5"))
+        self.assertIn("8 of 8 intervals repeated", self.audit("--all"))
+
+    def test_a_ledger_of_a_part(self):
+        self.train("train.ledger=off", "--stop-after", 20, code=STOPPED)
+        self.train()
+        out = self.audit("--all")
+        self.assertIn("it begins after step 20", out)
+        self.assertIn("the run is as recorded", out)
 
     def test_moved_data(self):
         self.train()
@@ -211,6 +231,11 @@ class Audit(program.Case):
             f["x"][17, 3] += 0.25
         self.assertIn("ledger.jsonl:1: step 0 differs: dataset_fingerprint is", self.audit("--intervals", 8, "--seed", 1, code=DIVERGED))
 
+    def starts(self, seed, step):
+        """Whether the interval that is chosen with [seed] begins at [step]."""
+        out, err = self.run_program("audit", "runs/test", "--intervals", 1, "--seed", seed, code=None)
+        return f"steps {step} to" in out or f"step {step - 1} differs" in err
+
     def test_another_config(self):
         self.train()
         config = self.read("runs/test/config.yaml")
@@ -227,13 +252,15 @@ class Audit(program.Case):
             value.view(np.uint32)[3, 5] ^= 1
             f["optimizer/exp_avg/0.weight"][:] = value
         program.change_checkpoint(path, change)
-        self.assertIn("step 45 differs: state is", self.audit("--all", code=DIVERGED))
+        self.assertIn("epoch-0005.h5: not what the run gives when it is repeated: optimizer/exp_avg/0.weight[3, 5]", self.audit("--all", code=DIVERGED))
+        out = self.audit("--intervals", 1, "--seed", next(seed for seed in range(99) if self.starts(seed, 46)), code=DIVERGED)
+        self.assertIn("step 45 differs: state is", out)
         with open(path, "r+b") as f:
             f.seek(5000)
             byte = f.read(1)[0]
             f.seek(5000)
             f.write(bytes([byte ^ 4]))
-        self.assertRegex(self.audit("--all", code=DATA), r"cannot be repeated: .*epoch-0005.h5")
+        self.assertIn("epoch-0005.h5: damaged", self.audit("--all", code=DATA))
 
     def test_a_claim_of_another_run(self):
         """A ledger that was written by a run of another seed, with the config of this one."""
@@ -242,10 +269,80 @@ class Audit(program.Case):
         self.train("--fresh")
         mine = self.read("runs/test/config.yaml")
         sha = [hashlib.sha256(text.encode()).hexdigest() for text in (config, mine)]
-        shutil.rmtree(self.path("runs/test/checkpoints"))
         os.remove(self.path("runs/test/metrics.jsonl"))
         self.write("runs/test/ledger.jsonl", seal([body.replace(*sha) for body in other]))
         self.assertRegex(self.audit("--all", code=DIVERGED), r"ledger.jsonl:\d+: step \d+ differs: ")
+
+    def zero(self, path):
+        def change(f):
+            f["model/0.weight"][:] = 0 * f["model/0.weight"][:]
+        program.change_checkpoint(self.path(path), change)
+
+    def test_the_files_that_are_used(self):
+        """The newest checkpoint and the best one, which no interval starts from: weights, scaler, missing, damaged."""
+        self.train("checkpoint.best=val_loss")
+        for name in ("epoch-0008.h5", "best.h5"):
+            path = f"runs/test/checkpoints/{name}"
+            shutil.copy(self.path(path), self.path("copy.h5"))
+            self.zero(path)
+            if name == "best.h5":  # it has the step of an epoch
+                self.assertIn(f"{path}: not what the run gives when it is repeated: model/0.weight", self.audit("--all", code=DIVERGED))
+            else:
+                self.assertIn(f"{path}: not what the run gives when it is repeated: model/0.weight", self.audit("--all", code=DIVERGED))
+            shutil.copy(self.path("copy.h5"), self.path(path))
+
+            def move(f):
+                f["scaler/mean"][:] = f["scaler/mean"][:] + 1
+            program.change_checkpoint(self.path(path), move)
+            self.assertIn(f"{path}: not what the run gives when it is repeated: scaler/mean", self.audit("--all", code=DIVERGED))
+            with open(self.path(path), "wb"):
+                pass
+            self.assertIn(path, self.audit(code=DATA))
+            self.run_program("certify", "runs/test", code=DATA)
+            shutil.copy(self.path("copy.h5"), self.path(path))
+        os.remove(self.path("runs/test/checkpoints/epoch-0008.h5"))
+        self.assertIn("the newest checkpoint of the ledger is missing", self.audit(code=DATA))
+
+    def test_a_state_that_takes_the_place_of_another(self):
+        """A weight is changed while the run is stopped; a line that hides it, and a second end."""
+        self.train("--stop-after", 27, code=STOPPED)
+        self.zero("runs/test/checkpoints/epoch-0003.h5")
+        self.train()
+        self.assertIn("another state at the step of the checkpoint above", self.audit("--all", code=DIVERGED))
+        bodies = self.bodies()
+        i = next(i for i, body in enumerate(bodies) if '"event":"resume"' in body)
+        state = json.loads(bodies[i] + "}")["state"]
+        hidden = re.sub('"state":"[^"]*"', f'"state":"{state}"', bodies[i - 1])
+        self.write("runs/test/ledger.jsonl", seal(bodies[:i] + [hidden] + bodies[i:]))
+        self.assertIn("another state at the step of the checkpoint above", self.audit("--all", code=DIVERGED))
+        self.train("--fresh")
+        bodies = self.bodies()
+        for lines, why in ((bodies + bodies[-1:], "an end before other lines"), (bodies[:5] + bodies[:1] + bodies[5:], "a second start"),
+                           (bodies[:6] + bodies[1:], "a step before that of the line above"), (bodies[:5] + bodies[4:], "a step that was already there")):
+            self.write("runs/test/ledger.jsonl", seal(lines))
+            self.assertIn(why, self.audit("--all", code=DIVERGED))
+
+    def test_a_state_of_zero(self):
+        """A sharded state is whole in the repetition."""
+        words = ("--nproc", 2, "dist.zero_stage=1")
+        self.train(*words, "--stop-after", 13, code=STOPPED)
+        self.zero("runs/test/checkpoints/step-00000013.h5")
+        self.train(*words)
+        self.assertRegex(self.audit("--all", code=DIVERGED), "step-00000013.h5: not what the run gives|step 13 differs: state is")
+
+    def test_two_configs(self):
+        """A ledger that continues that of another config."""
+        self.train("seed=9", "--stop-after", 27, code=STOPPED)
+        shutil.copytree(self.path("runs/test/checkpoints"), self.path("first"))
+        first = self.bodies()[:-1]
+        shutil.rmtree(self.path("runs/test"))
+        self.train(f"checkpoint.resume={self.path('first/epoch-0003.h5')}")
+        second = self.bodies()
+        second[0] = second[0].replace('"event":"start"', '"event":"resume"')
+        for name in os.listdir(self.path("first")):
+            shutil.copy(self.path("first", name), self.path("runs/test/checkpoints", name))
+        self.write("runs/test/ledger.jsonl", seal(first + second))
+        self.assertIn("seed: 9 -> 1", self.audit("--all", code=DIVERGED))
 
     # ---- statements ----
 
@@ -264,6 +361,9 @@ class Audit(program.Case):
         self.assertEqual((predicate["state_sha256"], predicate["step"], predicate["ledger"]["lines"]), (self.sha(), 72, len(self.bodies())))
         self.run_program("certify", "runs/test", "--out", "s.json")
         self.assertEqual(self.read("s.json"), out)
+        self.run_program("certify", "runs/test", "--out", "s.json")
+        for name in ("wine.h5", "runs/test/ledger.jsonl"):
+            self.assertIn("it exists and is no statement", self.run_program("certify", "runs/test", "--out", name, code=USAGE)[1])
         self.assertIn("s.json: the statement is about the files of this folder", self.audit("--statement", "s.json"))
         for old, new in (('"step": 72', '"step": 71'), (names["config.yaml"], "0" * 64), (predicate["dataset_fingerprint"], "1" * 64)):
             self.write("other.json", out.replace(old, new))

@@ -95,7 +95,7 @@ class Trial:
         return r"config.yaml: not the config of the run"
 
     def checkpoint(self):
-        return self.rng.choice(self.events("checkpoint")[:-1])
+        return self.rng.choice(self.events("checkpoint"))
 
     def bit_flipped(self):
         i = self.checkpoint()
@@ -110,6 +110,7 @@ class Trial:
 
     def bit_flipped_and_sealed(self):
         i = self.checkpoint()
+        name = json.loads(self.bodies[i] + "}")["name"]
 
         def change(f):
             tensors = []
@@ -118,8 +119,8 @@ class Trial:
             value = f[path][:]
             value.reshape(-1).view(np.uint32)[self.rng.randrange(value.size)] ^= 1 << self.rng.randrange(23)
             f[path][:] = value
-        program.change_checkpoint(self.path(f"checkpoints/{json.loads(self.bodies[i] + '}')['name']}.h5"), change)
-        return rf"ledger.jsonl:{i + 1}: step {self.step(i)} differs: state is"
+        program.change_checkpoint(self.path(f"checkpoints/{name}.h5"), change)
+        return rf"ledger.jsonl:{i + 1}: step {self.step(i)} differs: state is|{name}.h5: not what the run gives"
 
     def line_removed(self):
         i = self.rng.randrange(len(self.lines) - 1)
@@ -150,7 +151,7 @@ class Trial:
     def end_removed(self):
         i = self.rng.randrange(1, len(self.lines))
         self.write_ledger("".join(self.lines[:i]))
-        return r"lines were removed"
+        return r"lines were removed|missing"
 
     def another_seed(self):
         """The ledger, the checkpoints and the metrics of a run with another seed, and the config of this one."""
