@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
 #include "base/files/sealed.h"
@@ -44,6 +45,7 @@ struct records {
     int64_t step;            /* wanted */
     int64_t last;            /* the largest step of all lines */
     int64_t world_size;      /* of the process that computed the step; 0: not known */
+    const char *device;      /* its device; NULL: not known */
     struct ledger_line line; /* of the step; text NULL: it has none */
 };
 
@@ -53,8 +55,10 @@ static bool visit(void *user, const char *text, size_t size) {
     int64_t step = ledger_line_int(&line, "step");
     if (step > r->last) r->last = step;
     bool is_start = metrics_line_is(text, METRICS_START) || metrics_line_is(text, METRICS_RESUME);
-    if (is_start && ledger_line_int(&line, "first_step") <= r->step)
+    if (is_start && ledger_line_int(&line, "first_step") <= r->step) {
         r->world_size = ledger_line_int(&line, "world_size");
+        r->device = ledger_line_word(r->arena, &line, "device");
+    }
     if (step != r->step || !metrics_line_is(text, METRICS_STEP)) return true;
     char *copy = arena_alloc(r->arena, size + 1);
     memcpy(copy, text, size);
@@ -128,6 +132,52 @@ static status read_config(struct replay *r) {
     if (r->is_in_backward) r->overrides[r->override_count++] = arena_copy(r->arena, NO_IN_BACKWARD);
     config_free(file);
     return OK;
+}
+
+static bool has_sha256(const char *text, const char *wanted) {
+    uint8_t hash[DIGEST_SIZE];
+    char hex[DIGEST_HEX_SIZE];
+    digest_of(text, strlen(text), hash);
+    digest_hex(hash, hex);
+    return strcmp(hex, wanted) == 0;
+}
+
+/* Replaces r->config by that of the checkpoint, if the ledger says that the step had [wanted], another one. */
+static status use_config(struct replay *r, const char *wanted) {
+    struct checkpoint *checkpoint = NULL;
+    char *text = NULL;
+    if (!*wanted || has_sha256(r->config, wanted)) return OK;
+    status s = r->from ? checkpoint_open(r->from, &checkpoint) : OK;
+    if (!s && checkpoint) s = checkpoint_read_text(checkpoint, "config", &text);
+    checkpoint_close(checkpoint);
+    if (!s && (!text || !has_sha256(text, wanted)))
+        s = status_new(STATUS_DATA,
+                       "step %lld of %s was computed with another config than its config.yaml, which the checkpoint "
+                       "before the step does not have",
+                       (long long)r->step, r->folder);
+    if (s) {
+        free(text);
+        return s;
+    }
+    free(r->config);
+    r->config = text;
+    return OK;
+}
+
+/* The config of the start that the step belongs to. After find_checkpoint. */
+static status find_config(struct replay *r) {
+    struct ledger_file ledger = {0};
+    const struct ledger_line *start = NULL;
+    status damage = ledger_file_read(r->folder, &ledger);
+    for (size_t i = 0; !damage && i < ledger.count; i++) {
+        const struct ledger_line *line = &ledger.lines[i];
+        bool is_start = line->event == METRICS_START || line->event == METRICS_RESUME;
+        if (is_start && line->step < r->step) start = line;
+    }
+    status s = start ? use_config(r, ledger_line_word(r->arena, start, "config_sha256")) : OK;
+    status_free(damage); /* or absent: a later comparison says so */
+    ledger_file_close(&ledger);
+    return s;
 }
 
 static status check_out(struct replay *r) {
@@ -208,13 +258,14 @@ static status compare_records(const struct replay *r, const struct records *reco
 
 /* ---- the command ---- */
 
-static status repeat(struct replay *r, int64_t processes, struct records *repeated) {
+static status repeat(struct replay *r, int64_t processes, const char *device, struct records *repeated) {
     double start = clock_seconds();
     r->repeated = arena_printf(r->arena, "%s/run", r->temporary);
     status s = ledger_repeat(&(struct repetition){.name = r->folder,
                                                   .config = r->config,
                                                   .from = r->from,
                                                   .folder = r->repeated,
+                                                  .device = device,
                                                   .temporary = r->temporary,
                                                   .trace = r->out,
                                                   .first = r->from ? r->from_step + 1 : 1,
@@ -246,9 +297,10 @@ static status replay(struct replay *r) {
                           (long long)r->step, r->folder);
     TRY(ledger_processes(r->line, records.world_size > 0 ? records.world_size : 1, r->is_elastic, &processes));
     TRY(find_checkpoint(r));
+    TRY(find_config(r));
     TRY(command_make_folder(r->line->run_dir, "replay", &r->temporary));
     stop_defer(); /* the folder is removed first */
-    TRY(repeat(r, processes, &repeated));
+    TRY(repeat(r, processes, records.device, &repeated));
     return compare_records(r, &records, &repeated);
 }
 

@@ -209,6 +209,23 @@ train: {steps: 10}
         self.train("train.ledger=off", "train.log_every=0")
         self.assertIn("has recorded nothing of it", self.replay(7)[0])
 
+    def test_a_run_that_was_extended(self):
+        """A step has the config of its time, here the length of a schedule; a run may begin after the step."""
+        self.train(config=WINE + "schedule: {type: cosine}\n")
+        self.run_program("test.yaml", "--quiet", "train.epochs=9")
+        for step in (13, 28, 40):
+            out, _ = self.run_program("replay", "runs/test", "--step", step)
+            self.assertIn("equal to what runs/test has recorded of it", out)
+        self.run_program("test.yaml", "--quiet", "--run-dir", "late", f"checkpoint.resume={self.checkpoints()[1]}")
+        _, err = self.run_program("replay", "late", "--step", 3, code=USAGE)
+        self.assertIn("--step 3: late begins after it", err)
+        _, err = self.run_program("replay", "runs/test", "--step", 13, "--out", self.checkpoints()[0], code=USAGE)
+        self.assertIn("it exists; name a new file", err)
+        for path in self.checkpoints():
+            os.remove(path)
+        _, err = self.run_program("replay", "runs/test", "--step", 13, code=DATA)
+        self.assertIn("with another config than its config.yaml", err)
+
     def test_a_step_that_differs(self):
         """The file is written in any case; the exit code says that it is another step."""
         self.train("train.ledger=off")
