@@ -917,11 +917,13 @@ static void summarize(const struct run *run) {
     state_sha256(t->state, summary->state_sha256);
 }
 
-static status stopped_on_request(const struct counters *c) {
-    return status_new(
-        STATUS_STOPPED,
-        "stopped on request after step %lld%s; the state is saved, run the same command again to continue",
-        (long long)c->step, c->pending_end ? ", before the end of the evaluation" : "");
+static status stopped(const struct run *run) {
+    const struct counters *c = &run->trainer.state->counters;
+    bool is_asked = run->options->stop_after > 0 && c->step >= run->options->stop_after && !c->pending_end;
+    return status_new(STATUS_STOPPED, "stopped %s after step %lld%s; the state is saved, run the same command %s",
+                      is_asked ? "as asked" : "on request", (long long)c->step,
+                      c->pending_end ? ", before the end of the evaluation" : "",
+                      is_asked ? "without --stop-after to continue" : "again to continue");
 }
 
 static status train(struct run *run) {
@@ -940,7 +942,7 @@ static status train(struct run *run) {
     if (t->outputs.metrics) TRY(end_log(run, is_stopped));
     summarize(run);
     TRY(comm_barrier(t->comm)); /* no rank closes its connections before the others are done */
-    return is_stopped ? stopped_on_request(&t->state->counters) : OK;
+    return is_stopped ? stopped(run) : OK;
 }
 
 /* For a run that is already complete. Writes the last line of metrics.jsonl if the earlier process ended before it. */
@@ -952,7 +954,7 @@ static status report_complete(struct run *run) {
     if (!has_end) TRY(test(run, &is_stopped));
     TRY(state_map(t->state)); /* until the end */
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
-    if (is_stopped) return stopped_on_request(&t->state->counters);
+    if (is_stopped) return stopped(run);
     if (!is_first_rank(run)) return OK;
     summarize(run);
     const struct counters *c = &t->state->counters;
