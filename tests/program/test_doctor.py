@@ -359,7 +359,7 @@ int poll(struct pollfd *p, nfds_t count, int timeout) {
 
     def test_a_running_job(self):
         self.write("long.yaml", program.LONG)
-        p = self.start("long.yaml", "--run-dir", "run", "--quiet")
+        p = self.start("long.yaml", "train.epochs=10000000", "--run-dir", "run", "--quiet")
         self.addCleanup(p.communicate)
         self.addCleanup(p.kill)
         self.wait_for(lambda: os.path.exists(self.path("run/metrics.jsonl")), what="the run")
@@ -373,7 +373,7 @@ int poll(struct pollfd *p, nfds_t count, int timeout) {
         self.write("long.yaml", program.LONG)
         other = tempfile.TemporaryDirectory(prefix="ddptrain-test-")
         self.addCleanup(other.cleanup)
-        p = self.start("long.yaml", "--run-dir", other.name + "/run", "--quiet", env={"DDPTRAIN_LAUNCHER": "999999999"})
+        p = self.start("long.yaml", "train.epochs=10000000", "--run-dir", other.name + "/run", "--quiet", env={"DDPTRAIN_LAUNCHER": "999999999"})
         self.addCleanup(p.communicate)
         self.addCleanup(p.kill)
         self.wait_for(lambda: os.path.exists(other.name + "/run/metrics.jsonl"), what="the run")
