@@ -390,7 +390,7 @@ static status choose(struct audit *a, uint64_t seed) {
     left = possible;
     for (size_t i = 0; i < a->interval_count; i++) {
         if (origin_of(a, i) == SIZE_MAX) continue;
-        bool is_chosen = next_random(&seed) % left < wanted - a->chosen;
+        bool is_chosen = left > 0 && next_random(&seed) % left < wanted - a->chosen;
         a->intervals[i].is_chosen = is_chosen;
         a->chosen += is_chosen;
         left--;
