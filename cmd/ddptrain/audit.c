@@ -19,10 +19,9 @@
 
 /* ---- the intervals ---- */
 
-/* A text of a config in the run folder. */
+/* A config that starts had. */
 struct known_config {
-    char sha256[DIGEST_HEX_SIZE];
-    const char *text;
+    const char *sha256, *text; /* text NULL: not in the folder */
 };
 
 /* The name of a checkpoint, and its line. */
@@ -52,66 +51,41 @@ struct audit {
     size_t name_count;
     struct interval *intervals;                        /* (interval_count) */
     size_t interval_count, possible, chosen, repeated; /* possible: those that can be repeated */
-    size_t compared, files;                            /* lines; checkpoints */
+    size_t compared;                                   /* lines */
     char *temporary;                                   /* the folder of the repeated runs */
     const char *run, *state;                           /* the newest of them, and the checkpoint at its end */
 };
 
-static const char *text_in_arena(struct arena *arena, struct text *text) {
-    const char *copy = arena_copy(arena, text_string(text));
-    text_free(text);
-    return copy;
-}
-
-static void add_config(struct audit *a, const char *text) {
-    uint8_t hash[DIGEST_SIZE];
-    struct known_config *c = &a->configs[a->config_count++];
-    digest_of(text, strlen(text), hash);
-    digest_hex(hash, c->sha256);
-    c->text = text;
-}
-
-static const char *find_config(const struct audit *a, const struct ledger_line *start) {
+/* The text of the config of a start; NULL: not in the folder. */
+static status find_config(struct audit *a, const struct ledger_line *start, const char **text) {
     const char *wanted = ledger_line_word(a->arena, start, "config_sha256");
-    for (size_t i = 0; i < a->config_count; i++)
-        if (strcmp(a->configs[i].sha256, wanted) == 0) return a->configs[i].text;
-    return NULL;
-}
-
-/* The config that a checkpoint has. A damaged file is reported when it is needed. */
-static void add_config_of(struct audit *a, const char *path) {
-    struct checkpoint *checkpoint = NULL;
-    char *text = NULL;
-    status s = checkpoint_open(path, &checkpoint);
-    if (!s) s = checkpoint_read_text(checkpoint, "config", &text);
-    if (!s && text) add_config(a, arena_copy(a->arena, text));
-    free(text);
-    checkpoint_close(checkpoint);
-    status_free(s);
+    size_t i = 0;
+    while (i < a->config_count && strcmp(a->configs[i].sha256, wanted) != 0) i++;
+    if (i == a->config_count) {
+        TRY(ledger_find_config(a->arena, a->folder, wanted, text));
+        a->configs[a->config_count++] = (struct known_config){wanted, *text};
+    }
+    *text = a->configs[i].text;
+    return OK;
 }
 
 /* The config.yaml of the folder must be that of the newest start. */
 static status read_config(struct audit *a) {
-    struct text path = {0};
-    char *text = NULL;
+    char *text = NULL, hex[DIGEST_HEX_SIZE];
+    const char *path = arena_printf(a->arena, "%s/config.yaml", a->folder);
     struct io_info info;
-    text_printf(&path, "%s/config.yaml", a->folder);
-    status s = io_read_text(text_string(&path), 1 << 24, &text, &info);
-    if (!s && !text) s = status_new(STATUS_DATA, "%s: there is no such file", text_string(&path));
-    if (!s) {
-        add_config(a, arena_copy(a->arena, text));
-        size_t newest = 0;
-        for (size_t i = 0; i < a->ledger.count; i++)
-            if (a->ledger.lines[i].event == METRICS_START || a->ledger.lines[i].event == METRICS_RESUME) newest = i;
-        if (!find_config(a, &a->ledger.lines[newest]))
-            s = status_new(
-                STATUS_DIVERGED, "%s: not the config of the run: its SHA-256 is %.16s..., and %.16s... in %s:%zu",
-                text_string(&path), a->configs[0].sha256,
-                ledger_line_word(a->arena, &a->ledger.lines[newest], "config_sha256"), a->ledger.path, newest + 1);
-    }
+    TRY(io_read_text(path, 1 << 24, &text, &info));
+    if (!text) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    size_t newest = 0;
+    for (size_t i = 0; i < a->ledger.count; i++)
+        if (a->ledger.lines[i].event == METRICS_START || a->ledger.lines[i].event == METRICS_RESUME) newest = i;
+    const char *wanted = ledger_line_word(a->arena, &a->ledger.lines[newest], "config_sha256");
+    digest_hex_of(text, strlen(text), hex);
+    a->configs[a->config_count++] = (struct known_config){arena_copy(a->arena, hex), arena_copy(a->arena, text)};
     free(text);
-    text_free(&path);
-    return s;
+    if (strcmp(hex, wanted) == 0) return OK;
+    return status_new(STATUS_DIVERGED, "%s: not the config of the run: its SHA-256 is %.16s..., and %.16s... in %s:%zu",
+                      path, hex, wanted, a->ledger.path, newest + 1);
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -149,18 +123,20 @@ static size_t line_of_name(const struct audit *a, const char *name) {
     return is_found ? a->names[count - 1].line : SIZE_MAX;
 }
 
+/* [path], in the arena; NULL: there is no such file. */
+static const char *existing(const char *path) {
+    struct io_info info;
+    status s = io_stat(path, &info);
+    bool exists = !s && info.exists;
+    status_free(s);
+    return exists ? path : NULL;
+}
+
 /* The file of the checkpoint of line [index], unless a later line has the same name; NULL: there is none. */
 static const char *find_checkpoint(struct audit *a, size_t index) {
     const char *name = ledger_line_word(a->arena, &a->ledger.lines[index], "name");
-    struct io_info info;
-    struct text path = {0};
     if (line_of_name(a, name) != index) return NULL;
-    text_printf(&path, "%s/checkpoints/%s.h5", a->folder, name);
-    const char *copy = text_in_arena(a->arena, &path);
-    status s = io_stat(copy, &info);
-    bool exists = !s && info.exists;
-    status_free(s);
-    return exists ? copy : NULL;
+    return existing(arena_printf(a->arena, "%s/checkpoints/%s.h5", a->folder, name));
 }
 
 /* The intervals between the start and the checkpoints. A checkpoint at the step of the one before replaces it. */
@@ -179,32 +155,21 @@ static void find_intervals(struct audit *a) {
     }
 }
 
-/* The file of a stop at [step]; NULL: there is none. */
-static const char *find_step(struct audit *a, int64_t step) {
-    struct text path = {0};
-    struct io_info info;
-    text_printf(&path, "%s/checkpoints/step-%08lld.h5", a->folder, (long long)step);
-    const char *copy = text_in_arena(a->arena, &path);
-    status s = io_stat(copy, &info);
-    bool exists = !s && info.exists;
-    status_free(s);
-    return exists ? copy : NULL;
-}
-
-/* The configs of starts before the newest one are in the checkpoints that these starts have saved. */
-static void find_files(struct audit *a) {
+/* Where each interval can start, and with which config. */
+static status find_files(struct audit *a) {
     for (size_t i = 0; i < a->interval_count; i++) {
         struct interval *p = &a->intervals[i];
         int64_t step = a->ledger.lines[p->first].step;
-        if (step == a->ledger.lines[0].step) { /* the beginning: of the run, or of its ledger */
-            p->checkpoint = step > 0 ? find_step(a, step) : NULL;
-            continue;
+        TRY(find_config(a, p->start, &p->config));
+        if (step > a->ledger.lines[0].step) {
+            p->checkpoint = find_checkpoint(a, p->first);
+            p->is_removed = !p->checkpoint;
+        } else if (step > 0) { /* the beginning of the ledger, but not of the run */
+            p->checkpoint =
+                existing(arena_printf(a->arena, "%s/checkpoints/step-%08lld.h5", a->folder, (long long)step));
         }
-        p->checkpoint = find_checkpoint(a, p->first);
-        p->is_removed = !p->checkpoint;
-        if (p->checkpoint && !find_config(a, p->start)) add_config_of(a, p->checkpoint);
     }
-    for (size_t i = 0; i < a->interval_count; i++) a->intervals[i].config = find_config(a, a->intervals[i].start);
+    return OK;
 }
 
 /* A resume may change few keys of a config: those that all starts have must not differ in another one. */
@@ -212,6 +177,7 @@ static status compare_configs(const struct audit *a) {
     for (size_t i = 1; i < a->config_count; i++) {
         struct config_file *before = NULL, *newest = NULL;
         struct text differences = {0};
+        if (!a->configs[i].text) continue;
         status s = config_parse("the config of an earlier start", a->configs[i].text, &before);
         if (!s) s = config_parse("config.yaml", a->configs[0].text, &newest);
         if (!s && schema_diff(&config_schema, config_of(before), config_of(newest), &differences))
@@ -267,24 +233,22 @@ static status check_checkpoints(struct audit *a) {
     return s;
 }
 
+/* best.h5; NULL: there is none. */
+static const char *best_of(const struct audit *a) {
+    return existing(arena_printf(a->arena, "%s/checkpoints/" CHECKPOINT_BEST ".h5", a->folder));
+}
+
 /* The files that predictions and exports use: the newest checkpoint and the best one are there and as they were saved.
  */
-static status verify_newest(struct audit *a) {
-    struct text newest = {0}, best = {0};
-    struct io_info info;
-    struct seal seal;
+static status verify_newest(const struct audit *a) {
     const struct ledger_line *line = ledger_find(&a->ledger, METRICS_CHECKPOINT, -1);
+    struct seal seal;
     if (!line) return OK;
-    text_printf(&newest, "%s/checkpoints/%s.h5", a->folder, ledger_line_word(a->arena, line, "name"));
-    text_printf(&best, "%s/checkpoints/" CHECKPOINT_BEST ".h5", a->folder);
-    status s = io_stat(text_string(&newest), &info);
-    if (!s && !info.exists)
-        s = status_new(STATUS_DATA, "%s: the newest checkpoint of the ledger is missing", text_string(&newest));
-    if (!s) s = sealed_verify(text_string(&newest), &seal);
-    if (!s) s = io_stat(text_string(&best), &info);
-    if (!s && info.exists) s = sealed_verify(text_string(&best), &seal);
-    text_free(&newest), text_free(&best);
-    return s;
+    const char *name = ledger_line_word(a->arena, line, "name");
+    const char *newest = arena_printf(a->arena, "%s/checkpoints/%s.h5", a->folder, name), *best = best_of(a);
+    if (!existing(newest)) return status_new(STATUS_DATA, "%s: the newest checkpoint of the ledger is missing", newest);
+    TRY(sealed_verify(newest, &seal));
+    return best ? sealed_verify(best, &seal) : OK;
 }
 
 static status out_of_order(const struct audit *a, size_t index, const char *why) {
@@ -368,7 +332,8 @@ static uint64_t next_random(uint64_t *state) { /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Parts that can be repeated are chosen with the same probability; they could not be known when the run was made. */
+/* Intervals that can be repeated are chosen with the same probability; they could not be known when the run was made.
+ */
 static status choose(struct audit *a, uint64_t seed) {
     const struct command_line *line = a->line;
     size_t possible = 0, wanted = a->interval_count, left;
@@ -412,17 +377,7 @@ static int64_t last_step(const struct audit *a, const struct interval *p) { retu
 static status compare(const struct audit *a, size_t index, const struct ledger_line *other, const char *const *keys) {
     const struct ledger_line *line = &a->ledger.lines[index];
     struct text differences = {0}, equal = {0};
-    for (size_t i = 0; keys[i]; i++) {
-        if (ledger_line_equals(line, other, keys[i])) {
-            text_printf(&equal, "%s%s", equal.length ? ", " : "", keys[i]);
-            continue;
-        }
-        text_printf(&differences, "%s%s is ", differences.length ? "; " : "", keys[i]);
-        ledger_line_add(line, keys[i], &differences);
-        text_add(&differences, " in the ledger and ");
-        ledger_line_add(other, keys[i], &differences);
-        text_add(&differences, " when it is repeated");
-    }
+    ledger_line_compare(line, other, keys, &equal, &differences);
     status s = OK;
     /* data are the same on every processor */
     bool is_portable = ledger_line_int(&a->ledger.lines[0], "portable") == 1 || strcmp(keys[0], "epoch") != 0;
@@ -475,79 +430,32 @@ static status compare_interval(struct audit *a, const struct interval *p, const 
 
 /* ---- the files of checkpoints ---- */
 
-/* *values: those of a dataset of float64, malloc'ed, in bytes; NULL: there is none. */
-static status read_reals(struct checkpoint *file, const char *path, double **values, size_t *bytes) {
-    struct entry entry = {.path = path, .type = ENTRY_FLOAT64};
-    bool exists;
-    *values = NULL, *bytes = 0;
-    TRY(checkpoint_find(file, &entry, &exists));
-    if (!exists) return OK;
-    size_t count = 1;
-    for (int d = 0; d < entry.dims; d++) count *= (size_t)entry.shape[d];
-    *bytes = count * sizeof **values;
-    entry.data = *values = malloc(*bytes + 1);
-    return *values ? checkpoint_read(file, &entry, 1, NULL) : status_memory("%s", path);
-}
-
-/* What predictions need besides the weights. *path: the first dataset that differs; NULL: none. */
-static status find_other_difference(struct checkpoint *const files[2], const char **path) {
-    static const char *const texts[] = {"data/inputs",     "data/labels",    "data/columns",     "data/preparation",
-                                        "data/vocabulary", "data/tokenizer", "data/fingerprint", "data/target_scale"};
-    static const char *const reals[] = {"scaler/mean", "scaler/scale"};
-    status s = OK;
-    *path = NULL;
-    for (size_t i = 0; !s && !*path && i < sizeof texts / sizeof *texts; i++) {
-        char *text[2] = {NULL, NULL};
-        for (int f = 0; !s && f < 2; f++) s = checkpoint_read_text(files[f], texts[i], &text[f]);
-        if (!s && strcmp(text[0] ? text[0] : "", text[1] ? text[1] : "") != 0) *path = texts[i];
-        free(text[0]), free(text[1]);
-    }
-    for (size_t i = 0; !s && !*path && i < sizeof reals / sizeof *reals; i++) {
-        double *values[2] = {NULL, NULL};
-        size_t bytes[2] = {0, 0};
-        for (int f = 0; !s && f < 2; f++) s = read_reals(files[f], reals[i], &values[f], &bytes[f]);
-        if (!s && (bytes[0] != bytes[1] || (bytes[0] && memcmp(values[0], values[1], bytes[0]) != 0))) *path = reals[i];
-        free(values[0]), free(values[1]);
-    }
-    return s;
-}
-
-/* [path], a checkpoint of the run, with [repeated], the one that the repetition has saved at the same step. */
-static status compare_files(struct audit *a, const char *path, const char *repeated) {
+/* [path], a checkpoint of the run, with [repeated], the one that the repetition has saved at the same step: the state,
+ * and what predictions need besides. */
+static status compare_files(const char *path, const char *repeated) {
     static const char *const groups[] = {"model", "optimizer", "ema", NULL};
-    static const char *const integers[] = {"state/epoch", "state/batch", "state/step", "state/samples", NULL};
-    const char *const names[] = {path, "the repetition"};
-    struct checkpoint *files[2] = {NULL, NULL};
+    static const char *const others[] = {
+        "state/epoch",       "state/batch", "state/step",   "state/samples",  "scaler/mean",     "scaler/scale",
+        "data/inputs",       "data/labels", "data/columns", "data/tokenizer", "data/vocabulary", "data/preparation",
+        "data/target_scale", NULL};
+    const char *const paths[] = {path, repeated}, *const names[] = {"the file", "its repetition"};
     struct text difference = {0};
-    const char *other = NULL;
-    status s = checkpoint_open(path, &files[0]);
-    if (!s) s = checkpoint_open(repeated, &files[1]);
-    if (!s) s = checkpoint_find_difference(files, groups, integers, names, &difference);
-    if (!s && !difference.length) s = find_other_difference(files, &other);
-    if (!s && other) text_printf(&difference, "%s", other);
+    status s = checkpoint_compare(paths, groups, others, names, &difference);
     if (!s && difference.length)
         s = status_new(STATUS_DIVERGED, "%s: not what the run gives when it is repeated: %s", path,
                        text_string(&difference));
-    checkpoint_close(files[0]), checkpoint_close(files[1]);
     text_free(&difference);
-    a->files += !s;
     return s;
 }
 
 /* The file of the checkpoint at the end of [p], and that of the best epoch if it has the same step. */
 static status compare_checkpoints(struct audit *a, const struct interval *p, const char *repeated) {
-    struct text best = {0};
-    struct io_info info;
+    const char *path = find_checkpoint(a, p->last), *best = best_of(a);
     struct seal seal;
-    const char *path = find_checkpoint(a, p->last);
-    if (path) TRY(compare_files(a, path, repeated));
-    text_printf(&best, "%s/checkpoints/" CHECKPOINT_BEST ".h5", a->folder);
-    path = text_in_arena(a->arena, &best);
-    TRY(io_stat(path, &info));
-    if (!info.exists) return OK;
-    TRY(sealed_verify(path, &seal));
-    if ((int64_t)seal.order != a->ledger.lines[p->last].step) return OK;
-    return compare_files(a, path, repeated);
+    if (path) TRY(compare_files(path, repeated));
+    if (!best) return OK;
+    TRY(sealed_verify(best, &seal));
+    return (int64_t)seal.order == a->ledger.lines[p->last].step ? compare_files(best, repeated) : OK;
 }
 
 /* Repeats an interval from the checkpoint [from] (NULL: from the beginning) in a new [folder]. */
@@ -580,11 +488,10 @@ static status repeat(struct audit *a, size_t index) {
     size_t before = a->compared;
     if (!s) s = compare_interval(a, p, &again);
     if (!s) {
-        struct text state = {0};
         const struct ledger_line *end = ledger_find(&again, METRICS_CHECKPOINT, last_step(a, p));
         if (a->run) command_remove_tree(a->run);
-        text_printf(&state, "%s/checkpoints/%s.h5", text_string(&folder), ledger_line_word(a->arena, end, "name"));
-        a->state = text_in_arena(a->arena, &state);
+        a->state = arena_printf(a->arena, "%s/checkpoints/%s.h5", text_string(&folder),
+                                ledger_line_word(a->arena, end, "name"));
         s = compare_checkpoints(a, p, a->state);
     }
     if (!s) {
@@ -670,17 +577,10 @@ static status add_subject(const struct audit *a, const char *name, struct text *
 
 /* The newest checkpoint, and the best one if the run kept it. */
 static status add_weights(const struct audit *a, struct text *out) {
-    struct text name = {0}, best = {0};
-    struct io_info info;
     const struct ledger_line *newest = ledger_find(&a->ledger, METRICS_CHECKPOINT, -1);
     if (!newest) return status_new(STATUS_DATA, "%s: no checkpoint", a->ledger.path);
-    text_printf(&name, "checkpoints/%s.h5", ledger_line_word(a->arena, newest, "name"));
-    text_printf(&best, "%s/checkpoints/" CHECKPOINT_BEST ".h5", a->folder);
-    status s = add_subject(a, text_string(&name), out);
-    if (!s) s = io_stat(text_string(&best), &info);
-    if (!s && info.exists) s = add_subject(a, "checkpoints/" CHECKPOINT_BEST ".h5", out);
-    text_free(&name), text_free(&best);
-    return s;
+    TRY(add_subject(a, arena_printf(a->arena, "checkpoints/%s.h5", ledger_line_word(a->arena, newest, "name")), out));
+    return best_of(a) ? add_subject(a, "checkpoints/" CHECKPOINT_BEST ".h5", out) : OK;
 }
 
 static void add_copy(const struct ledger_line *line, const char *key, const char *name, const char *after,
@@ -770,7 +670,7 @@ static status prepare(struct audit *a) {
     const struct ledger_file *l = &a->ledger;
     TRY(read_run(a));
     if (a->line->statement) TRY(compare_statement(a));
-    find_files(a);
+    TRY(find_files(a));
     TRY(compare_configs(a));
     for (size_t i = 0; i < a->interval_count; i++) {
         int64_t processes;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
 #include "base/stop.h"
@@ -67,23 +66,18 @@ static const char *take(struct bisect *b, struct text *text) {
 
 /* A part of a checkpoint, or of a trace (train/loop/trace.h). */
 struct part {
-    const char *words;       /* before its name */
-    const char *groups[4];   /* of tensors, NULL-terminated */
-    const char *integers[5]; /* datasets, likewise */
+    const char *words;     /* before its name */
+    const char *groups[4]; /* of tensors, NULL-terminated */
+    const char *others[5]; /* datasets, likewise */
 };
 
 static const struct part whole_state = {.groups = {"model", "optimizer", "ema"},
-                                        .integers = {"state/step", "state/epoch", "state/batch", "state/samples"}};
+                                        .others = {"state/step", "state/epoch", "state/batch", "state/samples"}};
 
 /* Adds in what a part of two files differs. */
 static status compare_parts(const char *const paths[2], const struct part *part, const char *const names[2],
                             struct text *out) {
-    struct checkpoint *files[2] = {0};
-    status s = checkpoint_open(paths[0], &files[0]);
-    if (!s) s = checkpoint_open(paths[1], &files[1]);
-    if (!s) s = checkpoint_find_difference(files, part->groups, part->integers, names, out);
-    checkpoint_close(files[0]), checkpoint_close(files[1]);
-    return s;
+    return checkpoint_compare(paths, part->groups, part->others, names, out);
 }
 
 static status compare_files(const char *const paths[2], const char *const names[2], struct text *out) {
@@ -325,30 +319,6 @@ static const struct ledger_line *start_at(const struct ledger_file *ledger, int6
     return start;
 }
 
-/* A text with this SHA-256 among config.yaml and the checkpoints; NULL: none. */
-static const char *find_config(struct bisect *b, const struct side *side, const char *wanted) {
-    uint8_t hash[DIGEST_SIZE];
-    char hex[DIGEST_HEX_SIZE];
-    const char *found = NULL;
-    struct io_names names = {0};
-    const char *folder = arena_printf(b->arena, "%s/checkpoints", side->name);
-    digest_of(side->text, strlen(side->text), hash);
-    digest_hex(hash, hex);
-    if (strcmp(hex, wanted) == 0) return side->text;
-    status_free(exists(folder) ? io_list(folder, &names) : OK);
-    for (size_t i = 0; i < names.count && !found; i++) {
-        struct checkpoint *checkpoint = NULL;
-        char *text = NULL;
-        status s = checkpoint_open(arena_printf(b->arena, "%s/%s", folder, names.items[i]), &checkpoint);
-        if (!s) s = checkpoint_read_text(checkpoint, "config", &text);
-        if (!s && text) digest_of(text, strlen(text), hash), digest_hex(hash, hex);
-        if (!s && text && strcmp(hex, wanted) == 0) found = arena_copy(b->arena, text);
-        free(text), checkpoint_close(checkpoint), status_free(s);
-    }
-    io_names_free(&names);
-    return found;
-}
-
 /* The config and the processes of the steps after side->at; *until: where a resume changes them. */
 static status choose_config(struct bisect *b, struct side *side, int64_t *until) {
     const struct side *other = &b->sides[side == b->sides];
@@ -371,7 +341,8 @@ static status choose_config(struct bisect *b, struct side *side, int64_t *until)
         if (is_other && next->step < *until) *until = next->step;
     }
     if (!ledger_line_has(start, "config_sha256")) return OK;
-    side->config = find_config(b, side, ledger_line_word(b->arena, start, "config_sha256"));
+    const char *wanted = ledger_line_word(b->arena, start, "config_sha256");
+    TRY(ledger_find_config(b->arena, side->name, wanted, &side->config));
     if (side->config) return OK;
     return status_new(STATUS_DATA, "%s: the config of the start after step %lld is not in the folder", side->name,
                       (long long)start->step);
@@ -382,11 +353,13 @@ static status run_again(struct bisect *b, const struct side *side, int64_t to, c
     static char log_every[] = "train.log_every=1", keeps_gradients[] = "optimizer.in_backward=false";
     char *const overrides[] = {log_every, keeps_gradients}; /* neither changes a bit of the state */
     bool needs_gradients = trace && optimizer_is_in_backward(&config_of(side->file)->optimizer);
+    const struct ledger_line *start = side->is_run ? start_of(side) : NULL;
     *out = arena_printf(b->arena, "%s/%zu", b->temporary, b->runs++);
     const struct repetition r = {.name = side->name,
                                  .config = side->config,
                                  .from = side->state,
                                  .folder = *out,
+                                 .device = start ? ledger_line_word(b->arena, start, "device") : NULL,
                                  .temporary = b->temporary,
                                  .trace = trace,
                                  .first = side->at + 1,
@@ -646,7 +619,7 @@ static status search(struct bisect *b) {
 
 /* ---- what parts first ---- */
 
-static const struct part of_rows = {"its rows: ", .integers = {"rows/number"}};
+static const struct part of_rows = {"its rows: ", .others = {"rows/number"}};
 static const struct part of_inputs = {"its inputs: ", {"rows"}, {"rows/inputs", "rows/targets"}};
 static const struct part of_activations = {"its activations: ", {"activations"}, {NULL}};
 static const struct part of_gradients = {"its gradients: ", {"gradients"}, {NULL}};

@@ -265,6 +265,13 @@ int64_t ledger_line_int(const struct ledger_line *line, const char *key);
 const char *ledger_line_word(struct arena *arena, const struct ledger_line *line, const char *key);
 bool ledger_line_has(const struct ledger_line *line, const char *key);
 bool ledger_line_equals(const struct ledger_line *a, const struct ledger_line *b, const char *key);
+/* Adds the names of the fields [keys] (NULL-terminated) that are equal, and of the others both values. */
+void ledger_line_compare(const struct ledger_line *recorded, const struct ledger_line *repeated,
+                         const char *const *keys, struct text *equal, struct text *differences);
+
+/* The text with the SHA-256 [wanted] among config.yaml and the checkpoints of a run [folder], in [arena]; NULL: none.
+ */
+status ledger_find_config(struct arena *arena, const char *folder, const char *wanted, const char **out);
 
 /* The number of processes that repeat a run of [world]: --nproc, else as many. STATUS_USAGE where the bits would be
  * others. */

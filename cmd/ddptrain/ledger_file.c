@@ -1,12 +1,14 @@
 /* ledger_file: the ledger of a run (train/loop/ledger.h) that a command reads, and runs of this program that repeat a
- * part of it (audit, bisect). */
+ * part of it (audit, bisect, replay). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
 #include "base/system/machine.h"
+#include "checkpoint/checkpoint.h"
 #include "command.h"
 #include "device/device.h"
 #include "train/loop/ledger.h"
@@ -46,6 +48,21 @@ bool ledger_line_equals(const struct ledger_line *a, const struct ledger_line *b
     bool equal = strcmp(text_string(&x), text_string(&y)) == 0;
     text_free(&x), text_free(&y);
     return equal;
+}
+
+void ledger_line_compare(const struct ledger_line *recorded, const struct ledger_line *repeated,
+                         const char *const *keys, struct text *equal, struct text *differences) {
+    for (size_t i = 0; keys[i]; i++) {
+        if (ledger_line_equals(recorded, repeated, keys[i])) {
+            text_printf(equal, "%s%s", equal->length ? ", " : "", keys[i]);
+            continue;
+        }
+        text_printf(differences, "%s%s is ", differences->length ? "; " : "", keys[i]);
+        ledger_line_add(recorded, keys[i], differences);
+        text_add(differences, " as recorded and ");
+        ledger_line_add(repeated, keys[i], differences);
+        text_add(differences, " when it is repeated");
+    }
 }
 
 const char *ledger_line_word(struct arena *arena, const struct ledger_line *line, const char *key) {
@@ -141,6 +158,48 @@ status ledger_file_read_metrics(const char *folder, struct ledger_file *out) {
 void ledger_file_close(struct ledger_file *ledger) {
     free(ledger->path), free(ledger->text), free(ledger->lines);
     *ledger = (struct ledger_file){0};
+}
+
+/* ---- configs ---- */
+
+static bool has_sha256(const char *text, const char *wanted) {
+    char hex[DIGEST_HEX_SIZE];
+    digest_hex_of(text, strlen(text), hex);
+    return strcmp(hex, wanted) == 0;
+}
+
+/* That of a checkpoint. A damaged file has none: it is reported where it is needed. */
+static char *config_of_file(const char *path) {
+    struct checkpoint *checkpoint = NULL;
+    char *text = NULL;
+    status s = checkpoint_open(path, &checkpoint);
+    if (!s) s = checkpoint_read_text(checkpoint, "config", &text);
+    checkpoint_close(checkpoint);
+    status_free(s);
+    return text;
+}
+
+status ledger_find_config(struct arena *arena, const char *folder, const char *wanted, const char **out) {
+    const char *files = arena_printf(arena, "%s/checkpoints", folder);
+    struct io_info info;
+    struct io_names names = {0};
+    char *text;
+    *out = NULL;
+    TRY(io_read_text(arena_printf(arena, "%s/config.yaml", folder), 1 << 24, &text, &info));
+    if (text && has_sha256(text, wanted)) *out = arena_copy(arena, text);
+    free(text);
+    if (*out) return OK;
+    TRY(io_stat(files, &info));
+    if (info.is_folder) TRY(io_list(files, &names));
+    for (size_t i = 0; i < names.count && !*out; i++) {
+        text = checkpoint_has_ending(names.items[i])
+                   ? config_of_file(arena_printf(arena, "%s/%s", files, names.items[i]))
+                   : NULL;
+        if (text && has_sha256(text, wanted)) *out = arena_copy(arena, text);
+        free(text);
+    }
+    io_names_free(&names);
+    return OK;
 }
 
 /* ---- whether this machine can repeat it ---- */

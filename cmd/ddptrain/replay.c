@@ -8,7 +8,6 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
 #include "base/files/sealed.h"
@@ -27,8 +26,8 @@ struct replay {
     struct arena *arena;
     const char *folder, *out;
     int64_t step;
-    char *config;     /* text */
-    const char *name; /* of the config */
+    const char *config; /* text; NULL: not in the folder */
+    const char *name;   /* of the config */
     bool is_elastic, is_in_backward;
     char *overrides[MAX_DATA_OVERRIDES]; /* (override_count) */
     size_t override_count;
@@ -121,7 +120,10 @@ static status read_config(struct replay *r) {
     struct config_file *file;
     struct io_info info;
     const char *path = arena_printf(r->arena, "%s/config.yaml", r->folder);
-    TRY(io_read_text(path, 1 << 24, &r->config, &info));
+    char *text;
+    TRY(io_read_text(path, 1 << 24, &text, &info));
+    r->config = arena_copy(r->arena, text ? text : "");
+    free(text);
     TRY(config_load(path, r->line->overrides, r->line->override_count, &file));
     const struct config *config = config_of(file);
     r->name = arena_copy(r->arena, config->name);
@@ -134,37 +136,7 @@ static status read_config(struct replay *r) {
     return OK;
 }
 
-static bool has_sha256(const char *text, const char *wanted) {
-    uint8_t hash[DIGEST_SIZE];
-    char hex[DIGEST_HEX_SIZE];
-    digest_of(text, strlen(text), hash);
-    digest_hex(hash, hex);
-    return strcmp(hex, wanted) == 0;
-}
-
-/* Replaces r->config by that of the checkpoint, if the ledger says that the step had [wanted], another one. */
-static status use_config(struct replay *r, const char *wanted) {
-    struct checkpoint *checkpoint = NULL;
-    char *text = NULL;
-    if (!*wanted || has_sha256(r->config, wanted)) return OK;
-    status s = r->from ? checkpoint_open(r->from, &checkpoint) : OK;
-    if (!s && checkpoint) s = checkpoint_read_text(checkpoint, "config", &text);
-    checkpoint_close(checkpoint);
-    if (!s && (!text || !has_sha256(text, wanted)))
-        s = status_new(STATUS_DATA,
-                       "step %lld of %s was computed with another config than its config.yaml, which the checkpoint "
-                       "before the step does not have",
-                       (long long)r->step, r->folder);
-    if (s) {
-        free(text);
-        return s;
-    }
-    free(r->config);
-    r->config = text;
-    return OK;
-}
-
-/* The config of the start that the step belongs to. After find_checkpoint. */
+/* The config of the start that the step belongs to, as the ledger says. */
 static status find_config(struct replay *r) {
     struct ledger_file ledger = {0};
     const struct ledger_line *start = NULL;
@@ -174,10 +146,15 @@ static status find_config(struct replay *r) {
         bool is_start = line->event == METRICS_START || line->event == METRICS_RESUME;
         if (is_start && line->step < r->step) start = line;
     }
-    status s = start ? use_config(r, ledger_line_word(r->arena, start, "config_sha256")) : OK;
+    status s = OK;
+    if (start)
+        s = ledger_find_config(r->arena, r->folder, ledger_line_word(r->arena, start, "config_sha256"), &r->config);
     status_free(damage); /* or absent: a later comparison says so */
     ledger_file_close(&ledger);
-    return s;
+    if (s || r->config) return s;
+    return status_new(STATUS_DATA,
+                      "step %lld of %s was computed with another config than its config.yaml, which no checkpoint has",
+                      (long long)r->step, r->folder);
 }
 
 static status check_out(struct replay *r) {
@@ -202,20 +179,9 @@ struct comparison {
     struct text equal, differences;
 };
 
-/* What both lines have of [keys]. */
 static void compare(struct comparison *c, const struct ledger_line *recorded, const struct ledger_line *repeated,
                     const char *const *keys) {
-    for (size_t i = 0; recorded && repeated && keys[i]; i++) {
-        if (!ledger_line_has(recorded, keys[i])) continue;
-        if (ledger_line_equals(recorded, repeated, keys[i])) {
-            text_printf(&c->equal, "%s%s", c->equal.length ? ", " : "", keys[i]);
-            continue;
-        }
-        text_printf(&c->differences, "%s%s is ", c->differences.length ? "; " : "", keys[i]);
-        ledger_line_add(repeated, keys[i], &c->differences);
-        text_add(&c->differences, ", and in the run ");
-        ledger_line_add(recorded, keys[i], &c->differences);
-    }
+    if (recorded && repeated) ledger_line_compare(recorded, repeated, keys, &c->equal, &c->differences);
 }
 
 /* The ledger of the run may be absent (train.ledger: off). */
@@ -312,7 +278,6 @@ static status run(const struct command_line *line) {
     if (!s && line->step < 1) s = status_new(STATUS_USAGE, "replay needs --step N: which update of the run, from 1");
     if (!s) s = replay(&r);
     command_remove_folder(r.temporary);
-    free(r.config);
     arena_destroy(r.arena);
     return s;
 }

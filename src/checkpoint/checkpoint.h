@@ -64,11 +64,14 @@ status checkpoint_has(struct checkpoint *checkpoint, const char *group, bool *ha
 typedef status checkpoint_visitor(void *context, const char *name, int dims, const int64_t *shape, const float *values);
 status checkpoint_visit(struct checkpoint *checkpoint, const char *group, checkpoint_visitor *visit, void *context);
 /* Adds the first float32 value whose bits differ between two checkpoints, in their top-level [groups] (NULL-terminated)
- * in this order, with its tensor, index and both values, and how many differ; else the first of the datasets of whole
- * numbers [integers] (likewise) that differs; nothing: they are equal. A tensor that only one has is a difference,
- * except in optimizer and ema. [names]: of the files, for the text. */
+ * in this order, with its tensor, index and both values, and how many differ; else the first of the datasets [others]
+ * (likewise; whole numbers, float64 or texts) that differs; nothing: they are equal. A tensor that only one has is a
+ * difference, except in optimizer and ema. [names]: of the files, for the text. */
 status checkpoint_find_difference(struct checkpoint *const files[2], const char *const *groups,
-                                  const char *const *integers, const char *const names[2], struct text *out);
+                                  const char *const *others, const char *const names[2], struct text *out);
+/* The same for the files [paths]. */
+status checkpoint_compare(const char *const paths[2], const char *const *groups, const char *const *others,
+                          const char *const names[2], struct text *out);
 void checkpoint_close(struct checkpoint *checkpoint); /* takes NULL */
 
 /* Opens and verifies the newest valid checkpoint of DIR (by the step in its seal, not by name or time). Damaged files

@@ -195,16 +195,60 @@ static status find_integers(struct checkpoint *const files[2], const char *path,
     return s;
 }
 
+/* ---- texts, and numbers of float64 ---- */
+
+/* *bytes: a text with its NUL, or numbers, malloc'ed; NULL: there is none. */
+static status read_bytes(struct checkpoint *checkpoint, const char *path, char **bytes, size_t *size) {
+    struct entry entry = {.path = path};
+    bool exists;
+    *bytes = NULL, *size = 0;
+    TRY(checkpoint_find(checkpoint, &entry, &exists));
+    if (!exists || entry.type == ENTRY_TEXT) {
+        TRY(checkpoint_read_text(checkpoint, path, bytes));
+        *size = *bytes ? strlen(*bytes) + 1 : 0;
+    } else if (entry.type == ENTRY_FLOAT64) {
+        *size = sizeof(double);
+        for (int d = 0; d < entry.dims; d++) *size *= (size_t)entry.shape[d];
+        entry.data = *bytes = malloc(*size + 1);
+        return *bytes ? checkpoint_read(checkpoint, &entry, 1, NULL) : status_memory("%s", path);
+    }
+    return OK;
+}
+
+static status find_bytes(struct checkpoint *const files[2], const char *path, const char *const names[2],
+                         struct text *out) {
+    char *bytes[2] = {0};
+    size_t sizes[2];
+    status s = read_bytes(files[0], path, &bytes[0], &sizes[0]);
+    if (!s) s = read_bytes(files[1], path, &bytes[1], &sizes[1]);
+    bool differ = !s && (sizes[0] != sizes[1] || (sizes[0] && memcmp(bytes[0], bytes[1], sizes[0]) != 0));
+    if (differ) text_printf(out, "%s of %s is another one than that of %s", path, names[0], names[1]);
+    free(bytes[0]), free(bytes[1]);
+    return s;
+}
+
 status checkpoint_find_difference(struct checkpoint *const files[2], const char *const *groups,
-                                  const char *const *integers, const char *const names[2], struct text *out) {
+                                  const char *const *others, const char *const names[2], struct text *out) {
     struct arena *arena = arena_create();
     struct saved_tensors tensors[2] = {{.arena = arena}, {.arena = arena}};
     size_t before = out->length;
     status s = list_tensors(files[0], groups, &tensors[0]);
     if (!s) s = list_tensors(files[1], groups, &tensors[1]);
     if (!s) compare_tensors(&tensors[0], &tensors[1], groups, names, out);
-    for (size_t i = 0; !s && integers[i] && out->length == before; i++)
-        s = find_integers(files, integers[i], names, out);
+    for (size_t i = 0; !s && others[i] && out->length == before; i++) {
+        s = find_integers(files, others[i], names, out);
+        if (!s && out->length == before) s = find_bytes(files, others[i], names, out);
+    }
     arena_destroy(arena);
+    return s;
+}
+
+status checkpoint_compare(const char *const paths[2], const char *const *groups, const char *const *others,
+                          const char *const names[2], struct text *out) {
+    struct checkpoint *files[2] = {0};
+    status s = checkpoint_open(paths[0], &files[0]);
+    if (!s) s = checkpoint_open(paths[1], &files[1]);
+    if (!s) s = checkpoint_find_difference(files, groups, others, names, out);
+    checkpoint_close(files[0]), checkpoint_close(files[1]);
     return s;
 }

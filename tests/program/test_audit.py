@@ -4,7 +4,7 @@ import hashlib, json, os, re, shutil, unittest
 import numpy as np
 
 import program
-from program import DATA, DIVERGED, OK, STOPPED, USAGE
+from program import DATA, DIVERGED, OK, STOPPED, USAGE, seal_ledger as seal
 
 WINE = "datasets/wine.h5"
 CONFIG = f"""
@@ -20,15 +20,6 @@ train: {{epochs: 8, ledger: {{every: 6}}}}
 checkpoint: {{save_every: {{epochs: 1}}, keep: 0}}
 """
 ELASTIC = ["determinism={mode: elastic, shards: 4, portable: true}", "sampler.batch_size=null", "sampler.global_batch_size=16"]
-
-
-def seal(lines):
-    """The lines, dicts or texts without a chain, with a chain made anew."""
-    chain, out = "", ""
-    for body in lines:
-        chain = hashlib.sha256((chain + body).encode()).hexdigest()[:32]
-        out += f'{body},"chain":"{chain}"}}\n'
-    return out
 
 
 class Audit(program.Case):
@@ -171,6 +162,41 @@ class Audit(program.Case):
         out = self.audit("--all")
         self.assertIn("it begins after step 20", out)
         self.assertIn("the run is as recorded", out)
+
+    def test_what_cannot_be_repeated(self):
+        """Counts as if it differed: the config of the first steps is nowhere in the folder."""
+        self.train()
+        self.train("train.epochs=12", "train.log_every=5")
+        for i in range(1, 9):  # with the first config
+            os.remove(self.path(f"runs/test/checkpoints/epoch-000{i}.h5"))
+        out = self.audit("--all")
+        self.assertIn("9 of 12 intervals cannot be repeated", out)  # the ninth has no file to start from
+        self.assertIn("3 of 12 intervals repeated, all equal", out)
+        self.assertIn("at least 25 % of its intervals are as recorded", out)
+
+    def test_configs_of_earlier_starts(self):
+        """One of them is in the last checkpoint of its start."""
+        self.train()
+        self.train("train.epochs=12")
+        for i in range(1, 8):
+            os.remove(self.path(f"runs/test/checkpoints/epoch-000{i}.h5"))
+        self.assertIn("12 of 12 intervals repeated", self.audit("--all"))
+
+    def with_device(self, device):
+        bodies = self.bodies()
+        found = json.loads(bodies[0] + "}")["device"]
+        self.write("runs/test/ledger.jsonl", seal([bodies[0].replace(json.dumps(found), json.dumps(device(found)))] + bodies[1:]))
+
+    def test_devices(self):
+        """16-bit products need no other processor; a run of a GPU is not repeated on the CPU."""
+        self.train()
+        self.with_device(lambda device: device[:-1] + ", bfloat16)")
+        self.assertIn("the run is as recorded", self.audit("--all"))
+        self.with_device(lambda device: device.replace(", bfloat16)", ", another)"))
+        self.assertIn("without determinism.portable", self.audit("--all", code=USAGE))
+        self.with_device(lambda device: "NVIDIA H200")
+        self.assertRegex(self.audit("--all", code=None), "cannot be repeated: .*(GPU|cuda)")
+        self.assertNotIn(self.code, (OK, DIVERGED))
 
     def test_moved_data(self):
         self.train()

@@ -17,11 +17,6 @@ train: {epochs: 20}
 """
 
 
-def softmax(rows):
-    e = np.exp(rows - rows.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
-
-
 class Predict(program.Case):
     def rows(self, name, header, rows):
         with open(self.path(name), "w", newline="") as f:
@@ -53,7 +48,7 @@ class Predict(program.Case):
         self.assertEqual(list(rows[0]), ["row", "prediction", *LABELS[1::-1], "probability_row", LABELS[3]] + [f"output_{i}" for i in range(4)])
         outputs = np.array([[float(r[f"output_{i}"]) for i in range(4)] for r in rows])
         found = np.array([[float(r[name]) for name in list(r)[2:6]] for r in rows])
-        np.testing.assert_allclose(found, softmax(outputs), rtol=1e-6)
+        np.testing.assert_allclose(found, program.softmax(outputs), rtol=1e-6)
         self.assertEqual(list(self.predict("runs/test", "train.csv")[0]), ["row", "prediction"])
 
     def test_inputs_are_copied(self):

@@ -4,8 +4,8 @@
     tests/proof/tampering.py                    200 trials, of each kind as many
     tests/proof/tampering.py --seed 7 --trials 1
 
-A trial copies the folder of a run of random config, changes something, and audits all of it; the verdict must be exit code 71, or 65
-where the data or a file are not what the checkpoints say, and name what was changed and the first step or line that it concerns.
+A trial copies the folder of a run of random config, changes something, and audits all of it; the exit code must be 71, or 65
+where the data or a file are not what the checkpoints say, and the message name what was changed and the first step or line that it concerns.
 Prints a table; each failure comes with its seed. Needs a built program (--binary), h5py and numpy.
 """
 import argparse, hashlib, json, os, random, re, shutil, subprocess, sys, tempfile
@@ -19,6 +19,7 @@ os.environ.setdefault("DDPTRAIN", "")
 os.environ.setdefault("DDPTRAIN_SOURCE", ROOT)
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import program
+from program import seal_ledger as seal
 
 CONFIG = """
 name: test
@@ -36,14 +37,6 @@ checkpoint: {{save_every: {{steps: {save}}}, keep: 0}}
 def run(binary, folder, *arguments):
     p = subprocess.run([binary, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=600)
     return p.returncode, p.stdout + p.stderr
-
-
-def seal(bodies):
-    chain, out = "", ""
-    for body in bodies:
-        chain = hashlib.sha256((chain + body).encode()).hexdigest()[:32]
-        out += f'{body},"chain":"{chain}"}}\n'
-    return out
 
 
 class Trial:
@@ -72,7 +65,7 @@ class Trial:
     def step(self, i):
         return json.loads(self.bodies[i] + "}")["step"]
 
-    # Each changes the run and returns what the verdict must match.
+    # Each changes the run and returns what the message must match.
 
     def row_changed(self):
         with h5py.File(os.path.join(self.folder, "wine.h5"), "r+") as f:

@@ -33,6 +33,12 @@ void digest_hex(const uint8_t hash[DIGEST_SIZE], char hex[DIGEST_HEX_SIZE]) {
     hex[DIGEST_HEX_SIZE - 1] = 0;
 }
 
+void digest_hex_of(const void *bytes, size_t size, char hex[DIGEST_HEX_SIZE]) {
+    uint8_t hash[DIGEST_SIZE];
+    digest_of(bytes, size, hash);
+    digest_hex(hash, hex);
+}
+
 /* ---- hash of memory ---- */
 
 /* Eight lanes, each h = rotate(h ^ word) * odd, a bijection of h and of the word: a single different word always

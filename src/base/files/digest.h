@@ -25,6 +25,9 @@ void digest_of(const void *bytes, size_t size, uint8_t hash[DIGEST_SIZE]);
 /* Lower-case hexadecimal, NUL-terminated. */
 void digest_hex(const uint8_t hash[DIGEST_SIZE], char hex[DIGEST_HEX_SIZE]);
 
+/* The SHA-256 of [bytes] (size) as hexadecimal. */
+void digest_hex_of(const void *bytes, size_t size, char hex[DIGEST_HEX_SIZE]);
+
 /* A 64-bit hash of [bytes] (size) for comparing memory, as fast as memory can be read; [seed]: 0, or the hash of the
  * preceding bytes. Two inputs of the same size that differ in a single word never have the same hash; others collide
  * with probability 2^-64. Not for secrets or files. Equal on all machines of one byte order. */

@@ -61,11 +61,9 @@ static status add_state(struct trainer *t) {
 
 status ledger_start(struct trainer *t, const char *program, const char *config_text, bool is_elastic) {
     struct metrics *ledger = t->outputs.ledger;
-    uint8_t hash[DIGEST_SIZE];
     char hex[DIGEST_HEX_SIZE], processor[128];
     if (!ledger) return OK;
-    digest_of(config_text, strlen(config_text), hash);
-    digest_hex(hash, hex);
+    digest_hex_of(config_text, strlen(config_text), hex);
     if (!processor_model(processor, sizeof processor)) processor[0] = 0;
     begin(ledger, metrics_size(ledger) ? METRICS_RESUME : METRICS_START, &t->state->counters);
     metrics_int(ledger, "version", LEDGER_VERSION);
