@@ -55,6 +55,7 @@ static status check_config(const struct config *c) {
          "checkpoint.resume FILE"},
         {c->sampler.type == SAMPLER_WEIGHTED && (c->sampler.uneven || c->has_losses),
          "sampler.type weighted with losses or uneven"},
+        {c->sampler.per_rank, "sampler.per_rank"},
         {d->window.group != NULL, "dataset.window.group"},
         {d->window.has_history, "dataset.window.history"},
         {d->window.steps > 0 && split_has_test(&d->split), "dataset.window with test rows"},
@@ -1007,6 +1008,7 @@ static void add_real(struct text *out, const char *before, double value, const c
 }
 
 static bool is_weighted(const struct script *s) { return s->config->sampler.type == SAMPLER_WEIGHTED; }
+static bool is_indices(const struct script *s) { return s->config->sampler.type == SAMPLER_INDICES; }
 static bool is_dataloader(const struct script *s) { return s->config->sampler.type == SAMPLER_DATALOADER; }
 
 /* The sampler, and the numbers of an epoch. */
@@ -1024,7 +1026,11 @@ static void add_sampler(struct script *s) {
     else if (is_weighted(s))
         text_printf(out, "sampler = BalancedSampler(y[torch.as_tensor(train)], world, rank, seed=%lld%s)\n",
                     (long long)c->seed, c->drop_last ? ", drop_last=True" : "");
-    else
+    else if (is_indices(s)) {
+        text_add(out, "sampler = IndexSampler(");
+        text_add_json(out, c->path);
+        text_printf(out, ", world, rank%s)\n", c->drop_last ? ", drop_last=True" : "");
+    } else
         text_printf(out, "sampler = DistributedSampler(range(len(train)), world, rank, shuffle=%s, seed=%lld%s)\n",
                     shuffles, (long long)c->seed, c->drop_last ? ", drop_last=True" : "");
     text_printf(out, "steps_per_epoch = %s", t->accumulate > 1 ? "math.ceil(" : "");

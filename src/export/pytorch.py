@@ -467,6 +467,23 @@ class BalancedSampler:
         return iter(torch.multinomial(self.weights, len(self.weights), True, generator=random)[self.own].tolist())
 
 
+class IndexSampler(torch.utils.data.Sampler):
+    """The rows of a file, (rows) or (epochs, rows), distributed over the ranks."""
+    def __init__(self, path, world, rank, drop_last=False):
+        orders, self.epoch = np.atleast_2d(np.load(path)), 0
+        rows = orders.shape[1]
+        self.orders = orders[:, (rank + world * np.arange(rows // world if drop_last else -(-rows // world))) % rows]
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __len__(self):
+        return self.orders.shape[1]
+
+    def __iter__(self):
+        return iter(self.orders[self.epoch % len(self.orders)].tolist())
+
+
 def fold(count, folds, number, seed=None):
     """The rows of KFold: training, validation."""
     order = np.arange(count) if seed is None else np.random.RandomState(seed).permutation(count)

@@ -21,7 +21,7 @@ struct loader {
     enum dataset_part part;
     struct sampler_config sampler; /* training */
     int rank, world_size;
-    size_t part_rows, length;                  /* rows of the part; rows this rank draws in an epoch */
+    size_t part_rows, epoch_rows, length;      /* rows of the part; of an epoch, of all ranks; that this rank draws */
     size_t first_row, row_stride;              /* evaluation: of this rank's rows */
     size_t batch_rows, n_batches, own_batches; /* own_batches: of this rank; n_batches: maximum over all ranks */
     struct row_order order;                    /* (part_rows) of the epoch, where it is drawn */
@@ -77,7 +77,7 @@ static void find_positions(const struct loader *loader, struct span span, int64_
     int rank = is_shard ? 0 : loader->rank, world_size = is_shard ? 1 : loader->world_size;
     for (size_t i = 0; i < span.rows; i++)
         positions[i] =
-            (int64_t)(is_training ? sampler_row(&loader->order, loader->part_rows, rank, world_size, span.first + i)
+            (int64_t)(is_training ? sampler_row(&loader->order, loader->epoch_rows, rank, world_size, span.first + i)
                                   : loader->first_row + (span.first + i) * loader->row_stride);
 }
 
@@ -282,6 +282,7 @@ status loader_create(struct dataset *dataset, const struct sampler_config *sampl
     struct loader *loader = new_loader(dataset, DATASET_TRAIN, batch, rank, world_size);
     if (!loader) return status_memory("the batches of the loader");
     loader->sampler = *sampler;
+    loader->epoch_rows = sampler_epoch_rows(sampler, loader->part_rows);
     if (sampler->shards)
         set_shard_sizes(loader);
     else {
@@ -351,14 +352,14 @@ uint64_t loader_hash_rows(const struct loader *loader, size_t first, size_t coun
     size_t world = sampler->shards ? 1 : (size_t)loader->world_size;
     size_t batch = sampler->shards ? (size_t)sampler->global_batch_size : loader->batch_rows;
     size_t length = sampler_length(sampler, loader->part_rows, (int)world) * world;
-    if (sampler->uneven) length = min(length, loader->part_rows);
+    if (sampler->uneven) length = min(length, loader->epoch_rows);
     size_t begin = min(first * batch * world, length), end = min((first + count) * batch * world, length);
     uint64_t hash = 0;
     while (begin < end) {
         int64_t rows[64];
         size_t n = min(end - begin, sizeof rows / sizeof *rows);
         for (size_t i = 0; i < n; i++)
-            rows[i] = (int64_t)sampler_row(&loader->order, loader->part_rows, 0, 1, begin + i);
+            rows[i] = (int64_t)sampler_row(&loader->order, loader->epoch_rows, 0, 1, begin + i);
         hash = hash_add(hash, rows, n * sizeof *rows);
         begin += n;
     }

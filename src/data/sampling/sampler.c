@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files/io.h"
+#include "data/source/npy_header.h"
+
 /* ---- rows of an epoch ---- */
 
-static const char *const types[] = {"distributed", "dataloader", "weighted", NULL};
+static const char *const types[] = {"distributed", "dataloader", "weighted", "indices", NULL};
 
 static const struct schema_row sampler_rows[] = {
     SCHEMA_ROW(
@@ -18,7 +21,16 @@ static const struct schema_row sampler_rows[] = {
             "needs no memory); `dataloader`: the order of "
             "DataLoader(shuffle=True) after torch.manual_seed and building the model, on one rank (`seed` is not "
             "used); `weighted`: WeightedRandomSampler(1 / rows of the class, rows) with a generator of `seed` + epoch, "
-            "its draws distributed over the ranks, so that each class is seen equally often (`shuffle` is not used)."),
+            "its draws distributed over the ranks, so that each class is seen equally often (`shuffle` is not used); "
+            "`indices`: the rows of the file `path`, a sampler of your own (`shuffle` and `seed` are not used)."),
+    SCHEMA_ROW(
+        STRING, struct sampler_config, path, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+        .doc = "For `indices`: an .npy file of integers, the numbers of training rows (from 0, as x_train[i]) in the "
+               "order of their use. Shape (rows), or (epochs, rows), after whose last epoch the first comes again. "
+               "Rows may be repeated or left out. A resume compares the contents, not the path."),
+    SCHEMA_ROW(BOOL, struct sampler_config, per_rank, .fallback = "false",
+               .doc = "For `indices`: the file has an order for each rank, shape (ranks, rows) or (epochs, ranks, "
+                      "rows). False: one order, whose rows are distributed over the ranks as by DistributedSampler."),
     SCHEMA_ROW(
         INT, struct sampler_config, batch_size, .fallback = "null", .min = 1, .max = 1e9,
         .doc = "Rows of a batch on each rank (DataLoader's batch_size); 32 when neither this nor global_batch_size is "
@@ -49,6 +61,16 @@ static const struct schema_row sampler_rows[] = {
     {0},
 };
 
+static void check_indices(const struct sampler_config *sampler, const struct node *where, const char *path,
+                          struct problems *problems) {
+    struct place place = where ? where->place : (struct place){0};
+    if (sampler->type == SAMPLER_INDICES && !sampler->path)
+        problems_add(problems, place, path, "type indices needs path, an .npy file of the numbers of training rows");
+    if (sampler->type != SAMPLER_INDICES && (sampler->path || sampler->per_rank))
+        problems_add(problems, place, path, "%s is for type indices, not %s", sampler->path ? "path" : "per_rank",
+                     types[sampler->type]);
+}
+
 static void check_sampler(void *config, const struct node *where, const char *path, struct problems *problems) {
     struct sampler_config *sampler = config;
     bool has_batch = sampler->batch_size != SCHEMA_NO_INT, has_global = sampler->global_batch_size != SCHEMA_NO_INT;
@@ -62,15 +84,21 @@ static void check_sampler(void *config, const struct node *where, const char *pa
         problems_add(problems, where ? where->place : (struct place){0}, path,
                      "uneven (each row once) and drop_last_batch (a short last batch is dropped) exclude each other; "
                      "give one");
+    check_indices(sampler, where, path, problems);
     if (!has_batch && !has_global) sampler->batch_size = 32;
 }
 
 const struct schema sampler_schema = {
     .name = "sampler", .size = sizeof(struct sampler_config), .rows = sampler_rows, .check = check_sampler};
 
+size_t sampler_epoch_rows(const struct sampler_config *config, size_t rows) {
+    return config->indices ? config->indices->length : rows;
+}
+
 size_t sampler_length(const struct sampler_config *config, size_t rows, int world_size) {
     assert(world_size >= 1);
     size_t world = (size_t)world_size;
+    rows = sampler_epoch_rows(config, rows);
     /* drop_last: PyTorch's ceil((rows - world) / world) is rows / world when rows % world != 0 */
     return config->drop_last ? rows / world : rows / world + (rows % world != 0);
 }
@@ -79,6 +107,7 @@ size_t sampler_shard(size_t rows, size_t shards, size_t shard) { return rows * s
 
 size_t sampler_own_length(const struct sampler_config *config, size_t rows, int rank, int world_size) {
     if (!config->uneven || config->drop_last) return sampler_length(config, rows, world_size);
+    rows = sampler_epoch_rows(config, rows);
     return rows / (size_t)world_size + ((size_t)rank < rows % (size_t)world_size);
 }
 
@@ -88,9 +117,10 @@ status sampler_check_rows(const struct sampler_config *config, size_t rows, int 
     if (length >= batch || (length > 0 && !config->drop_last_batch)) return OK;
     return status_new(
         STATUS_USAGE,
-        "%zu training rows are less than one batch of %zu rows for each of %d ranks; use fewer ranks, a smaller batch, "
+        "%zu %s are less than one batch of %zu rows for each of %d ranks; use fewer ranks, a smaller batch, "
         "or sampler.%s: false",
-        rows, batch, world_size, length ? "drop_last_batch" : "drop_last");
+        sampler_epoch_rows(config, rows), config->indices ? "rows of an epoch" : "training rows", batch, world_size,
+        length ? "drop_last_batch" : "drop_last");
 }
 
 size_t sampler_evaluation_batch(const struct sampler_config *config, int world_size) {
@@ -157,17 +187,30 @@ static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows
     }
 }
 
-bool sampler_draws(const struct sampler_config *config) { return config->shuffle || config->type == SAMPLER_WEIGHTED; }
+bool sampler_draws(const struct sampler_config *config) {
+    return config->shuffle || config->type == SAMPLER_WEIGHTED || config->type == SAMPLER_INDICES;
+}
 
 status sampler_alloc(const struct sampler_config *config, size_t rows, struct row_order *out) {
     *out = (struct row_order){0};
+    if (config->type == SAMPLER_INDICES)
+        return order_alloc(config->indices->length, rows, "the order of the rows", out);
     if (!sampler_draws(config) || (config->type != SAMPLER_WEIGHTED && rows > ORDER_MAX_SMALL)) return OK;
     return order_alloc(rows, rows, "the order of the rows", out);
+}
+
+static void copy_epoch(const struct sampler_indices *indices, int64_t epoch, struct row_order *order) {
+    size_t length = indices->length, first = (size_t)epoch % indices->epochs * length;
+    for (size_t i = 0; i < length; i++) order_set(order, i, order_at(&indices->order, first + i));
 }
 
 void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct row_order *order) {
     struct rng rng;
     if (!sampler_draws(config)) return;
+    if (config->type == SAMPLER_INDICES) {
+        copy_epoch(config->indices, epoch, order);
+        return;
+    }
     rng_seed(&rng, config->type == SAMPLER_DATALOADER ? dataloader_seed(config->generator, epoch)
                                                       : (uint64_t)config->seed + (uint64_t)epoch);
     if (config->type == SAMPLER_WEIGHTED)
@@ -185,6 +228,222 @@ void sampler_evaluation_range(size_t rows, int rank, int world_size, size_t *fir
     size_t world = (size_t)world_size, r = (size_t)rank, share = rows / world, extra = rows % world;
     *first = r * share + (r < extra ? r : extra);
     *count = share + (r < extra);
+}
+
+/* ---- the file of SAMPLER_INDICES ---- */
+
+#define PIECE 4096 /* values that are read at a time */
+
+struct index_file {
+    const struct sampler_config *config;
+    int fd, dims;
+    size_t train_rows;
+    struct npy_header header;
+    size_t epochs, ranks, rows; /* rows: of a rank; ranks: 1 for one order */
+};
+
+/* "order.npy: shape (2, 3, 4)" */
+static void add_shape(const struct index_file *file, struct text *out) {
+    text_printf(out, "%s: shape (", file->config->path);
+    for (int i = 0; i < file->dims; i++) text_printf(out, "%s%zu", i ? ", " : "", file->header.shape[i]);
+    text_add(out, ")");
+}
+
+/* Sets the sizes of the orders by the shape. */
+static status find_sizes(struct index_file *file, int world_size) {
+    const size_t *shape = file->header.shape;
+    bool per_rank = file->config->per_rank;
+    int dims = file->dims, expected = per_rank ? 2 : 1;
+    struct text text = {0};
+    status s = OK;
+    add_shape(file, &text);
+    if (dims != expected && dims != expected + 1) {
+        s = status_new(STATUS_DATA, "%s, but sampler.path needs %s", text_string(&text),
+                       per_rank ? "(ranks, rows) or (epochs, ranks, rows), with per_rank"
+                                : "(rows) or (epochs, rows); an order for each rank needs per_rank: true");
+    } else {
+        file->epochs = dims > expected ? shape[0] : 1;
+        file->ranks = per_rank ? shape[dims - 2] : 1;
+        file->rows = shape[dims - 1];
+        if (per_rank && file->ranks != (size_t)world_size && shape[0] > 0)
+            s = status_new(STATUS_USAGE,
+                           "%s has the orders of %zu rank%s, but there %s %d; write it for %d, or use "
+                           "per_rank: false",
+                           text_string(&text), file->ranks, text_plural(file->ranks, "s"),
+                           world_size == 1 ? "is" : "are", world_size, world_size);
+        else if (shape[0] == 0)
+            s = status_new(STATUS_DATA, "%s has no rows", text_string(&text));
+    }
+    text_free(&text);
+    return s;
+}
+
+/* The index in C order of value [f] of the file, whose first index changes fastest. */
+static size_t in_c_order(const struct index_file *file, size_t f) {
+    size_t index = 0, block = file->header.rows * file->header.size;
+    for (int i = 0; i < file->dims; i++) {
+        block /= file->header.shape[i];
+        index += f % file->header.shape[i] * block;
+        f /= file->header.shape[i];
+    }
+    return index;
+}
+
+static status reject_value(const struct index_file *file, size_t index, double value) {
+    struct text at = {0};
+    size_t block = file->header.rows * file->header.size;
+    for (int i = 0; i < file->dims; i++) {
+        block /= file->header.shape[i];
+        text_printf(&at, "%s%zu", i ? ", " : "", index / block);
+        index %= block;
+    }
+    status s = status_new(STATUS_DATA, "%s: value [%s] is %.0f, but the %zu training row%s numbered 0 to %zu",
+                          file->config->path, text_string(&at), value, file->train_rows,
+                          file->train_rows == 1 ? " is" : "s are", file->train_rows - 1);
+    text_free(&at);
+    return s;
+}
+
+/* Of several orders, those of the ranks are interleaved, as a rank reads them. */
+static status take_values(const struct index_file *file, size_t first, const double *values, size_t count,
+                          struct row_order *order) {
+    for (size_t i = 0; i < count; i++) {
+        size_t index = file->header.is_fortran ? in_c_order(file, first + i) : first + i;
+        if (!(values[i] >= 0 && values[i] < (double)file->train_rows)) return reject_value(file, index, values[i]);
+        size_t row = index % file->rows, rank = index / file->rows % file->ranks;
+        size_t epoch = index / file->rows / file->ranks;
+        order_set(order, (epoch * file->rows + row) * file->ranks + rank, (size_t)values[i]);
+    }
+    return OK;
+}
+
+static status read_values(const struct index_file *file, struct row_order *order) {
+    const struct npy_header *header = &file->header;
+    size_t width = header->type->bytes, count = header->rows * header->size;
+    double values[PIECE];
+    for (size_t first = 0; first < count; first += PIECE) {
+        size_t n = count - first < PIECE ? count - first : PIECE;
+        uint8_t *raw = (uint8_t *)values + n * (sizeof *values - width);
+        TRY(io_read_at(file->fd, file->config->path, raw, n * width, header->bytes + first * width, NULL));
+        npy_header_convert(header, raw, n, values);
+        TRY(take_values(file, first, values, n, order));
+    }
+    return OK;
+}
+
+static status read_header(struct index_file *file, int world_size) {
+    const char *path = file->config->path;
+    uint8_t *bytes = malloc(NPY_MAX_HEADER);
+    size_t got = 0;
+    struct io_info info;
+    if (!bytes) return status_memory("%s", path);
+    status s = io_read_at(file->fd, path, bytes, NPY_MAX_HEADER, 0, &got);
+    if (!s) s = npy_header_parse(path, bytes, got, &file->header);
+    free(bytes);
+    TRY(s);
+    char kind = file->header.type->code[0];
+    file->dims = file->header.dims;
+    if (kind != 'i' && kind != 'u')
+        return status_new(STATUS_DATA,
+                          "%s: its values are %s, but sampler.path needs integers, the numbers of "
+                          "training rows",
+                          path, file->header.type->name);
+    TRY(find_sizes(file, world_size));
+    TRY(io_stat_fd(file->fd, path, &info));
+    double expected = (double)file->header.bytes + npy_header_value_bytes(&file->header);
+    if ((double)info.size == expected) return OK;
+    return status_new(STATUS_DATA, "%s: it has %.0f bytes, but its header says %.0f; copy the file again", path,
+                      (double)info.size, expected);
+}
+
+/* Counts the rows that are repeated and left out; [uses]: (train_rows) of an epoch, [is_used]: in any. */
+static void count_uses(struct sampler_indices *indices, size_t train_rows, uint8_t *is_used, size_t *last_epoch) {
+    indices->unused = train_rows;
+    for (size_t e = 0; e < indices->epochs; e++) {
+        size_t repeated = 0;
+        for (size_t i = 0; i < indices->length; i++) {
+            size_t row = order_at(&indices->order, e * indices->length + i);
+            repeated += last_epoch[row] == e + 1;
+            last_epoch[row] = e + 1;
+            indices->unused -= !is_used[row];
+            is_used[row] = 1;
+        }
+        size_t left_out = train_rows - (indices->length - repeated);
+        if ((!repeated && !left_out) || indices->uneven_epochs++) continue;
+        indices->first_uneven = e;
+        indices->repeated = repeated;
+        indices->left_out = left_out;
+    }
+}
+
+static status describe_uses(struct sampler_indices *indices, size_t train_rows) {
+    uint8_t *is_used = calloc(train_rows, 1);
+    size_t *last_epoch = calloc(train_rows, sizeof *last_epoch);
+    status s = is_used && last_epoch ? OK : status_memory("the rows of the sampler");
+    if (!s) count_uses(indices, train_rows, is_used, last_epoch);
+    free(is_used);
+    free(last_epoch);
+    return s;
+}
+
+static void hash_indices(struct sampler_indices *indices) {
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    uint64_t sizes[] = {indices->epochs, indices->length};
+    digest_start(&digest);
+    digest_add(&digest, sizes, sizeof sizes);
+    for (size_t i = 0; i < indices->epochs * indices->length; i++) {
+        uint64_t row = order_at(&indices->order, i);
+        digest_add(&digest, &row, sizeof row);
+    }
+    digest_finish(&digest, hash);
+    digest_hex(hash, indices->digest);
+}
+
+static status read_indices(struct index_file *file, int world_size, struct sampler_indices *out) {
+    TRY(read_header(file, world_size));
+    out->epochs = file->epochs;
+    out->length = file->rows * file->ranks;
+    TRY(order_alloc(out->epochs * out->length, file->train_rows, "the rows of sampler.path", &out->order));
+    TRY(read_values(file, &out->order));
+    TRY(describe_uses(out, file->train_rows));
+    hash_indices(out);
+    return OK;
+}
+
+status sampler_open_indices(const struct sampler_config *config, size_t rows, int world_size,
+                            struct sampler_indices **out) {
+    struct index_file file = {.config = config, .train_rows = rows};
+    *out = NULL;
+    if (config->type != SAMPLER_INDICES) return OK;
+    TRY(status_prefix(io_open(config->path, &file.fd), "sampler.path"));
+    struct sampler_indices *indices = calloc(1, sizeof *indices);
+    status s = indices ? read_indices(&file, world_size, indices) : status_memory("the rows of sampler.path");
+    s = status_first(s, io_close(file.fd, config->path));
+    if (s)
+        sampler_close_indices(indices);
+    else
+        *out = indices;
+    return s;
+}
+
+void sampler_close_indices(struct sampler_indices *indices) {
+    if (!indices) return;
+    order_free(&indices->order);
+    free(indices);
+}
+
+void sampler_describe_indices(const struct sampler_config *config, struct text *out) {
+    const struct sampler_indices *in = config->indices;
+    text_printf(out, "%s: %zu epoch%s of %zu row%s", config->path, in->epochs, text_plural(in->epochs, "s"), in->length,
+                text_plural(in->length, "s"));
+    if (in->uneven_epochs)
+        text_printf(out, "; epoch %zu repeats %zu and leaves out %zu training row%s", in->first_uneven + 1,
+                    in->repeated, in->left_out, text_plural(in->left_out, "s"));
+    if (in->uneven_epochs > 1)
+        text_printf(out, ", and %zu other epoch%s not each row once", in->uneven_epochs - 1,
+                    in->uneven_epochs == 2 ? " has" : "s have");
+    if (in->unused) text_printf(out, "; %zu row%s in no epoch", in->unused, in->unused == 1 ? " is" : "s are");
 }
 
 /* ---- orders that were drawn ---- */

@@ -1,5 +1,6 @@
 /* sampler: decides which rows a rank gets in which order. A pure function of (config, rows, epoch, rank, world), so it
- * has no state to save. `distributed` is PyTorch's DistributedSampler bit for bit (tests/vectors/sampler.json). */
+ * has no state to save. `distributed` is PyTorch's DistributedSampler bit for bit (tests/vectors/sampler.json);
+ * `indices` takes the rows from a file. */
 #ifndef DATA_SAMPLER_H
 #define DATA_SAMPLER_H
 
@@ -7,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/files/digest.h"
 #include "base/numbers/rng.h"
 #include "base/schema/schema.h"
 #include "base/status.h"
@@ -15,7 +17,19 @@
 enum sampler_type {
     SAMPLER_DISTRIBUTED, /* DistributedSampler */
     SAMPLER_DATALOADER,  /* DataLoader(shuffle=True) with PyTorch's default generator, on one rank */
-    SAMPLER_WEIGHTED     /* WeightedRandomSampler: all classes equally often, with replacement */
+    SAMPLER_WEIGHTED,    /* WeightedRandomSampler: all classes equally often, with replacement */
+    SAMPLER_INDICES      /* the rows of a file: any sampler, written down */
+};
+
+/* The rows of each epoch of SAMPLER_INDICES, from its file. */
+struct sampler_indices {
+    size_t epochs, length; /* length: rows of an epoch, of all ranks */
+    struct row_order
+        order;            /* (epochs, length); per_rank: row [i] of rank r is at r + i * ranks, as sampler_row reads */
+    size_t unused;        /* training rows that are in no epoch */
+    size_t uneven_epochs; /* epochs that repeat or leave out training rows */
+    size_t first_uneven, repeated, left_out; /* of the first of these: its number, and how many rows */
+    char digest[DIGEST_HEX_SIZE];            /* SHA-256 of [epochs], [length] and the numbers of the rows */
 };
 
 struct sampler_config {
@@ -28,6 +42,10 @@ struct sampler_config {
     bool uneven;          /* no padding: each row once, the last ranks have one row less */
     bool drop_last_batch; /* DataLoader's drop_last: omit the short last batch of an epoch */
     int64_t seed;
+    const char *path; /* SAMPLER_INDICES: the file */
+    bool per_rank;    /* its orders are those of the ranks; else one is distributed over them */
+    /* Not a key: of sampler_open_indices, for SAMPLER_INDICES; NULL: lengths are those of all training rows. */
+    const struct sampler_indices *indices;
     /* Not a key: PyTorch's default generator in its state after the model was built, for SAMPLER_DATALOADER. */
     const struct rng *generator;
     /* Not a key: determinism.shards. Not 0: each rank gets its shards of the batches of one process, see sampler_shard.
@@ -37,7 +55,20 @@ struct sampler_config {
 };
 extern const struct schema sampler_schema;
 
-/* The number of rows that a rank draws in an epoch of [rows] rows; with uneven the maximum over all ranks. */
+/* Reads the file of SAMPLER_INDICES for [rows] training rows and checks every number; NULL for another type. For
+ * sampler_close_indices. STATUS_DATA with the file, and the index of the first number that is no training row;
+ * STATUS_USAGE for orders of another number of ranks. */
+status sampler_open_indices(const struct sampler_config *config, size_t rows, int world_size,
+                            struct sampler_indices **out);
+void sampler_close_indices(struct sampler_indices *indices); /* takes NULL */
+
+/* Adds "order.npy: 3 epochs of 142 rows, ..." with the rows that are repeated or left out. */
+void sampler_describe_indices(const struct sampler_config *config, struct text *out);
+
+/* The rows of an epoch of all ranks, before they are padded: [rows] training rows, or as many as the file has. */
+size_t sampler_epoch_rows(const struct sampler_config *config, size_t rows);
+
+/* The number of rows that a rank draws in an epoch of [rows] training rows; with uneven the maximum over all ranks. */
 size_t sampler_length(const struct sampler_config *config, size_t rows, int world_size);
 /* Rows that [rank] draws. */
 size_t sampler_own_length(const struct sampler_config *config, size_t rows, int rank, int world_size);
@@ -57,7 +88,7 @@ size_t sampler_evaluation_batch(const struct sampler_config *config, int world_s
 /* The first row of shard [shard] when [rows] rows are split into [shards] consecutive shards of nearly equal size. */
 size_t sampler_shard(size_t rows, size_t shards, size_t shard);
 
-/* STATUS_USAGE when [rows] rows are less than one batch of [batch] rows for each rank. */
+/* STATUS_USAGE when [rows] training rows are less than one batch of [batch] rows for each rank. */
 status sampler_check_rows(const struct sampler_config *config, size_t rows, int world_size, size_t batch);
 
 /* Whether the rows of an epoch are drawn. */
@@ -72,7 +103,7 @@ status sampler_alloc(const struct sampler_config *config, size_t rows, struct ro
 void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct row_order *order);
 
 /* Row [index], below sampler_own_length, of [rank] in the epoch of [order], which is not given without
- * sampler_draws. */
+ * sampler_draws; [rows]: sampler_epoch_rows. */
 static inline size_t sampler_row(const struct row_order *order, size_t rows, int rank, int world_size, size_t index) {
     return order_at(order, ((size_t)rank + index * (size_t)world_size) % rows); /* padding: the first rows again */
 }

@@ -274,6 +274,10 @@ static void check_elastic(struct config *c, const struct node *root, struct prob
     struct place place = config_place(node_get(root, "determinism"));
     if (c->determinism.mode != DETERMINISM_ELASTIC || c->determinism.shards == SCHEMA_NO_INT) return;
     c->sampler.shards = (size_t)c->determinism.shards;
+    if (c->sampler.per_rank)
+        problems_add(problems, place, "determinism",
+                     "elastic runs on any number of ranks, but sampler.per_rank has "
+                     "orders for a certain one; give one order for all");
     if (c->sampler.global_batch_size == SCHEMA_NO_INT)
         problems_add(problems, place, "determinism", "elastic needs sampler.global_batch_size, the rows of all ranks");
     else if (c->determinism.shards > c->sampler.global_batch_size)
@@ -484,6 +488,7 @@ static status bind(struct document *document, const char *path, struct problems 
 static status find_files(struct config *c, const char *path, struct arena *arena) {
     bool is_resume_file = strcmp(c->checkpoint.resume, "auto") != 0 && strcmp(c->checkpoint.resume, "never") != 0;
     TRY(dataset_find_files(&c->dataset, path, arena));
+    TRY(find_file(&c->sampler.path, path, arena));
     TRY(find_file_or_folder(&c->model.init_from.file, path, arena));
     return is_resume_file ? find_file(&c->checkpoint.resume, path, arena) : OK;
 }

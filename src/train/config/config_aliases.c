@@ -144,6 +144,7 @@ static const struct schema_alias aliases[] = {
                    "the first line of a CSV file names its columns, and columns: {NAME: ignore} leaves one out "
                    "(docs/tables.md); leave the key out"),
     KEY_ALIAS_NOTE("sampler", "sampler name kind", "sampler.type", NULL),
+    KEY_ALIAS("sampler", "file indices order rows row_order", "sampler.path"),
     KEY_ALIAS_NOTE("sampler", "replacement num_samples", NULL,
                    "type: weighted draws with replacement, as many as there are rows"),
     KEY_ALIAS_NOTE(
@@ -477,6 +478,8 @@ static const struct schema_alias aliases[] = {
                      "write the file, RUN/checkpoints/best.h5 of a run with the key checkpoint.best"),
     VALUE_ALIAS("sampler.type", "random RandomSampler DistributedSampler", "distributed"),
     VALUE_ALIAS("sampler.type", "WeightedRandomSampler balanced", "weighted"),
+    VALUE_ALIAS_NOTE("sampler.type", "custom Sampler SubsetRandomSampler file", "indices",
+                     "its order is a file, sampler.path (docs/split.md)"),
     VALUE_ALIAS_NOTE("sampler.type", "sequential SequentialSampler", NULL, "set sampler.shuffle: false"),
     /* ---- arguments of calls such as "Adam(params, 0.1)", by position ---- */
     CALL_ALIAS("schedule", "cosine", "? t_max eta_min"),

@@ -244,7 +244,7 @@ static status set_weights(const struct plan *plan, struct log *log) {
 static status make_checkpoint(const struct plan *plan, const char *config_text, struct checkpoint **out) {
     struct optimizer none = {0};
     struct state *state;
-    TRY(state_create(plan->model, &none, NULL, plan->dataset, config_text, &state));
+    TRY(state_create(plan->model, &none, NULL, plan->dataset, config_text, NULL, &state));
     status s = state_map(state);
     if (!s) s = checkpoint_create(CHECKPOINT_INITIAL, state->entries, state->entry_count, out);
     if (!s) s = state_unmap(state, false);

@@ -49,7 +49,7 @@ static size_t count_batches(const struct trainer *t) {
 /* Rows of batch number [index] of an epoch on [rank]. */
 static size_t rows_of_batch(const struct trainer *t, size_t index, int rank) {
     size_t rows = dataset_info(t->dataset)->train_rows, first = index * t->batch;
-    size_t length = sampler_own_length(&t->config->sampler, rows, rank, comm_world_size(t->comm));
+    size_t length = sampler_own_length(t->sampler, rows, rank, comm_world_size(t->comm));
     size_t left = length > first ? length - first : 0;
     return left < t->batch ? left : t->batch;
 }
@@ -691,7 +691,7 @@ status step_open(struct trainer *t) {
     if (world == 1 || !loss_compares_rows(t->loss, t->loss_config)) return OK;
     TRY(row_gather_create(t->comm, comm_gpu(t->comm), t->batch, &t->micro_batches.gather));
     for (int r = 0; r < world; r++)
-        row_gather_set_rows(t->micro_batches.gather, r, sampler_own_length(&t->config->sampler, rows, r, world));
+        row_gather_set_rows(t->micro_batches.gather, r, sampler_own_length(t->sampler, rows, r, world));
     return OK;
 }
 

@@ -67,6 +67,7 @@ status trainer_create(struct trainer *t, const struct plan *plan) {
     t->config = c;
     t->device = plan->device;
     t->dataset = plan->dataset;
+    t->sampler = &plan->sampler;
     t->model = plan->model;
     t->loss = plan->loss;
     t->loss_config = plan->loss_config;

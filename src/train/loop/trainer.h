@@ -210,9 +210,10 @@ struct trainer {
     struct activity *activity; /* reports the phase of this rank to the store; NULL: one rank */
     struct device *device;
     struct dataset *dataset;
-    struct loader *loader, *validation; /* validation NULL: no validation rows */
-    size_t batch;                       /* rows of a micro-batch on this rank */
-    struct feed *feed;                  /* of batches to the device */
+    const struct sampler_config *sampler; /* of the plan */
+    struct loader *loader, *validation;   /* validation NULL: no validation rows */
+    size_t batch;                         /* rows of a micro-batch on this rank */
+    struct feed *feed;                    /* of batches to the device */
     struct model *model;
     const struct loss_type *loss;
     const void *loss_config;

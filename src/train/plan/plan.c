@@ -144,8 +144,8 @@ static bool reaches_last(const struct config *config, size_t rows, size_t batch)
     return config->train.steps == SCHEMA_NO_INT || config->train.steps > batches / per_step;
 }
 
-static status passes_check(const struct config *config, const struct model *model, size_t train_rows, int world_size) {
-    const struct sampler_config *sampler = &config->sampler;
+static status passes_check(const struct config *config, const struct sampler_config *sampler, const struct model *model,
+                           size_t train_rows, int world_size) {
     struct epoch e = {.sampler = sampler, .train_rows = train_rows, .world = world_size};
     TRY(sampler_batch(sampler, world_size, &e.batch));
     if (sampler->shards) e.batch = (size_t)sampler->global_batch_size;
@@ -175,9 +175,8 @@ static size_t largest(const struct pass_rows *rows) {
     return largest;
 }
 
-static struct pass_rows passes_rows(const struct config *config, const struct dataset_info *info,
+static struct pass_rows passes_rows(const struct sampler_config *sampler, const struct dataset_info *info,
                                     const struct dist_env *env, const struct dist_env *evaluates, size_t batch) {
-    const struct sampler_config *sampler = &config->sampler;
     size_t world = (size_t)env->world_size, shards = sampler->shards, first, own, test;
     size_t length = sampler_own_length(sampler, info->train_rows, env->rank, env->world_size);
     sampler_evaluation_range(info->validation_rows, evaluates->rank, evaluates->world_size, &first, &own);
@@ -422,14 +421,16 @@ static status check_compared_rows(const struct plan *p) {
 /* Computes the batches and steps of an epoch. */
 static status plan_batches(struct plan *p) {
     const struct config *c = p->config;
-    const struct sampler_config *sampler = &c->sampler;
+    const struct sampler_config *sampler = &p->sampler;
     int world = p->env.world_size;
+    TRY(sampler_open_indices(&c->sampler, p->info.train_rows, world, &p->indices));
+    p->sampler.indices = p->indices;
     TRY(sampler_batch(sampler, world, &p->batch));
     TRY(loader_check(&p->info, sampler, p->batch, world));
     TRY(check_compared_rows(p));
-    TRY(passes_check(c, p->model, p->info.train_rows, world));
+    TRY(passes_check(c, sampler, p->model, p->info.train_rows, world));
     struct dist_env evaluates = plan_evaluation_env(p);
-    p->rows = passes_rows(c, &p->info, &p->env, &evaluates, p->batch);
+    p->rows = passes_rows(sampler, &p->info, &p->env, &evaluates, p->batch);
     size_t whole = sampler->shards ? (size_t)sampler->global_batch_size : p->batch;
     size_t length = sampler_length(sampler, p->info.train_rows, sampler->shards ? 1 : world);
     size_t per_step = (size_t)c->train.accumulate;
@@ -488,6 +489,7 @@ status plan_create(const struct config *config, const struct plan_options *optio
                        .purpose = options->purpose,
                        .reads_all = options->reads_all,
                        .loss = config_loss(config),
+                       .sampler = config->sampler,
                        .dataset = options->dataset};
     status s = fill(p, options);
     s = plan_explain_memory(p, s);
@@ -502,6 +504,7 @@ void plan_destroy(struct plan *p) {
     if (!p) return;
     status_free(p->missing);
     optimizer_plan_destroy(p->optimizer);
+    sampler_close_indices(p->indices);
     if (p->objective) objective_free(p->objective);
     free(p->objective);
     free(p->balanced);

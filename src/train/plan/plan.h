@@ -61,9 +61,11 @@ struct plan {
     struct device *device;       /* NULL: it is missing (check) */
     struct dataset *dataset;     /* NULL: generate */
     struct dataset_info info;
-    struct model *model; /* without memory */
-    size_t batch;        /* rows of a whole batch of this rank; elastic: of a shard */
-    status missing;      /* check: a GPU or memory that this machine lacks, as STATUS_USAGE; NULL: nothing */
+    struct model *model;             /* without memory */
+    size_t batch;                    /* rows of a whole batch of this rank; elastic: of a shard */
+    struct sampler_config sampler;   /* the config's, for training and check with the rows of its file */
+    struct sampler_indices *indices; /* of [sampler]; NULL: it has no file */
+    status missing; /* check: a GPU or memory that this machine lacks, as STATUS_USAGE; NULL: nothing */
 
     /* For training and check. */
     struct optimizer_plan *optimizer;

@@ -293,6 +293,10 @@ static void describe_processes(const struct plan *p, struct text *out) {
     text_printf(out, "\nprocesses      %d, %zu row%s per %s", p->env.world_size, p->batch, text_plural(p->batch, "s"),
                 c->sampler.shards ? "shard" : "batch and process");
     if (c->train.accumulate > 1) text_printf(out, ", %lld batches per step", (long long)c->train.accumulate);
+    if (p->indices) {
+        text_add(out, "\nsampler        ");
+        sampler_describe_indices(&p->sampler, out);
+    }
     if (c->train.device == DEVICE_AUTO && c->device == DEVICE_CUDA)
         text_add(out, "\ndevice         train.device: auto is the GPU");
     if (c->device_reason) text_printf(out, "\ndevice         train.device: auto is the CPU: %s", c->device_reason);

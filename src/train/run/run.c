@@ -78,6 +78,15 @@ static void log_variables(const struct run *run) {
     text_free(&variables);
 }
 
+/* The file of the sampler, which may repeat or leave out rows. */
+static void log_indices(const struct run *run) {
+    struct text text = {0};
+    if (!run->plan->indices) return;
+    sampler_describe_indices(&run->plan->sampler, &text);
+    log_line(run->log, "sampler: %s", text_string(&text));
+    text_free(&text);
+}
+
 static void log_ignored(const struct run *run) {
     struct text key = {0};
     for (size_t i = 0; config_ignored(run->config, i, &key); i++, text_clear(&key))
@@ -124,6 +133,7 @@ static void log_start(struct run *run) {
     save_describe(run->config, &saves);
     if (save_is_automatic(run->config)) log_line(run->log, "checkpoints: %s", text_string(&saves));
     text_free(&saves);
+    log_indices(run);
     const struct string_list notes = dataset_notes(t->dataset);
     for (size_t i = 0; i < notes.count; i++) log_line(run->log, "%s", notes.items[i]);
     log_ignored(run);
@@ -377,6 +387,7 @@ static void describe_invariants(const struct run *run, struct text *out) {
     text_add(out, text_string(&run->config_text));
     text_printf(out, "device: %s\n", config_device_name(run->config));
     text_printf(out, "dataset fingerprint: %s\n", run->plan->info.fingerprint);
+    if (run->plan->indices) text_printf(out, "rows of sampler.path: %s\n", run->plan->indices->digest);
     for (size_t i = 0; i < params->count; i++) {
         text_printf(out, "parameter %s:", params->items[i].name);
         for (int d = 0; d < params->items[i].dims; d++) text_printf(out, " %lld", (long long)params->items[i].shape[d]);
@@ -420,7 +431,7 @@ static status open_elastic(struct run *run) {
     struct elastic_options options = {.shards = run->config->sampler.shards,
                                       .batch = (size_t)run->config->sampler.global_batch_size,
                                       .accumulates = run->config->train.accumulate > 1,
-                                      .rows = sampler_length(&run->config->sampler, info->train_rows, 1),
+                                      .rows = sampler_length(&run->plan->sampler, info->train_rows, 1),
                                       .model = t->model,
                                       .input_size = info->input_size,
                                       .target_bytes = dataset_target_bytes(info),
@@ -833,7 +844,7 @@ static status init_model(struct run *run) {
 static status open_loaders(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct config *c = run->config;
-    struct sampler_config sampler = c->sampler;
+    struct sampler_config sampler = run->plan->sampler;
     struct dist_env evaluates = plan_evaluation_env(run->plan);
     sampler.generator = &run->rng;
     TRY(loader_create(t->dataset, &sampler, t->batch, run->env->rank, run->env->world_size, c->dataset.prefetch,
@@ -859,7 +870,8 @@ static status create_parts(struct run *run) {
     TRY(trainer_create(t, run->plan));
     TRY(init_model(run));
     TRY(plan_explain_rows(open_loaders(run)));
-    return state_create(t->model, t->optimizer, t->ema, t->dataset, text_string(&run->config_text), &t->state);
+    return state_create(t->model, t->optimizer, t->ema, t->dataset, text_string(&run->config_text),
+                        run->plan->indices ? run->plan->indices->digest : NULL, &t->state);
 }
 
 /* A checkpoint resets the launcher's count of restarts. Called in the saver's thread. */

@@ -11,6 +11,7 @@
 #include "train/state/data_entries.h"
 
 #define FINGERPRINT "data/fingerprint"
+#define SAMPLER "data/sampler"
 #define MAX_OTHER_ENTRIES 40           /* counters, the scaler and texts */
 #define MAX_COUNTER ((int64_t)1 << 53) /* exact as a double, too */
 
@@ -114,18 +115,21 @@ static void add_texts(struct state *state, const struct state_text *texts, size_
 }
 
 /* What the dataset and the config are, as texts. */
-static void add_dataset(struct state *state, const struct dataset *dataset, const char *config_text) {
+static void add_dataset(struct state *state, const struct dataset *dataset, const char *config_text,
+                        const char *sampler) {
     struct arena *arena = state->arena;
     const char *vocabulary = dataset_vocabulary(dataset), *tokenizer = dataset_tokenizer(dataset);
     struct input_layout layout = dataset_input_layout(dataset);
     const struct target_scale *target_scale = dataset_info(dataset)->target_scale;
     const struct real_list *class_weights = &dataset_info(dataset)->class_weights;
     state->fingerprint = arena_copy(arena, dataset_info(dataset)->fingerprint);
+    state->sampler = sampler ? arena_copy(arena, sampler) : NULL;
     state->labels = dataset_labels(dataset);
     state->columns = dataset_columns(dataset);
     state->preparation = dataset_preparation(dataset);
     const struct state_text texts[] = {
         {FINGERPRINT, state->fingerprint, false},
+        {SAMPLER, state->sampler, true},
         {"data/vocabulary", vocabulary ? arena_copy(arena, vocabulary) : NULL, false},
         {"data/tokenizer", tokenizer ? arena_copy(arena, tokenizer) : NULL, true},
         {"data/inputs", input_layout_write(arena, &layout), true},
@@ -182,7 +186,7 @@ status state_unmap(struct state *state, bool has_changed) {
 }
 
 status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
-                    const char *config_text, struct state **out) {
+                    const char *config_text, const char *sampler, struct state **out) {
     struct arena *arena = arena_create();
     struct state *s = arena_alloc(arena, sizeof *s);
     s->arena = arena;
@@ -199,7 +203,7 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     if (ema) s->ema_first = add_tensors(s, &model->params, "ema");
     add_counters(s);
     add_scaler(s, dataset);
-    add_dataset(s, dataset, config_text);
+    add_dataset(s, dataset, config_text, sampler);
     *out = s;
     return OK;
 }
@@ -267,6 +271,21 @@ static status check_fingerprint(const struct state *state, struct checkpoint *ch
     return s;
 }
 
+/* The rows of sampler.path must be those of the epochs before, whatever their file is called. */
+static status check_sampler(const struct state *state, struct checkpoint *checkpoint, const char *path,
+                            const char *otherwise) {
+    char *before = NULL;
+    if (!state->sampler) return OK;
+    TRY(checkpoint_read(checkpoint, &(struct entry){.path = SAMPLER, .type = ENTRY_TEXT, .data = &before}, 1, NULL));
+    status s = OK;
+    if (strcmp(before, state->sampler) != 0)
+        s = status_new(STATUS_DATA,
+                       "%s: its sampler.path had other rows (SHA-256 %.12s..., now %.12s...); use the same file, or %s",
+                       path, before, state->sampler, otherwise);
+    free(before);
+    return s;
+}
+
 /* Before check_fingerprint, whose message is less specific. */
 static status check_columns(const struct state *state, struct checkpoint *checkpoint, const char *path,
                             const char *otherwise) {
@@ -311,6 +330,7 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
     TRY(preparation_compare(checkpoint, state->preparation, path, otherwise));
     TRY(check_labels(state, checkpoint, path, otherwise));
     TRY(check_fingerprint(state, checkpoint, path, otherwise));
+    TRY(check_sampler(state, checkpoint, path, otherwise));
     TRY(check_counters(state, checkpoint, path));
     free_loaded(state);
     state->counters.pending_end = PENDING_NONE; /* files of earlier versions do not have it */

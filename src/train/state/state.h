@@ -63,6 +63,7 @@ struct state {
     char **loaded_texts; /* the texts that it has read (text_count) */
     size_t text_count;
     const char *fingerprint;               /* of the dataset */
+    const char *sampler;                   /* digest of its file, sampler_indices; NULL: it has none */
     struct column_list columns;            /* of the dataset, not owned */
     struct string_list labels;             /* of its classes, not owned */
     const struct preparation *preparation; /* of the dataset, not owned; NULL: none */
@@ -75,9 +76,10 @@ status state_map(struct state *state);
 status state_unmap(struct state *state, bool has_changed);
 
 /* Creates the list of entries; state_map sets their data. The resolved config [config_text] and the scaler,
- * fingerprint, columns, labels and vocabulary of [dataset] are entries, too. [dataset] must outlive the state. */
+ * fingerprint, columns, labels and vocabulary of [dataset] are entries, too, and so is the digest [sampler] of
+ * the sampler's file (NULL: it has none). [dataset] must outlive the state. */
 status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
-                    const char *config_text, struct state **out);
+                    const char *config_text, const char *sampler, struct state **out);
 void state_destroy(struct state *state); /* takes NULL */
 
 /* Sets the complete buffer [index] of a sharded optimizer; NULL: none. */
