@@ -1,5 +1,5 @@
-/* comm: checks every collective against a serial reference, then prints a table of times by size. It needs no config
- * and is started like a training. */
+/* comm: checks every collective against a serial reference, then prints a table of times by size, or shows what one
+ * call does (comm_show.c). It needs no config and is started like a training. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,17 +168,28 @@ static status run_rank(const struct command_line *line, const struct config *con
     struct comm *comm = NULL, *used = NULL;
     struct sizes sizes;
     TRY(parse_sizes(sizes_of(line), &sizes));
+    TRY(comm_show_check(line, env->world_size));
     if (env->rank != 0) log = NULL;
     struct store_options options = {.timeout = TIMEOUT, .log = log, .overdue = command_end_overdue};
     if (env->world_size > 1) TRY(store_open_with(env, &options, &store));
     status failure = connect(line, env, store, &comm, &used);
-    if (!failure) failure = check(used, log);
-    if (!failure && env->world_size > 1) failure = measure(used, &sizes, log);
+    if (!failure) failure = line->show ? comm_show(line, comm) : check(used, log);
+    if (!failure && !line->show && env->world_size > 1) failure = measure(used, &sizes, log);
     if (!failure) failure = comm_barrier(comm); /* no rank closes its connections before the others are done */
     if (failure && store) store_report(store, failure);
     comm_destroy(comm);
     store_close(store);
     return failure;
+}
+
+/* Before any process is started, where this launcher starts all of them. */
+static status check_show(const struct command_line *line) {
+    struct dist_env env;
+    int nproc;
+    TRY(dist_env_detect(&env));
+    TRY(command_nproc(line, "cpu", &nproc));
+    bool is_alone = env.launcher == LAUNCHER_NONE && line->nnodes <= 1;
+    return is_alone ? comm_show_check(line, nproc) : OK;
 }
 
 static status run(const struct command_line *line) {
@@ -188,6 +199,7 @@ static status run(const struct command_line *line) {
     if (unknown) return status_prefix(unknown, "--backend");
     if (command_uses_gpus(line)) TRY(comm_gpu_check(command_backend(line)));
     TRY(parse_sizes(sizes_of(line), &sizes)); /* before any process is started */
+    TRY(check_show(line));
     return command_on_ranks_without_config(line, run_rank);
 }
 
@@ -196,5 +208,5 @@ const struct subcommand subcommand_comm = {
     .arguments = "--nproc N",
     .help = "check every collective; print a table of times by size",
     .run = run,
-    .options = OPTION_CPU_BIND | OPTION_BACKEND | OPTION_SIZES,
+    .options = OPTION_CPU_BIND | OPTION_BACKEND | OPTION_SIZES | OPTION_SHOW,
 };

@@ -43,6 +43,8 @@ struct command_line {
     bool wants_probabilities, wants_inputs, wants_outputs; /* predict: --probabilities, ... */
     bool skips_bad_rows;                                   /* eval, predict */
     const char *backend, *sizes;                           /* comm */
+    const char *show, *group, *values, *op;                /* comm; NULL: not given */
+    int root;                                              /* comm; negative: not given */
     const char *format;                                    /* export */
     const char *target;                                    /* init */
     bool prints_dot, reads_all;                            /* check: --dot, --data */
@@ -93,8 +95,9 @@ enum subcommand_option {
     OPTION_SKIP = 1 << 22,  /* --skip-bad-rows */
     OPTION_QUICK = 1 << 23, /* selftest */
     OPTION_STOP_AFTER = 1 << 24,
-    OPTION_AUDIT = 1 << 25, /* --intervals, --fraction, --all, --statement */
-    OPTION_REPLAY = 1 << 26 /* --step */
+    OPTION_AUDIT = 1 << 25,  /* --intervals, --fraction, --all, --statement */
+    OPTION_REPLAY = 1 << 26, /* --step */
+    OPTION_SHOW = 1 << 27    /* --show, --group, --values, --root, --op */
 };
 
 struct subcommand {
@@ -230,6 +233,15 @@ status command_make_folder(const char *parent, const char *name, char **out);
 void command_remove_folder(char *folder);
 /* Removes a folder with all that is in it. */
 void command_remove_tree(const char *folder);
+
+/* ---- comm_show.c: --show of comm ---- */
+
+struct comm;
+
+/* STATUS_USAGE for wrong options of --show with [world] ranks; nothing is checked without any. */
+status comm_show_check(const struct command_line *line, int world);
+/* Makes the call and prints the buffers on rank 0. All ranks. */
+status comm_show(const struct command_line *line, struct comm *comm);
 
 /* ---- ledger_file.c, for commands that repeat parts of a run: audit, bisect, replay ---- */
 

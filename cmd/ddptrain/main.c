@@ -161,6 +161,7 @@ int main(int argc, char **argv) {
                                 .seeds = 10,
                                 .fraction = -1,
                                 .stop_after = -1,
+                                .root = -1,
                                 .temperature = 1,
                                 .top_p = 1,
                                 .started = clock_seconds()};

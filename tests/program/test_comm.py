@@ -58,6 +58,75 @@ checkpoint: {save_every: 3}
                 _, err = self.run_program("comm", *words, code=USAGE)
                 self.assertIn(sentence, err)
 
+    def show(self, *words):
+        """rank -> (before, after), and the lines after this table."""
+        out, _ = self.run_program("comm", "--show", *words)
+        self.assertEqual([line for line in out.splitlines() if line != line.rstrip()], [])
+        head, table, *rest = out.split("\n\n")
+        self.head = head
+        rows = [re.split(r" {4,}", line[6:]) for line in table.rstrip("\n").splitlines()[1:]]
+        return {r: tuple(" ".join(cell.split()) for cell in row) for r, row in enumerate(rows)}, rest
+
+    def test_show(self):
+        """The buffers before and after every operation of the tutorials."""
+        lists = [" ".join(str(10 * r + i) for i in range(4)) for r in range(4)]
+        sums, columns = "60 64 68 72", "0 10 20 30"
+        expected = {
+            "send": lists[:1] + [lists[0]] + lists[2:], "broadcast": [lists[0]] * 4, "reduce": [sums] + lists[1:], "all_reduce": [sums] * 4,
+            "scatter": ["0", "1", "2", "3"], "gather": [columns, "-", "-", "-"], "all_gather": [columns] * 4, "reduce_scatter": sums.split(),
+            "all_gather_object": ["[[], [0], [0, 1], [0, 1, 2]]"] * 4}
+        for backend in ("shm", "gloo"):
+            for operation, after in expected.items():
+                with self.subTest(operation, backend=backend):
+                    table, rest = self.show(operation, "--nproc", 4, "--backend", backend)
+                    self.assertEqual([row[1] for row in table.values()], after)
+                    self.assertIn({"shm": "4 processes, shared memory", "gloo": "4 processes, gloo"}[backend], self.head)
+                    self.assertEqual(len(rest), 3 if operation == "all_reduce" else 0)
+        self.assertIn("send(tensor, dst=3) on rank 2, recv(tensor, src=2) on rank 3", (self.show("recv", "--nproc", 4, "--root", 2), self.head)[1])
+        table, _ = self.show("reduce", "--nproc", 4, "--group", "3,1", "--root", 3, "--values", "-(rank + 1) * 2 + i / 4", "--op", "max")
+        self.assertEqual(table, {0: ("", "(not in the group)"), 1: ("-4 -3.75", "-4 -3.75"), 2: ("", "(not in the group)"), 3: ("-8 -7.75", "-4 -3.75")})
+        self.assertIn("reduce(tensor, dst=3, op=ReduceOp.MAX)", self.head)
+        self.assertIn("new_group([1, 3])", self.head)
+        table, _ = self.show("barrier", "--nproc", 3)
+        times = [[float(re.search(r"at (-?[\d.]+) ms", cell)[1]) for cell in row] for row in table.values()]
+        self.assertGreaterEqual(min(leaves for _, leaves in times), max(comes for comes, _ in times) - 0.1)
+
+    def test_show_the_steps_of_all_reduce(self):
+        for op, apply in (("sum", sum), ("product", lambda v: v[0] * v[1] * v[2]), ("min", min), ("max", max), ("avg", lambda v: sum(v) / 3)):
+            values = [[100 * r + 7 * i + 1 for i in range(3)] for r in range(3)]
+            result = " ".join(f"{apply([v[i] for v in values]):.6g}" for i in range(3))
+            with self.subTest(op):
+                table, (order, ring, end) = self.show("all_reduce", "--nproc", 3, "--op", op, "--values", "100 * rank + 7 * i + 1")
+                self.assertEqual([row[1] for row in table.values()], [result] * 3)
+                self.assertTrue(" ".join(order.splitlines()[-1].split()).endswith(result), order)
+                rows = [re.split(r"  +", line) for line in ring.splitlines()[2:]]
+                self.assertEqual([row[0] for row in rows], ["start", "1 combine", "2 combine", "3 copy", "4 copy"])
+                self.assertEqual([re.sub(r"[\[\]]", "", cell) for cell in rows[-1][1:]], [result] * 3)
+                for row in rows[1:]:
+                    self.assertEqual([cell.count("[") for cell in row[1:]], [1] * 3)
+                self.assertIn("same bits", end)
+        _, (_, ring, end) = self.show("all_reduce", "--nproc", 6, "--values", "1 / (rank + 3)")
+        self.assertEqual(len(ring.splitlines()), 2 + 10)
+        self.assertRegex(end, r"The results differ: element \d is 1\.217\d+ in order of rank, 1\.217\d+ in the ring")
+
+    def test_show_mistakes(self):
+        for words, sentence in ((["all_reduc"], "got 'all_reduc'; did you mean 'all_reduce'?"), (["reduce", "--nproc", 1], "--show needs 2 to 16 processes, as in --nproc 4, but there is 1"),
+                                (["reduce", "--nproc", 17], "but there are 17"), (["reduce", "--group", "0,2,2"], "--group: rank 2 is given twice"),
+                                (["reduce", "--group", "0,4"], "--group: rank 4 does not exist; there are ranks 0 to 3"),
+                                (["reduce", "--group", "-1,2"], "--group: expected ranks as in 0,2, got '-1,2'"),
+                                (["reduce", "--group", "0,,1"], "--group: expected ranks as in 0,2, got '0,,1'"),
+                                (["reduce", "--group", "2"], "--group: '2' is a single rank"), (["reduce", "--group", "0,2", "--root", "1"], "--root: rank 1 is not in the group"),
+                                (["reduce", "--root", "4"], "--root: rank 4 does not exist"), (["reduce", "--op", "mean"], "--op: expected sum, avg, min, max or product, got 'mean'"),
+                                (["reduce", "--values", "rank +"], "--values: character 7: expected a number, rank, i, world or '(', got 'the end'"),
+                                (["reduce", "--values", "(rank"], "--values: character 6: expected ')'"), (["reduce", "--values", "rank 1"], "--values: character 6: expected an operator"),
+                                (["reduce", "--values", "(" * 5000], "--values: character "), (["reduce", "--values", "1 / rank"], "--values: '1 / rank' is not finite for rank 0, i 0")):
+            with self.subTest(words=words):
+                _, err = self.run_program("comm", "--show", *(words if "--nproc" in words else words + ["--nproc", 4]), code=USAGE)
+                self.assertIn(sentence, err)
+                self.assertEqual(err.count("\n"), 1, err)
+        _, err = self.run_program("comm", "--nproc", 2, "--group", "0,1", code=USAGE)
+        self.assertIn("--group, --values, --root and --op need --show OPERATION", err)
+
     def started_by_a_launcher(self, hosts):
         port, ranks = free_port(), []
         for rank in range(2):
