@@ -23,6 +23,9 @@ install(FILES ${generated}/completion.bash DESTINATION ${share}/bash-completion/
 install(FILES ${generated}/completion.zsh DESTINATION ${share}/zsh/vendor-completions RENAME _ddptrain)
 install(FILES ${generated}/completion.fish DESTINATION ${share}/fish/vendor_completions.d RENAME ddptrain.fish)
 install(DIRECTORY configs datasets DESTINATION ${share}/ddptrain)
+# What extensions are compiled against.
+install(DIRECTORY src/base src/device src/model src/optim src/data src/train DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddptrain
+  FILES_MATCHING PATTERN *.h PATTERN cuda EXCLUDE)
 install(FILES README.md NOTICE DESTINATION ${doc})
 install(DIRECTORY docs/ DESTINATION ${doc}/docs)
 install(PROGRAMS examples/slurm/slurm_train.sbatch examples/slurm/slurm_sweep.sbatch DESTINATION ${share}/ddptrain/scripts)

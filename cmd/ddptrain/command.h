@@ -121,7 +121,7 @@ struct subcommand {
 #define SUBCOMMANDS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
     X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit) X(bisect) X(certify) X(replay) \
-    X(doctor)
+    X(doctor) X(extension)
 /* clang-format on */
 #define X(name) extern const struct subcommand subcommand_##name;
 SUBCOMMANDS(X)
@@ -135,6 +135,8 @@ const struct subcommand *subcommand_at(size_t index);
 const struct subcommand *subcommand_find(const char *word);
 /* STATUS_USAGE with a suggestion if [word] is not a file but similar to a command of this or of another program. */
 status subcommand_check_word(const char *word);
+/* The file [name] of texts/. */
+const char *command_text(const char *name);
 /* Prints what a command has to say: the characters that a terminal would obey are escaped (text_add_escaped). False: it
  * cannot be written. */
 bool command_print(FILE *stream, const struct text *text);

@@ -58,6 +58,12 @@ static const struct {
 #include "ddptrain/texts.inc"
 };
 
+const char *command_text(const char *name) {
+    size_t i = 0;
+    while (strcmp(texts[i].name, name) != 0) i++;
+    return texts[i].text;
+}
+
 static const struct marker *marker_at(const char *at, const struct marker *markers) {
     for (; markers->name; markers++) {
         size_t length = strlen(markers->name);
@@ -69,9 +75,7 @@ static const struct marker *marker_at(const char *at, const struct marker *marke
 /* Adds the file [name] with what its markers stand for; the line end after a marker whose text ends with one is left
  * out. */
 static void expand(const char *name, const struct marker *markers, struct text *out) {
-    size_t i = 0;
-    while (strcmp(texts[i].name, name) != 0) i++;
-    for (const char *at = texts[i].text; *at;) {
+    for (const char *at = command_text(name); *at;) {
         const struct marker *marker = *at == '@' ? marker_at(at, markers) : NULL;
         if (!marker) {
             text_add_bytes(out, at++, 1);

@@ -27,7 +27,8 @@
     X(RULE_NADAM, nadam, 2, 2, nadam_flags)                                                                            \
     X(RULE_RADAM, radam, 2, 2, radam_flags)                                                                            \
     X(RULE_ADAMAX, adamax, 2, 2, adamax_flags)                                                                         \
-    X(RULE_ADADELTA, adadelta, 2, 2, adadelta_flags)
+    X(RULE_ADADELTA, adadelta, 2, 2, adadelta_flags)                                                                   \
+    X(RULE_OWN, own, 3, 0, rule_no_flags)
 
 #define OPTIMIZER_STATES 3 /* maximum buffers of state of a rule */
 
@@ -329,6 +330,23 @@ enum update_rule {
 #undef X
         RULE_COUNT
 };
+
+/* ---- own: the rule of an extension, a function of the host's; not on GPUs ---- */
+
+#define OWN_NUMBERS 14 /* constants of it */
+
+/* The update of one number, whose state[k] is that of the optimizer's buffer k. */
+typedef void own_update(const float *numbers, struct rule_number *n);
+
+struct own_constants {
+    own_update *update;
+    float numbers[OWN_NUMBERS];
+};
+
+RULE void own_rule(const struct own_constants *s, unsigned flags, struct rule_number *n) {
+    (void)flags;
+    s->update(s->numbers, n);
+}
 
 /* The constants of an update for numbers with the same settings. */
 union optimizer_constants {

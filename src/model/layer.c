@@ -11,9 +11,20 @@ static const struct layer_type *const types[] = {
 #undef X
 };
 
-const size_t layer_type_count = sizeof types / sizeof *types;
+#define BUILT_IN (sizeof types / sizeof *types)
+static const struct layer_type *added[TYPES_MAX_ADDED];
+size_t layer_type_count = BUILT_IN;
 
-const struct layer_type *layer_type_at(size_t index) { return index < layer_type_count ? types[index] : NULL; }
+const struct layer_type *layer_type_at(size_t index) {
+    return index < BUILT_IN ? types[index] : index < layer_type_count ? added[index - BUILT_IN] : NULL;
+}
+
+bool layer_type_add(const struct layer_type *type) {
+    if (schema_has_variant(&layer_variants, type->variant.name)) return false;
+    if (layer_type_count == BUILT_IN + TYPES_MAX_ADDED) return false;
+    added[layer_type_count++ - BUILT_IN] = type;
+    return true;
+}
 
 static const struct schema_variant *variant_at(size_t index) {
     const struct layer_type *type = layer_type_at(index);

@@ -302,6 +302,8 @@ struct layer_facts layer_facts_of(const struct layer *layer);
 /* The table; NULL past its end. For the schema of `layers:`. */
 extern const struct schema_variants layer_variants;
 const struct layer_type *layer_type_at(size_t index);
-extern const size_t layer_type_count;
+extern size_t layer_type_count;
+/* Adds the type of an extension. False: there is one of its name. */
+bool layer_type_add(const struct layer_type *type);
 
 #endif

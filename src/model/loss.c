@@ -10,9 +10,20 @@ static const struct loss_type *const types[] = {
 #undef X
 };
 
-const size_t loss_type_count = sizeof types / sizeof *types;
+#define BUILT_IN (sizeof types / sizeof *types)
+static const struct loss_type *added[TYPES_MAX_ADDED];
+size_t loss_type_count = BUILT_IN;
 
-const struct loss_type *loss_type_at(size_t index) { return index < loss_type_count ? types[index] : NULL; }
+const struct loss_type *loss_type_at(size_t index) {
+    return index < BUILT_IN ? types[index] : index < loss_type_count ? added[index - BUILT_IN] : NULL;
+}
+
+bool loss_type_add(const struct loss_type *type) {
+    if (schema_has_variant(&loss_variants, type->variant.name)) return false;
+    if (loss_type_count == BUILT_IN + TYPES_MAX_ADDED) return false;
+    added[loss_type_count++ - BUILT_IN] = type;
+    return true;
+}
 
 static const struct schema_variant *variant_at(size_t index) {
     const struct loss_type *type = loss_type_at(index);

@@ -15,10 +15,19 @@ static const struct optimizer_type *const types[] = {
 #undef X
 };
 
-const size_t optimizer_type_count = sizeof types / sizeof *types;
+#define BUILT_IN (sizeof types / sizeof *types)
+static const struct optimizer_type *added[TYPES_MAX_ADDED];
+size_t optimizer_type_count = BUILT_IN;
 
 const struct optimizer_type *optimizer_type_at(size_t index) {
-    return index < optimizer_type_count ? types[index] : NULL;
+    return index < BUILT_IN ? types[index] : index < optimizer_type_count ? added[index - BUILT_IN] : NULL;
+}
+
+bool optimizer_type_add(const struct optimizer_type *type) {
+    if (schema_has_variant(&optimizer_variants, type->variant.name)) return false;
+    if (optimizer_type_count == BUILT_IN + TYPES_MAX_ADDED) return false;
+    added[optimizer_type_count++ - BUILT_IN] = type;
+    return true;
 }
 
 static const struct schema_variant *variant_at(size_t index) {
@@ -342,6 +351,8 @@ status optimizer_write_pytorch(const struct variant *config, struct text *out) {
     const struct group *groups = common->groups.items;
     const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
     bool is_one = common->groups.count == 0 && common->decay == DECAY_ALL;
+    if (!type->pytorch)
+        return status_new(STATUS_USAGE, "optimizer %s cannot be expressed in a PyTorch script", type->variant.name);
     char all[] = "model.parameters()";
     char each[] = "[{\"params\": [p], **settings(name, p)} for name, p in model.named_parameters()]";
     if (!is_one) text_add(out, "def settings(name, p):\n");

@@ -45,7 +45,9 @@ struct optimizer_type {
 
 extern const struct schema_variants optimizer_variants;
 const struct optimizer_type *optimizer_type_at(size_t index);
-extern const size_t optimizer_type_count;
+extern size_t optimizer_type_count;
+/* Adds the type of an extension. False: there is one of its name. */
+bool optimizer_type_add(const struct optimizer_type *type);
 
 /* ---- groups ----
  *

@@ -94,6 +94,8 @@ struct schema_variant {
     const char *doc;             /* one or two sentences */
 };
 
+#define TYPES_MAX_ADDED 64 /* types of extensions in a table */
+
 struct schema_variants {
     const char *what;                                 /* "layer", "optimizer": for messages and docs */
     const struct schema_variant *(*at)(size_t index); /* row [index] of the owner's table; NULL past its end */
@@ -245,6 +247,9 @@ void schema_suggest_value(const struct schema *root, const char *path, const cha
  * a config or an alias for one, or what there is instead of such a key; nothing when it is neither. [value]: the
  * option's; may be NULL. */
 void schema_suggest_override(const struct schema *root, const char *word, const char *value, struct text *out);
+
+/* Whether a type of the table has this name. */
+bool schema_has_variant(const struct schema_variants *variants, const char *name);
 
 /* The entry of the NULL-terminated [known] with the smallest edit distance to [word] (transpositions count one), if it
  * is small enough for a typo; else NULL. */

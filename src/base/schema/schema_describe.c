@@ -163,6 +163,13 @@ static void visit(struct walk *w, const char *path, const char *const *values) {
     w->visit(w->context, path, values);
 }
 
+bool schema_has_variant(const struct schema_variants *variants, const char *name) {
+    const struct schema_variant *type;
+    for (size_t i = 0; (type = variants->at(i)) != NULL; i++)
+        if (strcmp(type->name, name) == 0) return true;
+    return false;
+}
+
 static void walk_rows(struct walk *w, const char *path, const struct schema *schema);
 
 static void walk_types(struct walk *w, const char *path, const struct schema_variants *variants) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files/digest.h"
 #include "base/files/io.h"
 #include "data/columns/preparation.h"
 #include "data/columns/raw_columns.h"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files/digest.h"
 #include "base/system/thread.h"
 
 /* Bytes of a row of table->targets. */

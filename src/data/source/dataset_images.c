@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/system/machine.h"
 #include "base/utf8.h"

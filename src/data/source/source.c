@@ -21,7 +21,21 @@ static const struct dataset_format *const formats[] = {
 enum { N_FORMATS = DATASET_FORMATS(X) };
 #undef X
 
-const struct dataset_format *dataset_format_at(size_t index) { return index < N_FORMATS ? formats[index] : NULL; }
+static const struct dataset_format *added[TYPES_MAX_ADDED];
+static size_t added_count;
+
+const struct dataset_format *dataset_format_at(size_t index) {
+    if (index < N_FORMATS) return formats[index];
+    return index - N_FORMATS < added_count ? added[index - N_FORMATS] : NULL;
+}
+
+bool dataset_format_add(const struct dataset_format *format) {
+    for (size_t i = 0; dataset_format_at(i); i++)
+        if (strcmp(dataset_format_at(i)->name, format->name) == 0) return false;
+    if (added_count == TYPES_MAX_ADDED) return false;
+    added[added_count++] = format;
+    return true;
+}
 
 static bool ends_with(const char *path, const char *extension) {
     size_t length = strlen(path), tail = strlen(extension);
@@ -32,9 +46,9 @@ static const struct dataset_format *format_in_table(const struct dataset_config 
     if (config->format > 0) return dataset_format_at((size_t)config->format - 1);
     if (path && config->image.size.count > 0) return &dataset_images;
     for (size_t i = 0; path && dataset_format_at(i); i++) {
-        const char *const *extension = formats[i]->extensions;
+        const char *const *extension = dataset_format_at(i)->extensions;
         for (; extension && *extension; extension++)
-            if (ends_with(path, *extension)) return formats[i];
+            if (ends_with(path, *extension)) return dataset_format_at(i);
     }
     return NULL;
 }
@@ -67,7 +81,7 @@ const char *dataset_format_advice(const char *path) {
 }
 
 void dataset_format_names(struct text *out) {
-    for (size_t i = 0; dataset_format_at(i); i++) text_printf(out, "%s%s", i ? ", " : "", formats[i]->name);
+    for (size_t i = 0; dataset_format_at(i); i++) text_printf(out, "%s%s", i ? ", " : "", dataset_format_at(i)->name);
 }
 
 bool dataset_has_texts(const struct dataset_config *config) {

@@ -5,11 +5,12 @@
 
 #include "base/buffer.h"
 #include "base/dims.h"
-#include "base/files/digest.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "data/files/files.h"
 #include "data/source/config.h"
+
+struct digest;
 
 #define MAX_DIGESTED 1073741824.0 /* bytes of rows; the fingerprint of larger datasets uses a sample */
 
@@ -176,6 +177,8 @@ extern const struct dataset_format dataset_tokenized;
 
 /* Row [index] of the table, NULL past its end. */
 const struct dataset_format *dataset_format_at(size_t index);
+/* Adds the format of an extension. False: there is one of its name. */
+bool dataset_format_add(const struct dataset_format *format);
 
 /* The format of [config], or that of the extension of [path]; NULL: unknown. */
 const struct dataset_format *dataset_format_of(const struct dataset_config *config, const char *path);

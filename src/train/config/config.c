@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
 #include "optim/optimizer.h"
+#include "train/config/extension.h"
 #include "train/metrics/metric_table.h"
 
 /* ---- `losses`: what its entries say of the dataset, and whether they fit it ---- */
@@ -313,6 +314,12 @@ static void check_backend(const struct config *c, const struct node *root, struc
                      name);
 }
 
+static void check_extensions(const struct config *c, const struct node *root, struct problems *problems) {
+    if (c->extensions.count && c->train.device == DEVICE_CUDA && !extensions_run_on_gpus())
+        problems_add(problems, place_of_key(root, "train", "device"), "train.device",
+                     "cuda: the types of the extensions are for the CPU; use cpu or auto");
+}
+
 /* Rejects what needs all gradients at once or a step that can be undone. */
 static void check_in_backward(const struct config *c, const struct node *root, struct problems *problems) {
     const struct train_config *t = &c->train;
@@ -424,6 +431,7 @@ void config_check(void *config, const struct node *root, const char *path, struc
     check_elastic(config, root, problems);
     check_portable(c, root, problems);
     check_backend(c, root, problems);
+    check_extensions(c, root, problems);
     check_name(c, root, problems);
     check_resume(c, root, problems);
     check_in_backward(c, root, problems);
@@ -462,16 +470,23 @@ static const char *name_of_file(const char *path, struct arena *arena) {
 }
 
 /* Fills *out from [document], which it owns also after a failure. */
-static status bind(struct document *document, const char *path, struct problems *problems, struct config_file **out) {
+static status bind(struct document *document, const char *path, bool is_users, struct problems *problems,
+                   struct config_file **out) {
     struct config_file *file = calloc(1, sizeof *file);
+    struct extension_file *extensions = NULL;
+    size_t before = problems->count, count = 0;
     if (!file) {
         document_destroy(document);
         return status_memory("the config");
     }
     file->document = document;
     if (document)
+        extensions_load(document_root(document), path, is_users, document_arena(document), problems, &extensions,
+                        &count);
+    if (document && problems->count == before)
         schema_bind(&config_schema, document_root(document), "", &config_schema, &file->config,
                     document_arena(document), problems);
+    if (problems->count == 0 && count) memcpy(file->config.extensions.items, extensions, count * sizeof *extensions);
     file->config.device = file->config.train.device == DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
     status s = problems_status(problems, STATUS_USAGE);
     if (s) {
@@ -546,7 +561,7 @@ static status complete(struct document *document, const char *path, char *const 
                        struct problems *problems, struct config_file **out) {
     if (document) replace_alternatives(document, overrides, count, problems);
     for (size_t i = 0; document && i < count; i++) schema_override(&config_schema, document, overrides[i], problems);
-    return bind(document, path, problems, out);
+    return bind(document, path, true, problems, out);
 }
 
 static status free_after(status s, struct config_file **file) {
@@ -660,7 +675,7 @@ status config_parse(const char *name, const char *text, struct config_file **out
     struct document *document = NULL;
     *out = NULL;
     status s = document_parse(name, text, strlen(text), &problems, &document);
-    if (!s) s = bind(document, name, &problems, out);
+    if (!s) s = bind(document, name, false, &problems, out);
     problems_free(&problems);
     return s;
 }
@@ -730,7 +745,8 @@ status config_check_loss(const struct config *config, const struct model *model,
 }
 
 bool config_device_is_auto(const struct config *config) {
-    return config->train.device == DEVICE_AUTO && !optimizer_is_in_backward(&config->optimizer);
+    return config->train.device == DEVICE_AUTO && !optimizer_is_in_backward(&config->optimizer) &&
+           extensions_run_on_gpus();
 }
 
 status config_set_auto_device(struct config_file *file, const char *why_cpu) {

@@ -100,6 +100,8 @@ struct config {
     struct checkpoint_config checkpoint;
     struct dist_config dist;
     struct determinism_config determinism;
+    struct section_list extensions; /* of struct extension_file */
+    bool has_extensions;            /* whether `extensions` was given */
 };
 
 /* The schema of a config file; its check reports combinations of keys of different sections that contradict each

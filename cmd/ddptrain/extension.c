@@ -1,0 +1,291 @@
+/* extension: writes the first version of an extension, checks one, and compiles one for machines without a compiler. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/files/io.h"
+#include "command.h"
+#include "train/config/extension.h"
+#include "train/plan/plan.h"
+
+#define PLACEHOLDER "my_name" /* of a template: the name */
+#define MAX_NAME 60
+
+/* ---- new ---- */
+
+static const struct {
+    const char *kind, *text, *config;
+} kinds[] = {
+    {"loss", "extension_loss.c",
+     "model:\n  layers: [{linear: 16}, tanh, {linear: 1}]\nloss: my_name\noptimizer: {type: adam, lr: 0.01}\n"},
+    {"layer", "extension_layer.c",
+     "model:\n  layers: [{linear: 16}, my_name, {linear: 1}]\nloss: mse\noptimizer: {type: adam, lr: 0.01}\n"},
+    {"optimizer", "extension_optimizer.c",
+     "model:\n  layers: [{linear: 16}, tanh, {linear: 1}]\nloss: mse\noptimizer: my_name\n"},
+};
+#define KINDS (sizeof kinds / sizeof *kinds)
+
+static const char rows_of_config[] = "extensions: [my_name.c]\n\n"
+                                     "dataset:\n  format: synthetic # replace it by your data: path: data.csv\n"
+                                     "  synthetic: {kind: linear, rows: 512, inputs: 8, targets: 1}\n  split: 0.25\n";
+
+/* [template] with the name. */
+static void add_named(const char *template, const char *name, struct text *out) {
+    for (const char *at; (at = strstr(template, PLACEHOLDER)); template = at + strlen(PLACEHOLDER)) {
+        text_add_bytes(out, template, (size_t)(at - template));
+        text_add(out, name);
+    }
+    text_add(out, template);
+}
+
+static status check_name(const char *name) {
+    bool is_name = (isalpha((unsigned char)*name) || *name == '_') && strlen(name) <= MAX_NAME;
+    for (const char *c = name; *c; c++) is_name = is_name && (isalnum((unsigned char)*c) || *c == '_');
+    if (is_name) return OK;
+    return status_new(STATUS_USAGE, "the name is one of the C language, of letters, digits and '_', got '%.80s'", name);
+}
+
+static status write_new(const char *path, const struct text *text) {
+    int fd;
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    if (info.exists) return status_new(STATUS_USAGE, "'%s' exists already; it is not replaced", path);
+    TRY(io_create(path, &fd));
+    status s = io_write(fd, path, text_string(text), text->length);
+    status closed = io_close(fd, path);
+    if (s) status_free(closed);
+    return s ? s : closed;
+}
+
+static status new (const char *kind, const char *name) {
+    struct text source = {0}, config = {0}, paths[2] = {{0}};
+    size_t k = 0;
+    while (k < KINDS && strcmp(kinds[k].kind, kind) != 0) k++;
+    if (k == KINDS)
+        return status_new(STATUS_USAGE, "extension new: expected loss, layer or optimizer, got '%.80s'", kind);
+    TRY(check_name(name));
+    add_named(command_text(kinds[k].text), name, &source);
+    add_named(rows_of_config, name, &config);
+    add_named(kinds[k].config, name, &config);
+    text_add(&config, "train: {epochs: 20}\n");
+    text_printf(&paths[0], "%s.c", name);
+    text_printf(&paths[1], "%s.yaml", name);
+    status s = write_new(text_string(&paths[0]), &source);
+    if (!s) s = write_new(text_string(&paths[1]), &config);
+    if (!s) printf("%s.c, %s.yaml; next: ddptrain extension test %s.c, ddptrain %s.yaml\n", name, name, name, name);
+    for (size_t i = 0; i < 2; i++) text_free(&paths[i]);
+    text_free(&source);
+    text_free(&config);
+    return s;
+}
+
+/* ---- test ---- */
+
+#define BATCH 16
+#define STEP 4e-3f   /* of the differences: large, because values are float32 */
+#define PER_PARAM 40 /* elements of a parameter that are compared, nearly */
+#define STEPS 200    /* of an optimizer */
+
+/* A model with a batch of rows. */
+struct trial {
+    struct plan *plan;
+    struct loader *loader;
+    struct batch batch;
+    uint64_t pass_number;
+};
+
+static void close_trial(struct trial *t) {
+    loader_destroy(t->loader);
+    plan_destroy(t->plan);
+}
+
+static status open_trial(const struct config *config, struct trial *t) {
+    static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
+    struct rng rng;
+    TRY(plan_create(config, &(struct plan_options){.purpose = PLAN_TRAINING, .env = &alone}, &t->plan));
+    struct plan *p = t->plan;
+    if (!device_is_host(p->device)) return status_new(STATUS_USAGE, "an extension is checked on the CPU; use cpu");
+    TRY(model_alloc(p->model, p->device, p->batch));
+    TRY(model_prepare(p->model, p->batch, true));
+    TRY(loss_prepare(p->loss, p->loss_config, p->device, &p->model->out, p->model->target_size, p->batch, 1));
+    rng_seed(&rng, (uint64_t)config->seed);
+    model_init(p->model, &rng);
+    TRY(loader_create(p->dataset, &config->sampler, p->batch, 0, 1, 0, &t->loader));
+    TRY(loader_seek(t->loader, 0, 0));
+    return loader_next(t->loader, &t->batch);
+}
+
+/* The mean loss of the batch; with [backward] gradients, too. */
+static double loss_of(struct trial *t, bool backward) {
+    struct plan *p = t->plan;
+    struct pass pass = {.device = p->device,
+                        .rows = t->batch.rows,
+                        .is_training = true,
+                        .draws = {.seed = 1, .pass = &t->pass_number, .row_stride = 1}};
+    struct loss_sums sums = {0};
+    const struct tensor *output = model_forward(p->model, &pass, t->batch.inputs);
+    loss_run(p->loss, p->loss_config, p->model, output, t->batch.targets, t->batch.weights, NULL, t->batch.rows, 1,
+             &sums);
+    if (backward) {
+        device_zero(p->device, p->model->params.gradients, params_gradient_floats(&p->model->params) * sizeof(float));
+        model_backward(p->model, &pass, t->batch.inputs, NULL, NULL);
+    }
+    return sums.loss / sums.count;
+}
+
+/* What the comparison of a parameter has found. */
+struct comparison {
+    size_t compared, kinks, wrong;
+    size_t at; /* the element that differs most */
+    double exact, numeric, worst;
+};
+
+/* Adds element [i] at [value], whose gradient is [exact]. */
+static void compare(struct trial *t, float *value, size_t i, double exact, double largest, struct comparison *c) {
+    float keep = *value;
+    *value = keep + STEP;
+    double above = loss_of(t, false), upper = (double)*value;
+    *value = keep - STEP;
+    double below = loss_of(t, false), lower = (double)*value;
+    *value = keep;
+    double here = loss_of(t, false), numeric = (above - below) / (upper - lower);
+    double right = (above - here) / (upper - (double)keep), left = (here - below) / ((double)keep - lower);
+    double allowed = 5e-3 * (fabs(exact) + fabs(numeric)) + 2e-4 * largest + 2e-5, error = fabs(exact - numeric);
+    c->compared++;
+    if (error <= allowed) return;
+    if (fabs(right - left) > 0.1 * (fabs(right) + fabs(left)) && (exact - right) * (exact - left) <= 0) {
+        c->kinks++;
+        return;
+    }
+    if (c->wrong++ == 0 || error > c->worst) c->worst = error, c->at = i, c->exact = exact, c->numeric = numeric;
+}
+
+static status compare_gradients(struct trial *t, struct text *out) {
+    struct params *params = &t->plan->model->params;
+    size_t wrong = 0, compared = 0, kinks = 0;
+    double largest = 0, loss = loss_of(t, true);
+    float *exact = malloc(params->trained * sizeof *exact);
+    if (!exact) return status_memory("the gradients");
+    memcpy(exact, params->gradients, params->trained * sizeof *exact);
+    for (size_t i = 0; i < params->trained; i++) largest = fmax(largest, fabs((double)exact[i]));
+    text_printf(out, "loss %.6g of %zu rows\n", loss, t->batch.rows);
+    for (size_t p = 0; p < params->count; p++) {
+        const struct param *param = &params->items[p];
+        struct comparison c = {0};
+        for (size_t i = 0; !param->is_frozen && i < param->count; i += 1 + param->count / PER_PARAM)
+            compare(t, params_value(params, p) + i, i, (double)exact[param->offset + i], largest, &c);
+        text_printf(out, "%-30s %4zu elements  ", param->name, c.compared);
+        if (c.wrong)
+            text_printf(out, "%zu wrong: [%zu] is %g, by differences %g\n", c.wrong, c.at, c.exact, c.numeric);
+        else
+            text_printf(out, "right%s\n", c.kinks ? ", with kinks" : "");
+        wrong += c.wrong, compared += c.compared, kinks += c.kinks;
+    }
+    free(exact);
+    if (!isfinite(loss)) return status_new(STATUS_NOT_FINITE, "the loss of the first batch is not finite");
+    if (largest == 0 || kinks * 4 > compared)
+        return status_new(STATUS_DIVERGED, largest == 0 ? "every gradient is zero"
+                                                        : "more than a quarter of the gradients jump within a step of "
+                                                          "the differences, so nothing can be said");
+    return wrong ? status_new(STATUS_DIVERGED, "%zu of %zu gradients differ from those by differences of the loss",
+                              wrong, compared)
+                 : OK;
+}
+
+/* Trains on the first batch: its loss must fall. */
+static status try_optimizer(const struct config *config, struct trial *t, struct text *out) {
+    struct optimizer *optimizer = NULL;
+    struct params *params = &t->plan->model->params;
+    const float clip = 1;
+    double first = loss_of(t, false);
+    TRY(optimizer_create(&config->optimizer, params, t->plan->device, &optimizer));
+    for (int64_t step = 1; step <= STEPS; step++) {
+        loss_of(t, true);
+        optimizer_step(optimizer, params, step, NULL, NULL, &clip);
+    }
+    optimizer_destroy(optimizer);
+    double last = loss_of(t, false);
+    text_printf(out, "loss of the first batch: %.6g, after %d updates %.6g\n", first, STEPS, last);
+    if (!isfinite(last)) return status_new(STATUS_NOT_FINITE, "the loss is not finite after %d updates", STEPS);
+    return last < first ? OK : status_new(STATUS_DIVERGED, "the loss has not fallen in %d updates", STEPS);
+}
+
+/* The config of a check without one: a small model with the type. */
+static void add_config(const struct extension *e, struct text *out) {
+    const char *layer = e->layer ? e->layer->variant.name : "tanh", *loss = e->loss ? e->loss->variant.name : "mse";
+    bool has_classes = e->loss && e->loss->wants_classes;
+    text_printf(out,
+                "dataset: {format: synthetic, synthetic: {kind: %s, rows: 64, inputs: 6, %s: 3}}\n"
+                "sampler: {batch_size: %d}\n"
+                "model: {layers: [{linear: 8}, %s, {linear: 3}]}\n"
+                "loss: %s\noptimizer: %s\ntrain: {epochs: 1}\n",
+                has_classes ? "classes" : "linear", has_classes ? "classes" : "targets", BATCH, layer, loss,
+                e->optimizer ? e->optimizer->variant.name : "adam");
+}
+
+static status test(const struct command_line *line) {
+    const char *path = line->operands[1];
+    const struct extension *e;
+    struct config_file *file = NULL;
+    struct text text = {0}, out = {0};
+    struct trial trial = {0};
+    TRY(extension_load(path, &e));
+    add_config(e, &text);
+    status s = line->operand_count > 2 ? config_load(line->operands[2], line->overrides, line->override_count, &file)
+                                       : config_parse(path, text_string(&text), &file);
+    if (!s) s = open_trial(config_of(file), &trial);
+    if (s && line->operand_count == 2)
+        s = status_prefix(s, "the built-in check does not suit it, name a config that uses it (ddptrain extension test "
+                             "FILE CONFIG)");
+    if (!s && (e->layer || e->loss || line->operand_count > 2)) s = compare_gradients(&trial, &out);
+    if (!s && e->optimizer) s = try_optimizer(config_of(file), &trial, &out);
+    if (!s && e->format) text_printf(&out, "dataset format %s\n", e->format->name);
+    command_print(stdout, &out);
+    close_trial(&trial);
+    config_free(file);
+    text_free(&text);
+    text_free(&out);
+    return s ? status_prefix(s, "%s", path) : OK;
+}
+
+/* ---- build ---- */
+
+static status build(const struct command_line *line) {
+    const char *source = line->operands[1];
+    const struct extension *e;
+    size_t length = strlen(source);
+    struct text out = {0};
+    if (length < 3 || strcmp(source + length - 2, ".c") != 0)
+        return status_new(STATUS_USAGE, "extension build: expected a C file (.c), got '%.200s'", source);
+    if (line->out)
+        text_add(&out, line->out);
+    else
+        text_printf(&out, "%.*s.so", (int)(length - 2), source);
+    status s = io_check_replace(text_string(&out));
+    if (!s) s = extension_compile(source, source, text_string(&out));
+    if (!s) s = extension_load(text_string(&out), &e);
+    if (!s) printf("%s\n", text_string(&out));
+    text_free(&out);
+    return s;
+}
+
+static status run(const struct command_line *line) {
+    const char *verb = line->operand_count ? line->operands[0] : "";
+    if (strcmp(verb, "new") == 0 && line->operand_count == 3) return new (line->operands[1], line->operands[2]);
+    if (strcmp(verb, "test") == 0 && line->operand_count >= 2) return test(line);
+    if (strcmp(verb, "build") == 0 && line->operand_count == 2) return build(line);
+    return status_new(STATUS_USAGE, "expected one of: ddptrain extension new loss|layer|optimizer NAME, ddptrain "
+                                    "extension test FILE [CONFIG], ddptrain extension build FILE [--out FILE.so]");
+}
+
+const struct subcommand subcommand_extension = {
+    .name = "extension",
+    .arguments = "new KIND NAME | test FILE [CONFIG] | build FILE",
+    .help = "a layer, loss or optimizer of your own in C: write, check or compile it",
+    .run = run,
+    .options = OPTION_OUT,
+    .operand = "file",
+    .max_operands = 3,
+};

@@ -1,0 +1,481 @@
+/* Finding, compiling and loading extensions, and what they call. */
+#include "train/config/extension.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/files/digest.h"
+#include "base/files/find_file.h"
+#include "base/files/io.h"
+
+#define MAX_SOURCE (64u << 20) /* bytes of a file */
+#define MAX_LOADED 64          /* extensions of a process */
+
+extern char **environ;
+
+static const struct schema_row rows[] = {
+    SCHEMA_ROW(
+        STRING, struct extension_file, path, .flags = SCHEMA_REQUIRED | SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+        .doc =
+            "A C file that defines a layer, a loss, an optimizer or a dataset format, or a .so that was made of one."),
+    SCHEMA_ROW(STRING, struct extension_file, sha256, .fallback = "null",
+               .doc =
+                   "SHA-256 of the file. A run writes it into its resolved config; with it the program uses the file "
+                   "that it has compiled before, and no other."),
+    {0},
+};
+const struct schema extension_schema = {
+    .name = "extensions", .size = sizeof(struct extension_file), .rows = rows, .shorthand = "path"};
+
+/* ---- what a process has loaded ---- */
+
+static struct loaded {
+    char sha256[DIGEST_HEX_SIZE];
+    const struct extension *extension;
+} loaded[MAX_LOADED];
+static size_t loaded_count;
+
+bool extensions_run_on_gpus(void) {
+    for (size_t i = 0; i < loaded_count; i++)
+        if (!loaded[i].extension->runs_on_gpus) return false;
+    return true;
+}
+
+static const struct extension *find_loaded(const char *sha256) {
+    for (size_t i = 0; i < loaded_count; i++)
+        if (strcmp(loaded[i].sha256, sha256) == 0) return loaded[i].extension;
+    return NULL;
+}
+
+/* ---- a crash inside an extension ---- */
+
+static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+/* Memory of the code of an extension: [begin, end). */
+struct code {
+    uintptr_t begin, end;
+    char message[512]; /* of a crash, written by the handler as it is */
+};
+static struct code codes[MAX_LOADED];
+static size_t code_count;
+
+/* Says which extension crashed, if one did; the signal then ends the process as without a handler. */
+static void on_crash(int number) {
+    void *frames[32];
+    int count = backtrace(frames, sizeof frames / sizeof *frames);
+    signal(number, SIG_DFL);
+    for (int f = 0; f < count; f++)
+        for (size_t i = 0; i < code_count; i++)
+            if ((uintptr_t)frames[f] >= codes[i].begin && (uintptr_t)frames[f] < codes[i].end) {
+                (void)!write(STDERR_FILENO, codes[i].message, strlen(codes[i].message));
+                return;
+            }
+}
+
+static int find_code(struct dl_phdr_info *info, size_t size, void *user) {
+    struct code *code = user;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t begin = info->dlpi_addr + part->p_vaddr, end = begin + part->p_memsz;
+        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X) || code->begin < begin || code->begin >= end) continue;
+        code->begin = begin, code->end = end;
+        return 1;
+    }
+    return 0;
+}
+
+/* [function]: any of the extension. */
+static void watch_crashes(uintptr_t function, const char *path) {
+    void *frame;
+    struct code *code = &codes[code_count];
+    code->begin = function;
+    if (!function || !dl_iterate_phdr(find_code, code)) return;
+    snprintf(code->message, sizeof code->message,
+             "ddptrain: the extension %.400s crashed; its memory accesses are wrong\n", path);
+    code_count++;
+    backtrace(&frame, 1); /* loads what it needs, which a handler must not do */
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) {
+        struct sigaction own = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK}, before;
+        if (sigaction(crashes[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(crashes[i], &own, NULL);
+    }
+}
+
+/* Adds the types to their tables. */
+static status add_types(const struct extension *e, const char *path) {
+    const char *name = NULL;
+    if (e->layer && !layer_type_add(e->layer)) name = e->layer->variant.name;
+    if (e->loss && !loss_type_add(e->loss)) name = e->loss->variant.name;
+    if (e->optimizer && !optimizer_type_add(e->optimizer)) name = e->optimizer->variant.name;
+    if (e->format && !dataset_format_add(e->format)) name = e->format->name;
+    if (!name) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: there is a type '%s' already: of the program, of another extension, or of an earlier "
+                      "version of this file; give it another name, or start over with --fresh",
+                      path, name);
+}
+
+static status check_types(const struct extension *e, const char *path) {
+    static const size_t sizes[] = EXTENSION_SIZES;
+    if (memcmp(sizes, e->sizes, sizeof sizes) != 0 || strcmp(e->version, DDPTRAIN_VERSION) != 0)
+        return status_new(STATUS_USAGE,
+                          "%s was compiled for version %.40s of ddptrain or for another build of it, and this is "
+                          "version " DDPTRAIN_VERSION "; compile it again: ddptrain extension build",
+                          path, e->version);
+    if (!e->layer && !e->loss && !e->optimizer && !e->format)
+        return status_new(STATUS_USAGE, "%s: DDPTRAIN_EXTENSION names no layer, loss, optimizer or format", path);
+    return OK;
+}
+
+/* Opens the shared object [object] of the extension [path]. */
+static status open_object(const char *object, const char *path, const char *sha256, const struct extension **out) {
+    void *handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) return status_new(STATUS_USAGE, "%s: cannot be loaded: %s", path, dlerror());
+    const struct extension *e = dlsym(handle, EXTENSION_SYMBOL);
+    if (!e)
+        return status_new(STATUS_USAGE, "%s: is no extension of ddptrain: it does not end with DDPTRAIN_EXTENSION(...)",
+                          path);
+    TRY(check_types(e, path));
+    if (loaded_count == MAX_LOADED)
+        return status_new(STATUS_USAGE, "%s: a process has at most %d extensions", path, MAX_LOADED);
+    TRY(add_types(e, path));
+    watch_crashes(e->layer       ? (uintptr_t)e->layer->plan
+                  : e->loss      ? (uintptr_t)e->loss->run
+                  : e->optimizer ? (uintptr_t)e->optimizer->plan
+                                 : (uintptr_t)e->format->open,
+                  path);
+    memcpy(loaded[loaded_count].sha256, sha256, DIGEST_HEX_SIZE);
+    loaded[loaded_count++].extension = e;
+    *out = e;
+    return OK;
+}
+
+/* ---- the compiler ---- */
+
+/* The folder of the headers; false: there is none. */
+static bool find_headers(char path[PATH_MAX + 64]) {
+    char own[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(own, '/');
+    if (slash) *slash = 0;
+    const char *const folders[][2] = {{getenv("DDPTRAIN_INCLUDE_DIR"), ""},
+                                      {own, "/../include/ddptrain"},
+                                      {own, "/../../../src"},
+                                      {DDPTRAIN_INCLUDE_DIR, ""}};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        if (!folders[i][0]) continue;
+        char header[PATH_MAX + 128];
+        snprintf(path, PATH_MAX + 64, "%s%s", folders[i][0], folders[i][1]);
+        snprintf(header, sizeof header, "%s/train/config/extension.h", path);
+        if (access(header, R_OK) == 0) return true;
+    }
+    return false;
+}
+
+static const char *compiler(void) {
+    const char *cc = getenv("CC");
+    return cc && *cc ? cc : "cc";
+}
+
+/* Runs the compiler, whose messages go to the file [log]. */
+static status run_compiler(const char *const *arguments, const char *log, int *code) {
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int ended = 0;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    int failed = posix_spawnp(&pid, arguments[0], &actions, NULL, (char *const *)(uintptr_t)arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed)
+        return status_new(STATUS_USAGE,
+                          "an extension needs a C compiler, and '%s' cannot be started: %s; install gcc, or compile it "
+                          "on a machine that has one (ddptrain extension build) and name the .so",
+                          arguments[0], strerror(failed));
+    while (waitpid(pid, &ended, 0) < 0)
+        if (errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the compiler");
+    *code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
+    return OK;
+}
+
+/* The first error of the compiler in the file [log], else its first line, with [name] for the file [source]. */
+static status compiler_failure(const char *source, const char *name, const char *log) {
+    char *text = NULL;
+    struct io_info info;
+    struct text shown = {0};
+    status_free(io_read_text(log, 1 << 20, &text, &info));
+    const char *line = text ? strstr(text, "error: ") : NULL;
+    while (line && line > text && line[-1] != '\n') line--;
+    if (!line) line = text && *text ? text : "the compiler gave no reason";
+    size_t length = strlen(source), is_named = strncmp(line, source, length) == 0 ? length : 0;
+    if (is_named) text_add(&shown, name);
+    text_add_bytes(&shown, line + is_named, strcspn(line + is_named, "\n"));
+    status s = status_new(STATUS_USAGE, "the extension %s does not compile: %.400s", name, text_string(&shown));
+    text_free(&shown);
+    free(text);
+    return s;
+}
+
+status extension_compile(const char *source, const char *name, const char *out) {
+    char headers[PATH_MAX + 64];
+    struct text folders[2] = {{0}}, log = {0};
+    int code = 0;
+    if (!find_headers(headers))
+        return status_new(STATUS_USAGE, "the headers of ddptrain, which an extension needs, are not installed; set "
+                                        "DDPTRAIN_INCLUDE_DIR to their folder");
+    text_printf(&folders[0], "-I%s", headers);
+    text_printf(&folders[1], "-I%s/train/config", headers);
+    text_printf(&log, "%s.log", out);
+    const char *const arguments[] = {compiler(),
+                                     "-std=gnu17",
+                                     "-O3",
+                                     "-ffp-contract=off",
+                                     "-fno-math-errno",
+                                     "-fPIC",
+                                     "-shared",
+                                     "-Wall",
+                                     "-D_GNU_SOURCE",
+                                     "-DDDPTRAIN_VERSION=\"" DDPTRAIN_VERSION "\"",
+                                     text_string(&folders[0]),
+                                     text_string(&folders[1]),
+                                     "-o",
+                                     out,
+                                     source,
+                                     "-lm",
+                                     NULL};
+    status s = run_compiler(arguments, text_string(&log), &code);
+    if (!s && code) s = compiler_failure(source, name, text_string(&log));
+    unlink(text_string(&log));
+    for (size_t i = 0; i < 2; i++) text_free(&folders[i]);
+    text_free(&log);
+    return s;
+}
+
+/* ---- the cache: FOLDER/SHA256.c and .so are files that the user has named, SHA256-BUILD.so what a .c was compiled to
+ * for this program ---- */
+
+static status cache_folder(struct text *out) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    struct stat info;
+    if (cache && *cache == '/')
+        text_printf(out, "%s/ddptrain/extensions", cache);
+    else if (home && *home == '/')
+        text_printf(out, "%s/.cache/ddptrain/extensions", home);
+    else
+        return status_new(STATUS_USAGE, "extensions are kept in a folder of the user, but neither HOME nor "
+                                        "XDG_CACHE_HOME is set");
+    TRY(io_make_folders(text_string(out)));
+    if (stat(text_string(out), &info) != 0) return status_errno(STATUS_IO, errno, "cannot read '%s'", text_string(out));
+    if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)))
+        return status_new(STATUS_USAGE,
+                          "the folder of extensions '%s' can be written by others, who could put their code there; "
+                          "chmod go-w it, or set XDG_CACHE_HOME",
+                          text_string(out));
+    return OK;
+}
+
+/* "c" or "so"; NULL: neither. */
+static const char *kind_of(const char *path) {
+    const char *dot = strrchr(path, '.');
+    if (dot && strcmp(dot, ".c") == 0) return "c";
+    return dot && strcmp(dot, ".so") == 0 ? "so" : NULL;
+}
+
+/* Differs for each build of the program and each compiler. */
+static void build_key(char hex[DIGEST_HEX_SIZE]) {
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    struct stat info = {0};
+    (void)!stat("/proc/self/exe", &info);
+    digest_start(&digest);
+    digest_add(&digest, DDPTRAIN_VERSION, sizeof DDPTRAIN_VERSION);
+    digest_add(&digest, &info.st_size, sizeof info.st_size);
+    digest_add(&digest, &info.st_mtim, sizeof info.st_mtim);
+    digest_add(&digest, compiler(), strlen(compiler()));
+    digest_finish(&digest, hash);
+    digest_hex(hash, hex);
+}
+
+/* Waits for the lock of [path]. */
+static status lock_file(const char *path, int *fd) {
+    bool is_mine = false;
+    TRY(io_open_append(path, fd));
+    while (!is_mine) {
+        TRY(io_lock(*fd, path, &is_mine));
+        if (!is_mine) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    return OK;
+}
+
+/* The compiled object of the remembered source; one process compiles it, the others wait. */
+static status compile_once(const char *remembered, const char *name, const char *object) {
+    struct text lock = {0}, made = {0};
+    int fd = -1;
+    if (access(object, R_OK) == 0) return OK;
+    text_printf(&lock, "%s.lock", object);
+    text_printf(&made, "%s.tmp-%ld", object, (long)getpid());
+    status s = lock_file(text_string(&lock), &fd);
+    if (!s && access(object, R_OK) != 0) {
+        s = extension_compile(remembered, name, text_string(&made));
+        if (!s) s = io_rename(text_string(&made), object);
+        unlink(text_string(&made));
+    }
+    if (fd >= 0) status_free(io_close(fd, text_string(&lock)));
+    text_free(&lock);
+    text_free(&made);
+    return s;
+}
+
+/* Loads the remembered file [sha256]; *is_known false: it is not remembered. */
+static status load_remembered(const char *path, const char *sha256, bool *is_known, const struct extension **out) {
+    struct text folder = {0}, file = {0}, object = {0};
+    char key[DIGEST_HEX_SIZE];
+    const char *kind = kind_of(path);
+    *is_known = true;
+    if ((*out = find_loaded(sha256))) return OK;
+    status s = cache_folder(&folder);
+    text_printf(&file, "%s/%s.%s", text_string(&folder), sha256, kind);
+    *is_known = !s && access(text_string(&file), R_OK) == 0;
+    if (*is_known && strcmp(kind, "c") == 0) {
+        build_key(key);
+        text_printf(&object, "%s/%s-%.16s.so", text_string(&folder), sha256, key);
+        s = compile_once(text_string(&file), path, text_string(&object));
+    }
+    if (!s && *is_known) s = open_object(text_string(object.length ? &object : &file), path, sha256, out);
+    text_free(&folder);
+    text_free(&file);
+    text_free(&object);
+    return s;
+}
+
+/* Remembers the content [bytes] of the file that the user named. */
+static status remember(const char *path, const char *sha256, const char *bytes, size_t size) {
+    struct text folder = {0}, file = {0};
+    status s = cache_folder(&folder);
+    text_printf(&file, "%s/%s.%s", text_string(&folder), sha256, kind_of(path));
+    if (!s && access(text_string(&file), R_OK) != 0)
+        s = io_replace(text_string(&file), &(struct io_part){.bytes = bytes, .size = size}, 1);
+    text_free(&folder);
+    text_free(&file);
+    return s;
+}
+
+/* ---- the entries of a config ---- */
+
+static status check_path(const char *path) {
+    if (kind_of(path)) return OK;
+    return status_new(STATUS_USAGE, "'%.200s' is neither a C file (.c) nor a shared object (.so)", path);
+}
+
+static status load_file(const char *path, char sha256[DIGEST_HEX_SIZE], const struct extension **out) {
+    struct io_info info;
+    char *text = NULL;
+    bool is_known;
+    TRY(check_path(path));
+    TRY(io_read_text(path, MAX_SOURCE, &text, &info));
+    if (!text)
+        return status_new(STATUS_USAGE, !info.exists ? "there is no file '%s'" : "'%s' is not a file of at most 64 MiB",
+                          path);
+    digest_hex_of(text, (size_t)info.size, sha256);
+    status s = remember(path, sha256, text, (size_t)info.size);
+    if (!s) s = load_remembered(path, sha256, &is_known, out);
+    free(text);
+    return s;
+}
+
+status extension_load(const char *path, const struct extension **out) {
+    char sha256[DIGEST_HEX_SIZE];
+    return load_file(path, sha256, out);
+}
+
+static bool is_sha256(const char *text) {
+    return strlen(text) == DIGEST_HEX_SIZE - 1 && strspn(text, "0123456789abcdef") == DIGEST_HEX_SIZE - 1;
+}
+
+static status load_entry(struct extension_file *file, const char *config, bool is_users, struct arena *arena) {
+    const struct extension *extension;
+    char sha256[DIGEST_HEX_SIZE];
+    bool is_known;
+    TRY(check_path(file->path));
+    if (file->sha256) {
+        if (!is_sha256(file->sha256))
+            return status_new(STATUS_USAGE, "sha256 must be 64 hexadecimal digits, got '%.80s'", file->sha256);
+        TRY(load_remembered(file->path, file->sha256, &is_known, &extension));
+        if (is_known) return OK;
+    }
+    if (file->sha256 || !is_users)
+        return status_new(STATUS_USAGE,
+                          "the extension '%s' is code that you have not run before on this machine, and it does not "
+                          "run because a run folder or a checkpoint names it; if you trust it: ddptrain extension test "
+                          "%s",
+                          file->path, file->path);
+    TRY(find_file(&file->path, config, arena));
+    TRY(load_file(file->path, sha256, &extension));
+    file->sha256 = arena_copy(arena, sha256);
+    return OK;
+}
+
+/* The value of [key] of an entry, or a bare path; NULL: none, or not a word, which schema_bind reports. */
+static const char *word_of(const struct node *entry, const char *key) {
+    const struct node *node = entry->kind == NODE_MAPPING ? node_get(entry, key) : entry;
+    if (entry->kind != NODE_MAPPING && strcmp(key, "path") != 0) return NULL;
+    return node && node->kind == NODE_SCALAR && !node_is_null(node) ? node->text : NULL;
+}
+
+void extensions_load(const struct node *root, const char *config, bool is_users, struct arena *arena,
+                     struct problems *problems, struct extension_file **files, size_t *count) {
+    const struct node *list = node_get(root, "extensions");
+    *count = 0;
+    if (!list || list->kind != NODE_SEQUENCE) return;
+    *files = arena_alloc(arena, (list->count ? list->count : 1) * sizeof **files);
+    for (size_t i = 0; i < list->count; i++) {
+        struct extension_file file = {word_of(list->items[i], "path"), word_of(list->items[i], "sha256")};
+        if (!file.path) continue;
+        status s = load_entry(&file, config, is_users, arena);
+        if (s) problems_add(problems, list->items[i]->place, "extensions", "%s", status_message(s));
+        status_free(s);
+        (*files)[(*count)++] = file;
+    }
+}
+
+/* ---- for extensions ---- */
+
+void extension_run_rows(extension_row_loss *loss, const void *config, const struct shape *output_shape,
+                        const struct tensor *output, const void *targets, const struct row_weights *weights,
+                        size_t rows_, float scale, const struct tensor *gradient, struct loss_sums *sums) {
+    size_t size = shape_elements(output_shape), targets_size = weights->target_size;
+    const float *y = floats(output), *t = targets;
+    float *dy = gradient ? floats(gradient) : NULL;
+    double counted = 0;
+    for (size_t r = 0; r < rows_; r++) {
+        float weight = weights->values ? weights->values[r] : 1, factor = scale / (float)rows_ * weight;
+        float *own = dy ? dy + r * size : NULL;
+        sums->loss += loss(config, y + r * size, size, t + r * targets_size, targets_size, own) * (double)weight;
+        for (size_t i = 0; own && i < size; i++) own[i] *= factor;
+        counted += (double)weight;
+    }
+    sums->count += weights->is_counted ? counted : (double)rows_;
+}
+
+union optimizer_constants extension_constants(own_update *update, const float *numbers, size_t count) {
+    union optimizer_constants constants = {0};
+    constants.own.update = update;
+    for (size_t i = 0; i < count && i < OWN_NUMBERS; i++) constants.own.numbers[i] = numbers[i];
+    return constants;
+}
