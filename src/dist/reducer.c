@@ -19,6 +19,9 @@ struct bucket {
     size_t begin, end; /* of the flat buffer, in elements */
     size_t count;      /* ranges */
     size_t pending;    /* ranges that are not ready in this step */
+    size_t at;         /* where it begins in the gradients */
+    size_t shard_at;   /* where this rank's shard begins in the shards; the rest follows it */
+    size_t after;      /* the buckets before this one share no memory with it */
 };
 
 struct reducer {
@@ -30,6 +33,8 @@ struct reducer {
     size_t bucket_count;
     size_t complete; /* buckets 0..complete-1 have all their gradients in this step */
     float *gradients;
+    float *shards;    /* NULL: they stay in the gradients */
+    bool adds_shards; /* in this step */
     struct comm *comm;
     struct comm *gpu; /* NULL: the gradients are in host memory */
     void *stream;     /* of the device */
@@ -100,7 +105,7 @@ static status sum(const struct reducer *r, const struct bucket *b, void *data, e
 static status average(const struct reducer *r, const struct bucket *b, int lane) {
     float factor = (float)(1.0 / comm_world_size(r->comm));
     size_t count = b->end - b->begin;
-    float *g = r->gradients + b->begin; /* (count) */
+    float *g = r->gradients + b->at;    /* (count) */
     uint16_t *halves = r->halves[lane]; /* (count) */
     if (!halves && !r->is_scattered) return comm_average(comm_lane(r->comm, lane), g, count);
     for (size_t i = 0; i < count; i++) g[i] *= factor;
@@ -108,6 +113,24 @@ static status average(const struct reducer *r, const struct bucket *b, int lane)
     combine_to_half(halves, g, count, COMM_BFLOAT16);
     TRY(sum(r, b, halves, COMM_BFLOAT16, lane));
     combine_from_half(g, halves, count, COMM_BFLOAT16);
+    return OK;
+}
+
+static void keep(float *to, const float *from, size_t count, bool adds) {
+    if (!adds && count) memcpy(to, from, count * sizeof *to);
+    for (size_t i = 0; adds && i < count; i++) to[i] += from[i];
+}
+
+/* Averages a bucket; with shards this rank's part of it is moved there, after which no one needs the bucket. */
+static status reduce(const struct reducer *r, const struct bucket *b, int lane) {
+    TRY(average(r, b, lane));
+    if (!r->shards) return OK;
+    struct reducer_shard shard = shard_of(b, comm_world_size(r->comm));
+    const float *g = r->gradients + b->at; /* (b->end - b->begin) */
+    size_t all = (size_t)comm_world_size(r->comm) * shard.size;
+    float *own = r->shards + b->shard_at;
+    keep(own, g + (size_t)comm_rank(r->comm) * shard.size, shard.size, r->adds_shards);
+    keep(own + shard.size, g + all, shard.end - shard.begin - all, r->adds_shards);
     return OK;
 }
 
@@ -131,7 +154,7 @@ static void *communicate(void *argument) {
         begin(r, clock_seconds());
         pthread_mutex_unlock(&r->mutex);
 
-        status failure = has_failed ? OK : average(r, &r->buckets[index], COMM_THREAD_LANE);
+        status failure = has_failed ? OK : reduce(r, &r->buckets[index], COMM_THREAD_LANE);
 
         pthread_mutex_lock(&r->mutex);
         end(r, clock_seconds());
@@ -175,6 +198,25 @@ static void fill_buckets(const struct reducer_range *ranges, size_t count, const
         if (b->count++ == 0) b->end = ranges[i].offset + ranges[i].count;
         b->begin = ranges[i].offset;
     }
+}
+
+static bool share_memory(const struct bucket *a, const struct bucket *b) {
+    return a->at < b->at + (b->end - b->begin) && b->at < a->at + (a->end - a->begin);
+}
+
+/* Where the buckets are, and their shards, in ascending order. */
+static void place_buckets(struct reducer *r, const size_t *places) {
+    size_t world = (size_t)comm_world_size(r->comm), shards = 0;
+    for (size_t i = r->bucket_count; i-- > 0;) {
+        struct bucket *b = &r->buckets[i];
+        struct reducer_shard shard = shard_of(b, (int)world);
+        b->at = places ? places[i] : b->begin;
+        b->shard_at = shards;
+        shards += shard.size + (shard.end - shard.begin - world * shard.size);
+    }
+    for (size_t i = 0; i < r->bucket_count; i++)
+        for (size_t before = 0; before < i; before++)
+            if (share_memory(&r->buckets[i], &r->buckets[before])) r->buckets[i].after = before + 1;
 }
 
 status reducer_shards(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
@@ -235,6 +277,7 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
     r->gpu = config->stream ? comm_gpu(comm) : NULL;
     r->stream = config->stream;
     r->is_scattered = config->is_scattered;
+    r->shards = config->shards;
     r->is_compressed = config->is_compressed;
     r->ranges = malloc((count + 1) * sizeof *r->ranges);
     r->bucket_of = calloc(count + 1, sizeof *r->bucket_of);
@@ -247,6 +290,7 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
         if (count) memcpy(r->ranges, ranges, count * sizeof *ranges);
         r->bucket_count = reducer_plan(ranges, count, config, r->bucket_of);
         fill_buckets(r->ranges, count, r->bucket_of, r->buckets);
+        place_buckets(r, config->places);
         if (r->gpu && config->is_compressed) failure = reserve(r);
         if (comm_world_size(comm) > 1 && !r->gpu) failure = prepare_host(r, config->is_overlapped);
     }
@@ -284,9 +328,44 @@ void reducer_start(struct reducer *r) {
     for (size_t i = 0; i < r->count; i++) r->is_ready[i] = false;
     for (size_t b = 0; b < r->bucket_count; b++) r->buckets[b].pending = r->buckets[b].count;
     r->complete = 0;
+    r->adds_shards = false;
     pthread_mutex_lock(&r->mutex);
     r->queued = r->reduced = 0;
     pthread_mutex_unlock(&r->mutex);
+}
+
+void reducer_start_next(struct reducer *r) {
+    reducer_start(r);
+    r->adds_shards = true;
+}
+
+/* A bucket that is not queued will not be: a gradient before it was not sent, so the step has failed. */
+void reducer_claim(struct reducer *r, size_t bucket) {
+    size_t after = r->buckets[bucket].after;
+    if (!r->has_thread || after == 0) return;
+    pthread_mutex_lock(&r->mutex);
+    while (r->reduced < after && r->reduced < r->queued) pthread_cond_wait(&r->done, &r->mutex);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+/* Reduces buckets [first, last), unless an earlier one failed. */
+static status reduce_now(struct reducer *r, size_t first, size_t last) {
+    double start = clock_seconds();
+    status failure = OK;
+    pthread_mutex_lock(&r->mutex);
+    begin(r, start);
+    pthread_mutex_unlock(&r->mutex);
+    for (size_t b = first; b < last && !failure; b++) failure = reduce(r, &r->buckets[b], COMM_MAIN_LANE);
+    double now = clock_seconds();
+    pthread_mutex_lock(&r->mutex);
+    end(r, now);
+    pthread_mutex_unlock(&r->mutex);
+    r->waited += now - start;
+    return failure;
+}
+
+static bool reduces_in_ready(const struct reducer *r) {
+    return r->shards && !r->has_thread && comm_world_size(r->comm) > 1;
 }
 
 void reducer_ready(struct reducer *r, size_t index) {
@@ -296,6 +375,7 @@ void reducer_ready(struct reducer *r, size_t index) {
     size_t before = r->complete;
     while (r->complete < r->bucket_count && r->buckets[r->complete].pending == 0) r->complete++;
     for (size_t b = before; r->gpu && b < r->complete && !r->failure; b++) r->failure = enqueue(r, &r->buckets[b]);
+    if (reduces_in_ready(r) && r->complete > before && !r->failure) r->failure = reduce_now(r, before, r->complete);
     if (r->complete == before || !r->has_thread) return;
     pthread_mutex_lock(&r->mutex);
     r->queued = r->complete < r->bucket_count ? r->complete : r->bucket_count - 1; /* the caller reduces the last */
@@ -326,11 +406,11 @@ static status finish_on_gpu(struct reducer *r) {
     return failure ? failure : comm_gpu_before(r->gpu, r->stream);
 }
 
-/* The buckets that are left to the caller: the last, or all of them. */
-static status average_rest(struct reducer *r) {
-    status failure = OK;
-    for (size_t b = r->has_thread ? r->bucket_count - 1 : 0; b < r->bucket_count && !failure; b++)
-        failure = average(r, &r->buckets[b], COMM_MAIN_LANE);
+/* The buckets that are left to the caller: the last, all of them, or none. */
+static status reduce_rest(struct reducer *r) {
+    if (!reduces_in_ready(r)) return reduce_now(r, r->has_thread ? r->bucket_count - 1 : 0, r->bucket_count);
+    status failure = r->failure;
+    r->failure = OK;
     return failure;
 }
 
@@ -342,20 +422,12 @@ status reducer_finish(struct reducer *r) {
     /* buckets that are queued must be reduced on all ranks: the other ranks wait for them */
     if (missing) return r->has_thread ? status_first(missing, wait_for_thread(r)) : missing;
     if (comm_world_size(r->comm) == 1 || r->bucket_count == 0) return OK;
-    double start = clock_seconds();
-    pthread_mutex_lock(&r->mutex);
-    begin(r, start);
-    pthread_mutex_unlock(&r->mutex);
-    status failure = average_rest(r);
-    double now = clock_seconds();
-    pthread_mutex_lock(&r->mutex);
-    end(r, now);
-    pthread_mutex_unlock(&r->mutex);
+    status failure = reduce_rest(r);
     if (r->has_thread) {
+        double start = clock_seconds();
         failure = status_first(failure, wait_for_thread(r));
-        now = clock_seconds();
+        r->waited += clock_seconds() - start;
     }
-    r->waited += now - start;
     return failure;
 }
 

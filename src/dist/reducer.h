@@ -10,6 +10,10 @@
  * is undefined afterwards. With is_compressed each product is rounded to bfloat16, which halves the bytes sent; the sum
  * is computed in float32 and rounded once more (PyTorch's bf16_compress_hook sums in bfloat16).
  *
+ * With [shards] a rank keeps its shards only, in memory of their own, so that the gradients of several buckets can
+ * share memory: reducer_claim waits until a bucket may be written again. Without a thread a bucket is then reduced as
+ * soon as it is complete.
+ *
  * With gradients in GPU memory and a group on GPUs (comm_gpu.h) there is no thread: a complete bucket is enqueued on
  * the group's stream after the work that is then in the device's stream, and reducer_finish makes that stream wait for
  * all buckets. The host does not wait, so a step can be captured into a CUDA graph; NCCL computes the sums. */
@@ -34,8 +38,12 @@ struct reducer_config {
     double first_bucket_mb; /* MiB */
     bool is_scattered;      /* each rank gets only its shard of every bucket (reducer_shards) */
     bool is_compressed;     /* gradients are sent as bfloat16 */
-    bool is_overlapped; /* buckets are reduced by a thread while backward runs (comm_overlaps); equal on all ranks */
-    void *stream;       /* with comm_gpu: the device's stream (device_stream), else NULL */
+    float *shards; /* with is_scattered, not on GPUs: receives this rank's shards and rests, in ascending order of the
+                      buckets; NULL: they stay in the gradients */
+    const size_t *places; /* with shards, during reducer_create: (buckets) where each begins in the gradients; those
+                             that share memory must not be written at the same time */
+    bool is_overlapped;   /* buckets are reduced by a thread while backward runs (comm_overlaps); equal on all ranks */
+    void *stream;         /* with comm_gpu: the device's stream (device_stream), else NULL */
 };
 
 /* The shards of a bucket, in elements of the flat buffer: rank r owns [begin + r * size, begin + (r + 1) * size). All
@@ -74,7 +82,12 @@ void reducer_destroy(struct reducer *reducer); /* takes NULL */
 
 /* Begins a step: no gradient is ready. */
 void reducer_start(struct reducer *reducer);
-/* The gradient of range [index] is final for this step (backward calls it once per range). Never blocks. */
+/* The same with [shards], for a further batch of the same update: its averages are added to the shards. */
+void reducer_start_next(struct reducer *reducer);
+/* With [shards], before [bucket] is written: waits until those before it that share its memory are reduced. */
+void reducer_claim(struct reducer *reducer, size_t bucket);
+/* The gradient of range [index] is final for this step (backward calls it once per range). Blocks only with [shards]
+ * and without a thread. */
 void reducer_ready(struct reducer *reducer, size_t index);
 /* Waits until every gradient is averaged; on GPUs, makes the device's stream wait. STATUS_BUG: a range, which the
  * message names, has not become ready. All ranks. */

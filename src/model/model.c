@@ -1,6 +1,8 @@
 /* What a model is besides its plan (build.c) and its passes (program.c): memory, initial weights, checks. */
 #include "model/model.h"
 
+#include <string.h>
+
 #include "model/build.h"
 #include "model/half.h"
 #include "model/init_rules.h"
@@ -231,4 +233,75 @@ void model_split_gradients(struct model *model) {
         size_t end = assign_memory(model, &model->layers[i], kept);
         if (end > params->gradient_floats) params->gradient_floats = end;
     }
+}
+
+/* ---- groups of parameters whose gradients exist for a part of backward, each as a whole, because they are reduced
+ * together. A group has its memory from the first node of backward that adds to it until the group after it is
+ * complete, so that it can be reduced meanwhile. ---- */
+
+/* The times in backward of the nodes that use a parameter of each group. */
+static void find_times(struct model *model) {
+    for (size_t n = model->node_count; n-- > 0;) {
+        const struct layer *layer = model->nodes[n].layer;
+        size_t now = model->node_count - n, count = layer ? layer->param_count + layer->tied_count : 0;
+        for (size_t i = 0; i < count; i++) {
+            size_t p = i < layer->param_count ? layer->first_param + i : layer->tied + (i - layer->param_count);
+            if (model->gradient_group_of[p] == SIZE_MAX) continue;
+            struct gradient_group *group = &model->gradient_groups[model->gradient_group_of[p]];
+            if (!group->piece.first) group->piece.first = now;
+            group->piece.last = now;
+        }
+    }
+    for (size_t g = 1; g < model->gradient_group_count; g++) { /* they are reduced in this order */
+        size_t before = model->gradient_groups[g - 1].piece.last, *last = &model->gradient_groups[g].piece.last;
+        if (*last < before) *last = before;
+    }
+    for (size_t g = 0; g + 1 < model->gradient_group_count; g++)
+        model->gradient_groups[g].piece.last = model->gradient_groups[g + 1].piece.last;
+}
+
+/* Memory for gradients that layers compute, and no one reads, after the first [used] floats. */
+static size_t assign_frozen(struct model *model, size_t used) {
+    size_t end = used;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        size_t at = used;
+        for (size_t p = layer->first_param; p < layer->first_param + layer->param_count; p++) {
+            if (model->gradient_group_of[p] != SIZE_MAX) continue;
+            model->params.items[p].gradient = at;
+            at += params_padded(model->params.items[p].count);
+        }
+        if (at > end) end = at;
+    }
+    return end;
+}
+
+void model_group_gradients(struct model *model, const size_t *group_of, size_t count) {
+    struct params *params = &model->params;
+    struct arena *arena = model->arena;
+    struct gradient_group *groups = arena_alloc(arena, (count + 1) * sizeof *groups);
+    struct piece **pieces = arena_alloc(arena, (count + 1) * sizeof *pieces);
+    model->gradient_groups = groups;
+    model->gradient_group_count = count;
+    model->gradient_group_of = arena_alloc(arena, (params->count + 1) * sizeof *group_of);
+    memcpy(model->gradient_group_of, group_of, params->count * sizeof *group_of);
+    for (size_t i = params->count; i-- > 0;) {
+        const struct param *p = &params->items[i];
+        if (group_of[i] == SIZE_MAX) continue;
+        struct gradient_group *group = &groups[group_of[i]];
+        if (!group->end) group->end = p->offset + p->count;
+        group->begin = p->offset;
+    }
+    find_times(model);
+    for (size_t g = 0; g < count; g++) {
+        groups[g].piece.size = groups[g].end - groups[g].begin;
+        pieces[g] = &groups[g].piece;
+    }
+    size_t used = placement_find(arena, pieces, count);
+    for (size_t i = 0; i < params->count; i++) {
+        struct param *p = &params->items[i];
+        if (group_of[i] != SIZE_MAX)
+            p->gradient = groups[group_of[i]].piece.offset + (p->offset - groups[group_of[i]].begin);
+    }
+    params->gradient_floats = assign_frozen(model, used);
 }

@@ -80,6 +80,13 @@ struct graph_node {
     struct half_copy **in_copies, *out_copy, *relu_copy, *dy_copy, **dx_copies;
 };
 
+/* Parameters whose gradients exist only for a part of backward, and then completely (model_group_gradients). */
+struct gradient_group {
+    size_t begin, end;  /* their elements of the flat buffer of values */
+    struct piece piece; /* of params.gradients; its times are those of backward */
+    bool has_begun;     /* in this pass */
+};
+
 struct model {
     struct layer *layers; /* in the order they run */
     size_t layer_count;
@@ -91,10 +98,13 @@ struct model {
     size_t slot_count;
     size_t row_floats; /* of the block, for one row */
     struct params params, buffers;
-    size_t *use_counts;           /* (params.count) layers that use a parameter */
-    size_t kept_gradients;        /* floats of gradients with their own memory (model_split_gradients) */
-    size_t output, output_slot;   /* the last tensor, and the slot of its gradient */
-    struct model_output *outputs; /* (output_count) the parts of a row of the output; count 0: it has one */
+    size_t *use_counts;                     /* (params.count) layers that use a parameter */
+    size_t kept_gradients;                  /* floats of gradients with their own memory (model_split_gradients) */
+    struct gradient_group *gradient_groups; /* (gradient_group_count) of model_group_gradients */
+    size_t *gradient_group_of;              /* (params.count); SIZE_MAX: frozen */
+    size_t gradient_group_count;            /* 0: all gradients exist at once, or as model_split_gradients says */
+    size_t output, output_slot;             /* the last tensor, and the slot of its gradient */
+    struct model_output *outputs;           /* (output_count) the parts of a row of the output; count 0: it has one */
     size_t output_count;
     struct variant_list init; /* of the config */
     struct shape in, out;
@@ -196,6 +206,12 @@ status model_adapt_to_device(struct model *model, const struct device *device);
  * largest layer needs. Before model_alloc. */
 void model_split_gradients(struct model *model);
 
+/* From now on the gradients of a group of parameters exist only while model_backward_in_groups computes them and those
+ * of the next group, and share a buffer that is about as large as the two largest groups. group_of (params.count): the
+ * group of each parameter, SIZE_MAX if it is frozen; parameters of a group are neighbours in the flat buffer, and group
+ * 0 has the last ones. Before model_alloc. */
+void model_group_gradients(struct model *model, const size_t *group_of, size_t count);
+
 /* Allocates for up to [batch] rows, after model_adapt_to_device. */
 status model_alloc(struct model *model, struct device *device, size_t batch);
 
@@ -242,5 +258,15 @@ void model_backward(struct model *model, const struct pass *pass, const float *i
  * to [receiver] when it is complete. */
 void model_backward_in_parts(struct model *model, const struct pass *pass, const float *inputs,
                              const struct gradient_receiver *receiver);
+
+/* Called before the gradients of a group are set to zero and computed: after it no one may use the memory of the groups
+ * that it shares memory with. They are complete, and so is the group after each of them. */
+typedef void group_begins(void *user, size_t group);
+
+/* The same after model_group_gradients: all groups begin once, and end when [ready] was called for each of their
+ * parameters and those of the groups before. [pass] NULL: nothing is computed, so all gradients are zero. [begins] and
+ * [ready] may be NULL. */
+void model_backward_in_groups(struct model *model, const struct pass *pass, const float *inputs, group_begins *begins,
+                              gradient_ready *ready, void *user);
 
 #endif

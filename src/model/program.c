@@ -340,6 +340,39 @@ static void gradients_after(const struct model *model, size_t param, const struc
     if (!p->part) receiver->receive(receiver->user, param, 0, p->count, params_gradient(&model->params, param));
 }
 
+/* ---- groups of gradients (model_group_gradients) ---- */
+
+static void begin_group(struct model *model, size_t param, group_begins *begins, void *user) {
+    struct gradient_group *group = NULL;
+    if (model->gradient_group_of[param] != SIZE_MAX) group = &model->gradient_groups[model->gradient_group_of[param]];
+    if (!group || group->has_begun) return;
+    group->has_begun = true;
+    if (begins) begins(user, model->gradient_group_of[param]);
+    device_zero(model->device, model->params.gradients + group->piece.offset, group->piece.size * sizeof(float));
+}
+
+static void begin_groups(struct model *model, const struct layer *layer, group_begins *begins, void *user) {
+    for (size_t p = layer->first_param; p < layer->first_param + layer->param_count; p++)
+        begin_group(model, p, begins, user);
+    for (size_t p = layer->tied; p < layer->tied + layer->tied_count; p++) begin_group(model, p, begins, user);
+}
+
+void model_backward_in_groups(struct model *model, const struct pass *pass, const float *inputs, group_begins *begins,
+                              gradient_ready *ready, void *user) {
+    const struct instructions *list = &model->program->backward;
+    struct pass own;
+    if (pass) own = complete(model, pass, inputs);
+    for (size_t g = 0; g < model->gradient_group_count; g++) model->gradient_groups[g].has_begun = false;
+    for (size_t k = 0; k < list->count; k++) {
+        const struct instruction *i = &list->items[k];
+        if (i->adds_gradients) begin_groups(model, i->layer, begins, user);
+        if (pass) i->run(i, &own);
+        for (size_t r = 0; ready && r < i->ready_count; r++) ready(user, i->ready[r]);
+    }
+}
+
+/* ---- backward ---- */
+
 /* [receiver] or [ready], or neither. */
 static void run_backward(struct model *model, const struct pass *pass, const float *inputs,
                          const struct gradient_receiver *receiver, gradient_ready *ready, void *user) {
@@ -360,7 +393,7 @@ static void run_backward(struct model *model, const struct pass *pass, const flo
 
 void model_backward(struct model *model, const struct pass *pass, const float *inputs, gradient_ready *ready,
                     void *user) {
-    assert(!model->params.gradient_floats); /* after model_split_gradients not all gradients have memory */
+    assert(!model->params.gradient_floats); /* else not all gradients have memory */
     run_backward(model, pass, inputs, NULL, ready, user);
 }
 

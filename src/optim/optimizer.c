@@ -416,6 +416,20 @@ static status allocate(struct optimizer *o, const struct params *params) {
     return device_alloc(o->device, bytes, "the optimizer's constants", (void **)&o->constants);
 }
 
+/* The runs of each range, whose elements begin at 0. */
+static void add_runs_of_range(struct optimizer *o, const struct optimizer_shard_range *range) {
+    for (size_t r = 0; r < o->plan->run_count; r++) {
+        const struct optimizer_run *run = &o->plan->runs[r];
+        size_t begin = range->begin > run->begin ? range->begin : run->begin;
+        size_t end = range->end < run->end ? range->end : run->end;
+        if (begin >= end) continue;
+        o->runs[o->run_count++] = (struct optimizer_run){.begin = begin - range->begin,
+                                                         .end = end - range->begin,
+                                                         .at = range->at + (begin - range->begin),
+                                                         .constants = run->constants};
+    }
+}
+
 /* Adds the run [begin, end), and before it one that skips the elements since the last run. */
 static void add_run(struct optimizer *o, size_t begin, size_t end, size_t at, size_t constants) {
     size_t last_end = o->run_count ? o->runs[o->run_count - 1].end : 0;
@@ -429,7 +443,13 @@ static status add_runs(struct optimizer *o, const struct params *params) {
     const struct optimizer_shard_range *ranges = o->shard ? o->shard->ranges : &all;
     size_t range_count = o->shard ? o->shard->count : 1;
     o->runs = calloc(2 * (o->plan->run_count + range_count) + 1, sizeof *o->runs);
-    if (!o->runs) return status_memory("the optimizer");
+    if (o->shard && o->shard->gradients) o->run_ends = calloc(range_count + 1, sizeof *o->run_ends);
+    if (!o->runs || (o->shard && o->shard->gradients && !o->run_ends)) return status_memory("the optimizer");
+    for (size_t i = 0; o->run_ends && i < range_count; i++) {
+        add_runs_of_range(o, &ranges[i]);
+        o->run_ends[i] = o->run_count;
+    }
+    if (o->run_ends) return OK;
     for (size_t r = 0; r < o->plan->run_count; r++) {
         const struct optimizer_run *run = &o->plan->runs[r];
         for (size_t i = 0; i < range_count; i++) {
@@ -472,6 +492,7 @@ void optimizer_destroy(struct optimizer *optimizer) {
     device_free(optimizer->device, optimizer->constants);
     buffer_free(optimizer->planned);
     free(optimizer->runs);
+    free(optimizer->run_ends);
     optimizer_plan_destroy(optimizer->plan);
     free(optimizer);
 }
@@ -503,7 +524,23 @@ void optimizer_plan_step(struct optimizer *optimizer, int64_t t, const struct va
                   plan->setting_count * sizeof *optimizer->planned);
 }
 
+/* The update of the ranges of a shard with gradients of its own. */
+static void run_ranges(struct optimizer *o, struct params *params, const float *clip) {
+    for (size_t i = 0, first = 0; i < o->shard->count; first = o->run_ends[i++]) {
+        const struct optimizer_shard_range *range = &o->shard->ranges[i];
+        run(o, &(struct optimizer_update){.clip = clip,
+                                          .values = params->values + range->begin,
+                                          .gradients = o->shard->gradients + range->at,
+                                          .runs = o->runs + first,
+                                          .run_count = o->run_ends[i] - first});
+    }
+}
+
 void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip) {
+    if (optimizer->run_ends) {
+        run_ranges(optimizer, params, clip);
+        return;
+    }
     run(optimizer, &(struct optimizer_update){.clip = clip,
                                               .values = params->values,
                                               .gradients = params->gradients,

@@ -93,6 +93,8 @@ struct optimizer_shard_range {
 struct optimizer_shard {
     struct optimizer_shard_range *ranges; /* (count) */
     size_t count, total;                  /* total: elements of a buffer */
+    float
+        *gradients; /* (total) the gradients of the ranges, each at its [at]; NULL: those of the parameters are used */
 };
 
 struct optimizer {
@@ -107,6 +109,8 @@ struct optimizer {
     struct optimizer_run
         *runs; /* (run_count) of all elements; OPTIMIZER_SKIP for those that this rank does not update */
     size_t run_count;
+    size_t *run_ends; /* (shard->count) with gradients of the shard: the runs are those of its ranges, one range after
+                         another, each counted from its begin; NULL: they are of all parameters */
     union optimizer_constants *planned,
         *constants; /* (plan->setting_count) of the update, on the host and on the device */
 };

@@ -147,6 +147,95 @@ static float compressed_average(int hosts, int world, size_t i) {
     return as_bfloat16(sum);
 }
 
+static void pause_for(double seconds) {
+    struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - floor(seconds)) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+struct shards_case {
+    const char *backend;
+    int world;
+    bool is_overlapped;
+};
+
+/* Elements that rank [rank] has of the averages, in their order; returns their number. */
+static size_t own_elements(const struct reducer_shard *shards, size_t count, int world, int rank, size_t *elements) {
+    size_t n = 0;
+    for (size_t s = 0; s < count; s++) {
+        size_t begin = shards[s].begin + (size_t)rank * shards[s].size;
+        for (size_t i = 0; i < shards[s].size; i++) elements[n++] = begin + i;
+        for (size_t i = shards[s].begin + (size_t)world * shards[s].size; i < shards[s].end; i++) elements[n++] = i;
+    }
+    return n;
+}
+
+/* Two batches, whose buckets are in turn in one of two places: a bucket is written while the one before it may still be
+ * reduced. Rank 1 is late, so that rank 0 would write too early without reducer_claim. */
+static void shards_body(const struct dist_env *env, void *argument) {
+    const struct shards_case *c = argument;
+    struct rank_group g = rank_join(env, 20);
+    struct reducer_range ranges[PARAMETERS];
+    struct reducer_shard shards[PARAMETERS];
+    size_t total = lay_out(ranges), shard_count, places[PARAMETERS], bucket_of[PARAMETERS];
+    size_t *elements = calloc(total, sizeof *elements);
+    float *gradients = calloc(2 * total, sizeof *gradients), *own = calloc(total, sizeof *own);
+    struct reducer_config config = {.first_bucket_mb = 0.001,
+                                    .bucket_cap_mb = 0.01,
+                                    .is_scattered = true,
+                                    .is_overlapped = c->is_overlapped,
+                                    .shards = own,
+                                    .places = places};
+    struct reducer *reducer;
+    size_t buckets = reducer_plan(ranges, PARAMETERS, &config, bucket_of);
+    RANK_CHECK(buckets > 3);
+    for (size_t b = 0; b < buckets; b++) places[b] = b % 2 * total;
+    rank_must(reducer_shards(ranges, PARAMETERS, &config, c->world, shards, &shard_count));
+    rank_must(reducer_create(&config, ranges, PARAMETERS, gradients, g.comm, &reducer));
+    size_t count = own_elements(shards, shard_count, c->world, env->rank, elements);
+    for (int step = 0; step < 6; step++) {
+        (step % 2 == 0 ? reducer_start : reducer_start_next)(reducer);
+        for (size_t p = PARAMETERS; p-- > 0;) {
+            size_t b = bucket_of[p], begin = shards[shard_count - 1 - b].begin;
+            if (env->rank == 1 && p % 3 == 0) pause_for(0.002);
+            if (p + 1 == PARAMETERS || bucket_of[p + 1] != b) {
+                reducer_claim(reducer, b);
+                memset(gradients + places[b], 0, (shards[shard_count - 1 - b].end - begin) * sizeof *gradients);
+            }
+            for (size_t i = 0; i < numels[p]; i++)
+                gradients[places[b] + ranges[p].offset + i - begin] =
+                    gradient_of(env->rank, step, ranges[p].offset + i);
+            reducer_ready(reducer, p);
+        }
+        rank_must(reducer_finish(reducer));
+        float factor = (float)(1.0 / c->world);
+        for (size_t k = 0; k < count; k++) {
+            size_t i = elements[k], p = 0;
+            while (i >= ranges[p].offset + (numels[p] + 15) / 16 * 16) p++;
+            if (i >= ranges[p].offset + numels[p]) continue; /* a gap */
+            float expected = 0;
+            for (int batch = step % 2 == 0 ? step : step - 1; batch <= step; batch++) {
+                float sum = gradient_of(0, batch, i) * factor;
+                for (int r = 1; r < c->world; r++) sum += gradient_of(r, batch, i) * factor;
+                expected = batch == step && step % 2 == 0 ? sum : batch == step ? expected + sum : sum;
+            }
+            RANK_CHECK(own[k] == expected);
+        }
+    }
+    reducer_destroy(reducer);
+    free(gradients), free(own), free(elements);
+    rank_leave(&g);
+}
+
+static const struct shards_case shards_cases[] = {
+    {"shm", 2, false}, {"shm", 2, true}, {"shm", 3, true}, {"gloo", 2, true}, {"gloo", 3, false}};
+
+TEST_EACH(shards_are_kept, shards_cases) {
+    struct shards_case c = shards_cases[_i];
+    setenv("TEST_BACKEND", c.backend, 1);
+    setenv("TEST_HOSTS", "0", 1);
+    ranks_run(c.world, shards_body, &c);
+}
+
 struct compressed_case {
     const char *backend;
     int hosts, world;
@@ -199,11 +288,6 @@ TEST_EACH(compressed_is_rounded_twice, compressed_cases) {
     setenv("TEST_BACKEND", c.backend, 1);
     setenv("TEST_HOSTS", hosts, 1);
     ranks_run(c.world, compressed_body, &c);
-}
-
-static void pause_for(double seconds) {
-    struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - floor(seconds)) * 1e9)};
-    nanosleep(&time, NULL);
 }
 
 /* Rank 0's first bucket waits for that of rank 1 while its backward continues: the wait overlaps. */

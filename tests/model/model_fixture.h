@@ -126,8 +126,8 @@ static inline struct pass pass_of(const struct fixture *f) {
                          .draws = {.seed = 1, .pass = &number, .first_row = 0, .row_stride = 1}};
 }
 
-/* The mean loss of the whole batch; with [gradient] the gradients of all parameters are left in the model. */
-static inline double loss_of(struct fixture *f, bool gradient) {
+/* The mean loss of the whole batch; with [gradient] that of the output is computed, too. */
+static inline double forward_and_loss(struct fixture *f, bool gradient) {
     struct pass pass = pass_of(f);
     struct loss_sums sums = {0};
     const struct tensor *output = model_forward(f->model, &pass, f->inputs);
@@ -138,11 +138,18 @@ static inline double loss_of(struct fixture *f, bool gradient) {
     ck_assert(!loss_prepare(f->loss, f->loss_config, f->device, &f->model->out, weights.target_size, f->rows, 1));
     f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, &weights, f->rows, 1,
                  gradient ? &output_gradient : NULL, &sums);
+    return sums.loss / sums.count;
+}
+
+/* The same; with [gradient] the gradients of all parameters are left in the model. */
+static inline double loss_of(struct fixture *f, bool gradient) {
+    struct pass pass = pass_of(f);
+    double loss = forward_and_loss(f, gradient);
     if (gradient) {
         params_zero_gradients(&f->model->params, f->device);
         model_backward(f->model, &pass, f->inputs, NULL, NULL);
     }
-    return sums.loss / sums.count;
+    return loss;
 }
 
 #endif

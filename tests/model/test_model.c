@@ -571,6 +571,102 @@ TEST(tied_weights_are_one) {
     close_fixture(&f);
 }
 
+/* The state of a pass with groups: which have begun, and a copy of each gradient when it was complete. */
+struct groups {
+    struct model *model;
+    float *copies; /* (params.total) */
+    size_t begun, ready;
+    bool has_overlap; /* a group began in the memory of one that was not complete, or whose next one was not */
+    bool is_ready[32];
+};
+
+static bool is_complete(const struct groups *g, size_t group) {
+    for (size_t p = 0; p < g->model->params.count; p++)
+        if (g->model->gradient_group_of[p] == group && !g->is_ready[p]) return false;
+    return true;
+}
+
+static void note_begin(void *user, size_t group) {
+    struct groups *g = user;
+    const struct gradient_group *groups = g->model->gradient_groups;
+    const struct piece *own = &groups[group].piece;
+    for (size_t other = 0; other < g->model->gradient_group_count; other++) {
+        const struct piece *piece = &groups[other].piece;
+        bool shares = own->offset < piece->offset + piece->size && piece->offset < own->offset + own->size;
+        if (other == group || !shares || !groups[other].has_begun) continue;
+        g->has_overlap |= !is_complete(g, other) || !is_complete(g, other + 1);
+    }
+    g->begun++;
+    memset(g->model->params.gradients + own->offset, 0xff, own->size * sizeof(float));
+}
+
+static void note_complete(void *user, size_t index) {
+    struct groups *g = user;
+    const struct params *params = &g->model->params;
+    g->is_ready[index] = true;
+    g->ready++;
+    memcpy(g->copies + params->items[index].offset, params_gradient(params, index),
+           params->items[index].count * sizeof(float));
+}
+
+/* Groups of two parameters, from the last to the first; returns their number. */
+static size_t pair_parameters(const struct params *params, size_t *group_of) {
+    size_t trained = 0;
+    for (size_t i = params->count; i-- > 0;) group_of[i] = params->items[i].is_frozen ? SIZE_MAX : trained++ / 2;
+    return (trained + 1) / 2;
+}
+
+/* Gradients that exist one group after another have the bits of those that exist all at once: of a tied weight, of
+ * shared layers in another order than their parameters, of frozen ones. */
+TEST(groups_of_gradients_share_memory) {
+    static const char *const layers[] = {
+        "[{linear: {out: 40, name: a}}, relu, {linear: {out: 40, name: b}}, tanh, {linear: {out: 40, name: c}}, gelu, "
+        "{linear: 5}]",
+        "[{linear: {out: 40, name: a}}, tanh, {linear: {out: 40, name: b}}, {linear: {out: 40, name: c, share: b}}, "
+        "tanh, "
+        "{linear: {out: 40, name: d}}, {linear: {out: 40, name: e, share: b}}, {linear: 5}]",
+        "[{linear: {out: 40, name: a}}, {linear: {out: 40, name: b}}, {linear: {out: 40, name: c}}, {linear: "
+        "5}]\nfreeze: "
+        "['b.*', c.weight]"};
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        struct shape input = {.dims = 1, .size = {7}};
+        struct fixture f = open_fixture(layers[i], input, 4, "mse");
+        loss_of(&f, true);
+        size_t total = f.model->params.total, group_of[32];
+        float *expected = malloc(total * sizeof *expected), *copies = calloc(total, sizeof *copies);
+        memcpy(expected, f.model->params.gradients, total * sizeof *expected);
+        close_fixture(&f);
+
+        f = plan_fixture("cpu", PRECISION_FLOAT32, layers[i], input, 4, "mse");
+        struct params *params = &f.model->params;
+        size_t count = pair_parameters(params, group_of);
+        model_group_gradients(f.model, group_of, count);
+        fill_fixture(&f);
+        ck_assert_uint_lt(params->gradient_floats, params->total);
+        struct groups g = {.model = f.model, .copies = copies};
+        for (int pass_number = 0; pass_number < 2; pass_number++) {
+            struct pass pass = pass_of(&f);
+            forward_and_loss(&f, true);
+            memset(g.is_ready, 0, sizeof g.is_ready);
+            g.begun = g.ready = 0;
+            model_backward_in_groups(f.model, &pass, f.inputs, note_begin, note_complete, &g);
+            ck_assert_uint_eq(g.begun, count);
+            ck_assert(!g.has_overlap);
+            for (size_t p = 0; p < params->count; p++) {
+                const struct param *param = &params->items[p];
+                ck_assert(g.is_ready[p] == !param->is_frozen);
+                if (!param->is_frozen)
+                    ck_assert_mem_eq(copies + param->offset, expected + param->offset, param->count * sizeof *copies);
+            }
+        }
+        memset(g.is_ready, 0, sizeof g.is_ready);
+        model_backward_in_groups(f.model, NULL, NULL, note_begin, note_complete, &g);
+        for (size_t k = 0; k < params->trained; k++) ck_assert(copies[k] == 0);
+        close_fixture(&f);
+        free(expected), free(copies);
+    }
+}
+
 /* torch.nn.functional.interpolate: a signal and a large image by the scale, a small image of the same or twice the size
  * by the size. */
 TEST(nearest_pixels_are_pytorchs) {

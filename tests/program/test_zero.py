@@ -1,7 +1,9 @@
-"""dist.zero_stage: 1: each rank keeps its share of the optimizer's state, with the numbers and the files of a run that does
-not. ctest-labels: dist"""
+"""dist.zero_stage: each rank keeps its share of the optimizer's state (1), and of the averaged gradients (2), with the numbers
+and the files of a run that does not. ctest-labels: dist"""
+import contextlib, time, unittest
+
 import program
-from program import DIVERGED, OK
+from program import DIVERGED, OK, USAGE
 
 # several buckets, tensors that do not divide, frozen ones in between, groups, a value that accumulators start with
 CONFIG = """
@@ -15,7 +17,7 @@ optimizer: {type: adamw, lr: 0.01, amsgrad: true, groups: [{match: "*.bias", wei
 schedule: {type: cosine, interval: step}
 train: {epochs: 3, clip_grad_norm: 0.7, ema: 0.9}
 checkpoint: {save_every: {steps: 4}, keep: 0}
-dist: {first_bucket_mb: 0.002, bucket_cap_mb: 0.004}
+dist: {first_bucket_mb: 0.0005, bucket_cap_mb: 0.002}
 """
 
 
@@ -34,40 +36,122 @@ class Zero(program.Case):
         optimizers = ("adamw", "{type: sgd, lr: 0.1, momentum: 0.9}", "{type: adagrad, lr: 0.1, initial_accumulator_value: 0.3}")
         for world, optimizer in ((2, None), (3, None), (4, optimizers[2]), (2, optimizers[1])):
             extra = [f"optimizer={optimizer}"] if optimizer else []
-            for stage in (0, 1):
+            for stage in (0, 1, 2):
                 self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{stage}", "--fresh", f"dist.zero_stage={stage}", *extra)
             self.assert_same("runs/1", "runs/0")
+            self.assert_same("runs/2", "runs/0")
 
     def test_small_model(self):
         """Shares of nothing, and all in what is left over."""
         self.write("test.yaml", program.WINE.replace("out: 64", "out: 2"))
-        for stage in (0, 1):
+        for stage in (0, 1, 2):
             self.run_program("test.yaml", "--nproc", 3, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}", "train.clip_grad_value=0.5")
         self.assert_same("runs/1", "runs/0")
+        self.assert_same("runs/2", "runs/0")
+
+    def test_shared_parameters_and_backends(self):
+        """A tied weight, and a layer that is used three times, whose gradients are complete last; buckets by a thread (Gloo), as
+        bfloat16, with ranks without rows."""
+        self.write("tied.yaml", """
+dataset: {path: datasets/tinyshakespeare.txt, text: {block_size: 16, truncate: 0.002}, split: {test: 0.2}}
+sampler: {batch_size: 4}
+model: {layers: [{embedding: {embedding_dim: 24, name: wte}}, {linear: {out: 24, name: a}}, tanh, {linear: {out: 24, share: a}}, layer_norm,
+  {linear: {out: 24}}, {linear: {out: 24, share: a}}, {linear: {out: 52, tie: wte.weight, bias: false}}]}
+loss: cross_entropy
+train: {steps: 6, clip_grad_norm: 1, evaluate_every: 0}
+dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
+""")
+        for name, *words in (("plain",), ("gloo", "dist.backend=gloo"), ("half", "dist.gradient_compression=bfloat16"),
+                             ("layers", "dist.bucket_cap_mb=0.000001", "dist.first_bucket_mb=0.000001", "dist.backend=gloo")):
+            for stage in (0, 2):
+                self.run_program("tied.yaml", "--nproc", 3, "--run-dir", f"runs/{name}{stage}", f"dist.zero_stage={stage}", *words)
+            self.assert_same(f"runs/{name}2", f"runs/{name}0")
+        for stage in (0, 2):
+            self.run_program("test.yaml", "--nproc", 4, "--run-dir", f"runs/few{stage}", f"dist.zero_stage={stage}", "sampler.uneven=true",
+                             "sampler.global_batch_size=null", "sampler.batch_size=59", "model.layers.3=tanh")
+        self.assert_same("runs/few2", "runs/few0")
+
+    def test_micro_batches(self):
+        """Stage 2 averages each micro-batch, so sums are taken in another order."""
+        for stage in (1, 2):
+            self.run_program("test.yaml", "--nproc", 2, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}", "train.accumulate=3")
+        self.assertNotEqual(self.sha("runs/1"), self.sha("runs/2"))
+        losses = self.losses("runs/1")
+        for one, other in zip(losses, self.losses("runs/2")):
+            self.assertAlmostEqual(one, other, delta=1e-5 * losses[0])
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/again", "dist.zero_stage=2", "train.accumulate=3")
+        self.assertEqual(self.sha("runs/again"), self.sha("runs/2"))
+
+    def test_what_needs_all_gradients_is_rejected(self):
+        for word, reason in (("train.device=cuda", "train.device: cuda: it is for the CPU only; GPUs have 0 and 1"),
+                             ("dist.backend=nccl", "dist.backend: nccl: it is for the CPU only; GPUs have 0 and 1"),
+                             ("train.check_compute=1", "train.check_compute: it compares all gradients of a step"),
+                             ("determinism={mode: elastic, shards: 4}",
+                              "determinism.mode: elastic: the gradients of batch shards are summed as a whole")):
+            err = self.run_program("test.yaml", "--nproc", 2, "dist.zero_stage=2", word, code=USAGE)[1]
+            self.assertIn(f"dist.zero_stage: 2 cannot be combined with {reason}", err)
+        err = self.run_program("test.yaml", "--nproc", 2, "dist.zero_stage=2", "--stop-after", 2, "--trace", "x.h5", code=USAGE)[1]
+        self.assertIn("--trace: add dist.zero_stage=1, with which every process has all gradients", err)
+
+    def peaks(self, *words):
+        """The largest resident memory of each rank but the first, in MiB: rank 0 also writes checkpoints."""
+        p, peaks = self.start(*words), {}
+        while p.poll() is None:
+            with contextlib.suppress(OSError, KeyError):
+                with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
+                    ranks = [int(pid) for pid in f.read().split()]
+                for rank in ranks:
+                    with open(f"/proc/{rank}/status") as f:
+                        peaks[rank] = int(dict(line.split(":", 1) for line in f)["VmHWM"].split()[0]) / 1024
+            time.sleep(0.002)
+        out, err = p.communicate()
+        self.assertEqual(p.returncode, OK, out + err)
+        return [peaks[rank] for rank in sorted(peaks)[1:]]
+
+    @unittest.skipIf(program.SANITIZER, "sanitizers have memory of their own")
+    def test_memory(self):
+        """The gradients of a rank are a shard and two buckets instead of all of them."""
+        width, layers, world = 800, 12, 4
+        self.write("large.yaml", f"""
+dataset: {{format: synthetic, synthetic: {{kind: classes, rows: 64, inputs: 16, classes: 4, seed: 3}}, split: {{test: 0.2}}}}
+sampler: {{global_batch_size: 16}}
+model: {{layers: [{{linear: {width}}}, {{repeat: {{times: {layers}, layers: [{{linear: {width}}}, tanh]}}}}, {{linear: 4}}]}}
+loss: cross_entropy
+optimizer: {{type: sgd, lr: 0.01, momentum: 0.9}}
+train: {{epochs: 1}}
+dist: {{bucket_cap_mb: 1}}
+""")
+        layer = (width * width + width) * 4 / 2**20
+        peaks = [max(self.peaks("large.yaml", "--nproc", world, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}")) for stage in (1, 2)]
+        saved = layers * layer - (layers * layer / world + 2 * layer)
+        self.assertGreater(peaks[0] - peaks[1], 0.85 * saved, peaks)
+        self.assert_same("runs/2", "runs/1")
 
     def test_files_are_whole(self):
         """A checkpoint contains the whole state: the same bytes for every stage, and any world and either stage can resume from it."""
-        for stage in (0, 1):
+        for stage in (0, 1, 2):
             self.run_program("test.yaml", "--nproc", 3, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}")
-        kept = [self.run_program("inspect", f"runs/{stage}/checkpoints/epoch-0002.h5")[0] for stage in (0, 1)]
+        kept = [self.run_program("inspect", f"runs/{stage}/checkpoints/epoch-0002.h5")[0] for stage in (0, 1, 2)]
         tensors = [[line for line in text.splitlines() if "optimizer/" in line or "model/" in line] for text in kept]
         self.assertTrue(tensors[0])
         self.assertEqual(tensors[0], tensors[1])
-        for world, stage in ((1, 1), (2, 1), (4, 0)):
-            for source in (0, 1):
+        self.assertEqual(tensors[0], tensors[2])
+        for world, stage in ((1, 1), (2, 1), (4, 0), (1, 2), (4, 2)):
+            for source in (0, 2 if stage == 1 else 1):
                 self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/from{source}", "--fresh", f"dist.zero_stage={stage}",
                                  f"checkpoint.resume=runs/{source}/checkpoints/epoch-0002.h5")
-            self.assertEqual(self.sha("runs/from1"), self.sha("runs/from0"), (world, stage))
+            self.assertEqual(self.sha(f"runs/from{source}"), self.sha("runs/from0"), (world, stage))
 
     def test_killed_and_resumed(self):
         self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/whole")
-        for at in (40, 90):
-            self.run_program("test.yaml", "--nproc", 2, "dist.zero_stage=1", code=None,
-                             env={"DDPTRAIN_FAULT": f"{at}:kill", "DDPTRAIN_FAULT_FILTER": "runs/"})
-            self.assertNotEqual(self.code, OK)
-        self.run_program("test.yaml", "--nproc", 2, "dist.zero_stage=1")
-        self.assertEqual(self.sha(), self.sha("runs/whole"))
-        self.run_program("test.yaml", "--nproc", 2, "dist.zero_stage=1")  # complete: says so
+        for stage in (1, 2):
+            words = ("test.yaml", "--nproc", 2, "--run-dir", f"runs/killed{stage}", f"dist.zero_stage={stage}")
+            for at in (40, 90):
+                self.run_program(*words, code=None, env={"DDPTRAIN_FAULT": f"{at}:kill", "DDPTRAIN_FAULT_FILTER": "runs/"})
+                self.assertNotEqual(self.code, OK)
+            self.run_program(*words)
+            self.assertEqual(self.sha(f"runs/killed{stage}"), self.sha("runs/whole"))
+            self.run_program(*words)  # complete: says so
 
     def test_last_save_fails_once(self):
         """The background save of the last state fails; all ranks write it again together."""
@@ -89,12 +173,18 @@ class Zero(program.Case):
             self.write("bad.csv", "a,b,y\n" + "".join(f"{i % 7},{3e38 if i == 17 else i % 5},{i % 3}\n" for i in range(50)))
             self.write("bad.yaml", "dataset: {path: bad.csv, inputs: [a, b], targets: y}\nsampler: {batch_size: 5}\n"
                        "model: {layers: [{linear: {out: 64}}, relu, {linear: {out: 1}}]}\nloss: mse\ntrain: {epochs: 3}\n")
-            self.run_program("bad.yaml", "--nproc", 2, "--run-dir", f"runs/{policy}", "dist.zero_stage=1", f"train.on_nonfinite={policy}")
-        self.assertEqual(self.sha("runs/skip"), self.sha("runs/rollback"))
+            for stage in (1, 2):
+                err = self.run_program("bad.yaml", "--nproc", 2, "--run-dir", f"runs/{policy}{stage}", f"dist.zero_stage={stage}",
+                                       f"train.on_nonfinite={policy}")[1]
+                self.assertIn("not finite", err)
+            self.assertEqual(self.sha(f"runs/{policy}1"), self.sha(f"runs/{policy}2"))
+        self.assertEqual(self.sha("runs/skip1"), self.sha("runs/rollback1"))
 
     def test_check_shows_the_saving(self):
         out = self.run_program("check", "test.yaml", "--nproc", 4, "dist.zero_stage=1")[0]
         self.assertRegex(out, r"shared +0\.0\d MiB of optimizer state over 4 processes: 0\.0\d MiB less on each")
+        out = self.run_program("check", "test.yaml", "--nproc", 4, "dist.zero_stage=2")[0]
+        self.assertRegex(out, r"shared +0\.0\d MiB of gradients over 4 processes: 0\.0\d MiB on each, and 0\.0\d MiB for two buckets")
 
 
 if __name__ == "__main__":

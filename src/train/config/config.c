@@ -349,6 +349,28 @@ static void check_in_backward(const struct config *c, const struct node *root, s
                          "cannot be combined with %s: %s", conflicts[i].setting, conflicts[i].reason);
 }
 
+/* From stage 2 on a rank never has all gradients at once. */
+static void check_zero(const struct config *c, const struct node *root, struct problems *problems) {
+    char backend[64];
+    snprintf(backend, sizeof backend, "dist.backend: %s", comm_backend_names[c->dist.backend]);
+    const struct {
+        bool is_set;
+        const char *setting, *reason;
+    } conflicts[] = {
+        {c->train.device == DEVICE_CUDA, "train.device: cuda", "it is for the CPU only; GPUs have 0 and 1"},
+        {comm_backend_needs_gpus(c->dist.backend), backend, "it is for the CPU only; GPUs have 0 and 1"},
+        {c->train.check_compute.every > 0, "train.check_compute", "it compares all gradients of a step"},
+        {c->determinism.mode == DETERMINISM_ELASTIC, "determinism.mode: elastic",
+         "the gradients of batch shards are summed as a whole"},
+    };
+    if (c->dist.zero_stage < 2) return;
+    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+        if (conflicts[i].is_set)
+            problems_add(problems, place_of_key(root, "dist", "zero_stage"), "dist.zero_stage",
+                         "%lld cannot be combined with %s: %s", (long long)c->dist.zero_stage, conflicts[i].setting,
+                         conflicts[i].reason);
+}
+
 static void check_metrics(const struct config *c, const struct node *root, struct problems *problems) {
     status s = c->losses.count ? metric_check_terms(&c->train.metrics, &c->losses, &config_schema)
                                : metric_check(&c->train.metrics, config_loss(c), &config_schema);
@@ -435,6 +457,7 @@ void config_check(void *config, const struct node *root, const char *path, struc
     check_name(c, root, problems);
     check_resume(c, root, problems);
     check_in_backward(c, root, problems);
+    check_zero(c, root, problems);
     check_schedule(c, root, problems);
     check_metrics(c, root, problems);
     check_target_scale(c, root, problems);
@@ -753,7 +776,12 @@ status config_set_auto_device(struct config_file *file, const char *why_cpu) {
     struct config *c = &file->config;
     if (!why_cpu) {
         c->device = DEVICE_CUDA;
-        return OK;
+        if (c->dist.zero_stage < 2) return OK;
+        return status_new(
+            STATUS_USAGE,
+            "dist.zero_stage: %lld cannot be combined with train.device: auto, which is the GPU here; use "
+            "train.device: cpu, or dist.zero_stage: 1",
+            (long long)c->dist.zero_stage);
     }
     c->device_reason = arena_copy(document_arena(file->document), why_cpu);
     if (c->train.precision == TRAIN_FLOAT16)

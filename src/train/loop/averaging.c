@@ -30,8 +30,8 @@ static status measure(struct trainer *t, struct update *update) {
 
 /* ---- on the device: in place, in host memory or by NCCL in that of GPUs ---- */
 
-static void start_reducer(struct trainer *t, const struct update *update) {
-    (void)update;
+static void start_reducer(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
+    (void)update, (void)piece;
     reducer_start(t->averaging.reducer);
 }
 
@@ -102,7 +102,7 @@ static status measure_norm_of_shards(struct trainer *t, const struct update *upd
 static status measure_shards(struct trainer *t, struct update *update) {
     update->has_norm = update->needs_norm;
     if (update->has_norm) return measure_norm_of_shards(t, update);
-    zero_check_finite(t->averaging.zero, t->device, t->model->params.gradients,
+    zero_check_finite(t->averaging.zero, t->device, &t->model->params,
                       &t->memory.results->nonfinite[NONFINITE_GRADIENTS]);
     return OK;
 }
@@ -115,6 +115,30 @@ static const struct averaging_hooks sharded = {.keeps_gradients = true,
 
 static const struct averaging_hooks sharded_on_host = {
     .keeps_gradients = true, .finish = average_on_host, .measure = measure_shards};
+
+/* ---- stage 2 of ZeRO: the shard of the averages is kept, of each micro-batch, because the gradients of the next one
+ * use the same memory ---- */
+
+static void start_batch(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
+    (void)update;
+    (piece->is_first ? reducer_start : reducer_start_next)(t->averaging.reducer);
+}
+
+static void claim_bucket(struct trainer *t, size_t bucket) { reducer_claim(t->averaging.reducer, bucket); }
+
+static status finish_batch(struct trainer *t, const struct batch_piece *piece) {
+    (void)piece;
+    TRY(device_status(t->device));
+    return reducer_finish(t->averaging.reducer);
+}
+
+static const struct averaging_hooks grouped = {.keeps_gradients = true,
+                                               .averages_each = true,
+                                               .begin = start_batch,
+                                               .begin_group = claim_bucket,
+                                               .ready = send_gradient,
+                                               .piece_done = finish_batch,
+                                               .measure = measure_shards};
 
 /* ---- elastic: batch shards. The batches of an update are those of all ranks, so their weights and the order of their
  * sum do not depend on the number of ranks ---- */
@@ -167,7 +191,8 @@ static const struct averaging_hooks elastic = {.keeps_gradients = true,
  * cache, and is not kept. A gradient that is not finite ends the run after a part of the step was applied; that state
  * is not saved ---- */
 
-static void begin_in_backward(struct trainer *t, const struct update *update) {
+static void begin_in_backward(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
+    (void)piece;
     t->averaging.in_backward = (struct in_backward){.squares = update->needs_norm ? 0 : NAN};
 }
 
@@ -227,6 +252,7 @@ const struct averaging_hooks *averaging_choose(const struct trainer *t) {
     const struct averaging_state *a = &t->averaging;
     if (config_updates_in_backward(t->config, comm_world_size(t->comm))) return &in_backward;
     if (a->elastic) return &elastic;
+    if (zero_own_gradients(a->zero)) return &grouped;
     if (a->zero) return a->host_gradients ? &sharded_on_host : &sharded;
     return a->host_gradients ? &on_host : &on_device;
 }

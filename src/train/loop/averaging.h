@@ -6,6 +6,7 @@
  *   on_host          the gradients of a device are copied to the host and all-reduced there
  *   sharded          buckets are reduce-scattered, each rank updates its shard (ZeRO)
  *   sharded_on_host  the same through the host
+ *   grouped          the same, and a rank keeps the gradients of its shard only (ZeRO's stage 2)
  *   elastic          the batch shards of all ranks, summed in one tree
  *   in_backward      one rank; parameters are updated while backward runs */
 #ifndef TRAIN_AVERAGING_H
@@ -27,15 +28,23 @@ struct batch_piece {
 struct averaging_hooks {
     bool keeps_gradients; /* from backward to the update; false: they are applied during backward */
 
-    /* Before backward of the last micro-batch of an update. NULL: nothing to do. */
-    void (*begin)(struct trainer *trainer, const struct update *update);
+    /* The gradients of each micro-batch are averaged and added up; else those of the last one, which are the sum of
+     * those of all. */
+    bool averages_each;
+
+    /* Before backward of a micro-batch whose gradients are averaged. NULL: nothing to do. */
+    void (*begin)(struct trainer *trainer, const struct update *update, const struct batch_piece *piece);
+
+    /* In its backward: the gradients of a group (model_backward_in_groups) are written next. NULL: gradients are in no
+     * groups. */
+    void (*begin_group)(struct trainer *trainer, size_t group);
 
     /* Makes *piece, which is the whole micro-batch, the piece number piece->index of it; returns the number of pieces,
      * at least 1. NULL: a micro-batch is one piece. */
     size_t (*pieces)(struct trainer *trainer, const struct update *update, struct batch_piece *piece);
 
-    /* In backward of the last micro-batch of an update: elements [first, first + count) of the gradient of parameter
-     * [index] are complete. [gradient] (count) is valid during the call. NULL: nothing to do. */
+    /* In backward of a micro-batch whose gradients are averaged: elements [first, first + count) of the gradient of
+     * parameter [index] are complete. [gradient] (count) is valid during the call. NULL: nothing to do. */
     void (*ready)(struct trainer *trainer, size_t index, size_t first, size_t count, float *gradient);
 
     /* After backward of a piece; may be recorded with it. NULL: nothing to do. */

@@ -147,6 +147,32 @@ static const char *nonfinite_gradient(const struct model *model, struct device *
     return NULL;
 }
 
+struct noted {
+    const struct search *search;
+    size_t index; /* the last parameter whose gradient is not finite; SIZE_MAX: none */
+};
+
+static void note_gradient(void *user, size_t index) {
+    struct noted *noted = user;
+    const struct params *params = &noted->search->diagnosis->model->params;
+    bool is_later = noted->index == SIZE_MAX || index > noted->index;
+    if (is_later && !is_finite(noted->search, F32(params_gradient(params, index)), params->items[index].count))
+        noted->index = index;
+}
+
+/* Runs backward, which writes all gradients; returns nonfinite_gradient of them. */
+static const char *run_backward(const struct search *s, const struct pass *pass, const float *inputs) {
+    struct model *model = s->diagnosis->model;
+    if (model->gradient_group_count) { /* they exist one group after the other */
+        struct noted noted = {s, SIZE_MAX};
+        model_backward_in_groups(model, pass, inputs, NULL, note_gradient, &noted);
+        return noted.index == SIZE_MAX ? NULL : model->params.items[noted.index].name;
+    }
+    params_zero_gradients(&model->params, pass->device);
+    model_backward(model, pass, inputs, NULL, NULL);
+    return nonfinite_gradient(model, pass->device);
+}
+
 static bool has_nonfinite_gradient(const struct search *s, const void *context, size_t row) {
     const struct diagnosis *d = s->diagnosis;
     size_t input_size = dataset_info(d->dataset)->input_size;
@@ -155,17 +181,12 @@ static bool has_nonfinite_gradient(const struct search *s, const void *context, 
     pass.rows = 1;
     pass.draws.first_row += row * pass.draws.row_stride;
     const float *inputs = s->batch->inputs + row * input_size;
-    params_zero_gradients(&d->model->params, pass.device);
     run_loss_of_row(s, model_forward(d->model, &pass, inputs), row);
-    model_backward(d->model, &pass, inputs, NULL, NULL);
-    return nonfinite_gradient(d->model, pass.device) != NULL;
+    return run_backward(s, &pass, inputs) != NULL;
 }
 
 static bool find_in_gradients(struct search *s) {
-    struct model *model = s->diagnosis->model;
-    params_zero_gradients(&model->params, s->pass->device);
-    model_backward(model, s->pass, s->batch->inputs, NULL, NULL);
-    const char *name = nonfinite_gradient(model, s->pass->device);
+    const char *name = run_backward(s, s->pass, s->batch->inputs);
     if (!name) return false;
     text_printf(&s->found, "the gradient of %s", name);
     name_rows(s, has_nonfinite_gradient, NULL);
@@ -272,7 +293,12 @@ static status gather_finding(struct trainer *t, const struct finding *own, struc
 /* [out]: the origin of the non-finite number, the same on all ranks; empty: not found. */
 static status explain(struct trainer *t, const struct bad_step *bad, struct text *out) {
     struct finding own = {0};
-    const char *averaged = t->averaging.hooks->keeps_gradients ? nonfinite_gradient(t->model, t->device) : NULL;
+    const struct zero *zero = t->averaging.zero;
+    const char *averaged = NULL;
+    if (zero_own_gradients(zero))
+        averaged = zero_nonfinite_gradient(zero, &t->model->params, t->device);
+    else if (t->averaging.hooks->keeps_gradients)
+        averaged = nonfinite_gradient(t->model, t->device);
     gethostname(own.host, sizeof own.host - 1);
     TRY(search(t, bad, &own));
     TRY(recordings_agree(t->recordings)); /* the searches of the ranks differ in their passes */

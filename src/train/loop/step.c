@@ -96,6 +96,11 @@ static void param_is_ready(void *trainer, size_t index) {
     t->averaging.hooks->ready(t, index, 0, params->items[index].count, params_gradient(params, index));
 }
 
+static void begin_group(void *trainer, size_t group) {
+    struct trainer *t = trainer;
+    t->averaging.hooks->begin_group(t, group);
+}
+
 static void part_is_ready(void *trainer, size_t index, size_t first, size_t count, float *gradient) {
     struct trainer *t = trainer;
     t->averaging.hooks->ready(t, index, first, count, gradient);
@@ -113,11 +118,14 @@ struct work {
 static void backward(const struct work *w) {
     struct trainer *t = w->trainer;
     const struct averaging_hooks *hooks = t->averaging.hooks;
-    bool is_last = w->piece.is_last;
-    if (is_last && hooks->begin) hooks->begin(t, w->update);
+    bool is_averaged = w->piece.is_last || hooks->averages_each;
+    if (is_averaged && hooks->begin) hooks->begin(t, w->update, &w->piece);
     activity_phase(t->activity, ACTIVITY_BACKWARD);
-    if (hooks->keeps_gradients)
-        model_backward(t->model, &w->pass, w->piece.batch.inputs, is_last && hooks->ready ? param_is_ready : NULL, t);
+    if (hooks->begin_group)
+        model_backward_in_groups(t->model, &w->pass, w->piece.batch.inputs, begin_group, param_is_ready, t);
+    else if (hooks->keeps_gradients)
+        model_backward(t->model, &w->pass, w->piece.batch.inputs, is_averaged && hooks->ready ? param_is_ready : NULL,
+                       t);
     else
         model_backward_in_parts(t->model, &w->pass, w->piece.batch.inputs,
                                 &(struct gradient_receiver){part_is_ready, t});
@@ -190,8 +198,10 @@ static status compute(void *user) {
 static status average(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
     const struct averaging_hooks *hooks = t->averaging.hooks;
     const struct params *params = &t->model->params;
-    if (piece->is_last && hooks->begin) hooks->begin(t, update);
-    for (size_t p = params->count; piece->is_last && hooks->ready && p-- > 0;)
+    bool is_averaged = piece->is_last || hooks->averages_each;
+    if (is_averaged && hooks->begin) hooks->begin(t, update, piece);
+    if (hooks->begin_group) model_backward_in_groups(t->model, NULL, NULL, begin_group, param_is_ready, t);
+    for (size_t p = params->count; is_averaged && hooks->ready && !hooks->begin_group && p-- > 0;)
         if (!params->items[p].is_frozen) param_is_ready(t, p);
     return finish_backward(t, update, piece);
 }
@@ -236,7 +246,8 @@ static status run_no_rows(struct trainer *t, const struct update *update, const 
 
 /* Gradients are zero after an update, but not at the start of a run or after a step that was not applied. */
 static void zero_gradients(struct trainer *t) {
-    if (!t->micro_batches.has_zero_gradients && t->averaging.hooks->keeps_gradients)
+    const struct averaging_hooks *hooks = t->averaging.hooks;
+    if (!t->micro_batches.has_zero_gradients && hooks->keeps_gradients && !hooks->begin_group)
         params_zero_gradients(&t->model->params, t->device);
 }
 
@@ -312,9 +323,10 @@ static float clamp_limit(const struct trainer *t, const struct update *update) {
 
 static void clamp_gradients(struct trainer *t, const struct update *update) {
     const struct params *params = &t->model->params;
-    float limit = clamp_limit(t, update);
+    float limit = clamp_limit(t, update), *shard = zero_own_gradients(t->averaging.zero);
     if (limit > 0 && t->averaging.hooks->keeps_gradients)
-        device_ops(t->device)->optimizers->clamp(t->device, limit, params->gradients, params->trained);
+        device_ops(t->device)->optimizers->clamp(t->device, limit, shard ? shard : params->gradients,
+                                                 shard ? zero_shard(t->averaging.zero)->total : params->trained);
 }
 
 /* With averaged gradients, which every rank decides about together with the others. */

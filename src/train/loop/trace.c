@@ -123,6 +123,8 @@ status trace_create(const struct trainer *t, const char *path, int64_t step, con
     if (step < 1) return status_new(STATUS_USAGE, "--trace needs --stop-after STEP");
     if (!t->averaging.hooks->keeps_gradients)
         return status_new(STATUS_USAGE, "--trace: add optimizer.in_backward=false, which keeps the gradients");
+    if (zero_own_gradients(t->averaging.zero))
+        return status_new(STATUS_USAGE, "--trace: add dist.zero_stage=1, with which every process has all gradients");
     struct trace *trace = calloc(1, sizeof *trace);
     if (!trace) return status_memory("the trace of a step");
     *out = trace;

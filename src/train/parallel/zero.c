@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "dist/comm/comm_gpu.h"
 #include "dist/reducer.h"
 #include "train/parallel/ranges.h"
@@ -39,14 +40,37 @@ static status divide(const struct dist_config *config, const struct params *para
     return s;
 }
 
+bool zero_shards_gradients(const struct dist_config *config, int world_size) {
+    return config->zero_stage >= 2 && world_size > 1;
+}
+
+status zero_group_gradients(const struct dist_config *config, struct model *model) {
+    struct reducer_config buckets = {.bucket_cap_mb = config->bucket_cap_mb,
+                                     .first_bucket_mb = config->first_bucket_mb};
+    struct params *params = &model->params;
+    struct ranges ranges;
+    TRY(ranges_create(params, &ranges));
+    size_t *bucket_of = calloc(ranges.count + 1, sizeof *bucket_of);
+    status s = bucket_of ? OK : memory_failure();
+    if (!s) {
+        size_t count = reducer_plan(ranges.ranges, ranges.count, &buckets, bucket_of);
+        for (size_t i = 0; i < params->count; i++) /* index_of becomes the group of a parameter */
+            if (ranges.index_of[i] != SIZE_MAX) ranges.index_of[i] = bucket_of[ranges.index_of[i]];
+        model_group_gradients(model, ranges.index_of, count);
+    }
+    free(bucket_of);
+    ranges_free(&ranges);
+    return s;
+}
+
 static void add_range(struct optimizer_shard *shard, size_t begin, size_t end) {
     if (begin == end) return;
     shard->ranges[shard->count++] = (struct optimizer_shard_range){begin, end, shard->total};
     shard->total += end - begin;
 }
 
-status zero_create(const struct dist_config *config, const struct params *params, int rank, int world_size,
-                   struct zero **out) {
+static status create(const struct dist_config *config, const struct params *params, int rank, int world_size,
+                     struct zero **out) {
     *out = NULL;
     if (config->zero_stage == 0 || world_size == 1) return OK;
     struct zero *z = calloc(1, sizeof *z);
@@ -71,24 +95,43 @@ status zero_create(const struct dist_config *config, const struct params *params
     return OK;
 }
 
+status zero_create(const struct dist_config *config, const struct params *params, int rank, int world_size,
+                   struct zero **out) {
+    TRY(create(config, params, rank, world_size, out));
+    if (!zero_shards_gradients(config, world_size)) return OK;
+    status s =
+        buffer_new((*out)->own.total * sizeof(float), "the gradients of a shard", (void **)&(*out)->own.gradients);
+    if (s) zero_destroy(*out);
+    if (s) *out = NULL;
+    return s;
+}
+
 void zero_destroy(struct zero *z) {
     if (!z) return;
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) free(z->full[i]);
     free(z->shards);
     free(z->own.ranges);
+    buffer_free(z->own.gradients);
     free(z->squares);
     free(z);
 }
 
 const struct optimizer_shard *zero_shard(const struct zero *z) { return z ? &z->own : NULL; }
 
+float *zero_own_gradients(const struct zero *z) { return z ? z->own.gradients : NULL; }
+
 size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t full) {
     struct zero *z;
-    status s = zero_create(config, params, 0, world_size, &z);
+    status s = create(config, params, 0, world_size, &z);
     size_t bytes = !s && z && params->trained ? full / params->trained * z->own.total : full;
     status_free(s);
     zero_destroy(z);
     return bytes;
+}
+
+size_t zero_gradient_memory(const struct dist_config *config, const struct params *params, int world_size) {
+    if (!zero_shards_gradients(config, world_size)) return 0;
+    return zero_memory(config, params, world_size, params->trained * sizeof(float));
 }
 
 status zero_all_gather_array(struct zero *z, float *values, struct comm *comm) {
@@ -116,33 +159,61 @@ status zero_all_gather(struct zero *z, struct params *params, struct device *dev
     return device_unmap(device, (void **)&params->values, true);
 }
 
-/* The sum of squares of x[begin, end) within the parameter. */
-static double squares_within(const struct param *p, const float *x, size_t begin, size_t end) {
+/* The averaged gradients of a range of this rank. */
+static const float *gradients_of(const struct zero *z, const struct params *params,
+                                 const struct optimizer_shard_range *range) {
+    return z->own.gradients ? z->own.gradients + range->at : params->gradients + range->begin;
+}
+
+/* The part of a range that is in the parameter, counted from the begin of the range; empty if there is none. */
+static struct device_range part_of(const struct param *p, const struct optimizer_shard_range *range) {
+    size_t begin = range->begin > p->offset ? range->begin : p->offset;
+    size_t end = range->end < p->offset + p->count ? range->end : p->offset + p->count;
+    if (p->is_frozen || begin >= end) return (struct device_range){0, 0};
+    return (struct device_range){begin - range->begin, end - range->begin};
+}
+
+static double squares_of(const float *x, struct device_range part) {
     double sum = 0;
-    if (begin < p->offset) begin = p->offset;
-    if (end > p->offset + p->count) end = p->offset + p->count;
-    for (size_t i = begin; i < end; i++) sum += (double)x[i] * (double)x[i];
+    for (size_t i = part.begin; i < part.end; i++) sum += (double)x[i] * (double)x[i];
     return sum;
 }
 
-static bool is_before(const struct param *p, size_t begin) { return p->is_frozen || p->offset + p->count <= begin; }
+/* Whether all ranks have the elements of the range. */
+static bool is_rest(const struct zero *z, const struct optimizer_shard_range *range) {
+    size_t i = 0;
+    while (range->begin >= z->shards[i].end) i++;
+    return range->begin >= rest_begin(&z->shards[i], z->world);
+}
 
-/* squares (params->count): this rank's part of the squared norm of each parameter's gradient. */
+/* squares (params->count): this rank's part of the squared norm of each parameter's gradient. Ranges and parameters
+ * ascend. */
 static void add_squares(const struct zero *z, const struct params *params, double *squares) {
     memset(squares, 0, params->count * sizeof *squares);
-    for (size_t c = 0, p = 0; c < z->shard_count; c++) {
-        const struct reducer_shard *shard = &z->shards[c];
-        while (p < params->count && is_before(&params->items[p], shard->begin)) p++;
+    for (size_t r = 0, p = 0; r < z->own.count; r++) {
+        const struct optimizer_shard_range *range = &z->own.ranges[r];
+        const float *gradients = gradients_of(z, params, range);
+        if (z->rank != 0 && is_rest(z, range)) continue; /* rank 0 counts what all have */
+        while (p < params->count &&
+               (params->items[p].is_frozen || params->items[p].offset + params->items[p].count <= range->begin))
+            p++;
         for (size_t i = p; i < params->count; i++) {
-            if (params->items[i].is_frozen) continue;
-            if (params->items[i].offset >= shard->end) break;
-            squares[i] += squares_within(&params->items[i], params->gradients, shard_begin(shard, z->rank),
-                                         shard_begin(shard, z->rank + 1));
-            if (z->rank == 0) /* the rest, which all ranks have */
-                squares[i] +=
-                    squares_within(&params->items[i], params->gradients, rest_begin(shard, z->world), shard->end);
+            if (!params->items[i].is_frozen && params->items[i].offset >= range->end) break;
+            squares[i] += squares_of(gradients, part_of(&params->items[i], range));
         }
     }
+}
+
+const char *zero_nonfinite_gradient(const struct zero *z, const struct params *params, struct device *device) {
+    for (size_t i = params->count; i-- > 0;)
+        for (size_t r = 0; r < z->own.count; r++) {
+            struct device_range part = part_of(&params->items[i], &z->own.ranges[r]);
+            const float *gradients = gradients_of(z, params, &z->own.ranges[r]);
+            if (part.begin < part.end &&
+                !device_ops(device)->is_finite(device, F32(gradients + part.begin), part.end - part.begin))
+                return params->items[i].name;
+        }
+    return NULL;
 }
 
 /* The norm of each parameter is rounded to float, as on the device. */
@@ -157,10 +228,10 @@ status zero_squared_norm(struct zero *z, const struct params *params, struct com
     return OK;
 }
 
-void zero_check_finite(const struct zero *z, struct device *device, const float *gradients, double *bad) {
+void zero_check_finite(const struct zero *z, struct device *device, const struct params *params, double *bad) {
     for (size_t i = 0; i < z->own.count; i++) {
         const struct optimizer_shard_range *range = &z->own.ranges[i];
-        device_ops(device)->check_finite(device, gradients + range->begin, range->end - range->begin, bad);
+        device_ops(device)->check_finite(device, gradients_of(z, params, range), range->end - range->begin, bad);
     }
 }
 

@@ -1,7 +1,8 @@
 /* zero: each rank has only the optimizer's state of its shard of the parameters, as PyTorch's ZeroRedundancyOptimizer
  * and stage 1 of DeepSpeed's ZeRO (dist.zero_stage: 1). Gradients are reduce-scattered bucket by bucket during
  * backward, each rank updates its shard, and the parameters are all-gathered. For a checkpoint the state is gathered on
- * rank 0, so a file does not depend on the number of ranks. All functions accept NULL: no sharding. */
+ * rank 0, so a file does not depend on the number of ranks. With stage 2 a rank keeps the averaged gradients of its
+ * shard only, and buckets share memory (FSDP's SHARD_GRAD_OP). All functions accept NULL: no sharding. */
 #ifndef TRAIN_ZERO_H
 #define TRAIN_ZERO_H
 
@@ -9,6 +10,7 @@
 
 #include "dist/comm/comm.h"
 #include "dist/dist_config.h"
+#include "model/model.h"
 #include "optim/optimizer.h"
 #include "train/state/state.h"
 
@@ -17,6 +19,15 @@ struct zero;
 /* *out is NULL without dist.zero_stage, or for a single rank. */
 status zero_create(const struct dist_config *config, const struct params *params, int rank, int world_size,
                    struct zero **out);
+
+/* Whether ranks keep the gradients of their shard only. */
+bool zero_shards_gradients(const struct dist_config *config, int world_size);
+/* With it: gives the gradients of the buckets their memory (model_group_gradients). */
+status zero_group_gradients(const struct dist_config *config, struct model *model);
+/* The averaged gradients of this rank's shard (zero_shard's total), in host memory; NULL: all gradients are kept. */
+float *zero_own_gradients(const struct zero *zero);
+/* The name of a parameter, of those in this rank's shard, whose averaged gradient is not finite; NULL: none. */
+const char *zero_nonfinite_gradient(const struct zero *zero, const struct params *params, struct device *device);
 void zero_destroy(struct zero *zero);
 
 /* What this rank's optimizer updates; NULL: everything. */
@@ -24,6 +35,8 @@ const struct optimizer_shard *zero_shard(const struct zero *zero);
 
 /* Bytes of optimizer state on rank 0, which has the maximum; [full]: bytes without sharding. */
 size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t full);
+/* Bytes of zero_own_gradients on rank 0. */
+size_t zero_gradient_memory(const struct dist_config *config, const struct params *params, int world_size);
 
 /* After the update: all-gathers the parameters. All ranks. */
 status zero_all_gather(struct zero *zero, struct params *params, struct device *device, struct comm *comm);
@@ -35,7 +48,7 @@ status zero_all_gather_array(struct zero *zero, float *values, struct comm *comm
  * ranks. */
 status zero_squared_norm(struct zero *zero, const struct params *params, struct comm *comm, double *squares);
 /* Sets *bad, on the device, when this rank's shard of the gradients is not finite. */
-void zero_check_finite(const struct zero *zero, struct device *device, const float *gradients, double *bad);
+void zero_check_finite(const struct zero *zero, struct device *device, const struct params *params, double *bad);
 
 /* The following need a mapped state (state_map). */
 /* Gathers the optimizer state on rank 0, into the entries of [state], until zero_release. All ranks. */

@@ -33,6 +33,7 @@ static struct device_memory device_memory_of(const struct config *config, const 
     size_t whole = optimizer_memory(&config->optimizer, optimizer, &model->params);
     m.optimizer = zero_memory(&config->dist, &model->params, world_size, whole);
     model_memory(model, batch, &m.parameters, &m.activations);
+    m.parameters += zero_gradient_memory(&config->dist, &model->params, world_size);
     return m;
 }
 
@@ -459,6 +460,7 @@ static status plan_training(struct plan *p) {
     TRY(plan_batches(p));
     if (p->loss->accepts_half) model_allow_half_output(p->model);
     if (config_updates_in_backward(c, world)) model_split_gradients(p->model);
+    if (zero_shards_gradients(&c->dist, world)) TRY(zero_group_gradients(&c->dist, p->model));
     TRY(plan_buckets(p));
     if (p->device) TRY(model_adapt_to_device(p->model, p->device));
     p->memory = device_memory_of(c, p->model, p->optimizer, &p->info, p->batch, world);

@@ -314,6 +314,16 @@ static void describe_run(const struct plan *p, struct text *out) {
     text_add(out, "\n");
 }
 
+/* The gradients of a shard, and the memory of the buckets that are computed. */
+static void describe_shards_of_gradients(const struct plan *p, struct text *out) {
+    const struct params *params = &p->model->params;
+    size_t shard = zero_gradient_memory(&p->config->dist, params, p->env.world_size);
+    text_printf(out, "shared         %.2f MiB of gradients over %d processes: %.2f MiB on each, and %.2f MiB for %s\n",
+                (double)params->trained * sizeof(float) / MIB, p->env.world_size, (double)shard / MIB,
+                (double)params_gradient_floats(params) * sizeof(float) / MIB,
+                p->buckets > 2 ? "two buckets" : "buckets");
+}
+
 static void describe_memory(const struct plan *p, struct text *out) {
     const struct device_memory *m = &p->memory;
     size_t whole = optimizer_memory(&p->config->optimizer, p->optimizer, &p->model->params);
@@ -322,6 +332,7 @@ static void describe_memory(const struct plan *p, struct text *out) {
     if (p->config->dist.zero_stage > 0)
         text_printf(out, "shared         %.2f MiB of optimizer state over %d processes: %.2f MiB less on each\n",
                     (double)whole / MIB, p->env.world_size, (double)(whole - m->optimizer) / MIB);
+    if (zero_shards_gradients(&p->config->dist, p->env.world_size)) describe_shards_of_gradients(p, out);
     if (p->config->device == DEVICE_CUDA)
         device_memory_describe(m, p->device, out);
     else

@@ -498,7 +498,7 @@ static status open_store(struct run *run) {
 static status alloc_gradients(struct trainer *t) {
     struct params *params = &t->model->params;
     void *gradients;
-    if (comm_world_size(t->comm) == 1 || comm_gpu(t->comm)) return OK;
+    if (comm_world_size(t->comm) == 1 || comm_gpu(t->comm) || zero_own_gradients(t->averaging.zero)) return OK;
     TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));
     if (device_is_host(t->device))
         params_use_gradients(params, t->device, gradients);
@@ -510,14 +510,22 @@ static status alloc_gradients(struct trainer *t) {
 static status open_reducer(struct trainer *t) {
     const struct dist_config *d = &t->config->dist;
     struct averaging_state *a = &t->averaging;
+    const struct model *model = t->model;
+    size_t *places = calloc(model->gradient_group_count + 1, sizeof *places);
+    if (!places) return status_memory("the reducer");
+    for (size_t g = 0; g < model->gradient_group_count; g++) places[g] = model->gradient_groups[g].piece.offset;
     struct reducer_config buckets = {.bucket_cap_mb = d->bucket_cap_mb,
                                      .first_bucket_mb = d->first_bucket_mb,
                                      .is_scattered = a->zero != NULL,
+                                     .shards = zero_own_gradients(a->zero),
+                                     .places = model->gradient_group_count ? places : NULL,
                                      .is_compressed = d->gradient_compression == COMPRESSION_BFLOAT16,
                                      .stream = device_stream(t->device)};
-    TRY(comm_overlaps(t->comm, &buckets.is_overlapped));
     float *gradients = a->host_gradients ? a->host_gradients : t->model->params.gradients;
-    return reducer_create(&buckets, a->ranges.ranges, a->ranges.count, gradients, t->comm, &a->reducer);
+    status s = comm_overlaps(t->comm, &buckets.is_overlapped);
+    if (!s) s = reducer_create(&buckets, a->ranges.ranges, a->ranges.count, gradients, t->comm, &a->reducer);
+    free(places);
+    return s;
 }
 
 static status join(struct run *run) {
