@@ -36,6 +36,7 @@
 #include "dist/store/store.h"
 #include "train/folder/run_folder.h"
 #include "train/plan/plan.h"
+#include "train/run/run.h"
 
 #define GIB 0x1p30
 #define MIB 0x1p20
@@ -156,7 +157,7 @@ struct check {
     const char *subject;
     check_function *run;
     double seconds;
-    enum status_code code; /* of a run that meets the same */
+    enum status_code code; /* of a run that meets the same; STATUS_OK: a late end is a note */
     const char *hangs;     /* what it means that it has not ended in time, and what to do */
 };
 
@@ -242,13 +243,15 @@ static bool run_check(struct doctor *d, const struct check *check) {
     if (is_complete) waitpid(child, &ended, 0);
     if (!is_complete) ended = end_child(child);
     if (is_complete) return true;
-    if (is_late)
+    if (is_late && check->code == STATUS_OK)
+        note(d, check->subject, "not all is checked within %g s: %s", check->seconds, check->hangs);
+    else if (is_late)
         problem(d, check->code, check->subject, "no answer within %g s: %s", check->seconds, check->hangs);
     else if (ended > 0 && WIFSIGNALED(ended))
         problem(d, STATUS_BUG, check->subject, "its check was ended by SIG%s; a run probably would be, too",
                 sigabbrev_np(WTERMSIG(ended)));
     else
-        problem(d, check->code, check->subject, "its check ended early (exit code %d)",
+        problem(d, check->code ? check->code : STATUS_IO, check->subject, "its check ended early (exit code %d)",
                 ended > 0 ? WEXITSTATUS(ended) : 0);
     return false;
 }
@@ -804,6 +807,14 @@ static void check_plan(struct doctor *d) {
          "%zu training rows, %zu validation rows; at least %.2f MiB of memory for each process, %.2f MiB for a "
          "checkpoint",
          plan->info.train_rows, plan->info.validation_rows, memory / MIB, d->answers.checkpoint / MIB);
+}
+
+/* The rows, and what the run starts from: weights, the newest checkpoint of its folder, or another file. */
+static void check_start(struct doctor *d) {
+    const struct run_options options = {
+        .folder = d->folder, .is_fresh = d->line->is_fresh, .writes_nothing = d->sweep != NULL};
+    status s = run_try_start(d->config, &d->env, &options);
+    expect(d, status_code(s) == STATUS_DATA ? "data" : "start", s);
 }
 
 /* ---- the run folder and other folders ---- */
@@ -1379,7 +1390,6 @@ static void check_host(struct doctor *d) {
         {"network", check_network, 60, STATUS_PEER, "the name service does not answer: see /etc/resolv.conf"},
         {"processes", check_processes, 30, STATUS_IO, "/proc of a process hangs"},
     };
-    d->folder = folder_of(d);
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) run_check(d, &checks[i]);
 }
 
@@ -1390,6 +1400,8 @@ static bool check_job(struct doctor *d) {
                                       "the driver of the GPUs hangs: see dmesg; restart the machine"};
     static const struct check plan = {"data", check_plan, 300, STATUS_IO,
                                       "the dataset is very large, or its file system hangs"};
+    static const struct check start = {"data", check_start, 60, STATUS_OK,
+                                       "the dataset is large; ddptrain check CONFIG --data reads all of it"};
     bool may_load = d->line->config && (is_pipe(d->line->config) || (run_check(d, &config) && d->answers.has_config));
     if (may_load && !expect(d, "config", load(d))) d->config = NULL;
     bool has_gpu_answer = run_check(d, &gpus);
@@ -1401,8 +1413,10 @@ static bool check_job(struct doctor *d) {
     find_threads(d);
     check_variables(d);
     check_processors(d);
+    d->folder = folder_of(d);
     if (d->config) run_check(d, &plan);
     check_memory(d);
+    if (d->config && count(d, PROBLEM) == 0) run_check(d, &start);
     if (check_limits(d)) check_host(d);
     return true;
 }

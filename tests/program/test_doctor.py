@@ -119,6 +119,69 @@ class Doctor(program.Case):
         self.doctor("c.yaml", "dataset.path=nowhere.h5", code=DATA)
         self.named("problem", "data", "nowhere.h5")
 
+    def test_a_bad_row(self):
+        rows = [f"{i},{i % 7},{i % 2}" for i in range(300)]
+        self.write("rows.csv", "a,b,y\n" + "\n".join(rows) + "\n")
+        config = CONFIG.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: rows.csv, inputs: [a, b], targets: [y]")
+        self.write("rows.yaml", config.replace("{linear: {out: 3}}", "{linear: {out: 2}}"))
+        self.doctor("rows.yaml")
+        rows[211] = "211,seven,1"
+        self.write("rows.csv", "a,b,y\n" + "\n".join(rows) + "\n")
+        self.doctor("rows.yaml", code=DATA)
+        self.named("problem", "data", "rows.csv:line 213.*seven")
+        import h5py
+        shutil.copy(os.path.join(SOURCE, "datasets/wine.h5"), self.path("wine.h5"))
+        with h5py.File(self.path("wine.h5"), "r+") as f:
+            f["x"][17, 3] = float("inf")
+        self.doctor("c.yaml", "dataset.path=wine.h5", code=DATA)
+        self.named("problem", "data", "row 17, column 3")
+
+    def test_weights_to_start_from(self):
+        self.run_program("c.yaml", "--run-dir", "before", "train.epochs=1")
+        self.run_program("c.yaml", "--run-dir", "other", "train.epochs=1", "model.layers.0.linear.out=32")
+        for path, sentence in (("nowhere.h5", "nowhere.h5"), ("other", "0.weight"), ("c.yaml", "c.yaml")):
+            code = self.code_of("c.yaml", "--run-dir", "new", f"model.init_from={path}")
+            self.doctor("c.yaml", f"model.init_from={path}", code=code)
+            self.assertRegex(self.output, rf"problem  (data|start) +(.*\n +)*.*{sentence}")
+        self.doctor("c.yaml", "model.init_from=before")
+        self.run_program("c.yaml", "model.init_from=before", "train.epochs=1", "--run-dir", "run")
+        shutil.rmtree(self.path("before"))
+        self.doctor("c.yaml", "model.init_from=before", "--run-dir", "run")  # it continues from its own checkpoint
+        self.doctor("c.yaml", "model.init_from=before", "--run-dir", "run", "--fresh", code=self.code_of("c.yaml", "model.init_from=before", "--run-dir", "new"))
+
+    def code_of(self, *arguments):
+        self.run_program(*arguments, code=None)
+        self.assertNotEqual(self.code, OK)
+        return self.code
+
+    def test_a_checkpoint_to_start_from(self):
+        self.run_program("c.yaml", "--run-dir", "run", "train.epochs=5")
+        self.doctor("c.yaml", "--run-dir", "run", "checkpoint.resume=never", code=USAGE)
+        self.named("problem", "start", "run has checkpoints and checkpoint.resume is never")
+        self.doctor("c.yaml", "--run-dir", "run", "checkpoint.resume=never", "--fresh")
+        file = os.path.relpath(self.checkpoints("run")[0], self.folder)
+        self.doctor("c.yaml", "--run-dir", "new", f"checkpoint.resume={file}")
+        self.doctor("c.yaml", "--run-dir", "new", f"checkpoint.resume={file}", "dataset.split.seed=1", code=USAGE)
+        self.assertRegex(self.output, "problem  start +checkpoint.resume: .* has another dataset")
+        self.doctor("c.yaml", "--run-dir", "new", f"checkpoint.resume={file}", "model.layers.0.linear.out=32", code=DATA)
+        missing = self.code_of("c.yaml", "--run-dir", "new", "checkpoint.resume=nowhere.h5")
+        self.doctor("c.yaml", "--run-dir", "new", "checkpoint.resume=nowhere.h5", code=missing)
+        self.doctor("c.yaml", "--run-dir", "run", "checkpoint.resume=nowhere.h5")  # its own checkpoint is newer
+        self.doctor("c.yaml", "--run-dir", "new", "--nproc", 2, "dist.zero_stage=1", f"checkpoint.resume={file}")
+        for path in self.checkpoints("run"):
+            os.truncate(path, 5000)
+        self.doctor("c.yaml", "--run-dir", "run", code=DATA)
+        self.assertRegex(self.output, "problem  data +")
+
+    def test_data_that_have_changed(self):
+        import h5py
+        shutil.copy(os.path.join(SOURCE, "datasets/wine.h5"), self.path("wine.h5"))
+        self.run_program("c.yaml", "--run-dir", "run", "dataset.path=wine.h5", "train.epochs=5")
+        with h5py.File(self.path("wine.h5"), "r+") as f:
+            f["x"][17, 3] += 1
+        self.doctor("c.yaml", "--run-dir", "run", "dataset.path=wine.h5", code=DATA)
+        self.named("problem", "data", "it was trained on other data")
+
     def test_a_gpu_that_is_not_there(self):
         self.doctor("c.yaml", "train.device=cuda", code=USAGE)
         self.assertIn("train.device: cuda needs", self.output)

@@ -620,12 +620,12 @@ static status load_named(struct run *run) {
     return s;
 }
 
-/* Whether best.h5 of the run folder is as it was written; else *why says what is wrong. */
-static bool best_is_valid(const struct run *run, struct text *why) {
+/* Whether best.h5 among [checkpoints] is as it was written; else *why says what is wrong. */
+static bool best_is_valid(const char *checkpoints, struct text *why) {
     struct text path = {0};
     struct io_info info;
     struct seal seal;
-    text_printf(&path, "%s/" CHECKPOINT_BEST ".h5", run_folder_checkpoints(run->folder));
+    text_printf(&path, "%s/" CHECKPOINT_BEST ".h5", checkpoints);
     status s = io_stat(text_string(&path), &info);
     if (!s && !info.exists) s = status_new(STATUS_DATA, "%s is missing", text_string(&path));
     if (!s) s = sealed_verify(text_string(&path), &seal);
@@ -638,11 +638,11 @@ static bool best_is_valid(const struct run *run, struct text *why) {
 
 /* Without the state of the best epoch the next ones are compared among each other: one that is worse is better than
  * none. */
-static void check_best(struct run *run) {
+static void check_best(struct run *run, const char *checkpoints) {
     struct counters *c = &run->trainer.state->counters;
     const char *metric = run->config->checkpoint.best.metric;
     struct text why = {0};
-    bool is_lost = metric && c->best_epoch > 0 && !best_is_valid(run, &why);
+    bool is_lost = metric && c->best_epoch > 0 && !best_is_valid(checkpoints, &why);
     bool is_complete = progress_is_complete(run->config, c);
     char best[32];
     report_metric(metric ? metric : "", c->best_value, best);
@@ -657,13 +657,13 @@ static void check_best(struct run *run) {
     text_free(&why);
 }
 
-/* Loads the newest checkpoint of the run folder, else the file of checkpoint.resume, else none. `never` does not apply
- * to checkpoints of this job, after a restart. Rank 0. */
-static status find_and_load(struct run *run) {
+/* Loads the newest of [checkpoints], those of the run folder, else the file of checkpoint.resume, else none. `never`
+ * does not apply to checkpoints of this job, after a restart. Rank 0. */
+static status find_and_load(struct run *run, const char *checkpoints) {
     const char *resume = run->config->checkpoint.resume;
     struct checkpoint *checkpoint = NULL;
     char *path = NULL;
-    TRY(checkpoint_open_newest(run_folder_checkpoints(run->folder), run->log, &checkpoint, &path));
+    TRY(checkpoint_open_newest(checkpoints, run->log, &checkpoint, &path));
     status s = OK;
     if (checkpoint && strcmp(resume, "never") == 0 && !run->env->has_begun) {
         s = status_new(
@@ -673,7 +673,7 @@ static status find_and_load(struct run *run) {
             run->folder_path);
     } else if (checkpoint) {
         s = load(run, checkpoint, path, "--fresh to start over");
-        if (!s) check_best(run);
+        if (!s) check_best(run, checkpoints);
     } else if (names_file(run)) {
         s = load_named(run);
     }
@@ -702,6 +702,11 @@ static status load_before_fresh(struct run *run) {
     TRY(load_named(run));
     log_line(run->log, "starting from %s", run->config->checkpoint.resume);
     return OK;
+}
+
+static status load_start(struct run *run, const char *checkpoints) {
+    TRY(find_and_load(run, checkpoints));
+    return run->is_resumed ? OK : load_initial_weights(run);
 }
 
 /* After a restart by ddptrain's launcher the folder exists; of other launchers it is only known that it is not the
@@ -750,8 +755,7 @@ static status resume(struct run *run) {
         if (is_fresh) TRY(load_before_fresh(run));
         TRY(run_folder_open(run->folder_path, folder_start(run, is_fresh), run->config, run->log, &run->folder));
         if (run->options->is_in_sweep) TRY(run_folder_set_in_sweep(run->folder));
-        if (!is_fresh) TRY(find_and_load(run));
-        if (!is_fresh && !run->is_resumed) TRY(load_initial_weights(run));
+        if (!is_fresh) TRY(load_start(run, run_folder_checkpoints(run->folder)));
         set_complete(run);
     }
     struct counters *c = &t->state->counters;
@@ -1058,5 +1062,33 @@ status run_train(const struct config *config, const struct dist_env *env, const 
     destroy(&run, &s);
     if (s && env->launcher != LAUNCHER_OWN)
         log_file_line(run.log, status_message(s)); /* the launcher knows the cause */
+    return s;
+}
+
+/* What rank 0 loads at a start, without changing the run folder; another config in it is reported by run_folder_check.
+ */
+static status try_start(struct run *run) {
+    const struct run_options *options = run->options;
+    struct text checkpoints = {0};
+    TRY(plan_explain_memory(run->plan, create_parts(run)));
+    if (!is_first_rank(run)) return OK;
+    if (options->is_fresh || options->writes_nothing) return load_before_fresh(run);
+    status s = run_folder_check(run->folder_path, RUN_FOLDER_ANY, run->config);
+    bool is_own = !s;
+    status_free(s);
+    if (!is_own) return OK;
+    text_printf(&checkpoints, "%s/checkpoints", run->folder_path);
+    s = load_start(run, text_string(&checkpoints));
+    text_free(&checkpoints);
+    return s;
+}
+
+status run_try_start(const struct config *config, const struct dist_env *env, const struct run_options *options) {
+    struct config whole = *config;
+    whole.dist.zero_stage = 0; /* no other rank has a part of the state */
+    struct run run = {.config = &whole, .env = env, .options = options, .folder_path = folder_path(config, options)};
+    schema_write_yaml(&config_schema, config, &run.config_text);
+    status s = try_start(&run);
+    destroy(&run, &s);
     return s;
 }

@@ -50,4 +50,9 @@ struct run_options {
 status run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,
                  struct log *log);
 
+/* The failures that run_train would have before it connects to other ranks, and rank 0 when it loads what it starts
+ * from: bad rows, model.init_from, checkpoint.resume, a checkpoint of the run folder that does not fit. Reads all rows,
+ * needs the memory of a rank, and changes nothing. */
+status run_try_start(const struct config *config, const struct dist_env *env, const struct run_options *options);
+
 #endif
