@@ -1,7 +1,7 @@
 /* audit, certify: verify a run. audit repeats parts of it and compares them with its ledger (train/loop/ledger.h). An
  * interval is what lies between two checkpoints of the ledger. It is repeated by a run of this program that starts from
- * the file of the first one, or where that was removed from the state at the end of the interval before, and stops at
- * the second one; the ledgers of both must have the same lines. */
+ * the file of the first one and stops at the second one; the ledgers of both must have the same lines. Where the files
+ * of checkpoints were removed, one run repeats the intervals between them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +11,13 @@
 #include "base/clock.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
+#include "base/files/json_lines.h"
 #include "base/files/sealed.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
 #include "train/folder/run_folder.h"
+#include "train/loop/trainer.h"
 
 /* ---- the intervals ---- */
 
@@ -30,6 +32,12 @@ struct saved_name {
     size_t line;
 };
 
+/* A line of an epoch in metrics.jsonl. */
+struct epoch_line {
+    int64_t epoch;
+    const struct ledger_line *line;
+};
+
 /* What lies between lines [first] and [last]: a start or a checkpoint, and a checkpoint. */
 struct interval {
     size_t first, last;
@@ -37,14 +45,18 @@ struct interval {
     const char *checkpoint;          /* path of the file at [first]; NULL: the beginning of the run, or [is_removed] */
     bool is_removed;
     const char *config; /* the text; NULL: not in the run folder */
-    bool is_chosen, is_repeated;
+    size_t origin;      /* the first interval that must be repeated for it; SIZE_MAX: it cannot be */
+    bool is_needed;     /* it is chosen, or one that is chosen starts from its end */
 };
 
 struct audit {
     const struct command_line *line;
     struct arena *arena;
     const char *folder;
-    struct ledger_file ledger;
+    struct ledger_file ledger, metrics; /* metrics: of metrics.jsonl; count 0: there is none */
+    size_t metrics_at;                  /* the first of its lines that may be of the next interval */
+    struct epoch_line *epochs;          /* (epoch_count) in order */
+    size_t epoch_count;
     struct known_config *configs; /* (config_count) */
     size_t config_count;
     struct saved_name *names; /* (name_count), in order of names and lines */
@@ -54,6 +66,7 @@ struct audit {
     size_t compared;                                   /* lines */
     char *temporary;                                   /* the folder of the repeated runs */
     const char *run, *state;                           /* the newest of them, and the checkpoint at its end */
+    int64_t best_step;                                 /* of best.h5; -1: there is none */
 };
 
 /* The text of the config of a start; NULL: not in the folder. */
@@ -62,7 +75,7 @@ static status find_config(struct audit *a, const struct ledger_line *start, cons
     size_t i = 0;
     while (i < a->config_count && strcmp(a->configs[i].sha256, wanted) != 0) i++;
     if (i == a->config_count) {
-        TRY(ledger_find_config(a->arena, a->folder, wanted, text));
+        TRY(ledger_find_config(a->arena, a->folder, &a->ledger, wanted, text));
         a->configs[a->config_count++] = (struct known_config){wanted, *text};
     }
     *text = a->configs[i].text;
@@ -192,13 +205,14 @@ static status compare_configs(const struct audit *a) {
     return OK;
 }
 
-/* The first interval that must be repeated for interval [index]; SIZE_MAX: it cannot be. */
-static size_t origin_of(const struct audit *a, size_t index) {
-    size_t first = index;
-    while (first > 0 && a->intervals[first].is_removed) first--;
-    for (size_t i = first; i <= index; i++)
-        if (!a->intervals[i].config) return SIZE_MAX;
-    return a->intervals[first].is_removed ? SIZE_MAX : first;
+/* After find_files. An interval that starts from a file that was removed is repeated after the one before it. */
+static void find_origins(struct audit *a) {
+    for (size_t i = 0; i < a->interval_count; i++) {
+        struct interval *p = &a->intervals[i];
+        size_t before = i > 0 ? p[-1].origin : SIZE_MAX;
+        p->origin = !p->config ? SIZE_MAX : p->is_removed ? before : i;
+        a->possible += p->origin != SIZE_MAX;
+    }
 }
 
 /* ---- whether lines are missing at the end ---- */
@@ -240,15 +254,19 @@ static const char *best_of(const struct audit *a) {
 
 /* The files that predictions and exports use: the newest checkpoint and the best one are there and as they were saved.
  */
-static status verify_newest(const struct audit *a) {
+static status verify_newest(struct audit *a) {
     const struct ledger_line *line = ledger_find(&a->ledger, METRICS_CHECKPOINT, -1);
     struct seal seal;
+    a->best_step = -1;
     if (!line) return OK;
     const char *name = ledger_line_word(a->arena, line, "name");
     const char *newest = arena_printf(a->arena, "%s/checkpoints/%s.h5", a->folder, name), *best = best_of(a);
     if (!existing(newest)) return status_new(STATUS_DATA, "%s: the newest checkpoint of the ledger is missing", newest);
     TRY(sealed_verify(newest, &seal));
-    return best ? sealed_verify(best, &seal) : OK;
+    if (!best) return OK;
+    TRY(sealed_verify(best, &seal));
+    a->best_step = (int64_t)seal.order;
+    return OK;
 }
 
 static status out_of_order(const struct audit *a, size_t index, const char *why) {
@@ -310,6 +328,102 @@ static status check_end(const struct audit *a) {
     return s;
 }
 
+/* ---- metrics.jsonl ---- */
+
+/* Whether a field has another value each time. */
+static bool is_time(const char *key) {
+    static const char *const times[] = {"seconds", "samples_per_second", "comm_hidden"};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        if (strcmp(key, times[i]) == 0) return true;
+    return false;
+}
+
+static bool is_equal(const struct json_field *a, const struct json_field *b) {
+    if (a->kind != b->kind) return false;
+    bool is_same = a->length == b->length && memcmp(a->text, b->text, a->length) == 0;
+    return is_same || (a->kind == KIND_NUMBER && json_field_exact(a) == json_field_exact(b));
+}
+
+static status metrics_differ(const struct audit *a, const struct ledger_line *line, const char *why) {
+    return status_new(STATUS_DIVERGED, "%s:%zu: %s", a->metrics.path, ledger_line_number(&a->metrics, line), why);
+}
+
+/* STATUS_DIVERGED with the first field of [line], of metrics.jsonl, that [other] has otherwise, or where [is_whole]
+ * has not. [where]: what [other] is. */
+static status compare_fields(const struct audit *a, const struct ledger_line *line, const struct ledger_line *other,
+                             bool is_whole, const char *where) {
+    struct json_line x, y;
+    if (!json_line_read(line->text, line->size, &x) || !json_line_read(other->text, other->size, &y))
+        return metrics_differ(a, line, "not a JSON object");
+    for (size_t i = 0; i < x.count; i++) {
+        const char *key = arena_printf(a->arena, "%.*s", (int)x.fields[i].key_length, x.fields[i].key);
+        const struct json_field *field = json_line_find(&y, key);
+        bool differs = field ? !is_equal(&x.fields[i], field) : is_whole;
+        if (!differs || is_time(key)) continue;
+        struct text why = {0};
+        text_printf(&why, "%s is ", key);
+        ledger_line_add(line, key, &why);
+        if (field) text_add(&why, ", and ");
+        if (field) ledger_line_add(other, key, &why);
+        text_printf(&why, "%s %s", field ? "" : ", which is not", where);
+        status s = metrics_differ(a, line, text_string(&why));
+        text_free(&why);
+        return s;
+    }
+    return OK;
+}
+
+static status find_epochs(struct audit *a) {
+    const struct ledger_file *m = &a->metrics;
+    a->epochs = arena_alloc(a->arena, m->count * sizeof *a->epochs);
+    for (size_t i = 0; i < m->count; i++) {
+        if (m->lines[i].event != METRICS_EPOCH) continue;
+        int64_t epoch = ledger_line_int(&m->lines[i], "epoch");
+        if (a->epoch_count && epoch < a->epochs[a->epoch_count - 1].epoch)
+            return metrics_differ(a, &m->lines[i], "an epoch before that of a line above: lines were added or moved");
+        a->epochs[a->epoch_count++] = (struct epoch_line){epoch, &m->lines[i]};
+    }
+    return OK;
+}
+
+/* The last line of an epoch: a run that ended within an epoch and was extended has two of it. NULL: there is none. */
+static const struct ledger_line *find_epoch(const struct audit *a, int64_t epoch) {
+    size_t low = 0, high = a->epoch_count; /* the number of lines that are not of a later epoch */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (a->epochs[middle].epoch <= epoch)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && a->epochs[low - 1].epoch == epoch ? a->epochs[low - 1].line : NULL;
+}
+
+/* What the ledger says of a step, metrics.jsonl says too; each step has one line there, after that of the step before.
+ */
+static status check_metrics(struct audit *a) {
+    const struct ledger_file *l = &a->ledger, *m = &a->metrics;
+    int64_t newest = 0;
+    size_t at = 0;
+    TRY(ledger_file_read_metrics(a->folder, &a->metrics));
+    TRY(find_epochs(a));
+    for (size_t i = 0; i < m->count; i++) {
+        const struct ledger_line *line = &m->lines[i];
+        if (line->event != METRICS_STEP) continue;
+        if (line->step <= newest)
+            return metrics_differ(a, line, "a step that was already there: lines were added, changed or moved");
+        newest = line->step;
+        while (at < l->count && (l->lines[at].event != METRICS_STEP || l->lines[at].step < newest)) at++;
+        if (at == l->count || l->lines[at].step != newest) continue;
+        struct text where = {0};
+        text_printf(&where, "in %s:%zu", l->path, at + 1);
+        status s = compare_fields(a, line, &l->lines[at], false, text_string(&where));
+        text_free(&where);
+        TRY(s);
+    }
+    return OK;
+}
+
 /* ---- whether this machine can repeat it ---- */
 
 static status count_processes(const struct audit *a, const struct interval *p, int64_t *out) {
@@ -336,9 +450,7 @@ static uint64_t next_random(uint64_t *state) { /* splitmix64 */
  */
 static status choose(struct audit *a, uint64_t seed) {
     const struct command_line *line = a->line;
-    size_t possible = 0, wanted = a->interval_count, left;
-    for (size_t i = 0; i < a->interval_count; i++) possible += origin_of(a, i) != SIZE_MAX;
-    a->possible = possible;
+    size_t possible = a->possible, wanted = a->interval_count, left;
     if (a->interval_count == 0)
         return status_new(STATUS_DATA, "%s: the run has no checkpoint yet, so there is nothing to repeat",
                           a->ledger.path);
@@ -354,9 +466,10 @@ static status choose(struct audit *a, uint64_t seed) {
     wanted = wanted < 1 ? 1 : wanted > possible ? possible : wanted;
     left = possible;
     for (size_t i = 0; i < a->interval_count; i++) {
-        if (origin_of(a, i) == SIZE_MAX) continue;
+        if (a->intervals[i].origin == SIZE_MAX) continue;
         bool is_chosen = left > 0 && next_random(&seed) % left < wanted - a->chosen;
-        a->intervals[i].is_chosen = is_chosen;
+        for (size_t k = i + 1; is_chosen && k-- > a->intervals[i].origin && !a->intervals[k].is_needed;)
+            a->intervals[k].is_needed = true;
         a->chosen += is_chosen;
         left--;
     }
@@ -398,20 +511,38 @@ static status compare_line(struct audit *a, size_t index, const struct ledger_li
     return compare(a, index, other, keys);
 }
 
-/* The lines of an interval with those of its repetition. */
-static status compare_interval(struct audit *a, const struct interval *p, const struct ledger_file *again) {
-    static const char *const of_step[] = {"epoch", "rows", "loss", "grad_norm", "parameters", NULL};
-    static const char *const of_state[] = {"epoch", "batch", "state", NULL}, *const of_data[] = {"dataset_fingerprint",
-                                                                                                 NULL};
-    static const char *const of_first[] = {"epoch", "state", NULL}, *const of_end[] = {"epoch", "state_sha256", NULL};
+/* The data and the state that the repetition of [p] started from. */
+static status compare_start(struct audit *a, const struct interval *p, const struct ledger_file *again) {
+    static const char *const of_data[] = {"dataset_fingerprint", NULL}, *const of_state[] = {"epoch", "state", NULL};
     const struct ledger_file *l = &a->ledger;
     const struct ledger_line *start = ledger_find(again, METRICS_START, -1);
     TRY(compare_line(a, (size_t)(p->start - l->lines), start, of_data));
-    if (ledger_line_has(start, "state") &&
-        ledger_line_has(&l->lines[p->first], "state")) /* a sharded one is not whole at a start */
-        TRY(compare_line(a, p->first, start, of_first));
+    bool have_states = ledger_line_has(start, "state") && ledger_line_has(&l->lines[p->first], "state");
+    return have_states ? compare_line(a, p->first, start, of_state) : OK; /* a sharded one is not whole at a start */
+}
+
+/* The line of the repetition for the checkpoint of [line]: after skipped batches a step is that of several states. */
+static const struct ledger_line *find_saved(const struct ledger_file *again, const struct ledger_line *line) {
+    for (size_t i = 0; i < again->count; i++) {
+        const struct ledger_line *other = &again->lines[i];
+        if (other->event == METRICS_CHECKPOINT && other->step == line->step &&
+            ledger_line_equals(other, line, "epoch") && ledger_line_equals(other, line, "batch"))
+            return other;
+    }
+    return ledger_find(again, METRICS_CHECKPOINT, line->step);
+}
+
+/* The lines of an interval with those of its repetition. */
+static status compare_interval(struct audit *a, const struct interval *p, const struct ledger_file *again) {
+    static const char *const of_step[] = {"epoch", "rows", "loss", "grad_norm", "parameters", NULL};
+    static const char *const of_state[] = {"epoch", "batch", "state", NULL}, *const of_end[] = {"epoch", "state_sha256",
+                                                                                                NULL};
+    const struct ledger_file *l = &a->ledger;
     size_t steps = 0, steps_again = 0, at = 0;
-    for (size_t i = 0; i < again->count; i++) steps_again += again->lines[i].event == METRICS_STEP;
+    for (size_t i = 0; i < again->count; i++) {
+        int64_t step = again->lines[i].step;
+        steps_again += again->lines[i].event == METRICS_STEP && step >= first_step(a, p) && step <= last_step(a, p);
+    }
     for (size_t i = p->first + 1; i <= p->last; i++) {
         int64_t step = l->lines[i].step;
         if (l->lines[i].event != METRICS_STEP) continue;
@@ -423,9 +554,41 @@ static status compare_interval(struct audit *a, const struct interval *p, const 
     if (steps != steps_again)
         return status_new(STATUS_DIVERGED, "%s: %zu lines for steps %lld to %lld, and %zu when they are repeated",
                           l->path, steps, (long long)first_step(a, p), (long long)last_step(a, p), steps_again);
-    TRY(compare_line(a, p->last, ledger_find(again, METRICS_CHECKPOINT, l->lines[p->last].step), of_state));
+    TRY(compare_line(a, p->last, find_saved(again, &l->lines[p->last]), of_state));
     bool has_end = p->last + 1 < l->count && ledger_line_has(&l->lines[p->last + 1], "state_sha256");
     return has_end ? compare_line(a, p->last + 1, &again->lines[again->count - 1], of_end) : OK;
+}
+
+/* The first line of a step at or after [from], from line [at] on; count: there is none. */
+static size_t next_step(const struct ledger_file *m, size_t at, int64_t from) {
+    while (at < m->count && (m->lines[at].event != METRICS_STEP || m->lines[at].step < from)) at++;
+    return at;
+}
+
+#define REPEATED "when it is repeated"
+
+/* The lines of metrics.jsonl for the steps of [count] intervals, and for the epochs that ended in them, with those of
+ * their repetition. */
+static status compare_metrics(struct audit *a, const struct interval *p, size_t count,
+                              const struct ledger_file *again) {
+    const struct ledger_file *m = &a->metrics;
+    size_t at = next_step(m, a->metrics_at, first_step(a, p));
+    for (size_t i = 0; i < again->count && m->count > 0; i++) {
+        const struct ledger_line *other = &again->lines[i], *line = at < m->count ? &m->lines[at] : NULL;
+        bool is_step = other->event == METRICS_STEP;
+        if (!is_step && other->event != METRICS_EPOCH) continue;
+        int64_t number = is_step ? other->step : ledger_line_int(other, "epoch");
+        if (!is_step) line = find_epoch(a, number);
+        if (is_step && line && line->step < number) return metrics_differ(a, line, "no such line " REPEATED);
+        if (!line || (is_step && line->step > number))
+            return status_new(STATUS_DIVERGED, "%s: it has no line of %s %lld, which is there " REPEATED, m->path,
+                              is_step ? "step" : "epoch", (long long)number);
+        TRY(compare_fields(a, line, other, true, REPEATED));
+        if (is_step) at = next_step(m, at + 1, 0);
+    }
+    a->metrics_at = at;
+    bool is_more = m->count > 0 && at < m->count && m->lines[at].step <= last_step(a, &p[count - 1]);
+    return is_more ? metrics_differ(a, &m->lines[at], "no such line " REPEATED) : OK;
 }
 
 /* ---- the files of checkpoints ---- */
@@ -450,61 +613,62 @@ static status compare_files(const char *path, const char *repeated) {
 
 /* The file of the checkpoint at the end of [p], and that of the best epoch if it has the same step. */
 static status compare_checkpoints(struct audit *a, const struct interval *p, const char *repeated) {
-    const char *path = find_checkpoint(a, p->last), *best = best_of(a);
-    struct seal seal;
+    const char *path = find_checkpoint(a, p->last);
     if (path) TRY(compare_files(path, repeated));
-    if (!best) return OK;
-    TRY(sealed_verify(best, &seal));
-    return (int64_t)seal.order == a->ledger.lines[p->last].step ? compare_files(best, repeated) : OK;
+    return a->best_step == last_step(a, p) ? compare_files(best_of(a), repeated) : OK;
 }
 
-/* Repeats an interval from the checkpoint [from] (NULL: from the beginning) in a new [folder]. */
-static status run_interval(const struct audit *a, const struct interval *p, const char *from, const char *folder) {
+/* Repeats [count] intervals in a new [folder], as one run. */
+static status run_intervals(const struct audit *a, const struct interval *p, size_t count, const char *folder) {
+    struct text ends = {0}; /* of all but the last one */
+    for (size_t i = 0; i + 1 < count; i++) text_printf(&ends, "%s%lld", i ? "," : "", (long long)last_step(a, &p[i]));
     struct repetition r = {.name = a->folder,
                            .config = p->config,
-                           .from = from,
+                           .from = p->is_removed ? a->state : p->checkpoint,
                            .folder = folder,
                            .device = ledger_line_word(a->arena, p->start, "device"),
                            .temporary = a->temporary,
+                           .save_at = ends.length ? text_string(&ends) : NULL,
                            .first = first_step(a, p),
-                           .stop = last_step(a, p),
+                           .stop = last_step(a, &p[count - 1]),
                            .every = ledger_line_int(p->start, "every"),
                            .overrides = a->line->overrides,
                            .override_count = a->line->override_count};
-    TRY(count_processes(a, p, &r.processes));
-    return ledger_repeat(&r);
+    status s = count_processes(a, p, &r.processes);
+    if (!s) s = ledger_repeat(&r);
+    text_free(&ends);
+    return s;
 }
 
-/* Repeats interval [index] and compares it. The checkpoint at its end stays for the interval after it. */
-static status repeat(struct audit *a, size_t index) {
-    struct interval *p = &a->intervals[index];
-    struct ledger_file again = {0};
-    struct text folder = {0};
+/* Repeats [count] intervals from [index] on and compares them. The checkpoint at their end stays for what follows. */
+static status repeat(struct audit *a, size_t index, size_t count) {
+    const struct interval *p = &a->intervals[index], *last = &p[count - 1];
+    struct ledger_file again = {0}, metrics = {0};
+    const char *folder = arena_printf(a->arena, "%s/interval-%zu", a->temporary, index);
     double start = clock_seconds();
-    const char *from = p->is_removed ? a->state : p->checkpoint;
-    text_printf(&folder, "%s/interval-%zu", a->temporary, index);
-    status s = run_interval(a, p, from, text_string(&folder));
-    if (!s) s = ledger_file_read(text_string(&folder), &again);
     size_t before = a->compared;
-    if (!s) s = compare_interval(a, p, &again);
+    status s = run_intervals(a, p, count, folder);
+    if (!s) s = ledger_file_read(folder, &again);
+    if (!s) s = compare_start(a, p, &again);
+    for (size_t i = 0; !s && i < count; i++) s = compare_interval(a, &p[i], &again);
+    if (!s) s = ledger_file_read_metrics(folder, &metrics);
+    if (!s) s = compare_metrics(a, p, count, &metrics);
     if (!s) {
-        const struct ledger_line *end = ledger_find(&again, METRICS_CHECKPOINT, last_step(a, p));
+        const struct ledger_line *end = ledger_find(&again, METRICS_CHECKPOINT, last_step(a, last));
         if (a->run) command_remove_tree(a->run);
-        a->state = arena_printf(a->arena, "%s/checkpoints/%s.h5", text_string(&folder),
-                                ledger_line_word(a->arena, end, "name"));
-        s = compare_checkpoints(a, p, a->state);
+        a->run = folder;
+        a->state = arena_printf(a->arena, "%s/checkpoints/%s.h5", folder, ledger_line_word(a->arena, end, "name"));
+        s = compare_checkpoints(a, last, a->state);
     }
-    if (!s) {
-        a->run = arena_copy(a->arena, text_string(&folder));
-        p->is_repeated = true;
-        a->repeated++;
-        printf("steps %lld to %lld: equal, %zu lines, %.1f s\n", (long long)first_step(a, p),
-               (long long)last_step(a, p), a->compared - before, clock_seconds() - start);
-        fflush(stdout);
-    }
-    ledger_file_close(&again);
-    text_free(&folder);
-    return s;
+    ledger_file_close(&again), ledger_file_close(&metrics);
+    TRY(s);
+    a->repeated += count;
+    printf("steps %lld to %lld: equal, %zu lines, ", (long long)first_step(a, p), (long long)last_step(a, last),
+           a->compared - before);
+    if (count > 1) printf("%zu intervals, ", count);
+    printf("%.1f s\n", clock_seconds() - start);
+    fflush(stdout);
+    return OK;
 }
 
 /* With 95 % confidence at most this share of all intervals can differ when [chosen] of them, chosen at random, do not:
@@ -520,17 +684,22 @@ static double largest_share(size_t intervals, size_t chosen) {
     return (double)differing / (double)intervals;
 }
 
+/* The number of needed intervals from [index] on that one run repeats: none starts from a file, and no file was saved
+ * where one ends. At most MAX_SAVE_STEPS, so that a difference is found before the whole run was repeated. */
+static size_t count_together(const struct audit *a, size_t index) {
+    const struct interval *p = &a->intervals[index];
+    size_t count = 1, left = a->interval_count - index;
+    while (count < left && count < MAX_SAVE_STEPS && p[count].is_needed && p[count].is_removed &&
+           p[count].start == p->start && last_step(a, &p[count - 1]) != a->best_step)
+        count++;
+    return count;
+}
+
 /* The chosen intervals in order, each with those before it that its start needs. */
 static status repeat_chosen(struct audit *a) {
-    size_t newest = SIZE_MAX; /* the interval that a->state is the end of */
-    for (size_t i = 0; i < a->interval_count; i++) {
-        size_t first = i;
-        if (!a->intervals[i].is_chosen) continue;
-        while (a->intervals[first].is_removed && newest != first - 1) first--;
-        for (; first <= i; first++) {
-            TRY(repeat(a, first));
-            newest = first;
-        }
+    for (size_t i = 0, count; i < a->interval_count; i += count) {
+        count = a->intervals[i].is_needed ? count_together(a, i) : 1;
+        if (a->intervals[i].is_needed) TRY(repeat(a, i, count));
     }
     return OK;
 }
@@ -663,6 +832,7 @@ static status read_run(struct audit *a) {
     TRY(read_config(a));
     TRY(check_checkpoints(a));
     TRY(check_end(a));
+    TRY(check_metrics(a));
     return verify_newest(a);
 }
 
@@ -671,6 +841,7 @@ static status prepare(struct audit *a) {
     TRY(read_run(a));
     if (a->line->statement) TRY(compare_statement(a));
     TRY(find_files(a));
+    find_origins(a);
     TRY(compare_configs(a));
     for (size_t i = 0; i < a->interval_count; i++) {
         int64_t processes;
@@ -746,7 +917,7 @@ static status run(const struct command_line *line, status (*work)(struct audit *
     if (!s && !is_run) s = status_new(STATUS_USAGE, "%s: not the folder of a run", line->config);
     if (!s) s = work(&a);
     command_remove_folder(a.temporary);
-    ledger_file_close(&a.ledger);
+    ledger_file_close(&a.ledger), ledger_file_close(&a.metrics);
     arena_destroy(a.arena);
     return s;
 }
@@ -756,13 +927,13 @@ static status run_certify(const struct command_line *line) { return run(line, ce
 
 const struct subcommand subcommand_audit = {
     .name = "audit",
-    .arguments = "RUN [dataset.KEY=VALUE ...] [options]",
+    .arguments = "RUN [KEY=FILE ...] [options]",
     .help = "repeat parts of a run and compare them with its ledger",
     .run = run_audit,
     .options = OPTION_AUDIT | OPTION_SEED,
     .operand = "folder",
     .takes_overrides = true,
-    .override_prefix = "dataset.",
+    .override_prefixes = (const char *const[]){FILE_KEYS(""), NULL},
 };
 
 const struct subcommand subcommand_certify = {

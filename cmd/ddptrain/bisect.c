@@ -23,8 +23,11 @@ struct own_file {
 };
 
 struct side {
-    const char *name; /* the operand */
-    bool is_run;      /* else a config, which has recorded nothing */
+    const char *name;   /* the operand */
+    const char *prefix; /* of its own overrides */
+    char **overrides;   /* (override_count) */
+    size_t override_count;
+    bool is_run; /* else a config, which has recorded nothing */
     struct config_file *file;
     const char *text;                   /* of [file] */
     struct ledger_file ledger, metrics; /* what it has recorded; count 0: nothing */
@@ -133,7 +136,7 @@ static status open_run(struct bisect *b, struct side *side) {
     if (!s && (!text || (!side->ledger.count && !side->metrics.count)))
         s = status_new(STATUS_DATA, "%s: its config.yaml, or both ledger.jsonl and metrics.jsonl, are missing",
                        side->name);
-    if (!s) s = config_parse(text_string(&path), text, &side->file);
+    if (!s) s = config_load(text_string(&path), side->overrides, side->override_count, &side->file);
     if (!s) side->text = arena_copy(b->arena, text);
     free(text);
     text_free(&path);
@@ -150,7 +153,7 @@ static status open_run(struct bisect *b, struct side *side) {
 static status open_config(struct bisect *b, struct side *side) {
     struct text text = {0};
     side->last = NO_STEP;
-    TRY(config_load(side->name, NULL, 0, &side->file));
+    TRY(config_load(side->name, side->overrides, side->override_count, &side->file));
     const char *resume = config_of(side->file)->checkpoint.resume;
     schema_write_yaml(&config_schema, config_of(side->file), &text);
     side->text = take(b, &text);
@@ -158,8 +161,20 @@ static status open_config(struct bisect *b, struct side *side) {
     return read_counter(resume, "state/step", &side->at);
 }
 
+/* Those of the command line for both sides, or for this one. */
+static void find_overrides(struct bisect *b, struct side *side) {
+    const struct command_line *line = b->line;
+    side->overrides = arena_alloc(b->arena, (line->override_count + 2) * sizeof *side->overrides);
+    for (size_t i = 0; i < line->override_count; i++) {
+        char *word = line->overrides[i];
+        bool is_own = strncmp(word, side->prefix, 2) == 0;
+        if (is_own || word[1] != '.') side->overrides[side->override_count++] = is_own ? word + 2 : word;
+    }
+}
+
 static status open_side(struct bisect *b, struct side *side, const char *name) {
     side->name = name;
+    find_overrides(b, side);
     side->wrong = NO_STEP;
     TRY(run_folder_is_readable(name, &side->is_run));
     TRY(side->is_run ? open_run(b, side) : open_config(b, side));
@@ -342,7 +357,7 @@ static status choose_config(struct bisect *b, struct side *side, int64_t *until)
     }
     if (!ledger_line_has(start, "config_sha256")) return OK;
     const char *wanted = ledger_line_word(b->arena, start, "config_sha256");
-    TRY(ledger_find_config(b->arena, side->name, wanted, &side->config));
+    TRY(ledger_find_config(b->arena, side->name, &side->ledger, wanted, &side->config));
     if (side->config) return OK;
     return status_new(STATUS_DATA, "%s: the config of the start after step %lld is not in the folder", side->name,
                       (long long)start->step);
@@ -351,7 +366,8 @@ static status choose_config(struct bisect *b, struct side *side, int64_t *until)
 /* Repeats a side from where it is up to step [to]; *out: the folder. [trace]: file for that step; NULL: none. */
 static status run_again(struct bisect *b, const struct side *side, int64_t to, const char *trace, const char **out) {
     static char log_every[] = "train.log_every=1", keeps_gradients[] = "optimizer.in_backward=false";
-    char *const overrides[] = {log_every, keeps_gradients}; /* neither changes a bit of the state */
+    side->overrides[side->override_count] = log_every; /* neither changes a bit of the state */
+    side->overrides[side->override_count + 1] = keeps_gradients;
     bool needs_gradients = trace && optimizer_is_in_backward(&config_of(side->file)->optimizer);
     const struct ledger_line *start = side->is_run ? start_of(side) : NULL;
     *out = arena_printf(b->arena, "%s/%zu", b->temporary, b->runs++);
@@ -366,8 +382,8 @@ static status run_again(struct bisect *b, const struct side *side, int64_t to, c
                                  .stop = to,
                                  .every = 1,
                                  .processes = side->processes,
-                                 .overrides = overrides,
-                                 .override_count = needs_gradients ? 2 : 1};
+                                 .overrides = side->overrides,
+                                 .override_count = side->override_count + (needs_gradients ? 2 : 1)};
     return ledger_repeat(&r);
 }
 
@@ -400,7 +416,7 @@ static void note_wrong(struct side *side, int64_t step, const char *why) {
 static void note_field(struct bisect *b, struct side *side, const struct ledger_file *file,
                        const struct ledger_line *line, const char *field, const struct ledger_line *again) {
     struct text why = {0};
-    text_printf(&why, "%s:%zu: step %lld: %s is ", file->path, (size_t)(line - file->lines) + 1, (long long)line->step,
+    text_printf(&why, "%s:%zu: step %lld: %s is ", file->path, ledger_line_number(file, line), (long long)line->step,
                 field);
     ledger_line_add(line, field, &why);
     text_add(&why, ", and ");
@@ -449,8 +465,8 @@ static void check_missing(struct bisect *b, struct side *side, const struct ledg
         if (i == records->count) return;
         if (records->lines[i].step > step)
             note_wrong(side, step,
-                       arena_printf(b->arena, "%s:%zu: there is no line of step %lld before it", records->path, i + 1,
-                                    (long long)step));
+                       arena_printf(b->arena, "%s:%zu: there is no line of step %lld before it", records->path,
+                                    ledger_line_number(records, &records->lines[i]), (long long)step));
     }
 }
 
@@ -780,7 +796,11 @@ static void close_side(struct side *side) {
 static status run(const struct command_line *line) {
     if (line->operand_count != 2)
         return status_new(STATUS_USAGE, "bisect: expected two run folders, or a run folder and a config");
-    struct bisect b = {.line = line, .arena = arena_create(), .bad = NO_STEP, .parted = NO_STEP};
+    struct bisect b = {.line = line,
+                       .arena = arena_create(),
+                       .sides = {{.prefix = "A."}, {.prefix = "B."}},
+                       .bad = NO_STEP,
+                       .parted = NO_STEP};
     status s = bisect(&b);
     command_remove_folder(b.temporary);
     for (int i = 0; i < 2; i++) close_side(&b.sides[i]);
@@ -791,9 +811,11 @@ static status run(const struct command_line *line) {
 
 const struct subcommand subcommand_bisect = {
     .name = "bisect",
-    .arguments = "A B [options]",
+    .arguments = "A B [[A.|B.]KEY=FILE ...] [options]",
     .help = "the first step at which two runs part, and what parts first",
     .run = run,
     .operand = "folder",
     .max_operands = 2,
+    .takes_overrides = true,
+    .override_prefixes = (const char *const[]){FILE_KEYS(""), FILE_KEYS("A."), FILE_KEYS("B."), NULL},
 };

@@ -62,10 +62,11 @@ struct command_line {
     bool wants_tensorboard; /* --tensorboard, which has become an override */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
-    int stop_after;    /* -1: not given */
-    int step;          /* replay; 0: not given */
-    const char *trace; /* --trace, of replay's run; NULL: not given */
-    double started;    /* clock_seconds() at the start of main */
+    int stop_after;      /* -1: not given */
+    int step;            /* replay; 0: not given */
+    const char *trace;   /* --trace, of replay's run; NULL: not given */
+    const char *save_at; /* --save-at, of audit's runs; NULL: not given */
+    double started;      /* clock_seconds() at the start of main */
 };
 
 /* Options that only some commands accept; rows of the table in options.c. */
@@ -103,17 +104,17 @@ enum subcommand_option {
 struct subcommand {
     const char *name, *arguments, *help; /* a line of --help: "eval", "CONFIG", "loss and ..." */
     status (*run)(const struct command_line *line);
-    unsigned options;            /* enum subcommand_option */
-    const char *operand;         /* the first argument after the command: "config", "file"; NULL: none */
-    size_t max_operands;         /* 0: one */
-    char *tensorboard;           /* the KEY=VALUE that --tensorboard stands for */
-    bool needs_no_operand;       /* the operand is optional */
-    bool saves;                  /* it saves before it stops */
-    bool accepts_run;            /* the config may be a run folder: its config.yaml */
-    bool takes_overrides;        /* KEY=VALUE; of other commands such a word is an operand */
-    const char *override_prefix; /* NULL: any key */
-    bool accepts_data;           /* a data file may follow the config; max_operands is 2 */
-    bool takes_pattern;          /* the operand may be a pattern of data files, such as part-*.csv, in quotes */
+    unsigned options;                     /* enum subcommand_option */
+    const char *operand;                  /* the first argument after the command: "config", "file"; NULL: none */
+    size_t max_operands;                  /* 0: one */
+    char *tensorboard;                    /* the KEY=VALUE that --tensorboard stands for */
+    bool needs_no_operand;                /* the operand is optional */
+    bool saves;                           /* it saves before it stops */
+    bool accepts_run;                     /* the config may be a run folder: its config.yaml */
+    bool takes_overrides;                 /* KEY=VALUE; of other commands such a word is an operand */
+    const char *const *override_prefixes; /* NULL-terminated; NULL: any key */
+    bool accepts_data;                    /* a data file may follow the config; max_operands is 2 */
+    bool takes_pattern; /* the operand may be a pattern of data files, such as part-*.csv, in quotes */
 };
 
 /* The table: a name here, and a `const struct subcommand subcommand_<name>`. The first one is the default. */
@@ -257,7 +258,7 @@ struct ledger_line {
 /* The ledger of a run (train/loop/ledger.h). */
 struct ledger_file {
     char *path, *text;
-    struct ledger_line *lines; /* (count); line i is line i + 1 of the file */
+    struct ledger_line *lines; /* (count) */
     size_t count;
     char chain[METRICS_CHAIN_SIZE]; /* of the last line */
 };
@@ -265,12 +266,15 @@ struct ledger_file {
 /* Reads that of a run [folder]; close it also after a failure. STATUS_DATA: there is none; STATUS_DIVERGED: a line was
  * changed, removed or moved. */
 status ledger_file_read(const char *folder, struct ledger_file *out);
-/* The lines of metrics.jsonl that a ledger could have, without a chain; those of starts have the step before their
- * first one. None where there is no such file. */
+/* The lines of metrics.jsonl that a ledger could have, without a chain, and those of epochs, with the step of the line
+ * before; those of starts have the step before their first one. None where there is no such file. */
 status ledger_file_read_metrics(const char *folder, struct ledger_file *out);
 void ledger_file_close(struct ledger_file *ledger);
 /* The newest line of [event] with [step], or with any (-1); NULL: there is none. */
 const struct ledger_line *ledger_find(const struct ledger_file *ledger, enum metrics_event event, int64_t step);
+
+/* The number of a line in its file, from 1. */
+size_t ledger_line_number(const struct ledger_file *ledger, const struct ledger_line *line);
 
 /* Of field [key]: its value as it is written, with quotes, added to [out], nothing if there is none; a whole number, or
  * -1; a text in [arena], or ""; whether there is one; whether both lines have the same, or none. */
@@ -283,9 +287,10 @@ bool ledger_line_equals(const struct ledger_line *a, const struct ledger_line *b
 void ledger_line_compare(const struct ledger_line *recorded, const struct ledger_line *repeated,
                          const char *const *keys, struct text *equal, struct text *differences);
 
-/* The text with the SHA-256 [wanted] among config.yaml and the checkpoints of a run [folder], in [arena]; NULL: none.
- */
-status ledger_find_config(struct arena *arena, const char *folder, const char *wanted, const char **out);
+/* The config with the SHA-256 [wanted], in [arena], from the starts of the [ledger] of a run [folder], from its
+ * config.yaml or from a checkpoint: ledgers of earlier versions have no configs. NULL: none. */
+status ledger_find_config(struct arena *arena, const char *folder, const struct ledger_file *ledger, const char *wanted,
+                          const char **out);
 
 /* The number of processes that repeat a run of [world]: --nproc, else as many. STATUS_USAGE where the bits would be
  * others. */
@@ -293,6 +298,10 @@ status ledger_processes(const struct command_line *line, int64_t world, bool is_
 /* Runs without portable arithmetic have the same bits on the same kind of processor alone; else STATUS_USAGE. [where]:
  * the device of the run in [folder]; [processor] NULL: not known. */
 status ledger_check_processor(const char *folder, const char *processor, const char *where, bool is_portable);
+
+/* For subcommand.override_prefixes: where files are now that have moved since the run, its data and what it started
+ * from. */
+#define FILE_KEYS(prefix) prefix "dataset.", prefix "model.init_from", prefix "checkpoint.resume="
 
 /* A run of this program that repeats steps [first] to [stop] of another one. */
 struct repetition {
@@ -303,8 +312,9 @@ struct repetition {
     const char *device;    /* on which the other one ran, as its ledger says; NULL: that of the config */
     const char *temporary; /* folder for its config and output */
     const char *trace;     /* file for everything of step [stop] (train/loop/trace.h); NULL: none */
+    const char *save_at;   /* steps between, with commas, at which it saves, too; NULL: none */
     int64_t first, stop, every, processes;
-    char *const *overrides; /* (override_count), at most MAX_DATA_OVERRIDES */
+    char *const *overrides; /* (override_count); checkpoint.resume has no effect on one that starts [from] a file */
     size_t override_count;
 };
 /* Saves at the end, where it keeps only that checkpoint. A failure has the exit code and the reason of the run. */

@@ -27,6 +27,6 @@ const struct subcommand subcommand_init = {
     .options = OPTION_TARGET,
     .operand = "data",
     .takes_overrides = true,
-    .override_prefix = "dataset.csv.",
+    .override_prefixes = (const char *const[]){"dataset.csv.", NULL},
     .takes_pattern = true,
 };

@@ -80,6 +80,12 @@ const struct ledger_line *ledger_find(const struct ledger_file *ledger, enum met
     return NULL;
 }
 
+size_t ledger_line_number(const struct ledger_file *ledger, const struct ledger_line *line) {
+    size_t number = 1;
+    for (const char *at = ledger->text; (at = strchr(at, '\n')) && at < line->text; at++) number++;
+    return number;
+}
+
 /* ---- reading ---- */
 
 /* false: the line is none of a ledger. */
@@ -147,10 +153,11 @@ status ledger_file_read_metrics(const char *folder, struct ledger_file *out) {
     TRY(alloc_lines(out));
     for (char *at = out->text, *end; (end = strchr(at, '\n')); at = end + 1) {
         struct ledger_line line = {.text = at, .size = (size_t)(end - at)};
-        bool is_known = read_line(&line);
+        bool is_known = read_line(&line), is_epoch = metrics_line_is(at, METRICS_EPOCH);
+        if (is_epoch) line.event = METRICS_EPOCH, line.step = out->count ? out->lines[out->count - 1].step : 0;
         bool is_start = line.event == METRICS_START || line.event == METRICS_RESUME;
         if (!is_known && is_start) line.step = ledger_line_int(&line, "first_step") - 1;
-        if (is_known || (is_start && line.step >= 0)) out->lines[out->count++] = line;
+        if (is_known || is_epoch || (is_start && line.step >= 0)) out->lines[out->count++] = line;
     }
     return OK;
 }
@@ -179,12 +186,31 @@ static char *config_of_file(const char *path) {
     return text;
 }
 
-status ledger_find_config(struct arena *arena, const char *folder, const char *wanted, const char **out) {
+/* That of a start. STATUS_DIVERGED: another one than its line says. */
+static status config_of_start(struct arena *arena, const struct ledger_file *ledger, const char *wanted,
+                              const char **out) {
+    for (size_t i = 0; i < ledger->count && !*out; i++) {
+        const struct ledger_line *line = &ledger->lines[i];
+        bool is_start = line->event == METRICS_START || line->event == METRICS_RESUME;
+        if (!is_start || !ledger_line_has(line, "config")) continue;
+        if (strcmp(ledger_line_word(arena, line, "config_sha256"), wanted) != 0) continue;
+        *out = ledger_line_word(arena, line, "config");
+        if (!has_sha256(*out, wanted))
+            return status_new(STATUS_DIVERGED, "%s:%zu: its config is not the one of its config_sha256", ledger->path,
+                              i + 1);
+    }
+    return OK;
+}
+
+status ledger_find_config(struct arena *arena, const char *folder, const struct ledger_file *ledger, const char *wanted,
+                          const char **out) {
     const char *files = arena_printf(arena, "%s/checkpoints", folder);
     struct io_info info;
     struct io_names names = {0};
     char *text;
     *out = NULL;
+    TRY(config_of_start(arena, ledger, wanted, out));
+    if (*out) return OK;
     TRY(io_read_text(arena_printf(arena, "%s/config.yaml", folder), 1 << 24, &text, &info));
     if (text && has_sha256(text, wanted)) *out = arena_copy(arena, text);
     free(text);
@@ -247,10 +273,11 @@ status ledger_check_processor(const char *folder, const char *processor, const c
 
 status ledger_repeat(const struct repetition *r) {
     struct text config = {0}, output = {0}, every = {0}, resume = {0};
-    const char *words[32 + MAX_DATA_OVERRIDES] = {"ddptrain"};
+    const char **words = calloc(32 + r->override_count, sizeof *words);
     char nproc[24], stop[24];
-    size_t count = 1;
+    size_t count = 0;
     int code = 0;
+    if (!words) status_exit_without_memory();
     text_printf(&config, "%s/config.yaml", r->temporary);
     text_printf(&output, "%s/output.txt", r->temporary);
     text_printf(&every, "train.ledger={mode: auto, every: %lld}", (long long)r->every);
@@ -258,7 +285,8 @@ status ledger_repeat(const struct repetition *r) {
     text_add_json(&resume, r->from ? r->from : ""); /* a value of YAML in quotes */
     snprintf(nproc, sizeof nproc, "%lld", (long long)r->processes);
     snprintf(stop, sizeof stop, "%lld", (long long)r->stop);
-    const char *const fixed[] = {text_string(&config),
+    const char *const fixed[] = {"ddptrain",
+                                 text_string(&config),
                                  "--quiet",
                                  "--no-progress",
                                  "--nproc",
@@ -272,12 +300,12 @@ status ledger_repeat(const struct repetition *r) {
                                  "checkpoint.save_every={steps: 4503599627370496}",
                                  "train.tensorboard=false"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
-    if (r->from) words[count++] = text_string(&resume);
     if (r->device) words[count++] = is_cpu(r->device) ? "train.device=cpu" : "train.device=cuda";
     if (r->device && is_cpu(r->device)) words[count++] = "dist.zero_stage=0"; /* same bits, and states are whole */
     if (r->trace) words[count++] = "--trace", words[count++] = r->trace;
-    for (size_t i = 0; i < r->override_count && count < sizeof words / sizeof *words - 1; i++)
-        words[count++] = r->overrides[i];
+    if (r->save_at) words[count++] = "--save-at", words[count++] = r->save_at;
+    for (size_t i = 0; i < r->override_count; i++) words[count++] = r->overrides[i];
+    if (r->from) words[count++] = text_string(&resume); /* the last one counts */
     status s = io_replace_text(text_string(&config), r->config);
     if (!s) s = command_run_child(words, text_string(&output), &code);
     if (!s && code != 0 && code != STATUS_STOPPED) {
@@ -289,5 +317,6 @@ status ledger_repeat(const struct repetition *r) {
         text_free(&reason);
     }
     text_free(&config), text_free(&output), text_free(&every), text_free(&resume);
+    free(words);
     return s;
 }

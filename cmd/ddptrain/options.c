@@ -137,6 +137,7 @@ static const struct option options[] = {
      .value = "N",
      .help = "this update of the run, from 1; the file is RUN-step-N.h5 in this folder without --out"},
     {.name = "--trace", .type = VALUE_TEXT, .offset = AT(trace), .subcommands = OPTION_STOP_AFTER},
+    {.name = "--save-at", .type = VALUE_TEXT, .offset = AT(save_at), .subcommands = OPTION_STOP_AFTER},
     {.name = "--out", .type = VALUE_TEXT, .offset = AT(out), .subcommands = OPTION_OUT},
     {.name = "--format",
      .type = VALUE_TEXT,
@@ -562,15 +563,18 @@ static status unexpected(char **words, int count, const struct subcommand *subco
         suggest_option(words[0], subcommand, &hint);
     status s =
         status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'%s%s%s", words[0], line->config,
-                   subcommand->takes_overrides && !subcommand->override_prefix ? "; overrides are KEY=VALUE" : "",
+                   subcommand->takes_overrides && !subcommand->override_prefixes ? "; overrides are KEY=VALUE" : "",
                    hint.length ? "; " : "", text_string(&hint));
     text_free(&hint);
     return s;
 }
 
 static bool is_override(const struct subcommand *subcommand, const char *word) {
-    const char *prefix = subcommand->override_prefix;
-    return subcommand->takes_overrides && strchr(word, '=') && (!prefix || strncmp(word, prefix, strlen(prefix)) == 0);
+    const char *const *prefixes = subcommand->override_prefixes;
+    bool is_key = !prefixes;
+    for (size_t i = 0; prefixes && prefixes[i]; i++)
+        is_key = is_key || strncmp(word, prefixes[i], strlen(prefixes[i])) == 0;
+    return subcommand->takes_overrides && strchr(word, '=') && is_key;
 }
 
 status options_parse(int argc, char **argv, int first, const struct subcommand *subcommand, struct command_line *line) {

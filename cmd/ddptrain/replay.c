@@ -29,7 +29,7 @@ struct replay {
     const char *config; /* text; NULL: not in the folder */
     const char *name;   /* of the config */
     bool is_elastic, is_in_backward;
-    char *overrides[MAX_DATA_OVERRIDES]; /* (override_count) */
+    char **overrides; /* (override_count) */
     size_t override_count;
     const char *from; /* checkpoint; NULL: the beginning */
     int64_t from_step;
@@ -128,8 +128,8 @@ static status read_config(struct replay *r) {
     const struct config *config = config_of(file);
     r->name = arena_copy(r->arena, config->name);
     r->is_elastic = config->determinism.mode == DETERMINISM_ELASTIC;
-    for (size_t i = 0; i < r->line->override_count && i + 1 < MAX_DATA_OVERRIDES; i++)
-        r->overrides[r->override_count++] = r->line->overrides[i];
+    r->overrides = arena_alloc(r->arena, (r->line->override_count + 1) * sizeof *r->overrides);
+    for (size_t i = 0; i < r->line->override_count; i++) r->overrides[r->override_count++] = r->line->overrides[i];
     r->is_in_backward = optimizer_is_in_backward(&config->optimizer);
     if (r->is_in_backward) r->overrides[r->override_count++] = arena_copy(r->arena, NO_IN_BACKWARD);
     config_free(file);
@@ -148,7 +148,8 @@ static status find_config(struct replay *r) {
     }
     status s = OK;
     if (start)
-        s = ledger_find_config(r->arena, r->folder, ledger_line_word(r->arena, start, "config_sha256"), &r->config);
+        s = ledger_find_config(r->arena, r->folder, &ledger, ledger_line_word(r->arena, start, "config_sha256"),
+                               &r->config);
     status_free(damage); /* or absent: a later comparison says so */
     ledger_file_close(&ledger);
     if (s || r->config) return s;
@@ -284,11 +285,11 @@ static status run(const struct command_line *line) {
 
 const struct subcommand subcommand_replay = {
     .name = "replay",
-    .arguments = "RUN --step N [--out FILE.h5] [dataset.KEY=VALUE ...]",
+    .arguments = "RUN --step N [--out FILE.h5] [KEY=FILE ...]",
     .help = "repeat a step of a run; write its rows, activations, gradients, update",
     .run = run,
     .options = OPTION_REPLAY | OPTION_OUT,
     .operand = "folder",
     .takes_overrides = true,
-    .override_prefix = "dataset.",
+    .override_prefixes = (const char *const[]){FILE_KEYS(""), NULL},
 };

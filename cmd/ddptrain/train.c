@@ -25,6 +25,7 @@ static status train(const struct command_line *line, const struct config *config
                                   .is_fresh = line->is_fresh,
                                   .stop_after = line->stop_after,
                                   .trace = line->trace,
+                                  .save_at = line->save_at,
                                   .overdue = command_end_overdue,
                                   .started = line->started};
     command_stop_before(env->ends_at, line->grace, env->rank == 0 ? log : NULL);

@@ -125,6 +125,42 @@ class Audit(program.Case):
         out = self.audit("--intervals", 1, "--seed", 3)
         self.assertRegex(out, r"[1-7] of 8 intervals repeated")
 
+    def test_one_run_for_many_intervals(self):
+        """Those without files between them, up to the best checkpoint and up to 64 of them."""
+        self.train("checkpoint={keep: 1, save_every: {steps: 1}, best: val_loss}", "train.ledger={every: 3}", "train.epochs=15")
+        import h5py
+        with h5py.File(self.path("runs/test/checkpoints/best.h5")) as f:
+            best = int(f["state/step"][()])
+        out = self.audit("--all")
+        runs = [tuple(map(int, m)) for m in re.findall(r"(?m)^steps (\d+) to (\d+): equal, \d+ lines, (\d+) intervals,", out)]
+        ends = [end for _, end, _ in runs]
+        self.assertEqual([end - first + 1 for first, end, _ in runs], [count for _, _, count in runs])
+        self.assertEqual((runs[0][0], ends[-1]), (1, 135))
+        self.assertIn(best, ends)
+        self.assertIn(64, ends if best > 64 else [64])
+        self.assertLess(len(runs), 6)
+        self.assertIn("135 of 135 intervals repeated", out)
+        bodies = self.bodies()
+        for step in (7, 60):  # within the first run
+            i = next(i for i, body in enumerate(bodies) if '"event":"checkpoint"' in body and f'"step":{step},' in body)
+            changed = re.sub(r'"state":"(.)', lambda m: '"state":"' + ("0" if m[1] != "0" else "1"), bodies[i])
+            self.write("runs/test/ledger.jsonl", seal(bodies[:i] + [changed] + bodies[i + 1:]))
+            self.assertIn(f"ledger.jsonl:{i + 1}: step {step} differs: state is", self.audit("--all", code=DIVERGED))
+
+    def test_files_that_have_moved(self):
+        """The weights or the checkpoint that the run started from: its place is given as a key."""
+        self.train("--run-dir", "before", "train.epochs=2")
+        for key, other in (("model.init_from", "before/checkpoints/epoch-0001.h5"), ("checkpoint.resume", "before/checkpoints/epoch-0001.h5")):
+            shutil.copy(self.path("before/checkpoints/epoch-0002.h5"), self.path("start.h5"))
+            self.train(f"{key}=start.h5", "--fresh")
+            os.rename(self.path("start.h5"), self.path("moved.h5"))
+            self.assertIn("start.h5", self.audit("--all", code=None))
+            self.assertIn(self.code, (DATA, program.IO))
+            self.assertIn("the run is as recorded", self.audit("--all", f"{key}={self.path('moved.h5')}"))
+            self.assertIn("state is", self.audit("--all", f"{key}={self.path(other)}", code=None))
+            self.assertIn(self.code, (DIVERGED, DATA))
+        self.assertIn("unexpected argument 'model.layers=[]'", self.audit("model.layers=[]", code=USAGE))
+
     def test_on_other_processors_and_processes(self):
         """A run of two processes with AVX-512, audited by one with AVX2."""
         self.train("--nproc", 2, *ELASTIC)
@@ -164,11 +200,15 @@ class Audit(program.Case):
         self.assertIn("the run is as recorded", out)
 
     def test_what_cannot_be_repeated(self):
-        """Counts as if it differed: the config of the first steps is nowhere in the folder."""
+        """Counts as if it differed: the config of the first steps is nowhere in the folder of an earlier version."""
         self.train()
         self.train("train.epochs=12", "train.log_every=5")
         for i in range(1, 9):  # with the first config
             os.remove(self.path(f"runs/test/checkpoints/epoch-000{i}.h5"))
+        out = self.audit("--all")
+        self.assertIn("steps 1 to 72: equal, 22 lines, 8 intervals, ", out)
+        self.assertIn("12 of 12 intervals repeated", out)
+        self.write("runs/test/ledger.jsonl", program.without_configs(self.read("runs/test/ledger.jsonl")))
         out = self.audit("--all")
         self.assertIn("9 of 12 intervals cannot be repeated", out)  # the ninth has no file to start from
         self.assertIn("3 of 12 intervals repeated, all equal", out)
@@ -232,6 +272,11 @@ class Audit(program.Case):
             changed = bodies[i][:j] + ("7" if bodies[i][j] != "7" else "3") + bodies[i][j + 1:]
             self.write("runs/test/ledger.jsonl", seal(bodies[:i] + [changed] + bodies[i + 1:]))
             err = self.audit("--all", code=DIVERGED)
+            if field == "loss":  # metrics.jsonl has it, too
+                self.assertRegex(err, rf"runs/test/metrics.jsonl:\d+: loss is \S+, and \S+ in runs/test/ledger.jsonl:{i + 1}\n")
+                os.rename(self.path("runs/test/metrics.jsonl"), self.path("metrics.jsonl"))
+                err = self.audit("--all", code=DIVERGED)
+                os.rename(self.path("metrics.jsonl"), self.path("runs/test/metrics.jsonl"))
             self.assertIn(f"ledger.jsonl:{i + 1}: step 36 differs: {found}", err)
         i = next(i for i, body in enumerate(bodies) if '"event":"checkpoint"' in body and '"step":45,' in body)
         changed = re.sub(r'"state":"(.)', lambda m: '"state":"' + ("0" if m[1] != "0" else "1"), bodies[i])
@@ -249,6 +294,40 @@ class Audit(program.Case):
         i = next(i for i, body in enumerate(bodies) if '"step":36,' in body and '"event":"step"' in body)
         self.write("runs/test/ledger.jsonl", seal(bodies[:i] + bodies[i + 1:]))
         self.assertRegex(self.audit("--all", code=DIVERGED), r"[01] lines for steps 28 to 36, and [12] when they are repeated")
+
+    def test_changed_metrics(self):
+        """Losses and norms at steps of the ledger without repeating them, each other number by repeating it."""
+        self.train("checkpoint.keep=2")
+        lines = self.read("runs/test/metrics.jsonl").splitlines(True)
+
+        def find(event, key, value):
+            return next(i for i, line in enumerate(lines) if f'"event":"{event}"' in line and f'"{key}":{value},' in line)
+
+        def audit(changed, *arguments):
+            self.write("runs/test/metrics.jsonl", "".join(changed))
+            return self.audit(*arguments, code=DIVERGED)
+
+        def edited(i, key):
+            number = re.search(rf'"{key}":(-?[0-9.e-]+)', lines[i])
+            new = str(float(number[1]) * (1 + 1e-9) + 1e-9)
+            return lines[:i] + [lines[i].replace(number[0], f'"{key}":{new}')] + lines[i + 1:]
+        for key in ("loss", "grad_norm"):
+            i = find("step", "step", 36)
+            self.assertRegex(audit(edited(i, key)), rf"runs/test/metrics.jsonl:{i + 1}: {key} is \S+, and \S+ in runs/test/ledger.jsonl:\d+\n")
+        for event, value, key in (("step", 35, "loss"), ("step", 2, "grad_norm"), ("step", 50, "lr"), ("step", 44, "samples"),
+                                  ("epoch", 3, "val_loss"), ("epoch", 7, "val_accuracy"), ("epoch", 0, "train_loss")):
+            i = find(event, event, value)
+            self.assertRegex(audit(edited(i, key), "--all"), rf"runs/test/metrics.jsonl:{i + 1}: {key} is \S+, and \S+ when it is repeated\n")
+        i = find("step", "step", 35)
+        self.assertRegex(audit(lines[:i] + lines[i + 1:], "--all"), "metrics.jsonl: it has no line of step 35, which is there when")
+        self.assertRegex(audit(lines[:i] + [lines[i + 1], lines[i]] + lines[i + 2:]), rf"metrics.jsonl:{i + 2}: a step that was already there")
+        e = find("epoch", "epoch", 4)
+        self.assertRegex(audit(lines[:e] + lines[e + 1:], "--all"), "metrics.jsonl: it has no line of epoch 4, which is there when")
+        more = lines[:i + 1] + [lines[i].replace('"loss":', '"f1":0.99,"loss":')] + lines[i + 2:]
+        more[i + 1] = more[i + 1].replace('"step":35', '"step":36')
+        self.assertRegex(audit(more, "--all"), rf"metrics.jsonl:{i + 2}: \w+ is")
+        self.write("runs/test/metrics.jsonl", "".join(line.replace('"seconds":', '"seconds":1') for line in lines))
+        self.assertIn("the run is as recorded", self.audit("--all"))
 
     def test_changed_data(self):
         import h5py
@@ -411,6 +490,8 @@ class Audit(program.Case):
         self.assertIn("c.yaml: not the folder of a run", err)
         self.train()
         self.assertIn("--nproc 2: this run had 1 process", self.audit("--nproc", 2, code=USAGE))
+        for steps in ("3,x", "0", ",".join(map(str, range(1, 70)))):
+            self.assertIn("--save-at: expected at most 64 numbers of steps", self.train("--save-at", steps, code=USAGE)[1])
         self.assertIn("unexpected argument 'train.epochs=3'", self.audit("train.epochs=3", code=USAGE))
         bodies = self.bodies()
         os.rename(self.path("runs/test/config.yaml"), self.path("config.yaml"))

@@ -246,6 +246,22 @@ train: {{steps: 3}}
         self.train("e2", "--nproc", 2, "determinism={mode: elastic, shards: 4}", "sampler.batch_size=null", "sampler.global_batch_size=16")
         self.assertIn("no difference up to step 54", self.bisect("e1", "e2", code=OK))
 
+    def test_files_that_have_moved(self):
+        """Those of both runs, or of one."""
+        self.train("before", "train.epochs=2")
+        shutil.copy(self.path("before/checkpoints/epoch-0001.h5"), self.path("start.h5"))
+        self.train("a", "model.init_from=start.h5")
+        self.train("b", "model.init_from=start.h5", "optimizer.eps=1e-7")
+        os.rename(self.path("start.h5"), self.path("moved.h5"))
+        self.bisect("a", "b", code=DATA)
+        moved = f"model.init_from={self.path('moved.h5')}"
+        self.assertRegex(self.bisect("a", "b", moved), r"a and b part at step 1: its update: model/")
+        self.bisect("a", "b", "A." + moved, code=DATA)
+        self.assertRegex(self.bisect("a", "b", "A." + moved, "B." + moved), r"a and b part at step 1: its update: model/")
+        os.rename(self.path("wine.h5"), self.path("data.h5"))
+        self.assertIn("part at step 1", self.bisect("a", "b", moved, f"dataset.path={self.path('data.h5')}"))
+        self.bisect("a", "b", "A.optimizer.lr=1", code=USAGE)
+
     def test_a_run_that_was_extended(self):
         """Each part has the config that it was trained with: the schedule is longer after it."""
         self.train("a")

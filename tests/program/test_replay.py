@@ -210,8 +210,21 @@ train: {steps: 10}
         self.assertIn("it exists; name a new file", err)
         for path in self.checkpoints():
             os.remove(path)
+        self.run_program("replay", "runs/test", "--step", 13)
+        self.write("runs/test/ledger.jsonl", program.without_configs(self.read("runs/test/ledger.jsonl")))
         _, err = self.run_program("replay", "runs/test", "--step", 13, code=DATA)
         self.assertIn("with another config than its config.yaml, which no checkpoint has", err)
+
+    def test_a_file_that_has_moved(self):
+        self.train("train.epochs=2")
+        self.run_program("test.yaml", "--quiet", "--run-dir", "late", f"checkpoint.resume={self.checkpoints()[0]}")
+        step = self.metrics("late")[0]["first_step"]
+        for path in self.checkpoints("late"):
+            os.remove(path)
+        os.rename(self.checkpoints()[0], self.path("moved.h5"))
+        self.run_program("replay", "late", "--step", step, code=DATA)
+        out, _ = self.run_program("replay", "late", "--step", step, f"checkpoint.resume={self.path('moved.h5')}")
+        self.assertIn("equal to what late has recorded of it", out)
 
     def test_a_step_that_differs(self):
         """The file is written in any case; the exit code says that it is another step."""

@@ -134,7 +134,7 @@ class Trial:
         at = self.bodies[i].index(f'"{field}":') + len(field) + 6
         new = self.rng.choice([d for d in "123456789" if d != self.bodies[i][at]])
         self.write_ledger(seal(self.bodies[:i] + [self.bodies[i][:at] + new + self.bodies[i][at + 1:]] + self.bodies[i + 1:]))
-        return rf"ledger.jsonl:{i + 1}: step {self.step(i)} differs: {field} is"
+        return rf"ledger.jsonl:{i + 1}: step {self.step(i)} differs: {field} is|{field} is \S+, and \S+ in runs/test/ledger.jsonl:{i + 1}"
 
     def line_removed_and_sealed(self):
         i = self.rng.choice(self.events("step"))

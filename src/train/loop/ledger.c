@@ -76,6 +76,7 @@ status ledger_start(struct trainer *t, const char *program, const char *config_t
     metrics_text(ledger, "config_sha256", hex);
     metrics_text(ledger, "dataset_fingerprint", dataset_info(t->dataset)->fingerprint);
     metrics_int(ledger, "every", t->ledger_every);
+    metrics_text(ledger, "config", config_text);
     if (!t->averaging.zero) TRY(add_state(t)); /* else rank 0 has a part of it */
     return metrics_end(ledger);
 }

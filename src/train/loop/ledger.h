@@ -3,10 +3,11 @@
  * of metrics.jsonl with other fields, and each continues a chain of hashes (metrics_line_chain), so that none can be
  * changed, removed or moved without all that follow. A resume or a roll-back truncates it as metrics.jsonl.
  *
- *   start, resume   epoch, step, version, program, processor, device, world_size, portable, elastic, config_sha256,
- * dataset_fingerprint, every, state step            epoch, step, rows (loader_hash_rows), loss, grad_norm (null: not
- * measured), parameters checkpoint      epoch, step, batch, pending (1: an evaluation is still due; else absent), name
- * (of its file), state stopped, end    epoch, step, state_sha256
+ * - start, resume: epoch, step, version, program, processor, device, world_size, portable, elastic, config_sha256,
+ *   dataset_fingerprint, every, config (its text: config.yaml is that of the newest start), state
+ * - step: epoch, step, rows (loader_hash_rows), loss, grad_norm (null: not measured), parameters
+ * - checkpoint: epoch, step, batch, pending (1: an evaluation is still due; else absent), name (of its file), state
+ * - stopped, end: epoch, step, state_sha256
  *
  * `parameters` is state_hash_floats of the parameters with their padding, `state` is state_hash. Rank 0, except
  * where all ranks are named; all but ledger_interval do nothing without a ledger. */

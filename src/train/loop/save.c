@@ -2,6 +2,7 @@
 #include "train/loop/save.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -239,10 +240,31 @@ status save_best_if_due(struct trainer *t) {
     return is_due ? write_best(t) : OK;
 }
 
+status save_set_steps(struct trainer *t, const char *list) {
+    struct save_state *s = &t->saves;
+    for (const char *at = list; at && *at; s->step_count++) {
+        char *end;
+        int64_t step = strtoll(at, &end, 10);
+        bool is_number = end != at && step > 0 && (*end == ',' || !*end);
+        if (!is_number || s->step_count == MAX_SAVE_STEPS)
+            return status_new(STATUS_USAGE, "--save-at: expected at most %d numbers of steps, got '%s'", MAX_SAVE_STEPS,
+                              list);
+        s->steps[s->step_count] = step;
+        at = end + (*end == ',');
+    }
+    return OK;
+}
+
+static bool is_wanted(const struct save_state *s, int64_t step) {
+    for (size_t i = 0; i < s->step_count; i++)
+        if (s->steps[i] == step) return true;
+    return false;
+}
+
 bool save_is_due(const struct trainer *t, bool is_epoch_end, bool is_applied) {
     const struct save_every *every = &t->config->checkpoint.save_every;
     const struct counters *c = &t->state->counters;
-    if (t->saves.is_requested) return true;
+    if (t->saves.is_requested || is_wanted(&t->saves, c->step)) return true;
     if (is_applied && every->steps != SCHEMA_NO_INT && c->step % every->steps == 0) return true;
     int64_t epochs = c->epoch + (c->pending_end == PENDING_END_OF_EPOCH);
     return is_epoch_end && every->epochs != SCHEMA_NO_INT && epochs % every->epochs == 0;

@@ -36,8 +36,12 @@ status save_decide(struct trainer *trainer);
 /* Before an evaluation after which a save is due. [nonfinite] as in save_if_valid. All ranks. */
 status save_before_evaluation(struct trainer *trainer, const char **nonfinite);
 
-/* Whether a save is due by checkpoint.save_every or save_request. [is_applied]: the last step changed the parameters.
- */
+/* A save is due after these updates, too: numbers with commas between them, at most MAX_SAVE_STEPS; NULL: none. The
+ * same on all ranks. */
+status save_set_steps(struct trainer *trainer, const char *list);
+
+/* Whether a save is due by checkpoint.save_every, save_set_steps or save_request. [is_applied]: the last step changed
+ * the parameters. */
 bool save_is_due(const struct trainer *trainer, bool is_epoch_end, bool is_applied);
 
 /* Saves the state, unless it is already saved or not finite; *nonfinite: a parameter or running statistic that is not

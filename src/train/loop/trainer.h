@@ -160,18 +160,22 @@ struct recovery_state {
     struct data_position position; /* its micro-batches, which are skipped after it */
 };
 
+#define MAX_SAVE_STEPS 64
+
 /* Of save.c. */
 struct save_state {
-    int64_t saved_step;           /* progress_attempted_steps of the last saved state; -1: none */
-    struct data_position queued;  /* position of the newest state that the saver received; rank 0 */
-    struct data_position written; /* position of the newest state on disk; rank 0 */
-    bool is_requested;            /* a save is due by the clock of rank 0; the same on all ranks */
-    double saved_at, seconds;     /* time of the last save, and how long training waited for it */
-    bool has_failed;              /* the newest save failed */
-    char why[512];                /* with has_failed: the message of the failure */
-    struct data_position best;    /* position of the newest state of save_best; rank 0 */
-    int64_t best_step;            /* and its step */
-    double best_written_at;       /* time of the last write of best.h5; rank 0 */
+    int64_t saved_step;            /* progress_attempted_steps of the last saved state; -1: none */
+    struct data_position queued;   /* position of the newest state that the saver received; rank 0 */
+    struct data_position written;  /* position of the newest state on disk; rank 0 */
+    bool is_requested;             /* a save is due by the clock of rank 0; the same on all ranks */
+    double saved_at, seconds;      /* time of the last save, and how long training waited for it */
+    bool has_failed;               /* the newest save failed */
+    char why[512];                 /* with has_failed: the message of the failure */
+    struct data_position best;     /* position of the newest state of save_best; rank 0 */
+    int64_t best_step;             /* and its step */
+    double best_written_at;        /* time of the last write of best.h5; rank 0 */
+    int64_t steps[MAX_SAVE_STEPS]; /* (step_count) updates after which a save is due, too */
+    size_t step_count;
 };
 
 /* Of rank_sync.c: the last comparison of the rows in memory with those that were read. */

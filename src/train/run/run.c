@@ -1057,7 +1057,8 @@ status run_train(const struct config *config, const struct dist_env *env, const 
         .folder_path = folder_path(config, options),
         .trainer = {.on_epoch = options->on_epoch, .user = options->user, .stop_after = options->stop_after}};
     schema_write_yaml(&config_schema, config, &run.config_text);
-    status s = prepare(&run);
+    status s = save_set_steps(&run.trainer, options->save_at);
+    if (!s) s = prepare(&run);
     if (!s) s = run.is_complete ? report_complete(&run) : train(&run);
     destroy(&run, &s);
     if (s && env->launcher != LAUNCHER_OWN)

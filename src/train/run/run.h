@@ -28,11 +28,12 @@ struct run_summary {
 typedef void run_epoch_function(void *user, int64_t epoch, double value, bool is_last);
 
 struct run_options {
-    const char *folder; /* --run-dir; NULL: runs/<name> */
-    bool is_fresh;      /* --fresh */
-    int64_t stop_after; /* --stop-after: the run stops after this update, as on request; 0: before the first one;
-                           -1: none */
-    const char *trace;  /* --trace: file for everything of that update (trace.h); NULL: none */
+    const char *folder;  /* --run-dir; NULL: runs/<name> */
+    bool is_fresh;       /* --fresh */
+    int64_t stop_after;  /* --stop-after: the run stops after this update, as on request; 0: before the first one;
+                            -1: none */
+    const char *trace;   /* --trace: file for everything of that update (trace.h); NULL: none */
+    const char *save_at; /* --save-at: "5,10": saves after these updates, too (save_set_steps); NULL: none */
     store_overdue_function *overdue; /* as in store_options; NULL: none */
     double started;                  /* clock_seconds() when the program started */
 
