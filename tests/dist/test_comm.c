@@ -161,6 +161,32 @@ TEST_LOOP(mismatch_is_detected, 0, 2) {
     ranks_run(2, mismatch_body, NULL);
 }
 
+/* Each link between two ranks over Gloo has two keys, which are gone when it is made. */
+static void keys_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    enum { COUNT = 500000 };
+    static float data[COUNT];
+    struct rank_group g = rank_join(env, 20);
+    struct store_traffic before, after;
+    int numbers[MAX_TEST_RANKS];
+    store_count_traffic(g.store, &before);
+    rank_must(store_number(g.store, "created", NULL, 0, 20, numbers));
+    rank_must(comm_barrier(g.comm));
+    for (int lane = 0; lane < COMM_LANES; lane++)
+        rank_must(comm_all_reduce(comm_lane(g.comm, lane), data, COUNT, COMM_FLOAT32, COMM_SUM));
+    rank_must(store_number(g.store, "connected", NULL, 0, 20, numbers));
+    store_count_traffic(g.store, &after);
+    uint64_t links = 3 * (uint64_t)(env->world_size * (env->world_size - 1)); /* of quick messages and both lanes */
+    if (env->rank == 0) RANK_CHECK(after.received - before.received >= 2 * links); /* SET and TAKE */
+    RANK_CHECK(after.keys == 0);
+    rank_leave(&g);
+}
+
+TEST_LOOP(links_leave_no_keys, 2, 6) {
+    set_backend(0);
+    ranks_run(_i, keys_body, NULL);
+}
+
 /* The send buffers of one sender: a message is received before the next one, to any rank, overwrites it. */
 static void in_a_row_body(const struct dist_env *env, void *argument) {
     (void)argument;

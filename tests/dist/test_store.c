@@ -32,6 +32,15 @@ TEST(many_keys) {
         ck_assert(value && size == sizeof i && memcmp(value, &i, size) == 0);
     }
     ck_assert_ptr_null(store_keys_get(keys, "k/20000", &size));
+    for (int i = 0; i < 20001; i += 2) {
+        snprintf(key, sizeof key, "k/%d", i);
+        store_keys_remove(keys, key);
+    }
+    for (int i = 0; i < 20000; i++) {
+        snprintf(key, sizeof key, "k/%d", i);
+        const uint8_t *value = store_keys_get(keys, key, &size);
+        ck_assert(i % 2 ? value && memcmp(value, &i, size) == 0 : value == NULL);
+    }
     store_keys_destroy(keys);
 }
 
@@ -99,6 +108,62 @@ static void keys_body(const struct dist_env *env, void *argument) {
 
 TEST_LOOP(keys, 1, 5) { ranks_run(_i, keys_body, NULL); }
 
+/* The keys in the store, once there are [expected]; fails if there are others for 5 s. */
+static void await_keys(const struct store *store, uint64_t expected) {
+    struct store_traffic traffic = {.keys = UINT64_MAX};
+    for (double end = clock_seconds() + 5; traffic.keys != expected && clock_seconds() < end; clock_sleep(0.001))
+        store_count_traffic(store, &traffic);
+    if (traffic.keys != expected) fprintf(stderr, "%d keys\n", (int)traffic.keys);
+    RANK_CHECK(traffic.keys == expected);
+}
+
+/* Values for one rank leave the store when that rank takes them, also if it waits for them; so do the names of values
+ * for which a rank has waited in vain. */
+static void take_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct store *store = rank_open_store(env, 20);
+    char key[64], *value;
+    size_t size;
+    int numbers[MAX_TEST_RANKS];
+    for (int i = 0; i < 100; i++) {
+        int from = (env->rank + 1) % env->world_size;
+        snprintf(key, sizeof key, "%d/%d", env->rank, i);
+        rank_must(store_set(store, key, key, strlen(key)));
+        snprintf(key, sizeof key, "%d/%d", from, i);
+        rank_must(store_take(store, key, 20, (void **)&value, &size));
+        RANK_CHECK(strcmp(value, key) == 0);
+        free(value);
+    }
+    rank_expect(store_take(store, key, 0.1, (void **)&value, &size), STATUS_PEER, "no rank has set");
+    rank_must(store_number(store, "taken", NULL, 0, 20, numbers));
+    if (env->rank == 0) await_keys(store, 0);
+    rank_must(store_number(store, "counted", NULL, 0, 20, numbers));
+    const char *got = "none"; /* all others wait for one value: one of them gets it */
+    if (env->rank == 0) {
+        clock_sleep(0.2);
+        rank_must(store_set(store, "one", "x", 1));
+    } else {
+        status failure = store_take(store, "one", 1, (void **)&value, NULL);
+        if (!failure) got = "one";
+        status_free(failure);
+        free(value);
+    }
+    rank_must(store_number(store, "one or none", got, strlen(got), 20, numbers));
+    int takers = 0;
+    for (int r = 0; r < env->world_size; r++) takers += numbers[r] == 1;
+    RANK_CHECK(takers == 1);
+    if (env->rank == 0) await_keys(store, 0);
+    if (env->rank == 0) rank_must(store_set(store, "kept", "y", 1));
+    rank_must(store_number(store, "set", NULL, 0, 20, numbers));
+    rank_must(store_get(store, "kept", 20, (void **)&value, NULL));
+    free(value);
+    rank_must(store_number(store, "end", NULL, 0, 20, numbers));
+    if (env->rank == 0) await_keys(store, 1);
+    store_close(store);
+}
+
+TEST_LOOP(taken_keys_leave_the_store, 2, 6) { ranks_run(_i, take_body, NULL); }
+
 TEST(world_of_one) {
     struct dist_env env = {.world_size = 1, .local_world_size = 1};
     struct store *store;
@@ -110,7 +175,13 @@ TEST(world_of_one) {
     ck_assert(store_get(store, "a", 1, &value, &size) == OK);
     ck_assert_str_eq(value, "1");
     free(value);
-    status s = store_get(store, "b", 100, &value, &size);
+    ck_assert(store_take(store, "a", 1, &value, &size) == OK);
+    ck_assert_str_eq(value, "1");
+    free(value);
+    status s = store_take(store, "a", 1, &value, &size);
+    ck_assert_int_eq(status_code(s), STATUS_PEER);
+    status_free(s);
+    s = store_get(store, "b", 100, &value, &size);
     ck_assert_int_eq(status_code(s), STATUS_PEER);
     store_report(store, s);
     status_free(s);
@@ -427,6 +498,42 @@ static void handlers_body(const struct dist_env *env, void *argument) {
 
 TEST(handlers_have_a_limit) { ranks_run(2, handlers_body, NULL); }
 
+static void end_rank(enum status_code code, const char *why) {
+    bool is_expected = code == STATUS_PEER && strcmp(why, "rank 1: slow() has not returned within 0.5 s: why") == 0;
+    if (!is_expected) fprintf(stderr, "%d '%s'\n", code, why);
+    _exit(is_expected ? 42 : 1);
+}
+
+/* A rank that is too long in a call that blocks ends, and the others get the reason; a call that ends in time, and the
+ * time after it, are no failure. */
+static void blocked_body(const struct dist_env *env, void *argument) {
+    (void)argument;
+    struct text cause = {0};
+    struct store *store;
+    rank_must(store_open_with(env, &(struct store_options){.timeout = 20, .overdue = end_rank}, &store));
+    store_begin_call(store, "fast()", env->rank ? 0.5 : 20, "why");
+    store_end_call(store);
+    RANK_CHECK(!store_cause(store, 1, &cause));
+    if (env->rank == 1) {
+        store_begin_call(store, "slow()", 0.5, "why");
+        for (;;) pause();
+    }
+    RANK_CHECK(store_cause(store, 20, &cause) && strstr(cause.data, "rank 1 (host "));
+    RANK_CHECK(strstr(cause.data, ": slow() has not returned within 0.5 s: why"));
+    text_free(&cause);
+    store_close(store);
+}
+
+TEST(blocked_call_ends_its_rank) {
+    struct ranks ranks;
+    ranks_prepare(&ranks, 3);
+    ranks_start(&ranks, blocked_body, NULL);
+    ranks_wait(&ranks);
+    ck_assert_int_eq(ranks.codes[0], 0);
+    ck_assert_int_eq(ranks.codes[1], 42);
+    ck_assert_int_eq(ranks.codes[2], 0);
+}
+
 static void rank_0_killed_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct store *store = rank_open_store(env, 20);
@@ -566,7 +673,7 @@ static void late_body(const struct dist_env *env, void *argument) {
         RANK_CHECK(store_frame_parse(bytes, STORE_HEADER, 200, &reply, &used) == PARSED_INCOMPLETE);
         RANK_CHECK(reply.type == FRAME_REJECT && net_receive(fd, bytes, reply.length, clock_seconds() + 10));
         bytes[reply.length] = 0;
-        RANK_CHECK(strstr((const char *)bytes, "it uses version 5 of ddptrain's protocol, this rank version 12"));
+        RANK_CHECK(strstr((const char *)bytes, "it uses version 6 of ddptrain's protocol, this rank version 13"));
         close(fd);
         rank_must(store_set(store, "tried", "x", 1));
     }

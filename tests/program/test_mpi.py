@@ -181,6 +181,16 @@ class Mpi(program.Case):
         self.assert_no_leftovers()
 
     @with_each_mpi
+    def test_a_process_that_never_calls_mpi(self):
+        """MPI_Init_thread waits for it without a deadline, in ranks that have all joined the job."""
+        sizes = "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMI_SIZE=2 MPI_LOCALNRANKS=2"
+        shell = f'[ {RANK} = 2 ] && exec sleep 1000; export {sizes}; exec "$@"'
+        out, err = self.run_ranks(3, "test.yaml", "dist.backend=mpi", "dist.timeout=4", shell=shell, code=PEER)
+        self.assertRegex(out + err, r"ddptrain: rank [01]: MPI_Init_thread has not returned within 4 s: a process that MPI has started has not "
+                         "called it, or the hosts cannot reach each other by MPI's network; the backend gloo does without MPI")
+        self.assert_no_leftovers()
+
+    @with_each_mpi
     def test_a_rank_that_fails(self):
         """It ends with its own failure, the others with the code of a lost rank; none waits in MPI_Finalize."""
         shell = f'[ {RANK} = 0 ] && export DDPTRAIN_FAULT=1:enospc:ever DDPTRAIN_FAULT_FILTER=checkpoints; exec "$@"'

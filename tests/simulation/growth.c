@@ -190,11 +190,45 @@ static void send_gather(struct rank *rank, enum store_gather kind, const char *k
     send_frame(rank->link, FRAME_GATHER, body, store_write_gather(&r, key, body));
 }
 
-/* The requests of a rank, in the order of store_open, store_agree and comm_create. */
+/* The first rank of a host connects for the sums of a step with those of the hosts 1, 2, 4, ... after and before its
+ * own (src/dist/comm/collectives.h): the number of these connections. */
+static int link_count(void) {
+    int count = 0;
+    for (int step = 1; step < w.hosts; step *= 2) count += 2;
+    return count;
+}
+
+/* Publishes where the peer of connection [i] can connect, or takes what the peer has published for it. */
+static void send_link(const struct rank *rank, int i, bool takes) {
+    uint8_t body[256] = {0};
+    char key[64];
+    int step = 1 << i / 2, peer = (rank->host + (i % 2 ? w.hosts - step % w.hosts : step)) % w.hosts * w.nproc;
+    int from = takes ? peer : rank->number, to = takes ? rank->number : peer;
+    snprintf(key, sizeof key, "comm/leaders/link%d/0/%d-%d", takes ? i ^ 1 : i, from, to);
+    size_t length = strlen(key);
+    if (takes) {
+        store_write_u32(body, (uint32_t)(TIMEOUT * 1000));
+        memcpy(body + 4, key, length);
+        send_frame(rank->link, FRAME_TAKE, body, 4 + length);
+    } else {
+        body[0] = (uint8_t)length;
+        memcpy(body + 1, key, length);
+        send_frame(rank->link, FRAME_SET, body, 1 + length + 60); /* a nonce and an address */
+    }
+}
+
+static void end_joining(struct rank *rank) {
+    rank->has_joined = true;
+    if (++w.joined < w.ranks) return;
+    w.joined_at = w.now;
+    for (int r = 0; r < w.ranks; r++) at(STEPS_SECONDS, LEAVES, &w.all[r], NULL);
+}
+
+/* The requests of a rank, in the order of store_open, store_agree and comm_create; then those of its connections. */
 static void send_request(struct rank *rank) {
     uint8_t body[4 + STORE_MAX_KEY];
     char key[64], host[32];
-    int local = rank->number % w.nproc;
+    int local = rank->number % w.nproc, links = link_count();
     snprintf(key, sizeof key, "comm/host%d/map/socket0", rank->host);
     switch (rank->step) {
     case 0:
@@ -224,10 +258,10 @@ static void send_request(struct rank *rank) {
         send_gather(rank, GATHER_FIRST, "comm/result", rank->number, w.ranks, "");
         return;
     default:
-        rank->has_joined = true;
-        if (++w.joined < w.ranks) return;
-        w.joined_at = w.now;
-        for (int r = 0; r < w.ranks; r++) at(STEPS_SECONDS, LEAVES, &w.all[r], NULL);
+        if (local > 0 || rank->step - 6 >= 2 * links)
+            end_joining(rank);
+        else
+            send_link(rank, (rank->step - 6) % links, rank->step - 6 >= links);
     }
 }
 
@@ -653,28 +687,30 @@ static void expect(bool condition, const char *what) {
 }
 
 /* Messages and bytes for each rank are constants. */
-static void check_growth(const struct result *r, int ranks) {
-    uint64_t all = (uint64_t)ranks;
-    expect(r->traffic.received <= 8 * all, "a rank sends more than 8 messages");
-    expect(r->traffic.sent <= 8 * all, "a rank gets more than 8 messages");
-    expect(r->traffic.bytes_received <= 700 * all, "a rank sends more than 700 bytes");
-    expect(r->traffic.bytes_sent <= 480 * all, "a rank gets more than 480 bytes");
-    expect(r->open <= ranks, "more than one connection for a rank");
+static void check_growth(const struct result *r, int hosts, int links) {
+    uint64_t all = 8 * (uint64_t)hosts, requests = 2 * (uint64_t)links; /* SET and TAKE */
+    expect(r->traffic.received <= 8 * all + requests, "a rank sends more than 8 messages and 2 for each connection");
+    expect(r->traffic.sent <= 8 * all + requests, "a rank gets more than 8 messages and 2 for each connection");
+    expect(r->traffic.bytes_received <= 700 * all + 120 * requests, "a rank sends more bytes");
+    expect(r->traffic.bytes_sent <= 480 * all + 80 * requests, "a rank gets more bytes");
+    expect(r->traffic.keys == (uint64_t)hosts, "more than one key for a host is left");
+    expect((uint64_t)r->open <= all, "more than one connection for a rank");
     expect(r->failed == 0 && r->joined > 0, "a rank failed");
 }
 
 static void print_growth(int max_hosts) {
-    puts(
-        "| hosts | ranks | messages of a rank, sent, got | bytes of a rank, sent, got | connections | joined | ended | "
-        "processor |");
+    puts("| hosts | ranks | messages of a rank, sent, got | bytes of a rank, sent, got | connections | links | keys "
+         "left | "
+         "joined | ended | processor |");
     for (int hosts = 10; hosts <= max_hosts; hosts *= 10) {
         struct result r = run(hosts, 8, 5e-5, NOTHING);
         double ranks = 8.0 * hosts;
-        printf("| %d | %d | %.2f, %.2f | %.0f, %.0f | %d | %.2f s | %.2f s | %.2f s |\n", hosts, 8 * hosts,
+        int links = hosts * link_count();
+        printf("| %d | %d | %.2f, %.2f | %.0f, %.0f | %d | %d | %d | %.2f s | %.2f s | %.2f s |\n", hosts, 8 * hosts,
                (double)r.traffic.received / ranks, (double)r.traffic.sent / ranks,
-               (double)r.traffic.bytes_received / ranks, (double)r.traffic.bytes_sent / ranks, r.open, r.joined,
-               r.ended, r.processor);
-        check_growth(&r, 8 * hosts);
+               (double)r.traffic.bytes_received / ranks, (double)r.traffic.bytes_sent / ranks, r.open, links,
+               (int)r.traffic.keys, r.joined, r.ended, r.processor);
+        check_growth(&r, hosts, links);
     }
 }
 

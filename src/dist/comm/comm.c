@@ -163,7 +163,7 @@ status comm_agree(const struct comm_setup *setup, const char *what, status own, 
     if (setup->rank != 0) failure = store_set(setup->store, key, text, strlen(text));
     for (int r = 1; setup->rank == 0 && r < setup->world_size && !failure; r++) {
         snprintf(key, sizeof key, "%s/%s/%d", setup->name, what, r);
-        failure = store_get(setup->store, key, setup->timeout, (void **)&value, NULL);
+        failure = store_take(setup->store, key, setup->timeout, (void **)&value, NULL);
         if (failure) break;
         long theirs = strtol(value, &error, 10);
         if (theirs > *number) *number = (int)theirs;
@@ -604,7 +604,10 @@ status comm_library_sum(struct comm *comm, float *data, size_t count) {
     struct comm_group *g = comm->shared;
     if (!comm_has_library_sum(comm)) return status_new(STATUS_USAGE, "the backend has no all-reduce of a library");
     TRY(comm_begin(comm, "all_reduce"));
-    return comm_finish(comm, "all_reduce", g->backend->library_sum(g->group, data, count));
+    store_begin_call(g->store, "MPI_Allreduce", g->timeout, "a rank has not called it, or is lost");
+    status failure = g->backend->library_sum(g->group, data, count);
+    store_end_call(g->store);
+    return comm_finish(comm, "all_reduce", failure);
 }
 
 status comm_average(struct comm *comm, float *data, size_t count) {

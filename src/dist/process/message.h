@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* In the keys, so that different versions of the program have different ones. */
-#define MESSAGE_VERSION 5
+#define MESSAGE_VERSION 6
 
 #define MESSAGE_NONCE 32
 #define SESSION_KEY 32

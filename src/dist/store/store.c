@@ -120,7 +120,11 @@ struct heartbeat {
     int error;
     enum status_code code; /* STATUS_OK: no failure yet */
     bool is_own;           /* this rank failed first */
-    status leaving;        /* why this rank leaves before training; NULL: it does not */
+    struct {               /* as in store_begin_call; what: NULL: none */
+        const char *what, *why;
+        double seconds, until;
+    } call;
+    status leaving; /* why this rank leaves before training; NULL: it does not */
     char why[STORE_MAX_REPORT];
     char exit_of_0[STORE_MAX_REPORT]; /* how rank 0 ended, from the launcher; "": not known */
     struct {
@@ -368,6 +372,25 @@ static void end_overdue(struct heartbeat *h) {
     if (h->config.overdue) h->config.overdue(code == STATUS_STOPPED ? STATUS_STOPPED : STATUS_PEER, why);
 }
 
+/* Ends the process if it is in a call that is not over in time. */
+static void check_call(struct heartbeat *h, double now) {
+    char why[STORE_MAX_REPORT], own[STORE_MAX_REPORT + 32];
+    uint8_t body[4 + STORE_MAX_REPORT];
+    int length = 0;
+    pthread_mutex_lock(&h->mutex);
+    if (h->call.what && now >= h->call.until && h->code == STATUS_OK)
+        length = snprintf(why, sizeof why, "%s has not returned within %g s: %s", h->call.what, h->call.seconds,
+                          h->call.why);
+    if (length > 0) h->call.what = NULL;
+    pthread_mutex_unlock(&h->mutex);
+    if (length == 0) return;
+    store_write_u32(body, STATUS_PEER);
+    memcpy(body + 4, why, (size_t)length); /* NOLINT(bugprone-not-null-terminated-result): frames have lengths */
+    send_frame(h, FRAME_REPORT, body, 4 + (size_t)length);
+    snprintf(own, sizeof own, "rank %d: %s", h->config.rank, why);
+    h->config.overdue(STATUS_PEER, own);
+}
+
 /* The time in which this process did not run is no silence of rank 0. poll returns after MEMBERS_CHECK_SECONDS at most.
  */
 static void check_pause(struct heartbeat *h, double now) {
@@ -396,6 +419,7 @@ static void *run(void *argument) {
         if (!is_busy && polls[2].revents) leave_job(h); /* the event stays set for store_close */
         if (polls[0].revents) read_frames(h, now);
         check_rank_0(h, now);
+        check_call(h, now);
         if (h->overdue_at > 0 && now >= h->overdue_at) end_overdue(h);
     }
 }
@@ -505,6 +529,17 @@ static status heartbeat_leave_reason(struct heartbeat *h, double timeout) {
         if (!reason) clock_sleep(0.001);
     }
     return reason;
+}
+
+/* See store_begin_call; [what] NULL: the end of the call. */
+static void heartbeat_set_call(struct heartbeat *h, const char *what, double seconds, const char *why) {
+    if (!h->config.overdue) return;
+    pthread_mutex_lock(&h->mutex);
+    h->call.what = what;
+    h->call.why = why;
+    h->call.seconds = seconds;
+    h->call.until = clock_seconds() + seconds;
+    pthread_mutex_unlock(&h->mutex);
 }
 
 /* See store_on_failure. */
@@ -986,28 +1021,40 @@ static status copy_value(const uint8_t *bytes, size_t length, void **value, size
     return OK;
 }
 
-static status get_locked(struct store *s, const char *key, double timeout, void **value, size_t *size) {
+/* [type]: GET or TAKE. */
+static status get_locked(struct store *s, enum store_type type, const char *key, double timeout, void **value,
+                         size_t *size) {
     if (s->world_size == 1) {
         const uint8_t *found = store_keys_get(s->keys, key, size);
-        return found ? copy_value(found, *size, value, size)
-                     : status_new(STATUS_PEER, "no rank has set '%s', and there is no other rank", key);
+        if (!found) return status_new(STATUS_PEER, "no rank has set '%s', and there is no other rank", key);
+        TRY(copy_value(found, *size, value, size));
+        if (type == FRAME_TAKE) store_keys_remove(s->keys, key);
+        return OK;
     }
     size_t length = strlen(key);
     struct store_frame reply;
     store_write_u32(s->body, to_milliseconds(timeout));
     memcpy(s->body + 4, key, length);
-    TRY(request(s, FRAME_GET, 4 + length, timeout, &reply));
+    TRY(request(s, type, 4 + length, timeout, &reply));
     return copy_value(reply.body, reply.length, value, size);
 }
 
-status store_get(struct store *s, const char *key, double timeout, void **value, size_t *size) {
+static status get(struct store *s, enum store_type type, const char *key, double timeout, void **value, size_t *size) {
     size_t length = strlen(key), ignored;
     if (length == 0 || length > STORE_MAX_KEY) return status_new(STATUS_BUG, "store_get: key '%s'", key);
     *value = NULL;
     pthread_mutex_lock(&s->mutex);
-    status failure = get_locked(s, key, timeout, value, size ? size : &ignored);
+    status failure = get_locked(s, type, key, timeout, value, size ? size : &ignored);
     pthread_mutex_unlock(&s->mutex);
     return failure;
+}
+
+status store_get(struct store *s, const char *key, double timeout, void **value, size_t *size) {
+    return get(s, FRAME_GET, key, timeout, value, size);
+}
+
+status store_take(struct store *s, const char *key, double timeout, void **value, size_t *size) {
+    return get(s, FRAME_TAKE, key, timeout, value, size);
 }
 
 /* ---- gatherings ---- */
@@ -1132,6 +1179,14 @@ status store_on_failure(struct store *s, void (*handler)(void *data), void *data
 
 void store_off_failure(struct store *s, void *data) {
     if (s->heartbeat) heartbeat_off_failure(s->heartbeat, data);
+}
+
+void store_begin_call(struct store *s, const char *what, double seconds, const char *why) {
+    if (s->heartbeat) heartbeat_set_call(s->heartbeat, what, seconds, why);
+}
+
+void store_end_call(struct store *s) {
+    if (s->heartbeat) heartbeat_set_call(s->heartbeat, NULL, 0, NULL);
 }
 
 enum status_code store_failure_code(struct store *s) {

@@ -21,8 +21,9 @@
 struct store;
 
 /* Called by a thread of the store, once, if this rank is still running 5 s after a failure of the job ([code]
- * STATUS_PEER), or after a request to stop before training (STATUS_STOPPED). [why] names the rank that failed first. It
- * must end the process, whose main thread may hang. */
+ * STATUS_PEER), or after a request to stop before training (STATUS_STOPPED), or in a call that is not over in time
+ * (store_begin_call: STATUS_PEER). [why] names the rank that failed first, or the call. It must end the process, whose
+ * main thread may hang. */
 typedef void store_overdue_function(enum status_code code, const char *why);
 
 struct store_options {
@@ -70,6 +71,8 @@ status store_set(struct store *store, const char *key, const void *value, size_t
 /* Waits until [key] exists, at most [timeout] seconds (then STATUS_PEER with the key). The loss of a rank ends the wait
  * at once: STATUS_PEER with the rank and the reason. *value (size) is followed by a NUL; the caller frees it. */
 status store_get(struct store *store, const char *key, double timeout, void **value, size_t *size);
+/* The same for a value that only this rank needs: removes the key. */
+status store_take(struct store *store, const char *key, double timeout, void **value, size_t *size);
 
 /* Gatherings: each of several ranks sends one value and waits until the store has those of all, at most [timeout]
  * seconds; all get the same answer. So a gathering is one message to and one from each rank, and what the answer needs
@@ -94,6 +97,13 @@ bool store_cause(struct store *store, double timeout, struct text *out);
 /* The record of what this rank is doing, which the heartbeat sends; never NULL. */
 struct activity *store_activity(struct store *store);
 
+/* Before a call that may block without a deadline ([what], a literal, in a library that no other thread can interrupt):
+ * if store_end_call does not follow within [seconds], this rank reports that to the others, and store_options.overdue
+ * ends the process with STATUS_PEER. [why]: a literal, what may be the reason and what to do. One call at a time;
+ * without a function [overdue] nothing happens. */
+void store_begin_call(struct store *store, const char *what, double seconds, const char *why);
+void store_end_call(struct store *store);
+
 /* Calls handler(data), once and from another thread, when another rank is lost: to end blocked calls. After
  * store_off_failure the handler is not called and not running. STATUS_BUG for more than STORE_MAX_HANDLERS at a time.
  */
@@ -116,6 +126,7 @@ struct store_traffic {
     uint64_t received, sent, bytes_received, bytes_sent; /* frames but heartbeats, those of the handshakes included */
     uint64_t heartbeats;                                 /* frames in both directions */
     uint64_t connections;                                /* also rank 0's own two */
+    uint64_t keys;                                       /* in the store now */
 };
 void store_count_traffic(const struct store *store, struct store_traffic *out);
 

@@ -184,7 +184,7 @@ bool store_parse_set(const struct store_frame *frame, char key[STORE_MAX_KEY + 1
 }
 
 bool store_parse_get(const struct store_frame *frame, uint32_t *milliseconds, char key[STORE_MAX_KEY + 1]) {
-    if (frame->type != FRAME_GET || frame->length < 4) return false;
+    if ((frame->type != FRAME_GET && frame->type != FRAME_TAKE) || frame->length < 4) return false;
     *milliseconds = store_read_u32(frame->body);
     return copy_key(frame->body + 4, frame->length - 4, key);
 }

@@ -10,8 +10,8 @@
  * not authenticated, but their contents are part of the keys; a REJECT before the proof is not authenticated either,
  * and is reported as such. Rank 0's own connection is a socket pair inside its process and has no tags.
  *
- * A rank has one connection. It sends one request at a time: READY, SET, GET, GATHER, CAUSE are answered by DONE, VALUE
- * or ERROR; REPORT and BYE have no answer. At any time the rank also sends HEARTBEATs and RANK_EXITs, the server
+ * A rank has one connection. It sends one request at a time: READY, SET, GET, TAKE, GATHER, CAUSE are answered by DONE,
+ * VALUE or ERROR; REPORT and BYE have no answer. At any time the rank also sends HEARTBEATs and RANK_EXITs, the server
  * SERVER_HEARTBEATs and at last JOB_FAILURE or BYE. Another one, the link, carries no frames after WELCOME: both ranks
  * pass their ends of it, with the session, to their launchers (launch_nodes.c). A rank with another world size than the
  * server is rejected; when it gives up it reports so by a connection with the purpose FOR_GIVING_UP, which is rejected,
@@ -67,6 +67,7 @@ enum store_type {
                           the job */
     FRAME_GATHER,      /* u8 kind, u8 length of the key, u32 milliseconds, u32 index, u32 count, key, value; answer:
                         * VALUE when all [count] values have arrived, the same for all who sent one */
+    FRAME_TAKE,        /* as GET; the key is then removed */
     FRAME_TYPES
 };
 
@@ -123,7 +124,8 @@ bool store_parse_job_failure(const struct store_frame *frame, struct store_job_f
                              char text[STORE_MAX_REPORT]);
 bool store_parse_proof(const struct store_frame *frame, char process[STORE_MAX_PROCESS]);
 bool store_parse_set(const struct store_frame *frame, char key[STORE_MAX_KEY + 1], const uint8_t **value, size_t *size);
-bool store_parse_get(const struct store_frame *frame, uint32_t *milliseconds, char key[STORE_MAX_KEY + 1]);
+bool store_parse_get(const struct store_frame *frame, uint32_t *milliseconds,
+                     char key[STORE_MAX_KEY + 1]); /* GET, TAKE */
 
 /* What the store makes of the values of a GATHER, so that its answer does not grow with the ranks where they do not
  * differ. */

@@ -65,9 +65,9 @@ struct connection {
     struct message_session session; /* on from PROOF; off for rank 0's own connections */
     uint8_t *in, *out;
     size_t in_size, in_capacity, out_size, out_sent, out_capacity;
-    enum store_type pending; /* request without an answer yet: READY, GET, GATHER or CAUSE; 0: none */
+    enum store_type pending; /* request without an answer yet: READY, GET, TAKE, GATHER or CAUSE; 0: none */
     double pending_until, pending_seconds;
-    char key[STORE_MAX_KEY + 1]; /* of FRAME_GET and */
+    char key[STORE_MAX_KEY + 1]; /* of FRAME_GET, FRAME_TAKE and */
     struct gathering *gathering; /* FRAME_GATHER */
     bool has_answered;           /* a frame after its proof has arrived, so the rank has got WELCOME */
     bool has_failure;            /* JOB_FAILURE has been sent on it */
@@ -76,7 +76,7 @@ struct connection {
 
 /* Those of struct store_traffic, which other threads may read at any time. */
 struct traffic_counters {
-    _Atomic uint64_t received, sent, bytes_received, bytes_sent, heartbeats, connections;
+    _Atomic uint64_t received, sent, bytes_received, bytes_sent, heartbeats, connections, keys;
 };
 
 /* The connection of a rank in this start. Until its first frame has arrived, it may end because WELCOME was lost; the
@@ -166,13 +166,14 @@ static void list_remove(struct connection *c) {
 
 /* ---- keys ---- */
 
-/* A hash table with chaining. It grows: every link between two hosts has its keys, which stay. */
+/* A hash table with chaining. It grows: when all hosts connect at once, each link has two keys until its ranks have
+ * taken them. */
 
 struct store_value {
     struct store_value *next;
     char *key;
     uint8_t *value;         /* NULL: not set yet, but connections wait for it */
-    struct waiting waiting; /* GET */
+    struct waiting waiting; /* GET, TAKE */
     size_t size;
 };
 
@@ -187,10 +188,19 @@ static size_t slot_of(const char *key, size_t slot_count) {
     return hash % slot_count;
 }
 
-static struct store_value *find(const struct store_keys *keys, const char *key) {
-    struct store_value *e = keys->slots[slot_of(key, keys->slot_count)];
-    while (e && strcmp(e->key, key) != 0) e = e->next;
-    return e;
+/* Where the pointer to the entry is; the pointer is NULL without that key. */
+static struct store_value **find_slot(const struct store_keys *keys, const char *key) {
+    struct store_value **slot = &keys->slots[slot_of(key, keys->slot_count)];
+    while (*slot && strcmp((*slot)->key, key) != 0) slot = &(*slot)->next;
+    return slot;
+}
+
+static struct store_value *find(const struct store_keys *keys, const char *key) { return *find_slot(keys, key); }
+
+static void value_free(struct store_value *e) {
+    free(e->key);
+    free(e->value);
+    free(e);
 }
 
 struct store_keys *store_keys_create(void) {
@@ -207,9 +217,7 @@ void store_keys_destroy(struct store_keys *keys) {
     for (size_t i = 0; i < keys->slot_count; i++)
         for (struct store_value *e = keys->slots[i], *next; e; e = next) {
             next = e->next;
-            free(e->key);
-            free(e->value);
-            free(e);
+            value_free(e);
         }
     free(keys->slots);
     free(keys);
@@ -266,6 +274,23 @@ const uint8_t *store_keys_get(const struct store_keys *keys, const char *key, si
     if (!e || !e->value) return NULL;
     *size = e->size;
     return e->value;
+}
+
+/* Frees an entry without a value for which no connection waits. */
+static void drop_unused(struct store_keys *keys, const char *key) {
+    struct store_value **slot = find_slot(keys, key), *e = *slot;
+    if (!e || e->value || e->waiting.first) return;
+    *slot = e->next;
+    keys->count--;
+    value_free(e);
+}
+
+void store_keys_remove(struct store_keys *keys, const char *key) {
+    struct store_value *e = find(keys, key);
+    if (!e) return;
+    free(e->value);
+    e->value = NULL;
+    drop_unused(keys, key);
 }
 
 /* ---- gatherings ---- */
@@ -595,6 +620,7 @@ static bool try_get(struct store_server *s, struct connection *c, bool is_timed_
     const uint8_t *value = store_keys_get(s->keys, c->key, &size);
     if (value) {
         server_send(s, c, FRAME_VALUE, value, size);
+        if (c->pending == FRAME_TAKE) store_keys_remove(s->keys, c->key);
         return true;
     }
     struct text why = {0};
@@ -640,16 +666,18 @@ static bool try_cause(struct store_server *s, struct connection *c, bool is_time
 /* The request no longer waits. */
 static void end_pending(struct store_server *s, struct connection *c) {
     if (!c->pending) return;
+    bool is_key = c->pending == FRAME_GET || c->pending == FRAME_TAKE;
     c->pending = 0;
     s->pending--;
     list_remove(c);
+    if (is_key) drop_unused(s->keys, c->key);
 }
 
 /* Answers the pending request if that is possible now. */
 static void server_try_pending(struct store_server *s, struct connection *c) {
     bool is_timed_out = clock_seconds() >= c->pending_until, is_done = false;
     if (c->pending == FRAME_READY) is_done = try_ready(s, c, is_timed_out);
-    if (c->pending == FRAME_GET) is_done = try_get(s, c, is_timed_out);
+    if (c->pending == FRAME_GET || c->pending == FRAME_TAKE) is_done = try_get(s, c, is_timed_out);
     if (c->pending == FRAME_GATHER) is_done = try_gather(s, c, is_timed_out);
     if (c->pending == FRAME_CAUSE) is_done = try_cause(s, c, is_timed_out);
     if (is_done) end_pending(s, c);
@@ -844,7 +872,7 @@ static bool on_get(struct store_server *s, struct connection *c, const struct st
     if (!store_parse_get(frame, &milliseconds, c->key)) return false;
     struct store_value *e = find(s->keys, c->key);
     if (!e) e = add(s->keys, c->key);
-    return e && set_pending(s, c, FRAME_GET, milliseconds, &e->waiting);
+    return e && set_pending(s, c, frame->type, milliseconds, &e->waiting);
 }
 
 static bool on_gather(struct store_server *s, struct connection *c, const struct store_frame *frame) {
@@ -915,6 +943,7 @@ static const struct {
     [FRAME_READY] = {STAGE_JOINED, true, on_wait},
     [FRAME_SET] = {STAGE_JOINED, true, on_set},
     [FRAME_GET] = {STAGE_JOINED, true, on_get},
+    [FRAME_TAKE] = {STAGE_JOINED, true, on_get},
     [FRAME_GATHER] = {STAGE_JOINED, true, on_gather},
     [FRAME_CAUSE] = {STAGE_JOINED, true, on_wait},
     [FRAME_REPORT] = {STAGE_JOINED, false, on_report},
@@ -1246,6 +1275,7 @@ static void *serve(void *argument) {
     struct store_server *s = argument;
     for (;;) {
         handle_pending(s);
+        s->traffic.keys = s->keys->count;
         double now = clock_seconds();
         check_ranks(s, now);
         double next = next_deadline(s, now);
@@ -1371,5 +1401,6 @@ void store_server_traffic(const struct store_server *s, struct store_traffic *ou
                                   .bytes_received = s->traffic.bytes_received,
                                   .bytes_sent = s->traffic.bytes_sent,
                                   .heartbeats = s->traffic.heartbeats,
-                                  .connections = s->traffic.connections};
+                                  .connections = s->traffic.connections,
+                                  .keys = s->traffic.keys};
 }

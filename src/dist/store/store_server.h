@@ -52,8 +52,10 @@ void store_keys_destroy(struct store_keys *keys); /* takes NULL */
 
 /* Copies key and value; replaces an older value. false: no memory. */
 bool store_keys_set(struct store_keys *keys, const char *key, const void *value, size_t size);
-/* NULL: no such key. The value is valid until the key is set again. */
+/* NULL: no such key. The value is valid until the key is set again or removed. */
 const uint8_t *store_keys_get(const struct store_keys *keys, const char *key, size_t *size);
+/* Does nothing without that key. */
+void store_keys_remove(struct store_keys *keys, const char *key);
 
 void store_server_traffic(const struct store_server *s, struct store_traffic *out); /* from any thread */
 

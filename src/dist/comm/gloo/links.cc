@@ -251,7 +251,7 @@ std::string Links::address_of(int peer, const Link &link, Clock::time_point dead
         size_t size;
         auto start = Clock::now();
         status failure =
-            store_get(network_.store(), key(peer, network_.rank(), link.attempt).c_str(), wait, &value, &size);
+            store_take(network_.store(), key(peer, network_.rank(), link.attempt).c_str(), wait, &value, &size);
         bool is_over = Clock::now() - start >= to_milliseconds(wait / 2);
         if (!failure) {
             std::string found(static_cast<char *>(value), size);

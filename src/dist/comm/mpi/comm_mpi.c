@@ -5,9 +5,9 @@
  * MPI's own reductions are not used: their order of sums depends on algorithm, size and number of ranks. Every message
  * is non-blocking and polled with a deadline, because a blocking call of MPI does not end when a peer is lost; the
  * store reports the loss and aborts the poll. MPI_Init_thread and the MPI_Allreduce of `ddptrain comm` do block: after
- * a loss the store ends such a process (store_options.overdue). Groups are not communicators, whose creation would
- * block without a deadline: all messages are in MPI_COMM_WORLD, and the tag holds the number of the group and the lane.
- * MPI connects two ranks at their first message. */
+ * a loss, or dist.timeout, the store ends such a process (store_begin_call). Groups are not communicators, whose
+ * creation would block without a deadline: all messages are in MPI_COMM_WORLD, and the tag holds the number of the
+ * group and the lane. MPI connects two ranks at their first message. */
 #include <mpi.h>
 
 #include <limits.h>
@@ -23,6 +23,7 @@
 #include "base/system/machine.h"
 #include "base/system/signals.h"
 #include "dist/comm/collectives.h"
+#include "dist/store/store.h"
 
 #define MAX_MESSAGE ((size_t)1 << 30) /* bytes; MPI counts with int */
 /* A poll yields at first, then sleeps an eighth of its time so far, at most MAX_SLEEP. MPI transfers only while it is
@@ -90,14 +91,19 @@ static status start(void) {
     return OK;
 }
 
-/* Starts MPI at the first call. [job_rank]: of this process. */
-static status start_once(int job_rank, int max_rank) {
+/* Starts MPI at the first call. */
+static status start_once(const struct comm_setup *setup, int max_rank) {
+    int job_rank = setup->members[setup->rank];
     sigset_t before;
     status failure = OK;
     pthread_mutex_lock(&mpi.mutex);
     if (!mpi.is_initialized) {
         signals_block_all(&before); /* MPI's threads must leave signals to the main thread */
+        store_begin_call(setup->store, "MPI_Init_thread", setup->timeout,
+                         "a process that MPI has started has not called it, or the hosts cannot reach each other by "
+                         "MPI's network; the backend gloo does without MPI");
         failure = start();
+        store_end_call(setup->store);
         signals_restore(&before);
     }
     if (!failure && !mpi.allows_threads)
@@ -267,7 +273,7 @@ static status number_group(const struct comm_setup *setup, int *number) {
     int max_rank = 0;
     for (int r = 0; r < setup->world_size; r++)
         if (setup->members[r] > max_rank) max_rank = setup->members[r];
-    status failure = start_once(setup->members[setup->rank], max_rank);
+    status failure = start_once(setup, max_rank);
     *number = mpi.next_number;
     TRY(comm_agree(setup, "mpi", failure, number));
     mpi.next_number = *number + 1;
