@@ -29,6 +29,7 @@ import traceback
 os.environ["OMP_NUM_THREADS"] = "1"  # before PyTorch is loaded, so that a copy of the process has no threads
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+os.environ.setdefault("DDPTRAIN_SOURCE", os.path.join(HERE, ".."))  # for tests/program
 BINARY = os.environ.setdefault("DDPTRAIN", os.path.join(HERE, "..", "build/release/bin/ddptrain"))
 NUMBER = r"(nan|-?inf|-?[\d.]+(?:e[-+]?\d+)?)"
 FACTOR, FLOOR = 4, 2.4e-7
@@ -81,6 +82,7 @@ def execute_ranks(code, output, nproc):
         if child:
             children.append(child)
             continue
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Gloo prints
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(nproc), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         try:
             execute(code, output if rank == 0 else os.devnull)
@@ -93,9 +95,9 @@ def execute_ranks(code, output, nproc):
         raise Trouble("a rank of the script failed")
 
 
-CHANGED = """model.to(dtype)
-torch.manual_seed({seed})
-with torch.no_grad():
+CHANGED = """model.to(device, dtype)
+with torch.no_grad(), torch.random.fork_rng():
+    torch.manual_seed({seed})
     for p in model.parameters():
         p.mul_(1 + 6e-8 * (2 * torch.rand(p.shape, dtype=dtype) - 1))
 """
@@ -106,7 +108,7 @@ def losses(script, nproc, dtype, uses_onednn=True, seed=None):
     with open(script, encoding="utf-8") as file:
         code = file.read().replace("dtype = torch.float32", f"torch.backends.mkldnn.enabled = {uses_onednn}\ndtype = torch.{dtype}")
     if seed is not None:
-        code = code.replace("model.to(dtype)\n", CHANGED.format(seed=seed))
+        code = code.replace("model.to(device, dtype)\n", CHANGED.format(seed=seed))
     output = f"{script}.{dtype}.txt"
     if nproc == 1:
         execute(code, output)

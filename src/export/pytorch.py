@@ -75,7 +75,7 @@ class draws:
                        key, stream)
         words = words.transpose(1, 2, 0).reshape(len(draws.rows), -1)[:, :size]
         kept = (words >= int(float(np.float32(p)) * 2 ** 32)) & (p < 1)
-        return torch.tensor(kept).to(dtype) / (1 - p if p < 1 else 1)
+        return torch.tensor(kept).to(device, dtype) / (1 - p if p < 1 else 1)
 
 
 class Dropout(nn.Module):
@@ -107,19 +107,19 @@ class DropPath(Dropout):
 
 def real_positions(count, lengths):
     """(rows, count): whether a position is before the end of its row."""
-    return torch.arange(count) < lengths[:, None]
+    return torch.arange(count, device=device) < lengths[:, None]
 
 
 def token_lengths(x, padding):
     """The lengths of rows of tokens: up to the last one that is not padding."""
-    return (torch.arange(1, x.shape[1] + 1) * (x != padding)).max(1).values.clamp(min=1)
+    return (torch.arange(1, x.shape[1] + 1, device=device) * (x != padding)).max(1).values.clamp(min=1)
 
 
 def attend(q, k, v, causal, lengths, dropout, stream, training):
     """Scaled dot product attention of (rows, heads, positions, size); positions behind `lengths` are not attended to."""
     scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
     if causal:
-        scores = scores + torch.full(scores.shape[2:], float("-inf")).triu(1)
+        scores = scores + torch.full(scores.shape[2:], float("-inf"), device=device).triu(1)
     if lengths is not None:
         scores = scores.masked_fill(~real_positions(k.shape[2], lengths)[:, None, None], float("-inf"))
     weights = scores.softmax(-1)
@@ -174,7 +174,7 @@ class RotaryEmbedding(nn.Module):
         count = self.heads * size if self.heads else width
         rotated, rest = x.split([count, width - count], 2)
         t = rotated.unflatten(2, (-1, size))
-        angles = torch.outer(torch.arange(x.shape[1]).double(), self.base ** (-torch.arange(0, size, 2).double() / size))
+        angles = torch.outer(torch.arange(x.shape[1]).double(), self.base ** (-torch.arange(0, size, 2).double() / size)).to(device)
         if self.interleaved:
             angles, other = angles.repeat_interleave(2, 1), torch.stack([-t[..., 1::2], t[..., ::2]], -1).flatten(3)
         else:
@@ -193,7 +193,7 @@ def recurrent(kind):
         def forward(self, x, lengths=None):
             steps = x.shape[1]
             if lengths is not None:
-                x = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+                x = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
             y, state = super().forward(x)
             if lengths is not None:
                 y = nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=steps)[0]
@@ -244,7 +244,7 @@ def put(model, name, module):
 
 def binary_cross_entropy(y, t, pos_weight=None):
     if pos_weight is not None:
-        pos_weight = torch.tensor(pos_weight, dtype=y.dtype)
+        pos_weight = torch.tensor(pos_weight, dtype=y.dtype, device=device)
         pos_weight = pos_weight[:, None, None] if pos_weight.dim() and y.dim() == 4 else pos_weight
     return F.binary_cross_entropy_with_logits(y, t, pos_weight=pos_weight)
 
@@ -273,7 +273,7 @@ def gaussian_nll(y, t, full=False, eps=1e-6):
 
 def contrastive_loss(a, b, temperature, symmetric):
     logits = F.normalize(a) @ F.normalize(b).T / temperature
-    labels = torch.arange(len(logits))
+    labels = torch.arange(len(logits), device=device)
     one = F.cross_entropy(logits, labels)
     return (one + F.cross_entropy(logits.T, labels)) / 2 if symmetric else one
 
@@ -317,6 +317,13 @@ def cyclic(t, up, down, mode, gamma):
     x = 1 + t / size - cycle
     share = x / ratio if x <= ratio else (x - 1) / (ratio - 1)
     return share / 2 ** (cycle - 1) if mode == "triangular2" else share * gamma ** t if mode == "exp_range" else share
+
+
+def piecewise(t, table, interpolation):
+    """A factor from a table of points; before the first and after the last one it is constant."""
+    if interpolation == "linear":
+        return np.interp(t, list(table), list(table.values()))
+    return table[max([at for at in table if at <= t], default=min(table))]
 
 
 def columns(arrays):
@@ -383,17 +390,201 @@ def date(column, parts, format=None, fill=None, indicator=False):
     return prepared(np.stack([v.to_numpy("f8") for v in values], 1), times.isna().to_numpy(), fill, indicator)
 
 
-def augmented(x, positions, epoch, seed, padding, flips):
-    """Random crops of images that are padded with black, and flips; functions of the seed, the epoch and the position."""
-    low, row = np.uint64(0xFFFFFFFF), positions.numpy().astype(np.uint64)
-    words = philox([row & low, row >> np.uint64(32), np.full_like(row, epoch & 0xFFFFFFFF), np.full_like(row, epoch >> 32)],
-                   seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF ^ 0x6175676D)
-    height, width = x.shape[2:]
-    down, across = (words[:2] * np.uint64(2 * padding + 1) >> np.uint64(32)).astype(int)
-    x = F.pad(x, [padding] * 4)
-    x = torch.stack([image[:, i:i + height, j:j + width] for image, i, j in zip(x, down, across)])
-    mirrored, turned = (torch.tensor(word < flip * 2 ** 32)[:, None, None, None] for word, flip in zip(words[2:], flips))
-    return torch.where(turned, torch.where(mirrored, x.flip(3), x).flip(2), torch.where(mirrored, x.flip(3), x))
+def image_classes(path):
+    """The folders in the folder, as torchvision's ImageFolder."""
+    return sorted(entry.name for entry in os.scandir(path) if entry.is_dir() and entry.name[0] != ".")
+
+
+def images_below(path):
+    """The images in the folder and below it, in torchvision's order."""
+    return [os.path.join(folder, name) for folder, _, names in sorted(os.walk(path, followlinks=True)) for name in sorted(names)
+            if name.lower().endswith((".jpg", ".jpeg", ".png")) and name[0] != "." and "/." not in folder[len(path):]]
+
+
+def image_folder(path, classes):
+    """The images in the folders of the classes, and the number of the class of each."""
+    files = [images_below(os.path.join(path, name)) for name in classes]
+    return np.concatenate(files), np.repeat(np.arange(len(classes)), [len(own) for own in files])
+
+
+def image_table(path, labels, column, targets, texts=False):
+    """The images that the rows of a CSV file name, with or without their extension, and their targets."""
+    table = pandas.read_csv(labels, dtype=str, keep_default_na=False)
+    files = [os.path.join(path, name) for name in table[column or table.columns[0]]]
+    files = [next(file + end for end in ("", ".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG") if os.path.isfile(file + end)) for file in files]
+    return np.array(files), columns([table[name].to_numpy() if texts else pandas.to_numeric(table[name]).to_numpy() for name in targets])
+
+
+def image_masks(path, masks):
+    """The images in the folder and below it, and their masks."""
+    files = images_below(path)
+    return np.array(files), np.array([os.path.join(masks, os.path.splitext(os.path.relpath(file, path))[0] + ".png") for file in files])
+
+
+class Images:
+    """Bytes (rows, channels, height, width) of files: resized (a number: the new length of the shorter side), then the middle."""
+    def __init__(self, files, size, resize, mode="RGB", upright=False):
+        self.files, self.size, self.resize, self.mode, self.upright = files, size, resize, mode, upright
+        self.pool = concurrent.futures.ThreadPoolExecutor()
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, rows):
+        return np.stack(list(self.pool.map(self.read, [self.files[i] for i in rows])))
+
+    def read(self, file):
+        image = PIL.Image.open(file)
+        if self.upright and image.format == "JPEG":
+            image = PIL.ImageOps.exif_transpose(image)
+        if image.mode.startswith("I"):  # grey of 16 bits: the high byte
+            image = PIL.Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        image = np.asarray(self.middle(image.convert("RGB").convert(self.mode), PIL.Image.BILINEAR))
+        return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
+
+    def middle(self, image, resample):
+        width, height = self.resize[::-1] if isinstance(self.resize, tuple) else [
+            int(self.resize * side / min(image.size)) for side in image.size]
+        image = image.resize((width, image.height), resample).resize((width, height), resample)  # in this order in every version
+        top, left = round((height - self.size[0]) / 2), round((width - self.size[1]) / 2)
+        return image.crop((left, top, left + self.size[1], top + self.size[0]))
+
+
+class Masks(Images):
+    """The classes of the pixels: grey values, or indexes into a palette."""
+    def read(self, file):
+        return np.asarray(self.middle(PIL.Image.open(file), PIL.Image.NEAREST))
+
+
+def random_words(positions, epoch, seed, stream):
+    """(4, rows): random numbers below 2 ** 32, functions of the position in the training rows, the epoch, the seed and the stream."""
+    low, row = np.uint64(0xFFFFFFFF), positions.astype(np.uint64)
+    return philox([row & low, row >> np.uint64(32), np.full_like(row, epoch & 0xFFFFFFFF), np.full_like(row, epoch >> 32)],
+                  seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF ^ stream)
+
+
+def between(word, low, high):
+    return low + float(word) / 2 ** 32 * (high - low)
+
+
+def below(word, count):
+    return int(word) * count >> 32
+
+
+def random_crop(images, draw, padding, fill=0):
+    height, width = images.shape[2:]
+    down, across = (draw(0x6175676D)[:2] * np.uint64(2 * padding + 1) >> np.uint64(32)).astype(int)
+    images = F.pad(images, [padding] * 4, value=fill)
+    return torch.stack([image[:, i:i + height, j:j + width] for image, i, j in zip(images, down, across)])
+
+
+def random_flip(images, draw, p, dim):
+    chosen = torch.tensor(draw(0x6175676D)[5 - dim] < p * 2 ** 32)
+    return torch.where(chosen[:, None, None, None], images.flip(dim), images)
+
+
+def random_windows(draw, count, height, width, scale, ratio):
+    """Top, left, height, width: of ten windows with a random share of the area and ratio of the sides the first that fits, else the middle."""
+    words = np.stack([draw(0x77696E00 + i) for i in range(10)])
+    for row in range(count):
+        for area, aspect, down, across in words[:, :, row]:
+            area = height * width * between(area, *scale)
+            aspect = math.exp(between(aspect, math.log(ratio[0]), math.log(ratio[1])))
+            w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+            if 1 <= w <= width and 1 <= h <= height:
+                yield below(down, height - h + 1), below(across, width - w + 1), h, w
+                break
+        else:
+            h = max(round(width / ratio[0]), 1) if width / height < ratio[0] else height
+            w = max(round(height * ratio[1]), 1) if width / height > ratio[1] else width
+            yield (height - h) // 2, (width - w) // 2, h, w
+
+
+def random_resized_crop(images, draw, scale, ratio, nearest=False):
+    height, width = images.shape[2:]
+    parts = [image[:, i:i + h, j:j + w] for image, (i, j, h, w) in zip(images, random_windows(draw, len(images), height, width, scale, ratio))]
+    if not nearest:
+        return torch.cat([F.interpolate(part[None], (height, width), mode="bilinear", align_corners=False) for part in parts])
+    down, across = 2 * torch.arange(height) + 1, 2 * torch.arange(width) + 1
+    return torch.stack([part[:, down * part.shape[1] // (2 * height)][:, :, across * part.shape[2] // (2 * width)] for part in parts])
+
+
+def random_rotation(images, draw, degrees, bilinear=False, fill=0):
+    """Pixels of the result are looked up in the image, at the place that the inverse rotation gives; bilinear: fill must be 0."""
+    height, width = images.shape[2:]
+    y, x = torch.meshgrid(torch.arange(height).double() - (height - 1) / 2, torch.arange(width).double() - (width - 1) / 2, indexing="ij")
+    result = []
+    for image, word in zip(images.flatten(2), draw(0x726F7461)[0]):
+        angle = math.radians(between(word, *degrees))
+        down = math.sin(angle) * x + math.cos(angle) * y + (height - 1) / 2
+        across = math.cos(angle) * x - math.sin(angle) * y + (width - 1) / 2
+        rotated, weights = 0, 0
+        for i, j in [(0, 0), (0, 1), (1, 0), (1, 1)] if bilinear else [(0, 0)]:
+            v, u = (down.floor() + i, across.floor() + j) if bilinear else (down.round(), across.round())
+            inside = (v >= 0) & (v < height) & (u >= 0) & (u < width)
+            pixel = image[:, (v * width + u).long().clamp(0, height * width - 1)]
+            if not bilinear:
+                rotated = pixel.masked_fill(~inside, fill)
+                continue
+            weight = ((1 - (down - v).abs()) * (1 - (across - u).abs()) * inside).to(dtype)
+            rotated, weights = rotated + weight * pixel, weights + weight
+        result.append(rotated * weights if bilinear else rotated)
+    return torch.stack(result)
+
+
+def grey(image):
+    return image if len(image) == 1 else 0.2989 * image[:1] + 0.587 * image[1:2] + 0.114 * image[2:]
+
+
+def shifted_hue(image, shift):
+    """The colours as hue, saturation and value, and back."""
+    (r, g, _), (high, _), (low, _) = image, image.max(0), image.min(0)
+    rc, gc, bc = (high - image) / (high - low).masked_fill(high == low, 1)
+    hue = torch.where(high == r, bc - gc, torch.where(high == g, 2 + rc - bc, 4 + gc - rc)) / 6 + 1
+    hue = hue - (hue >= 1).to(dtype) + shift
+    hue = 6 * (hue + (hue < 0).to(dtype) - (hue >= 1).to(dtype))
+    sector, saturation = hue.long(), (high - low) / high.masked_fill(high == 0, 1)
+    p, q, t = ((high * (1 - saturation * f)).clamp(0, 1) for f in (1, hue - sector, 1 - (hue - sector)))
+    colors = torch.stack([torch.stack(c) for c in ((high, t, p), (q, high, p), (p, high, t), (p, q, high), (t, p, high), (high, p, q))])
+    return colors.gather(0, (sector % 6).expand(1, 3, -1, -1))[0]
+
+
+def color_jitter(images, draw, brightness, contrast, saturation, hue):
+    """Ranges of random factors, None: no change; in a random order. Values are from 0 to 1."""
+    factors, words, result = draw(0x636F6C00), draw(0x636F6C01), []
+    for row, image in enumerate(images.clamp(0, 1)):
+        order = ["brightness", "contrast", "saturation", "hue"]
+        ranges = dict(zip(order, (brightness, contrast, saturation, hue)))
+        factor = {name: between(word, *ranges[name]) for name, word in zip(order, factors[:, row]) if ranges[name]}
+        for i in range(3):
+            j = i + below(words[i, row], 4 - i)
+            order[i], order[j] = order[j], order[i]
+        for name in order:
+            if name not in factor or len(image) == 1 and name in ("saturation", "hue"):
+                continue
+            if name == "hue":
+                image = shifted_hue(image, factor[name])
+            else:
+                other = {"brightness": 0, "contrast": grey(image).mean(), "saturation": grey(image)}[name]
+                image = (factor[name] * image + (1 - factor[name]) * other).clamp(0, 1)
+        result.append(image)
+    return torch.stack(result)
+
+
+def random_erasing(images, draw, p, scale, ratio):
+    """Sets a random rectangle to 0."""
+    (height, width), images = images.shape[2:], images.clone()
+    words = np.stack([draw(0x65726100 + i) for i in range(11)])
+    for row in np.flatnonzero(words[0, 0] < p * 2 ** 32):
+        for area, aspect, down, across in words[1:, :, row]:
+            area = height * width * between(area, *scale)
+            aspect = math.exp(between(aspect, math.log(ratio[0]), math.log(ratio[1])))
+            h, w = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+            if h < height and w < width:
+                top, left = below(down, height - h + 1), below(across, width - w + 1)
+                images[row, :, top:top + h, left:left + w] = 0
+                break
+    return images
 
 
 def windows(x, y, count, steps, first_target, target_steps, stride):

@@ -353,9 +353,13 @@ static const struct schedule_type types[] = {
      .momentum = "{max_momentum} - ({max_momentum} - {base_momentum}) * cyclic(t, {step_size_up}, "
                  "{step_size_down|None}, {mode}, "
                  "{gamma})"},
-    {{"piecewise", &piecewise_schema, "lr times a factor from a table of points (LambdaLR)."}, .at = piecewise},
+    {{"piecewise", &piecewise_schema, "lr times a factor from a table of points (LambdaLR)."},
+     .at = piecewise,
+     .pytorch = "base * piecewise(t, {table}, {interpolation})"},
     {{"reduce_on_plateau", &plateau_schema, "lr * factor when a metric stops improving (ReduceLROnPlateau)."},
-     .at = NULL},
+     .at = NULL,
+     .pytorch = "scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "
+                "{direction}{,factor}{,patience}{,threshold}{,threshold_mode}{,cooldown}{,min_lr}{,eps})\n"},
 };
 
 static const struct schema_variant *variant_at(size_t index) {
@@ -381,13 +385,38 @@ static bool is_plateau(const struct variant *schedule) {
     return types[schedule->index].variant.schema == &plateau_schema;
 }
 
+/* "{0: 1, 10: 0.5}" */
+static bool table_place(void *config, const char *name, struct text *out) {
+    const struct schedule_config *c = config;
+    const struct schedule_point *points = c->points.items;
+    if (strcmp(name, "table") != 0) return false;
+    for (size_t i = 0; i < c->points.count; i++) {
+        text_printf(out, "%s%lld: ", i ? ", " : "{", (long long)points[i].at);
+        text_add_double(out, points[i].factor);
+    }
+    text_add(out, "}");
+    return true;
+}
+
+static bool direction_place(void *is_max, const char *name, struct text *out) {
+    if (strcmp(name, "direction") != 0) return false;
+    text_add(out, *(bool *)is_max ? "\"max\"" : "\"min\"");
+    return true;
+}
+
+status schedule_write_plateau(const struct variant *schedule, bool is_max, struct text *out) {
+    const struct schedule_type *type = &types[schedule->index];
+    if (((const struct schedule_common *)schedule->common)->warmup > 0)
+        return status_new(STATUS_USAGE, "schedule.warmup of %s cannot be expressed in a PyTorch script",
+                          schedule->name);
+    return schema_fill(type->variant.schema, schedule->config, type->pytorch, direction_place, &is_max, out);
+}
+
 status schedule_write_pytorch(const struct variant *schedule, const char *name, bool of_momentum, struct text *out) {
     const struct schedule_type *type = &types[schedule->index];
     const struct schedule_common *c = schedule->common;
     const char *template = of_momentum ? type->momentum : type->pytorch;
     bool is_cycle = type->at == one_cycle;
-    if (is_plateau(schedule) || type->at == piecewise)
-        return status_new(STATUS_USAGE, "schedule.type %s cannot be expressed in a PyTorch script", schedule->name);
     text_printf(out, "def %s(base, t, total):\n", name);
     if (c->warmup > 0)
         text_printf(out, "    t, total = t - %lld, max(total - %lld, 1)\n", (long long)c->warmup, (long long)c->warmup);
@@ -402,7 +431,8 @@ status schedule_write_pytorch(const struct variant *schedule, const char *name, 
         text_printf(out, ") * (t + %lld) / %lld)\n", (long long)c->warmup, (long long)c->warmup);
     }
     text_add(out, "    return ");
-    TRY(schema_fill(type->variant.schema, schedule->config, template ? template : "base", NULL, NULL, out));
+    TRY(schema_fill(type->variant.schema, schedule->config, template ? template : "base", table_place, schedule->config,
+                    out));
     text_add(out, "\n");
     return OK;
 }

@@ -31,7 +31,9 @@ double schedule_momentum(const struct variant *schedule, const struct schedule_p
 bool schedule_changes_momentum(const struct variant *schedule);
 
 /* Adds the function `name(base, t, total)` of Python: the rate, or [of_momentum] the momentum, after t of total
- * intervals. STATUS_USAGE for a type that has none. */
+ * intervals. Not for reduce_on_plateau, of which schedule_write_plateau adds the scheduler; STATUS_USAGE with a
+ * warm-up. */
+status schedule_write_plateau(const struct variant *schedule, bool is_max, struct text *out);
 status schedule_write_pytorch(const struct variant *schedule, const char *name, bool of_momentum, struct text *out);
 bool schedule_counts_steps(const struct variant *schedule); /* intervals are updates, not epochs */
 

@@ -901,4 +901,5 @@ const struct dataset_format dataset_images = {.name = "images",
                                               .describe = describe_images,
                                               .close = close_images,
                                               .add_records = add_records,
-                                              .inspect = inspect};
+                                              .inspect = inspect,
+                                              .pytorch = "{images}"};

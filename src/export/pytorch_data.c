@@ -1,0 +1,567 @@
+/* The data of a PyTorch script: x and y of the files, split and scaled as in the run, and batches of images. */
+#include <math.h>
+#include <string.h>
+
+#include "data/dataset/dataset.h"
+#include "data/sampling/split.h"
+#include "export/pytorch.h"
+#include "model/objective.h"
+
+/* The names of the config, else those of the columns of a table, else [fallback]. */
+static void add_columns(const struct script *s, const struct string_list *names, enum column_role role,
+                        const char *fallback, struct text *out) {
+    struct column_list columns = dataset_columns(s->plan->dataset);
+    const char **found = arena_alloc(s->arena, (columns.count + 1) * sizeof *found);
+    size_t count = 0;
+    for (size_t i = 0; i < columns.count; i++)
+        if (columns.items[i].role == role) found[count++] = columns.items[i].name;
+    bool is_table = columns.format && (strcmp(columns.format, "csv") == 0 || strcmp(columns.format, "images") == 0);
+    script_add_names(out, names->count || !is_table ? names : &(struct string_list){found, count}, fallback);
+}
+
+/* Whether the file has targets: not, if all are inputs. */
+static bool reads_targets(const struct script *s) {
+    const struct dataset_info *info = &s->plan->info;
+    bool reads = !s->plan->objective;
+    for (size_t i = 0; i < info->target_count; i++) reads = reads || !info->targets[i].is_input;
+    return reads;
+}
+
+/* The names of the files, and their targets or masks. */
+static void add_files(const struct script *s, struct text *out) {
+    const struct dataset_config *d = &s->config->dataset;
+    const struct validation_config *v = &d->validation;
+    const struct image_config *c = &d->image;
+    text_add(out, c->labels ? "image_table(" : c->masks ? "image_masks(" : "image_folder(");
+    text_add_json(out, s->is_validation ? v->path : d->path);
+    text_add(out, ", ");
+    if (c->labels) {
+        text_add_json(out, s->is_validation ? v->targets : c->labels);
+        text_add(out, ", ");
+        c->column ? text_add_json(out, c->column) : text_add(out, "None");
+        text_add(out, ", ");
+        add_columns(s, &d->targets, COLUMN_TARGET, NULL, out);
+        text_add(out, dataset_labels(s->plan->dataset).count ? ", texts=True)" : ")");
+    } else if (c->masks) {
+        text_add_json(out, s->is_validation ? v->targets : c->masks);
+        text_add(out, ")");
+    } else {
+        text_add(out, "image_classes(");
+        text_add_json(out, d->path);
+        text_add(out, "))");
+    }
+}
+
+static bool data_place(void *script, const char *name, struct text *out) {
+    const struct script *s = script;
+    const struct dataset_config *d = &s->config->dataset;
+    const struct synthetic_config *y = &d->synthetic;
+    bool has_stride = d->tokens.stride != SCHEMA_NO_INT;
+    if (strcmp(name, "path") == 0) {
+        text_add_json(out, s->is_validation ? d->validation.path : d->path);
+    } else if (strcmp(name, "inputs") == 0) {
+        add_columns(s, &d->inputs, COLUMN_INPUT, "x", out);
+    } else if (strcmp(name, "targets") == 0) {
+        add_columns(s, &d->targets, COLUMN_TARGET, reads_targets(s) ? "y" : NULL, out);
+    } else if (strcmp(name, "labels") == 0) {
+        const char *labels = s->is_validation ? d->validation.targets : dataset_target_name(s->plan->dataset);
+        if (labels)
+            text_add_json(out, labels);
+        else
+            text_add(out, "None");
+    } else if (strcmp(name, "text") == 0) {
+        text_printf(out, "%lld, %lld, ", (long long)d->text.block_size, (long long)d->text.stride);
+        text_add_double(out, d->text.truncate);
+    } else if (strcmp(name, "tokens") == 0) {
+        text_printf(out, "\"<u%d\", %lld, %lld", d->tokens.type == TOKEN_UINT16 ? 2 : 4,
+                    (long long)d->tokens.block_size, (long long)(has_stride ? d->tokens.stride : d->tokens.block_size));
+    } else if (strcmp(name, "synthetic") == 0) {
+        static const char *const kinds[] = {"uniform", "linear", "classes"};
+        text_printf(out, "\"%s\", %lld, [", kinds[y->kind], (long long)y->rows);
+        for (size_t i = 0; i < y->inputs.count; i++)
+            text_printf(out, "%s%lld", i ? ", " : "", (long long)y->inputs.items[i]);
+        text_printf(out, "], %lld, ", (long long)(y->kind == SYNTHETIC_CLASSES ? y->classes : y->targets));
+        text_add_double(out, y->noise);
+        text_printf(out, ", seed=%lld", (long long)y->seed);
+    } else if (strcmp(name, "images") == 0) {
+        add_files(s, out);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool reads_files(const struct script *s) {
+    const struct dataset_format *format = dataset_format_of(&s->config->dataset, s->config->dataset.path);
+    return format && format->is_folder;
+}
+
+/* Whether a batch is scaled when it is used: images of files, and those that change. */
+bool script_scales_batches(const struct script *s) { return reads_files(s) || dataset_augments(s->plan->dataset); }
+
+/* The rows of the parts, as arrays of indices into x and y. */
+static void add_split(struct script *s) {
+    const struct split_config *c = &s->config->dataset.split;
+    const struct dataset_info *info = &s->plan->info;
+    struct text *out = &s->data;
+    size_t n = info->validation_rows;
+    if (s->config->dataset.validation.path) {
+        text_add(out, "train, validation = np.arange(count), np.arange(count, len(x))\n");
+    } else if (s->config->dataset.window.steps > 0) {
+        size_t n_train;
+        split_sizes(c, info->windows.rows, &n_train, &n);
+        text_printf(out, "train = np.arange(len(x) - %zu)  # rows in the order of time\n", n);
+    } else if (split_has_test(c)) {
+        text_printf(out,
+                    "order = np.random.RandomState(%lld).permutation(len(x))  # train_test_split, twice\n"
+                    "test, rest = order[:%zu], order[%zu:]\n"
+                    "order = rest[np.random.RandomState(%lld).permutation(len(rest))]\n"
+                    "validation, train = order[:%zu], order[%zu:]\n",
+                    (long long)c->seed, info->test_rows, info->test_rows, (long long)c->seed, n, n);
+    } else if (c->folds > 0) {
+        const char *kind = c->time_series ? "time_series_fold(len(x)"
+                           : c->stratify  ? "stratified_fold(y"
+                                          : "fold(len(x)";
+        text_printf(out, "train, validation = %s, %lld, %lld", kind, (long long)c->folds, (long long)c->fold);
+        if (c->shuffle && !c->time_series) text_printf(out, ", seed=%lld", (long long)c->seed);
+        text_add(out, ")\n");
+    } else if (!split_is_given(c)) {
+        text_add(out, "train, validation = np.arange(len(x)), []\n");
+    } else if (!c->shuffle) {
+        text_printf(out, "train, validation = np.split(np.arange(len(x)), [-%zu])\n", n);
+    } else if (c->stratify) {
+        text_printf(out, "train, validation = stratified_split(y, %zu, %lld)\n", n, (long long)c->seed);
+    } else if (c->train > 0) {
+        text_printf(out,
+                    "order = torch.randperm(len(x), generator=torch.Generator().manual_seed(%lld)).numpy()  # "
+                    "random_split\ntrain, validation = order[:-%zu], order[-%zu:]\n",
+                    (long long)c->seed, n, n);
+    } else {
+        text_printf(out,
+                    "order = np.random.RandomState(%lld).permutation(len(x))  # train_test_split(random_state=%lld)\n"
+                    "validation, train = order[:%zu], order[%zu:]\n",
+                    (long long)c->seed, (long long)c->seed, n, n);
+    }
+}
+
+/* scikit-learn's StandardScaler or MinMaxScaler of [name], fitted to the training rows; [each]: the dimension that a
+ * pair of numbers is over; "": all. */
+static void add_fitted(struct text *out, const char *name, bool is_minmax, const char *each) {
+    if (is_minmax)
+        text_printf(out, "mean = %s[train].min(%s)\ndeviation = np.asarray(%s[train].max(%s) - mean)\n", name, each,
+                    name, each);
+    else
+        text_printf(out, "mean, deviation = %s[train].mean(%s), np.asarray(%s[train].std(%s))\n", name, each, name,
+                    each);
+    text_printf(out, "deviation[deviation == 0] = 1\n%s = (%s - mean) / deviation\n", name, name);
+}
+
+static void add_target_scale(struct script *s) {
+    int type = s->config->dataset.target_scale;
+    if (type == TARGET_SCALE_NONE) return;
+    text_add(&s->data, "y = y.astype(\"f8\").reshape(len(y), -1)\n");
+    if (type == TARGET_SCALE_LOG1P)
+        text_add(&s->data, "y = np.log1p(y)\n");
+    else
+        add_fitted(&s->data, "y", type == TARGET_SCALE_MINMAX, "0");
+}
+
+static void add_windows(struct script *s) {
+    const struct dataset_windows *w = &s->plan->info.windows;
+    if (w->steps)
+        text_printf(&s->data, "x, y, train, validation = windows(x, y, len(train), %zu, %zu, %zu, %lld)\n", w->steps,
+                    w->first_target, w->target_steps, (long long)s->config->dataset.window.stride);
+}
+
+/* Of the features that have this scale. */
+static void add_scale_of_columns(struct script *s, const struct preparation *p, enum scale_type scale) {
+    enum scale_type *types = arena_alloc(s->arena, p->features * sizeof *types);
+    struct text *out = &s->data, list = {0};
+    if (!preparation_scales(p, types)) return;
+    for (size_t i = 0; i < p->features; i++)
+        if (types[i] == scale) text_printf(&list, "%s%zu", list.length ? ", " : "", i);
+    if (list.length) {
+        text_printf(out, "scaled = x[:, [%s]]\n", text_string(&list));
+        add_fitted(out, "scaled", scale == SCALE_MINMAX, "0");
+        text_printf(out, "x[:, [%s]] = scaled\n", text_string(&list));
+    }
+    text_free(&list);
+}
+
+static void add_scale(struct script *s) {
+    const struct scale_config *c = &s->config->dataset.scale;
+    const struct dataset_info *info = &s->plan->info;
+    struct text *out = &s->data;
+    double divide = dataset_divide(s->plan->dataset);
+    const char *each = info->input_dims == 1 || info->windows.steps ? "0" : "";
+    bool has_divisor = !(divide >= 1 && divide <= 1);
+    if (has_divisor) {
+        text_printf(out, "x = x.astype(\"%s\") / np.%s(", c->type != SCALE_NONE ? "f8" : "f4",
+                    c->type != SCALE_NONE ? "float64" : "float32");
+        text_add_double(out, divide);
+        text_add(out, ")\n");
+    }
+    const struct preparation *preparation = dataset_preparation(s->plan->dataset);
+    if (preparation) {
+        add_scale_of_columns(s, preparation, SCALE_STANDARD);
+        add_scale_of_columns(s, preparation, SCALE_MINMAX);
+    } else if (c->type != SCALE_NONE) {
+        text_add(out, "x = x.astype(\"f8\")\n");
+        add_fitted(out, "x", c->type == SCALE_MINMAX, each);
+    } else if (c->mean.count) {
+        const char *columns = info->input_dims == 1 || c->mean.count == 1 ? "" : "[:, None, None]";
+        text_add(out, "x = (x.astype(\"f4\") - np.array([");
+        script_add_numbers(out, &c->mean);
+        text_printf(out, "], \"f4\")%s) / np.array([", columns);
+        script_add_numbers(out, &c->std);
+        text_printf(out, "], \"f4\")%s\n", columns);
+    }
+}
+
+/* The targets of several losses: those of the file, which are in y, and inputs. */
+static void add_named_targets(struct script *s) {
+    const struct dataset_info *info = &s->plan->info;
+    struct text *out = &s->data;
+    size_t at = 0;
+    text_add(out, "y = np.concatenate([np.zeros((len(x), 0))");
+    for (size_t i = 0; i < info->target_count; i++) {
+        const struct dataset_target *t = &info->targets[i];
+        size_t first = t->is_input ? t->input_first : at;
+        text_printf(out, ", %s.reshape(len(x), -1)[:, %zu:%zu]", t->is_input ? "x" : "y", first, first + t->size);
+        if (!t->is_input) at += t->size;
+    }
+    text_add(out, "], 1)\ny = torch.tensor(y.astype(\"f4\")).to(device, dtype)\n");
+}
+
+static void add_tensors(struct script *s) {
+    const struct dataset_info *info = &s->plan->info;
+    const struct loss_type *loss = s->plan->loss;
+    const struct shape *y = script_shape_of(s, s->model->output);
+    struct text *out = &s->data;
+    if (info->input_kind == INPUT_TOKENS) {
+        text_add(out, "x, y = x.to(device), y.to(device)\n");
+        return;
+    }
+    if (s->plan->objective) add_named_targets(s);
+    if (!script_scales_batches(s)) text_add(out, "x = torch.tensor(x.astype(\"f4\")).to(device, dtype)\n");
+    if (s->plan->objective) return;
+    if (loss->wants_classes && info->target_size == 1)
+        text_add(out, "y = torch.tensor(y.astype(\"i8\"), device=device).flatten()\n");
+    else if (loss->wants_classes)
+        text_add(out, "y = torch.tensor(y.astype(\"i8\"), device=device)\n");
+    else if (loss->parts)
+        text_printf(out, "y = torch.tensor(y.astype(\"f4\")).to(device, dtype).reshape(len(y), %zu)\n",
+                    info->target_size);
+    else
+        text_add(out, "y = torch.tensor(y.astype(\"f4\")).to(device, dtype).reshape(len(y), "),
+            script_add_sizes(out, y, 0), text_add(out, ")\n");
+}
+
+/* A column of a table as features: "category(table["Sex"], ["female", "male"], "one_hot")". */
+static void add_column(const struct prepared_column *c, struct text *out) {
+    static const char *const encodings[] = {"one_hot", "ordinal", "embedding"};
+    text_add(out, c->type == COLUMN_CATEGORY  ? "category(table["
+                  : c->type == COLUMN_DATE    ? "date(table["
+                  : c->type == COLUMN_BOOLEAN ? "boolean(table["
+                                              : "number(table[");
+    text_add_json(out, c->name);
+    text_add(out, "]");
+    if (c->type == COLUMN_CATEGORY) {
+        text_add(out, ", [");
+        for (size_t i = 0; i < c->categories.count; i++) {
+            text_add(out, i ? ", " : "");
+            if (c->are_numbers)
+                text_add(out, c->categories.items[i]);
+            else
+                text_add_json(out, c->categories.items[i]);
+        }
+        text_printf(out, "], \"%s\"", encodings[c->encoding]);
+    }
+    if (c->type == COLUMN_DATE) {
+        text_add(out, ", [");
+        for (size_t i = 0; i < c->part_count; i++) text_printf(out, "%s\"%s\"", i ? ", " : "", date_parts[c->parts[i]]);
+        text_add(out, "]");
+    }
+    if (c->type == COLUMN_DATE && c->date_format) text_add(out, ", format="), text_add_json(out, c->date_format);
+    if (c->missing != MISSING_ERROR) {
+        bool is_list = c->type == COLUMN_DATE;
+        text_add(out, is_list ? ", fill=[" : ", fill=");
+        for (size_t i = 0; i < (is_list ? c->part_count : 1); i++) {
+            text_add(out, i ? ", " : "");
+            text_add_double(out, c->fill[i]);
+        }
+        text_add(out, is_list ? "]" : "");
+    }
+    text_add(out, c->has_indicator ? ", indicator=True)" : ")");
+}
+
+/* x and y of a table whose columns are prepared; the numbers that were fitted to its training rows are in the script.
+ */
+static status add_prepared(struct script *s, const struct preparation *p) {
+    const struct dataset_config *d = &s->config->dataset;
+    struct text *out = &s->data;
+    if (strcmp(dataset_format_of(d, d->path)->name, "csv") != 0) return script_refuse("dataset.columns of a database");
+    text_add(out, "table = pandas.read_csv(");
+    text_add_json(out, d->path);
+    text_add(out, ", dtype=str)\n");
+    if (d->validation.path) {
+        text_add(out, "count, other = len(table), pandas.read_csv(");
+        text_add_json(out, d->validation.path);
+        text_add(out, ", dtype=str)\ntable = pandas.concat([table, other], ignore_index=True)\n");
+    }
+    text_add(out, "x = np.concatenate([");
+    for (size_t i = 0; i < p->count; i++) {
+        if (p->items[i].type == COLUMN_TEXT) return script_refuse("dataset.columns with texts");
+        text_add(out, i ? ",\n                    " : "");
+        add_column(&p->items[i], out);
+    }
+    text_add(out, "], 1)\n");
+    bool has_labels = dataset_labels(s->plan->dataset).count > 0;
+    text_printf(out, "y = columns([%stable[name]%s.to_numpy() for name in ", has_labels ? "" : "pandas.to_numeric(",
+                has_labels ? "" : ")");
+    add_columns(s, &d->targets, COLUMN_TARGET, NULL, out);
+    text_add(out, "])\n");
+    return OK;
+}
+
+/* ---- images, whose bytes become inputs batch by batch ---- */
+
+static status check_batches(const struct script *s) {
+    const struct dataset_config *d = &s->config->dataset;
+    bool fits = !reads_files(s) || dataset_is_in_memory(s->plan->dataset);
+    double divide = dataset_divide(s->plan->dataset);
+    bool has_unit = (divide >= 1 && divide <= 1) || (divide >= 255 && divide <= 255);
+    const struct {
+        bool is_given;
+        const char *key;
+    } keys[] = {
+        {d->image.dct_scaling, "dataset.image.dct_scaling"},
+        {!fits && d->scale.type != SCALE_NONE,
+         "dataset.scale that is fitted to images that dataset.cache_mb cannot hold"},
+        {!has_unit && color_jitter_is_on(&d->augment.color_jitter), "dataset.augment.color_jitter with dataset.divide"},
+        {s->plan->objective && dataset_augments(s->plan->dataset), "dataset.augment with losses"},
+        {s->plan->objective && reads_files(s), "losses of images in a folder"},
+        {dataset_preparation(s->plan->dataset) != NULL, "dataset.columns of images"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].is_given) return script_refuse(keys[i].key);
+    return OK;
+}
+
+/* What a decoder of files does: ", (224, 224), 256" */
+static void add_decoding(const struct image_config *c, struct text *out) {
+    size_t height, width;
+    image_rows(c, &height, &width);
+    text_printf(out, ", (%zu, %zu), ", height, width);
+    if (c->resize.count == 2)
+        text_printf(out, "(%lld, %lld)", (long long)c->resize.items[0], (long long)c->resize.items[1]);
+    else if (c->resize.count)
+        text_printf(out, "%lld", (long long)c->resize.items[0]);
+    else if (c->crop == CROP_NONE)
+        text_printf(out, "(%zu, %zu)", height, width);
+    else
+        text_printf(out, "%zu", height > width ? height : width);
+}
+
+static bool has_batch_scale(const struct script *s) {
+    const struct scale_config *c = &s->config->dataset.scale;
+    return c->type != SCALE_NONE || c->mean.count > 0;
+}
+
+/* After x and y are names of files: x become their bytes, and y those of masks. */
+static void add_decoders(struct script *s) {
+    const struct image_config *c = &s->config->dataset.image;
+    struct text *out = &s->data;
+    text_add(out, "x = Images(x");
+    add_decoding(c, out);
+    text_add(out, c->channels == 1 ? ", \"L\"" : "");
+    text_add(out, c->exif_orientation ? ", upright=True)\n" : ")\n");
+    if (dataset_is_in_memory(s->plan->dataset)) text_add(out, "x = x[range(len(x))]\n");
+    if (!c->masks) return;
+    text_add(out, "y = Masks(y");
+    add_decoding(c, out);
+    text_add(out, s->plan->loss->wants_classes ? ")[range(len(y))]\n" : ")[range(len(y))] > 0\n");
+}
+
+/* mean and deviation, of all values or of each channel. */
+static void add_batch_scale(struct script *s) {
+    const struct scale_config *c = &s->config->dataset.scale;
+    struct text *out = &s->data;
+    double divide = dataset_divide(s->plan->dataset);
+    if (c->type != SCALE_NONE) {
+        script_add_real(out, "values = x[train].astype(\"f8\") / ", divide, "\n");
+        text_add(out, c->type == SCALE_MINMAX ? "mean, deviation = values.min(), values.max() - values.min() or 1\n"
+                                              : "mean, deviation = values.mean(), values.std() or 1\n");
+    } else if (c->mean.count == 1 && c->std.count == 1) {
+        script_add_real(out, "mean, deviation = ", c->mean.items[0], ", ");
+        script_add_real(out, "", c->std.items[0], "\n");
+    } else if (c->mean.count) {
+        text_add(out, "mean, deviation = (torch.tensor(numbers, dtype=dtype)[:, None, None] for numbers in ([");
+        script_add_numbers(out, &c->mean);
+        text_add(out, "], [");
+        script_add_numbers(out, &c->std);
+        text_add(out, "]))\n");
+    }
+}
+
+/* "x[rows].to(dtype) / 255" */
+static void add_values(struct script *s) {
+    double divide = dataset_divide(s->plan->dataset);
+    bool are_tensors = !reads_files(s) || dataset_is_in_memory(s->plan->dataset);
+    text_add(&s->data, are_tensors ? "x[rows].to(dtype)" : "torch.tensor(x[rows]).to(dtype)");
+    if (!(divide >= 1 && divide <= 1)) script_add_real(&s->data, " / ", divide, "");
+}
+
+static void add_range(struct text *out, double low, double high) {
+    script_add_real(out, "(", low, ", ");
+    script_add_real(out, "", high, ")");
+}
+
+static void add_color_jitter(struct script *s) {
+    struct color_jitter jitter = color_jitter_create(&s->config->dataset.augment.color_jitter);
+    double divide = dataset_divide(s->plan->dataset);
+    bool may_be_bytes = divide >= 1 && divide <= 1;
+    struct text *out = &s->data;
+    if (!jitter.is_on) return;
+    if (may_be_bytes) text_add(out, "    largest = 255 if x.dtype == torch.uint8 else 1\n");
+    text_add(out, may_be_bytes ? "    images = largest * color_jitter(images / largest, draw"
+                               : "    images = color_jitter(images, draw");
+    for (enum color color = 0; color < COLORS; color++) {
+        text_add(out, ", ");
+        if (jitter.changes[color])
+            add_range(out, jitter.low[color], jitter.high[color]);
+        else
+            text_add(out, "None");
+    }
+    text_add(out, ")\n");
+}
+
+/* The lines that move the pixels of [what], "images" or "t"; [fill]: those from outside. */
+static void add_moves(struct script *s, const char *what, long long fill) {
+    const struct augment_config *a = &s->config->dataset.augment;
+    bool is_target = strcmp(what, "t") == 0;
+    struct text *out = &s->data;
+    const char *end = fill ? arena_printf(s->arena, ", fill=%lld)\n", fill) : ")\n";
+    if (a->random_crop.padding)
+        text_printf(out, "    %s = random_crop(%s, draw, %lld%s", what, what, (long long)a->random_crop.padding, end);
+    if (a->random_resized_crop.scale.count) {
+        const double *scale = a->random_resized_crop.scale.items, *ratio = a->random_resized_crop.ratio.items;
+        text_printf(out, "    %s = random_resized_crop(%s, draw, ", what, what);
+        add_range(out, scale[0], scale[1]), text_add(out, ", "), add_range(out, ratio[0], ratio[1]);
+        text_add(out, is_target ? ", nearest=True)\n" : ")\n");
+    }
+    if (a->horizontal_flip > 0)
+        text_printf(out, "    %s = random_flip(%s, draw, ", what, what),
+            script_add_real(out, "", a->horizontal_flip, ", dim=3)\n");
+    if (a->vertical_flip > 0)
+        text_printf(out, "    %s = random_flip(%s, draw, ", what, what),
+            script_add_real(out, "", a->vertical_flip, ", dim=2)\n");
+    struct random_rotation rotation = rotation_create(&a->rotation);
+    if (!rotation.is_on) return;
+    text_printf(out, "    %s = random_rotation(%s, draw, ", what, what);
+    add_range(out, rotation.degrees[0], rotation.degrees[1]);
+    text_add(out, rotation.is_bilinear && !is_target ? ", bilinear=True)\n" : end);
+}
+
+/* Whether targets are images that move with the inputs. */
+static bool has_moving_targets(const struct script *s) {
+    const struct dataset_info *i = &s->plan->info;
+    return augment_moves(&s->config->dataset.augment) && i->target_dims >= 2 &&
+           i->target_shape[i->target_dims - 2] == i->input_shape[1] &&
+           i->target_shape[i->target_dims - 1] == i->input_shape[2];
+}
+
+static void add_augmentation(struct script *s) {
+    const struct augment_config *a = &s->config->dataset.augment;
+    const struct ignored_class *ignored = &s->config->dataset.request.ignored;
+    bool has_classes = s->plan->loss->wants_classes;
+    struct text *out = &s->data;
+    text_printf(out,
+                "\n\ndef augmented(positions, epoch):\n"
+                "    \"\"\"Inputs and targets at these positions of the training rows, changed as in this epoch of the "
+                "run.\"\"\"\n"
+                "    rows, draw = torch.as_tensor(train)[positions], functools.partial(random_words, "
+                "positions.numpy(), epoch, %lld)\n    images = ",
+                (long long)a->seed);
+    add_values(s);
+    text_add(out, "\n");
+    add_moves(s, "images", 0);
+    add_color_jitter(s);
+    if (has_batch_scale(s)) text_add(out, "    images = (images - mean) / deviation\n");
+    if (a->has_erasing && a->erasing.p > 0) {
+        script_add_real(out, "    images = random_erasing(images, draw, ", a->erasing.p, ", ");
+        add_range(out, a->erasing.scale.items[0], a->erasing.scale.items[1]), text_add(out, ", ");
+        add_range(out, a->erasing.ratio.items[0], a->erasing.ratio.items[1]), text_add(out, ")\n");
+    }
+    if (!has_moving_targets(s)) {
+        text_add(out, "    return images.to(device), y[rows]\n\n");
+        return;
+    }
+    bool has_channels = !has_classes && script_shape_of(s, s->model->output)->dims == 3;
+    text_add(out, has_channels ? "    t = y[rows].cpu()\n" : "    t = y[rows].cpu()[:, None]\n");
+    add_moves(s, "t", has_classes && ignored->is_set ? (long long)ignored->value : 0);
+    text_add(out, has_channels ? "    return images.to(device), t.to(device)\n\n"
+                               : "    return images.to(device), t[:, 0].to(device)\n\n");
+}
+
+/* The functions that make batches. */
+static void add_batches(struct script *s) {
+    struct text *out = &s->data;
+    if (!reads_files(s) || dataset_is_in_memory(s->plan->dataset))
+        text_add(out, reads_files(s) ? "x = torch.tensor(x)\n"
+                                     : "x = torch.tensor(x if x.dtype == np.uint8 else x.astype(\"f4\"))\n");
+    text_add(out, "\n\ndef inputs_of(rows):\n    return ");
+    text_add(out, has_batch_scale(s) ? "((" : "(");
+    add_values(s);
+    text_add(out, has_batch_scale(s) ? " - mean) / deviation).to(device)\n" : ").to(device)\n");
+    if (dataset_augments(s->plan->dataset))
+        add_augmentation(s);
+    else
+        text_add(out, "\n");
+}
+
+/* x and y of a format that reads arrays. */
+static status add_arrays(struct script *s, const struct dataset_format *format) {
+    const struct dataset_config *d = &s->config->dataset;
+    if (!format || !format->pytorch)
+        return status_new(STATUS_USAGE, "dataset.format %s cannot be expressed in a PyTorch script",
+                          format ? format->name : "");
+    text_add(&s->data, "x, y = ");
+    TRY(schema_fill(&dataset_schema, d, format->pytorch, data_place, s, &s->data));
+    text_add(&s->data, "\n");
+    if (d->validation.path) {
+        const char *join = s->plan->info.input_kind == INPUT_TOKENS ? "torch.cat" : "np.concatenate";
+        s->is_validation = true;
+        text_add(&s->data, "count, (other_x, other_y) = len(x), ");
+        TRY(schema_fill(&dataset_schema, d, format->pytorch, data_place, s, &s->data));
+        text_printf(&s->data, "\nx, y = %s([x, other_x]), %s([y, other_y])\n", join, join);
+    }
+    return OK;
+}
+
+status script_write_data(struct script *s) {
+    const struct dataset_config *d = &s->config->dataset;
+    const struct dataset_format *format = dataset_format_of(d, d->path);
+    const struct preparation *preparation = dataset_preparation(s->plan->dataset);
+    bool has_classes = reads_files(s) && !d->image.labels && !d->image.masks; /* those of the folders */
+    if (script_scales_batches(s)) TRY(check_batches(s));
+    if (s->plan->objective && dataset_labels(s->plan->dataset).count)
+        return script_refuse("losses of classes that are texts");
+    if (preparation)
+        TRY(add_prepared(s, preparation));
+    else
+        TRY(add_arrays(s, format));
+    if (reads_files(s)) add_decoders(s);
+    if (dataset_labels(s->plan->dataset).count && !has_classes)
+        text_add(&s->data, "labels, y = np.unique(y, return_inverse=True)  # classes in alphabetical order\n");
+    add_split(s);
+    if (script_scales_batches(s))
+        add_batch_scale(s);
+    else
+        add_scale(s);
+    add_target_scale(s);
+    add_windows(s);
+    add_tensors(s);
+    if (script_scales_batches(s)) add_batches(s);
+    return OK;
+}
