@@ -18,11 +18,11 @@
 static const struct {
     const char *kind, *text, *config;
 } kinds[] = {
-    {"loss", "extension_loss.c",
+    {"loss", "extension_loss.c.in",
      "model:\n  layers: [{linear: 16}, tanh, {linear: 1}]\nloss: my_name\noptimizer: {type: adam, lr: 0.01}\n"},
-    {"layer", "extension_layer.c",
+    {"layer", "extension_layer.c.in",
      "model:\n  layers: [{linear: 16}, my_name, {linear: 1}]\nloss: mse\noptimizer: {type: adam, lr: 0.01}\n"},
-    {"optimizer", "extension_optimizer.c",
+    {"optimizer", "extension_optimizer.c.in",
      "model:\n  layers: [{linear: 16}, tanh, {linear: 1}]\nloss: mse\noptimizer: my_name\n"},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
