@@ -16,7 +16,10 @@ static const struct schema_row rows[] = {
                .doc = "Size of the first bucket in MiB; small, so that communication starts early."),
     SCHEMA_ROW(
         BOOL, struct dist_config, find_unused_parameters, .fallback = "false",
-        .doc = "Accepted for compatibility with PyTorch. Unused parameters are always found before the first step."),
+        .doc =
+            "false: a layer whose output no layer takes is an error before the first step, which names the parameters "
+            "that are not trained. true: parameters that affect no loss keep their values, as in DDP, where they have "
+            "no gradient: no update, no weight decay, no optimizer state."),
     SCHEMA_ROW(
         CHOICE, struct dist_config, gradient_compression, .fallback = "none", .choices = compressions,
         .doc = "bfloat16: gradients are rounded to bfloat16 before they are averaged over processes, which halves the "

@@ -512,9 +512,11 @@ static status write_training(struct script *s) {
     add_sampler(s);
     if (c->train.ema.decay > 0) text_add(out, "average = copy.deepcopy(model)\n");
     if (strstr(text_string(&s->network), "stream=")) text_printf(out, "draws.seed = %lld\n", (long long)c->seed);
-    text_add(out, "parallel = DistributedDataParallel(model) if world > 1 else model\n"
-                  "step = 0\n"
-                  "for epoch in range(epochs):\n");
+    text_printf(out,
+                "parallel = DistributedDataParallel(model%s) if world > 1 else model\n"
+                "step = 0\n"
+                "for epoch in range(epochs):\n",
+                c->dist.find_unused_parameters ? ", find_unused_parameters=True" : "");
     add_order(s);
     text_add(out, "    sums = torch.zeros(2, dtype=torch.float64)  # of the losses of rows, and their number\n");
     add_passes(s);

@@ -160,14 +160,53 @@ static status build_inputs(const struct builder *builder, const struct string_li
     return OK;
 }
 
-/* STATUS_USAGE naming the first layer whose output no layer reads. */
-static status build_check_read(const struct model *model) {
-    for (size_t t = 1; t < model->tensor_count; t++) {
+static void mark_used(const struct layer *layer, bool *is_used) {
+    for (size_t p = 0; p < layer->param_count; p++) is_used[layer->first_param + p] = true;
+    for (size_t p = 0; p < layer->tied_count; p++) is_used[layer->tied + p] = true;
+}
+
+/* Finds the parameters from which no way leads to the model's output, and freezes them. */
+static void find_unused(struct model *model) {
+    bool *is_reached = arena_alloc(model->arena, model->tensor_count * sizeof *is_reached);
+    bool *is_used = arena_alloc(model->arena, (model->params.count + 1) * sizeof *is_used);
+    is_reached[model_root(model, model->output)] = true;
+    for (size_t n = model->node_count; n-- > 0;) {
+        const struct graph_node *node = &model->nodes[n];
+        if (!is_reached[model_root(model, node->out)]) continue;
+        for (size_t i = 0; i < node->in_count; i++) is_reached[model_root(model, node->in[i])] = true;
+        if (node->layer) mark_used(node->layer, is_used);
+    }
+    for (size_t i = 0; i < model->params.count; i++) {
+        struct param *p = &model->params.items[i];
+        p->is_unused = !is_used[i];
+        p->is_frozen |= p->is_unused;
+    }
+}
+
+/* STATUS_USAGE naming the first layer whose output no layer reads, and the parameters that are not used. */
+static status build_check_read(struct model *model, bool accepts_unused) {
+    struct text unused = {0};
+    find_unused(model);
+    model_add_unused(model, &unused);
+    status s = OK;
+    for (size_t t = 1; t < model->tensor_count && !s && !accepts_unused; t++) {
         const struct layer *layer = model->tensors[t].producer;
         if (!layer || model->tensors[t].is_read) continue;
-        return status_new(STATUS_USAGE, "%s: %s: no layer takes its output", place_text(layer->place).s, layer->path);
+        s = status_new(STATUS_USAGE,
+                       "%s: %s: no layer takes its output%s%s; dist.find_unused_parameters: true accepts this",
+                       place_text(layer->place).s, layer->path,
+                       unused.length ? ", so these parameters are not trained: " : "", text_string(&unused));
     }
-    return OK;
+    text_free(&unused);
+    return s;
+}
+
+/* After parameters that are not used were frozen, too. */
+static status check_trained(const struct model *model) {
+    for (size_t i = 0; i < model->params.count; i++)
+        if (!model->params.items[i].is_frozen) return OK;
+    if (model->params.count == 0) return OK;
+    return status_new(STATUS_USAGE, "model: every parameter is frozen or not used, so there is nothing to train");
 }
 
 /* ---- `share:` ---- */
@@ -925,8 +964,9 @@ static status build_all(struct builder *builder, const struct model_config *conf
     TRY(join_outputs(builder, last, &model->output));
     model->tensors[model->output].is_read = true;
     TRY(check_inputs_read(builder, inputs));
-    TRY(build_check_read(model));
     TRY(check_freeze(model, &config->freeze));
+    TRY(build_check_read(model, builder->names->accepts_unused));
+    TRY(check_trained(model));
     params_move_frozen_last(&model->params);
     model->output = ordered(builder, model->output, false, "model.layers");
     model->out = model->tensors[model->output].shape;

@@ -63,20 +63,10 @@ status model_plan_named(const struct model_config *config, const struct shape *i
     return OK;
 }
 
-status model_check_used(const struct model *model) {
-    struct text names = {0};
-    for (size_t i = 0; i < model->node_count; i++) {
-        const struct graph_node *node = &model->nodes[i];
-        for (size_t p = 0; node->layer && node->dy == SIZE_MAX && p < node->layer->param_count; p++) {
-            const struct param *param = &model->params.items[node->layer->first_param + p];
-            if (!param->is_frozen) text_printf(&names, "%s%s", names.length ? ", " : "", param->name);
-        }
-    }
-    if (!names.length) return OK;
-    status s = status_new(STATUS_USAGE, "model: these parameters do not affect the loss, so they cannot be trained: %s",
-                          text_string(&names));
-    text_free(&names);
-    return s;
+void model_add_unused(const struct model *model, struct text *out) {
+    for (size_t i = 0; i < model->params.count; i++)
+        if (model->params.items[i].is_unused)
+            text_printf(out, "%s%s", out->length ? ", " : "", model->params.items[i].name);
 }
 
 bool model_checks_rows(const struct model *model) {

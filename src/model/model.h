@@ -165,6 +165,8 @@ struct model_names {
     const struct class_targets *targets;
     size_t cached_positions; /* not 0: the input is one position of so many, and passes compute them in order
                                 (pass->position); STATUS_USAGE if a layer needs all at once */
+    bool accepts_unused;     /* layers whose output no layer takes are no error: parameters that affect no output keep
+                                their values, as those of DDP(find_unused_parameters=True) without a gradient */
 };
 
 /* model_plan for a model with names: a row of its inputs is that of all inputs one after another, as a vector, and a
@@ -177,9 +179,9 @@ status model_plan_named(const struct model_config *config, const struct shape *i
 status model_plan(const struct model_config *config, const struct shape *input, struct model **out);
 void model_destroy(struct model *model); /* takes NULL */
 
-/* STATUS_USAGE naming the parameters that cannot reach the loss (DDP's "unused parameters"); known before the first
- * step because the graph is static. */
-status model_check_used(const struct model *model);
+/* Adds the names of the parameters that affect no output (DDP's "unused parameters"), "2.weight, 2.bias"; known before
+ * the first step because the graph is static. */
+void model_add_unused(const struct model *model, struct text *out);
 
 /* Whether only some values of inputs are valid: tokens of an embedding, lengths. */
 bool model_checks_rows(const struct model *model);

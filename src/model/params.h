@@ -21,6 +21,7 @@ struct param {
     size_t gradient;      /* offset of its gradient: as offset, unless gradients are split (model.c) */
     size_t part;          /* elements of its gradient that exist at a time; 0: all */
     bool is_frozen;       /* no update, no visible gradient */
+    bool is_unused;       /* frozen, because it does not affect the output */
     size_t last_draw;     /* index, from 1, of its last draw among the draws of model.init; 0: none */
 };
 

@@ -223,7 +223,11 @@ static void set_ready(const struct making *m, const struct layer *layer, size_t 
 static void make_backward(const struct making *m) {
     const struct model *model = m->model;
     size_t *pending = arena_alloc(model->arena, (model->params.count + 1) * sizeof *pending);
-    memcpy(pending, model->use_counts, model->params.count * sizeof *pending);
+    for (size_t n = 0; n < model->node_count; n++) {
+        const struct layer *layer = model->nodes[n].dy == SIZE_MAX ? NULL : model->nodes[n].layer;
+        for (size_t p = 0; layer && p < layer->param_count; p++) pending[layer->first_param + p]++;
+        for (size_t p = 0; layer && p < layer->tied_count; p++) pending[layer->tied + p]++;
+    }
     for (size_t n = model->node_count; n-- > 0;) {
         const struct graph_node *node = &model->nodes[n];
         if (node->dy == SIZE_MAX) continue;

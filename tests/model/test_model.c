@@ -429,20 +429,6 @@ TEST(bad_models) {
     rejected("[liner]", "unknown layer 'liner'; did you mean 'linear'");
 }
 
-/* No config gives such a model, so the test removes a step. */
-TEST(unused_parameters_are_named) {
-    struct shape input = {.dims = 1, .size = {4}};
-    struct fixture f = open_fixture("[{linear: {out: 2}}, tanh, {linear: {out: 2}}]", input, 1, "mse");
-    ck_assert(!model_check_used(f.model));
-    f.model->nodes[0].dy = SIZE_MAX;
-    status s = model_check_used(f.model);
-    ck_assert_int_eq(status_code(s), STATUS_USAGE);
-    ck_assert_str_eq(status_message(s),
-                     "model: these parameters do not affect the loss, so they cannot be trained: 0.weight, 0.bias");
-    status_free(s);
-    close_fixture(&f);
-}
-
 /* Backward reports each parameter once, last to first, when its gradient is complete. */
 static void note_ready(void *user, size_t index) {
     size_t *seen = user;

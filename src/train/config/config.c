@@ -878,7 +878,8 @@ status config_plan_model(const struct config *config, const struct dataset_info 
                                 .output_places = places,
                                 .output_count = config->losses.count,
                                 .targets = by_position ? targets : NULL,
-                                .cached_positions = cached_positions};
+                                .cached_positions = cached_positions,
+                                .accepts_unused = config->dist.find_unused_parameters};
     struct shape row = dataset_shape(info);
     for (size_t i = 0; i < info->input_count; i++) {
         const struct dataset_input *input = &info->inputs[i];

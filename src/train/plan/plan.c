@@ -381,7 +381,6 @@ static status balance_loss(struct plan *p) {
 
 static status plan_layers(struct plan *p, size_t cached_positions) {
     TRY(config_plan_model(p->config, &p->info, cached_positions, true, &p->model));
-    TRY(model_check_used(p->model));
     if (p->dataset) TRY(input_check_padding(p->model, dataset_preparation(p->dataset)));
     if (p->dataset && (p->purpose != PLAN_CHECK || p->reads_all))
         TRY(input_check(p->model, p->dataset, &p->config->dataset, p->reads_all));

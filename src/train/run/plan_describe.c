@@ -288,6 +288,13 @@ static void describe_ignored(const struct config *config, struct text *out) {
     text_free(&key);
 }
 
+static void describe_unused(const struct model *model, struct text *out) {
+    struct text unused = {0};
+    model_add_unused(model, &unused);
+    if (unused.length) text_printf(out, "\nunused         %s keep their values", text_string(&unused));
+    text_free(&unused);
+}
+
 static void describe_processes(const struct plan *p, struct text *out) {
     const struct config *c = p->config;
     text_printf(out, "\nprocesses      %d, %zu row%s per %s", p->env.world_size, p->batch, text_plural(p->batch, "s"),
@@ -301,6 +308,7 @@ static void describe_processes(const struct plan *p, struct text *out) {
         text_add(out, "\ndevice         train.device: auto is the GPU");
     if (c->device_reason) text_printf(out, "\ndevice         train.device: auto is the CPU: %s", c->device_reason);
     describe_precision(c, out);
+    describe_unused(p->model, out);
     describe_ignored(c, out);
     warn_of_activation(p, out);
 }

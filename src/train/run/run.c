@@ -87,6 +87,13 @@ static void log_indices(const struct run *run) {
     text_free(&text);
 }
 
+static void log_unused(const struct run *run) {
+    struct text unused = {0};
+    model_add_unused(run->trainer.model, &unused);
+    if (unused.length) log_line(run->log, "unused, so they keep their values: %s", text_string(&unused));
+    text_free(&unused);
+}
+
 static void log_ignored(const struct run *run) {
     struct text key = {0};
     for (size_t i = 0; config_ignored(run->config, i, &key); i++, text_clear(&key))
@@ -134,6 +141,7 @@ static void log_start(struct run *run) {
     if (save_is_automatic(run->config)) log_line(run->log, "checkpoints: %s", text_string(&saves));
     text_free(&saves);
     log_indices(run);
+    log_unused(run);
     const struct string_list notes = dataset_notes(t->dataset);
     for (size_t i = 0; i < notes.count; i++) log_line(run->log, "%s", notes.items[i]);
     log_ignored(run);
