@@ -66,7 +66,7 @@ class Unused(program.Case):
 
     def test_the_others_train_as_alone(self):
         cases = [("adamw", (), ()), ("sgd", ("optimizer={type: sgd, lr: 0.1, momentum: 0.9, weight_decay: 0.5}",), ()), ("clip", ("train.clip_grad_norm=0.1", "train.ema.decay=0.9"), ()),
-                 ("ranks", (), ("--nproc", 2)), ("zero", ("dist.zero_stage=1",), ("--nproc", 2)), ("backward", ("optimizer.in_backward=true",), ()),
+                 ("ranks", (), ("--nproc", 2)), ("zero", ("dist.zero_stage=1",), ("--nproc", 2)), ("zero2", ("dist.zero_stage=2",), ("--nproc", 2)), ("backward", ("optimizer.in_backward=true",), ()),
                  ("elastic", ("determinism={mode: elastic, shards: 4}", "sampler.global_batch_size=20", "sampler.batch_size=null", "sampler.drop_last_batch=true"), ("--nproc", 3))]
         for name, keys, options in cases:
             keys = (*([] if name == "sgd" else ["optimizer={type: adamw, lr: 0.01, weight_decay: 0.5}"]), *keys)
