@@ -371,4 +371,16 @@ TEST_LOOP(rounds_peers_and_scratch_grow_slowly, 0, 3) {
     }
 }
 
+/* Few ranks send each other all data in one round, unless that is so much that slices in two rounds are faster. */
+TEST_LOOP(few_ranks_send_whole_data_or_slices, 0, 2) {
+    size_t size = _i == 0 ? 48 << 10 : 64 << 10, whole = 4 * size, slices = 2 * size - size / 5;
+    struct job job;
+    job_run(&job, 5, reduce_bytes, &size);
+    for (int r = 0; r < 5; r++) {
+        ck_assert_int_eq(job.ranks[r].clock, 1 + _i);
+        ck_assert_uint_le(job.ranks[r].bytes, _i == 0 ? whole : slices);
+    }
+    job_free(&job);
+}
+
 CHECK_MAIN("collectives")

@@ -14,7 +14,8 @@
 #define SMALL_SLICE ((size_t)16 << 10)  /* bytes of a slice below which rounds are fewer, and bytes more */
 #define PIECE ((size_t)4 << 20)         /* bytes that are exchanged in rounds at once */
 #define CHAIN_SHARE ((size_t)256 << 10) /* bytes for each rank from which on a chain is faster than rounds */
-#define FEW_BYTES ((size_t)64 << 10)    /* what each of few ranks sends whole */
+#define FEW_BYTES ((size_t)64 << 10)    /* what each of few ranks sends whole, */
+#define FEW_TOTAL ((size_t)256 << 10)   /* and all of them together: more bytes take longer than a second round */
 #define MAX_DIRECT_RANKS 16             /* so few exchange large messages directly */
 #define MAX_ROUNDS 32                   /* log2 of the number of ranks */
 #define CHAIN_SLOTS 4                   /* chunks of a chain in memory */
@@ -517,7 +518,8 @@ status collectives_reduce(void *group, int lane, void *data, size_t count, enum 
     struct call c = begin(group, lane);
     size_t world = (size_t)c.world, bytes = count * comm_type_size(type);
     bool is_direct = world <= MAX_DIRECT_RANKS;
-    bool is_small = bytes * world <= COLLECTIVES_SMALL || (is_few(&c) && bytes <= FEW_BYTES);
+    bool is_small =
+        bytes * world <= COLLECTIVES_SMALL || (is_few(&c) && bytes <= FEW_BYTES && bytes * world <= FEW_TOTAL);
     if (world == 2) return reduce_pair(&c, data, count, type, op, root);
     if ((root == COMM_ALL || !is_direct) && is_small) return reduce_small(&c, data, count, type, op, root);
     if (root == COMM_ALL && !is_few(&c) && bytes / world < (is_direct ? SMALL_SLICE : CHAIN_SHARE))

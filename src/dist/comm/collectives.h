@@ -4,8 +4,8 @@
  *
  * The way depends on bytes and ranks n; "direct" is a message from every rank to every other:
  *
- *     small data (128 KiB of all ranks together)           few ranks direct, else each rank gets the data of all in
- *                                                          log2(n) rounds (Bruck's all-gather), and combines it
+ *     small data (128 KiB of all ranks together; of few    few ranks direct, else each rank gets the data of all in
+ *     ranks 256 KiB, and 64 KiB of each)                   log2(n) rounds (Bruck's all-gather), and combines it
  *     up to 16 ranks                                       direct: each rank combines one slice, and sends the result
  *     more ranks, up to CHAIN_SHARE bytes for each rank    the same slices in 2 log2(n) rounds, piece by piece
  *     more bytes                                           a chain in order of rank: rank 0 sends chunks to 1, which
