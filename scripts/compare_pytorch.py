@@ -6,14 +6,18 @@
     scripts/compare_pytorch.py --shipped [NAME ...]      20 steps of every shipped config, made small as by
                                                          tests/program/test_configs.py, on one and two ranks
     scripts/compare_pytorch.py --random 30 [SEED]        the same for random models, optimizers, schedules and samplers
+    scripts/compare_pytorch.py --table [NAME ...]        a few steps of a table of layers, losses, optimizers, schedules and data, and of some
+                                                         shipped configs: a test of CI
 
 The losses of all steps and evaluations are compared with those of the same script in float64. Beside the largest difference
 stands PyTorch's own: the largest of two runs in float32, with and without oneDNN, and of two in float64 whose initial weights are
 changed by half a unit in the last place of float32, which shows what a relu on the other side changes. Good is a difference of at
 most four times that one, or of two units in the last place of float32 (2.4e-7). Exit code 1 when a config is not good, 2 when it
-has no script. Needs PyTorch 2, h5py, numpy and pandas.
+has no script. Needs PyTorch, h5py and numpy, and for some configs pandas and Pillow. With PyTorch 1.13, Debian's, a row of the table whose
+script calls what this version lacks is listed with its name.
 """
 import argparse
+import concurrent.futures
 import contextlib
 import glob
 import json
@@ -25,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import warnings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before PyTorch is loaded, so that a copy of the process has no threads
 
@@ -63,6 +68,7 @@ def train(config, folder, nproc, overrides):
 def execute(code, output):
     """Runs a script in this process; what it prints goes to the file."""
     import torch
+    warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.save = lambda *_: None
     with open(output, "w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
@@ -142,8 +148,8 @@ def report(config, nproc, overrides, folder):
     name = os.path.basename(config)
     try:
         results, values = compare(config, nproc, overrides, folder)
-    except Trouble as trouble:
-        print(f"{name:<24} {nproc} ranks: {trouble}", flush=True)
+    except (Trouble, AttributeError, TypeError, ImportError) as trouble:  # what this version of PyTorch or this machine lacks
+        print(f"{name:<24} {nproc} ranks: {type(trouble).__name__}: {trouble}", flush=True)
         return 2
     failed = 0
     for what, losses_of, (own, torch) in zip(("steps", "evaluations"), values, results):
@@ -155,10 +161,10 @@ def report(config, nproc, overrides, folder):
     return failed
 
 
-def report_shipped(names, folder):
+def shipped(folder, names=(), steps=20):
+    """(file, overrides) of the shipped configs, made small."""
     sys.path.insert(0, os.path.join(HERE, "..", "tests", "program"))
     import test_configs
-    failed = 0
     test_configs.write_data(folder)
     for file in sorted(glob.glob(os.path.join(HERE, "..", "configs", "*.yaml"))):
         name = os.path.splitext(os.path.basename(file))[0]
@@ -167,10 +173,162 @@ def report_shipped(names, folder):
         overrides = [value.replace("images.h5", os.path.join(folder, "images.h5")).replace("tokens.bin", os.path.join(folder, "tokens.bin"))
                      for value in test_configs.OVERRIDES.get(name, [])]
         if not any(value.startswith("train.steps=") for value in overrides):  # more steps magnify every rounding in some models
-            overrides += ["train.epochs=null", "train.steps=20"]
+            overrides += ["train.epochs=null", f"train.steps={steps}"]
+        yield file, overrides + ["optimizer.lr=0.001"] * (name == "resnet50")  # 0.1 without warm-up: it diverges in its only step
+
+
+def report_shipped(names, folder):
+    failed = 0
+    for file, overrides in shipped(folder, names):
         for nproc in (1, 2):
             with tempfile.TemporaryDirectory(dir=folder) as own:
                 failed |= report(file, nproc, overrides, own)
+    return failed
+
+
+# ---- the table ----
+
+# What PyTorch 1.13 lacks: the row of the table, and a word of its error; and what it computes in another way than 2.0 and later.
+LACKS = {"layers_layer_norm.bias": "bias", "optimizer_nadam_decoupled": "decoupled_weight_decay", "optimizer_radam_decoupled": "decoupled_weight_decay"}
+DIFFERS = {"optimizer_nadam": "its NAdam multiplies by mu twice"}
+
+CHEAP = ["char_gpt_small", "image_folder", "iris_csv", "lstm_series", "series_forecast", "siamese", "titanic", "toy_linear", "two_heads", "wide_and_deep", "wide_mlp", "wine_mlp"]
+
+LOSSES = [
+    ("cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "classes"), ("cross_entropy, weight: balanced", "classes"), ("cross_entropy, ignore_index: 1", "classes"),
+    ("mse", "uniform"), ("l1", "uniform"), ("smooth_l1, beta: 0.5", "uniform"), ("huber, delta: 0.1", "uniform"), ("quantile, quantile: 0.9", "uniform"),
+    ("bce_with_logits, pos_weight: [1, 2, 3]", "uniform"), ("kl_div, reduction: batchmean", "uniform"), ("poisson_nll", "uniform"), ("focal", "uniform"), ("dice", "uniform")]
+OPTIMIZERS = {
+    "sgd": "", "sgd_momentum": "momentum: 0.9, nesterov: true, weight_decay: 0.01", "adam": "betas: [0.8, 0.9], eps: 0.001", "adam_amsgrad": "amsgrad: true, weight_decay: 0.1",
+    "adamw": "weight_decay: 0.1, decay: matrices", "adagrad": "", "rmsprop": "momentum: 0.9, centered: true", "lion": "", "nadam": "", "nadam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true",
+    "radam": "", "radam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true", "adamax": "", "adadelta": "", "groups_adam": "groups: [{match: '0.*', lr_factor: 0.5}]"}
+SCHEDULES = ["step, step_size: 2", "multistep, milestones: [1, 3]", "exponential, gamma: 0.5", "linear, interval: step", "polynomial, power: 2", "cosine, warmup: 1",
+             "cosine_restarts, t_0: 2, interval: step", "one_cycle, interval: step", "cyclic, max_lr: 0.05, interval: step, step_size_up: 3", "piecewise, points: {0: 1, 3: 0.2}",
+             "reduce_on_plateau, patience: 0, threshold: 0.5"]
+TRAINS = {"early_stop": "epochs: 30, early_stop: {patience: 1, min_delta: 0.2}", "accumulate": "epochs: 2, accumulate: 3, clip_grad_norm: 0.5", "ema": "epochs: 3, ema: 0.9, clip_grad_value: 0.01",
+          "bfloat16": "epochs: 3, precision: bfloat16, device: cpu"}
+SAMPLERS = {"weighted": "type: weighted, batch_size: 8", "dataloader": "type: dataloader, batch_size: 8", "drop_last": "batch_size: 12, drop_last: true, drop_last_batch: true", "uneven": "batch_size: 8, uneven: true"}
+SPLITS = ["test: 0.2, validation: 0.25, seed: 1", "train: 0.8, seed: 3", "folds: 5, fold: 1, seed: 2", "folds: 4, fold: 3, stratify: true", "test: 0.3, shuffle: false", "test: 0.2, stratify: true"]
+WINE = os.path.join(HERE, "..", "datasets", "wine.h5")
+AUGMENTATIONS = ["random_crop: 3, horizontal_flip: 0.5, rotation: 30", "random_resized_crop: [0.2, 1], vertical_flip: 0.5, rotation: {degrees: [10, 80], interpolation: bilinear}",
+                 "color_jitter: {brightness: 0.4, contrast: 0.4, saturation: 0.4, hue: 0.2}, erasing: 0.7"]
+
+
+def wine(loss="cross_entropy", optimizer="{type: adam, lr: 0.01}", schedule="constant", train="{epochs: 4}", sampler="{batch_size: 32}", split="{test: 0.2, seed: 42}"):
+    return (f"dataset: {{path: {WINE}, scale: standard, split: {split}}}\nsampler: {sampler}\nmodel: {{layers: [{{linear: 8}}, tanh, {{linear: 3}}]}}\n"
+            f"loss: {loss}\noptimizer: {optimizer}\nschedule: {schedule}\ntrain: {train}\n")
+
+
+def layer_rows(folder):
+    """Of tests/vectors/layers.json as many models as have each layer, with random rows."""
+    import h5py
+    import numpy as np
+    random_rows, seen = np.random.default_rng(0), set()
+    with open(os.path.join(HERE, "..", "tests", "vectors", "layers.json"), encoding="utf-8") as file:
+        cases = json.load(file)["cases"]
+    for number, case in enumerate(cases):
+        new = {key for key in case["keys"] if "." not in key or key == "layer_norm.bias"} - seen
+        if not new or case["vocabulary"] or "sync: true" in case["layers"]:
+            continue
+        seen |= new
+        path, has_lengths = os.path.join(folder, f"layers_{number}.h5"), "sequence_lengths" in case["layers"]
+        with h5py.File(path, "w") as file:
+            file["x"] = random_rows.standard_normal((12, *case["shape"]))
+            file["n"] = random_rows.integers(1, 6, (12, 1))
+            file["y"] = random_rows.standard_normal((12, len(case["outputs"]) // case["rows"]))
+        inputs = "{series: [x], steps: [n]}" if has_lengths else "[x]"
+        name = "layer_norm.bias" if "layer_norm.bias" in new else min(new)
+        yield f"layers_{name}", (f"dataset: {{path: {path}, inputs: {inputs}, targets: [y]}}\nsampler: {{batch_size: 5}}\nmodel: {{layers: {case['layers']}, freeze: {case['freeze']}}}\n"
+                                 "loss: mse\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 2}\n"), 1
+
+
+def table_rows(folder):
+    """(name, config, ranks)"""
+    yield from layer_rows(folder)
+    for loss, kind in LOSSES:
+        end = ", log_softmax" if loss.startswith("kl_div") else ""
+        yield "loss_" + loss.split(",")[0], (
+            f"dataset: {{format: synthetic, synthetic: {{kind: {kind}, rows: 40, inputs: 5, targets: 3, classes: 3}}, split: {{test: 0.2}}}}\nsampler: {{batch_size: 8}}\n"
+            f"model: {{layers: [{{linear: 6}}, tanh, {{linear: 3}}{end}]}}\nloss: {{type: {loss}}}\noptimizer: {{type: sgd, lr: 0.05}}\ntrain: {{epochs: 2}}\n"), 2 if "balanced" in loss or loss == "mse" else 1
+    for name, options in OPTIMIZERS.items():
+        kind = name.split("_")[-1] if name.startswith("groups") else name.split("_")[0]
+        yield f"optimizer_{name}", wine(optimizer=f"{{type: {kind}, lr: {1 if kind == 'adadelta' else 0.001 if kind == 'lion' else 0.02}{', ' + options if options else ''}}}", train="{epochs: 2}"), 1
+    for schedule in SCHEDULES:
+        yield "schedule_" + schedule.split(",")[0], wine(schedule=f"{{type: {schedule}}}"), 2 if "plateau" in schedule else 1
+    for name, train in TRAINS.items():
+        yield f"train_{name}", wine(train=f"{{{train}}}"), 1 if name == "ema" else 2
+    for name, sampler in SAMPLERS.items():
+        yield f"sampler_{name}", wine(sampler=f"{{{sampler}}}", train="{epochs: 2}"), 1 if name in ("dataloader", "uneven") else 2
+    for split in SPLITS:
+        yield f"split_{split.split(':')[0]}", wine(split=f"{{{split}}}", train="{epochs: 1}"), 1
+    shapes = os.path.join(HERE, "..", "datasets", "shapes")
+    for augment in AUGMENTATIONS:
+        yield "augment_" + augment.split(":")[0], (
+            f"dataset: {{path: {shapes}, image: {{size: [20, 24], resize: 26}}, augment: {{{augment}}}, scale: standard, split: {{test: 0.2, stratify: true}}}}\nsampler: {{batch_size: 24}}\n"
+            "model: {layers: [{conv2d: {out: 4, kernel_size: 3}}, tanh, {max_pool2d: 4}, flatten, {linear: 3}]}\nloss: cross_entropy\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 1}\n"), 1
+    with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
+        file.write("the quick brown fox jumps over the lazy dog " * 10)
+    yield "text_gpt", GPT.replace("PATH", os.path.join(folder, "text.txt")), 2
+
+
+GPT = """dataset: {path: PATH, text: {block_size: 12, stride: 12}, split: {test: 0.2, shuffle: false}}
+sampler: {batch_size: 4}
+model:
+  freeze: '*.ln_1.bias'
+  init: [gpt2]
+  layers:
+    - embedding: {embedding_dim: 16, name: wte}
+    - positional_embedding: {name: wpe}
+    - repeat:
+        name: h
+        times: 2
+        layers:
+          - residual: {name: '', layers: [{layer_norm: {name: ln_1}}, {attention: {heads: 2, causal: true, dropout: 0.1, name: attn}}, {dropout: {p: 0.2, name: drop}}]}
+          - residual: {name: '', layers: [{rms_norm: {name: ln_2}}, {linear: {out: 32, name: fc}}, {gelu: {approximate: tanh}}, {linear: {out: 16, name: c_proj}}]}
+    - linear: {out: 27, bias: false, tie: wte.weight, name: lm_head}
+loss: cross_entropy
+optimizer: {type: adamw, lr: 0.003, weight_decay: 0.1, decay: matrices, groups: [{match: ['h.*'], min_dims: 2, lr_factor: 0.5}]}
+schedule: {type: cosine, interval: step, warmup: 3}
+train: {steps: 6, clip_grad_norm: 1.0, accumulate: 2, ema: 0.9}
+"""
+
+
+def report_row(row, folder):
+    """The lines of a row of the table, and its result as of report; what this version of PyTorch lacks is good, and listed."""
+    import torch
+    name, config, nproc, overrides = row
+    is_old = int(torch.__version__.split(".")[0]) < 2
+    with tempfile.TemporaryDirectory(dir=folder) as own, open(os.path.join(own, "lines"), "w+", encoding="utf-8") as lines:
+        if overrides is None:
+            path, overrides = os.path.join(own, name), []
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"name: {name}\n{config}")
+        else:
+            path = config
+        with contextlib.redirect_stdout(lines):
+            result = report(path, nproc, overrides, own)
+        lines.seek(0)
+        text = lines.read()
+    if result == 2 and is_old and LACKS.get(name, "\0") in text:
+        return f"{name:<24} {nproc} ranks: needs PyTorch 2, this version lacks {LACKS[name]}\n", 0
+    if is_old and name in DIFFERS:
+        return f"{name:<24} {nproc} ranks: needs PyTorch 2, {DIFFERS[name]}\n{'' if result == 1 else 'but agrees: ' + text}", int(result != 1)
+    if result == 2 and "bfloat16" in name and "AVX-512 BF16" in text:
+        return f"{name:<24} {nproc} ranks: needs a CPU with AVX-512 BF16\n", 0
+    return text, result
+
+
+def report_table(names, folder, workers=2):
+    rows = [(name, config, nproc, None) for name, config, nproc in table_rows(folder)]
+    rows += [(os.path.splitext(os.path.basename(file))[0], file, 1 + number % 2, overrides)
+             for number, (file, overrides) in enumerate(shipped(folder, CHEAP, steps=4))]
+    rows = [row for row in rows if not names or row[0] in names]
+    failed = 0
+    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+        for text, result in pool.map(report_row, rows, [folder] * len(rows)):
+            print(text, end="", flush=True)
+            failed |= result
+    print(f"{len(rows)} rows: {'all are good' if not failed else 'FAILED'}")
     return failed
 
 
@@ -236,6 +394,7 @@ def report_random(count, seed, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--shipped", action="store_true")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--random", type=int, metavar="N")
     parser.add_argument("words", nargs="*", help="CONFIG [KEY=VALUE ...], or with --shipped names of configs")
     parser.add_argument("--nproc", type=int, default=1)
@@ -245,6 +404,8 @@ def main():
             return report_random(options.random, int((options.words or [0])[0]), folder)
         if options.shipped:
             return report_shipped(options.words, folder)
+        if options.table:
+            return report_table(options.words, folder)
         return report(options.words[0], options.nproc, options.words[1:], folder)
 
 

@@ -56,6 +56,9 @@ check_packages=(
     "clang-format clang-format"
     "clang-tidy clang-tidy"
     "shellcheck shellcheck"
+    "python3-torch"       # trains by the scripts of `ddptrain export --format pytorch`, with these where they read tables and images
+    "python3-pandas"
+    "python3-pil"
 )
 
 aarch64_packages=(
