@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/foreign.h"
 #include "checkpoint/inspect.h"
 #include "checkpoint/safetensors.h"
 #include "command.h"
@@ -77,7 +78,8 @@ static status inspect(const char *path, struct text *out) {
     TRY(io_stat(path, &info));
     if (info.is_folder) return inspect_folder(path, out);
     if (info.exists && dataset_is_inspected(path)) return dataset_inspect(path, out);
-    if (tensor_index_is_name(path) || (dot && strcmp(dot, ".safetensors") == 0)) return safetensors_inspect(path, out);
+    if (tensor_index_is_name(path) || (dot && strcmp(dot, ".safetensors") == 0) || foreign_is_torch(path))
+        return safetensors_inspect(path, out);
     return checkpoint_inspect(path, out);
 }
 
@@ -104,7 +106,7 @@ static status run(const struct command_line *line) {
 const struct subcommand subcommand_inspect = {
     .name = "inspect",
     .arguments = "FILE|RUN",
-    .help = "contents of a checkpoint, data file, safetensors file, run folder or folder of images",
+    .help = "contents of a checkpoint, data file, file of weights, run folder or folder of images",
     .run = run,
     .operand = "file",
     .takes_pattern = true,

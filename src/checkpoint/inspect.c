@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint_hdf5.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/torch_file.h"
 
 /* ---- minimum, maximum and mean of numbers ---- */
 
@@ -292,10 +293,15 @@ static status print_tensors(const struct safetensors *file, struct text *out) {
 
 status safetensors_inspect(const char *path, struct text *out) {
     struct safetensors file;
-    bool is_index = tensor_index_is_name(path);
-    status s = is_index ? tensor_index_read(path, &file) : safetensors_read(path, &file);
+    bool is_index = tensor_index_is_name(path), is_torch = foreign_is_torch(path);
+    status s = is_index   ? tensor_index_read(path, &file)
+               : is_torch ? torch_file_read(path, &file)
+                          : safetensors_read(path, &file);
     if (!s) {
-        text_printf(out, "file    %s\nformat  %s\n", path, is_index ? "several files of tensors" : "safetensors");
+        text_printf(out, "file    %s\nformat  %s\n", path,
+                    is_index   ? "several files of tensors"
+                    : is_torch ? "torch.save"
+                               : "safetensors");
         print_metadata(json_object_get(file.header, "__metadata__"), out);
         s = print_tensors(&file, out);
     }

@@ -107,12 +107,55 @@ static void find_member(struct loading *l) {
     text_free(&part);
 }
 
+/* The length of "0." of "0.weight". */
+static size_t module_length(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot ? (size_t)(dot + 1 - name) : 0;
+}
+
+/* The first parameter of a model whose parameters and buffers are all of one layer; else NULL. */
+static const char *single_module(const struct loading *l) {
+    const char *first = NULL;
+    for (size_t s = 0; s < l->target->set_count; s++)
+        for (size_t i = 0; i < l->target->sets[s]->count; i++) {
+            const char *name = l->target->sets[s]->items[i].name;
+            first = first ? first : name;
+            size_t length = module_length(first);
+            if (module_length(name) != length || strncmp(name, first, length) != 0) return NULL;
+        }
+    return first;
+}
+
+/* A model that is a single module without a Sequential around it, such as torch.nn.Linear(20, 1), has the names
+ * "weight" and "bias". They get the name of the model's only layer. */
+static void name_module(struct loading *l) {
+    const char *module = single_module(l), *name;
+    json_t *entry, *named = json_object();
+    size_t length = module ? module_length(module) : 0;
+    struct text renamed = {0};
+    json_object_foreach(l->file.header, name, entry) {
+        bool is_tensor = safetensors_is_tensor(name);
+        if (is_tensor && strchr(name, '.')) length = 0;
+        text_clear(&renamed);
+        text_printf(&renamed, "%.*s%s", is_tensor ? (int)length : 0, module ? module : "", name);
+        json_object_set(named, text_string(&renamed), entry);
+    }
+    text_free(&renamed);
+    if (length > 0) {
+        json_decref(l->file.header);
+        l->file.header = named;
+    } else {
+        json_decref(named);
+    }
+}
+
 static status loading_open(struct loading *l, const char *path) {
     TRY(tensor_index_is_name(path) ? tensor_index_read(path, &l->file)
         : l->target->is_torch      ? torch_file_read(path, &l->file)
                                    : safetensors_read(path, &l->file));
     copy_wanted(l);
     find_prefix(l);
+    if (!l->prefix.length) name_module(l);
     return OK;
 }
 

@@ -135,24 +135,7 @@ static status add_tensor(const struct reading *r, const char *root, const char *
 
 /* ---- the dictionary ---- */
 
-static bool has_tensors(const struct pickle_value *dict) {
-    for (size_t i = 0; dict->kind == PICKLE_DICT && i < dict->count; i += 2)
-        if (tensor_of(dict->items[i + 1])) return true;
-    return false;
-}
-
 static const char *key_text(const struct pickle_value *key) { return key->kind == PICKLE_TEXT ? key->text : "?"; }
-
-/* Of the value at [first] of the dictionary. The state_dict may be another of its values, beside the number of the
- * epoch or the state of the optimizer. */
-static status not_a_tensor(const struct reading *r, const struct pickle_value *dict, size_t first) {
-    for (size_t i = first; i < dict->count; i += 2)
-        if (has_tensors(dict->items[i + 1]))
-            return status_new(STATUS_DATA,
-                              "%s: '%s' is a dictionary of tensors inside of the file's; save that state_dict alone",
-                              r->path, key_text(dict->items[i]));
-    return bad(r, key_text(dict->items[first]), "it is not a tensor; the file must be the state_dict alone");
-}
 
 static status read_dict(const struct reading *r, const char *root, const struct pickle_value *dict) {
     if (dict->kind != PICKLE_DICT)
@@ -161,28 +144,101 @@ static status read_dict(const struct reading *r, const char *root, const struct 
                           r->path);
     for (size_t i = 0; i < dict->count; i += 2) {
         const struct pickle_value *key = dict->items[i], *args = tensor_of(dict->items[i + 1]);
-        if (!args || key->kind != PICKLE_TEXT) return not_a_tensor(r, dict, i);
+        if (!args || key->kind != PICKLE_TEXT)
+            return bad(r, key_text(key), "it is not a tensor; the file must be the state_dict, or contain one");
         if (json_object_get(r->file->header, key->text)) return bad(r, key->text, "it is in the file twice");
         TRY(add_tensor(r, root, key->text, args));
     }
     return OK;
 }
 
-/* The value of [key] if it is a state_dict; NULL: it is not. */
-static const struct pickle_value *state_dict_at(const struct pickle_value *dict, const char *key) {
-    for (size_t i = 0; i < dict->count; i += 2)
-        if (strcmp(key_text(dict->items[i]), key) == 0 && has_tensors(dict->items[i + 1])) return dict->items[i + 1];
-    return NULL;
+/* ---- the state_dict among other things ---- */
+
+/* A training script's snapshot has the state_dict of the model beside the number of epochs, the state of the optimizer
+ * and others. */
+
+/* Whether it has tensors, and nothing else. */
+static bool is_state_dict(const struct pickle_value *value) {
+    if (value->kind != PICKLE_DICT || value->count == 0) return false;
+    for (size_t i = 0; i < value->count; i += 2)
+        if (value->items[i]->kind != PICKLE_TEXT || !tensor_of(value->items[i + 1])) return false;
+    return true;
 }
 
-/* The state_dict of the model in a training script's dictionary, under one of the usual names, beside the state of the
- * optimizer and others; or the dictionary itself. */
-static const struct pickle_value *find_state_dict(const struct pickle_value *dict) {
-    static const char *const keys[] = {"model_state_dict", "state_dict", "model", "net", NULL};
-    const struct pickle_value *found = NULL;
-    if (dict->kind != PICKLE_DICT || has_tensors(dict)) return dict;
-    for (size_t i = 0; keys[i] && !found; i++) found = state_dict_at(dict, keys[i]);
-    return found ? found : dict;
+/* Whether it has a tensor of floats itself; the state of a generator of random numbers, bytes, is none. */
+static bool has_weights(const struct pickle_value *dict) {
+    for (size_t i = 0; i < dict->count; i += 2) {
+        const struct pickle_value *args = tensor_of(dict->items[i + 1]);
+        const struct pickle_value *id =
+            args && args->items[0]->kind == PICKLE_PERSISTENT ? args->items[0]->items[0] : NULL;
+        bool is_known = id && id->kind == PICKLE_TUPLE && id->count > 1 && id->items[1]->kind == PICKLE_GLOBAL;
+        if (args && !(is_known && strcmp(id->items[1]->text, "torch ByteStorage") == 0)) return true;
+    }
+    return false;
+}
+
+static bool is_usual(const char *key) {
+    static const char *const keys[] = {"model_state_dict", "state_dict", "model", "net", "MODEL_STATE", "model_state"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i], key) == 0) return true;
+    return false;
+}
+
+#define MAX_FOUND 8
+
+struct found {
+    const struct pickle_value *dicts[MAX_FOUND];
+    const char *keys[MAX_FOUND];
+    size_t count;
+};
+
+/* The state_dicts among the values of [dict]; only those under a usual name if there are such. */
+static void find_state_dicts(const struct pickle_value *dict, struct found *out) {
+    bool has_usual = false;
+    for (size_t i = 0; i < dict->count && out->count < MAX_FOUND; i += 2) {
+        bool usual = is_usual(key_text(dict->items[i]));
+        if ((has_usual && !usual) || !is_state_dict(dict->items[i + 1])) continue;
+        if (usual && !has_usual) out->count = 0;
+        has_usual |= usual;
+        out->keys[out->count] = key_text(dict->items[i]);
+        out->dicts[out->count++] = dict->items[i + 1];
+    }
+}
+
+/* [is_itself]: the dictionary that has these also has tensors. */
+static status several(const struct reading *r, const struct found *found, bool is_itself) {
+    struct text keys = {0};
+    for (size_t i = 0; i < found->count; i++) {
+        text_add(&keys, i == 0 ? "'" : i + 1 < found->count ? ", '" : " and '");
+        text_add_value(&keys, found->keys[i], TEXT_MAX_NAME);
+        text_add(&keys, "'");
+    }
+    status s = status_new(STATUS_DATA, "%s: %s %s tensors%s; save that of the model alone%s", r->path,
+                          text_string(&keys), found->count == 1 ? "is a dictionary of" : "are dictionaries of",
+                          is_itself ? " beside others of the file" : "", is_itself ? "" : ", or under the key 'model'");
+    text_free(&keys);
+    return s;
+}
+
+/* The numbers beside the state_dict, such as that of the epoch, become metadata. */
+static void add_numbers(const struct reading *r, const struct pickle_value *dict) {
+    json_t *metadata = json_object();
+    for (size_t i = 0; i < dict->count; i += 2)
+        if (dict->items[i]->kind == PICKLE_TEXT && dict->items[i + 1]->kind == PICKLE_NUMBER)
+            json_object_set_new(metadata, dict->items[i]->text,
+                                json_sprintf("%lld", (long long)dict->items[i + 1]->number));
+    json_object_set_new(r->file->header, "__metadata__", metadata);
+}
+
+static status read_pickle(const struct reading *r, const char *root, const struct pickle_value *value) {
+    struct found found = {0};
+    if (value->kind != PICKLE_DICT) return read_dict(r, root, value);
+    find_state_dicts(value, &found);
+    bool is_itself = has_weights(value);
+    if (found.count + is_itself > 1) return several(r, &found, is_itself);
+    if (found.count == 0) return read_dict(r, root, value);
+    add_numbers(r, value);
+    return read_dict(r, root, found.dicts[0]);
 }
 
 /* ---- the archive ---- */
@@ -225,7 +281,7 @@ static status read_archive(struct reading *r) {
     TRY(zip_read_all(&r->zip, member, &pickle));
     status s = pickle_parse(r->path, pickle, (size_t)member->size, r->arena, &value);
     buffer_free(pickle);
-    if (!s) s = read_dict(r, root, find_state_dict(value));
+    if (!s) s = read_pickle(r, root, value);
     return s;
 }
 

@@ -11,7 +11,8 @@
 /* Writes an OrderedDict of float32 tensors, which torch.load(weights_only=True) reads. Atomic. */
 status torch_file_write(const char *path, const struct named_tensor *tensors, size_t count);
 
-/* Reads a state_dict: a dictionary of contiguous tensors, without executing its pickle. [file] is then as after
+/* Reads a state_dict: a dictionary of contiguous tensors, or the one such dictionary among the values of another (a
+ * training script's snapshot), whose numbers become metadata; without executing the pickle. [file] is then as after
  * safetensors_read; call safetensors_close also after a failure, which is STATUS_DATA with the file and the tensor. */
 status torch_file_read(const char *path, struct safetensors *file);
 

@@ -1,5 +1,5 @@
 """The formats of export, read by Python's standard library. ctest-labels: unit"""
-import collections, io, os, pickle, struct, unittest, zipfile
+import collections, io, os, pickle, shutil, struct, unittest, zipfile
 
 import numpy as np
 
@@ -203,12 +203,67 @@ class InitFrom(program.Case):
         """The dictionaries of training scripts: the model under a usual name, the optimizer, numbers."""
         root, members = self.dictionary(self.values)
         optimizer = {"state": {0: {"exp_avg": tensor("0", self.values["0.weight"]), "step": 3}}, "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999), "foreach": None}]}
-        for name in ("model_state_dict", "state_dict", "model", "net"):
+        for name in ("model_state_dict", "state_dict", "model", "net", "MODEL_STATE", "model_state"):
             write_pt(self.path("w.pt"), {"epoch": 3, "optimizer": optimizer, "args": Call("argparse Namespace"), name: root, "ema": {"0.weight": tensor("0", self.values["0.weight"])}}, members)
             for n, v in self.values.items():
                 np.testing.assert_array_equal(self.begin()[n], v)
-        write_pt(self.path("w.pt"), {"epoch": 3, "generator": root}, members)
-        self.assertIn("'generator' is a dictionary of tensors inside of the file's; save that state_dict alone", self.begin(code=DATA))
+        write_pt(self.path("w.pt"), {"random": tensor("99", np.arange(9, dtype="u1"), storage="ByteStorage"), "epoch": 3, "generator": root, "optimizer": optimizer}, {**members, "99": np.arange(9, dtype="u1")})
+        np.testing.assert_array_equal(self.begin()["0.weight"], self.values["0.weight"])
+        write_pt(self.path("w.pt"), {"generator": root, "epoch": 3, "discriminator": root, "ema": root}, members)
+        self.assertIn("w.pt: 'generator', 'discriminator' and 'ema' are dictionaries of tensors; save that of the model alone, or under the key 'model'\n", self.begin(code=DATA))
+        write_pt(self.path("w.pt"), {"generator": root, "model": root, "net": root}, members)
+        self.assertIn("w.pt: 'model' and 'net' are dictionaries of tensors", self.begin(code=DATA))
+        write_pt(self.path("w.pt"), {"epoch": 3, "optimizer": optimizer}, members)
+        self.assertIn("w.pt: tensor 'epoch': it is not a tensor; the file must be the state_dict, or contain one", self.begin(code=DATA))
+
+    def test_snapshots_of_the_tutorials(self):
+        """Files of the scripts of the DDP tutorials: their weights begin a run, and the one without a state of the optimizer continues."""
+        import h5py
+        vectors = program.vectors("snapshots/snapshots")
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            f["x"], f["y"] = np.array(vectors["x"], "f4"), np.array(vectors["y"], "f4")
+        for name in ("multigpu_torchrun", "mingpt_ddp"):
+            shutil.copy(os.path.join(program.VECTORS, "snapshots", name + ".pt"), self.path(name + ".pt"))
+        self.write("line.yaml", """name: line
+dataset: {path: rows.h5}
+sampler: {batch_size: 6}
+model: {layers: [linear: 1]}
+loss: mse
+optimizer: {type: sgd, lr: 0.1}
+train: {epochs: 4}
+checkpoint: {resume: multigpu_torchrun.pt, save_every: 1, keep: 0}
+""")
+        self.run_program("check", "line.yaml")
+        self.assertIn("resuming from multigpu_torchrun.pt: epoch 1, step 4\n", "".join(self.run_program("line.yaml")))
+        steps = self.events("step", "runs/line")
+        self.assertEqual([s["step"] for s in steps], list(range(5, 17)))
+        self.assert_close([s["loss"] for s in steps], vectors["sgd"], 1e-7)
+        self.assertEqual(self.events("end", "runs/line")[-1]["step"], 16)
+        self.run_program("line.yaml", "--nproc", 2, "--run-dir", "runs/two")
+        self.assertEqual(self.events("step", "runs/two")[0]["step"], 3)
+        self.run_program("line.yaml", "--fresh", "--run-dir", "runs/line")
+        self.assertEqual(self.losses_from(5, "runs/line"), [s["loss"] for s in steps])
+        for keys, message in ((["optimizer={type: sgd, lr: 0.1, momentum: 0.9}"], "are read, but sgd also has a state; start from its weights with model.init_from"),
+                              (["optimizer={type: adamw, lr: 0.1}"], "but adamw also has a state"), (["train.ema.decay=0.9"], "but train.ema also has a state"),
+                              (["model.layers=[{linear: 2}, {linear: 1}]"], "multigpu_torchrun.pt: does not match the model:\n")):
+            with self.subTest(message):
+                self.assertIn(message, self.run_program("line.yaml", *keys, "--run-dir", "runs/wrong", code=None)[1])
+                self.assertIn(self.code, (64, 65))
+        self.run_program("export", "runs/line", "--out", "w.pt")
+        for command in ((), ("check",)):
+            self.assertIn("checkpoint.resume: w.pt: it is a file of torch.save without EPOCHS_RUN or finished_epoch", self.run_program(*command, "line.yaml", "checkpoint.resume=w.pt", *(() if command else ("--run-dir", "runs/wrong")), code=65)[1])
+        out, _ = self.run_program("inspect", "mingpt_ddp.pt")
+        self.assertIn("format  torch.save\nfinished_epoch  2\n", out)
+        self.write("gpt.yaml", self.read("line.yaml").replace("[linear: 1]", "[{linear: 3}, gelu, {linear: 1}], init_from: mingpt_ddp.pt").replace("resume: multigpu_torchrun.pt, ", ""))
+        self.run_program("gpt.yaml", "name=gpt", "optimizer.lr=0")
+        with h5py.File(self.checkpoints("runs/gpt")[-1]) as f:
+            for name, values in vectors["weights"].items():
+                np.testing.assert_array_equal(f["model"][name][()], np.array(values, "f4"))
+
+    def losses_from(self, first, run):
+        steps = self.events("step", run)
+        self.assertEqual(steps[0]["step"], first)
+        return [s["loss"] for s in steps]
 
     def test_refused(self):
         root, members = self.dictionary(self.values)
@@ -222,10 +277,10 @@ class InitFrom(program.Case):
                 ({"0.weight": tensor("0", weight, storage="ComplexFloatStorage")}, "tensor '0.weight': its dtype must be float32, float64"),
                 ({"0.weight": tensor("0", weight, shape=(2 ** 40, 2 ** 40))},
                  "tensor '0.weight': its shape is not sensible"),
-                ({"epoch": 3}, "tensor 'epoch': it is not a tensor; the file must be the state_dict alone"),
+                ({"epoch": 3}, "tensor 'epoch': it is not a tensor; the file must be the state_dict, or contain one"),
                 ({"x": Call("os system", "touch executed")}, "tensor 'x': it is not a tensor"),
-                ({"model": root}, "'model' is a dictionary of tensors inside of the file's; save that state_dict alone"),
-                ({"epoch": 3, "net": root}, "'net' is a dictionary of tensors inside of the file's; save that state_dict alone"),
+                ({"model": root}, "'model' is a dictionary of tensors beside others of the file; save that of the model alone"),
+                ({"epoch": 3, "net": root}, "'net' is a dictionary of tensors beside others of the file; save that of the model alone"),
                 ({3: tensor("0", weight)}, "tensor '?': it is not a tensor"),
                 ({"extra": tensor("0", weight)}, "extra: in the file, not in the model")):
             with self.subTest(sentence):

@@ -338,7 +338,7 @@ train: {{epochs: 1}}
                                ("damaged.h5", "no seal at its end: the file is truncated, damaged or not written by ddptrain")):
             for words in (["eval", "test.yaml", "--checkpoint", file], ["test.yaml", f"checkpoint.resume={file}", "--run-dir", "runs/c"],
                           ["export", file, "--out", "x.safetensors"], ["test.yaml", f"model.init_from={file}", "--run-dir", "runs/c"]):
-                if file in ("w.safetensors", "w.pt") and "init_from" in words[1]:
+                if (file in ("w.safetensors", "w.pt") and "init_from" in words[1]) or (file == "w.pt" and "resume" in words[1]):
                     continue
                 with self.subTest(words):
                     _, err = self.run_program(*words, code=DATA)

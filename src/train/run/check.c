@@ -15,6 +15,8 @@ static status check_resume(const struct config *config) {
     struct checkpoint *checkpoint;
     const char *resume = config->checkpoint.resume;
     if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return OK;
+    int64_t epochs;
+    if (snapshot_is(resume)) return status_prefix(snapshot_epochs(resume, &epochs), "checkpoint.resume");
     TRY(status_prefix(checkpoint_open(resume, &checkpoint), "checkpoint.resume"));
     checkpoint_close(checkpoint);
     return OK;

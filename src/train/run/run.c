@@ -614,9 +614,47 @@ static status compare_dataset(const struct run *run, struct checkpoint *checkpoi
     return s;
 }
 
+/* Of all ranks. */
+static int64_t rows_of_epoch(const struct run *run) {
+    const struct sampler_config *sampler = &run->plan->sampler;
+    int world = sampler->shards ? 1 : run->env->world_size;
+    size_t rows = run->plan->info.train_rows;
+    size_t batch = sampler->shards ? (size_t)sampler->global_batch_size : run->plan->batch;
+    if (sampler->drop_last_batch) return (int64_t)(run->plan->batches * batch) * world;
+    if (sampler->uneven) return (int64_t)sampler_epoch_rows(sampler, rows);
+    return (int64_t)sampler_length(sampler, rows, world) * world;
+}
+
+/* The snapshot of a PyTorch script: weights, and the number of epochs. It is the whole state of an optimizer that keeps
+ * none. */
+static status load_snapshot(struct run *run, const char *path) {
+    const struct trainer *t = &run->trainer;
+    struct counters *c = &t->state->counters;
+    int64_t epochs, steps = (int64_t)run->plan->steps, rows = rows_of_epoch(run);
+    struct text report = {0};
+    TRY(status_prefix(snapshot_epochs(path, &epochs), "checkpoint.resume"));
+    if (t->optimizer->buffer_count > 0 || t->ema)
+        return status_new(
+            STATUS_USAGE,
+            "checkpoint.resume: %s is a file of torch.save, of which weights and the number of epochs are "
+            "read, but %s also has a state; start from its weights with model.init_from",
+            path, t->ema ? "train.ema" : run->config->optimizer.name);
+    struct weight_source source = run->config->model.init_from; /* its map, if there is one */
+    source.file = path;
+    status s = init_from(t->model, &source, NULL, &report);
+    text_free(&report);
+    TRY(s);
+    if (__builtin_mul_overflow(epochs, steps, &c->step) || __builtin_mul_overflow(epochs, rows, &c->samples))
+        return status_new(STATUS_DATA, "checkpoint.resume: %s: its number of epochs is too large", path);
+    c->epoch = epochs;
+    run->is_resumed = true;
+    return OK;
+}
+
 static status load_named(struct run *run) {
     const char *path = run->config->checkpoint.resume;
     struct checkpoint *checkpoint;
+    if (snapshot_is(path)) return load_snapshot(run, path);
     TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
     status s = compare_dataset(run, checkpoint, path);
     if (!s) s = load(run, checkpoint, path, "leave out checkpoint.resume to start over");

@@ -13,6 +13,7 @@
 #include "checkpoint/foreign.h"
 #include "checkpoint/loading.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/torch_file.h"
 #include "data/columns/preparation.h"
 #include "train/state/data_entries.h"
 #include "train/weights/weights.h"
@@ -539,4 +540,25 @@ status init_from(struct model *model, const struct weight_source *source, const 
     text_free(&warnings);
     arena_destroy(arena);
     return s;
+}
+
+/* ---- snapshots of training scripts ---- */
+
+bool snapshot_is(const char *path) { return foreign_is_torch(path); }
+
+status snapshot_epochs(const char *path, int64_t *epochs) {
+    static const char *const keys[] = {"EPOCHS_RUN", "epochs_run", "finished_epoch"};
+    struct safetensors file;
+    status s = torch_file_read(path, &file);
+    const json_t *numbers = json_object_get(file.header, "__metadata__");
+    const char *text = NULL;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && !text; i++)
+        text = json_string_value(json_object_get(numbers, keys[i]));
+    *epochs = text ? strtoll(text, NULL, 10) : -1;
+    safetensors_close(&file);
+    if (s || *epochs >= 0) return s;
+    return status_new(
+        STATUS_DATA, "%s: %s; start from its weights with model.init_from", path,
+        text ? "its number of epochs is negative"
+             : "it is a file of torch.save without EPOCHS_RUN or finished_epoch, the epochs that were run");
 }

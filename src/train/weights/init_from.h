@@ -14,4 +14,9 @@
 status init_from(struct model *model, const struct weight_source *source, const struct dataset *dataset,
                  struct text *report);
 
+/* Whether [path] is a file of torch.save; and the epochs that the script which has written it as its snapshot had run:
+ * EPOCHS_RUN, epochs_run or finished_epoch beside the weights. STATUS_DATA: there is no such number. */
+bool snapshot_is(const char *path);
+status snapshot_epochs(const char *path, int64_t *epochs);
+
 #endif

@@ -1,0 +1,61 @@
+"""Snapshots of the training scripts of PyTorch's DDP tutorials, for small models: snapshot.pt of pytorch/examples'
+distributed/ddp-tutorial-series/multigpu_torchrun.py (MODEL_STATE, EPOCHS_RUN) with the losses of the script that continues from it,
+and that of distributed/minGPT-ddp (model_state, optimizer_state, finished_epoch). Writes the folder snapshots. Needs PyTorch."""
+import json
+import os
+from collections import OrderedDict
+from dataclasses import asdict, dataclass
+from typing import Any, Dict
+
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+ROWS, EPOCHS, BATCH = 24, 4, 6
+folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "snapshots")
+os.makedirs(folder, exist_ok=True)
+
+
+@dataclass
+class Snapshot:
+    model_state: "OrderedDict[str, torch.Tensor]"
+    optimizer_state: Dict[str, Any]
+    finished_epoch: int
+
+
+torch.manual_seed(1)
+x, y = torch.rand(ROWS, 4).round(decimals=3), torch.rand(ROWS, 1).round(decimals=3)
+
+
+def train(model, optimizer, first, epochs, after=lambda epoch: None):
+    """The losses of the steps of one process."""
+    losses = []
+    sampler = DistributedSampler(range(ROWS), 1, 0)
+    for epoch in range(first, epochs):
+        sampler.set_epoch(epoch)
+        for rows in DataLoader(list(range(ROWS)), BATCH, sampler=sampler):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x[rows]), y[rows])
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        after(epoch)
+    return losses
+
+
+model = torch.nn.Linear(4, 1)
+path = os.path.join(folder, "multigpu_torchrun.pt")
+train(model, torch.optim.SGD(model.parameters(), 0.1), 0, 2, lambda epoch: torch.save({"MODEL_STATE": model.state_dict(), "EPOCHS_RUN": epoch}, path))
+snapshot = torch.load(path)
+model.load_state_dict(snapshot["MODEL_STATE"])
+sgd = train(model, torch.optim.SGD(model.parameters(), 0.1), snapshot["EPOCHS_RUN"], EPOCHS)
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.GELU(), torch.nn.Linear(3, 1))
+optimizer = torch.optim.AdamW(model.parameters(), 0.01, betas=(0.9, 0.95), weight_decay=0.1)
+train(model, optimizer, 0, 2)
+torch.save(asdict(Snapshot(model.state_dict(), optimizer.state_dict(), 2)), os.path.join(folder, "mingpt_ddp.pt"))
+weights = {name: value.tolist() for name, value in model.state_dict().items()}
+adamw = train(model, optimizer, 2, EPOCHS)
+
+with open(os.path.join(folder, "snapshots.json"), "w") as f:
+    json.dump({"x": x.tolist(), "y": y.tolist(), "sgd": sgd, "adamw": adamw, "weights": weights}, f)
