@@ -19,6 +19,7 @@ endif()
 # With traps in mind the compiler would make a branch of a choice between two results (tanh), and would not vectorise the loop. Numbers
 # do not change.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/recurrent.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/elementwise.c
+                            ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/expression.c
                             PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
 
 # A packed panel and a strip lie on the stack: half of what src/base/system/stack.h makes sure of.

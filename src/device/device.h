@@ -51,6 +51,7 @@ struct clip_norm {
 };
 
 struct device;
+struct formula_ops;
 
 /* A linear layer, GELU by tanh and another linear layer, fused, where no other node reads the tensors between them,
  * which are 16 bits: [kept] (rows, hidden), the input of GELU, its gradient [dkept], and [y], the output of GELU. */
@@ -171,7 +172,8 @@ struct device_ops {
     /* Whether operands (struct tensor) with rows of [features] can be 16 bits in the device's precision. NULL: never.
      */
     bool (*can_be_half)(const struct device *, size_t features);
-    const struct gelu_ops *gelu; /* NULL if can_be_half is NULL */
+    const struct gelu_ops *gelu;        /* NULL if can_be_half is NULL */
+    const struct formula_ops *formulas; /* device/expression.h; NULL: the device has none */
 };
 
 /* [name]: "cpu" or "cuda", here the first GPU. STATUS_USAGE for "cuda" if the module, one of its libraries, the driver

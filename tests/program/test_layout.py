@@ -68,6 +68,7 @@ BELOW_BASE = {
     "files": {"system"},
     "document": {"files"},
     "schema": {"document"},
+    "expression": {"numbers", "schema"},
 }
 # The same for src/sweep, whose files beside the folders are the sweep itself: its config, its folder, its loop.
 BELOW_SWEEP = {

@@ -94,6 +94,7 @@ static void set_operators(struct cpu_device *device) {
     ops->norm_layers = kernels->norm_layers;
     ops->recurrent = kernels->recurrent;
     ops->shapes = &cpu_shape_ops;
+    ops->formulas = kernels->formulas;
     device->sequence = *kernels->sequence;
     set_attention(device, kernels->attention);
     ops->sequence = &device->sequence;

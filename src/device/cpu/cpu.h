@@ -83,6 +83,7 @@ struct convolution_kernels {
     X(sequence_ops, sequence) /* without attention */                                                                  \
     X(attention_kernels, attention)                                                                                    \
     X(recurrent_ops, recurrent)                                                                                        \
+    X(formula_ops, formulas)                                                                                           \
     X(convolution_kernels, convolution) /* any */                                                                      \
     /* The caller of the others computes the gradient of the bias. For 3 x 3 kernels, stride 1, one group, channels in \
      * multiples of 16: */                                                                                             \
