@@ -151,6 +151,8 @@ static bool loss_place(void *context, const char *name, struct text *out) {
             add_term_targets(term, out);
         else
             text_add(out, "t");
+    } else if (strcmp(name, "formula") == 0) {
+        term->loss->add_formula(term->config, out);
     } else if (strcmp(name, "weight") == 0) {
         const struct real_list *weights = term->loss->class_weight((void *)(uintptr_t)term->config);
         if (!weights->count) return true;

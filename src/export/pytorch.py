@@ -254,6 +254,36 @@ def quantile_loss(y, t, quantile):
     return (torch.where(d > 0, 1 - quantile, -quantile) * d).mean()
 
 
+class ex:
+    """The functions of expressions: of features, the last dimension, which reductions make one number."""
+    number = staticmethod(lambda x: torch.as_tensor(x) * 1.0)
+    both = staticmethod(lambda a, b: ex.number((ex.number(a) != 0) & (ex.number(b) != 0)))
+    either = staticmethod(lambda a, b: ex.number((ex.number(a) != 0) | (ex.number(b) != 0)))
+    neither = staticmethod(lambda a: ex.number(ex.number(a) == 0))
+    where = staticmethod(lambda c, a, b: torch.where(ex.number(c) != 0, ex.number(a), ex.number(b)))
+    clamp = staticmethod(lambda x, low, high: ex.where(x < low, low, ex.where(x > high, high, x)))
+    index = staticmethod(lambda x: torch.arange(x.shape[-1], dtype=x.dtype))
+    abs, sign, floor, round = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.abs, torch.sign, torch.floor, torch.round))
+    sqrt, exp, expm1, log = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.sqrt, torch.exp, torch.expm1, torch.log))
+    log1p, log10, sin, cos = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.log1p, torch.log10, torch.sin, torch.cos))
+    tanh, erf, sigmoid, relu = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.tanh, torch.erf, torch.sigmoid, torch.relu))
+    softplus, silu, gelu = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (F.softplus, F.silu, F.gelu))
+    pow = staticmethod(lambda a, b: ex.number(a) ** b)
+    detach = staticmethod(lambda x: ex.number(x).detach())
+    sum = staticmethod(lambda x: x.sum(-1, keepdim=True))
+    mean = staticmethod(lambda x: x.mean(-1, keepdim=True))
+    logsumexp = staticmethod(lambda x: x.logsumexp(-1, keepdim=True))
+    softmax = staticmethod(lambda x: x.softmax(-1))
+    norm = staticmethod(lambda x: x.norm(dim=-1, keepdim=True))
+    max = staticmethod(lambda a, *b: torch.maximum(ex.number(a), ex.number(*b)) if b else a.amax(-1, keepdim=True))
+    min = staticmethod(lambda a, *b: torch.minimum(ex.number(a), ex.number(*b)) if b else a.amin(-1, keepdim=True))
+
+
+def expression_loss(formula, y, t):
+    y, t = y.flatten(1), t.reshape(len(t), -1).to(y.dtype)
+    return formula(y, t, torch.ones(len(y), 1, dtype=y.dtype)).mean()
+
+
 def focal_loss(y, t, alpha, gamma):
     other = torch.sigmoid(y) * (1 - t) + torch.sigmoid(-y) * t
     weight = 1 if alpha is None else alpha * t + (1 - alpha) * (1 - t)

@@ -36,6 +36,8 @@ static bool layer_place(void *context, const char *name, struct text *out) {
         text_add(out, c->inputs[1]);
     } else if (strcmp(name, "xs") == 0) {
         for (size_t i = 0; i < c->node->in_count; i++) text_printf(out, "%s%s", i ? ", " : "", c->inputs[i]);
+    } else if (strcmp(name, "x_formula") == 0) {
+        l->type->add_formula(l, c->inputs, out);
     } else if (strcmp(name, "in") == 0) {
         text_printf(out, "%lld", (long long)c->in->size[c->in->dims - 1]);
     } else if (strcmp(name, "channels") == 0) {

@@ -138,17 +138,19 @@ static status needs_source(const struct builder *builder) {
     return s;
 }
 
-/* The inputs of a layer: what `from:` names or [previous], the output of the layer before. With [joins] there are at
- * least two: a single name is joined with [previous], which then comes first. in (BUILD_MAX_INPUTS). */
-static status build_inputs(const struct builder *builder, const struct string_list *from, bool joins, size_t previous,
-                           size_t *in, size_t *count) {
+/* The inputs of a layer: what `from:` names or [previous], the output of the layer before. If it joins there are at
+ * least two, unless it takes one: a single name is joined with [previous], which then comes first. in
+ * (BUILD_MAX_INPUTS). */
+static status build_inputs(const struct builder *builder, const struct string_list *from, const struct layer_type *type,
+                           size_t previous, size_t *in, size_t *count) {
     size_t named = from ? from->count : 0;
+    bool joins = type->joins;
     *count = 0;
     if (!joins && named > 1)
         return status_new(STATUS_USAGE,
                           "from: this layer takes one output, not %zu; join them first with add, concat or multiply",
                           named);
-    if (joins && named == 0)
+    if (joins && !type->takes_one && named == 0)
         return status_new(STATUS_USAGE, "joins several outputs, so it needs `from:` with their names (one name: joined "
                                         "with the output of the layer before)");
     if (named >= BUILD_MAX_INPUTS) return status_new(STATUS_USAGE, "from: more than %d names", BUILD_MAX_INPUTS - 1);
@@ -772,7 +774,7 @@ static status build_one(struct builder *b, const struct variant *variant, const 
                         status_new(STATUS_USAGE, "a name must not be empty or contain '.' or '/', got '%s'", own));
     char *name = arena_printf(arena, "%s%s", prefix, own);
     if (!*own && *name) name[strlen(name) - 1] = '\0'; /* a composite without a name adds no level */
-    TRY(at_place(place, own_path, build_inputs(b, common ? &common->from : NULL, type->joins, previous, in, &count)));
+    TRY(at_place(place, own_path, build_inputs(b, common ? &common->from : NULL, type, previous, in, &count)));
     const struct variant *source = variant;
     if (common && common->share) TRY(at_place(place, own_path, build_begin_sharing(b, variant, name, &source)));
     if (type->expand)

@@ -157,6 +157,7 @@ struct layer_type {
     /* It takes several inputs (in_count of the layer): join and join_backward are used instead of forward and backward,
      * or expand. */
     bool joins;
+    bool takes_one; /* with joins: it may also take the output of the layer before alone */
     /* Not NULL: a composite, which builds the layers inside it; nothing below is used. Tensors are named by index
      * (model.h): in (count), one unless it joins; [path] and [name] as in struct layer. */
     status (*expand)(struct builder *builder, const struct variant *variant, const char *path, const char *name,
@@ -255,6 +256,8 @@ struct layer_type {
      * the module; NULL: a composite or a view. Instead of it where the layer leaves out what is behind the lengths of
      * its rows: [pytorch_with_lengths]; and the lengths that it determines. NULL: the same; none. */
     const char *pytorch, *pytorch_with_lengths, *pytorch_lengths;
+    /* Adds the place {x_formula} of that template, of [inputs]; NULL: there is none. */
+    void (*add_formula)(const struct layer *layer, const char *const *inputs, struct text *out);
     /* Floats of the two scratch memories of its calls in C, which are 0 before. NULL: it needs none. */
     void (*c_scratch)(const struct layer *layer, size_t sizes[2]);
     /* NULL: there are none. */

@@ -218,7 +218,7 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
     return explained;
 }
 
-const struct schema_variants loss_variants = {.what = "loss", .at = variant_at};
+const struct schema_variants loss_variants = {.what = "loss", .at = variant_at, .implied = "expression"};
 
 bool loss_is_balanced(const struct loss_type *loss, const void *config) {
     return loss->class_weight && loss->class_weight((void *)(uintptr_t)config)->word;

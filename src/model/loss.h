@@ -57,6 +57,8 @@ struct loss_type {
     bool accepts_half;
     /* The loss of outputs y and targets t in PyTorch, a template of schema_fill; NULL: it cannot be expressed. */
     const char *pytorch;
+    /* Adds the place {formula} of that template; NULL: there is none. */
+    void (*add_formula)(const void *config, struct text *out);
     /* Its config is a struct objective: several losses. */
     bool is_objective;
 };

@@ -29,7 +29,8 @@ static const struct schema_variant *variant_at(size_t index) {
     return type ? &type->variant : NULL;
 }
 
-const struct schema_variants objective_variants = {.what = "loss", .at = variant_at, .common = &keys};
+const struct schema_variants objective_variants = {
+    .what = "loss", .at = variant_at, .common = &keys, .implied = "expression"};
 
 const char *objective_name(const struct variant *entry) {
     const struct objective_keys *k = entry->common;

@@ -189,6 +189,21 @@ static const struct {
      "{matmul: {from: [c, a], name: d}}, {matmul: {from: [b, d]}}, {linear: 3}]",
      2,
      {4, 6}},
+    {"expression",
+     "[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {expression: {from: [a, b], value: 'a * "
+     "sigmoid(b) + 0.1 * a'}}, {expression: 'x ^ 3 / 4 + sin(x)'}, {linear: 3}]",
+     1,
+     {6}},
+    {"expression", /* numbers beside vectors, reductions */
+     "[{linear: {out: 5, name: a}}, {linear: 1}, {expression: {from: a, value: 'softmax(a) * x - mean(a) + norm(a - "
+     "x) + index'}}, {expression: 'x * logsumexp(x)'}, {linear: 3}]",
+     2,
+     {4, 6}},
+    {"expression", "[{linear: 5}, {expression: 'sum(x * x) + max(x)'}, {linear: 3}]", 1, {6}},
+    {"expression",
+     "[{conv2d: {out: 4, kernel_size: 2}}, {expression: 'x * tanh(softplus(x))'}, {conv2d: {out: 2, kernel_size: 2}}]",
+     3,
+     {2, 4, 5}},
     {"conv3d",
      "[{conv3d: {out: 4, kernel_size: [3, 2, 2], stride: [2, 1, 1], padding: [1, 0, 2], dilation: [2, 1, 1]}}, tanh, "
      "{conv3d: {out: 2, kernel_size: 2, groups: 2}}, relu, {conv3d: {out: 2, kernel_size: 1, bias: false}}]",
@@ -543,6 +558,9 @@ static const struct {
     {"{type: contrastive, symmetric: false, temperature: 2}", "{linear: {out: 10}}"},
     {"{type: ctc, blank: 2}", "{linear: {out: 20}}, {reshape: [5, 4]}, log_softmax"},
     {"{type: ctc, blank: 3, padding: 1, zero_infinity: true}", "{linear: {out: 12}}, {reshape: [3, 4]}, log_softmax"},
+    {"{expression: mean(w * abs(y - t) ^ 1.5)}", NULL},
+    {"{expression: 'logsumexp(y) - mean(t * y) + norm(y - t)'}", NULL},
+    {"{type: expression, expression: 'sum(where(y > 0.1, silu(y), 0.3 * tanh(y)) * softmax(t)) / 2 + max(y)'}", NULL},
     /* rows of different lengths */
     {"mse", OF_LENGTHS("{linear: 4}")},
     {"kl_div", OF_LENGTHS("{linear: 4}, log_softmax")},

@@ -134,7 +134,7 @@ static inline double forward_and_loss(struct fixture *f, bool gradient) {
     struct tensor output_gradient = model_output_gradient(f->model);
     const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
     struct row_weights weights = loss_weights(f->model, &f->model->out, NULL, false);
-    weights.target_size = 2; /* of ctc; other losses have as many targets as outputs */
+    weights.target_size = f->loss->aligns_targets ? 2 : f->model->out_size; /* of ctc 2 */
     ck_assert(!loss_prepare(f->loss, f->loss_config, f->device, &f->model->out, weights.target_size, f->rows, 1));
     f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, &weights, f->rows, 1,
                  gradient ? &output_gradient : NULL, &sums);

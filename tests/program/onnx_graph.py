@@ -234,6 +234,10 @@ OPERATORS = {
     "Mul": lambda o, a, b: a * b, "Div": lambda o, a, b: a / b, "Sqrt": lambda o, x: np.sqrt(x), "Exp": lambda o, x: np.exp(x), "Cast": lambda o, x: x.astype({1: float, 6: int, 7: int, 11: float}[o["to"]]),
     "IsNaN": lambda o, x: np.isnan(x), "Identity": lambda o, x: x, "Concat": lambda o, *x: np.concatenate(x, o["axis"]), "Transpose": lambda o, x: x.transpose(o["perm"]),
     "Max": lambda o, a, b: np.maximum(a, b), "Min": lambda o, a, b: np.minimum(a, b), "Equal": lambda o, a, b: a == b, "Less": lambda o, a, b: a < b,
+    "Pow": lambda o, a, b: np.power(a, b), "Neg": lambda o, x: -x, "Abs": lambda o, x: np.abs(x), "Sign": lambda o, x: np.sign(x),
+    "Floor": lambda o, x: np.floor(x), "Round": lambda o, x: np.round(x), "Log": lambda o, x: np.log(x), "Sin": lambda o, x: np.sin(x),
+    "Cos": lambda o, x: np.cos(x), "Not": lambda o, x: ~x, "And": lambda o, a, b: a & b, "Or": lambda o, a, b: a | b,
+    "LessOrEqual": lambda o, a, b: a <= b, "Erf": lambda o, x: np.vectorize(math.erf)(x),
     "Where": lambda o, *x: np.where(*x), "Unsqueeze": lambda o, x, axes: np.expand_dims(x, tuple(axes)),
     "Gather": lambda o, x, index: np.take(x, index, o.get("axis", 0)), "Shape": lambda o, x: np.array(x.shape[o["start"]:o["end"]]),
     "Expand": lambda o, x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))),
@@ -252,8 +256,10 @@ def compute(operator, options, x):
         return [x[0][tuple(index)]]
     if operator == "Reshape":
         return [x[0].reshape([x[0].shape[i] if n == 0 else n for i, n in enumerate(x[1].tolist())])]
-    if operator in ("ReduceMean", "ReduceMax", "ReduceSum"):
-        reduce = {"ReduceMean": np.mean, "ReduceMax": np.max, "ReduceSum": np.sum}[operator]
+    if operator.startswith("Reduce"):
+        reduce = {"ReduceMean": np.mean, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceSum": np.sum,
+                  "ReduceLogSumExp": lambda x, *a, **k: np.log(np.sum(np.exp(x), *a, **k)),
+                  "ReduceL2": lambda x, *a, **k: np.sqrt(np.sum(x * x, *a, **k))}[operator]
         return [reduce(x[0], tuple(x[1].tolist()), keepdims=bool(options.get("keepdims", 1)))]
     if operator == "Pad":
         before, after = np.split(x[1], 2)

@@ -87,6 +87,13 @@ LAYERS = {
                        "{split: {split_size: [1, 3], dim: -1, names: [a, b]}}, {concat: {from: [b, a], dim: 2}}, flatten, {linear: 4}]"),
     "products": ((6, 5), 3, "[{linear: 4}, {reshape: {shape: [2, 3, 4], name: a}}, tanh, {permute: {dims: [0, 1, 3, 2], name: b}}, {matmul: {from: [a, b]}}, softmax, "
                             "{matmul: {from: a}}, flatten, {linear: 3}]"),
+    "expressions": ((6,), 3, "[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {expression: {from: [a, b], value: 'a * sigmoid(b) + 0.1 * a'}}, "
+                             "{expression: 'where(x > 0.1 and not x > 2 or x < -9, x ^ 2, erf(x)) - abs(x) / 2 + min(x, 0.1) * max(x, -x) + exp(sin(x)) * cos(x)'}, "
+                             "{expression: 'sign(x) * sqrt(abs(x)) + log1p(abs(x)) + expm1(x) * softplus(x) + relu(x) * tanh(x) + log(1 + x * x) + "
+                             "(x >= 0.3) + (x != 1) * (x == x) + detach(x) + floor(3 * x) - round(2 * x) + pow(2, x) + -x'}, {linear: 3}]"),
+    "features": ((4, 6), 12, "[{linear: {out: 5, name: a}}, {linear: 1}, {expression: {from: a, value: 'softmax(a) * x - mean(a) + norm(a - x) + 0.1 * index'}}, "
+                            "{expression: 'logsumexp(x) + x * (max(x) - min(x))'}, {linear: 3}, flatten]"),
+    "numbers": ((6,), 2, "[{linear: 5}, {expression: 'sum(x * x)'}, {linear: 2}]"),
     "volume": ((2, 6, 5, 4), 3, "[{conv3d: {out: 4, kernel_size: [3, 2, 3], stride: [2, 1, 1], padding: [1, 0, 2], dilation: [2, 1, 1]}}, relu, {max_pool3d: {kernel_size: 2, "
                                 "stride: 1, padding: 1, ceil_mode: true}}, batch_norm, {conv3d: {out: 6, kernel_size: [1, 2, 2], groups: 2, bias: false}}, "
                                 "{avg_pool3d: {kernel_size: 2, stride: [1, 2, 1], padding: 1, count_include_pad: false}}, flatten, {linear: 3}]"),

@@ -48,7 +48,7 @@ ATTRIBUTES = {
         "{attention: {heads: 2}}", "{attention: {heads: 4, causal: true}}", "{attention: {heads: 1, bias: false}}", "{linear: 24}, {scaled_dot_product_attention: {heads: 2}}",
         "{linear: 24}, {scaled_dot_product_attention: {heads: 4, causal: true}}", "{linear: 16}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 2}}",
         "{linear: {out: 8, name: q}}, {linear: 8}, {cross_attention: {heads: 2, from: q}}", "{linear: {out: 8, name: q}}, {linear: 8}, {cross_attention: {heads: 1, bias: false, from: q}}",
-        "{rotary_embedding: {head_size: 4}}", "{rotary_embedding: {head_size: 4, heads: 1}}", "{rotary_embedding: {head_size: 4, base: 7}}", "{rotary_embedding: {head_size: 4, interleaved: true}}",
+        "{expression: {value: x * sigmoid(x) - mean(x)}}", "{rotary_embedding: {head_size: 4}}", "{rotary_embedding: {head_size: 4, heads: 1}}", "{rotary_embedding: {head_size: 4, base: 7}}", "{rotary_embedding: {head_size: 4, interleaved: true}}",
         *(f"{{{kind}: {{hidden_size: 3{keys}}}}}" for kind in ("lstm", "gru", "rnn") for keys in ("", ", num_layers: 2", ", bias: false", ", bidirectional: true", ", output: last")), "{rnn: {hidden_size: 3, nonlinearity: relu}}"],
 }
 # What a file does not say: of training, of initial weights, or given by shapes; and types that other tests have, since they take tokens or layers.

@@ -42,7 +42,7 @@ UNTESTED = {
 
 # Run after the unit tests of a layer: corpora of the fuzz targets and programs of tests/program.
 PROGRAMS = {
-    "base": ["corpus_document", "corpus_config", "corpus_sealed", "corpus_json_line", "corpus_hdf5", "program_bad_configs", "program_mistakes", "program_readers", "program_files", "program_init"],
+    "base": ["corpus_document", "corpus_config", "corpus_sealed", "corpus_json_line", "corpus_expression", "program_expressions", "corpus_hdf5", "program_bad_configs", "program_mistakes", "program_readers", "program_files", "program_init"],
     "device": ["model_gradients", "model_layers", "model_loss", "model_model", "model_batch_norm_sync", "optim_optimizer", "program_parity", "program_parity_cnn",
                "program_precision", "program_recurrent", "program_pixels", "program_ctc", "program_pretrained"],
     "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference", "program_pretrained",

@@ -29,7 +29,7 @@ SHORTHANDS = {
     "num_groups": "group_norm", "embedding_dim": "embedding embedding_bag", "head_size": "rotary_embedding", "hidden_size": "lstm gru rnn",
     "alpha": "elu", "negative_slope": "leaky_relu", "num_parameters": "prelu", "p": "dropout dropout1d dropout2d drop_path",
     "init_values": "layer_scale layer_scale2d", "dim": "mean max concat", "scale_factor": "upsample", "dims": "permute",
-    "upscale_factor": "pixel_shuffle", "downscale_factor": "pixel_unshuffle", "padding": "pad", "shape": "reshape",
+    "value": "expression", "upscale_factor": "pixel_shuffle", "downscale_factor": "pixel_unshuffle", "padding": "pad", "shape": "reshape",
     "layers": "sequential residual"}
 
 STEPS, LR, MOMENTUM = 20, 0.02, 0.9
@@ -110,6 +110,11 @@ CASES = [
      "{linear: 3}]", [4, 6]),
     ("[{linear: 4}, {reshape: {shape: [2, 3, 4], name: a}}, tanh, {permute: {dims: [0, 1, 3, 2], name: b}}, {matmul: {from: [a, b]}}, softmax, {matmul: "
      "{from: a}}, flatten, {linear: 3}]", [6, 5]),
+    ("[{linear: {out: 5, name: a}}, tanh, {linear: {out: 5, name: b}}, {expression: {from: [a, b], value: 'a * sigmoid(b) + 0.1 * a'}}, "
+     "{expression: 'where(x > 0.1 and x < 2, abs(x) ^ 1.5, 0.3 * erf(x)) - abs(x) / 2'}, {linear: 3}]", [6]),
+    ("[{linear: {out: 5, name: a}}, {linear: 1}, {expression: {from: a, value: 'softmax(a) * x - mean(a) + norm(a - x) / 9'}}, "
+     "{expression: {value: 'tanh(logsumexp(x) / 4 + x)'}}, {linear: 3}]", [4, 6]),
+    ("[{conv2d: {out: 4, kernel_size: 2}}, {expression: 'x * tanh(softplus(x))'}, {conv2d: {out: 2, kernel_size: 2}}]", [2, 4, 5]),
     # volumes
     ("[{conv3d: {out: 3, kernel_size: 2}}, relu, {conv3d: {out: 2, kernel_size: [1, 2, 1], bias: false}}]", [2, 3, 4, 3]),
     ("[{conv3d: {out: 4, kernel_size: [3, 2, 3], stride: [2, 1, 1], padding: [1, 0, 2], dilation: [2, 1, 1]}}, tanh, {conv3d: {out: 2, "

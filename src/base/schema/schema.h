@@ -100,7 +100,9 @@ struct schema_variants {
     const char *what;                                 /* "layer", "optimizer": for messages and docs */
     const struct schema_variant *(*at)(size_t index); /* row [index] of the owner's table; NULL past its end */
     const struct schema *common;                      /* keys of every type; NULL: none */
-    bool is_keyed; /* true: `relu` or `linear: {out: 3}`; false: `adam` or `{type: adam, lr: 0.1}` */
+    bool is_keyed;       /* true: `relu` or `linear: {out: 3}`; false: `adam` or `{type: adam, lr: 0.1}` */
+    const char *implied; /* unless is_keyed: a mapping without `type` that has a key of this name is of the type with
+                            this name; NULL: none */
 };
 
 enum schema_flags {

@@ -548,6 +548,9 @@ static void bind_typed(struct binder *b, const struct schema_row *row, const str
         return;
     }
     const struct node *type = node_get(node, "type");
+    const char *implied = row->variants->implied;
+    struct node of_key = {.kind = NODE_SCALAR, .place = node->place, .text = implied};
+    if (!type && implied && node_get(node, implied)) type = &of_key;
     if (!type && row->fallback) {
         const struct node *fallback = row_fallback(row, node->place, b->arena);
         type = fallback && fallback->kind == NODE_MAPPING ? node_get(fallback, "type") : fallback;

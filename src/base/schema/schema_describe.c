@@ -651,7 +651,7 @@ static void set_default(json_t *object, const struct schema_row *row) {
 /* ---- the JSON schema: values ---- */
 
 static json_t *object_of(const struct writer *w, const struct schema *own, const struct schema *common,
-                         const char *type);
+                         const char *type, bool is_implied);
 
 static bool needs_keys(const struct schema *schema) {
     for (const struct schema_row *row = schema ? schema->rows : NULL; row && row->key; row++)
@@ -686,7 +686,7 @@ static json_t *scalar_of(const struct schema_row *row) {
 static json_t *value_of(const struct writer *w, const struct schema_row *row);
 
 static json_t *section_of(const struct writer *w, const struct schema *schema) {
-    json_t *object = object_of(w, schema, NULL, NULL);
+    json_t *object = object_of(w, schema, NULL, NULL, false);
     const struct schema_row *shorthand = schema->shorthand ? schema_row(schema, schema->shorthand) : NULL;
     return shorthand ? either(object, value_of(w, shorthand)) : object;
 }
@@ -697,7 +697,7 @@ static json_t *variant_of(const struct writer *w, const struct schema_row *row) 
     const struct schema_variant *type =
         row->fallback && !row->variants->is_keyed ? variants_find(row->variants, row->fallback, &index) : NULL;
     json_t *reference = reference_to(w, row->variants);
-    return type ? either(reference, object_of(w, type->schema, row->variants->common, NULL)) : reference;
+    return type ? either(reference, object_of(w, type->schema, row->variants->common, NULL, false)) : reference;
 }
 
 static json_t *value_of(const struct writer *w, const struct schema_row *row) {
@@ -743,13 +743,14 @@ static void set_properties(const struct writer *w, const struct schema *schema, 
     }
 }
 
-/* A mapping with the keys of [own] and [common] and, unless [type] is NULL, the required key `type: <type>`. */
+/* A mapping with the keys of [own] and [common] and, unless [type] is NULL, the key `type: <type>`, which is required
+ * unless it [is_implied]. */
 static json_t *object_of(const struct writer *w, const struct schema *own, const struct schema *common,
-                         const char *type) {
+                         const char *type, bool is_implied) {
     json_t *properties = json_object(), *required = json_array();
     if (type) {
         json_object_set_new(properties, "type", json_pack("{s:s}", "const", type));
-        json_array_append_new(required, json_string("type"));
+        if (!is_implied) json_array_append_new(required, json_string("type"));
     }
     set_properties(w, common, properties, required);
     set_properties(w, own, properties, required);
@@ -761,7 +762,7 @@ static json_t *object_of(const struct writer *w, const struct schema *own, const
 
 /* {linear: {out: 3}}; the options may be null or a shorthand's value. */
 static json_t *keyed_of(const struct writer *w, const struct schema_variant *type, const struct schema *common) {
-    json_t *options = object_of(w, type->schema, common, NULL);
+    json_t *options = object_of(w, type->schema, common, NULL, false);
     const char *shorthand = type->schema ? type->schema->shorthand : NULL;
     if (shorthand) options = either(options, value_of(w, schema_row(type->schema, shorthand)));
     if (!needs_keys(type->schema) && !needs_keys(common)) options = either(options, json_pack("{s:s}", "type", "null"));
@@ -779,9 +780,10 @@ static json_t *definition_of(const struct writer *w, const struct schema_variant
             if (type->doc) json_object_set_new(name, "description", json_string(type->doc));
             json_array_append_new(alternatives, name);
         }
+        bool is_implied = variants->implied && strcmp(variants->implied, type->name) == 0;
         json_array_append_new(alternatives, variants->is_keyed
                                                 ? keyed_of(w, type, variants->common)
-                                                : object_of(w, type->schema, variants->common, type->name));
+                                                : object_of(w, type->schema, variants->common, type->name, is_implied));
     }
     return json_pack("{s:o}", "anyOf", alternatives);
 }
@@ -789,7 +791,7 @@ static json_t *definition_of(const struct writer *w, const struct schema_variant
 void schema_write_json(const struct schema *schema, struct text *out) {
     struct arena *arena = arena_create();
     struct writer w = {.all = sections_list(schema, arena)};
-    json_t *root = object_of(&w, schema, NULL, NULL), *definitions = json_object();
+    json_t *root = object_of(&w, schema, NULL, NULL, false), *definitions = json_object();
     for (size_t i = 0; i < w.all.count; i++) {
         const struct section *s = &w.all.items[i];
         if (!s->choice || s->repeats) continue;

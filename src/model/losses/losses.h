@@ -22,7 +22,8 @@
     X(triplet_margin)                                                                                                  \
     X(contrastive)                                                                                                     \
     X(ctc)                                                                                                             \
-    X(quantile)
+    X(quantile)                                                                                                        \
+    X(expression)
 #define X(name) extern const struct loss_type loss_##name;
 LOSS_TYPES(X)
 #undef X
