@@ -77,22 +77,22 @@ struct view {
 
 /* ---- --values: an expression of rank, i and world ---- */
 
-struct expression {
+struct value_expression {
     const char *text, *at;
     double rank, i, world;
     int depth;
     status failure;
 };
 
-static double sum(struct expression *e);
+static double sum(struct value_expression *e);
 
-static void expect(struct expression *e, const char *what) {
+static void expect(struct value_expression *e, const char *what) {
     if (!e->failure)
         e->failure = status_new(STATUS_USAGE, "--values: character %zu: expected %s, got '%.20s'",
                                 (size_t)(e->at - e->text) + 1, what, *e->at ? e->at : "the end");
 }
 
-static bool take(struct expression *e, const char *word) {
+static bool take(struct value_expression *e, const char *word) {
     while (*e->at == ' ') e->at++;
     size_t length = strlen(word);
     if (e->failure || strncmp(e->at, word, length) != 0) return false;
@@ -100,7 +100,7 @@ static bool take(struct expression *e, const char *word) {
     return true;
 }
 
-static double number(struct expression *e) {
+static double number(struct value_expression *e) {
     char *end;
     if (take(e, "rank")) return e->rank;
     if (take(e, "world")) return e->world;
@@ -121,13 +121,13 @@ static double number(struct expression *e) {
     return value;
 }
 
-static double factor(struct expression *e) {
+static double factor(struct value_expression *e) {
     double sign = 1;
     while (take(e, "-")) sign = -sign;
     return sign * number(e);
 }
 
-static double product(struct expression *e) {
+static double product(struct value_expression *e) {
     double value = factor(e);
     for (;;) {
         if (take(e, "*"))
@@ -139,7 +139,7 @@ static double product(struct expression *e) {
     }
 }
 
-static double sum(struct expression *e) {
+static double sum(struct value_expression *e) {
     double value = product(e);
     for (;;) {
         if (take(e, "+"))
@@ -152,7 +152,7 @@ static double sum(struct expression *e) {
 }
 
 static status evaluate(const char *text, int rank, int i, int world, float *out) {
-    struct expression e = {.text = text, .at = text, .rank = rank, .i = i, .world = world};
+    struct value_expression e = {.text = text, .at = text, .rank = rank, .i = i, .world = world};
     double value = sum(&e);
     take(&e, " ");
     if (*e.at) expect(&e, "an operator or the end");
