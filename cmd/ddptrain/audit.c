@@ -2,6 +2,7 @@
  * interval is what lies between two checkpoints of the ledger. It is repeated by a run of this program that starts from
  * the file of the first one and stops at the second one; the ledgers of both must have the same lines. Where the files
  * of checkpoints were removed, one run repeats the intervals between them. */
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -459,7 +460,7 @@ static status choose(struct audit *a, uint64_t seed) {
                           "%s: no interval of the run can be repeated: the configs of its starts are not in the folder",
                           a->folder);
     double fraction = line->fraction >= 0 ? line->fraction : 0.1;
-    if (line->intervals > 0)
+    if (line->intervals >= 0)
         wanted = (size_t)line->intervals;
     else if (!line->is_all)
         wanted = (size_t)ceil(fraction * (double)a->interval_count);
@@ -783,40 +784,76 @@ static status write_statement(const struct audit *a, struct text *out) {
     return OK;
 }
 
-/* The first line of two texts that differs, in *a and *b, and its number. */
-static size_t first_difference(const char **a, const char **b) {
-    size_t number = 1;
-    for (;; number++) {
-        size_t x = strcspn(*a, "\n"), y = strcspn(*b, "\n");
-        if (x != y || strncmp(*a, *b, x) != 0 || !(*a)[x] || !(*b)[y]) return number;
-        *a += x + 1, *b += y + 1;
+/* Whether two values differ; then *a and *b are the first values that do, NULL where there is none, and [path] has
+ * where they are: "subject[0].digest". Keys are compared in any order. */
+static bool find_difference(const json_t **a, const json_t **b, struct text *path) {
+    const json_t *x = *a, *y = *b;
+    const char *key;
+    json_t *value;
+    if (x && y && json_equal(x, y)) return false;
+    bool are_objects = json_is_object(x) && json_is_object(y), are_arrays = json_is_array(x) && json_is_array(y);
+    size_t count = !are_arrays ? 0 : json_array_size(x) > json_array_size(y) ? json_array_size(x) : json_array_size(y);
+    for (int side = 0; side < 2 && are_objects; side++) /* keys of both */
+        json_object_foreach((json_t *)(uintptr_t)(side ? y : x), key, value) {
+            *a = json_object_get(x, key), *b = json_object_get(y, key);
+            size_t before = path->length;
+            text_printf(path, "%s%s", before ? "." : "", key);
+            if (find_difference(a, b, path)) return true;
+            path->data[path->length = before] = 0;
+        }
+    for (size_t i = 0; i < count; i++) {
+        *a = json_array_get(x, i), *b = json_array_get(y, i);
+        size_t before = path->length;
+        text_printf(path, "[%zu]", i);
+        if (find_difference(a, b, path)) return true;
+        path->data[path->length = before] = 0;
     }
+    *a = x, *b = y;
+    return true;
 }
 
-static status compare_statement(const struct audit *a) {
-    struct text now = {0};
-    char *text = NULL;
-    struct io_info info;
-    status s = io_read_text(a->line->statement, 1 << 20, &text, &info);
-    if (!s && !text) s = status_new(STATUS_IO, "%s: there is no such file", a->line->statement);
-    if (!s && !strstr(text, PREDICATE))
-        s = status_new(STATUS_DATA, "%s: not a statement of ddptrain certify", a->line->statement);
-    if (!s) s = write_statement(a, &now);
-    if (!s && strcmp(text, text_string(&now)) != 0) {
-        const char *then = text, *is = text_string(&now);
-        size_t number = first_difference(&then, &is);
-        struct text x = {0}, y = {0}, line = {0};
-        text_add_bytes(&line, then, strcspn(then, "\n"));
-        text_add_value(&x, text_string(&line), 400);
-        text_clear(&line);
-        text_add_bytes(&line, is, strcspn(is, "\n"));
-        text_add_value(&y, text_string(&line), 400);
-        s = status_new(STATUS_DIVERGED, "%s:%zu: the statement is not about this folder: it says %s, and here it is %s",
-                       a->line->statement, number, text_string(&x), text_string(&y));
-        text_free(&x), text_free(&y), text_free(&line);
-    }
+static void add_json(const json_t *value, struct text *out) {
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    if (text)
+        text_add_value(out, text, 400);
+    else
+        text_add(out, "missing");
     free(text);
-    text_free(&now);
+}
+
+static status statement_differs(const struct audit *a, const json_t *then, const json_t *now) {
+    struct text why = {0};
+    if (find_difference(&then, &now, &why)) {
+        text_add(&why, " is ");
+        add_json(then, &why);
+        text_add(&why, ", and here it is ");
+        add_json(now, &why);
+    }
+    status s = status_new(STATUS_DIVERGED, "%s: the statement is not about this folder: %s", a->line->statement,
+                          text_string(&why));
+    text_free(&why);
+    return s;
+}
+
+/* Values are compared: the tools that sign statements write them in their own way. */
+static status compare_statement(const struct audit *a) {
+    struct text text = {0};
+    char *file = NULL;
+    struct io_info info;
+    json_error_t error = {0};
+    status s = io_read_text(a->line->statement, 1 << 20, &file, &info);
+    if (!s && !file) s = status_new(STATUS_IO, "%s: there is no such file", a->line->statement);
+    json_t *then = s ? NULL : json_loads(file, JSON_REJECT_DUPLICATES, &error), *now = NULL;
+    const char *type = json_string_value(json_object_get(then, "predicateType"));
+    if (!s && !(type && strcmp(type, PREDICATE) == 0))
+        s = status_new(STATUS_DATA, "%s: not a statement of ddptrain certify%s%s", a->line->statement,
+                       error.text[0] ? ": " : "", error.text);
+    if (!s) s = write_statement(a, &text);
+    if (!s) now = json_loads(text_string(&text), 0, &error);
+    if (!s && !json_equal(then, now)) s = statement_differs(a, then, now);
+    json_decref(then), json_decref(now);
+    free(file);
+    text_free(&text);
     if (!s) printf("%s: the statement is about the files of this folder\n", a->line->statement);
     return s;
 }
@@ -870,8 +907,19 @@ static void print_result(const struct audit *a) {
                floor(100 * (1 - differing)));
 }
 
+static status check_choice(const struct command_line *line) {
+    bool has_fraction = line->fraction >= 0, has_intervals = line->intervals >= 0;
+    if (line->is_all + has_fraction + has_intervals > 1)
+        return status_new(STATUS_USAGE, "--all, --fraction and --intervals exclude each other; give one of them");
+    if (has_fraction && !(line->fraction > 0 && line->fraction <= 1))
+        return status_new(STATUS_USAGE, "--fraction: expected a number above 0 and at most 1, got %g", line->fraction);
+    return line->intervals == 0 ? status_new(STATUS_USAGE, "--intervals: expected at least 1, got 0") : OK;
+}
+
 static status audit(struct audit *a) {
     uint64_t seed = (uint64_t)a->line->seed;
+    TRY(check_choice(a->line));
+    TRY(ledger_check_ended(a->folder));
     TRY(prepare(a));
     if (a->line->seed < 0 && getrandom(&seed, sizeof seed, 0) != sizeof seed)
         return status_new(STATUS_IO, "the system gives no random numbers");

@@ -127,6 +127,7 @@ static status open_run(struct bisect *b, struct side *side) {
     struct text path = {0};
     char *text = NULL;
     struct io_info info;
+    TRY(ledger_check_ended(side->name));
     text_printf(&path, "%s/ledger.jsonl", side->name);
     status s = exists(text_string(&path)) ? ledger_file_read(side->name, &side->ledger) : OK;
     if (!s) s = ledger_file_read_metrics(side->name, &side->metrics);

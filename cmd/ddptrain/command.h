@@ -51,7 +51,7 @@ struct command_line {
     bool is_quick;                                         /* selftest: --quick */
     const char *prompt, *prompt_file, *stop_text;          /* generate */
     int characters, top_k, seed;                           /* seed -1: not given */
-    int intervals;                                         /* audit; 0: not given */
+    int intervals;                                         /* audit; -1: not given */
     double fraction;                                       /* audit; negative: not given */
     bool is_all;                                           /* audit */
     const char *statement;                                 /* audit; NULL: not given */
@@ -231,7 +231,8 @@ void command_free_operands(struct command_line *line);
 status command_run_child(const char *const *arguments, const char *output, int *code);
 /* Of the output of a run that failed, the reason: the first line that begins with "ddptrain: ", else the last line. */
 void command_add_reason(const char *path, struct text *out);
-/* A new folder in [parent], NULL: this one, for command_remove_folder, which takes NULL. */
+/* A new folder in [parent], NULL: this one, for command_remove_folder, which takes NULL. Removes those there whose
+ * process was killed. */
 status command_make_folder(const char *parent, const char *name, char **out);
 void command_remove_folder(char *folder);
 /* Removes a folder with all that is in it. */
@@ -292,6 +293,8 @@ void ledger_line_compare(const struct ledger_line *recorded, const struct ledger
 status ledger_find_config(struct arena *arena, const char *folder, const struct ledger_file *ledger, const char *wanted,
                           const char **out);
 
+/* STATUS_USAGE while a process trains in a run [folder]: what is compared would change meanwhile. */
+status ledger_check_ended(const char *folder);
 /* The number of processes that repeat a run of [world]: --nproc, else as many. STATUS_USAGE where the bits would be
  * others. */
 status ledger_processes(const struct command_line *line, int64_t world, bool is_elastic, int64_t *out);

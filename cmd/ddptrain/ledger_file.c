@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/files/digest.h"
+#include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
 #include "base/system/machine.h"
@@ -229,6 +230,16 @@ status ledger_find_config(struct arena *arena, const char *folder, const struct 
 }
 
 /* ---- whether this machine can repeat it ---- */
+
+status ledger_check_ended(const char *folder) {
+    bool is_held;
+    TRY(folder_lock_is_held(folder, &is_held));
+    if (!is_held) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: this run is still running: wait for its end, stop it (the same command continues it later), "
+                      "or give a copy of its folder",
+                      folder);
+}
 
 status ledger_processes(const struct command_line *line, int64_t world, bool is_elastic, int64_t *out) {
     *out = world;

@@ -160,6 +160,7 @@ int main(int argc, char **argv) {
                                 .seed = -1,
                                 .seeds = 10,
                                 .fraction = -1,
+                                .intervals = -1,
                                 .stop_after = -1,
                                 .root = -1,
                                 .temperature = 1,

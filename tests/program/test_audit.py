@@ -470,9 +470,17 @@ class Audit(program.Case):
         for name in ("wine.h5", "runs/test/ledger.jsonl"):
             self.assertIn("it exists and is no statement", self.run_program("certify", "runs/test", "--out", name, code=USAGE)[1])
         self.assertIn("s.json: the statement is about the files of this folder", self.audit("--statement", "s.json"))
-        for old, new in (('"step": 72', '"step": 71'), (names["config.yaml"], "0" * 64), (predicate["dataset_fingerprint"], "1" * 64)):
+        for text in (json.dumps(statement), json.dumps(statement, indent=8, sort_keys=True), out.replace("/", r"\/")):
+            self.write("s.json", text)
+            self.assertIn("s.json: the statement is about the files of this folder", self.audit("--statement", "s.json"))
+        for old, new, what in (('"step": 72', '"step": 71', "predicate.step is 71, and here it is 72"),
+                               (names["config.yaml"], "0" * 64, r"subject\[2\].digest.sha256 is \"0{64}\", and here it is \"" + names["config.yaml"]),
+                               (predicate["dataset_fingerprint"], "1" * 64, "predicate.dataset_fingerprint is \"1{64}\""),
+                               ('"world_size": 1, ', "", "predicate.world_size is missing, and here it is 1"),
+                               ('"world_size": 1, ', '"world_size": 1, "more": [2], ', r"predicate.more is \[2\], and here it is missing"),
+                               ('"subject": [\n', '"subject": [\n{"name": "a"},', r"subject\[0\].(name|digest) is ")):
             self.write("other.json", out.replace(old, new))
-            self.assertRegex(self.audit("--statement", "other.json", code=DIVERGED), rf"other.json:\d+: the statement is not about this folder: .*{new}")
+            self.assertRegex(self.audit("--statement", "other.json", code=DIVERGED), rf"other.json: the statement is not about this folder: {what}")
         self.train("--run-dir", "other", "seed=2")
         err = self.run_program("audit", "other", "--statement", "s.json", code=DIVERGED)[1]
         self.assertIn("the statement is not about this folder", err)
@@ -481,6 +489,9 @@ class Audit(program.Case):
         self.train("--stop-after", 20, code=STOPPED)
         self.assertIn("the run has not ended", self.run_program("certify", "runs/test", code=DATA)[1])
         self.assertIn("not a statement of ddptrain certify", self.audit("--statement", "c.yaml", code=DATA))
+        for text in ('{"predicateType": "urn:ddptrain:training:1"', '{"predicateType": "urn:ddptrain:training:1", "predicateType": "b"}', "[]", '"a"'):
+            self.write("s.json", text)
+            self.assertIn("not a statement of ddptrain certify", self.audit("--statement", "s.json", code=DATA))
         self.assertIn("missing.json", self.audit("--statement", "missing.json", code=program.IO))
 
     # ---- what cannot be audited ----
@@ -492,6 +503,11 @@ class Audit(program.Case):
         self.assertIn("--nproc 2: this run had 1 process", self.audit("--nproc", 2, code=USAGE))
         for steps in ("3,x", "0", ",".join(map(str, range(1, 70)))):
             self.assertIn("--save-at: expected at most 64 numbers of steps", self.train("--save-at", steps, code=USAGE)[1])
+        for words in (("--all", "--intervals", 3), ("--fraction", 0.5, "--intervals", 3), ("--all", "--fraction", 1)):
+            self.assertIn("exclude each other", self.audit(*words, code=USAGE))
+        for fraction in (2, 0, 1.001):
+            self.assertIn("--fraction: expected a number above 0 and at most 1", self.audit("--fraction", fraction, code=USAGE))
+        self.assertIn("--intervals: expected at least 1", self.audit("--intervals", 0, code=USAGE))
         self.assertIn("unexpected argument 'train.epochs=3'", self.audit("train.epochs=3", code=USAGE))
         bodies = self.bodies()
         os.rename(self.path("runs/test/config.yaml"), self.path("config.yaml"))
@@ -510,6 +526,58 @@ class Audit(program.Case):
         self.assertIn("ledger.jsonl: not a file of at most 4 GiB", self.audit(code=DATA))
         os.rmdir(self.path("runs/test/ledger.jsonl"))
         self.assertIn("it is not written with train.ledger: off", self.audit(code=DATA))
+
+    def test_a_run_that_is_running(self):
+        self.write("long.yaml", program.LONG)
+        p = self.start("long.yaml", "train.epochs=10000000", "--run-dir", "run", "--quiet")
+        self.addCleanup(p.communicate)
+        self.addCleanup(p.kill)
+        self.wait_for(lambda: os.path.exists(self.path("run/metrics.jsonl")), what="the run")
+        for words in (("audit", "run"), ("bisect", "run", "long.yaml"), ("bisect", "long.yaml", "run")):
+            self.assertIn("run: this run is still running: wait for its end", self.run_program(*words, code=USAGE)[1])
+
+    def test_a_folder_of_a_killed_audit(self):
+        """It is removed by the next one, and that of an audit that is running is not; what is no such folder stays."""
+        self.train()
+        for name in ("ddptrain-audit-abcdef", "ddptrain-notes"):
+            os.makedirs(self.path(name, "interval-1"))
+        self.write("ddptrain-notes/.lock", "mine\n")
+        others = {"ddptrain-audit-abcdef", "ddptrain-notes"}
+
+        def folders():
+            return {name for name in os.listdir(self.folder) if name.startswith("ddptrain-")} - others
+        p = self.start("audit", "runs/test", "--all")
+        self.wait_for(folders, what="the folder")
+        first = folders()
+        self.wait_for(lambda: all(os.path.exists(self.path(name, "output.txt")) for name in first), what="a run")
+        self.run_program("audit", "runs/test")
+        if p.poll() is None:
+            self.assertEqual(folders(), first)
+        p.kill()
+        p.communicate()
+        self.assert_no_leftovers()
+        self.assertEqual(folders(), first)
+        self.run_program("audit", "runs/test")
+        self.assertEqual(folders(), set())
+        self.assertEqual(set(os.listdir(self.folder)) & others, others)
+        for name in others:
+            shutil.rmtree(self.path(name))
+
+    def test_a_ledger_that_is_deleted_during_the_run(self):
+        """It is written again with all its lines; the last ones as ever."""
+        self.write("long.yaml", program.LONG)
+        p = self.start("long.yaml", "train.epochs=10000000", "--run-dir", "run", "--no-progress", "train.ledger={every: 10}")
+        self.addCleanup(p.kill)
+        ledger = self.path("run/ledger.jsonl")
+        self.wait_for(lambda: os.path.exists(ledger) and os.path.getsize(ledger) > 3000, what="the ledger")
+        os.remove(ledger)
+        p.send_signal(program.signal.SIGTERM)
+        out, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED, out + err)
+        self.assertIn("run/ledger.jsonl was deleted during the run; it is written again", out + err)
+        lines = self.ledger("run")
+        self.assertEqual((lines[0]["event"], lines[-1]["event"]), ("start", "stopped"))
+        self.assertIn("all equal", self.run_program("audit", "run")[0])
 
     def test_no_checkpoint_yet(self):
         self.train("train.epochs=1")

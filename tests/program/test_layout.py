@@ -286,6 +286,7 @@ class Layout(unittest.TestCase):
             ("src/base/log.c", "prints"): "the log of a run",
             ("src/base/status.c", "prints"): "no memory for a message that a caller could print",
             ("src/base/status.c", "exits"): "small allocations whose failure no caller could handle",
+            ("src/base/system/program.c", "exits"): "a child in an emulator, in which main has returned",
             ("src/base/files/hdf5_child.c", "exits"): "a child process that only reads a file",
             ("src/device/gpus.c", "exits"): "a child process that only counts GPUs",
             ("src/train/config/extension.c", "prints"): "the file of a crash, in a signal handler, and where the compiler's messages go",

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/files/io.h"
 #include "base/system/machine.h"
+#include "base/system/program.h"
 #include "base/system/signals.h"
 #include "dist/launch/launch_internal.h"
 #include "dist/process/env.h"
@@ -578,7 +579,7 @@ static _Noreturn void exec_rank(const struct launch_job *job, int local_rank, pi
     }
     const cpu_set_t *part = job->parts ? &job->parts[local_rank] : NULL;
     bool is_bound = !part || sched_setaffinity(0, sizeof *part, part) == 0;
-    if (is_bound) execv("/proc/self/exe", job->argv);
+    if (is_bound) program_start_again(job->argv);
     status failure = status_errno(STATUS_IO, errno, "cannot %s",
                                   is_bound ? "start the program again by /proc/self/exe; is /proc mounted?"
                                            : "bind this rank to its processors");

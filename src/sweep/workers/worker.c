@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/files/io.h"
 #include "base/stop.h"
+#include "base/system/program.h"
 #include "base/system/signals.h"
 #include "data/sampling/split.h"
 #include "device/cpu/parallel.h"
@@ -85,7 +86,7 @@ __attribute__((noreturn)) static void execute(const struct child *c, int output,
     dup2(nothing, 1);
     dup2(output, 2);
     signals_block_only_stops();
-    execv("/proc/self/exe", (char *const *)words);
+    program_start_again((char *const *)(uintptr_t)words);
     _exit(STATUS_IO);
 }
 

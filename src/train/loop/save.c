@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/files/io.h"
 #include "checkpoint/saver.h"
 #include "train/loop/ledger.h"
 #include "train/loop/progress.h"
@@ -34,15 +35,25 @@ static status wait_for_saver(struct trainer *t) {
     return report_failed_save(t, failure);
 }
 
+/* Writes the lines of a ledger that was deleted again. */
+static status restore_ledger(struct trainer *t, bool is_new) {
+    const char *path = run_folder_ledger(t->outputs.folder);
+    struct io_info info;
+    if (!t->outputs.ledger) return OK;
+    TRY(io_stat(path, &info));
+    if (!is_new && info.exists) return OK;
+    if (!is_new) log_warning(t->outputs.log, "%s was deleted during the run; it is written again", path);
+    return metrics_move(t->outputs.ledger, path);
+}
+
 static status follow_folder(struct trainer *t) {
     bool has_changed, is_new;
     TRY(run_folder_follow(t->outputs.folder, t->outputs.log, &has_changed, &is_new));
     if (has_changed)
         TRY(saver_move(t->outputs.saver, run_folder_checkpoints_by_fd(t->outputs.folder),
                        run_folder_checkpoints(t->outputs.folder)));
-    if (!is_new) return OK;
-    if (t->outputs.ledger) TRY(metrics_move(t->outputs.ledger, run_folder_ledger(t->outputs.folder)));
-    return metrics_move(t->outputs.metrics, run_folder_metrics(t->outputs.folder));
+    TRY(restore_ledger(t, is_new));
+    return is_new ? metrics_move(t->outputs.metrics, run_folder_metrics(t->outputs.folder)) : OK;
 }
 
 status save_prepare(void *trainer) {
