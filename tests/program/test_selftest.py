@@ -1,5 +1,5 @@
 """ddptrain selftest: its checks are right here, it finds a state that is not the known one, and says what fails. ctest-labels: dist"""
-import os, signal, time, unittest
+import os, re, signal, time, unittest
 
 import program
 from program import DIVERGED, IO, OK, STOPPED, USAGE
@@ -17,6 +17,9 @@ class Selftest(program.Case):
                             ("processes, with the bits of one", 3), ("collectives of two processes", 2)):
             self.assertRegex(out, rf"(?m)^{what} +{count} of +{count} right +\d+\.\d\d s$")
         self.assertRegex(out, r"(?m)^products of matrices +\d+ GFLOP/s in float32 on \d+ threads?, cpu")
+        limit = re.search(r"(?m)^its limit, multiply-adds of registers alone +(\d+) GFLOP/s: products reach (\d+) %$", out)
+        self.assertGreater(int(limit[1]), 0)
+        self.assertLessEqual(int(limit[2]), 150)  # other programs may run in one of the two times
         self.assertRegex(lines[-1], r"^selftest: \d+ checks, all right, \d+\.\d s$")
         self.assertEqual(self.folders(), [])
 

@@ -10,7 +10,9 @@
 #endif
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/parallel.h"
 #include "device/internal.h"
 
 struct cpu_device {
@@ -240,4 +242,38 @@ status cpu_device_create(const char *set, struct device **out) {
         return OK;
     }
     return status_new(STATUS_USAGE, "this CPU does not have the instruction set '%s'", set);
+}
+
+/* ---- the speed of the vector units ---- */
+
+#define RATE_ROUNDS ((size_t)300000)
+#define RATE_SECONDS 0.02
+
+struct register_run {
+    const struct cpu_kernels *kernels;
+    double operations; /* of a thread */
+    volatile float result;
+};
+
+static void multiply_registers(void *context, size_t first, size_t last) {
+    struct register_run *run = context;
+    double operations;
+    for (size_t i = first; i < last; i++) {
+        run->result = run->kernels->multiply_adds(RATE_ROUNDS, (float)i, &operations);
+        if (i == 0) run->operations = operations;
+    }
+}
+
+double cpu_register_rate(struct device *cpu) {
+    struct register_run run = {.kernels = kernels_of(cpu)};
+    size_t threads = parallel_threads();
+    double best = 0;
+    for (double start = clock_seconds(), end = 0; best == 0 || end - start < RATE_SECONDS;) {
+        double begin = clock_seconds();
+        parallel_for(threads, 1, multiply_registers, &run);
+        end = clock_seconds();
+        double rate = run.operations * (double)threads / (end - begin);
+        if (rate > best) best = rate;
+    }
+    return best;
 }

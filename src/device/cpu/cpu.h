@@ -63,6 +63,8 @@ struct convolution_kernels {
     X(void, product, (const struct cpu_product *p))                                                                    \
     /* packed (k, n and less than CPU_PACK_COLUMNS more) = b, for the member of that name */                           \
     X(void, pack, (const struct cpu_product *p, float *packed))                                                        \
+    /* multiply-adds of registers alone, *operations of them; returns a sum of their results */                        \
+    X(float, multiply_adds, (size_t rounds, float x, double *operations))                                              \
     /* sum (size) += each row of x (rows, size; [stride] between rows) */                                              \
     X(void, add_rows, (float *sum, const float *x, size_t rows, size_t size, size_t stride))                           \
     /* e (count) = exp(x - max), *max = the largest of x; returns their sum */                                         \
@@ -153,6 +155,9 @@ const struct convolution_kernels *cpu_amx_convolution(struct device *device, con
 
 /* PRECISION_FLOAT32_PORTABLE: neither oneDNN nor a choice that depends on the instruction set. */
 bool cpu_is_portable(struct device *device);
+/* Floating-point operations a second of all threads when they multiply and add registers alone: no product of float32
+ * on the vector units is faster. Takes 20 ms or more. */
+double cpu_register_rate(struct device *device);
 
 /* The workspace is scratch memory for operators. There is one, as large as the largest reservation, because operators
  * run one after the other. Grows it to at least this size; its content is lost. After a failure it is as before. Before

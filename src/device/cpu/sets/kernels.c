@@ -1,5 +1,6 @@
 /* The table of a set, and the sums of rows that several of its files need. The files of this folder are all
  * time-critical loops, in plain C that the compiler vectorises; each is compiled once per instruction set (set.h). */
+#include "device/cpu/sets/lanes.h"
 #include "device/cpu/sets/set.h"
 
 /* Adds four rows at a time, in order, so that the sum is read and written less often. */
@@ -31,6 +32,24 @@ void IN_SET(add_rows)(float *sum, const float *x, size_t rows, size_t size, size
     }
     for (size_t j = 0; j < size; j += SUM_COLUMNS)
         add_long_rows(sum + j, x + j, rows, size - j < SUM_COLUMNS ? size - j : SUM_COLUMNS, stride);
+}
+
+#define CHAINS 12 /* as many registers; more than the latency of a multiply-add times those that start at once */
+
+/* Each result is a factor of the next one, so none can be computed before. */
+float IN_SET(multiply_adds)(size_t rounds, float x, double *operations) {
+    lanes sums[CHAINS], half = 0.5f - (lanes){0}, more = x - (lanes){0};
+    float sum = 0;
+    UNROLL
+    for (size_t i = 0; i < CHAINS; i++) sums[i] = more + (float)i;
+    for (size_t r = 0; r < rounds; r++) {
+        UNROLL
+        for (size_t i = 0; i < CHAINS; i++) sums[i] = plus_product(more, sums[i], half);
+    }
+    UNROLL
+    for (size_t i = 0; i < CHAINS; i++) sum += sums[i][0];
+    *operations = 2.0 * LANES * CHAINS * (double)rounds;
+    return sum;
 }
 
 #define LOOP(result, name, arguments) .name = IN_SET(name),
