@@ -3,6 +3,7 @@
 words that start a command on them by the mpirun of Open MPI or MPICH."""
 import os, subprocess, sys
 
+BINARY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "release", "bin", "ddptrain")
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -10,34 +11,57 @@ def address(host):
     return f"10.78.{host // 250}.{host % 250 + 1}"
 
 
-class Hosts:
-    """[count] hosts, removed at the end. [rate]: of each link, as "10gbit"; None: as fast as the machine."""
+def bytes_of(rate):
+    """Of "100mbit" in a second."""
+    return int(rate.rstrip("gmbit")) * (10**9 if "g" in rate else 10**6) // 8
 
-    def __init__(self, count, rate=None):
-        self.count, self.rate = count, rate
+
+class Hosts:
+    """[count] hosts, removed at the end. [rate]: of each link, as "10gbit"; None: as fast as the machine. [delay]: milliseconds one way, by
+    bench/slow_links.c, whose program is [binary]'s neighbour."""
+
+    def __init__(self, count, rate=None, delay=0, binary=BINARY):
+        self.count, self.rate, self.delay, self.links = count, rate, delay, None
+        self.program = os.path.join(os.path.dirname(binary), "slow_links")
         self.start = f"bench{os.getpid()}-"
 
     def __enter__(self):
         try:
-            self.ip("netns", "add", self.start + "s")
-            self.ip("-n", self.start + "s", "link", "add", "bridge0", "up", "type", "bridge")
-            for host in range(self.count):
-                name = self.start + str(host)
+            names = [self.start + str(host) for host in range(self.count)]
+            for name in names:
                 self.ip("netns", "add", name)
-                self.ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"port{host}", "netns", self.start + "s")
-                self.ip("-n", self.start + "s", "link", "set", f"port{host}", "master", "bridge0", "up")
+            self.connect(names)
+            for host, name in enumerate(names):
                 self.ip("-n", name, "address", "add", address(host) + "/16", "dev", "eth0")
                 for device in "eth0", "lo":
                     self.ip("-n", name, "link", "set", device, "up")
                 if self.rate:
-                    subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", self.rate, "burst", "256k", "latency", "50ms"],
+                    subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", self.rate, "burst", str(max(32 << 10, bytes_of(self.rate) // 1000)), "latency", "50ms"],
                                    check=True)
         except BaseException:
             self.__exit__()
             raise
         return self
 
+    def connect(self, names):
+        if not self.delay:
+            self.ip("netns", "add", self.start + "s")
+            self.ip("-n", self.start + "s", "link", "add", "bridge0", "up", "type", "bridge")
+            for host, name in enumerate(names):
+                self.ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"port{host}", "netns", self.start + "s")
+                self.ip("-n", self.start + "s", "link", "set", f"port{host}", "master", "bridge0", "up")
+            return
+        self.links = subprocess.Popen(["chrt", "--fifo", "10", self.program, "--device", "eth0", "--delay", str(self.delay),
+                                       *(f"{name}={address(host)}" for host, name in enumerate(names))], stdout=subprocess.PIPE, text=True)
+        if self.links.stdout.readline() != "up\n":
+            raise OSError("there are no TUN devices")
+        for name in names:
+            self.ip("-n", name, "link", "set", "eth0", "mtu", "9000")
+
     def __exit__(self, *_):
+        if self.links:
+            self.links.terminate()
+            self.links.communicate()
         for name in ["s", *map(str, range(self.count))]:
             subprocess.run(["ip", "netns", "del", self.start + name], check=False, stderr=subprocess.DEVNULL)
 

@@ -56,13 +56,14 @@ class Hosts:
 class BadLink(Hosts):
     """The same with a link that delays and loses packets."""
 
-    def __init__(self, jitter, loss, seed):
+    def __init__(self, place, jitter, loss, seed):
         super().__init__()
-        self.words, self.relay = ["--jitter", jitter, "--loss", loss, "--seed", seed], None
+        program = os.path.join(os.path.dirname(place.binary), "slow_links")
+        self.words, self.relay = [program, "--delay", "5", "--jitter", str(jitter), "--loss", str(loss), "--seed", str(seed)], None
 
     def join(self):
-        self.relay = subprocess.Popen([sys.executable, os.path.join(faults.ROOT, "tests", "proof", "lossy_link.py"), *self.names, *map(str, self.words)],
-                                      stdout=subprocess.PIPE, text=True)
+        ends = [f"{name}=10.231.7.{number}" for number, name in enumerate(self.names, 1)]
+        self.relay = subprocess.Popen([*self.words, *ends], stdout=subprocess.PIPE, text=True)
         check(self.relay.stdout.readline() == "up\n", "no TUN devices")
         return "link0"
 
@@ -91,7 +92,7 @@ def lossy(place, rng):
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(rng.choice((0, os.cpu_count())))]
     begin = time.monotonic()
     try:
-        with BadLink(jitter, loss, rng.randrange(1 << 30)) as hosts:
+        with BadLink(place, jitter, loss, rng.randrange(1 << 30)) as hosts:
             for p in hosts.start(place, "lossy.yaml", 1, run="runs/lossy"):
                 code, err = place.finish(p, 240)
                 check(code == 0, jitter, "ms,", loss, code, err)
