@@ -1,5 +1,5 @@
 """Two hosts (network namespaces): the link is down for less than a second, repeatedly, and no rank is lost; a secret that
-others can guess, and an address of rank 0 that other hosts cannot reach.
+others can guess, an address of rank 0 that other hosts cannot reach, and a link with a delay (bench/slow_links.c).
 ctest-labels: dist fault"""
 import os, subprocess, time, unittest, uuid
 
@@ -88,6 +88,32 @@ class Link(Case):
             self.assertRegex(first, r"waiting for 1 of 2 ranks: 1 .*; for ranks of another host set MASTER_ADDR .* on the network: " + address)
             for start in rf"waiting for rank 0 at {address}:29592 \(", rf"rank 0 did not answer at {address}:29592 .*\(":
                 self.assertRegex(second, start + r"Connection refused\); this is a loopback address: if rank 0 runs on another host, set MASTER_ADDR")
+
+    def slow_down(self, milliseconds):
+        """A link with this delay of one way takes the place of the fast one."""
+        program = os.path.join(os.path.dirname(os.environ["DDPTRAIN"]), "slow_links")
+        ip("-n", NAMES[0], "link", "del", "link0")
+        links = subprocess.Popen([program, "--delay", str(milliseconds), *(f"{n}={a}" for n, a in zip(NAMES, ADDRESSES))],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(links.communicate)
+        self.addCleanup(links.kill)
+        if links.stdout.readline() != "up\n":
+            self.skipTest(f"no TUN devices: {links.stderr.read()}")
+        for name, address in zip(NAMES, ADDRESSES):
+            ip("-n", name, "addr", "add", address + "/24", "dev", "link0")
+            ip("-n", name, "link", "set", "link0", "up")
+
+    def test_a_link_with_a_round_trip_of_200_ms(self):
+        words = ("sampler.batch_size=32", "train.epochs=1", "train.log_every=1")
+        self.write("c.yaml", CONFIG)
+        self.run_program("c.yaml", "--nproc", 2, *words, "--run-dir", "runs/fast")
+        self.slow_down(100)
+        begin = time.monotonic()
+        self.train(OK, *words)
+        seconds = [e["seconds"] for e in self.events("step")]
+        self.assertGreater(min(seconds, default=0), 0.2)  # two sums
+        self.assertLess(time.monotonic() - begin, 30 * SLOW)
+        self.assertEqual(self.sha(), self.sha("runs/fast"))
 
     def steps(self):
         try:

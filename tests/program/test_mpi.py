@@ -190,6 +190,22 @@ class Mpi(program.Case):
                          "called it, or the hosts cannot reach each other by MPI's network; the backend gloo does without MPI")
         self.assert_no_leftovers()
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    @with_each_mpi
+    def test_a_full_dev_shm(self):
+        """Open MPI does without it; MPICH cannot start, says so and ends the job."""
+        full = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=4k none /dev/shm && exec "$@"', "sh", *MPIS[self.mpi])
+        p = self.start(*full[1:], "-n", "2", program.BINARY, "test.yaml", "dist.backend=mpi", binary=full[0], env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"})
+        self.addCleanup(lambda: p.poll() is None and p.kill())
+        out, err = p.communicate(timeout=60 * program.SLOW)
+        if self.mpi == "openmpi":
+            self.assertEqual(p.returncode, OK, out + err)
+            self.assertIn("averaged by mpi", self.read("runs/test/log.txt"))
+        else:
+            self.assertNotEqual(p.returncode, OK, out + err)
+            self.assertRegex(out + err, "MPI_Init_thread.* failed")
+        self.assert_no_leftovers()
+
     @with_each_mpi
     def test_a_rank_that_fails(self):
         """It ends with its own failure, the others with the code of a lost rank; none waits in MPI_Finalize."""

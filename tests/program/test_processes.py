@@ -395,6 +395,23 @@ class Processes(Started):
             self.assertIn("lr: 0.002", err)
         self.assertFalse(os.path.exists(self.path("runs")))
 
+    def test_two_jobs_with_one_port(self):
+        """The second one ends at once and says why, also if it counts as the same job; the first one is not disturbed."""
+        port = free_port()
+        first = [self.start("endless.yaml", "--no-progress", env=self.environment_of(r, 2, port)) for r in range(2)]
+        self.addCleanup(lambda: [p.kill() for p in first if p.poll() is None])
+        self.wait_for(lambda: os.path.exists(self.path("runs/endless/metrics.jsonl")) or first[0].poll() is not None, what="the first step")
+        for more, why in ({}, r"rank 1 has joined already \(host "), ({"DDPTRAIN_JOB_ID": "second"}, "it belongs to another job"):
+            second = [self.start("test.yaml", env={**self.environment_of(r, 2, port), **more}) for r in range(2)]
+            said = [p.communicate(timeout=30 * program.SLOW)[1] for p in second]
+            self.assertEqual([p.returncode for p in second], [USAGE, USAGE], said)
+            self.assertIn(f"port {port} on 127.0.0.1, where rank 0 must listen, is in use by another program; set MASTER_PORT", said[0])
+            self.assertRegex(said[1], rf"rank 0 at 127.0.0.1:{port} rejected rank 1: {why}")
+        self.assertEqual([p.poll() for p in first], [None, None])
+        first[0].terminate()
+        said = ["".join(p.communicate(timeout=30 * program.SLOW)) for p in first]
+        self.assertEqual([p.returncode for p in first], [STOPPED, STOPPED], said)
+
     def test_a_rank_that_never_comes_is_named(self):
         _, err = self.run_program("test.yaml", "dist.timeout=1", code=PEER, env=self.environment_of(0, 2, free_port()))
         self.assertRegex(err, r"rank 1|1 of 2")
