@@ -242,6 +242,33 @@ def layer_rows(folder):
                                  "loss: mse\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 2}\n"), 1
 
 
+def written_rows(folder):
+    """Data of its own: a CSV file with semicolons, decimal commas, groups and missing values, a series with lengths."""
+    import h5py
+    import numpy as np
+    source = np.random.default_rng(1)
+    path = os.path.join(folder, "table.csv")
+    with open(path, "w", encoding="latin-1") as file:
+        file.write("# made by hand\na;b;gr\u00f6\u00dfe;person;y\n")
+        for i in range(48):
+            numbers = [f"{value:.3f}".replace(".", ",") for value in source.random(3)]
+            file.write(f"{numbers[0]};{numbers[1]};{i % 5};p{source.integers(9)};{numbers[2] if i % 9 else '?'}\n")
+    end = "sampler: {batch_size: 8}\nmodel: {layers: [{linear: 4}, tanh, {linear: 1}]}\nloss: mse\noptimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 2}\n"
+    start = f"dataset: {{path: {path}, csv: {{encoding: latin-1}}, missing: ['?'], targets: [y], scale: standard"
+    yield "csv", f"{start}, drop_missing_targets: true, inputs: [a, gr\u00f6\u00dfe], split: {{test: 0.25}}}}\n{end}", 1
+    for split in ("test: 0.3", "folds: 3, fold: 1"):
+        yield "csv_group_" + split.split(":")[0], f"{start}, inputs: [a, b], targets: [gr\u00f6\u00dfe], split: {{{split}, group: person}}}}\n{end}".replace("targets: [y], ", ""), 1
+    path = os.path.join(folder, "series.h5")
+    targets = source.integers(1, 5, (20, 4))
+    targets[np.arange(4) >= source.integers(1, 5, (20, 1))] = -100
+    with h5py.File(path, "w") as file:
+        file["x"], file["n"], file["y"] = source.standard_normal((20, 9, 3)), source.integers(5, 10, (20, 1)), targets
+    yield "ctc_dropout", (
+        f"dataset: {{path: {path}, inputs: {{series: [x], steps: [n]}}, targets: [y], split: {{test: 0.25}}}}\nsampler: {{batch_size: 8}}\n"
+        "model: {layers: [{sequence_lengths: {from: [series, steps]}}, {lstm: {hidden_size: 4, num_layers: 3, dropout: 0.3, bidirectional: true}}, {linear: 5}, log_softmax]}\n"
+        "loss: {type: ctc, zero_infinity: true}\noptimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 2}\n"), 2
+
+
 def table_rows(folder):
     """(name, config, ranks)"""
     yield from layer_rows(folder)
@@ -266,6 +293,7 @@ def table_rows(folder):
         yield "augment_" + augment.split(":")[0], (
             f"dataset: {{path: {shapes}, image: {{size: [20, 24], resize: 26}}, augment: {{{augment}}}, scale: standard, split: {{test: 0.2, stratify: true}}}}\nsampler: {{batch_size: 24}}\n"
             "model: {layers: [{conv2d: {out: 4, kernel_size: 3}}, tanh, {max_pool2d: 4}, flatten, {linear: 3}]}\nloss: cross_entropy\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 1}\n"), 1
+    yield from written_rows(folder)
     with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
         file.write("the quick brown fox jumps over the lazy dog " * 10)
     yield "text_gpt", GPT.replace("PATH", os.path.join(folder, "text.txt")), 2

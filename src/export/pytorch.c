@@ -66,7 +66,8 @@ size_t script_output_lengths(const struct script *s) {
 
 bool script_has_classes_last(const struct script *s, const struct loss_type *loss, size_t tensor) {
     const struct planned_tensor *t = &s->model->tensors[tensor];
-    return loss->wants_classes && !t->scores && t->shape.dims > 1 && !script_output_lengths(s);
+    bool is_of_positions = !t->scores && t->shape.dims > 1 && !script_output_lengths(s);
+    return loss->wants_classes && !loss->aligns_targets && is_of_positions;
 }
 
 /* ---- what no script has ---- */
@@ -94,15 +95,14 @@ static status check_config(const struct config *c) {
         {d->window.steps > 0 && split_has_test(&d->split), "dataset.window with test rows"},
         {d->weights != NULL, "dataset.weights"},
         {d->filter != NULL, "dataset.filter"},
-        {d->drops_missing_targets, "dataset.drop_missing_targets"},
         {d->others.count > 0, "a list of files in dataset.path"},
         {d->layout != LAYOUT_NCHW, "dataset.layout"},
         {d->target_scale != TARGET_SCALE_NONE && c->has_losses, "dataset.target_scale with losses"},
         {d->scale.per_feature, "dataset.scale.per_feature"},
-        {d->has_csv, "dataset.csv"},
-        {d->has_missing, "dataset.missing"},
         {d->window.steps > 0 && d->split.folds > 0, "dataset.window with folds"},
-        {d->split.group != NULL, "dataset.split.group"},
+        {d->split.group && d->window.steps > 0, "dataset.split.group with dataset.window"},
+        {d->split.group && split_has_test(&d->split), "dataset.split.group with test rows"},
+        {d->image.labels && (d->has_csv || d->has_missing), "dataset.csv and dataset.missing of dataset.image.labels"},
         {d->validation.others.count > 0, "a list of files in dataset.validation"},
         {split_has_test(&d->split) && (d->split.stratify || !d->split.shuffle || d->split.folds > 0),
          "dataset.split with test rows, but without shuffle or with stratify or folds"},
@@ -153,6 +153,8 @@ static bool loss_place(void *context, const char *name, struct text *out) {
             text_add(out, "t");
     } else if (strcmp(name, "formula") == 0) {
         term->loss->add_formula(term->config, out);
+    } else if (strcmp(name, "lengths") == 0) {
+        text_add(out, script_output_lengths(term->s) ? "lengths" : "None");
     } else if (strcmp(name, "weight") == 0) {
         const struct real_list *weights = term->loss->class_weight((void *)(uintptr_t)term->config);
         if (!weights->count) return true;
@@ -168,6 +170,8 @@ static status add_term(struct term *term, struct text *out) {
     const struct loss_type *loss = term->loss;
     if (!loss->pytorch)
         return status_new(STATUS_USAGE, "loss %s cannot be expressed in a PyTorch script", loss->variant.name);
+    if (term->of && loss->aligns_targets)
+        return script_refuse(arena_printf(term->s->arena, "losses with %s", loss->variant.name));
     if (term->of && term->s->model->tensors[term->output].shape.lengths)
         return script_refuse("losses of rows of different lengths");
     return schema_fill(loss->variant.schema, term->config, loss->pytorch, loss_place, term, out);
@@ -179,7 +183,7 @@ static status add_term(struct term *term, struct text *out) {
 static const char *count_of(const struct script *s) {
     const struct plan *p = s->plan;
     void *config = p->balanced ? p->balanced : (void *)(uintptr_t)p->loss_config;
-    if (p->objective) return NULL;
+    if (p->objective || p->loss->aligns_targets) return NULL;
     if (script_output_lengths(s)) return "y[1].sum().item()";
     if (p->loss->class_weight && p->loss->class_weight(config)->count) return "class_weights[t].sum().item()";
     if (p->loss->ignored && p->loss->ignored(config) != IGNORED_BY_DEFAULT)
@@ -223,7 +227,9 @@ static status add_loss(struct script *s) {
     text_add(out, "def loss_of(y, t):\n");
     if (has_16_bits(s) && p->objective) text_add(out, "    y = [part.to(dtype) for part in y]\n");
     if (has_16_bits(s) && !p->objective && !script_output_lengths(s)) text_add(out, "    y = y.to(dtype)\n");
-    if (script_output_lengths(s))
+    if (script_output_lengths(s) && p->loss->aligns_targets)
+        text_add(out, has_16_bits(s) ? "    y, lengths = y[0].to(dtype), y[1]\n" : "    y, lengths = y\n");
+    else if (script_output_lengths(s))
         text_add(out, "    y, lengths = y\n    real = real_positions(y.shape[1], lengths)\n    y, t = "
                       "y[real].to(dtype), t[real]\n");
     text_add(out, "    return ");
@@ -240,6 +246,12 @@ static status add_loss(struct script *s) {
     return OK;
 }
 
+/* Whether the script computes the accuracy. */
+static bool has_accuracy(const struct script *s) {
+    const struct loss_type *loss = s->plan->loss;
+    return !s->plan->objective && loss->wants_classes && !loss->aligns_targets && !script_output_lengths(s);
+}
+
 /* The inputs of rows, "x[part]". */
 static const char *input_of(const struct script *s, const char *rows) {
     return arena_printf(s->arena, script_scales_batches(s) ? "inputs_of(%s)" : "x[%s]", rows);
@@ -247,7 +259,7 @@ static const char *input_of(const struct script *s, const char *rows) {
 
 /* Loss and, of classes, accuracy over rows; each batch counts by its rows, or by its real positions. */
 static void add_evaluation(struct script *s) {
-    bool has_classes = !s->plan->objective && s->plan->loss->wants_classes && !script_output_lengths(s);
+    bool has_classes = has_accuracy(s);
     bool are_last = script_has_classes_last(s, s->plan->loss, s->model->output);
     struct text *out = &s->training;
     text_printf(out,
@@ -401,7 +413,7 @@ static void add_update(struct script *s) {
 
 /* Evaluates and prints [part], "validation" or "test". */
 static void add_evaluation_of(struct script *s, const char *model, const char *part, const char *indent) {
-    bool has_classes = !s->plan->objective && s->plan->loss->wants_classes && !script_output_lengths(s);
+    bool has_classes = has_accuracy(s);
     text_printf(&s->training, "%smeans = evaluate(%s, %s)\n%sprint(f\"%s loss {means[0]:.9g}%s\")\n", indent, model,
                 part, indent, part, has_classes ? " accuracy {means[1]:.2%}" : "");
 }
@@ -440,8 +452,8 @@ static status add_metric(struct script *s, const char *metric, const char *inden
         return OK;
     }
     bool is_loss = strcmp(metric, "val_loss") == 0;
-    bool has_accuracy = !s->plan->objective && s->plan->loss->wants_classes && !script_output_lengths(s);
-    if (!is_loss && (strcmp(metric, "val_accuracy") != 0 || !has_accuracy))
+    bool is_known = has_accuracy(s);
+    if (!is_loss && (strcmp(metric, "val_accuracy") != 0 || !is_known))
         return script_refuse(arena_printf(s->arena, "the metric %s", metric));
     text_printf(out,
                 "%svalue = torch.tensor(means[%d] if rank == 0 else 0, dtype=torch.float64)\n"

@@ -17,6 +17,8 @@ struct script {
     const struct model *model;
     struct arena *arena;
     bool is_validation; /* the file of dataset.validation is written */
+    bool is_group;      /* the groups of dataset.split are written */
+    status failure;     /* of a place of a template */
     struct text data, network, training;
 };
 

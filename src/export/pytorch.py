@@ -185,18 +185,34 @@ class RotaryEmbedding(nn.Module):
 
 def recurrent(kind):
     """A module of PyTorch that returns the outputs of all steps or, with output="last", the state after the last one."""
+    def padded(module, x, lengths):
+        if lengths is None:
+            return module(x)
+        y, state = module(nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False))
+        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0], state
+
     class Recurrent(kind):
-        def __init__(self, width, size, num_layers=1, output="all", **options):
+        def __init__(self, width, size, num_layers=1, output="all", dropout=0, stream=0, **options):
             super().__init__(width, size, num_layers, batch_first=True, **options)
-            self.output = output
+            self.output, self.p, self.stream, self.layers = output, dropout, stream, []
+            with torch.random.fork_rng():
+                for number in range(num_layers if dropout else 0):  # single layers with the same parameters, for dropout between them
+                    layer = kind(width if number == 0 else size * (1 + self.bidirectional), size, batch_first=True, **options)
+                    for name, _ in list(layer.named_parameters()):
+                        setattr(layer, name, getattr(self, name.replace("_l0", f"_l{number}")))
+                    self.layers.append(layer)
+
+        def dropped(self, x, lengths):
+            for number, layer in enumerate(self.layers):
+                if number > 0:
+                    x = x * torch.stack([draws.mask(self.stream + 16384 * (1 + (number - 1) * x.shape[1] + step), self.p, x.shape[2])
+                                         for step in range(x.shape[1])], 1)
+                x, state = padded(layer, x, lengths)
+            return x, state
 
         def forward(self, x, lengths=None):
-            steps = x.shape[1]
-            if lengths is not None:
-                x = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            y, state = super().forward(x)
-            if lengths is not None:
-                y = nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=steps)[0]
+            drops = self.training and len(self.layers) > 1
+            y, state = self.dropped(x, lengths) if drops else padded(super().forward, x, lengths)
             state = state[0] if isinstance(state, tuple) else state
             return y if self.output == "all" else torch.cat(tuple(state[-2 if self.bidirectional else -1:]), -1)
     return Recurrent
@@ -262,7 +278,7 @@ class ex:
     neither = staticmethod(lambda a: ex.number(ex.number(a) == 0))
     where = staticmethod(lambda c, a, b: torch.where(ex.number(c) != 0, ex.number(a), ex.number(b)))
     clamp = staticmethod(lambda x, low, high: ex.where(x < low, low, ex.where(x > high, high, x)))
-    index = staticmethod(lambda x: torch.arange(x.shape[-1], dtype=x.dtype))
+    index = staticmethod(lambda x: torch.arange(x.shape[-1], dtype=x.dtype, device=device))
     abs, sign, floor, round = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.abs, torch.sign, torch.floor, torch.round))
     sqrt, exp, expm1, log = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.sqrt, torch.exp, torch.expm1, torch.log))
     log1p, log10, sin, cos = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.log1p, torch.log10, torch.sin, torch.cos))
@@ -281,7 +297,7 @@ class ex:
 
 def expression_loss(formula, y, t):
     y, t = y.flatten(1), t.reshape(len(t), -1).to(y.dtype)
-    return formula(y, t, torch.ones(len(y), 1, dtype=y.dtype)).mean()
+    return formula(y, t, torch.ones(len(y), 1, dtype=y.dtype, device=device)).mean()
 
 
 def focal_loss(y, t, alpha, gamma):
@@ -306,6 +322,13 @@ def contrastive_loss(a, b, temperature, symmetric):
     labels = torch.arange(len(logits), device=device)
     one = F.cross_entropy(logits, labels)
     return (one + F.cross_entropy(logits.T, labels)) / 2 if symmetric else one
+
+
+def ctc_loss(y, t, lengths, blank=0, zero_infinity=False, padding=-100):
+    """Of log-probabilities (rows, steps, classes); the targets of a row end before the first padding."""
+    counts = ((t == padding).cumsum(1) == 0).sum(1)
+    lengths = torch.full_like(counts, y.shape[1]) if lengths is None else lengths
+    return F.ctc_loss(y.transpose(0, 1), t.clamp(min=0), lengths, counts, blank, zero_infinity=zero_infinity)
 
 
 class Lion(torch.optim.Optimizer):
@@ -371,8 +394,16 @@ def read_npz(path, inputs, targets):
     return columns([file[name] for name in inputs]), columns([file[name] for name in targets])
 
 
-def read_csv(path, inputs, targets):
-    table = pandas.read_csv(path)
+def read_table(path, **options):
+    table = pandas.read_csv(path, skipinitialspace=True, **options)
+    table.columns = table.columns.map(str)
+    return table
+
+
+def read_csv(path, inputs, targets, drop=False, **options):
+    """drop: rows without a target are left out."""
+    table = read_table(path, **options)
+    table = table.dropna(subset=targets) if drop else table
     return table[inputs].to_numpy("f8"), columns([table[name].to_numpy() for name in targets])
 
 
@@ -724,6 +755,23 @@ def stratified_fold(classes, folds, number, seed=None):
             random.shuffle(own)
         of_row[classes == c] = own
     return np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)
+
+
+def group_split(groups, n_validation, seed):
+    """The rows of GroupShuffleSplit."""
+    names, groups = np.unique(groups, return_inverse=True)
+    is_validation = np.isin(groups, np.random.RandomState(seed).permutation(len(names))[:n_validation])
+    return np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
+
+
+def group_fold(groups, folds, number):
+    """The rows of GroupKFold: the largest groups first, each in the fold with the fewest rows."""
+    _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    rows, of_group = np.zeros(folds, int), np.zeros(len(sizes), int)
+    for group in np.argsort(sizes, kind="stable")[::-1]:
+        of_group[group] = rows.argmin()
+        rows[of_group[group]] += sizes[group]
+    return np.flatnonzero(of_group[groups] != number), np.flatnonzero(of_group[groups] == number)
 
 
 def time_series_fold(count, folds, number):

@@ -2,6 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/buffer.h"
+#include "data/csv/csv.h"
 #include "data/dataset/dataset.h"
 #include "data/sampling/split.h"
 #include "export/pytorch.h"
@@ -52,15 +54,23 @@ static void add_files(const struct script *s, struct text *out) {
     }
 }
 
+static status add_csv_options(const struct script *s, const char *path, bool are_texts, struct text *out);
+
 static bool data_place(void *script, const char *name, struct text *out) {
-    const struct script *s = script;
+    struct script *s = script;
     const struct dataset_config *d = &s->config->dataset;
     const struct synthetic_config *y = &d->synthetic;
     bool has_stride = d->tokens.stride != SCHEMA_NO_INT;
     if (strcmp(name, "path") == 0) {
         text_add_json(out, s->is_validation ? d->validation.path : d->path);
     } else if (strcmp(name, "inputs") == 0) {
-        add_columns(s, &d->inputs, COLUMN_INPUT, "x", out);
+        s->is_group ? text_add(out, "[]") : add_columns(s, &d->inputs, COLUMN_INPUT, "x", out);
+    } else if (strcmp(name, "targets") == 0 && s->is_group) {
+        script_add_names(out, &(struct string_list){(const char *[]){d->split.group}, 1}, NULL);
+    } else if (strcmp(name, "csv") == 0) {
+        if (d->drops_missing_targets) text_add(out, ", drop=True");
+        s->failure =
+            status_first(s->failure, add_csv_options(s, s->is_validation ? d->validation.path : d->path, false, out));
     } else if (strcmp(name, "targets") == 0) {
         add_columns(s, &d->targets, COLUMN_TARGET, reads_targets(s) ? "y" : NULL, out);
     } else if (strcmp(name, "labels") == 0) {
@@ -99,7 +109,109 @@ static bool reads_files(const struct script *s) {
 /* Whether a batch is scaled when it is used: images of files, and those that change. */
 bool script_scales_batches(const struct script *s) { return reads_files(s) || dataset_augments(s->plan->dataset); }
 
-/* The rows of the parts, as arrays of indices into x and y. */
+/* ---- tables ---- */
+
+/* A list of texts of read_csv: ", na_values=["?"]" */
+static void add_texts(struct text *out, const char *key, const struct string_list *texts) {
+    text_printf(out, ", %s=", key);
+    script_add_names(out, texts, NULL);
+}
+
+static void add_text(struct text *out, const char *key, const char *value) {
+    text_printf(out, ", %s=", key);
+    text_add_json(out, value);
+}
+
+/* '.' or ',': what the numbers of the file have, as in csv_decimal. */
+static status find_decimal(struct csv_reader *reader, char *decimal) {
+    bool has_record = true;
+    double value;
+    while (has_record && (*decimal == 0 || csv_is_undecided(*decimal))) {
+        TRY(csv_next(reader, &has_record));
+        for (size_t i = 0; has_record && i < reader->count; i++) csv_decimal(reader->fields[i].text, decimal, &value);
+    }
+    if (*decimal == 0 || csv_is_undecided(*decimal)) *decimal = '.';
+    return OK;
+}
+
+/* What of the dialect pandas does not assume. [are_texts]: the table is read as texts. */
+static status add_dialect(const struct csv_config *c, struct csv_reader *reader, bool are_texts, struct text *out) {
+    static const char *const encodings[] = {NULL, NULL, "utf-16", "latin-1", "cp1252"};
+    char decimal = csv_decimal_of(reader, c);
+    size_t skipped = reader->comment ? 0 : reader->line - 1; /* comments above the header */
+    if (decimal == 0) TRY(find_decimal(reader, &decimal));
+    const char delimiter[] = {reader->delimiter, 0}, quote[] = {reader->quote, 0}, comment[] = {reader->comment, 0};
+    if (*delimiter == CSV_BLANKS)
+        text_add(out, ", sep=r\"\\s+\"");
+    else if (*delimiter != ',')
+        add_text(out, "sep", delimiter);
+    if (!*quote) text_add(out, ", quoting=3");
+    if (*quote && *quote != '"') add_text(out, "quotechar", quote);
+    if (*comment) add_text(out, "comment", comment);
+    if (skipped) text_printf(out, ", skiprows=%zu", skipped);
+    if (encodings[c->encoding]) add_text(out, "encoding", encodings[c->encoding]);
+    if (c->strip) return script_refuse("dataset.csv.strip");
+    if (are_texts && (decimal != '.' || c->thousands))
+        return script_refuse("dataset.columns of a file with a decimal comma or separators of thousands");
+    if (decimal != '.') text_add(out, ", decimal=\",\"");
+    if (c->thousands) add_text(out, "thousands", c->thousands);
+    if (c->has_no_header) text_add(out, ", header=None");
+    return OK;
+}
+
+/* The options of pandas.read_csv for the file [path]. */
+static status add_csv_options(const struct script *s, const char *path, bool are_texts, struct text *out) {
+    const struct dataset_config *d = &s->config->dataset;
+    struct csv_reader reader;
+    bool is_started;
+    status failure = csv_open_pieces(path, &d->csv, &reader, &is_started);
+    if (failure) csv_free(&reader);
+    if (reader.is_not_utf8 || (!failure && !is_started && d->csv.encoding == CSV_ENCODING_AUTO)) {
+        status_free(failure);
+        return script_refuse("a CSV file that is not UTF-8, without dataset.csv.encoding,");
+    }
+    if (failure) return failure;
+    if (!is_started) {
+        char *text = NULL;
+        const char *note;
+        failure = csv_open_file(path, &d->csv, &reader, &text, &note);
+        if (!failure) failure = add_dialect(&d->csv, &reader, are_texts, out);
+        csv_free(&reader);
+        buffer_free(text);
+    } else {
+        failure = add_dialect(&d->csv, &reader, are_texts, out);
+        csv_free(&reader);
+    }
+    if (d->missing.count) {
+        add_texts(out, "na_values", &d->missing);
+        text_add(out, ", keep_default_na=False");
+    }
+    return failure;
+}
+
+/* ---- the rows of the parts ---- */
+
+/* The names of the groups of rows, as an array. */
+static status add_groups(struct script *s) {
+    const struct dataset_config *d = &s->config->dataset;
+    if (!d->split.group) return OK;
+    if (dataset_preparation(s->plan->dataset)) {
+        text_add(&s->data, "groups = table[");
+        text_add_json(&s->data, d->split.group);
+        text_add(&s->data, "].to_numpy()\n");
+        return OK;
+    }
+    const struct dataset_format *format = dataset_format_of(d, d->path);
+    if (d->drops_missing_targets) return script_refuse("dataset.split.group with drop_missing_targets");
+    s->is_group = true;
+    text_add(&s->data, "_, groups = ");
+    TRY(schema_fill(&dataset_schema, d, format->pytorch, data_place, s, &s->data));
+    text_add(&s->data, "\n");
+    s->is_group = false;
+    return s->failure;
+}
+
+/* Arrays of indices into x and y. */
 static void add_split(struct script *s) {
     const struct split_config *c = &s->config->dataset.split;
     const struct dataset_info *info = &s->plan->info;
@@ -111,6 +223,12 @@ static void add_split(struct script *s) {
         size_t n_train;
         split_sizes(c, info->windows.rows, &n_train, &n);
         text_printf(out, "train = np.arange(len(x) - %zu)  # rows in the order of time\n", n);
+    } else if (c->group && c->folds > 0) {
+        text_printf(out, "train, validation = group_fold(groups, %lld, %lld)\n", (long long)c->folds,
+                    (long long)c->fold);
+    } else if (c->group) {
+        text_printf(out, "train, validation = group_split(groups, %zu, %lld)\n", info->validation_groups,
+                    (long long)c->seed);
     } else if (split_has_test(c)) {
         text_printf(out,
                     "order = np.random.RandomState(%lld).permutation(len(x))  # train_test_split, twice\n"
@@ -295,19 +413,33 @@ static void add_column(const struct prepared_column *c, struct text *out) {
     text_add(out, c->has_indicator ? ", indicator=True)" : ")");
 }
 
+static status add_table(const struct script *s, const char *path) {
+    struct text *out = (struct text *)&s->data;
+    text_add(out, "read_table(");
+    text_add_json(out, path);
+    text_add(out, ", dtype=str");
+    TRY(add_csv_options(s, path, true, out));
+    text_add(out, ")");
+    if (!s->config->dataset.drops_missing_targets) return OK;
+    text_add(out, ".dropna(subset=");
+    add_columns(s, &s->config->dataset.targets, COLUMN_TARGET, NULL, out);
+    text_add(out, ").reset_index(drop=True)");
+    return OK;
+}
+
 /* x and y of a table whose columns are prepared; the numbers that were fitted to its training rows are in the script.
  */
 static status add_prepared(struct script *s, const struct preparation *p) {
     const struct dataset_config *d = &s->config->dataset;
     struct text *out = &s->data;
     if (strcmp(dataset_format_of(d, d->path)->name, "csv") != 0) return script_refuse("dataset.columns of a database");
-    text_add(out, "table = pandas.read_csv(");
-    text_add_json(out, d->path);
-    text_add(out, ", dtype=str)\n");
+    text_add(out, "table = ");
+    TRY(add_table(s, d->path));
+    text_add(out, "\n");
     if (d->validation.path) {
-        text_add(out, "count, other = len(table), pandas.read_csv(");
-        text_add_json(out, d->validation.path);
-        text_add(out, ", dtype=str)\ntable = pandas.concat([table, other], ignore_index=True)\n");
+        text_add(out, "count, other = len(table), ");
+        TRY(add_table(s, d->validation.path));
+        text_add(out, "\ntable = pandas.concat([table, other], ignore_index=True)\n");
     }
     text_add(out, "x = np.concatenate([");
     for (size_t i = 0; i < p->count; i++) {
@@ -536,7 +668,7 @@ static status add_arrays(struct script *s, const struct dataset_format *format) 
         TRY(schema_fill(&dataset_schema, d, format->pytorch, data_place, s, &s->data));
         text_printf(&s->data, "\nx, y = %s([x, other_x]), %s([y, other_y])\n", join, join);
     }
-    return OK;
+    return s->failure;
 }
 
 status script_write_data(struct script *s) {
@@ -554,6 +686,7 @@ status script_write_data(struct script *s) {
     if (reads_files(s)) add_decoders(s);
     if (dataset_labels(s->plan->dataset).count && !has_classes)
         text_add(&s->data, "labels, y = np.unique(y, return_inverse=True)  # classes in alphabetical order\n");
+    TRY(add_groups(s));
     add_split(s);
     if (script_scales_batches(s))
         add_batch_scale(s);

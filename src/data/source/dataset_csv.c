@@ -1226,4 +1226,4 @@ const struct dataset_format dataset_csv = {.name = "csv",
                                            .describe = csv_describe,
                                            .columns = csv_columns,
                                            .close = csv_close,
-                                           .pytorch = "read_csv({path}, {inputs}, {targets})"};
+                                           .pytorch = "read_csv({path}, {inputs}, {targets}{csv})"};

@@ -592,15 +592,15 @@ const struct layer_type layer_lstm = {
     .aliases = aliases,
     .variant = {"lstm", &lstm_schema, "Long short-term memory over (length, features) (torch.nn.LSTM, batch_first)."},
     RECURRENT,
-    .pytorch = "LSTM({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}){!dropout}",
+    .pytorch = "LSTM({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream})",
 };
 const struct layer_type layer_gru = {
     .variant = {"gru", &gru_schema, "Gated recurrent units over (length, features) (torch.nn.GRU, batch_first)."},
     RECURRENT,
-    .pytorch = "GRU({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}){!dropout}",
+    .pytorch = "GRU({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream})",
 };
 const struct layer_type layer_rnn = {
     .variant = {"rnn", &rnn_schema, "Elman's recurrent network over (length, features) (torch.nn.RNN, batch_first)."},
     RECURRENT,
-    .pytorch = "RNN({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,nonlinearity}){!dropout}",
+    .pytorch = "RNN({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,nonlinearity}{,dropout}{stream})",
 };

@@ -81,4 +81,5 @@ const struct loss_type loss_ctc = {
     .check = check,
     .prepare = prepare,
     .run = run,
+    .pytorch = "ctc_loss({y}, {t}, {lengths}{,blank}{,zero_infinity}{,padding})",
 };
