@@ -51,7 +51,7 @@ PROGRAMS = {
              "corpus_sqlite", "program_patterns", "program_dates", "program_dialects", "program_row_filter", "program_columns", "program_new_rows", "program_labels", "program_data", "program_losses", "program_inspect", "program_bad_configs",
              "program_inference", "program_init", "program_preparation", "program_texts", "program_padding", "program_scaling", "program_sample_weights", "program_groups", "program_balanced_classes",
              "program_target_scale", "program_predict", "program_untrusted_files", "program_large_tables", "program_shapes", "program_windows", "program_three_parts", "program_baseline", "program_indices"],
-    "dist": ["corpus_store", "corpus_proof", "program_comm", "program_mpi", "program_selftest", "program_worlds", "program_zero", "program_descriptors", "program_stop_in_start",
+    "dist": ["corpus_store", "corpus_proof", "program_comm", "program_tutorials", "program_mpi", "program_selftest", "program_worlds", "program_zero", "program_descriptors", "program_stop_in_start",
              "program_processes", "program_once_per_job", "program_stop", "program_doctor"],
     "optim": ["program_bad_configs", "program_parity", "program_metrics", "program_zero", "program_in_backward"],
     "checkpoint": ["corpus_texts", "corpus_safetensors", "corpus_torch", "corpus_hdf5", "program_readers", "program_weights", "program_pretrained", "program_export", "program_files",
