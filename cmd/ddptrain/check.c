@@ -24,6 +24,13 @@ static status check_config(const struct command_line *line, const char *path, ch
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     int nproc = 1;
     TRY(config_load(path, overrides, count, &config));
+    if (line->prints_sources) {
+        config_write_sources(config, &out);
+        command_print(stdout, &out);
+        text_free(&out);
+        config_free(config);
+        return OK;
+    }
     status s = command_nproc(line, config_device_name(config_of(config)), &nproc);
     if (s && !line->nproc &&
         status_code(s) == STATUS_USAGE) { /* no GPU to count: reported below, with all other problems */

@@ -47,7 +47,7 @@ struct command_line {
     int root;                                              /* comm; negative: not given */
     const char *format;                                    /* export */
     const char *target;                                    /* init */
-    bool prints_dot, reads_all;                            /* check: --dot, --data */
+    bool prints_dot, reads_all, prints_sources;            /* check: --dot, --data, --sources */
     bool is_quick;                                         /* selftest: --quick */
     const char *prompt, *prompt_file, *stop_text;          /* generate */
     int characters, top_k, seed;                           /* seed -1: not given */
@@ -90,7 +90,7 @@ enum subcommand_option {
     OPTION_FORMAT = 1 << 16,
     OPTION_PREDICTIONS = 1 << 17, /* --probabilities, --with-inputs, --outputs */
     OPTION_TARGET = 1 << 18,
-    OPTION_CHECK = 1 << 19, /* --dot, --data */
+    OPTION_CHECK = 1 << 19, /* --dot, --data, --sources */
     OPTION_TOP_P = 1 << 20,
     OPTION_STOP = 1 << 21,
     OPTION_SKIP = 1 << 22,  /* --skip-bad-rows */

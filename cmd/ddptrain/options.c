@@ -200,6 +200,13 @@ static const struct option options[] = {
      .subcommands = OPTION_CHECK,
      .value = "",
      .help = "print the model as a graph for Graphviz: ddptrain check CONFIG --dot | dot -Tsvg"},
+    {.name = "--sources",
+     .type = VALUE_NONE,
+     .offset = AT(prints_sources),
+     .subcommands = OPTION_CHECK,
+     .value = "",
+     .help = "print each key that is given, and the file and line or argument that it is from;\n"
+             "nothing else is checked"},
     {.name = "--data",
      .type = VALUE_NONE,
      .offset = AT(reads_all),

@@ -56,7 +56,7 @@ PROGRAMS = {
     "optim": ["program_bad_configs", "program_parity", "program_metrics", "program_zero", "program_in_backward"],
     "checkpoint": ["corpus_texts", "corpus_safetensors", "corpus_torch", "corpus_hdf5", "program_readers", "program_weights", "program_pretrained", "program_export", "program_files",
                    "program_resume", "program_untrusted_files"],
-    "train": ["program_columns", "program_extension", "program_labels", "program_readers", "program_weights", "program_initial", "program_bad_configs", "program_nonfinite",
+    "train": ["program_columns", "program_extension", "program_config_parts", "program_labels", "program_readers", "program_weights", "program_initial", "program_bad_configs", "program_nonfinite",
               "program_metrics", "program_inference", "program_trained_config", "program_predict", "program_preparation", "program_target_scale", "program_sample_weights", "program_padding",
               "program_init", "program_check", "program_elastic", "program_agreement", "program_audit", "program_bisect", "program_replay", "program_check_compute", "program_files", "program_in_backward", "program_zero", "program_worlds",
               "program_losses", "program_best", "program_save", "program_tensorboard", "program_runs", "program_stop", "program_once_per_job"],

@@ -680,19 +680,24 @@ static struct node *empty_mapping(struct arena *arena, struct place place) {
     return node;
 }
 
+/* The root of a file, a mapping; NULL: it cannot be parsed. */
+static struct node *parse_root(const char *name, const char *bytes, size_t size, struct arena *arena,
+                               struct problems *problems) {
+    struct place place = {arena_copy(arena, name), 1, 1};
+    struct node *root = document_parse_tree(bytes, size, place, false, 0, arena, problems);
+    if (root && node_is_null(root)) root = empty_mapping(arena, place);
+    if (!root || root->kind == NODE_MAPPING) return root;
+    problems_add(problems, root->place, NULL,
+                 "expected a mapping of sections (such as `sampler: {batch_size: 32}`), got %s",
+                 root->kind == NODE_SEQUENCE ? "a list" : "a single value");
+    return NULL;
+}
+
 status document_parse(const char *name, const char *bytes, size_t size, struct problems *problems,
                       struct document **out) {
     *out = NULL;
     struct arena *arena = arena_create();
-    struct place place = {arena_copy(arena, name), 1, 1};
-    struct node *root = document_parse_tree(bytes, size, place, false, 0, arena, problems);
-    if (root && node_is_null(root)) root = empty_mapping(arena, place);
-    if (root && root->kind != NODE_MAPPING) {
-        problems_add(problems, root->place, NULL,
-                     "expected a mapping of sections (such as `sampler: {batch_size: 32}`), got %s",
-                     root->kind == NODE_SEQUENCE ? "a list" : "a single value");
-        root = NULL;
-    }
+    struct node *root = parse_root(name, bytes, size, arena, problems);
     if (!root) {
         arena_destroy(arena);
         return OK;
@@ -734,8 +739,8 @@ static bool is_hdf5(const char *bytes, size_t size) {
     return size >= sizeof HDF5_SIGNATURE - 1 && memcmp(bytes, HDF5_SIGNATURE, sizeof HDF5_SIGNATURE - 1) == 0;
 }
 
-status document_read(const char *path, struct problems *problems, struct document **out) {
-    *out = NULL;
+/* *bytes (size): of the file, malloc'ed. */
+static status read_file(const char *path, char **bytes_, size_t *size_) {
     FILE *file = fopen(path, "rbe");
     if (!file) return cannot_read(path, errno);
     char *bytes = malloc(DOCUMENT_MAX_BYTES + 1); /* one more, to detect a larger file */
@@ -750,8 +755,18 @@ status document_read(const char *path, struct problems *problems, struct documen
                        "%s: an HDF5 file, not a config; the config comes first, a checkpoint is given by --checkpoint "
                        "FILE, and data by dataset.path=FILE",
                        path);
-    else
-        s = document_parse(path, bytes, size, problems, out);
+    if (s) free(bytes);
+    *bytes_ = s ? NULL : bytes;
+    *size_ = size;
+    return s;
+}
+
+status document_read(const char *path, struct problems *problems, struct document **out) {
+    char *bytes;
+    size_t size;
+    *out = NULL;
+    TRY(read_file(path, &bytes, &size));
+    status s = document_parse(path, bytes, size, problems, out);
     free(bytes);
     return s;
 }
@@ -800,6 +815,288 @@ bool node_is_null(const struct node *node) {
 
 struct node *node_parse(const char *text, struct place place, struct arena *arena, struct problems *problems) {
     return document_parse_tree(text, strlen(text), place, true, 0, arena, problems);
+}
+
+/* ---- base files ---- */
+
+/* Reading of a file with those that it is based on. */
+struct merger {
+    struct arena *arena;
+    struct problems *problems;
+    const struct document_alternatives *alternatives; /* (alternative_count) */
+    size_t alternative_count;
+    const char
+        *open[DOCUMENT_MAX_BASES + 1]; /* (depth) the files that are being read, each the base of the one before */
+    int depth;
+    size_t files;
+};
+
+/* Whether [key] is one of several keys of which one may be given, and [own] has another of them. */
+static bool is_replaced(const struct merger *m, const char *path, const char *key, const struct node *own) {
+    for (size_t i = 0; i < m->alternative_count; i++) {
+        const char *const *keys = m->alternatives[i].keys;
+        size_t length = strlen(path), is_one = 0, other = 0;
+        for (size_t k = 0; k < DOCUMENT_MAX_ALTERNATIVES && keys[k]; k++) {
+            if (strncmp(keys[k], path, length) != 0 || (length && keys[k][length] != '.')) break;
+            const char *name = keys[k] + length + (length > 0);
+            if (strchr(name, '.')) break;
+            is_one += strcmp(name, key) == 0;
+            other += strcmp(name, key) != 0 && node_get(own, name) != NULL;
+        }
+        if (is_one && other) return true;
+    }
+    return false;
+}
+
+static bool is_type_name(const struct node *node);
+
+/* [base] as a mapping that [own], a mapping of the same key, extends: its type name is {type: name}. NULL: it is
+ * replaced as a whole: another kind of value, or another type, whose keys do not go with those of [own]. */
+static struct node *extended(struct merger *m, struct node *base, const struct node *own) {
+    const struct node *type = node_get(own, "type");
+    if (base->kind == NODE_SCALAR && !type && !base->is_quoted && is_type_name(base) && !node_is_null(base)) {
+        struct node *mapping = empty_mapping(m->arena, base->place);
+        const char *key = "type";
+        mapping->count = 1;
+        mapping->items = arena_array(m->arena, &base, 1, sizeof base);
+        mapping->keys = arena_array(m->arena, &key, 1, sizeof key);
+        mapping->key_places = arena_array(m->arena, &base->place, 1, sizeof base->place);
+        return mapping;
+    }
+    if (base->kind != NODE_MAPPING) return NULL;
+    const struct node *before = node_get(base, "type");
+    bool is_other = type && before && type->kind == NODE_SCALAR && before->kind == NODE_SCALAR &&
+                    strcmp(type->text, before->text) != 0;
+    return is_other ? NULL : base;
+}
+
+/* [base] with the keys of [own], both mappings at the dotted [path]; lists and single values are replaced. */
+static struct node *merge(struct merger *m, const struct node *base, const struct node *own, const char *path) {
+    struct children c = {0};
+    struct node *merged = empty_mapping(m->arena, own->place);
+    for (size_t i = 0; i < base->count; i++) {
+        const char *key = base->keys[i];
+        size_t k = 0;
+        while (k < own->count && strcmp(own->keys[k], key) != 0) k++;
+        struct node *value = base->items[i];
+        if (k < own->count) {
+            struct node *replacement = own->items[k];
+            struct node *below = replacement->kind == NODE_MAPPING ? extended(m, value, replacement) : NULL;
+            const char *at = *path ? arena_printf(m->arena, "%s.%s", path, key) : key;
+            value = below ? merge(m, below, replacement, at) : replacement;
+        } else if (is_replaced(m, path, key, own)) {
+            continue;
+        }
+        children_add(&c, value, key, k < own->count ? own->key_places[k] : base->key_places[i]);
+    }
+    for (size_t i = 0; i < own->count; i++)
+        if (!node_get(base, own->keys[i])) children_add(&c, own->items[i], own->keys[i], own->key_places[i]);
+    children_move(&(struct reader){.arena = m->arena}, &c, merged);
+    free(c.items);
+    free(c.keys);
+    free(c.key_places);
+    return merged;
+}
+
+/* The mapping without [key]. */
+static struct node *without_key(struct arena *arena, const struct node *mapping, const char *key) {
+    struct node *copy = arena_alloc(arena, sizeof *copy);
+    *copy = *mapping;
+    copy->items = arena_array(arena, mapping->items, mapping->count, sizeof *mapping->items);
+    copy->keys = arena_array(arena, mapping->keys, mapping->count, sizeof *mapping->keys);
+    copy->key_places = arena_array(arena, mapping->key_places, mapping->count, sizeof *mapping->key_places);
+    copy->count = 0;
+    for (size_t i = 0; i < mapping->count; i++) {
+        if (strcmp(mapping->keys[i], key) == 0) continue;
+        copy->items[copy->count] = mapping->items[i];
+        copy->keys[copy->count] = mapping->keys[i];
+        copy->key_places[copy->count++] = mapping->key_places[i];
+    }
+    return copy;
+}
+
+/* A file that another one names, from the folder of that one. In [arena]. */
+static const char *beside(struct arena *arena, const char *path, const char *name) {
+    const char *slash = strrchr(path, '/');
+    if (*name == '/' || !slash) return arena_copy(arena, name);
+    return arena_printf(arena, "%.*s/%s", (int)(slash - path), path, name);
+}
+
+static struct node *read_merged(struct merger *m, const char *path, const char *bytes, size_t size);
+
+/* The base [entry] of the file [path]; NULL (reported): it cannot be used. */
+static struct node *read_base(struct merger *m, const char *path, const struct node *entry) {
+    struct io_info info, other;
+    char *bytes = NULL;
+    size_t size = 0;
+    if (entry->kind != NODE_SCALAR || node_is_null(entry) || !*entry->text) {
+        problems_add(m->problems, entry->place, "base", "expected the name of a file, or a list of names");
+        return NULL;
+    }
+    const char *name = beside(m->arena, path, entry->text);
+    status s = io_stat(name, &info);
+    for (int i = 0; !s && info.exists && i < m->depth; i++) {
+        s = io_stat(m->open[i], &other);
+        if (!s && io_is_same(&info, &other))
+            s = status_new(STATUS_USAGE, "'%s' is based on itself: it names %s, which is being read", path, name);
+    }
+    if (!s && m->files++ == DOCUMENT_MAX_BASES) s = status_new(STATUS_USAGE, "more than %d files", DOCUMENT_MAX_BASES);
+    if (!s) s = read_file(name, &bytes, &size);
+    if (s) problems_add(m->problems, entry->place, "base", "%s", status_message(s));
+    struct node *root = s ? NULL : read_merged(m, name, bytes, size);
+    status_free(s);
+    free(bytes);
+    return root;
+}
+
+/* The tree of the file [path] with [bytes] (size) on top of its bases, the later one on top of the earlier one. NULL:
+ * it cannot be used; what is wrong is reported. */
+static struct node *read_merged(struct merger *m, const char *path, const char *bytes, size_t size) {
+    struct node *own = parse_root(path, bytes, size, m->arena, m->problems), *all = NULL;
+    const struct node *bases = own ? node_get(own, "base") : NULL;
+    if (!bases) return own;
+    bool is_list = bases->kind == NODE_SEQUENCE, is_whole = true;
+    m->open[m->depth++] = path;
+    for (size_t i = 0; i < (is_list ? bases->count : 1); i++) {
+        struct node *base = read_base(m, path, is_list ? bases->items[i] : bases);
+        is_whole = is_whole && base;
+        if (base) all = all ? merge(m, all, base, "") : base;
+    }
+    m->depth--;
+    own = without_key(m->arena, own, "base");
+    return !is_whole ? NULL : all ? merge(m, all, own, "") : own;
+}
+
+status document_read_merged(const char *path, const struct document_alternatives *alternatives, size_t count,
+                            struct problems *problems, struct document **out) {
+    struct merger m = {.problems = problems, .alternatives = alternatives, .alternative_count = count};
+    char *bytes;
+    size_t size;
+    *out = NULL;
+    TRY(read_file(path, &bytes, &size));
+    m.arena = arena_create();
+    struct node *root = read_merged(&m, path, bytes, size);
+    free(bytes);
+    if (!root) {
+        arena_destroy(m.arena);
+        return OK;
+    }
+    *out = arena_alloc(m.arena, sizeof **out);
+    **out = (struct document){.arena = m.arena, .root = root};
+    return OK;
+}
+
+/* ---- variables ---- */
+
+/* Replacement of ${name} by the value of `variables: {name: ...}`. */
+struct substitution {
+    struct arena *arena;
+    struct problems *problems;
+    const struct node *variables; /* a mapping */
+    int depth;                    /* variables whose value is being replaced */
+    size_t nodes, bytes;          /* that it has made */
+};
+
+static bool is_name_character(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* The length of a reference at the start of [text], "${name}"; 0: it is none. */
+static size_t reference_at(const char *text) {
+    size_t length = 2;
+    if (text[0] != '$' || text[1] != '{') return 0;
+    while (is_name_character(text[length])) length++;
+    return length > 2 && text[length] == '}' ? length + 1 : 0;
+}
+
+static struct node *substitute(struct substitution *s, struct node *node);
+
+/* Whether values that contain each other make a tree that is larger than a config may be; it is reported once. */
+static bool is_too_large(const struct substitution *s) {
+    return s->nodes > DOCUMENT_MAX_NODES || s->bytes > DOCUMENT_MAX_BYTES;
+}
+
+static void count(struct substitution *s, size_t nodes, size_t bytes, struct place place) {
+    bool was_too_large = is_too_large(s);
+    s->nodes += nodes;
+    s->bytes += bytes;
+    if (!was_too_large && is_too_large(s))
+        problems_add(s->problems, place, NULL, "with the values of its variables the config is larger than 1 MiB");
+}
+
+/* The value of the variable of the reference [text] (length); NULL (reported): it has none. */
+static struct node *value_of(struct substitution *s, const char *text, size_t length, struct place place) {
+    char *name = arena_printf(s->arena, "%.*s", (int)(length - 3), text + 2);
+    const struct node *value = node_get(s->variables, name);
+    if (!value) {
+        struct text known = {0};
+        for (size_t i = 0; i < s->variables->count; i++)
+            text_printf(&known, "%s%s", i ? ", " : "", s->variables->keys[i]);
+        problems_add(s->problems, place, NULL, "there is no variable '%s'; variables: has %s", short_text(name).s,
+                     known.length ? text_string(&known) : "none");
+        text_free(&known);
+        return NULL;
+    }
+    if (s->depth == DOCUMENT_MAX_DEPTH) {
+        problems_add(s->problems, place, NULL, "the variable '%s' is its own value, or one of its values is",
+                     short_text(name).s);
+        return NULL;
+    }
+    s->depth++;
+    struct node *copy = substitute(s, copy_node(value, s->arena));
+    s->depth--;
+    return copy;
+}
+
+/* [node] with the texts of the variables in its text. */
+static void substitute_parts(struct substitution *s, struct node *node) {
+    struct text out = {0};
+    for (const char *at = node->text; *at;) {
+        size_t length = reference_at(at);
+        if (at[0] == '$' && reference_at(at + 1)) { /* $${name} is ${name} */
+            length = reference_at(at + 1);
+            text_add_bytes(&out, at + 1, length);
+            at += length + 1;
+            continue;
+        }
+        if (!length) {
+            text_add_bytes(&out, at++, 1);
+            continue;
+        }
+        const struct node *value = value_of(s, at, length, node->place);
+        if (value && value->kind != NODE_SCALAR)
+            problems_add(s->problems, node->place, NULL,
+                         "the variable in '%s' is a list or a mapping, which cannot be a part of a text",
+                         short_text(node->text).s);
+        else if (value)
+            text_add(&out, value->text);
+        at += length;
+    }
+    node->text = arena_copy(s->arena, text_string(&out));
+    count(s, 0, out.length, node->place);
+    text_free(&out);
+}
+
+/* The node with variables replaced in it: a text that is one reference becomes its value, of any kind. */
+static struct node *substitute(struct substitution *s, struct node *node) {
+    if (s->depth) count(s, 1, 0, node->place);
+    for (size_t i = 0; i < node->count && !is_too_large(s); i++) node->items[i] = substitute(s, node->items[i]);
+    if (node->kind != NODE_SCALAR || !strchr(node->text, '$') || is_too_large(s)) return node;
+    if (reference_at(node->text) == strlen(node->text)) {
+        struct node *value = value_of(s, node->text, strlen(node->text), node->place);
+        return value ? value : node;
+    }
+    substitute_parts(s, node);
+    return node;
+}
+
+void document_substitute(struct document *document, struct problems *problems) {
+    const struct node *variables = node_get(document->root, "variables");
+    struct substitution s = {.arena = document->arena, .problems = problems, .variables = variables};
+    if (!variables) return;
+    if (variables->kind != NODE_MAPPING) {
+        problems_add(problems, variables->place, "variables", "expected a mapping from names to values");
+        return;
+    }
+    document->root = substitute(&s, without_key(document->arena, document->root, "variables"));
 }
 
 /* ---- overrides ---- */

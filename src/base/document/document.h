@@ -69,7 +69,28 @@ struct document;
  * mapping. */
 status document_read(const char *path, struct problems *problems, struct document **out);
 
-/* The same from memory; [name] is the file name in messages. */
+#define DOCUMENT_MAX_BASES 32 /* files that a file is based on, in all */
+
+/* Dotted paths of keys of one mapping, NULL-terminated, of which one may be given. */
+#define DOCUMENT_MAX_ALTERNATIVES 3
+struct document_alternatives {
+    const char *keys[DOCUMENT_MAX_ALTERNATIVES];
+};
+
+/* As document_read, on top of the files that the key `base` of the root names, one or a list, relative to the folder of
+ * the file that names them; they may have bases, too. Of two files the later one wins, and the file itself over its
+ * bases: mappings are merged key by key, also a type name with the keys of the type (`adam` with {lr: 0.1}); lists,
+ * single values and mappings of another `type` are replaced; and a key replaces those that [alternatives] (count) name
+ * with it. Every node keeps the place in its file. The key `base` is removed. *out is NULL if a base cannot be used. */
+status document_read_merged(const char *path, const struct document_alternatives *alternatives, size_t count,
+                            struct problems *problems, struct document **out);
+
+/* Where the root has the key `variables`, a mapping from names to values: replaces ${name} in all values and removes
+ * the key. A value that is one reference becomes the variable's value, of any kind; as a part of a text it is the
+ * variable's text. $${name} is the text ${name}. */
+void document_substitute(struct document *document, struct problems *problems);
+
+/* document_read from memory; [name] is the file name in messages. */
 status document_parse(const char *name, const char *bytes, size_t size, struct problems *problems,
                       struct document **out);
 

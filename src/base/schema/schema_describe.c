@@ -462,7 +462,7 @@ static void add_type_cell(struct text *out, const struct schema_row *row, const 
     else if (row->type == SCHEMA_SECTION_LIST)
         text_printf(out, "[list of sections](#%s)", path);
     else if (row->type == SCHEMA_SECTION_MAP)
-        text_printf(out, "[mapping to sections](#%s)", path);
+        text_printf(out, row->section->rows->key ? "[mapping to sections](#%s)" : "[mapping to values](#%s)", path);
     else if (row->type == SCHEMA_VARIANT)
         text_printf(out, "[%s](#%s)", row->variants->what, repeats ? repeats : path);
     else if (row->type == SCHEMA_VARIANT_LIST)
@@ -707,7 +707,8 @@ static json_t *value_of(const struct writer *w, const struct schema_row *row) {
     } else if (row->type == SCHEMA_SECTION_LIST) {
         value = json_pack("{s:s,s:o}", "type", "array", "items", section_of(w, row->section));
     } else if (row->type == SCHEMA_SECTION_MAP) {
-        value = json_pack("{s:s,s:o}", "type", "object", "additionalProperties", section_of(w, row->section));
+        value = json_pack("{s:s,s:o}", "type", "object", "additionalProperties",
+                          row->section->rows->key ? section_of(w, row->section) : json_object());
     } else if (row->type == SCHEMA_VARIANT) {
         value = variant_of(w, row);
     } else if (row->type == SCHEMA_VARIANT_LIST) {

@@ -531,16 +531,16 @@ static status find_files(struct config *c, const char *path, struct arena *arena
     return is_resume_file ? find_file(&c->checkpoint.resume, path, arena) : OK;
 }
 
-/* Keys that exclude each other: a word for one replaces another one of the file. */
-static const struct {
-    const char *keys[3]; /* dotted paths */
-    const char *none;    /* the value of a key that is not given */
-} alternatives[] = {
-    {{"train.epochs", "train.steps"}, "null"},
-    {{"sampler.batch_size", "sampler.global_batch_size"}, "null"},
-    {{"dataset.query", "dataset.table"}, "null"},
-    {{"dataset.split.test", "dataset.split.train", "dataset.split.folds"}, "0"},
+/* Keys that exclude each other: a word for one replaces another one of the file, and that of a file one of its base. */
+static const struct document_alternatives alternatives[] = {
+    {{"train.epochs", "train.steps"}},
+    {{"sampler.batch_size", "sampler.global_batch_size"}},
+    {{"dataset.query", "dataset.table"}},
+    {{"dataset.split.test", "dataset.split.train", "dataset.split.folds"}},
+    {{"loss", "losses"}},
 };
+/* The value of a key of each that is not given; NULL: a word cannot say so. */
+static const char *const none_of[] = {"null", "null", "null", "0", NULL};
 
 /* Whether a word sets [key] to anything but [none], NULL: to anything. */
 static bool is_set(char *const *words, size_t count, const char *key, const char *none) {
@@ -566,10 +566,10 @@ static bool has_key(const struct document *document, const char *key) {
 
 static void replace_alternatives(struct document *document, char *const *words, size_t count,
                                  struct problems *problems) {
-    for (size_t i = 0; i < sizeof alternatives / sizeof *alternatives; i++)
+    for (size_t i = 0; i < sizeof alternatives / sizeof *alternatives && none_of[i]; i++)
         for (size_t k = 0; k < 3 && alternatives[i].keys[k]; k++)
             for (size_t other = 0; other < 3 && alternatives[i].keys[other]; other++) {
-                const char *key = alternatives[i].keys[other], *none = alternatives[i].none;
+                const char *key = alternatives[i].keys[other], *none = none_of[i];
                 struct text word = {0};
                 if (other == k || !is_set(words, count, alternatives[i].keys[k], none)) continue;
                 if (is_set(words, count, key, NULL) || !has_key(document, key)) continue;
@@ -584,6 +584,12 @@ static status complete(struct document *document, const char *path, char *const 
                        struct problems *problems, struct config_file **out) {
     if (document) replace_alternatives(document, overrides, count, problems);
     for (size_t i = 0; document && i < count; i++) schema_override(&config_schema, document, overrides[i], problems);
+    size_t before = problems->count;
+    if (document) document_substitute(document, problems);
+    if (problems->count > before) {
+        document_destroy(document);
+        return problems_status(problems, STATUS_USAGE);
+    }
     return bind(document, path, true, problems, out);
 }
 
@@ -607,6 +613,10 @@ static status explain_data(status failure, const char *path) {
     return s;
 }
 
+static status read_document(const char *path, struct problems *problems, struct document **out) {
+    return document_read_merged(path, alternatives, sizeof alternatives / sizeof *alternatives, problems, out);
+}
+
 static bool is_sweep(const struct document *document) {
     const struct node *root = document_root(document);
     bool has_trials = node_get(root, "parameters") || node_get(root, "method") || node_get(root, "trials");
@@ -628,7 +638,7 @@ status config_load(const char *path, char *const *overrides, size_t count, struc
     struct problems problems = {0};
     struct document *document = NULL;
     *out = NULL;
-    status s = document_read(path, &problems, &document);
+    status s = read_document(path, &problems, &document);
     bool is_read = !s && problems.count == 0;
     if (is_read && document && is_sweep(document)) {
         struct text word = {0};
@@ -653,7 +663,7 @@ status config_source_open(const char *path, struct config_source **out) {
     *out = source;
     if (!source) return status_memory("the config");
     source->path = strdup(path);
-    status s = source->path ? document_read(path, &problems, &source->document) : status_memory("the config");
+    status s = source->path ? read_document(path, &problems, &source->document) : status_memory("the config");
     if (!s) s = problems_status(&problems, STATUS_USAGE);
     problems_free(&problems);
     if (!s) return OK;
@@ -743,6 +753,47 @@ void config_free(struct config_file *file) {
     if (!file) return;
     document_destroy(file->document);
     free(file);
+}
+
+/* A value in one line. */
+static void add_value(const struct node *node, struct text *out) {
+    if (node->kind == NODE_SCALAR) {
+        text_add_value(out, node->text, MAX_SHOWN);
+        return;
+    }
+    bool is_list = node->kind == NODE_SEQUENCE;
+    text_add(out, is_list ? "[" : "{");
+    for (size_t i = 0; i < node->count; i++) {
+        text_add(out, i ? ", " : "");
+        if (!is_list) text_printf(out, "%s: ", node->keys[i]);
+        add_value(node->items[i], out);
+    }
+    text_add(out, is_list ? "]" : "}");
+}
+
+#define SOURCE_COLUMN 60 /* where the places are */
+
+/* The lines of the keys below [node], whose dotted path is [path]. */
+static void add_sources(const struct node *node, const char *path, struct place place, struct text *out) {
+    bool is_one = node->kind != NODE_MAPPING || node->count == 0;
+    for (size_t i = 0; !is_one && i < node->count; i++) {
+        struct text below = {0};
+        text_printf(&below, "%s%s%s", path, *path ? "." : "", node->keys[i]);
+        add_sources(node->items[i], text_string(&below), node->key_places[i], out);
+        text_free(&below);
+    }
+    if (!is_one || !*path) return;
+    size_t start = out->length;
+    if (node->place.line == 0) place = node->place; /* an argument */
+    text_printf(out, "%s: ", path);
+    add_value(node, out);
+    text_pad(out, start, SOURCE_COLUMN);
+    text_printf(out, place.line ? "  # %s:%d\n" : "  # %s\n", place.file ? place.file : "", place.line);
+}
+
+void config_write_sources(const struct config_file *file, struct text *out) {
+    const struct node *root = file->document ? document_root(file->document) : NULL;
+    if (root) add_sources(root, "", root->place, out);
 }
 
 const struct config *config_of(const struct config_file *file) { return &file->config; }

@@ -102,6 +102,9 @@ struct config {
     struct determinism_config determinism;
     struct section_list extensions; /* of struct extension_file */
     bool has_extensions;            /* whether `extensions` was given */
+    struct string_list base;        /* not set: document_read_merged has read it */
+    struct section_list variables;  /* not set: document_substitute has replaced them */
+    bool has_base, has_variables;
 };
 
 /* The schema of a config file; its check reports combinations of keys of different sections that contradict each
@@ -114,9 +117,12 @@ static inline struct place config_place(const struct node *node) { return node ?
 
 struct config_file;
 
-/* Reads [path], applies the [overrides] (count) "KEY=VALUE" and finds the files that it names (find_file). An override
- * replaces a key of the file that it excludes, such as train.epochs for train.steps. A wrong config is one STATUS_USAGE
- * failure that lists every problem, one a line, as file:line:column: key: sentence. */
+/* Adds a line for each key that was given, with the file and line, or the argument, that it is from. */
+void config_write_sources(const struct config_file *file, struct text *out);
+
+/* Reads [path] with its bases, applies the [overrides] (count) "KEY=VALUE" and finds the files that it names
+ * (find_file). An override replaces a key of the file that it excludes, such as train.epochs for train.steps. A wrong
+ * config is one STATUS_USAGE failure that lists every problem, one a line, as file:line:column: key: sentence. */
 status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out);
 
 /* Whether the file [path] is one of a sweep (sweep_load). */

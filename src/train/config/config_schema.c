@@ -241,7 +241,18 @@ static const struct schema determinism_schema = {.name = "determinism",
         .doc = doc_                                                                                                    \
     }
 
+/* Names of the user's with values of any kind. */
+static const struct schema_row no_rows[] = {{0}};
+static const struct schema variables_schema = {.name = "variables", .size = sizeof(const char *), .rows = no_rows};
+
 static const struct schema_row config_rows[] = {
+    SCHEMA_ROW(STRING_LIST, struct config, base, .fallback = "null",
+               .present_offset = offsetof(struct config, has_base),
+               .doc = "Configs that this one is based on, relative to its folder: it has their keys, and its own ones "
+                      "replace them (docs/config-parts.md). Of several the later one wins."),
+    SCHEMA_ROW(SECTION_MAP, struct config, variables, .fallback = "{}", .section = &variables_schema,
+               .present_offset = offsetof(struct config, has_variables),
+               .doc = "Values with names, {width: 64}, which other keys use as \"${width}\" (docs/config-parts.md)."),
     SCHEMA_ROW(STRING, struct config, name, .fallback = "null",
                .doc = "Name of the run; its folder is runs/<name>. Default: the name of the config file."),
     SCHEMA_ROW(INT, struct config, seed, .fallback = "42",
