@@ -108,7 +108,7 @@ static status wait(void *group, int lane, int set) {
     return OK;
 }
 
-static const struct collectives_transport transport = {.connect = connect_peers, .post = post, .wait = wait, .few = 5};
+static const struct collectives_transport transport = {.connect = connect_peers, .post = post, .wait = wait};
 
 static void *run_rank(void *argument) {
     struct rank *r = argument;

@@ -91,7 +91,7 @@ static status connect_all(const struct call *c) {
     return connect_to(c, c->world - 1);
 }
 
-static bool is_few(const struct call *c) { return c->world <= c->c->transport->few; }
+static bool is_few(const struct call *c) { return c->world <= COLLECTIVES_FEW; }
 
 /* Those of gather_blocks and exchange_blocks. */
 static status connect_rounds(const struct call *c) {

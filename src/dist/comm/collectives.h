@@ -22,6 +22,7 @@
 
 #define COLLECTIVES_SETS 8                    /* of messages: what is waited for together */
 #define COLLECTIVES_SMALL ((size_t)128 << 10) /* bytes of all ranks together that each rank may get whole */
+#define COLLECTIVES_FEW 8                     /* ranks that send each other small data in one round */
 
 /* How messages travel. Messages of a lane from one rank to another arrive in order. */
 struct collectives_transport {
@@ -33,9 +34,6 @@ struct collectives_transport {
     status (*post)(void *group, int lane, int set, int peer, void *data, size_t size, bool is_send);
     /* Waits until all messages of [set] are complete. */
     status (*wait)(void *group, int lane, int set);
-    /* Up to this many ranks send each other small data whole, in one round: more where a message costs much more than
-     * its bytes. At most 16 */
-    int few;
 };
 
 /* The first member of a backend's group, which is passed to the functions of the transport. */

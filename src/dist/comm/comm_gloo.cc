@@ -31,7 +31,6 @@ using namespace ddptrain_gloo;
 /* Gloo's thread reads and writes the sockets. The two lanes have links of their own: a thread that connects waits for
  * others, and must not hold up the other thread. */
 
-constexpr int kDirectRanks = 8; /* so few send each other small data in one round */
 constexpr uint8_t kMessageSlot = 0x62;
 /* Messages of other sizes do not match: ranks in different calls wait until their deadline. Gloo would end the process
  * for a message that is longer than its buffer, and accept a shorter one. */
@@ -52,7 +51,7 @@ struct MessagesGroup {
 struct Messages {
     explicit Messages(Network &shared)
         : network(shared), timeout(to_milliseconds(shared.timeout())), lanes{{shared, "lane0/"}, {shared, "lane1/"}} {
-        static const struct collectives_transport transport = {begin, connect, post, wait, kDirectRanks};
+        static const struct collectives_transport transport = {begin, connect, post, wait};
         group.messages = this;
         status failure = collectives_create(&group.collectives, shared.rank(), shared.world(), &transport);
         if (failure) throw StoreFailure(failure);
@@ -158,7 +157,7 @@ struct Messages {
 
 /* ---- quick messages ---- */
 
-/* Small messages of every rank for every rank, of which each computes the result itself: up to kDirectRanks in one
+/* Small messages of every rank for every rank, of which each computes the result itself: up to COLLECTIVES_FEW in one
  * round, else in log2(world) rounds, in which each rank passes on what it has (Bruck's all-gather). The calling thread
  * reads the sockets (Gloo's synchronous mode), which avoids a thread switch on both sides. For one thread. */
 
@@ -176,7 +175,7 @@ constexpr size_t kPiecesBytes = 128 << 10;
 class Quick {
   public:
     explicit Quick(Network &network)
-        : rank_(network.rank()), world_(network.world()), is_direct_(world_ <= kDirectRanks),
+        : rank_(network.rank()), world_(network.world()), is_direct_(world_ <= COLLECTIVES_FEW),
           capacity_(is_direct_ ? std::max<size_t>(1024, std::min(kQuickBytes, kQuickTotalBytes / (world_ - 1)))
                                : kQuickBytes),
           timeout_(network.timeout()), begins_(world_ + 1), inputs_(world_),

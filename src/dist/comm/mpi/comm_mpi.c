@@ -282,7 +282,7 @@ static status number_group(const struct comm_setup *setup, int *number) {
     return OK;
 }
 
-static const struct collectives_transport transport = {.begin = begin, .post = post, .wait = wait, .few = 4};
+static const struct collectives_transport transport = {.begin = begin, .post = post, .wait = wait};
 
 static status create(const struct comm_setup *setup, void **out) {
     int number;
