@@ -115,6 +115,12 @@ struct device_ops {
      * size, and 1 is the whole row. */
     void (*dropout_channels)(struct device *, const struct draw_key *key, float p, const struct tensor *x,
                              const struct tensor *y, size_t rows, size_t size, size_t channels);
+    /* z (rows, size) = mean + exp(log_variance / 2) e, where e are standard normal numbers that follow from the key */
+    void (*sample_normal)(struct device *, const struct draw_key *key, const float *mean, const float *log_variance,
+                          float *z, size_t rows, size_t size);
+    /* dlog_variance (rows, size) = dz exp(log_variance / 2) e / 2; that of the mean is dz */
+    void (*sample_normal_backward)(struct device *, const struct draw_key *key, const float *log_variance,
+                                   const float *dz, float *dlog_variance, size_t rows, size_t size);
 
     const struct loss_ops *losses;
     const struct optimizer_ops *optimizers;

@@ -138,9 +138,9 @@ HOST_DEVICE static inline double variance_of(const struct rowwise_options *o, fl
     return x > o->eps ? (double)x : (double)o->eps;
 }
 
-/* What element [i] of each part adds to the sums: dice: p t and p + t; gaussian_nll: the loss; cosine_embedding: |x|^2,
- * |y|^2 and x y; triplet_margin: the squared distances of anchor and positive, anchor and negative, positive and
- * negative. */
+/* What element [i] of each part adds to the sums: dice: p t and p + t; gaussian_nll, kl_normal: the loss;
+ * cosine_embedding: |x|^2, |y|^2 and x y; triplet_margin: the squared distances of anchor and positive, anchor and
+ * negative, positive and negative. */
 HOST_DEVICE static inline struct rowwise_sums rowwise_sums_of(const struct rowwise_options *o, const float *x,
                                                               const float *t, size_t size, size_t i) {
     double p, v, a, b, c;
@@ -154,6 +154,9 @@ HOST_DEVICE static inline struct rowwise_sums rowwise_sums_of(const struct rowwi
     case ROWWISE_COSINE_EMBEDDING:
         a = (double)x[i], b = (double)x[size + i];
         return rowwise_sums_new(a * a, b * b, a * b);
+    case ROWWISE_KL_NORMAL:
+        v = (double)x[size + i];
+        return rowwise_sums_new(0.5 * (exp(v) + square((double)x[i]) - 1 - v), 0, 0);
     case ROWWISE_TRIPLET_MARGIN:
         a = (double)x[i], b = (double)x[size + i], c = (double)x[2 * size + i];
         return rowwise_sums_new(square(a - b + (double)o->eps), square(a - c + (double)o->eps),
@@ -186,6 +189,8 @@ HOST_DEVICE static inline double rowwise_loss(const struct rowwise_options *o, s
         if (t[0] == 1) return 1 - cosine_of(s);
         loss = cosine_of(s) - (double)o->margin;
         break;
+    case ROWWISE_KL_NORMAL:
+        return s.a;
     case ROWWISE_TRIPLET_MARGIN:
         loss = triplet_of(o, s);
         break;
@@ -246,6 +251,8 @@ HOST_DEVICE static inline float rowwise_slope(const struct rowwise_options *o, s
         return (float)gaussian_nll_slope(o, x, t, size, i);
     case ROWWISE_COSINE_EMBEDDING:
         return (float)cosine_slope(o, s, x, t[0], size, i);
+    case ROWWISE_KL_NORMAL:
+        return i < size ? x[i] : (float)(0.5 * (exp((double)x[i]) - 1));
     case ROWWISE_TRIPLET_MARGIN:
         return (float)triplet_slope(o, s, x, size, i);
     }

@@ -87,6 +87,7 @@ enum rowwise_loss {
     ROWWISE_DICE,             /* p = sigmoid(x): 1 - (2 sum(p t) + smooth) / (sum(p) + sum(t) + smooth) */
     ROWWISE_GAUSSIAN_NLL,     /* parts mean and v, v >= eps: mean of (log(v) + (mean - t)^2 / v) / 2 */
     ROWWISE_COSINE_EMBEDDING, /* parts x and y: t = 1: 1 - cos(x, y), t = -1: max(0, cos(x, y) - margin) */
+    ROWWISE_KL_NORMAL,        /* parts mean and v: sum of (exp(v) + mean^2 - 1 - v) / 2 */
     ROWWISE_TRIPLET_MARGIN,   /* parts anchor, positive, negative: max(0, margin + |a - p + eps| - |a - n + eps|) */
 };
 

@@ -1,6 +1,6 @@
-/* math: what devices share to compute the same bits: functions and the order of long sums. exp, expm1, log1p, tanh and
- * erf that compilers can vectorise: no branches, no calls, every fused multiply-add written out, so all instruction
- * sets give the same bits. Error within 2 ulp; infinities and NaN as in libm. */
+/* math: what devices share to compute the same bits: functions and the order of long sums. exp, expm1, log, log1p,
+ * tanh and erf that compilers can vectorise: no branches, no calls, every fused multiply-add written out, so all
+ * instruction sets give the same bits. Error within 2 ulp; infinities and NaN as in libm. */
 #ifndef DEVICE_MATH_H
 #define DEVICE_MATH_H
 
@@ -82,6 +82,37 @@ HOST_DEVICE static inline float math_log1p_unit(float u) {
     p = fmaf(p, z, 0.2f);
     p = fmaf(p, z, 3.33333333e-1f);
     return 2 * fmaf(p * z, s, s);
+}
+
+/* log(u) for a normal u > 0: u = m 2^e with sqrt(1/2) <= m < sqrt(2), log(m) = 2 artanh((m - 1) / (m + 1)), its series
+ * up to s^11 */
+HOST_DEVICE static inline float math_log(float u) {
+    uint32_t bits = bits_of_float(u), exponent = (bits - 0x3f3504f3u) & 0xff800000u;
+    float e = (float)(int32_t)exponent * 0x1p-23f, m = bits_to_float(bits - exponent);
+    float s = (m - 1) / (m + 1), z = s * s, p = fmaf(z, 9.09090909e-2f, 1.11111111e-1f);
+    p = fmaf(p, z, 1.42857143e-1f);
+    p = fmaf(p, z, 0.2f);
+    p = fmaf(p, z, 3.33333333e-1f);
+    float rest = 2 * fmaf(p * z, s, s);
+    return fmaf(e, 0.693145752f, fmaf(e, 1.42860677e-6f, rest));
+}
+
+/* Two standard normal numbers from two random words (Box and Muller, 1958): of sqrt(-2 log(u)), u in (0, 1], and an
+ * angle of a quadrant, the upper two bits of [b], and of [-pi/4, pi/4) in it, whose sine and cosine are Cephes'
+ * polynomials. */
+HOST_DEVICE static inline void math_normal_pair(uint32_t a, uint32_t b, float to[2]) {
+    float u = fmaf((float)a, 0x1p-32f, 0x1p-33f), squared = -2 * math_log(u);
+    float x = fmaf((float)(b & 0x3fffffffu), 0x1p-30f, -0.5f) * 1.57079637f, z = x * x;
+    float radius = sqrtf(squared > 0 ? squared : 0), s = -1.9515295891e-4f, c = 2.443315711809948e-5f;
+    s = fmaf(s, z, 8.3321608736e-3f);
+    s = fmaf(s, z, -1.6666654611e-1f);
+    c = fmaf(c, z, -1.388731625493765e-3f);
+    c = fmaf(c, z, 4.166664568298827e-2f);
+    float sine = fmaf(s * z, x, x), cosine = fmaf(c * z, z, fmaf(-0.5f, z, 1));
+    uint32_t quadrant = b >> 30;
+    float first = quadrant & 1 ? sine : cosine, second = quadrant & 1 ? cosine : sine;
+    to[0] = radius * (quadrant == 1 || quadrant == 2 ? -first : first);
+    to[1] = radius * (quadrant >= 2 ? -second : second);
 }
 
 /* Cephes' tanhf: a polynomial below 0.625, 1 - 2 / (e^2x + 1) above, which is 1 long before the limit of 2x */

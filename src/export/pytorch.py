@@ -66,16 +66,30 @@ class draws:
     rows = np.zeros(0, np.uint64)
 
     @staticmethod
-    def mask(stream, p, size):
-        """(rows, size): 1 / (1 - p) where an element is kept, else 0."""
+    def words(stream, size):
+        """(rows, size) of random words, in blocks of four from one counter; size: rounded up to a multiple of four."""
         block, row = np.meshgrid(np.arange((size + 3) // 4, dtype=np.uint64), draws.rows)
         low, number = np.uint64(0xFFFFFFFF), np.uint64(draws.number)
         key = (draws.seed & 0xFFFFFFFF) ^ (draws.seed >> 32) * 0x85EBCA6B & 0xFFFFFFFF
         words = philox([block & low, row & low, np.full_like(row, number & low), np.full_like(row, number >> np.uint64(32)) ^ block >> np.uint64(32)],
                        key, stream)
-        words = words.transpose(1, 2, 0).reshape(len(draws.rows), -1)[:, :size]
+        return words.transpose(1, 2, 0).reshape(len(draws.rows), -1)
+
+    @staticmethod
+    def mask(stream, p, size):
+        """(rows, size): 1 / (1 - p) where an element is kept, else 0."""
+        words = draws.words(stream, size)[:, :size]
         kept = (words >= int(float(np.float32(p)) * 2 ** 32)) & (p < 1)
         return torch.tensor(kept).to(device, dtype) / (1 - p if p < 1 else 1)
+
+    @staticmethod
+    def normal(stream, size):
+        """(rows, size) of standard normal numbers, two from two words (Box and Muller)."""
+        words = draws.words(stream, size)
+        u = (words[:, ::2].astype(np.float32) * np.float32(2.0 ** -32) + np.float32(2.0 ** -33)).astype(np.float64)
+        angle = ((words[:, 1::2] >> np.uint64(30)) + (words[:, 1::2] & np.uint64(0x3FFFFFFF)) / 2.0 ** 30 - 0.5) * np.pi / 2
+        pair = np.sqrt(-2 * np.log(u)) * np.stack([np.cos(angle), np.sin(angle)])
+        return torch.tensor(pair.transpose(1, 2, 0).reshape(len(words), -1)[:, :size]).to(dtype)
 
 
 class Dropout(nn.Module):
@@ -91,6 +105,18 @@ class Dropout(nn.Module):
 class ChannelDropout(Dropout):
     def forward(self, x):
         return x * draws.mask(self.stream, self.p, x.shape[1]).reshape(*x.shape[:2], *[1] * (x.dim() - 2)) if self.training and self.p else x
+
+
+class SampleNormal(nn.Module):
+    def __init__(self, stream):
+        super().__init__()
+        self.stream = stream
+
+    def forward(self, mean, log_variance):
+        if not self.training:
+            return mean
+        noise = draws.normal(self.stream, mean[0].numel()).reshape(mean.shape)
+        return mean + torch.exp(0.5 * log_variance) * noise
 
 
 class DropPath(Dropout):
@@ -258,10 +284,12 @@ def put(model, name, module):
     model.add_module(last, module)
 
 
-def binary_cross_entropy(y, t, pos_weight=None):
+def binary_cross_entropy(y, t, pos_weight=None, reduction="mean"):
     if pos_weight is not None:
         pos_weight = torch.tensor(pos_weight, dtype=y.dtype, device=device)
         pos_weight = pos_weight[:, None, None] if pos_weight.dim() and y.dim() == 4 else pos_weight
+    if reduction == "batchmean":
+        return F.binary_cross_entropy_with_logits(y, t, pos_weight=pos_weight, reduction="sum") / len(y)
     return F.binary_cross_entropy_with_logits(y, t, pos_weight=pos_weight)
 
 
@@ -315,6 +343,12 @@ def dice_loss(y, t, smooth):
 def gaussian_nll(y, t, full=False, eps=1e-6):
     mean, variance = y.chunk(2, 1)
     return F.gaussian_nll_loss(mean, t, variance, full=full, eps=eps)
+
+
+def kl_normal(y):
+    """The divergence of normal distributions, of means and logarithms of variances, from the standard one."""
+    mean, log_variance = y.flatten(1).chunk(2, 1)
+    return 0.5 * (log_variance.exp() + mean ** 2 - 1 - log_variance).sum(1).mean()
 
 
 def contrastive_loss(a, b, temperature, symmetric):

@@ -218,6 +218,8 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
     return explained;
 }
 
+const char *const loss_reductions[] = {"mean", "batchmean", NULL};
+
 const struct schema_variants loss_variants = {.what = "loss", .at = variant_at, .implied = "expression"};
 
 bool loss_is_balanced(const struct loss_type *loss, const void *config) {
@@ -282,10 +284,11 @@ void loss_mean_of_elements(const struct elementwise_options *options, struct dev
                            const struct row_weights *weights, size_t rows, float scale, float *gradient,
                            struct loss_sums *sums) {
     size_t row_elements = shape_elements(output_shape), count = rows * row_elements;
+    size_t over = options->is_row_mean ? rows : count;
     struct elementwise_options own = *options;
     own.rows = *weights;
     own.row_elements = row_elements;
-    device_ops(device)->losses->elementwise(device, &own, output, targets, count, scale / (float)count, (double)count,
+    device_ops(device)->losses->elementwise(device, &own, output, targets, count, scale / (float)over, (double)over,
                                             gradient, sums);
 }
 

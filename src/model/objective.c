@@ -9,7 +9,7 @@ static const struct schema_row key_rows[] = {
                .doc = "The name of the layer whose output the loss takes. Null: the last layer."),
     SCHEMA_ROW(STRING, struct objective_keys, target, .fallback = "null",
                .doc = "A name of dataset.targets, or of an input, which is then also the target (`input` where inputs "
-                      "have no names). Null: the only target. contrastive and triplet_margin have none."),
+                      "have no names). Null: the only target. contrastive, triplet_margin and kl_normal have none."),
     {.key = "loss_weight",
      .type = SCHEMA_REAL,
      .offset = offsetof(struct objective_keys, weight),

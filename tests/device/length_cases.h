@@ -119,8 +119,11 @@ static void losses_with_classes(struct device *d, struct results *r, int i, stru
 /* [i]: as in losses_with_classes; each row here is a position. */
 static void losses_of_parts(struct device *d, struct results *r, int i, struct row_weights rows, const float *x,
                             const float *t) {
-    static const size_t parts[] = {
-        [ROWWISE_DICE] = 1, [ROWWISE_GAUSSIAN_NLL] = 2, [ROWWISE_COSINE_EMBEDDING] = 2, [ROWWISE_TRIPLET_MARGIN] = 3};
+    static const size_t parts[] = {[ROWWISE_DICE] = 1,
+                                   [ROWWISE_GAUSSIAN_NLL] = 2,
+                                   [ROWWISE_COSINE_EMBEDDING] = 2,
+                                   [ROWWISE_KL_NORMAL] = 2,
+                                   [ROWWISE_TRIPLET_MARGIN] = 3};
     for (int loss = ROWWISE_DICE; loss <= ROWWISE_TRIPLET_MARGIN; loss++) {
         size_t size = LOSS_CLASSES / parts[loss];
         struct rowwise_options o = {.loss = (enum rowwise_loss)loss,

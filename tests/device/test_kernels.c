@@ -250,6 +250,41 @@ TEST(dropout_depends_on_the_row_only) {
     device_destroy(device);
 }
 
+/* Against the formula in double, with the moments of the distribution; a sample is that of its row on any rank. */
+TEST(samples_of_a_normal_distribution) {
+    enum { SIZE = 30, COUNT = 2000 };
+    struct device *device = open_set("baseline");
+    float *zeros = calloc(COUNT * SIZE, sizeof *zeros), *z = calloc(COUNT * SIZE, sizeof *z), half[4 * SIZE];
+    ck_assert(zeros && z);
+    const uint64_t three = 3;
+    struct draw_key key = {.seed = 1, .stream = 2, .pass = &three, .first_row = 0, .row_stride = 1};
+    double moments[5] = {0};
+    device_ops(device)->sample_normal(device, &key, zeros, zeros, z, COUNT, SIZE);
+    for (size_t i = 0; i < COUNT * SIZE; i++)
+        for (int m = 1; m < 5; m++) moments[m] += pow((double)z[i], m) / (COUNT * SIZE);
+    ck_assert_double_eq_tol(moments[1], 0, 0.02);
+    ck_assert_double_eq_tol(moments[2], 1, 0.03);
+    ck_assert_double_eq_tol(moments[3], 0, 0.06);
+    ck_assert_double_eq_tol(moments[4], 3, 0.2);
+    for (uint64_t rank = 0; rank < 2; rank++) {
+        struct draw_key own = {.seed = 1, .stream = 2, .pass = &three, .first_row = rank, .row_stride = 2};
+        device_ops(device)->sample_normal(device, &own, zeros, zeros, half, 4, SIZE);
+        for (size_t i = 0; i < 4; i++)
+            ck_assert_mem_eq(half + i * SIZE, z + (2 * i + rank) * SIZE, SIZE * sizeof *half);
+    }
+    for (uint32_t i = 0; i < 100000; i++) {
+        uint32_t a = i < 10 ? i : i < 20 ? 0xffffffffu - (i - 10) : i * 2654435761u, b = i * 2246822519u;
+        float pair[2], u = (float)a * 0x1p-32f + 0x1p-33f;
+        math_normal_pair(a, b, pair);
+        double angle = ((b >> 30) + (double)(b & 0x3fffffffu) / 0x1p30 - 0.5) * 1.5707963267948966;
+        ck_assert_double_eq_tol((double)pair[0], sqrt(-2 * log((double)u)) * cos(angle), 2e-6);
+        ck_assert_double_eq_tol((double)pair[1], sqrt(-2 * log((double)u)) * sin(angle), 2e-6);
+    }
+    free(zeros);
+    free(z);
+    device_destroy(device);
+}
+
 TEST(finite_or_not) {
     for (size_t s = 0; s < 3; s++) {
         struct device *device = open_set(sets[s]);

@@ -369,6 +369,11 @@ static const struct {
      "same, dilation: 2}}, {conv2d: {out: 2, kernel_size: 2, padding: valid}}, flatten, {linear: 3}]",
      3,
      {2, 5, 6}},
+    {"sample_normal",
+     "[{linear: {out: 9, name: mean}}, tanh, {linear: {out: 9, name: log_variance}}, {sample_normal: {from: [mean, "
+     "log_variance]}}, {linear: {out: 3}}]",
+     1,
+     {6}},
     {"dropout1d", "[{conv1d: {out: 6, kernel_size: 2}}, {dropout1d: 0.4}, flatten, {linear: 3}]", 2, {2, 5}},
     {"dropout2d", "[{conv2d: {out: 6, kernel_size: 2}}, {dropout2d: 0.4}, flatten, {linear: 3}]", 3, {2, 4, 3}},
     {"drop_path",
@@ -535,6 +540,7 @@ static const struct {
     {"bce_with_logits", NULL},
     {"{type: bce_with_logits, pos_weight: 3}", NULL},
     {"{type: bce_with_logits, pos_weight: [1, 2, 0.5, 4]}", NULL},
+    {"{type: bce_with_logits, pos_weight: 3, reduction: batchmean}", NULL},
     {"kl_div", NULL},
     {"{type: kl_div, reduction: batchmean, log_target: true}", NULL},
     {"nll", NULL},
@@ -554,6 +560,7 @@ static const struct {
     {"{type: cosine_embedding, margin: -0.3}", "{linear: {out: 4}}"},
     {"triplet_margin", "{linear: {out: 9}}"},
     {"{type: triplet_margin, margin: 0.5, eps: 0.1, swap: true}", "{linear: {out: 6}}"},
+    {"kl_normal", "{linear: {out: 6}}"},
     {"{type: contrastive, temperature: 0.3}", "{linear: {out: 6}}"},
     {"{type: contrastive, symmetric: false, temperature: 2}", "{linear: {out: 10}}"},
     {"{type: ctc, blank: 2}", "{linear: {out: 20}}, {reshape: [5, 4]}, log_softmax"},
@@ -568,6 +575,7 @@ static const struct {
     {"dice", OF_LENGTHS("{linear: 4}")},
     {"gaussian_nll", OF_LENGTHS("{linear: 6}, softplus")},
     {"{type: cosine_embedding, margin: -0.3}", OF_LENGTHS("{linear: 4}")},
+    {"kl_normal", OF_LENGTHS("{linear: 6}")},
     {"{type: triplet_margin, margin: 2, eps: 0.1, swap: true}", OF_LENGTHS("{linear: 6}")},
 };
 

@@ -213,7 +213,9 @@ static void check_tensors(const struct fixture *f, const char *key, const struct
 
 /* Forward, loss and backward of all rows; the mean loss. */
 static double train_pass(struct fixture *f, const float **output) {
-    struct pass pass = {.device = f->device, .rows = f->rows, .is_training = true};
+    static const uint64_t number = 0;
+    struct pass pass = {
+        .device = f->device, .rows = f->rows, .is_training = true, .draws = {.pass = &number, .row_stride = 1}};
     struct loss_sums sums = {0};
     const void *targets = f->loss->wants_classes ? (const void *)f->classes : (const void *)f->values;
     *output = floats(model_forward(f->model, &pass, f->inputs));

@@ -17,6 +17,26 @@ checkpoint: {save_every: {steps: 2}, keep: 0}
 determinism: {mode: elastic, shards: 8}
 """
 
+VAE = """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 203, inputs: 12, classes: 3, seed: 5}, scale: minmax, split: {test: 0.2, seed: 1}}
+sampler: {global_batch_size: 24, shuffle: true}
+model:
+  layers:
+    - linear: 16
+    - tanh: {name: hidden}
+    - linear: {out: 5, name: mean, from: hidden}
+    - linear: {out: 5, name: log_variance, from: hidden}
+    - concat: {from: [mean, log_variance], name: code}
+    - sample_normal: {from: [mean, log_variance]}
+    - linear: {out: 12, name: drawn}
+losses:
+  - {type: bce_with_logits, output: drawn, target: input, reduction: batchmean}
+  - {type: kl_normal, output: code}
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 3}
+determinism: {mode: elastic, shards: 8}
+"""
+
 # large products of matrices and convolutions: those for which AMX and oneDNN are used, if they are there
 LARGE = """
 dataset: {format: synthetic, synthetic: {kind: classes, rows: 128, inputs: [3, 16, 16], classes: 4, seed: 5}, split: {test: 0.25, seed: 1}}
@@ -75,6 +95,22 @@ class Elastic(program.Case):
                 self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{shards}-{world}", f"determinism.shards={shards}")
                 self.assert_same(f"runs/{shards}-{world}", f"runs/{shards}-1")
         self.assertNotEqual(self.sha("runs/5-1"), self.sha("runs/8-1"))
+
+    def test_samples_of_a_distribution(self):
+        """The noise of a VAE belongs to the rows of the global batch, and outside of training the mean is taken."""
+        self.write("test.yaml", VAE)
+        for world in (1, 3):
+            self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{world}")
+        self.assert_same("runs/3", "runs/1")
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/parts", "train.epochs=1")
+        self.run_program("test.yaml", "--run-dir", "runs/parts")
+        self.assertEqual(self.sha("runs/parts"), self.sha("runs/1"))
+        losses = self.events("epoch", "runs/1")
+        self.assertAlmostEqual(losses[-1]["val_loss"], losses[-1]["val_drawn_loss"] + losses[-1]["val_code_loss"], 5)
+        self.run_program("test.yaml", "--run-dir", "runs/torch", "determinism=torch")
+        self.assert_close(self.losses("runs/torch"), self.losses("runs/1"), 2e-5, "the same noise without shards")
+        self.run_program("test.yaml", "--run-dir", "runs/other", "seed=1")
+        self.assertNotEqual(self.sha("runs/other"), self.sha("runs/1"))
 
     def test_one_shard_is_one_process(self):
         self.write("test.yaml", ALL)

@@ -29,6 +29,8 @@ LAYERS = {
     "prelu": ((6,), 5, "[{linear: 9}, prelu, {linear: 5}, {prelu: {num_parameters: 5, init: 0.1}}]"),
     "prelu_of_channels": ((2, 5, 4), 3, "[{conv2d: {out: 3, kernel_size: 2}}, {prelu: 3}, {conv2d: {out: 4, kernel_size: 2}}, prelu, flatten, {linear: 3}]"),
     "dropout": ((6,), 2, "[{dropout: 0.5}, {linear: 8}, {dropout: 0.1}, relu, {linear: 2}]"),
+    "sample_normal": ((6,), 3, "[{linear: {out: 8, name: h}}, tanh, {linear: {out: 5, name: mean}}, {linear: {out: 5, name: variance, from: h}}, "
+                              "{sample_normal: {from: [mean, variance]}}, relu, {linear: 3}]"),
     "norms": ((10,), 7, "[{linear: 19}, layer_norm, {linear: 18}, {layer_norm: {bias: false}}, {linear: 5}, {layer_norm: {elementwise_affine: false}}, "
                      "{linear: 33}, rms_norm, {linear: 7}, {rms_norm: {elementwise_affine: false, eps: 0.01}}]"),
     "batch_norm": ((5,), 2, "[{linear: 12}, batch_norm, relu, {linear: 6}, {batch_norm: {affine: false}}, {linear: 2}]"),

@@ -32,7 +32,7 @@ SHORTHANDS = {
     "value": "expression", "upscale_factor": "pixel_shuffle", "downscale_factor": "pixel_unshuffle", "padding": "pad", "shape": "reshape",
     "layers": "sequential residual"}
 
-STEPS, LR, MOMENTUM = 20, 0.02, 0.9
+ROWS, STEPS, LR, MOMENTUM = 5, 20, 0.02, 0.9
 GIVEN = ("layers", "freeze", "shape", "vocabulary")  # of a case: from these the others follow
 
 # layers, shape of a row; a vocabulary: the rows are tokens and the loss is cross_entropy, else mse on all outputs
@@ -51,6 +51,7 @@ CASES = [
     ("[{linear: 7}, elu, {linear: 5}, {elu: {alpha: 0.3}}, {linear: 3}]", [6]),
     ("[{linear: 7}, softmax, {linear: 3}]", [4, 6]),
     ("[{linear: 7}, {dropout: {p: 0}}, {linear: 3}]", [6]),
+    ("[{linear: {out: 7, name: mean}}, tanh, {linear: {out: 7, name: spread}}, {sample_normal: {from: [mean, spread]}}, {linear: 3}]", [6]),
     ("[flatten, {linear: 5}, flatten]", [2, 3, 2]),
     ("[{linear: 8}, {reshape: [2, -1, 2]}, {linear: 3}, tanh, {reshape: {shape: 12}}]", [6]),
     ("[{sequential: {layers: [{linear: 5}, tanh, {sequential: [{linear: 4}]}]}}, {linear: 3}]", [6]),
@@ -215,6 +216,7 @@ CASES = [
     # recurrent layers
     ("[{linear: 5}, {lstm: {hidden_size: 4}}, {linear: 3}]", [4, 6]),
     ("[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false}}, {linear: 3}]", [4, 6]),
+    ("[{lstm: {hidden_size: 3, carry_state: false}}, {gru: {hidden_size: 4, carry_state: false}}, {rnn: {hidden_size: 3, carry_state: false}}]", [3, 6]),
     ("[{linear: 5}, {lstm: {hidden_size: 3, num_layers: 2, dropout: 0, bidirectional: true, output: all}}, {linear: 3}]", [3, 6]),
     ("[{linear: 5}, {gru: {hidden_size: 4}}, {linear: 3}]", [4, 6]),
     ("[{gru: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false}}, {linear: 3}]", [4, 6]),
@@ -321,6 +323,8 @@ def script_model(layers, shape, vocabulary, freeze):
     before, _, rest = code.partition("# ---- data ----")
     space = {}
     exec(compile(before + rest.partition("# ---- model ----")[2].partition("# ---- training ----")[0], "model.py", "exec"), space)
+    if "draws" in space:  # those of a step of seed 0
+        space["draws"].rows = np.arange(ROWS, dtype=np.uint64)
     return space["model"], out
 
 
@@ -362,7 +366,7 @@ def pad(tokens):
 
 def case(layers, shape, vocabulary=None, freeze=()):
     parsed = yaml.safe_load(layers)
-    rows = 5
+    rows = ROWS
     has_steps = "sequence_lengths" in layers  # inputs `series` and `steps`
     model, out_shape = script_model(layers.replace("sync: true", "sync: false"), shape, vocabulary, freeze)
     named = list(model.named_parameters())

@@ -106,6 +106,12 @@ def triplet(module):
     return lambda inputs, targets: module(*inputs.chunk(3, 1))
 
 
+def kl_normal(inputs, targets):
+    mean, log_variance = inputs.chunk(2, 1)
+    one = torch.distributions.Normal(mean, torch.exp(0.5 * log_variance))
+    return torch.distributions.kl_divergence(one, torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))).sum(1).mean()
+
+
 torch.manual_seed(8)
 steps, many = torch.log_softmax(2 * torch.randn(4, 6, OUT), 2), torch.log_softmax(torch.randn(3, 40, OUT), 2)
 labels = torch.tensor([[1, 2, 2], [3, -100, -100], [4, 1, -100], [-100, -100, -100]])
@@ -164,6 +170,8 @@ cases = [
     case("{type: bce_with_logits, pos_weight: 3}", nn.BCEWithLogitsLoss(pos_weight=double(3)), logits, yes),
     case("{type: bce_with_logits, pos_weight: [1, 2, 3, 0.5, 0]}",
          nn.BCEWithLogitsLoss(pos_weight=double(1, 2, 3, 0.5, 0)), logits, yes),
+    case("{type: bce_with_logits, pos_weight: 3, reduction: batchmean}",
+         lambda y, t: nn.BCEWithLogitsLoss(pos_weight=double(3), reduction="sum")(y, t) / len(y), logits, yes),
     case("kl_div", nn.KLDivLoss(reduction="mean"), logs, shares),
     case("{type: kl_div, reduction: batchmean}", nn.KLDivLoss(reduction="batchmean"), logs, shares),
     case("{type: kl_div, reduction: batchmean, log_target: true}",
@@ -198,6 +206,7 @@ cases = [
     case("triplet_margin", triplet(nn.TripletMarginLoss()), pairs, torch.zeros(0)),
     case("{type: triplet_margin, margin: 0.1, eps: 0.01, swap: true}",
          triplet(nn.TripletMarginLoss(0.1, eps=0.01, swap=True)), pairs, torch.zeros(0)),
+    case("kl_normal", kl_normal, pairs, torch.zeros(0)),
     case("{type: contrastive, temperature: 0.5}", contrastive(0.5, True), pairs, torch.zeros(0)),
     case("{type: contrastive, temperature: 0.5, symmetric: false}", contrastive(0.5, False), pairs, torch.zeros(0)),
     case("contrastive", contrastive(0.07, True), pairs, torch.zeros(0)),
@@ -220,6 +229,7 @@ cases = [
     case_of_lengths("gaussian_nll", gaussian(nn.GaussianNLLLoss()), word_spread, word_values, LENGTHS),
     case_of_lengths("{type: gaussian_nll, full: true, eps: 0.3}", gaussian(nn.GaussianNLLLoss(full=True, eps=0.3)), word_spread, word_values, LENGTHS),
     case_of_lengths("{type: cosine_embedding, margin: 0.1}", parts(nn.CosineEmbeddingLoss(0.1), 2), words, word_signs, LENGTHS),
+    case_of_lengths("kl_normal", kl_normal, words, torch.zeros(0), LENGTHS),
     case_of_lengths("{type: triplet_margin, margin: 3}", triplet(nn.TripletMarginLoss(3)), words, torch.zeros(0), LENGTHS),
 ]
 path, recorded = os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.json"), []

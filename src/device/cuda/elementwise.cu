@@ -195,6 +195,40 @@ static void dropout_channels(struct device *device, const struct draw_key *key, 
     });
 }
 
+/* As on the CPU: four elements of a row from one counter; [has_mean]: forward. */
+static void normal_noise(operator_call *c, const struct draw_key *key, const float *other, const float *log_variance,
+                         float *to, bool has_mean, size_t rows, size_t size) {
+    struct mask_draws draws = mask_draws_of(c, key, 0);
+    size_t blocks = (size + 3) / 4;
+    c->each(rows * blocks, [=] __device__(size_t n) {
+        size_t i = n / blocks, j = n % blocks * 4;
+        uint32_t word[4];
+        float e[4];
+        draws.of(i, j / 4, word);
+        math_normal_pair(word[0], word[1], e);
+        math_normal_pair(word[2], word[3], e + 2);
+        for (size_t l = 0; l < 4 && j + l < size; l++) {
+            size_t at = i * size + j + l;
+            float noise = math_exp(0.5f * log_variance[at]) * e[l];
+            to[at] = has_mean ? other[at] + noise : 0.5f * (other[at] * noise);
+        }
+    });
+}
+
+static void sample_normal(struct device *device, const struct draw_key *key, const float *mean,
+                          const float *log_variance, float *z, size_t rows, size_t size) {
+    operator_call c(device, "sample_normal");
+    size_t count = rows * size;
+    normal_noise(&c, key, c.in(mean, count), c.in(log_variance, count), c.out(z, count), true, rows, size);
+}
+
+static void sample_normal_backward(struct device *device, const struct draw_key *key, const float *log_variance,
+                                   const float *dz, float *dlog_variance, size_t rows, size_t size) {
+    operator_call c(device, "sample_normal_backward");
+    size_t count = rows * size;
+    normal_noise(&c, key, c.in(dz, count), c.in(log_variance, count), c.out(dlog_variance, count), false, rows, size);
+}
+
 static float norm(struct device *device, const float *x, size_t count) {
     operator_call c(device, "norm");
     const float *from = c.in(x, count);
@@ -462,6 +496,8 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .activation_backward = activation_backward,
                                            .dropout = dropout,
                                            .dropout_channels = dropout_channels,
+                                           .sample_normal = sample_normal,
+                                           .sample_normal_backward = sample_normal_backward,
                                            .norm = norm,
                                            .clip_norm = clip_norm,
                                            .is_finite = is_finite,

@@ -22,7 +22,7 @@
     X(rotary_embedding) X(leaky_relu) X(prelu) X(softmax) X(log_softmax) X(reshape) X(add) X(concat) X(multiply) \
     X(parallel) X(slice) X(mean) X(sequence_lengths) X(upsample) \
     X(lstm) X(gru) X(rnn) X(elu) X(permute) X(max) X(pixel_shuffle) X(pixel_unshuffle) X(pad) X(chunk) X(split) \
-    X(matmul) X(expression) \
+    X(matmul) X(expression) X(sample_normal) \
     X(conv3d) X(max_pool3d) X(avg_pool3d) X(adaptive_avg_pool3d) X(adaptive_max_pool3d)
 /* clang-format on */
 #define X(name) extern const struct layer_type layer_##name;

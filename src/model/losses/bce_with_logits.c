@@ -3,12 +3,15 @@
 
 struct bce_config {
     struct real_list pos_weight;
+    int reduction;
 };
 
 static const struct schema_row keys[] = {
     SCHEMA_ROW(REAL_LIST, struct bce_config, pos_weight, .fallback = "null", .min = 0, .max = INFINITY,
                .doc = "Weight of the positive targets: one for all outputs or one for each; of an output (positions, "
                       "classes) or (classes, height, width) one for each class. null: 1."),
+    LOSS_REDUCTION_ROW(bce_config, "`batchmean`: the sum over a row, mean over rows, as in a VAE; `mean`: over all "
+                                   "elements."),
     {0},
 };
 static const struct schema schema = {.name = "loss.bce_with_logits", .size = sizeof(struct bce_config), .rows = keys};
@@ -44,7 +47,8 @@ static void run(const void *config, struct device *device, const struct shape *o
     struct elementwise_options options = {.loss = LOSS_BCE_WITH_LOGITS,
                                           .pos_weight = c->pos_weight.items,
                                           .pos_weights = c->pos_weight.count,
-                                          .pos_weight_run = run_of(c, output_shape)};
+                                          .pos_weight_run = run_of(c, output_shape),
+                                          .is_row_mean = c->reduction == REDUCTION_BATCHMEAN};
     loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,
                           floats(gradient), sums);
 }
@@ -67,5 +71,5 @@ const struct loss_type loss_bce_with_logits = {
     .own_activation = "sigmoid",
     .check = check,
     .run = run,
-    .pytorch = "binary_cross_entropy({y}, {t}{,pos_weight})",
+    .pytorch = "binary_cross_entropy({y}, {t}{,pos_weight}{,reduction})",
 };

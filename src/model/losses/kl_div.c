@@ -6,13 +6,10 @@ struct kl_div_config {
     bool log_target;
 };
 
-enum { REDUCTION_MEAN, REDUCTION_BATCHMEAN };
-static const char *const reductions[] = {"mean", "batchmean", NULL};
-
 static const struct schema_row keys[] = {
-    SCHEMA_ROW(
-        CHOICE, struct kl_div_config, reduction, .fallback = "mean", .choices = reductions,
-        .doc = "`batchmean`: the sum over a row, mean over rows, which is the divergence; `mean`: over all elements."),
+    LOSS_REDUCTION_ROW(
+        kl_div_config,
+        "`batchmean`: the sum over a row, mean over rows, which is the divergence; `mean`: over all elements."),
     SCHEMA_ROW(BOOL, struct kl_div_config, log_target, .fallback = "false",
                .doc = "Whether the targets are log-probabilities too."),
     {0},
@@ -23,14 +20,10 @@ static void run(const void *config, struct device *device, const struct shape *o
                 const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
                 float scale, const struct tensor *gradient, struct loss_sums *sums) {
     const struct kl_div_config *c = config;
-    bool is_row_mean = c->reduction == REDUCTION_BATCHMEAN;
     struct elementwise_options options = {.loss = c->log_target ? LOSS_KL_DIV_LOG : LOSS_KL_DIV,
-                                          .is_row_mean = is_row_mean,
-                                          .rows = *weights,
-                                          .row_elements = shape_elements(output_shape)};
-    size_t elements = rows * shape_elements(output_shape), over = is_row_mean ? rows : elements;
-    device_ops(device)->losses->elementwise(device, &options, floats(output), targets, elements, scale / (float)over,
-                                            (double)over, floats(gradient), sums);
+                                          .is_row_mean = c->reduction == REDUCTION_BATCHMEAN};
+    loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,
+                          floats(gradient), sums);
 }
 
 /* Names in other programs. */

@@ -23,7 +23,8 @@
     X(contrastive)                                                                                                     \
     X(ctc)                                                                                                             \
     X(quantile)                                                                                                        \
-    X(expression)
+    X(expression)                                                                                                      \
+    X(kl_normal)
 #define X(name) extern const struct loss_type loss_##name;
 LOSS_TYPES(X)
 #undef X
@@ -53,6 +54,12 @@ struct loss_positions loss_positions_of(const struct shape *output, size_t rows)
     SCHEMA_ROW(INT, struct struct_, ignore_index, .fallback = "-100",                                                  \
                .doc = "Targets of this class are ignored: no loss, no gradient, no accuracy.")
 
+/* The key `reduction` of losses of elements: PyTorch's mean, or the sum over a row and the mean over rows. */
+enum loss_reduction { REDUCTION_MEAN, REDUCTION_BATCHMEAN };
+extern const char *const loss_reductions[];
+#define LOSS_REDUCTION_ROW(struct_, doc_)                                                                              \
+    SCHEMA_ROW(CHOICE, struct struct_, reduction, .fallback = "mean", .choices = loss_reductions, .doc = doc_)
+
 /* Of how many positions of a row a rowwise loss is the mean: those of an output with lengths, each with its parts; 1:
  * the parts are those of the row. */
 size_t loss_row_positions(const struct shape *output);
@@ -68,7 +75,8 @@ void loss_mean_of_rows(const struct rowwise_options *options, struct device *dev
                        const float *output, const void *targets, const struct row_weights *weights, size_t rows,
                        float scale, float *gradient, struct loss_sums *sums);
 
-/* The mean over all elements of the batch that are not padding; sets the weights of [options]. */
+/* The mean over all elements of the batch that are not padding, or with [options]'s is_row_mean over the rows of the
+ * sums of their elements; sets the weights of [options]. */
 void loss_mean_of_elements(const struct elementwise_options *options, struct device *device,
                            const struct shape *output_shape, const float *output, const void *targets,
                            const struct row_weights *weights, size_t rows, float scale, float *gradient,

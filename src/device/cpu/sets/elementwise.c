@@ -312,6 +312,47 @@ static void dropout_channels(struct device *device, const struct draw_key *key, 
         }
 }
 
+/* ---- samples of normal distributions ---- */
+
+struct normal_job {
+    const struct draw_key *key;
+    const float *mean, *log_variance, *dz; /* (rows, size); mean: forward, dz: backward */
+    float *to;                             /* (rows, size) */
+    size_t size;
+};
+
+/* exp(v / 2) e of rows first to last - 1, which forward adds to the mean and backward multiplies by dz / 2. */
+static void normal_part(void *context, size_t first, size_t last) {
+    const struct normal_job *s = context;
+    for (size_t i = first; i < last; i++)
+        for (size_t j = 0; j < s->size; j += 4) {
+            uint32_t word[4];
+            float e[4];
+            draw(s->key, i, j / 4, word);
+            math_normal_pair(word[0], word[1], e);
+            math_normal_pair(word[2], word[3], e + 2);
+            for (size_t l = 0; l < 4 && j + l < s->size; l++) {
+                size_t at = i * s->size + j + l;
+                float noise = math_exp(0.5f * s->log_variance[at]) * e[l];
+                s->to[at] = s->mean ? s->mean[at] + noise : 0.5f * (s->dz[at] * noise);
+            }
+        }
+}
+
+static void sample_normal(struct device *device, const struct draw_key *key, const float *mean,
+                          const float *log_variance, float *z, size_t rows, size_t size) {
+    (void)device;
+    parallel_for(rows, parallel_items(8 * size), normal_part,
+                 &(struct normal_job){key, mean, log_variance, NULL, z, size});
+}
+
+static void sample_normal_backward(struct device *device, const struct draw_key *key, const float *log_variance,
+                                   const float *dz, float *dlog_variance, size_t rows, size_t size) {
+    (void)device;
+    parallel_for(rows, parallel_items(8 * size), normal_part,
+                 &(struct normal_job){key, NULL, log_variance, dz, dlog_variance, size});
+}
+
 /* ---- norms, and numbers that are not finite ---- */
 
 /* 16 partial sums in double, added in a fixed order at the end */
@@ -374,6 +415,8 @@ const struct device_ops IN_SET(elementwise) = {
     .activation_backward = activation_backward,
     .dropout = dropout,
     .dropout_channels = dropout_channels,
+    .sample_normal = sample_normal,
+    .sample_normal_backward = sample_normal_backward,
     .norm = norm,
     .clip_norm = clip_norm,
     .is_finite = is_finite,

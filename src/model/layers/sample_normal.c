@@ -1,0 +1,79 @@
+/* sample_normal: a number of the normal distribution with the mean of one output and the logarithm of the variance of
+ * another one, through which gradients flow (Kingma and Welling, "Auto-Encoding Variational Bayes", 2013):
+ *
+ *   z = mean + exp(log_variance / 2) e,   dmean = dz,   dlog_variance = dz exp(log_variance / 2) e / 2
+ *
+ * Outside of training z is the mean. The standard normal e is a function of (seed, layer, step, row of the global
+ * batch, element), as the masks of dropout. */
+#include "base/text.h"
+#include "model/layers/layers.h"
+
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    layer->out = layer->in;
+    if (layer->in_count != 2)
+        return status_new(STATUS_USAGE, "takes two outputs, the mean and the logarithm of the variance, got %zu",
+                          layer->in_count);
+    if (shape_is_equal(&layer->ins[0], &layer->ins[1])) return OK;
+    struct text mean = {0}, variance = {0};
+    shape_print(&layer->ins[0], &mean);
+    shape_print(&layer->ins[1], &variance);
+    status s = status_new(STATUS_USAGE, "the mean has %s, the logarithm of the variance has %s", text_string(&mean),
+                          text_string(&variance));
+    text_free(&mean);
+    text_free(&variance);
+    return s;
+}
+
+static struct draw_key key_of(const struct layer *layer, const struct pass *pass) {
+    struct draw_key key = pass->draws;
+    key.stream = layer->stream;
+    return key;
+}
+
+static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
+    const struct device_ops *ops = device_ops(pass->device);
+    struct draw_key key = key_of(layer, pass);
+    if (pass->is_training)
+        ops->sample_normal(pass->device, &key, floats(&x[0]), floats(&x[1]), floats(y), pass->rows, layer->out_size);
+    else
+        ops->copy(pass->device, &x[0], y, pass->rows * layer->out_size);
+}
+
+static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    const struct device_ops *ops = device_ops(pass->device);
+    struct draw_key key = key_of(layer, pass);
+    size_t count = pass->rows * layer->out_size;
+    (void)y;
+    if (dx[0].data) ops->copy(pass->device, dy, &dx[0], count);
+    if (!dx[1].data) return;
+    if (pass->is_training)
+        ops->sample_normal_backward(pass->device, &key, floats(&x[1]), floats(dy), floats(&dx[1]), pass->rows,
+                                    layer->out_size);
+    else
+        device_zero(pass->device, floats(&dx[1]), count * sizeof(float));
+}
+
+/* Names in other programs. */
+static const struct schema_alias aliases[] = {
+    VALUE_ALIAS("layer", "reparameterize reparametrize rsample Sampling sampling", "sample_normal"),
+    {0},
+};
+
+const struct layer_type layer_sample_normal = {
+    .aliases = aliases,
+    .variant = {"sample_normal", NULL,
+                "In training, draws from the normal distribution of two outputs, the mean and the logarithm of the "
+                "variance: `sample_normal: {from: [mean, log_variance]}` (mean + exp(0.5 * log_variance) * noise, as "
+                "in a VAE); outside of training the mean."},
+    .joins = true,
+    .memory_format = FORMAT_PRESERVE,
+    .ignores = IGNORES_Y,
+    .is_by_position = true,
+    .plan = plan,
+    .join = join,
+    .join_backward = join_backward,
+    .is_identity = true,
+    .pytorch = "SampleNormal(stream={number})",
+};
