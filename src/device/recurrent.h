@@ -51,11 +51,15 @@ struct recurrent_arrays {
     float *h;       /* (steps, rows, hidden): outputs */
     float *dh;      /* (steps, rows, hidden): before backward the gradient of the outputs; its content is lost */
     float *scratch; /* (scratch_floats) */
+    /* (rows, hidden): outputs and, of an LSTM, cell states before the first step, which get no gradient; NULL: 0. Not
+     * with is_reverse; only where takes_start. */
+    const float *h_start, *c_start;
 };
 
 struct recurrent_ops {
     size_t (*scratch_floats)(const struct recurrent_shape *);
-    /* States start at 0. */
+    bool takes_start;
+    /* States start at 0, unless there is a start. */
     void (*forward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
     void (*backward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
     /* y (rows, y_stride), the first hidden columns: the outputs of each row's last step, of h (steps, rows, hidden). */

@@ -266,6 +266,8 @@ static status build_share(const struct builder *b, struct layer *layer, const st
     if (!other) return status_new(STATUS_BUG, "share: there is no layer for %s", layer->name);
     if (layer->tied_count || other->tied_count)
         return status_new(STATUS_USAGE, "share: a layer with a tied weight cannot share its parameters");
+    if (layer->type->stores_state && buffers->count)
+        return status_new(STATUS_USAGE, "share: a layer with carry_state keeps the state of its own rows");
     if (params->count != other->param_count || buffers->count != other->buffer_count ||
         !are_equal(&m->params, other->first_param, params) || !are_equal(&m->buffers, other->first_buffer, buffers))
         return status_new(STATUS_USAGE,
@@ -707,7 +709,8 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
                               "its input is token ids, which only an embedding accepts: insert one before it");
     }
     layer->cached_positions = b->names->cached_positions;
-    if (layer->cached_positions && !layer->type->is_by_position)
+    layer->batch_rows = b->names->batch_rows;
+    if (layer->cached_positions && !layer->type->is_by_position && !layer->type->stores_state)
         return status_new(STATUS_USAGE, "it needs all positions at once");
     layer->in = layer->ins[0];
     layer->in_size = m->tensors[in[0]].size;

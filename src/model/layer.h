@@ -58,6 +58,8 @@ struct pass {
     /* For layers that use the rows of all ranks; NULL: one rank. All ranks make the same passes. */
     const struct all_sum *all_sum;
     size_t position; /* of the row, with cached_positions */
+    /* The rows follow those of the pass before: layers with carried state begin with it, else with 0. */
+    bool continues_rows;
 
     const struct gradient_receiver *receiver; /* model_backward_in_parts; NULL: gradients stay in params */
     const struct params *params;              /* of the model */
@@ -179,6 +181,10 @@ struct layer_type {
     /* It computes each position of (positions, features) alone, or from what it stored of the earlier ones
      * (cached_positions). */
     bool is_by_position;
+    /* It may have cached_positions without is_by_position: it computes one from the state after those before it. */
+    bool stores_state;
+    /* With cached_positions, positions must be below them: it stores each, or has a vector for each. */
+    bool limits_positions;
     /* The positions of its output are those of its first input (recurrent layers, prelu), so that their lengths hold
      * for it; is_by_position implies it. */
     bool keeps_positions;
@@ -282,6 +288,7 @@ struct layer {
     size_t first_buffer, buffer_count; /* in buffers */
     size_t cached_positions; /* a row is one position, the next of so many: the model stores what later ones need; 0: a
                                 row is all positions */
+    size_t batch_rows;       /* of all ranks, with a state that is kept between batches; 0: not known */
     bool is_sharing;         /* parameters and buffers are those of an earlier layer */
     size_t saved_size;       /* floats of one row that forward stores for backward */
     struct piece saved_piece;

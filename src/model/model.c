@@ -83,12 +83,29 @@ status model_check_row(const struct model *model, const float *row) {
     return OK;
 }
 
+bool model_carries_state(const struct model *model) {
+    bool carries = false;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        carries = carries || (layer->type->stores_state && layer->buffer_count > 0);
+    }
+    return carries;
+}
+
+bool model_has_endless_positions(const struct model *model) {
+    bool limits = false;
+    for (size_t i = 0; i < model->layer_count; i++) limits = limits || model->layers[i].type->limits_positions;
+    return !limits && model_carries_state(model);
+}
+
 status model_check_independent(const struct model *model, const char *why) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
         if (layer->type->sums_over_ranks && layer->type->sums_over_ranks(layer))
-            return status_new(STATUS_USAGE, "%s: its statistics over all ranks (sync) cannot be combined with %s",
-                              layer->path, why);
+            return status_new(STATUS_USAGE, "%s: its %s cannot be combined with %s", layer->path,
+                              layer->type->stores_state ? "state of the rows of all ranks (carry_state)"
+                                                        : "statistics over all ranks (sync)",
+                              why);
     }
     return OK;
 }

@@ -167,6 +167,7 @@ struct model_names {
                                 (pass->position); STATUS_USAGE if a layer needs all at once */
     bool accepts_unused;     /* layers whose output no layer takes are no error: parameters that affect no output keep
                                 their values, as those of DDP(find_unused_parameters=True) without a gradient */
+    size_t batch_rows;       /* of a batch of all ranks, for layers that keep a state of each row; 0: not known */
 };
 
 /* model_plan for a model with names: a row of its inputs is that of all inputs one after another, as a vector, and a
@@ -187,6 +188,11 @@ void model_add_unused(const struct model *model, struct text *out);
 bool model_checks_rows(const struct model *model);
 /* STATUS_DATA naming the layer and the value of a row of inputs that is not valid. */
 status model_check_row(const struct model *model, const float *row);
+
+/* Whether a layer carries its state over batches (struct pass's continues_rows). */
+bool model_carries_state(const struct model *model);
+/* With cached_positions: whether it does, and no layer has a limit of positions. */
+bool model_has_endless_positions(const struct model *model);
 
 /* STATUS_USAGE naming a layer whose passes need all ranks at the same time, for runs where a rank may have no rows or
  * make passes alone; [why] is the reason. */

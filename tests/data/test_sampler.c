@@ -130,6 +130,39 @@ TEST(evaluation_covers_each_row_once) {
         }
 }
 
+/* Row r of a batch of all ranks follows row r of the batch before; what fills no batch is left out. */
+TEST(batchify_continues_rows) {
+    for (int world = 1; world <= 3; world++) {
+        struct sampler_config config = config_of(true, false, 5);
+        config.type = SAMPLER_BATCHIFY, config.global_batch_size = 6;
+        ck_assert_uint_eq(sampler_length(&config, 47, world), (size_t)(42 / world));
+        ck_assert_uint_eq(sampler_own_length(&config, 47, 0, world), (size_t)(42 / world));
+        for (int rank = 0; rank < world; rank++) {
+            int64_t indices[42];
+            draw_indices(&config, 47, 3, rank, world, indices);
+            for (int i = 0; i < 42 / world; i++)
+                ck_assert_int_eq(indices[i], (i % (6 / world) * world + rank) * 7 + i / (6 / world));
+        }
+    }
+}
+
+/* Each row once, and within a part in order; the parts of a rank differ by at most one row. */
+TEST(evaluation_in_parts) {
+    for (size_t count = 1; count < 20; count++) {
+        bool is_read[20] = {false};
+        for (size_t i = 0; i < count; i++) {
+            size_t row = sampler_evaluation_row(EVALUATION_BATCHIFY, 100, count, 1, 2, 4, i) - 100;
+            ck_assert(row < count && !is_read[row]);
+            is_read[row] = true;
+            if (i >= 4)
+                ck_assert_uint_eq(row,
+                                  sampler_evaluation_row(EVALUATION_BATCHIFY, 100, count, 1, 2, 4, i - 4) - 100 + 1);
+        }
+    }
+    ck_assert_uint_eq(sampler_evaluation_row(EVALUATION_INTERLEAVED, 100, 10, 1, 2, 4, 3), 7);
+    ck_assert_uint_eq(sampler_evaluation_row(EVALUATION_IN_ORDER, 100, 10, 1, 2, 4, 3), 103);
+}
+
 TEST(batch_of_a_rank) {
     struct sampler_config config = config_of(true, false, 0);
     size_t batch;

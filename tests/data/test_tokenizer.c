@@ -105,12 +105,44 @@ TEST(long_words) {
     tokenizer_destroy(tokenizer);
 }
 
+#define SPLIT "\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}"
+
+/* The words of a text in their order, line ends, other words; what is decoded. */
+TEST(words_of_a_text) {
+    static const char text[] = "a b,\n<eos>  \tb,\u00a0\u00e9\n", other[] = " b, x\n\na\na";
+    static const int32_t ids[] = {0, 1, 2, 2, 1, 3, 2}, other_ids[] = {1, 4, 2, 2, 0, 2, 0};
+    struct text json = {0}, decoded = {0};
+    struct token_list list = {0};
+    ck_ok(tokenizer_write_words(text, strlen(text), &json));
+    ck_assert_ptr_nonnull(
+        strstr(text_string(&json), "\"vocab\":{\"a\":0,\"b,\":1,\"<eos>\":2,\"\u00e9\":3,\"<unk>\":4}"));
+    struct tokenizer *tokenizer = parse(text_string(&json));
+    ck_assert_uint_eq(tokenizer_size(tokenizer), 5);
+    ck_ok(tokenizer_encode(tokenizer, text, strlen(text), &list));
+    ck_assert_uint_eq(list.count, 7);
+    ck_assert_mem_eq(list.ids, ids, sizeof ids);
+    list.count = 0;
+    ck_ok(tokenizer_encode(tokenizer, other, strlen(other), &list));
+    ck_assert_uint_eq(list.count, 7);
+    ck_assert_mem_eq(list.ids, other_ids, sizeof other_ids);
+    tokenizer_decode(tokenizer, list.ids, list.count, &decoded);
+    ck_assert_str_eq(text_string(&decoded), " b, <unk>\n\n a\n a");
+    list.count = 0;
+    ck_ok(tokenizer_encode(tokenizer, " \t", 2, &list));
+    ck_assert_uint_eq(list.count, 0);
+    free(list.ids);
+    text_free(&json);
+    text_free(&decoded);
+    tokenizer_destroy(tokenizer);
+}
+
 static const struct {
     const char *json, *message;
 } refused[] = {
     {"{", "t.json:1:1: this is not JSON: string or '}' expected near end of file"},
     {"[]", "t.json: it has no model; is this a tokenizer.json of Hugging Face?"},
-    {"{\"model\": {\"type\": \"WordPiece\"}}", "t.json: the model 'WordPiece' is not supported; byte-level BPE is"},
+    {"{\"model\": {\"type\": \"WordPiece\"}}",
+     "t.json: the model 'WordPiece' is not supported; byte-level BPE (as of GPT-2 and Llama 3) and WordLevel are"},
     {"{" MODEL(", \"byte_fallback\": true") ", " WORDS "}", "t.json: model.byte_fallback is not supported"},
     {"{" MODEL(", \"dropout\": 0.1") ", " WORDS "}", "t.json: model.dropout makes tokens random"},
     {"{" MODEL(", \"end_of_word_suffix\": \"</w>\"") ", " WORDS "}",
@@ -151,6 +183,16 @@ static const struct {
      "t.json: merge 2: 'x' is not in the vocabulary"},
     {"{\"model\": {\"vocab\": {" BYTES "}, \"merges\": [\"a c\"]}, " WORDS "}",
      "t.json: merge 1: its result is not in the vocabulary"},
+    {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"unk_token\": \"a\"}, " WORDS "}",
+     "t.json: pre_tokenizer of a WordLevel model must be WhitespaceSplit; others are not supported"},
+    {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}}, " SPLIT "}",
+     "t.json: model.unk_token of a WordLevel model is missing"},
+    {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"unk_token\": \"a\"}, " SPLIT
+     ", \"normalizer\": {\"type\": \"Lowercase\"}}",
+     "t.json: the normalizer of a WordLevel model must be null or Replace of a text; others are not supported"},
+    {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"unk_token\": \"a\"}, " SPLIT
+     ", \"decoder\": {\"type\": \"ByteLevel\"}}",
+     "t.json: the decoder of a WordLevel model must be null; others are not supported"},
     {"{" MODEL("") ", " WORDS ", \"added_tokens\": {}}", "t.json: added_tokens is not a list"},
     {"{" MODEL("") ", " WORDS ", \"added_tokens\": [{\"id\": 9}]}", "t.json: added token 1 has no content"},
     {"{" MODEL("") ", " WORDS ", \"added_tokens\": [{\"id\": 1, \"content\": \"x\"}]}",

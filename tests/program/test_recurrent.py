@@ -1,5 +1,5 @@
 """Recurrent layers in runs: the shipped series, resume, threads, ranks. ctest-labels: dist"""
-import json, os, runpy, shutil
+import json, math, os, runpy, shutil
 
 import program
 
@@ -48,6 +48,84 @@ class Recurrent(program.Case):
     def test_elastic_ranks_have_the_same_bits(self):
         words = ("determinism={mode: elastic, shards: 2}", "sampler.batch_size=null", "sampler.global_batch_size=40")
         self.assertEqual(self.hash_of("two", "--nproc", "2", *words), self.hash_of("one", *words))
+
+
+WORDS = """
+seed: 3
+dataset: {path: text.txt, tokens: {tokenizer: words, block_size: 8}, split: {test: 0.2, shuffle: false}}
+sampler: {type: batchify, global_batch_size: 4}
+model:
+  init: [{uniform: {match: encoder.weight, from: -1, to: 1}}]
+  layers:
+    - {embedding: {embedding_dim: 12, name: encoder}}
+    - {lstm: {hidden_size: 12, num_layers: 2, dropout: 0.1, carry_state: true, name: rnn}}
+    - {linear: {out: 43, tie: encoder.weight, name: decoder}}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 2.0}
+schedule: {type: reduce_on_plateau, factor: 0.25, patience: 0, threshold: 0}
+train: {epochs: 3, clip_grad_norm: 0.25, metrics: [perplexity], log_every: 1}
+checkpoint: {save_every: {steps: 5}, keep: 0}
+"""
+
+
+class CarriedState(program.Case):
+    def setUp(self):
+        super().setUp()
+        words, state = [f"w{i}" for i in range(41)], 1
+        for i in range(900):  # each word depends on one a few steps before
+            state = (state * 7 + i % 5) % 41
+            words.append(f"w{state}" if i % 9 else f"w{state}\n")
+        self.write("text.txt", " ".join(words))
+        self.write("words.yaml", WORDS)
+
+    def train(self, run, *words, **options):
+        self.run_program("words.yaml", "--run-dir", run, *words, **options)
+        return self.sha(run)
+
+    def test_resume_and_processes(self):
+        """The state is that of the rows of the global batch: in checkpoints, and the same on any number of processes."""
+        whole = self.train("whole")
+        self.run_program("words.yaml", "--run-dir", "parts", "--stop-after", 7, code=None)
+        self.assertEqual(self.train("parts"), whole)
+        self.assertEqual(self.train("again", env={"OMP_NUM_THREADS": "1"}), whole)
+        self.train("two", "--nproc", 2)
+        self.assert_close(self.losses("two"), self.losses("whole"), 2e-4, "the same rows and states")
+        self.train("zero", "train.epochs=1", "model.layers.1.lstm.carry_state=false")
+        self.assertNotAlmostEqual(self.losses("zero")[8], self.losses("whole")[8], 6)
+        self.assertEqual(self.losses("zero")[0], self.losses("whole")[0])
+        run = self.events("epoch", "whole")[-1]
+        self.assertAlmostEqual(run["val_perplexity"], math.exp(run["val_loss"]), 4)
+        result = json.loads(self.run_program("eval", "whole", "--checkpoint", "newest")[0])
+        self.assertAlmostEqual(result["loss"], run["val_loss"], 6)
+
+    def test_windows_of_any_length(self):
+        """With the weights as they are, the state makes one text of the windows."""
+        losses, texts = {}, {}
+        self.write("new.txt", " ".join(f"w{i * i % 41}" for i in range(65)))
+        for block, carry in ((8, "true"), (32, "true"), (64, "true"), (8, "false"), (64, "false")):
+            run = f"{block}-{carry}"
+            self.train(run, "optimizer.lr=0", "train.steps=1", "train.epochs=null", f"dataset.tokens.block_size={block}", "sampler.global_batch_size=1",
+                       f"model.layers.1.lstm.carry_state={carry}", "dataset.split=null", "dataset.validation=new.txt", "train.evaluate_every=1")
+            losses[run] = json.loads(self.run_program("eval", run)[0])["loss"]
+            texts[run] = self.run_program("generate", run, "--prompt", " ".join(f"w{i % 41}" for i in range(30)), "--characters", 40, "--seed", 1)[0]
+        for run in "32-true", "64-true", "64-false":
+            self.assertAlmostEqual(losses["8-true"], losses[run], 5, run)
+        self.assertGreater(abs(losses["8-false"] - losses["64-false"]), 1e-4)
+        self.assertEqual(texts["8-true"], texts["64-true"])
+        self.assertEqual(texts["8-true"].count(" "), 69 - texts["8-true"].count("\n") + texts["8-true"].endswith("\n"))
+
+    def test_refused(self):
+        for words, message in (
+                (["model.layers.1.lstm.bidirectional=true"], "carry_state: the reverse direction begins at the end of a row"),
+                (["sampler={batch_size: 4, shuffle: false}"], "carry_state needs sampler.global_batch_size"),
+                (["sampler.type=distributed"], "carry_state continues the rows of the batch before, which sampler.shuffle mixes"),
+                (["sampler={type: batchify}"], "type batchify needs global_batch_size"),
+                (["model.layers.0.embedding.padding_idx=0"], "carry_state needs rows without padding"),
+                (["determinism={mode: elastic, shards: 2}"], "its state of the rows of all ranks (carry_state) cannot be combined with determinism.mode: elastic"),
+                (["dataset.path=tokens.bin"], "tokens.tokenizer: words makes tokens of a text (.txt), not of ids")):
+            with self.subTest(message):
+                _, err = self.run_program("check", "words.yaml", *words, code=program.USAGE)
+                self.assertIn(message, err)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "data/sampling/windows.h"
 #include "data/source/row_filter.h"
 #include "data/source/source.h"
+#include "data/text/tokenizer.h"
 
 /* ---- checks ---- */
 
@@ -82,6 +83,8 @@ static void check_tokenizer(const struct dataset_config *dataset, const struct d
     struct place place = dataset_place(node_get(where, "tokens"), "tokenizer");
     if (format != &dataset_tokens && format != &dataset_tokenized)
         problems_add(problems, place, path, "tokens.tokenizer needs a text or tokens, not format %s", format->name);
+    else if (format == &dataset_tokens && strcmp(dataset->tokens.tokenizer, TOKENIZER_OF_WORDS) == 0)
+        problems_add(problems, place, path, "tokens.tokenizer: words makes tokens of a text (.txt), not of ids");
     else if (format == &dataset_tokenized && text_config_is_given(&dataset->text))
         problems_add(problems, dataset_place(where, "text"), path,
                      "text describes rows of characters; with tokens.tokenizer give block_size and stride in tokens");
@@ -393,7 +396,8 @@ status dataset_find_files(struct dataset_config *config, const char *config_path
     TRY((config->image.masks ? find_folder : find_file)(&config->validation.targets, config_path, arena));
     TRY(find_folder(&config->image.masks, config_path, arena));
     TRY(find_file(&config->image.labels, config_path, arena));
-    TRY(find_file(&config->tokens.tokenizer, config_path, arena));
+    if (!config->tokens.tokenizer || strcmp(config->tokens.tokenizer, TOKENIZER_OF_WORDS) != 0)
+        TRY(find_file(&config->tokens.tokenizer, config_path, arena));
     struct column_rule *rules = config->rules.items;
     for (size_t i = 0; i < config->rules.count; i++) TRY(find_file(&rules[i].tokenizer, config_path, arena));
     for (size_t i = 0; format && format->has_target_file && i < config->targets.count; i++)

@@ -21,8 +21,9 @@ struct loader {
     enum dataset_part part;
     struct sampler_config sampler; /* training */
     int rank, world_size;
-    size_t part_rows, epoch_rows, length;      /* rows of the part; of an epoch, of all ranks; that this rank draws */
-    size_t first_row, row_stride;              /* evaluation: of this rank's rows */
+    size_t part_rows, epoch_rows, length; /* rows of the part; of an epoch, of all ranks; that this rank draws */
+    enum evaluation_order evaluation;
+    size_t first_row;                          /* evaluation: of this rank's rows */
     size_t batch_rows, n_batches, own_batches; /* own_batches: of this rank; n_batches: maximum over all ranks */
     struct row_order order;                    /* (part_rows) of the epoch, where it is drawn */
     int64_t *announced_rows;                   /* (batch_rows) workspace */
@@ -78,7 +79,8 @@ static void find_positions(const struct loader *loader, struct span span, int64_
     for (size_t i = 0; i < span.rows; i++)
         positions[i] =
             (int64_t)(is_training ? sampler_row(&loader->order, loader->epoch_rows, rank, world_size, span.first + i)
-                                  : loader->first_row + (span.first + i) * loader->row_stride);
+                                  : sampler_evaluation_row(loader->evaluation, loader->first_row, loader->length, rank,
+                                                           world_size, loader->batch_rows, span.first + i));
 }
 
 static void announce(struct loader *loader, size_t batch) {
@@ -301,15 +303,14 @@ status loader_create(struct dataset *dataset, const struct sampler_config *sampl
 }
 
 status loader_create_evaluation(struct dataset *dataset, enum dataset_part part, size_t batch, int rank, int world_size,
-                                bool is_interleaved, struct loader **out) {
+                                enum evaluation_order order, struct loader **out) {
     *out = NULL;
     struct loader *loader = new_loader(dataset, part, batch, rank, world_size);
     if (!loader) return status_memory("the batches of the loader");
     size_t first, max;
     sampler_evaluation_range(loader->part_rows, 0, world_size, &first, &max);
     sampler_evaluation_range(loader->part_rows, rank, world_size, &loader->first_row, &loader->length);
-    if (is_interleaved) loader->first_row = (size_t)rank;
-    loader->row_stride = is_interleaved ? (size_t)world_size : 1;
+    loader->evaluation = order;
     loader->n_batches = count_batches(loader, max, batch);
     loader->own_batches = count_batches(loader, loader->length, batch);
     limit_batch(loader, max);

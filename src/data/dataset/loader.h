@@ -55,10 +55,8 @@ struct batch_layout loader_layout(const struct dataset_info *info, size_t rows);
 typedef void loader_visitor(void *user, void *memory, size_t bytes);
 void loader_visit(const struct loader *loader, loader_visitor *visit, void *user);
 
-/* For an evaluation of [part]: each row once over all ranks, a range of them on each. [is_interleaved]: every
- * world_size-th row on each, so that a batch of all ranks together is a range. Call loader_seek(l, 0, 0) before each
- * pass. */
+/* For an evaluation of [part]: each row once over all ranks, in [order]. Call loader_seek(l, 0, 0) before each pass. */
 status loader_create_evaluation(struct dataset *dataset, enum dataset_part part, size_t batch, int rank, int world_size,
-                                bool is_interleaved, struct loader **out);
+                                enum evaluation_order order, struct loader **out);
 
 #endif

@@ -11,7 +11,7 @@
 
 /* ---- rows of an epoch ---- */
 
-static const char *const types[] = {"distributed", "dataloader", "weighted", "indices", NULL};
+static const char *const types[] = {"distributed", "dataloader", "weighted", "indices", "batchify", NULL};
 
 static const struct schema_row sampler_rows[] = {
     SCHEMA_ROW(
@@ -22,7 +22,10 @@ static const struct schema_row sampler_rows[] = {
             "DataLoader(shuffle=True) after torch.manual_seed and building the model, on one rank (`seed` is not "
             "used); `weighted`: WeightedRandomSampler(1 / rows of the class, rows) with a generator of `seed` + epoch, "
             "its draws distributed over the ranks, so that each class is seen equally often (`shuffle` is not used); "
-            "`indices`: the rows of the file `path`, a sampler of your own (`shuffle` and `seed` are not used)."),
+            "`indices`: the rows of the file `path`, a sampler of your own (`shuffle` and `seed` are not used); "
+            "`batchify`: rows that follow each other, such as the windows of a text, are divided into as many parts as "
+            "a global batch has rows, and batch i has row i of each part, for layers with `carry_state`; what does not "
+            "fill a batch at the end is left out (`shuffle` is not used)."),
     SCHEMA_ROW(
         STRING, struct sampler_config, path, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
         .doc = "For `indices`: an .npy file of integers, the numbers of training rows (from 0, as x_train[i]) in the "
@@ -85,6 +88,9 @@ static void check_sampler(void *config, const struct node *where, const char *pa
                      "uneven (each row once) and drop_last_batch (a short last batch is dropped) exclude each other; "
                      "give one");
     check_indices(sampler, where, path, problems);
+    if (sampler->type == SAMPLER_BATCHIFY && !has_global)
+        problems_add(problems, where ? where->place : (struct place){0}, path,
+                     "type batchify needs global_batch_size, the number of parts that the rows are divided into");
     if (!has_batch && !has_global) sampler->batch_size = 32;
 }
 
@@ -92,6 +98,7 @@ const struct schema sampler_schema = {
     .name = "sampler", .size = sizeof(struct sampler_config), .rows = sampler_rows, .check = check_sampler};
 
 size_t sampler_epoch_rows(const struct sampler_config *config, size_t rows) {
+    if (config->type == SAMPLER_BATCHIFY) return rows - rows % (size_t)config->global_batch_size;
     return config->indices ? config->indices->length : rows;
 }
 
@@ -187,15 +194,23 @@ static void draw_weighted(const double *cumulative, struct rng *rng, size_t rows
     }
 }
 
+/* Batch i has row i of each of [parts] parts. */
+static void draw_parts(size_t parts, size_t rows, struct row_order *drawn) {
+    size_t batches = rows / parts;
+    for (size_t i = 0; i < rows; i++) order_set(drawn, i, i < batches * parts ? i % parts * batches + i / parts : i);
+}
+
 bool sampler_draws(const struct sampler_config *config) {
-    return config->shuffle || config->type == SAMPLER_WEIGHTED || config->type == SAMPLER_INDICES;
+    return config->shuffle || config->type == SAMPLER_WEIGHTED || config->type == SAMPLER_INDICES ||
+           config->type == SAMPLER_BATCHIFY;
 }
 
 status sampler_alloc(const struct sampler_config *config, size_t rows, struct row_order *out) {
     *out = (struct row_order){0};
     if (config->type == SAMPLER_INDICES)
         return order_alloc(config->indices->length, rows, "the order of the rows", out);
-    if (!sampler_draws(config) || (config->type != SAMPLER_WEIGHTED && rows > ORDER_MAX_SMALL)) return OK;
+    bool is_stored = config->type == SAMPLER_WEIGHTED || config->type == SAMPLER_BATCHIFY;
+    if (!sampler_draws(config) || (!is_stored && rows > ORDER_MAX_SMALL)) return OK;
     return order_alloc(rows, rows, "the order of the rows", out);
 }
 
@@ -213,7 +228,9 @@ void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoc
     }
     rng_seed(&rng, config->type == SAMPLER_DATALOADER ? dataloader_seed(config->generator, epoch)
                                                       : (uint64_t)config->seed + (uint64_t)epoch);
-    if (config->type == SAMPLER_WEIGHTED)
+    if (config->type == SAMPLER_BATCHIFY)
+        draw_parts((size_t)config->global_batch_size, rows, order);
+    else if (config->type == SAMPLER_WEIGHTED)
         draw_weighted(config->cumulative, &rng, rows, order);
     else if (order->small)
         rng_permutation32(&rng, order->small, rows);
@@ -228,6 +245,20 @@ void sampler_evaluation_range(size_t rows, int rank, int world_size, size_t *fir
     size_t world = (size_t)world_size, r = (size_t)rank, share = rows / world, extra = rows % world;
     *first = r * share + (r < extra ? r : extra);
     *count = share + (r < extra);
+}
+
+enum evaluation_order sampler_evaluation_order(const struct sampler_config *config, bool compares_rows) {
+    if (compares_rows) return EVALUATION_INTERLEAVED;
+    return config->type == SAMPLER_BATCHIFY ? EVALUATION_BATCHIFY : EVALUATION_IN_ORDER;
+}
+
+/* In parts: the first count % batch ones have a row more than the others, for the last batch. */
+size_t sampler_evaluation_row(enum evaluation_order order, size_t first, size_t count, int rank, int world_size,
+                              size_t batch, size_t index) {
+    if (order == EVALUATION_INTERLEAVED) return (size_t)rank + index * (size_t)world_size;
+    if (order == EVALUATION_IN_ORDER) return first + index;
+    size_t part = index % batch, longer = count % batch;
+    return first + part * (count / batch) + (part < longer ? part : longer) + index / batch;
 }
 
 /* ---- the file of SAMPLER_INDICES ---- */

@@ -18,7 +18,8 @@ enum sampler_type {
     SAMPLER_DISTRIBUTED, /* DistributedSampler */
     SAMPLER_DATALOADER,  /* DataLoader(shuffle=True) with PyTorch's default generator, on one rank */
     SAMPLER_WEIGHTED,    /* WeightedRandomSampler: all classes equally often, with replacement */
-    SAMPLER_INDICES      /* the rows of a file: any sampler, written down */
+    SAMPLER_INDICES,     /* the rows of a file: any sampler, written down */
+    SAMPLER_BATCHIFY     /* row r of each batch follows row r of the batch before in the data */
 };
 
 /* The rows of each epoch of SAMPLER_INDICES, from its file. */
@@ -111,6 +112,18 @@ static inline size_t sampler_row(const struct row_order *order, size_t rows, int
 /* Evaluation: each row exactly once over all ranks, in order, without padding: rows [first, first + count) of [rank].
  */
 void sampler_evaluation_range(size_t rows, int rank, int world_size, size_t *first, size_t *count);
+
+/* The order of the rows of an evaluation. */
+enum evaluation_order {
+    EVALUATION_IN_ORDER,
+    EVALUATION_INTERLEAVED, /* rank r of W has the rows r, r + W, ... */
+    EVALUATION_BATCHIFY     /* in order over the ranks; each divides its rows as SAMPLER_BATCHIFY, all of them */
+};
+/* Of a loss that [compares_rows]. */
+enum evaluation_order sampler_evaluation_order(const struct sampler_config *config, bool compares_rows);
+/* Row [index] of [rank] in batches of [batch] rows; [first], [count]: sampler_evaluation_range. */
+size_t sampler_evaluation_row(enum evaluation_order order, size_t first, size_t count, int rank, int world_size,
+                              size_t batch, size_t index);
 
 /* ---- orders that were drawn ---- */
 

@@ -77,8 +77,9 @@ static const struct schema_row tokens_rows[] = {
      .offset = FIELD(struct tokens_config, tokenizer),
      .fallback = "null",
      .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
-     .doc = "tokenizer.json of Hugging Face's tokenizers, byte-level BPE: a text (.txt) is read as its tokens; for ids "
-            "(.bin), the tokenizer they were made with. It is kept in checkpoints, for generate."},
+     .doc = "tokenizer.json of Hugging Face's tokenizers, byte-level BPE or WordLevel: a text (.txt) is read as its "
+            "tokens; for ids (.bin), the tokenizer they were made with. `words`: the words of the text, between white "
+            "space, with <eos> for each line end. It is kept in checkpoints, for generate."},
     {0},
 };
 
@@ -647,10 +648,30 @@ static status encode_text(struct tokenized *t, const struct tokenizer *tokenizer
     return s;
 }
 
+/* Makes the tokenizer of the words of the files. */
+static status open_words(struct tokenized *t, const char *path, const struct string_list *others) {
+    struct text_files files = {0};
+    struct text json = {0};
+    void *copy;
+    status s = text_files_read(&files, path, others);
+    if (!s) s = status_prefix(tokenizer_write_words(files.text, files.size, &json), "%s", text_string(&t->name));
+    text_files_free(&files);
+    if (!s) s = buffer_new(json.length + 1, "the tokenizer", &copy);
+    if (!s) {
+        t->json = memcpy(copy, text_string(&json), json.length + 1);
+        s = tokenizer_parse("the words of the text", t->json, json.length, &t->tokenizer);
+    }
+    text_free(&json);
+    return s;
+}
+
 static status open_encoded(struct tokenized *t, const struct dataset_config *config, const char *path,
                            const struct tokenized *train) {
     int64_t block = config->tokens.block_size, stride = config->tokens.stride;
-    if (!train)
+    bool is_of_words = strcmp(config->tokens.tokenizer, TOKENIZER_OF_WORDS) == 0 && !config->request.trained_tokenizer;
+    if (!train && is_of_words)
+        TRY(open_words(t, path, dataset_others(config, false)));
+    else if (!train)
         TRY(tokenizer_open(config->tokens.tokenizer, TOKENIZER_KEY, config->request.trained_tokenizer, &t->json,
                            &t->tokenizer));
     const struct tokenizer *tokenizer = train ? train->tokenizer : t->tokenizer;

@@ -1,5 +1,5 @@
-/* Byte-level BPE: reading tokenizer.json, words and their tokens, and tokenizers that are made of the words of a table.
- */
+/* Byte-level BPE and WordLevel: reading tokenizer.json, words and their tokens, and tokenizers that are made of the
+ * words of a table or a text. */
 #include "data/text/tokenizer.h"
 
 #include <assert.h>
@@ -86,6 +86,10 @@ struct tokenizer {
     bool has_prefix_space; /* add_prefix_space */
     int32_t padding;       /* -1: none */
     bool ignores_merges;   /* a word that is a token needs no merges */
+    /* WordLevel: words between white space; [replaced] in a text becomes [replacement] first. */
+    bool is_word_level;
+    uint32_t unknown;
+    struct pool_range replaced, replacement; /* length 0: nothing */
 };
 
 /* ---- bytes to ids ---- */
@@ -522,7 +526,48 @@ static status encode_words(struct encoder *e, const char *text, size_t size) {
     return OK;
 }
 
+/* ---- WordLevel ---- */
+
+/* The word at text (size > 0), which begins with no white space. */
+static size_t plain_word(const char *text, size_t size) {
+    size_t at = 0, length;
+    for (; at < size && class_at(text + at, size - at, &length) != UNICODE_SPACE; at += length) {
+    }
+    return at;
+}
+
+/* Adds the words of a text in which nothing is left to replace. */
+static status encode_levels(struct encoder *e, const char *text, size_t size) {
+    const struct tokenizer *t = e->tokenizer;
+    for (size_t at = 0, length; at < size; at += length) {
+        if (class_at(text + at, size - at, &length) == UNICODE_SPACE) continue;
+        length = plain_word(text + at, size - at);
+        const struct byte_entry *known =
+            byte_map_find(&t->vocabulary, byte_map_hash(text + at, length), text + at, length);
+        TRY(reserve_ids(e->out, 1));
+        put(e->out, known ? known->value : t->unknown);
+    }
+    return OK;
+}
+
+/* A word may begin before what is replaced and end after it, so the whole text is copied. */
+static status encode_replaced(struct encoder *e, const char *text, size_t size) {
+    const struct tokenizer *t = e->tokenizer;
+    const char *pool = t->vocabulary.pool, *found;
+    struct normalized copy = {0};
+    status s = OK;
+    for (size_t at = 0; at < size && !s; at = found ? (size_t)(found - text) + t->replaced.length : size) {
+        found = t->replaced.length ? memmem(text + at, size - at, pool + t->replaced.offset, t->replaced.length) : NULL;
+        s = add(&copy, text + at, found ? (size_t)(found - text) - at : size - at);
+        if (found && !s) s = add(&copy, pool + t->replacement.offset, t->replacement.length);
+    }
+    if (!s) s = encode_levels(e, copy.text, copy.size);
+    free(copy.text);
+    return s;
+}
+
 static status encode_plain(struct encoder *e, const char *text, size_t size) {
+    if (e->tokenizer->is_word_level) return encode_replaced(e, text, size);
     if (!e->tokenizer->has_prefix_space || text[0] == ' ') return encode_words(e, text, size);
     char *longer = malloc(size + 1);
     if (!longer) return status_memory("the tokens of a text");
@@ -717,12 +762,34 @@ static status check_id(const char *token, const json_t *id, uint32_t *out) {
     return OK;
 }
 
+/* Whether the word is what stands for the text that is replaced, apart from white space around it. */
+static bool is_replacement(const struct tokenizer *t, const char *word, size_t size) {
+    const char *text = t->vocabulary.pool + t->replacement.offset, *end = text + t->replacement.length;
+    while (text < end && *text == ' ') text++;
+    while (end > text && end[-1] == ' ') end--;
+    return t->replaced.length && (size_t)(end - text) == size && memcmp(text, word, size) == 0;
+}
+
+/* A token of WordLevel, and what decoding writes for it. */
+static status add_level(struct reader *r, const char *token, size_t size, uint32_t id) {
+    struct tokenizer *t = r->tokenizer;
+    TRY(byte_map_add(&t->vocabulary, byte_map_hash(token, size), token, size, id));
+    if (is_replacement(t, token, size)) {
+        t->tokens[id] = t->replaced;
+        return OK;
+    }
+    r->scratch[0] = ' ';
+    memcpy(r->scratch + 1, token, size);
+    return byte_map_keep(&t->vocabulary, r->scratch, size + 1, &t->tokens[id]);
+}
+
 /* Keeps the bytes of a token of the vocabulary. */
 static status add_token(struct reader *r, const char *token, uint32_t id) {
     struct tokenizer *t = r->tokenizer;
     size_t size = strlen(token), count;
     if (size == 0) return bad("the token %u has no characters", id);
     if (t->tokens[id].length > 0) return bad("the tokens '%s' and another have the id %u", token, id);
+    if (t->is_word_level) return add_level(r, token, size, id);
     if (!bytes_of_token(r, token, size, &count)) return byte_map_keep(&t->vocabulary, token, size, &t->tokens[id]);
     uint64_t hash = byte_map_hash(r->scratch, count);
     TRY(byte_map_add(&t->vocabulary, hash, r->scratch, count, id));
@@ -898,8 +965,10 @@ static status check_model(const struct reader *r) {
     const json_t *model = r->model, *dropout = json_object_get(model, "dropout");
     const char *type = json_string_value(json_object_get(model, "type"));
     if (!json_is_object(model)) return bad("it has no model; is this a tokenizer.json of Hugging Face?");
+    r->tokenizer->is_word_level = type && strcmp(type, "WordLevel") == 0;
+    if (r->tokenizer->is_word_level) return OK;
     if (type && strcmp(type, "BPE") != 0)
-        return bad("the model '%s' is not supported; byte-level BPE is (as of GPT-2 and Llama 3)", type);
+        return bad("the model '%s' is not supported; byte-level BPE (as of GPT-2 and Llama 3) and WordLevel are", type);
     if (json_number_value(dropout) != 0) return bad("model.dropout makes tokens random, which is not supported");
     if (flag_of(model, "byte_fallback", false))
         return bad("model.byte_fallback is not supported; byte-level BPE is (as of GPT-2 and Llama 3)");
@@ -935,7 +1004,25 @@ static status read_sequence(struct tokenizer *t, const json_t *parts) {
     return OK;
 }
 
+/* The normalizer Replace of one text by another one, and the words between white space. */
+static status read_level_words(const struct reader *r) {
+    struct tokenizer *t = r->tokenizer;
+    const json_t *pre = json_object_get(r->root, "pre_tokenizer"), *normalizer = json_object_get(r->root, "normalizer");
+    const char *from = json_string_value(json_object_get(json_object_get(normalizer, "pattern"), "String"));
+    const char *to = json_string_value(json_object_get(normalizer, "content"));
+    if (!is_type(pre, "WhitespaceSplit"))
+        return bad("pre_tokenizer of a WordLevel model must be WhitespaceSplit; others are not supported");
+    if (!is_absent(json_object_get(r->root, "decoder")))
+        return bad("the decoder of a WordLevel model must be null; others are not supported");
+    if (is_absent(normalizer)) return OK;
+    if (!is_type(normalizer, "Replace") || !from || !*from || !to)
+        return bad("the normalizer of a WordLevel model must be null or Replace of a text; others are not supported");
+    TRY(byte_map_keep(&t->vocabulary, from, strlen(from), &t->replaced));
+    return byte_map_keep(&t->vocabulary, to, strlen(to), &t->replacement);
+}
+
 static status read_words(const struct reader *r) {
+    if (r->tokenizer->is_word_level) return read_level_words(r);
     struct tokenizer *t = r->tokenizer;
     const json_t *pre = json_object_get(r->root, "pre_tokenizer"), *normalizer = json_object_get(r->root, "normalizer");
     const json_t *decoder = json_object_get(r->root, "decoder");
@@ -975,8 +1062,14 @@ static status read_all(struct reader *r) {
     TRY(check_model(r));
     TRY(read_words(r));
     TRY(read_vocabulary(r));
-    TRY(find_bytes(r));
-    TRY(read_merges(r));
+    if (r->tokenizer->is_word_level) {
+        TRY(find_unknown(r));
+        r->tokenizer->unknown = r->unknown;
+        if (r->unknown == TOKEN_NONE) return bad("model.unk_token of a WordLevel model is missing");
+    } else {
+        TRY(find_bytes(r));
+        TRY(read_merges(r));
+    }
     TRY(read_added(r));
     read_padding(r);
     return OK;
@@ -1165,4 +1258,57 @@ status word_counts_write(const struct word_counts *words, struct text *json) {
     text_add(json, ",\"merges\":[]}}");
     free(sorted);
     return OK;
+}
+
+/* ---- the words of a text ---- */
+
+#define LINE_END "<eos>"
+#define UNKNOWN_WORD "<unk>"
+
+/* Counts the words and line ends. */
+static status add_words_of_text(struct word_counts *words, const char *text, size_t size) {
+    status s = OK;
+    for (size_t at = 0, length; at < size && !s; at += length) {
+        bool is_space = class_at(text + at, size - at, &length) == UNICODE_SPACE;
+        if (is_space && text[at] == '\n') s = add_word(words, LINE_END, strlen(LINE_END), 1);
+        if (is_space) continue;
+        length = plain_word(text + at, size - at);
+        s = add_word(words, text + at, length, 1);
+    }
+    if (!s) s = add_word(words, UNKNOWN_WORD, strlen(UNKNOWN_WORD), 0);
+    if (!s && words->map.count > TOKENIZER_MAX_TOKENS)
+        s = status_new(STATUS_DATA, "it has %zu different words; at most %d are supported", words->map.count,
+                       TOKENIZER_MAX_TOKENS);
+    return s;
+}
+
+static void write_words(const struct word_counts *words, struct text *json) {
+    struct text word = {0};
+    for (size_t i = 0; i < words->map.count; i++) {
+        struct pool_range bytes = words->items[i].bytes;
+        text_clear(&word);
+        text_add_bytes(&word, words->map.pool + bytes.offset, bytes.length);
+        text_add(json, i ? "," : "");
+        text_add_json(json, text_string(&word));
+        text_printf(json, ":%zu", i);
+    }
+    text_free(&word);
+}
+
+status tokenizer_write_words(const char *text, size_t size, struct text *json) {
+    struct word_counts *words;
+    TRY(word_counts_create(&words));
+    status s = add_words_of_text(words, text, size);
+    if (!s) {
+        text_add(
+            json,
+            "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],\"normalizer\":{\"type\":"
+            "\"Replace\",\"pattern\":{\"String\":\"\\n\"},\"content\":\" " LINE_END " \"},\"pre_tokenizer\":{\"type\":"
+            "\"WhitespaceSplit\"},\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"WordLevel\",\"vocab\":"
+            "{");
+        write_words(words, json);
+        text_add(json, "},\"unk_token\":\"" UNKNOWN_WORD "\"}}");
+    }
+    word_counts_destroy(words);
+    return s;
 }

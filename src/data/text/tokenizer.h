@@ -1,8 +1,9 @@
-/* tokenizer: byte-level BPE as in Hugging Face's tokenizer.json (GPT-2, Llama 3, Qwen 2): the same ids as
- * tokenizers.Tokenizer.encode(text, add_special_tokens=False). Immutable, so that threads may share it.
+/* tokenizer: byte-level BPE as in Hugging Face's tokenizer.json (GPT-2, Llama 3, Qwen 2), and WordLevel: the same ids
+ * as tokenizers.Tokenizer.encode(text, add_special_tokens=False). Immutable, so that threads may share it.
  *
- * A text is cut at the added tokens; the rest is normalized (NFC or not) and cut into words by a regular expression; a
- * word is its bytes, of which the pair of adjacent tokens with the lowest rank is merged until no pair has a rank. */
+ * With WordLevel a text is the words between white space, each of which is a token or the unknown one. With BPE it is
+ * cut at the added tokens; the rest is normalized (NFC or not) and cut into words by a regular expression; a word is
+ * its bytes, of which the pair of adjacent tokens with the lowest rank is merged until no pair has a rank. */
 #ifndef DATA_TOKENIZER_H
 #define DATA_TOKENIZER_H
 
@@ -42,8 +43,16 @@ struct token_list {
 status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size, struct token_list *out);
 
 /* Adds the bytes of ids (count), each below tokenizer_size; an id without a token has none. They may end within a
- * character. */
+ * character. Of WordLevel a blank and the word; what the normalizer has replaced is there again. */
 void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, struct text *out);
+
+/* ---- the words of a text ---- */
+
+#define TOKENIZER_OF_WORDS "words" /* in place of the path of a tokenizer */
+
+/* Adds tokenizer.json of WordLevel for text (size), which is valid UTF-8: its words in the order in which they occur,
+ * <eos> for each line end and <unk> for other words. STATUS_DATA for too many words. */
+status tokenizer_write_words(const char *text, size_t size, struct text *json);
 
 /* ---- a tokenizer of words ---- */
 

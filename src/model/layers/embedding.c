@@ -348,6 +348,7 @@ const struct layer_type layer_positional_embedding = {
                 "Adds a learned vector to each position: x + weight[0:T], the weight a torch.nn.Embedding."},
     .ignores = IGNORES_X_AND_Y,
     .is_by_position = true,
+    .limits_positions = true,
     .plan = positional_plan,
     .init = positional_init,
     .forward = positional_forward,

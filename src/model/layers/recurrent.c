@@ -2,6 +2,9 @@
  * output everything is in the order of time: (length, rows, ...). */
 #include "device/recurrent.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/text.h"
 #include "model/init.h"
 #include "model/layers/layers.h"
@@ -10,7 +13,7 @@ enum output { OUTPUT_ALL, OUTPUT_LAST };
 
 struct recurrent_config {
     int64_t hidden_size, num_layers;
-    bool bias, bidirectional;
+    bool bias, bidirectional, carry_state;
     double dropout;
     int nonlinearity; /* index into nonlinearities; rnn only */
     int output;
@@ -33,7 +36,11 @@ static const char *const outputs[] = {"all", "last", NULL};
         SCHEMA_ROW(CHOICE, struct recurrent_config, output, .fallback = "all", .choices = outputs,                     \
                    .doc =                                                                                              \
                        "`all`: the outputs of all steps, (length, features); `last`: the state after the last step, "  \
-                       "of the reverse direction the one after the first step (PyTorch's h_n of the last layer).")
+                       "of the reverse direction the one after the first step (PyTorch's h_n of the last layer)."),    \
+        SCHEMA_ROW(BOOL, struct recurrent_config, carry_state, .fallback = "false",                                    \
+                   .doc = "Whether a row begins with the state at the end of the same row of the batch before, "       \
+                          "without a gradient through it, from 0 on in each epoch (Keras' stateful): for "             \
+                          "`sampler.type: batchify`. Needs `sampler.global_batch_size`; on the CPU.")
 
 static const struct schema_row gated_rows[] = {ROWS, {0}};
 static const struct schema_row rnn_rows[] = {
@@ -113,22 +120,38 @@ static void declare(const struct layer *layer, struct planning *planning, size_t
                        i < BIAS_IH ? 2 : 1, shapes[i]);
 }
 
+/* ---- carried state ---- */
+
+/* With carry_state the state after the last step is kept: in training of the rows of the global batch, in a buffer of
+ * the model, so that a checkpoint has it; outside of it, and position by position, of the rows of a pass. A row of both
+ * is (layers, kept_states, hidden). */
+
+static bool carries(const struct layer *layer) { return config_of(layer)->carry_state; }
+/* The outputs and, of an LSTM, the cell states. */
+static size_t kept_states(const struct layer *layer) { return cell_of(layer) == RECURRENT_LSTM ? 2 : 1; }
+static size_t kept_floats(const struct layer *layer) {
+    return layers_of(layer) * kept_states(layer) * hidden_of(layer);
+}
+static bool keeps_state(const struct layer *layer) { return carries(layer) || layer->cached_positions; }
+
 /* ---- memory ---- */
 
 /* Floats of layer->saved of one row: the input in the order of time; of each direction of each layer gates, states and
- * outputs; the inputs of later layers, if they have their own; two gradients. */
+ * outputs; the inputs of later layers, if they have their own; two gradients; the states before the first step. */
 static size_t saved_floats(const struct layer *layer) {
     size_t hidden = hidden_of(layer), directions = directions_of(layer), layers = layers_of(layer);
     size_t own = width_of(layer) + (recurrent_states(cell_of(layer)) + 1) * hidden;
     size_t inputs = has_own_inputs(layer) ? (layers - 1) * outputs_of(layer) : 0;
     return steps_of(layer) *
-           (inputs_of(layer, 0) + layers * directions * own + inputs + directions * most_columns(layer));
+               (inputs_of(layer, 0) + layers * directions * own + inputs + directions * most_columns(layer)) +
+           (keeps_state(layer) ? kept_floats(layer) : 0);
 }
 
 /* Layer->saved of the present pass. */
 struct saved {
     float *input, *inputs; /* inputs: of layers from the second on; NULL: the outputs before them */
     float *gates, *states, *h;
+    float *start;                  /* (layers, kept_states, rows, hidden); NULL: 0 */
     float *gradient, *other;       /* (steps, rows, most_columns); other: only with two directions */
     size_t values, width, columns; /* steps * rows; of states */
 };
@@ -144,6 +167,8 @@ static struct saved saved_of(const struct layer *layer, size_t rows) {
     s.other = s.gradient + n * most_columns(layer);
     float *end = s.gradient + directions_of(layer) * n * most_columns(layer);
     s.inputs = has_own_inputs(layer) ? end : NULL;
+    if (s.inputs) end += (layers_of(layer) - 1) * n * outputs_of(layer);
+    s.start = keeps_state(layer) ? end : NULL;
     return s;
 }
 
@@ -152,7 +177,17 @@ static struct recurrent_shape shape_of(const struct layer *layer, const struct p
                                     hidden_of(layer), d == 1,     pass_lengths(pass, &layer->in)};
 }
 
-/* One direction of layer [l]. layer->runtime is the device's scratch memory, behind it one row of gates. */
+/* Layer->runtime. */
+struct runtime {
+    float *bias;    /* one row of gates */
+    float *scratch; /* the device's */
+    float *kept;    /* (batch, kept_floats) outside of training; NULL: no state is kept */
+    double *sums;   /* (rows of the global batch, kept_floats); NULL: no state is carried */
+};
+
+static struct runtime *runtime_of(const struct layer *layer) { return layer->runtime; }
+
+/* One direction of layer [l]. */
 static struct recurrent_arrays arrays_of(const struct layer *layer, const struct pass *pass, const struct saved *s,
                                          size_t l, size_t d) {
     size_t unit = l * directions_of(layer) + d, n = s->values;
@@ -160,7 +195,12 @@ static struct recurrent_arrays arrays_of(const struct layer *layer, const struct
                                  .gates = s->gates + unit * n * s->width,
                                  .states = s->states + unit * n * s->columns,
                                  .h = s->h + unit * n * hidden_of(layer),
-                                 .scratch = (float *)layer->runtime + params_padded(s->width)};
+                                 .scratch = runtime_of(layer)->scratch};
+    if (s->start) {
+        size_t values = pass->rows * hidden_of(layer);
+        a.h_start = s->start + l * kept_states(layer) * values;
+        if (kept_states(layer) == 2) a.c_start = a.h_start + values;
+    }
     if (cell_of(layer) == RECURRENT_GRU) a.bias = value_of(layer, pass->params, l, d, BIAS_HH);
     return a;
 }
@@ -170,6 +210,26 @@ static float *input_of(const struct layer *layer, const struct saved *s, size_t 
     if (l == 0) return s->input;
     if (s->inputs) return s->inputs + (l - 1) * s->values * outputs_of(layer);
     return s->h + (l - 1) * s->values * outputs_of(layer);
+}
+
+/* Declares the state of the rows of the global batch. */
+static status plan_state(struct layer *layer, struct planning *planning) {
+    const struct recurrent_config *c = config_of(layer);
+    if (layer->cached_positions && (c->bidirectional || c->output == OUTPUT_LAST))
+        return status_new(STATUS_USAGE, "it needs all positions at once");
+    if (!c->carry_state) return OK;
+    if (c->bidirectional)
+        return status_new(STATUS_USAGE, "carry_state: the reverse direction begins at the end of a row; remove one of "
+                                        "carry_state and bidirectional");
+    if (layer->in.lengths)
+        return status_new(STATUS_USAGE, "carry_state needs rows without padding: remove padding_idx or carry_state");
+    if (!layer->batch_rows)
+        return status_new(STATUS_USAGE,
+                          "carry_state needs sampler.global_batch_size, the number of rows whose state is "
+                          "kept");
+    params_declare(planning->buffers, planning->arena, arena_printf(planning->arena, "%s.carried_state", layer->name),
+                   2, (const int64_t[]){(int64_t)layer->batch_rows, (int64_t)kept_floats(layer)});
+    return OK;
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
@@ -182,6 +242,7 @@ static status plan(struct layer *layer, struct planning *planning) {
         text_free(&shape);
         return s;
     }
+    TRY(plan_state(layer, planning));
     for (size_t l = 0; l < layers_of(layer); l++)
         for (size_t d = 0; d < directions_of(layer); d++) declare(layer, planning, l, d);
     layer->out = layer->in;
@@ -194,11 +255,26 @@ static status plan(struct layer *layer, struct planning *planning) {
 
 static status alloc(struct layer *layer, struct device *device, size_t batch) {
     struct recurrent_shape shape = {cell_of(layer), batch, steps_of(layer), hidden_of(layer), false, NULL};
-    size_t floats = params_padded(width_of(layer)) + device_ops(device)->recurrent->scratch_floats(&shape);
-    return device_alloc(device, floats * sizeof(float), "a recurrent layer", &layer->runtime);
+    size_t floats = device_ops(device)->recurrent->scratch_floats(&shape), kept = batch * kept_floats(layer);
+    struct runtime *r = calloc(1, sizeof *r);
+    layer->runtime = r;
+    if (!r) return status_memory("a recurrent layer");
+    TRY(device_alloc(device, params_padded(width_of(layer)) * sizeof(float), "a recurrent layer", (void **)&r->bias));
+    TRY(device_alloc(device, floats * sizeof(float), "a recurrent layer", (void **)&r->scratch));
+    if (!keeps_state(layer)) return OK;
+    if (carries(layer)) r->sums = malloc(layer->batch_rows * kept_floats(layer) * sizeof *r->sums);
+    if (carries(layer) && !r->sums) return status_memory("the state of a recurrent layer");
+    return device_alloc(device, kept * sizeof(float), "the state of a recurrent layer", (void **)&r->kept);
 }
 
-static void release(struct layer *layer, struct device *device) { device_free(device, layer->runtime); }
+static void release(struct layer *layer, struct device *device) {
+    struct runtime *r = runtime_of(layer);
+    device_free(device, r->bias);
+    device_free(device, r->scratch);
+    device_free(device, r->kept);
+    free(r->sums);
+    free(r);
+}
 
 /* reset_parameters draws all of them alike, in their order. */
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
@@ -261,9 +337,9 @@ static const float *bias_of(const struct layer *layer, const struct pass *pass, 
     const float *bias = value_of(layer, pass->params, l, d, BIAS_IH);
     if (!bias || cell_of(layer) == RECURRENT_GRU) return bias;
     device_ops(pass->device)
-        ->add(pass->device, F32(bias), F32(value_of(layer, pass->params, l, d, BIAS_HH)), F32(layer->runtime),
+        ->add(pass->device, F32(bias), F32(value_of(layer, pass->params, l, d, BIAS_HH)), F32(runtime_of(layer)->bias),
               width_of(layer));
-    return layer->runtime;
+    return runtime_of(layer)->bias;
 }
 
 /* The place of the last output of direction [d] in its outputs. */
@@ -274,10 +350,58 @@ static size_t last_of(const struct layer *layer, size_t rows, size_t d) {
 /* Whether the last step of direction [d] is another one in each row. */
 static bool gathers(const struct layer *layer, size_t d) { return layer->in.lengths && d == 0; }
 
+/* Where the state of the rows of a pass is kept, [stride] floats apart. */
+static float *kept_of(const struct layer *layer, const struct pass *pass, size_t *stride) {
+    size_t floats = kept_floats(layer);
+    bool is_carried = carries(layer) && pass->is_training;
+    *stride = is_carried ? (size_t)pass->draws.row_stride * floats : floats;
+    if (!is_carried) return runtime_of(layer)->kept;
+    return params_value(pass->buffers, layer->first_buffer) + (size_t)pass->draws.first_row * floats;
+}
+
+/* s->start, from the state that the pass before has kept or, at the beginning of the rows, 0. */
+static void start_state(const struct layer *layer, const struct pass *pass, const struct saved *s) {
+    size_t hidden = hidden_of(layer), parts = layers_of(layer) * kept_states(layer), stride;
+    const float *kept = kept_of(layer, pass, &stride);
+    bool continues = layer->cached_positions ? pass->position > 0 : pass->continues_rows;
+    if (!continues) device_zero(pass->device, s->start, parts * pass->rows * hidden * sizeof *s->start);
+    for (size_t i = 0; continues && i < parts; i++)
+        device_ops(pass->device)
+            ->copy_columns(pass->device, kept + i * hidden, stride, s->start + i * pass->rows * hidden, hidden,
+                           pass->rows, hidden);
+}
+
+/* Each rank has set the state of its own rows: all of them get that of all rows. */
+static void share_state(const struct layer *layer, const struct pass *pass) {
+    size_t floats = kept_floats(layer), count = layer->batch_rows * floats;
+    double *sums = runtime_of(layer)->sums;
+    float *state = params_value(pass->buffers, layer->first_buffer);
+    memset(sums, 0, count * sizeof *sums);
+    for (size_t r = 0; r < pass->rows; r++) {
+        size_t at = (size_t)(pass->draws.first_row + r * pass->draws.row_stride) * floats;
+        for (size_t i = at; i < at + floats; i++) sums[i] = (double)state[i];
+    }
+    pass->all_sum->sum(pass->all_sum->user, sums, count);
+    for (size_t i = 0; i < count; i++) state[i] = (float)sums[i];
+}
+
+static void keep_state(const struct layer *layer, const struct pass *pass, const struct saved *s) {
+    size_t hidden = hidden_of(layer), last = last_of(layer, pass->rows, 0), stride;
+    float *kept = kept_of(layer, pass, &stride);
+    for (size_t l = 0; l < layers_of(layer); l++)
+        for (size_t k = 0; k < kept_states(layer); k++, kept += hidden) {
+            struct recurrent_arrays a = arrays_of(layer, pass, s, l, 0);
+            device_ops(pass->device)
+                ->copy_columns(pass->device, (k ? a.states : a.h) + last, hidden, kept, stride, pass->rows, hidden);
+        }
+    if (carries(layer) && pass->is_training && pass->all_sum) share_state(layer, pass);
+}
+
 static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
                     const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct saved s = saved_of(layer, pass->rows);
+    if (s.start) start_state(layer, pass, &s);
     size_t hidden = hidden_of(layer), columns = outputs_of(layer), layers = layers_of(layer);
     reorder(layer, pass, floats(x), s.input, inputs_of(layer, 0), inputs_of(layer, 0), true);
     for (size_t l = 0; l < layers; l++) {
@@ -291,6 +415,7 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
         }
         if (l + 1 < layers) pass_on(layer, pass, &s, l);
     }
+    if (s.start) keep_state(layer, pass, &s);
     for (size_t d = 0; d < directions_of(layer); d++) {
         const float *h = arrays_of(layer, pass, &s, layers - 1, d).h;
         if (config_of(layer)->output == OUTPUT_LAST && gathers(layer, d)) {
@@ -349,13 +474,13 @@ static void pass_back(const struct layer *layer, const struct pass *pass, const 
 }
 
 /* The products of all steps of one direction: each step's state before it is that of the step before, and 0 for the
- * first one. Both biases of an LSTM or an RNN have the same gradient. */
+ * first one, or the start. Both biases of an LSTM or an RNN have the same gradient. */
 static void add_weight_gradients(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t l,
                                  size_t d) {
     const struct device_ops *ops = device_ops(pass->device);
     struct recurrent_arrays a = arrays_of(layer, pass, s, l, d);
     size_t hidden = hidden_of(layer), n = s->values, later = n - pass->rows;
-    float *input_bias = gradient_of(layer, pass->params, l, d, BIAS_IH), *sum = layer->runtime;
+    float *input_bias = gradient_of(layer, pass->params, l, d, BIAS_IH), *sum = runtime_of(layer)->bias;
     float *state_bias = gradient_of(layer, pass->params, l, d, BIAS_HH);
     bool is_gru = cell_of(layer) == RECURRENT_GRU, has_one_sum = !is_gru && input_bias && state_bias;
     const float *change = is_gru ? a.states : a.gates;
@@ -372,6 +497,10 @@ static void add_weight_gradients(const struct layer *layer, const struct pass *p
         ops->linear_backward_weight(pass->device, F32(change + (d == 0 ? pass->rows * s->width : 0)),
                                     F32(a.h + (d == 0 ? 0 : pass->rows * hidden)),
                                     gradient_of(layer, pass->params, l, d, WEIGHT_HH), NULL, later, hidden, s->width);
+    if (a.h_start)
+        ops->linear_backward_weight(pass->device, F32(change), F32(a.h_start),
+                                    gradient_of(layer, pass->params, l, d, WEIGHT_HH), NULL, pass->rows, hidden,
+                                    s->width);
 }
 
 /* s->gradient = the gradient of the input of layer [l] */
@@ -407,6 +536,13 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->recurrent != NULL; }
+
+static status check_device(const struct layer *layer, const struct device_ops *ops) {
+    if (!keeps_state(layer) || ops->recurrent->takes_start) return OK;
+    return status_new(STATUS_USAGE, "carry_state is computed on the CPU: write train.device: cpu");
+}
+
+static bool sums_over_ranks(const struct layer *layer) { return carries(layer); }
 
 static size_t multiply_adds(const struct layer *layer) {
     size_t inputs = 0;
@@ -562,7 +698,8 @@ static void c_scratch(const struct layer *layer, size_t sizes[2]) {
 }
 
 #define RECURRENT                                                                                                      \
-    .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .runs_on = runs_on, .plan = plan, .alloc = alloc,             \
+    .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .stores_state = true, .runs_on = runs_on,                     \
+    .check_device = check_device, .sums_over_ranks = sums_over_ranks, .plan = plan, .alloc = alloc,                    \
     .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward,          \
     .multiply_adds = multiply_adds, .facts = facts, .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
 
@@ -572,7 +709,8 @@ static void c_scratch(const struct layer *layer, size_t sizes[2]) {
         KEY_ALIAS(place_, "layers n_layers num_hidden_layers depth", ".num_layers"),                                   \
         KEY_ALIAS_NOTE(place_, "return_sequences", ".output", "Write 'output: all', or 'output: last' without it"),    \
         KEY_ALIAS_NOTE(place_, "batch_first", NULL, "rows are always (length, features); leave the key out"),          \
-        KEY_ALIAS(place_, "use_bias", ".bias"), KEY_ALIAS(place_, "bidir", ".bidirectional")
+        KEY_ALIAS(place_, "stateful", ".carry_state"), KEY_ALIAS(place_, "use_bias", ".bias"),                         \
+        KEY_ALIAS(place_, "bidir", ".bidirectional")
 
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "SimpleRNN recurrent", "rnn"),

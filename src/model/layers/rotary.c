@@ -164,6 +164,7 @@ const struct layer_type layer_rotary_embedding = {
          "(RoPE)."},
     .ignores = IGNORES_X_AND_Y,
     .is_by_position = true,
+    .limits_positions = true,
     .plan = plan,
     .alloc = create_table,
     .release = release_table,

@@ -801,6 +801,11 @@ const struct config *config_of(const struct config_file *file) { return &file->c
 status config_check_model(const struct config *config, const struct model *model) {
     if (model->params.count == 0)
         return status_new(STATUS_USAGE, "model.layers: no layer has parameters, so there is nothing to train");
+    if (config->sampler.type != SAMPLER_BATCHIFY && config->sampler.shuffle && model_carries_state(model))
+        return status_new(STATUS_USAGE,
+                          "carry_state continues the rows of the batch before, which sampler.shuffle mixes; "
+                          "write sampler.type: batchify for windows of a text or a series, or "
+                          "sampler.shuffle: false for rows in this order");
     if (config->determinism.mode == DETERMINISM_ELASTIC)
         return model_check_independent(model, "determinism.mode: elastic");
     return config->sampler.uneven ? model_check_independent(model, "sampler.uneven") : OK;
@@ -930,7 +935,10 @@ status config_plan_model(const struct config *config, const struct dataset_info 
                                 .output_count = config->losses.count,
                                 .targets = by_position ? targets : NULL,
                                 .cached_positions = cached_positions,
-                                .accepts_unused = config->dist.find_unused_parameters};
+                                .accepts_unused = config->dist.find_unused_parameters,
+                                .batch_rows = config->sampler.global_batch_size == SCHEMA_NO_INT
+                                                  ? 0
+                                                  : (size_t)config->sampler.global_batch_size};
     struct shape row = dataset_shape(info);
     for (size_t i = 0; i < info->input_count; i++) {
         const struct dataset_input *input = &info->inputs[i];

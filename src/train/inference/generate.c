@@ -24,6 +24,7 @@
 struct decoder {
     struct plan *plan;
     size_t position; /* the next one */
+    size_t consumed; /* tokens so far: more than [position] where the first ones were removed */
     size_t logits;
 };
 
@@ -76,9 +77,9 @@ static size_t decoder_logits(const struct decoder *d) { return d->logits; }
 /* Computes the logits that follow tokens (count), which begin with those of the call before. */
 static status decoder_run(struct decoder *d, const int32_t *tokens, size_t count, float *logits) {
     const float *output = NULL;
-    for (; d->position < count; d->position++)
-        TRY(session_run(d->plan, 1, d->position, (const float *)(const void *)&tokens[d->position], &output));
-    return device_download(d->plan->device, logits, output, d->logits * sizeof *logits);
+    for (; d->position < count; d->position++, d->consumed++)
+        TRY(session_run(d->plan, 1, d->consumed, false, (const float *)(const void *)&tokens[d->position], &output));
+    return !output ? OK : device_download(d->plan->device, logits, output, d->logits * sizeof *logits);
 }
 
 /* ---- text ---- */
@@ -238,14 +239,24 @@ static size_t sample(struct generator *g, const float *logits) {
     return last;
 }
 
-/* Removes the first token of a full block; the decoder's positions are wrong from then on. */
-static void append(struct generator *g, int32_t token) {
-    if (g->length == g->block) {
+/* Whether the model carries a state over rows: a text may then be longer than a block, which the decoder has in its
+ * state. */
+static bool is_endless(const struct generator *g) {
+    return g->decoder && model_has_endless_positions(g->decoder->plan->model);
+}
+
+/* Removes the first token of a full block; the decoder's positions are wrong from then on, unless they are endless. */
+static status append(struct generator *g, int32_t token) {
+    if (g->length == g->block && is_endless(g)) {
+        TRY(decoder_run(g->decoder, g->tokens, g->length, g->last));
+        g->decoder->position--;
+    } else if (g->length == g->block) {
         decoder_destroy(g->decoder);
         g->decoder = NULL;
     }
     if (g->length == g->block) memmove(g->tokens, g->tokens + 1, --g->length * sizeof *g->tokens);
     g->tokens[g->length++] = token;
+    return OK;
 }
 
 static status encode_prompt(struct generator *g) {
@@ -253,8 +264,10 @@ static status encode_prompt(struct generator *g) {
     size_t count;
     const char *source = g->options->prompt_source;
     TRY(status_prefix(vocabulary_encode(g->vocabulary, g->options->prompt, &ids, &count), "%s", source));
-    for (size_t i = 0; i < count; i++) append(g, ids[i]);
+    status s = OK;
+    for (size_t i = 0; i < count && !s; i++) s = append(g, ids[i]);
     free(ids);
+    TRY(s);
     return count ? OK : status_new(STATUS_USAGE, "%s: at least one character is needed", source);
 }
 
@@ -295,7 +308,7 @@ static status run_model(struct generator *g) {
     if (!g->plan) TRY(plan_explain_memory(NULL, open_model(g)));
     const float *output;
     device_upload(g->device, g->own_tokens, g->tokens, g->block * sizeof *g->tokens);
-    TRY(session_run(g->plan, 1, 0, g->own_tokens, &output));
+    TRY(session_run(g->plan, 1, 0, false, g->own_tokens, &output));
     return device_download(g->device, g->last, output + (g->length - 1) * g->logits, g->logits * sizeof *g->last);
 }
 
@@ -309,7 +322,8 @@ static status write_text(struct generator *g, generate_sink *sink, void *context
         if (!s) s = run_model(g);
         if (s) break;
         int32_t next = (int32_t)sample(g, g->last);
-        append(g, next);
+        s = append(g, next);
+        if (s) break;
         vocabulary_decode(g->vocabulary, &next, 1, &all);
         has_ended = take_text(g->options, &all, &bytes);
         has_ended = !write_characters(&bytes, false, &piece, sink, context) || has_ended;

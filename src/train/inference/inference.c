@@ -35,9 +35,10 @@ struct inference {
     enum dataset_part part;
     size_t rows, first, count; /* of the part; this rank's share of it */
     size_t batch;
-    float *inputs;  /* (batch, input_size) */
-    float *weights; /* (batch); NULL: the rows have none */
-    void *targets;  /* (batch) int64_t or (batch, target_size) float */
+    bool continues_rows; /* of the next pass */
+    float *inputs;       /* (batch, input_size) */
+    float *weights;      /* (batch); NULL: the rows have none */
+    void *targets;       /* (batch) int64_t or (batch, target_size) float */
     struct feed *feed;
 };
 
@@ -416,7 +417,7 @@ static status forward(struct inference *inf, size_t rows, const int64_t *positio
     if (inf->weights) dataset_read_weights(inf->dataset, inf->part, positions, rows, false, inf->weights);
     *host = (struct batch){rows, inf->inputs, inf->targets, positions, inf->weights};
     *fed = feed_put(inf->feed, host);
-    return session_run(inf->plan, rows, 0, fed->inputs, output);
+    return session_run(inf->plan, rows, 0, inf->continues_rows, fed->inputs, output);
 }
 
 /* Only with several processes; a single one ends in its signal handler. */
@@ -434,12 +435,12 @@ static status simplify_stop(status s) {
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
-/* positions (rows) = those of this rank after the first [done]; [is_interleaved] as in loader_create_evaluation. */
-static void set_positions(const struct inference *inf, size_t done, size_t rows, bool is_interleaved,
+/* positions (rows) = those of this rank after the first [done], as of loader_create_evaluation. */
+static void set_positions(const struct inference *inf, size_t done, size_t rows, enum evaluation_order order,
                           int64_t *positions) {
-    size_t first = is_interleaved ? (size_t)inf->env->rank : inf->first;
-    size_t stride = is_interleaved ? (size_t)inf->env->world_size : 1;
-    for (size_t i = 0; i < rows; i++) positions[i] = (int64_t)(first + (done + i) * stride);
+    for (size_t i = 0; i < rows; i++)
+        positions[i] = (int64_t)sampler_evaluation_row(order, inf->first, inf->count, inf->env->rank,
+                                                       inf->env->world_size, inf->batch, done + i);
 }
 
 /* Adds batch number [index]; other ranks may have rows of it although this one has none. */
@@ -451,7 +452,9 @@ static status evaluate_batch(struct inference *inf, struct evaluation *evaluatio
     set_phase(inf, ACTIVITY_EVALUATING);
     TRY(check_stop(inf));
     if (rows == 0) return evaluation_add_no_rows(evaluation);
-    set_positions(inf, done, rows, loss_compares_rows(inf->loss, inf->plan->loss_config), positions);
+    bool compares = loss_compares_rows(inf->loss, inf->plan->loss_config);
+    set_positions(inf, done, rows, sampler_evaluation_order(&inf->config->sampler, compares), positions);
+    inf->continues_rows = index > 0;
     TRY(forward(inf, rows, positions, &host, &fed, &output));
     return evaluation_add(evaluation, output, &fed, &host);
 }
@@ -634,7 +637,7 @@ static status predict(struct inference *inf, struct text *text) {
         struct batch host, fed;
         set_phase(inf, ACTIVITY_PREDICTING);
         s = check_stop(inf);
-        set_positions(inf, done, rows, false, positions);
+        set_positions(inf, done, rows, EVALUATION_IN_ORDER, positions);
         if (!s) s = forward(inf, rows, positions, &host, &fed, &output);
         if (!s) s = device_download(inf->device, own + done * out_size, output, rows * out_size * sizeof *own);
         done += rows;

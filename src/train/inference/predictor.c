@@ -389,7 +389,7 @@ static status run_batch(struct predictor *p, struct predictor_worker *w, const s
     TRY(read_rows(p, w, rows, first, count, &inputs));
     if (w->prepared != count) TRY(model_prepare(w->plan->model, count, false));
     w->prepared = count;
-    TRY(session_run(w->plan, count, 0, inputs, &outputs));
+    TRY(session_run(w->plan, count, 0, false, inputs, &outputs));
     if (to.outputs) memcpy(to.outputs, outputs, count * p->about.outputs * sizeof *outputs);
     return to.predictions || to.probabilities ? interpret(p, outputs, count, &to) : OK;
 }

@@ -331,8 +331,9 @@ status session_load(const struct session *s, struct plan *plan, size_t rows) {
     return model_unmap(model, true);
 }
 
-status session_run(struct plan *plan, size_t rows, size_t position, const float *inputs, const float **outputs) {
-    struct pass pass = {.device = plan->device, .rows = rows, .position = position};
+status session_run(struct plan *plan, size_t rows, size_t position, bool continues_rows, const float *inputs,
+                   const float **outputs) {
+    struct pass pass = {.device = plan->device, .rows = rows, .position = position, .continues_rows = continues_rows};
     *outputs = floats(model_forward(plan->model, &pass, inputs));
     return device_status(plan->device);
 }

@@ -77,8 +77,9 @@ status session_compare(const struct session *session);
 status session_load(const struct session *session, struct plan *plan, size_t rows);
 
 /* Computes *outputs (rows, outputs of the model), on the device, valid until the next call. [position]: of the rows,
- * with cached positions; else 0. */
-status session_run(struct plan *plan, size_t rows, size_t position, const float *inputs, const float **outputs);
+ * with cached positions; else 0. [continues_rows]: as in struct pass. */
+status session_run(struct plan *plan, size_t rows, size_t position, bool continues_rows, const float *inputs,
+                   const float **outputs);
 
 /* What the outputs of the model of [plan] mean, without probabilities. */
 struct prediction_meaning session_meaning(const struct session *session, const struct plan *plan);

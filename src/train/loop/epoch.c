@@ -34,12 +34,13 @@ static status run_pass(void *user) {
     return OK;
 }
 
-/* Evaluates this rank's next batch of the rows; the rank may have none left. */
-static status evaluate_batch(struct trainer *t, const struct evaluated *e) {
+/* Evaluates this rank's next batch, number [index], of the rows; the rank may have none left. */
+static status evaluate_batch(struct trainer *t, const struct evaluated *e, size_t index) {
     struct batch batch, fed;
     TRY(feed_next(t->feed, e->loader, &batch, &fed));
     if (batch.rows == 0) return evaluation_add_no_rows(e->evaluation);
     struct work work = {t, e->evaluation, trainer_pass(t, batch.rows, false), fed};
+    work.pass.continues_rows = index > 0;
     TRY(recordings_run(e->recordings, &(struct recording_key){.rows = batch.rows}, run_pass, &work));
     return evaluation_add_metrics(e->evaluation, model_output(t->model, fed.inputs), &batch);
 }
@@ -53,7 +54,7 @@ static status evaluate_batches(struct trainer *t, const struct evaluated *e, boo
         TRY(rank_sync_stop_request(t, must_stop));
         if (*must_stop) return OK;
         report_evaluation(&t->outputs.report, progress_fraction(t), t->state->counters.epoch + 1, i, batches);
-        TRY(evaluate_batch(t, e));
+        TRY(evaluate_batch(t, e, i));
     }
     return OK;
 }

@@ -214,6 +214,7 @@ static struct work work_of(struct trainer *t, const struct update *update, const
                         .scale = update->loss_scale * piece->weight};
     work.pass.draws.first_row = piece->first_row;
     work.pass.draws.row_stride = piece->row_stride;
+    work.pass.continues_rows = piece->number > 0;
     work.pass.all_sum = comm_world_size(t->comm) > 1 ? &t->micro_batches.all_sum : NULL;
     return work;
 }

@@ -908,12 +908,12 @@ static status open_loaders(struct run *run) {
     TRY(loader_create(t->dataset, &sampler, t->batch, run->env->rank, run->env->world_size, c->dataset.prefetch,
                       &t->loader));
     if (run->plan->info.validation_rows == 0) return OK;
-    bool is_interleaved = loss_compares_rows(t->loss, t->loss_config);
+    enum evaluation_order order = sampler_evaluation_order(&sampler, loss_compares_rows(t->loss, t->loss_config));
     if (run->plan->info.test_rows && !run->options->writes_nothing)
         TRY(loader_create_evaluation(t->dataset, DATASET_TEST, t->batch, evaluates.rank, evaluates.world_size,
-                                     is_interleaved, &t->test.loader));
+                                     order, &t->test.loader));
     return loader_create_evaluation(t->dataset, DATASET_VALIDATION, t->batch, evaluates.rank, evaluates.world_size,
-                                    is_interleaved, &t->validation);
+                                    order, &t->validation);
 }
 
 /* Creates the parts that need no other rank. */

@@ -101,13 +101,24 @@ static struct part part_of(const struct job *job, size_t first, size_t last, siz
     return p;
 }
 
+/* The rows of the part of [array] (steps, rows, hidden) at the step before it; before the first step of [start], or 0.
+ */
+static const float *before_of(const struct job *job, const struct part *part, const float *array, const float *start) {
+    size_t hidden = job->shape.hidden;
+    if (part->has_before) return array + part->before * hidden;
+    return (start ? start : job->zeros) + part->first * hidden;
+}
+
+/* Whether the state before the step is not 0. */
+static bool has_state(const struct job *job, const struct part *part) { return part->has_before || job->a.h_start; }
+
 /* c (count, width) = start + h W^T */
 static void add_states(const struct job *job, const struct part *part, enum product_start start, float *c) {
     size_t hidden = job->shape.hidden;
     struct cpu_product p = {.m = part->count,
                             .n = job->width,
                             .k = hidden,
-                            .a = job->a.h + part->before * hidden,
+                            .a = before_of(job, part, job->a.h, job->a.h_start),
                             .ars = hidden,
                             .acs = 1,
                             .b = job->a.weight,
@@ -123,7 +134,7 @@ static void add_states(const struct job *job, const struct part *part, enum prod
 
 /* The GRU's h W^T + bias of a step */
 static void gru_states(const struct job *job, const struct part *part, float *states) {
-    if (part->has_before) {
+    if (has_state(job, part)) {
         add_states(job, part, job->a.bias ? PRODUCT_ROW : PRODUCT_ZERO, states);
         return;
     }
@@ -144,18 +155,17 @@ static void zero_ended(const struct job *job, const struct part *part, float *x)
 
 static void compute_forward(const struct job *job, const struct part *part) {
     const struct recurrent_arrays *a = &job->a;
-    size_t hidden = job->shape.hidden, at = part->at * hidden, before = part->before * hidden;
+    size_t hidden = job->shape.hidden, at = part->at * hidden;
     float *gates = a->gates + part->at * job->width, *h = a->h + at;
-    const float *zeros = job->zeros + part->first * hidden;
     if (job->shape.cell == RECURRENT_GRU) {
         float *states = a->states + part->at * job->width;
         gru_states(job, part, states);
-        gru_forward(part->count, hidden, gates, states, part->has_before ? a->h + before : zeros, h);
+        gru_forward(part->count, hidden, gates, states, before_of(job, part, a->h, a->h_start), h);
         return;
     }
-    if (part->has_before) add_states(job, part, PRODUCT_ADD, gates);
+    if (has_state(job, part)) add_states(job, part, PRODUCT_ADD, gates);
     if (job->shape.cell == RECURRENT_LSTM)
-        lstm_forward(part->count, hidden, gates, part->has_before ? a->states + before : zeros, a->states + at, h);
+        lstm_forward(part->count, hidden, gates, before_of(job, part, a->states, a->c_start), a->states + at, h);
     else
         IN_SET(activate)(recurrent_function(job->shape.cell), gates, h, part->count * hidden);
 }
@@ -172,15 +182,15 @@ static void backward_step(const struct job *job, const struct part *part) {
     size_t hidden = job->shape.hidden, at = part->at * hidden, before = part->before * hidden;
     float *gates = a->gates + part->at * job->width, *change = gates, *carry = job->carry + part->first * hidden;
     float *dbefore = part->has_before ? a->dh + before : carry;
-    const float *zeros = job->zeros + part->first * hidden, *h = a->h + at, *dh = a->dh + at;
+    const float *h = a->h + at, *dh = a->dh + at;
     zero_ended(job, part, a->dh + at);
     zero_ended(job, part, carry);
     if (job->shape.cell == RECURRENT_LSTM) {
-        lstm_backward(part->count, hidden, gates, part->has_before ? a->states + before : zeros, a->states + at, dh,
+        lstm_backward(part->count, hidden, gates, before_of(job, part, a->states, a->c_start), a->states + at, dh,
                       carry);
     } else if (job->shape.cell == RECURRENT_GRU) {
         change = a->states + part->at * job->width;
-        gru_backward(part->count, hidden, gates, change, part->has_before ? a->h + before : zeros, dh, dbefore);
+        gru_backward(part->count, hidden, gates, change, before_of(job, part, a->h, a->h_start), dh, dbefore);
     } else {
         IN_SET(activate_backward)(recurrent_function(job->shape.cell), h, h, dh, gates, part->count * hidden);
     }
@@ -271,6 +281,7 @@ static void put_last(struct device *device, const struct recurrent_shape *s, con
 }
 
 const struct recurrent_ops IN_SET(recurrent) = {.scratch_floats = scratch_floats,
+                                                .takes_start = true,
                                                 .forward = forward,
                                                 .backward = backward,
                                                 .take_last = take_last,
