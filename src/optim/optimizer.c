@@ -112,6 +112,8 @@ static const struct schema_row common_rows[] = {
 
 const struct schema optimizer_common = {.name = "optimizer", .size = sizeof(struct common), .rows = common_rows};
 
+bool optimizer_evaluates(const struct variant *config) { return optimizer_type_at((size_t)config->index)->evaluates; }
+
 bool optimizer_is_in_backward(const struct variant *config) {
     return ((const struct common *)config->common)->in_backward;
 }
@@ -275,7 +277,12 @@ static void plan_runs(struct optimizer_plan *plan, const struct variant *config,
 }
 
 status optimizer_plan_create(const struct variant *config, const struct params *params, struct optimizer_plan **out) {
-    TRY(check_matches(config->common, params));
+    const struct common *common = config->common;
+    TRY(check_matches(common, params));
+    if (optimizer_evaluates(config) && common->groups.count)
+        return status_new(STATUS_USAGE,
+                          "optimizer.groups: lbfgs has the same settings for all parameters, as in PyTorch; "
+                          "remove groups");
     struct optimizer_plan *plan = calloc(1, sizeof *plan);
     if (plan) plan->settings = calloc(params->count + 1, sizeof *plan->settings);
     if (plan) plan->runs = calloc(params->count + 1, sizeof *plan->runs);
@@ -388,6 +395,7 @@ size_t optimizer_memory(const struct variant *config, const struct optimizer_pla
     const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
     size_t count = 0;
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) count += uses_buffer(type, plan, i);
+    if (type->evaluates) return lbfgs_memory(config->config, params->trained);
     return count * params->trained * sizeof(float);
 }
 
@@ -411,6 +419,7 @@ static status allocate(struct optimizer *o, const struct params *params) {
         float start = o->type->start ? o->type->start(o->config) : 0;
         if (start != 0) TRY(fill(o->device, buffer, total, start));
     }
+    if (o->type->evaluates) TRY(lbfgs_create(o->config, params->trained, &o->lbfgs));
     size_t bytes = o->plan->setting_count * sizeof *o->constants;
     TRY(buffer_new(bytes, "the optimizer's constants", (void **)&o->planned));
     return device_alloc(o->device, bytes, "the optimizer's constants", (void **)&o->constants);
@@ -494,6 +503,7 @@ void optimizer_destroy(struct optimizer *optimizer) {
     free(optimizer->runs);
     free(optimizer->run_ends);
     optimizer_plan_destroy(optimizer->plan);
+    lbfgs_destroy(optimizer->lbfgs);
     free(optimizer);
 }
 

@@ -10,6 +10,7 @@
 #include "base/schema/schema.h"
 #include "device/device.h"
 #include "model/params.h"
+#include "optim/lbfgs.h"
 #include "optim/schedule.h"
 
 #define OPTIMIZER_MAX_BUFFERS OPTIMIZER_STATES
@@ -40,6 +41,8 @@ struct optimizer_type {
     /* The constants of update number [t] (from 1). */
     union optimizer_constants (*plan)(const void *config, const struct optimizer_settings *settings, int64_t t);
     enum update_rule rule;
+    /* Its config is a struct lbfgs_config: a step evaluates the loss again, by lbfgs.h; the rule is not used. */
+    bool evaluates;
     const char *pytorch; /* the optimizer in PyTorch, a template of schema_fill; {groups}: what it gets */
 };
 
@@ -59,6 +62,8 @@ extern const struct schema optimizer_common;
 
 /* `in_backward` */
 bool optimizer_is_in_backward(const struct variant *config);
+/* The type's [evaluates]. */
+bool optimizer_evaluates(const struct variant *config);
 
 /* Values, and the number of parameters with them. */
 struct optimizer_setting {
@@ -106,6 +111,7 @@ struct optimizer {
     float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->trained, or shard->total) each; only those in use */
     const char *buffer_names[OPTIMIZER_MAX_BUFFERS];
     size_t buffer_count;
+    struct lbfgs *lbfgs; /* of a type that evaluates; else NULL */
     struct optimizer_run
         *runs; /* (run_count) of all elements; OPTIMIZER_SKIP for those that this rank does not update */
     size_t run_count;

@@ -7,7 +7,8 @@
 #include "optim/optimizer.h"
 
 /* A name here, and a `const struct optimizer_type optimizer_<name>` in a file of this folder. */
-#define OPTIMIZERS(X) X(sgd) X(adam) X(adamw) X(adagrad) X(rmsprop) X(lion) X(nadam) X(radam) X(adamax) X(adadelta)
+#define OPTIMIZERS(X)                                                                                                  \
+    X(sgd) X(adam) X(adamw) X(adagrad) X(rmsprop) X(lion) X(nadam) X(radam) X(adamax) X(adadelta) X(lbfgs)
 #define X(name) extern const struct optimizer_type optimizer_##name;
 OPTIMIZERS(X)
 #undef X

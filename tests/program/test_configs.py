@@ -19,6 +19,7 @@ OVERRIDES = {
     "wide_mlp": ["train.epochs=1", "dataset.synthetic.rows=512", "dataset.synthetic.inputs=64", "model.layers.0.linear.out=96",
                  "model.layers.2.linear.out=96"],
     "word_language_model": ["train.epochs=null", "train.steps=2", "model.layers.0.embedding.embedding_dim=8", "model.layers.2.lstm.hidden_size=8", "dataset.split.test=0.003"],
+    "time_sequence_prediction": ["train.epochs=1", "optimizer.max_iter=2", "model.layers.0.lstm.hidden_size=3", "model.layers.1.lstm.hidden_size=3"],
     "bert_mini": ["train.epochs=1"],
     "image_folder": ["train.epochs=2"],
     "unet": ["train.epochs=2"],

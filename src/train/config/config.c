@@ -349,6 +349,33 @@ static void check_in_backward(const struct config *c, const struct node *root, s
                          "cannot be combined with %s: %s", conflicts[i].setting, conflicts[i].reason);
 }
 
+/* Rejects what belongs to one update of each gradient, where a step evaluates many. */
+static void check_evaluates(const struct config *c, const struct node *root, struct problems *problems) {
+    const struct train_config *t = &c->train;
+    const struct {
+        bool is_set;
+        const char *setting, *reason;
+    } conflicts[] = {
+        {t->clip_grad_norm > 0, "train.clip_grad_norm", "a step uses many gradients, whose changes it compares"},
+        {t->clip_grad_value > 0, "train.clip_grad_value", "a step uses many gradients, whose changes it compares"},
+        {t->accumulate > 1, "train.accumulate", "a step evaluates one batch several times; increase the batch"},
+        {t->on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite: skip or rollback",
+         "a step whose later evaluations are not finite cannot be undone"},
+        {t->precision != TRAIN_FLOAT32, "train.precision", "changes of gradients are too small for 16 bits"},
+        {t->check_compute.every > 0, "train.check_compute", "only the first evaluation of a step would be compared"},
+        {t->device == DEVICE_CUDA, "train.device: cuda", "it is for the CPU only"},
+        {c->dist.zero_stage > 0, "dist.zero_stage", "a step needs all gradients at once"},
+        {optimizer_is_in_backward(&c->optimizer), "optimizer.in_backward", "a step needs all gradients at once"},
+        {c->determinism.mode == DETERMINISM_ELASTIC, "determinism.mode: elastic",
+         "a step evaluates whole batches, not their shards"},
+    };
+    if (!optimizer_evaluates(&c->optimizer)) return;
+    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+        if (conflicts[i].is_set)
+            problems_add(problems, place_of_key(root, "optimizer", "type"), "optimizer.type",
+                         "lbfgs cannot be combined with %s: %s", conflicts[i].setting, conflicts[i].reason);
+}
+
 /* From stage 2 on a rank never has all gradients at once. */
 static void check_zero(const struct config *c, const struct node *root, struct problems *problems) {
     char backend[64];
@@ -457,6 +484,7 @@ void config_check(void *config, const struct node *root, const char *path, struc
     check_name(c, root, problems);
     check_resume(c, root, problems);
     check_in_backward(c, root, problems);
+    check_evaluates(c, root, problems);
     check_zero(c, root, problems);
     check_schedule(c, root, problems);
     check_metrics(c, root, problems);
@@ -825,7 +853,7 @@ status config_check_loss(const struct config *config, const struct model *model,
 
 bool config_device_is_auto(const struct config *config) {
     return config->train.device == DEVICE_AUTO && !optimizer_is_in_backward(&config->optimizer) &&
-           extensions_run_on_gpus();
+           !optimizer_evaluates(&config->optimizer) && extensions_run_on_gpus();
 }
 
 status config_set_auto_device(struct config_file *file, const char *why_cpu) {

@@ -39,7 +39,12 @@ status rank_sync_state(struct trainer *t) {
     if (t->averaging.zero) return zero_scatter(t->averaging.zero, t->state, t->comm);
     for (size_t i = 0; i < t->optimizer->buffer_count; i++)
         TRY(comm_broadcast(t->comm, t->optimizer->buffers[i], params->trained, COMM_FLOAT32, 0));
-    return OK;
+    const struct lbfgs *lbfgs = t->optimizer->lbfgs;
+    for (size_t i = 0; i < LBFGS_VECTORS && lbfgs; i++) {
+        struct lbfgs_vectors v = lbfgs_vectors(lbfgs, i);
+        TRY(comm_broadcast(t->comm, v.values, v.count * lbfgs->size, COMM_FLOAT32, 0));
+    }
+    return lbfgs ? comm_broadcast(t->comm, lbfgs->numbers, lbfgs->number_count, COMM_FLOAT64, 0) : OK;
 }
 
 status rank_sync_buffers(struct trainer *t) {

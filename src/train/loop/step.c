@@ -134,6 +134,7 @@ static void backward(const struct work *w) {
 static void check_statistics(struct trainer *t);
 static void propagate_nonfinite(struct trainer *t);
 static status decide_and_update(struct trainer *t, const struct update *update);
+static status sum(struct trainer *t, struct loss_sums *sums, double *counts, size_t count);
 
 static bool includes_update(const struct update *update, const struct batch_piece *piece) {
     return piece->is_last && update->decides_alone;
@@ -284,7 +285,9 @@ static status run_micro_batch(struct trainer *t, struct update *update, double s
     activity_phase(t->activity, ACTIVITY_FORWARD);
     if (i == 0) zero_gradients(t);
     t->micro_batches.has_zero_gradients = false;
-    TRY(run_pieces(t, update, &batch, batch_weight(t, batch.rows, step_rows), i));
+    t->micro_batches.newest = batch;
+    t->micro_batches.weight = batch_weight(t, batch.rows, step_rows);
+    TRY(run_pieces(t, update, &batch, t->micro_batches.weight, i));
     t->micro_batches.has_zero_gradients = i + 1 == update->batches && update->decides_alone;
     update->rows += (double)batch.rows;
     t->state->counters.batch++;
@@ -338,12 +341,52 @@ static status measure(struct trainer *t, struct update *update) {
     return OK;
 }
 
+/* ---- lbfgs: a step evaluates its batch several times ---- */
+
+struct evaluated {
+    struct trainer *trainer;
+    struct update update;
+};
+
+/* The loss of all ranks and the averaged gradients of the step's batch, with the parameters as they are. */
+static status evaluate_again(void *user, double *loss) {
+    struct evaluated *e = user;
+    struct trainer *t = e->trainer;
+    const struct averaging_hooks *hooks = t->averaging.hooks;
+    struct loss_sums *sums = &t->memory.results->sums;
+    params_zero_gradients(&t->model->params, t->device);
+    device_zero(t->device, sums, sizeof *sums);
+    t->state->counters.batch--; /* that of the batch, for its random numbers */
+    status s = run_pieces(t, &e->update, &t->micro_batches.newest, t->micro_batches.weight, 0);
+    t->state->counters.batch++;
+    TRY(s);
+    if (hooks->finish) TRY(hooks->finish(t));
+    struct loss_sums all = *sums;
+    double none = 0;
+    TRY(sum(t, &all, &none, 1));
+    *loss = all.loss / all.count;
+    return OK;
+}
+
+static status run_lbfgs(struct trainer *t, const struct update *update) {
+    struct params *params = &t->model->params;
+    struct evaluated e = {t, *update};
+    e.update.is_checked = e.update.is_traced = e.update.needs_norm = false;
+    TRY(lbfgs_step(t->optimizer->lbfgs, update->lr, params->values, params->gradients,
+                   update->sums.loss / update->sums.count, evaluate_again, &e));
+    params_zero_gradients(params, t->device);
+    return OK;
+}
+
 /* The optimizer's update, after which all ranks have all parameters, and that of the moving average. Does nothing but
  * set the gradients to zero if the device has decided to skip it. */
 static status update_parameters(struct trainer *t, const struct update *update) {
     struct params *params = &t->model->params;
     const float *clip = &t->memory.results->norm.clip;
-    if (t->averaging.hooks->keeps_gradients) optimizer_run_step(t->optimizer, params, clip);
+    if (t->optimizer->lbfgs)
+        TRY(run_lbfgs(t, update));
+    else if (t->averaging.hooks->keeps_gradients)
+        optimizer_run_step(t->optimizer, params, clip);
     TRY(zero_all_gather(t->averaging.zero, params, t->device, t->comm));
     ema_update(t->ema, params, update->step + 1, clip);
     return OK;
@@ -402,7 +445,9 @@ static bool is_traced(const struct trainer *t) { return t->trace && trace_is_due
 static bool decides_alone(struct trainer *t) {
     const struct averaging_hooks *hooks = t->averaging.hooks;
     bool is_first_average = t->ema && t->state->counters.step == 0;
-    if (t->steps.flip.is_set || is_first_average || checks_state(t) || is_checked(t) || is_traced(t)) return false;
+    if (t->optimizer->lbfgs || t->steps.flip.is_set || is_first_average || checks_state(t) || is_checked(t) ||
+        is_traced(t))
+        return false;
     return hooks->decides_alone && hooks->decides_alone(t);
 }
 

@@ -85,6 +85,8 @@ struct micro_batch_state {
     status all_sum_failure;    /* of the current pass */
     struct row_gather *gather; /* for a loss that compares the rows of all ranks; NULL: none, or one rank */
     bool has_zero_gradients;   /* no backward since the last update */
+    struct batch newest;       /* on the device, and its weight: for an optimizer that evaluates it again */
+    float weight;
 };
 
 /* One update of the parameters: what is known before its first micro-batch, and what is measured in it. */

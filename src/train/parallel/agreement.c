@@ -24,6 +24,12 @@ uint64_t agreement_hash(const struct state *state, bool with_buffers) {
     hash = add_floats(hash, params->values, params->total);
     for (size_t i = 0; !state->optimizer->shard && i < state->optimizer->buffer_count; i++)
         hash = add_floats(hash, state->optimizer->buffers[i], params->trained);
+    const struct lbfgs *lbfgs = state->optimizer->lbfgs;
+    for (size_t i = 0; lbfgs && i < LBFGS_VECTORS; i++) {
+        struct lbfgs_vectors v = lbfgs_vectors(lbfgs, i);
+        hash = add_floats(hash, v.values, v.count * lbfgs->size);
+    }
+    if (lbfgs) hash = hash_add(hash, lbfgs->numbers, lbfgs->number_count * sizeof *lbfgs->numbers);
     if (state->ema) hash = add_floats(hash, state->ema->values, params->total);
     return with_buffers ? add_floats(hash, buffers->values, buffers->total) : hash;
 }

@@ -47,6 +47,25 @@ static void add_optimizer(struct state *state, size_t index) {
             add(state, tensor(state->arena, optimizer_group(state, index), &params->items[i], NULL));
 }
 
+/* The state of lbfgs: vectors over all trained parameters with the gaps between them, and numbers. */
+static void add_lbfgs(struct state *state) {
+    const struct lbfgs *o = state->optimizer->lbfgs;
+    for (size_t i = 0; o && i < LBFGS_VECTORS; i++) {
+        struct lbfgs_vectors v = lbfgs_vectors(o, i);
+        add(state, (struct entry){.path = arena_printf(state->arena, "optimizer/lbfgs/%s", v.name),
+                                  .type = ENTRY_FLOAT32,
+                                  .dims = 2,
+                                  .shape = {(int64_t)v.count, (int64_t)o->size},
+                                  .data = v.values});
+    }
+    if (o)
+        add(state, (struct entry){.path = "optimizer/lbfgs/numbers",
+                                  .type = ENTRY_FLOAT64,
+                                  .dims = 1,
+                                  .shape = {(int64_t)o->number_count},
+                                  .data = o->numbers});
+}
+
 static void add_counters(struct state *state) {
     struct counters *c = &state->counters;
     const struct {
@@ -200,6 +219,7 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     add_tensors(s, &model->params, "model");
     s->buffers_first = add_tensors(s, &model->buffers, "model");
     for (size_t i = 0; i < optimizer->buffer_count; i++) add_optimizer(s, i);
+    add_lbfgs(s);
     if (ema) s->ema_first = add_tensors(s, &model->params, "ema");
     add_counters(s);
     add_scaler(s, dataset);
@@ -358,6 +378,13 @@ static void visit_state(const struct state *state, visit_function *visit, void *
     visit_params(&state->model->buffers, state->model->buffers.values, true, visit, user);
     for (size_t b = 0; b < state->optimizer->buffer_count; b++)
         visit_params(params, state->optimizer_full[b], false, visit, user);
+    for (size_t i = 0; state->optimizer->lbfgs && i < LBFGS_VECTORS; i++) {
+        struct lbfgs_vectors v = lbfgs_vectors(state->optimizer->lbfgs, i);
+        visit(user, v.values, v.count * state->optimizer->lbfgs->size * sizeof *v.values);
+    }
+    if (state->optimizer->lbfgs)
+        visit(user, state->optimizer->lbfgs->numbers,
+              state->optimizer->lbfgs->number_count * sizeof *state->optimizer->lbfgs->numbers);
     if (state->ema) visit_params(params, state->ema->values, true, visit, user);
     visit(user, counts, sizeof counts);
 }
