@@ -515,7 +515,7 @@ static status write_training(struct script *s) {
         TRY(schedule_write_pytorch(&c->schedule, "momentum", true, out));
         text_add(out, "\n\n");
     }
-    if (optimizer_evaluates(&c->optimizer)) return refuse("the optimizer lbfgs");
+    if (optimizer_evaluates(&c->optimizer)) return script_refuse("the optimizer lbfgs");
     TRY(optimizer_write_pytorch(&c->optimizer, out));
     if (has_schedule) text_add(out, "rates = [group[\"lr\"] for group in optimizer.param_groups]\n");
     if (scales_loss(s))

@@ -138,7 +138,7 @@ static void find_direction(struct lbfgs *o, const float *gradient) {
 /* ---- the line search ---- */
 
 /* A step along the direction: its length, the loss there, and the slope of the loss in the direction. */
-struct point {
+struct search_point {
     double t, loss, slope;
     int gradient; /* its index in best; -1: that of the start */
 };
@@ -149,12 +149,12 @@ struct search {
     const float *gradient; /* as set by evaluate */
     lbfgs_evaluate *evaluate;
     void *user;
-    struct point start;
+    struct search_point start;
     size_t evaluations;
 };
 
 /* The loss at start + t d, whose gradient is then in s->gradient. */
-static status evaluate_at(struct search *s, double t, struct point *out) {
+static status evaluate_at(struct search *s, double t, struct search_point *out) {
     struct lbfgs *o = s->o;
     copy(s->values, o->start, o->size);
     add(s->values, t, o->direction, o->size);
@@ -166,7 +166,7 @@ static status evaluate_at(struct search *s, double t, struct point *out) {
 }
 
 /* The minimum of the cubic through two points with their slopes, within bounds. */
-static double interpolate(const struct point *a, const struct point *b, double low, double high) {
+static double interpolate(const struct search_point *a, const struct search_point *b, double low, double high) {
     double d1 = a->slope + b->slope - 3 * (a->loss - b->loss) / (a->t - b->t), squared = d1 * d1 - a->slope * b->slope;
     if (!(squared >= 0)) return (low + high) / 2;
     double d2 = sqrt(squared), at;
@@ -182,19 +182,21 @@ static double interpolate(const struct point *a, const struct point *b, double l
 #define C2 0.9
 #define MAX_SEARCH 25
 
-static bool is_too_high(const struct search *s, const struct point *p) {
+static bool is_too_high(const struct search *s, const struct search_point *p) {
     return p->loss > s->start.loss + C1 * p->t * s->start.slope;
 }
-static bool is_flat(const struct search *s, const struct point *p) { return fabs(p->slope) <= -C2 * s->start.slope; }
+static bool is_flat(const struct search *s, const struct search_point *p) {
+    return fabs(p->slope) <= -C2 * s->start.slope;
+}
 
 /* Keeps the gradient of [p], in place of that of [replaced]. */
-static void keep(struct search *s, struct point *p, int index) {
+static void keep(struct search *s, struct search_point *p, int index) {
     copy(s->o->best[index], s->gradient, s->o->size);
     p->gradient = index;
 }
 
 /* The step to try between both ends, which moves away from them if the last one was near one of them, too. */
-static double choose(const struct point ends[2], bool *is_insufficient) {
+static double choose(const struct search_point ends[2], bool *is_insufficient) {
     double low = fmin(ends[0].t, ends[1].t), high = fmax(ends[0].t, ends[1].t);
     double t = interpolate(&ends[0], &ends[1], low, high), eps = 0.1 * (high - low);
     if (!(fmin(high - t, t - low) < eps)) {
@@ -210,12 +212,12 @@ static double choose(const struct point ends[2], bool *is_insufficient) {
 }
 
 /* Halves the bracket [ends], whose lower end is *low, until a point satisfies both conditions. */
-static status zoom(struct search *s, struct point ends[2], int *low, size_t tried) {
+static status zoom(struct search *s, struct search_point ends[2], int *low, size_t tried) {
     double longest = largest(s->o->direction, s->o->size);
     bool is_insufficient = false, is_done = false;
     for (; !is_done && tried < MAX_SEARCH; tried++) {
         if (fabs(ends[1].t - ends[0].t) * longest < s->o->config->tolerance_change) break;
-        struct point p;
+        struct search_point p;
         TRY(evaluate_at(s, choose(ends, &is_insufficient), &p));
         int high = 1 - *low;
         if (is_too_high(s, &p) || p.loss >= ends[*low].loss) {
@@ -238,8 +240,8 @@ static status zoom(struct search *s, struct point ends[2], int *low, size_t trie
 }
 
 /* Finds a step that satisfies the strong Wolfe conditions; *found is it, and [gradient] becomes its gradient. */
-static status search(struct search *s, double t, struct point *found, const float **gradient) {
-    struct point before = s->start, p, ends[2];
+static status search(struct search *s, double t, struct search_point *found, const float **gradient) {
+    struct search_point before = s->start, p, ends[2];
     size_t tried = 0;
     bool is_done = false, has_bracket = false;
     TRY(evaluate_at(s, t, &p));
@@ -278,7 +280,7 @@ static status move(struct search *s, double *t, double *loss, const float **at, 
     struct lbfgs *o = s->o;
     copy(o->start, s->values, o->size);
     if (o->config->line_search == LBFGS_STRONG_WOLFE) {
-        struct point found;
+        struct search_point found;
         TRY(search(s, *t, &found, at));
         *t = found.t;
         *loss = found.loss;
@@ -310,7 +312,7 @@ status lbfgs_step(struct lbfgs *o, double lr, float *values, const float *gradie
         find_direction(o, at);
         copy(o->gradient, at, n);
         double t = is_first ? fmin(1, 1 / sum_of_sizes(at, n)) * lr : lr, before = loss;
-        s.start = (struct point){.loss = loss, .slope = dot(o->gradient, o->direction, n), .gradient = -1};
+        s.start = (struct search_point){.loss = loss, .slope = dot(o->gradient, o->direction, n), .gradient = -1};
         numbers[LBFGS_STEP] = t;
         if (s.start.slope > -c->tolerance_change) break;
         failure = move(&s, &t, &loss, &at, i == c->max_iter);
