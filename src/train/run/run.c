@@ -910,8 +910,8 @@ static status open_loaders(struct run *run) {
     if (run->plan->info.validation_rows == 0) return OK;
     enum evaluation_order order = sampler_evaluation_order(&sampler, loss_compares_rows(t->loss, t->loss_config));
     if (run->plan->info.test_rows && !run->options->writes_nothing)
-        TRY(loader_create_evaluation(t->dataset, DATASET_TEST, t->batch, evaluates.rank, evaluates.world_size,
-                                     order, &t->test.loader));
+        TRY(loader_create_evaluation(t->dataset, DATASET_TEST, t->batch, evaluates.rank, evaluates.world_size, order,
+                                     &t->test.loader));
     return loader_create_evaluation(t->dataset, DATASET_VALIDATION, t->batch, evaluates.rank, evaluates.world_size,
                                     order, &t->validation);
 }
