@@ -90,16 +90,14 @@ static status read_config(struct audit *a) {
     struct io_info info;
     TRY(io_read_text(path, 1 << 24, &text, &info));
     if (!text) return status_new(STATUS_DATA, "%s: there is no such file", path);
-    size_t newest = 0;
-    for (size_t i = 0; i < a->ledger.count; i++)
-        if (a->ledger.lines[i].event == METRICS_START || a->ledger.lines[i].event == METRICS_RESUME) newest = i;
-    const char *wanted = ledger_line_word(a->arena, &a->ledger.lines[newest], "config_sha256");
+    const struct ledger_line *newest = ledger_start_at(&a->ledger, INT64_MAX);
+    const char *wanted = ledger_line_word(a->arena, newest, "config_sha256");
     digest_hex_of(text, strlen(text), hex);
     a->configs[a->config_count++] = (struct known_config){arena_copy(a->arena, hex), arena_copy(a->arena, text)};
     free(text);
     if (strcmp(hex, wanted) == 0) return OK;
     return status_new(STATUS_DIVERGED, "%s: not the config of the run: its SHA-256 is %.16s..., and %.16s... in %s:%zu",
-                      path, hex, wanted, a->ledger.path, newest + 1);
+                      path, hex, wanted, a->ledger.path, ledger_line_number(&a->ledger, newest));
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -137,14 +135,8 @@ static size_t line_of_name(const struct audit *a, const char *name) {
     return is_found ? a->names[count - 1].line : SIZE_MAX;
 }
 
-/* [path], in the arena; NULL: there is no such file. */
-static const char *existing(const char *path) {
-    struct io_info info;
-    status s = io_stat(path, &info);
-    bool exists = !s && info.exists;
-    status_free(s);
-    return exists ? path : NULL;
-}
+/* [path]; NULL: there is no such file. */
+static const char *existing(const char *path) { return ledger_has_file(path) ? path : NULL; }
 
 /* The file of the checkpoint of line [index], unless a later line has the same name; NULL: there is none. */
 static const char *find_checkpoint(struct audit *a, size_t index) {
@@ -762,9 +754,7 @@ static void add_copy(const struct ledger_line *line, const char *key, const char
 
 static status write_statement(const struct audit *a, struct text *out) {
     const struct ledger_file *l = &a->ledger;
-    const struct ledger_line *start = &l->lines[0], *end = &l->lines[l->count - 1];
-    for (size_t i = 1; i < l->count; i++)
-        if (l->lines[i].event == METRICS_RESUME) start = &l->lines[i];
+    const struct ledger_line *start = ledger_start_at(l, INT64_MAX), *end = &l->lines[l->count - 1];
     if (end->event != METRICS_END) return status_new(STATUS_DATA, "%s: the run has not ended", l->path);
     text_add(out, "{\n  \"_type\": \"" STATEMENT "\",\n  \"subject\": [\n");
     TRY(add_weights(a, out));

@@ -96,19 +96,11 @@ static status read_counter(const char *path, const char *counter, int64_t *out) 
     return s;
 }
 
-static bool exists(const char *path) {
-    struct io_info info;
-    status s = io_stat(path, &info);
-    bool found = !s && info.exists;
-    status_free(s);
-    return found;
-}
-
 /* The checkpoints in the folder, without those before an evaluation, whose counters no repetition has. */
 static status list_files(struct bisect *b, struct side *side) {
     const char *folder = arena_printf(b->arena, "%s/checkpoints", side->name);
     struct io_names names = {0};
-    status s = exists(folder) ? io_list(folder, &names) : OK;
+    status s = ledger_has_file(folder) ? io_list(folder, &names) : OK;
     side->files = arena_alloc(b->arena, names.count * sizeof *side->files);
     for (size_t i = 0; !s && i < names.count; i++) {
         int64_t step = 0, pending = 0;
@@ -129,7 +121,7 @@ static status open_run(struct bisect *b, struct side *side) {
     struct io_info info;
     TRY(ledger_check_ended(side->name));
     text_printf(&path, "%s/ledger.jsonl", side->name);
-    status s = exists(text_string(&path)) ? ledger_file_read(side->name, &side->ledger) : OK;
+    status s = ledger_has_file(text_string(&path)) ? ledger_file_read(side->name, &side->ledger) : OK;
     if (!s) s = ledger_file_read_metrics(side->name, &side->metrics);
     text_clear(&path);
     text_printf(&path, "%s/config.yaml", side->name);
@@ -327,19 +319,11 @@ static void find_own_checkpoint(struct side *side, int64_t start) {
 
 /* ---- repeating ---- */
 
-static const struct ledger_line *start_at(const struct ledger_file *ledger, int64_t step) {
-    const struct ledger_line *start = NULL;
-    for (size_t i = 0; i < ledger->count && ledger->lines[i].step <= step; i++)
-        if (ledger->lines[i].event == METRICS_START || ledger->lines[i].event == METRICS_RESUME)
-            start = &ledger->lines[i];
-    return start;
-}
-
 /* The config and the processes of the steps after side->at; *until: where a resume changes them. */
 static status choose_config(struct bisect *b, struct side *side, int64_t *until) {
     const struct side *other = &b->sides[side == b->sides];
-    const struct ledger_file *records = start_at(&side->ledger, side->at) ? &side->ledger : &side->metrics;
-    const struct ledger_line *start = start_at(records, side->at), *of_other = start_of(other);
+    const struct ledger_file *records = ledger_start_at(&side->ledger, side->at) ? &side->ledger : &side->metrics;
+    const struct ledger_line *start = ledger_start_at(records, side->at), *of_other = start_of(other);
     bool is_elastic = config_of(side->file)->determinism.mode == DETERMINISM_ELASTIC;
     side->config = side->text;
     if (!start) { /* a config: as many processes as the other side */
@@ -428,7 +412,7 @@ static void note_field(struct bisect *b, struct side *side, const struct ledger_
 
 /* What a side has recorded of the state that the repetition started from, and of the data. */
 static void check_start(struct bisect *b, struct side *side) {
-    const struct ledger_line *again = &side->again.lines[0], *start = start_at(&side->ledger, side->at);
+    const struct ledger_line *again = &side->again.lines[0], *start = ledger_start_at(&side->ledger, side->at);
     if (start && !ledger_line_equals(start, again, "dataset_fingerprint"))
         note_field(b, side, &side->ledger, start, "dataset_fingerprint", again);
     for (size_t i = 0; i < side->ledger.count && side->ledger.lines[i].step <= side->at; i++) {
@@ -553,7 +537,7 @@ static status repeat(struct bisect *b, struct side *side, int64_t to) {
     check_start(b, side);
     check_records(b, side, &side->ledger);
     check_records(b, side, &side->metrics);
-    const struct ledger_line *start = start_at(&side->ledger, side->at);
+    const struct ledger_line *start = ledger_start_at(&side->ledger, side->at);
     int64_t log_every = config_of(side->file)->train.log_every;
     if (start) check_missing(b, side, &side->ledger, ledger_line_int(start, "every"));
     if (start && side->config == side->text) check_missing(b, side, &side->metrics, log_every);

@@ -274,6 +274,10 @@ void ledger_file_close(struct ledger_file *ledger);
 /* The newest line of [event] with [step], or with any (-1); NULL: there is none. */
 const struct ledger_line *ledger_find(const struct ledger_file *ledger, enum metrics_event event, int64_t step);
 
+/* The newest start or resume at or before [step]; NULL: there is none. */
+const struct ledger_line *ledger_start_at(const struct ledger_file *ledger, int64_t step);
+/* Whether a file of a run is there; one that cannot be looked at is not. */
+bool ledger_has_file(const char *path);
 /* The number of a line in its file, from 1. */
 size_t ledger_line_number(const struct ledger_file *ledger, const struct ledger_line *line);
 

@@ -87,6 +87,22 @@ size_t ledger_line_number(const struct ledger_file *ledger, const struct ledger_
     return number;
 }
 
+const struct ledger_line *ledger_start_at(const struct ledger_file *ledger, int64_t step) {
+    const struct ledger_line *start = NULL;
+    for (size_t i = 0; i < ledger->count && ledger->lines[i].step <= step; i++)
+        if (ledger->lines[i].event == METRICS_START || ledger->lines[i].event == METRICS_RESUME)
+            start = &ledger->lines[i];
+    return start;
+}
+
+bool ledger_has_file(const char *path) {
+    struct io_info info;
+    status s = io_stat(path, &info);
+    bool exists = !s && info.exists;
+    status_free(s);
+    return exists;
+}
+
 /* ---- reading ---- */
 
 /* false: the line is none of a ledger. */

@@ -139,13 +139,8 @@ static status read_config(struct replay *r) {
 /* The config of the start that the step belongs to, as the ledger says. */
 static status find_config(struct replay *r) {
     struct ledger_file ledger = {0};
-    const struct ledger_line *start = NULL;
     status damage = ledger_file_read(r->folder, &ledger);
-    for (size_t i = 0; !damage && i < ledger.count; i++) {
-        const struct ledger_line *line = &ledger.lines[i];
-        bool is_start = line->event == METRICS_START || line->event == METRICS_RESUME;
-        if (is_start && line->step < r->step) start = line;
-    }
+    const struct ledger_line *start = damage ? NULL : ledger_start_at(&ledger, r->step - 1);
     status s = OK;
     if (start)
         s = ledger_find_config(r->arena, r->folder, &ledger, ledger_line_word(r->arena, start, "config_sha256"),
