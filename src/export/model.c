@@ -32,6 +32,19 @@ static status reject_texts(const struct export_source *source, const struct prep
     return OK;
 }
 
+static status reject_expressions(const struct export_source *source, const struct export_model *m) {
+    struct column_rules rules = column_rules_index(source->arena, &source->session->dataset.rules);
+    for (size_t i = 0; i < m->columns.count; i++) {
+        const struct column_rule *rule = column_rule_find(&rules, m->columns.items[i]);
+        if (rule && rule->expression)
+            return status_new(STATUS_USAGE,
+                              "%s: the column '%.60s' is an expression of others, which an exported model cannot "
+                              "compute; use `ddptrain predict` or libddptrain_predict.so (docs/embed.md)",
+                              source->path, rule->name);
+    }
+    return OK;
+}
+
 /* The preparation of an exported model is that of one row. */
 static status reject_windows(const struct export_source *source, const struct export_model *m) {
     if (!m->preparation || m->config->dataset.window.steps == 0) return OK;
@@ -54,6 +67,7 @@ static status set_columns(const struct export_source *source, struct export_mode
     m->columns.items = arena_alloc(source->arena, (list->count + 1) * sizeof *m->columns.items);
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].role == COLUMN_INPUT) m->columns.items[m->columns.count++] = list->items[i].name;
+    TRY(reject_expressions(source, m));
     *are_features = list->count > 0 && strcmp(list->format, "csv") == 0 && !has_windows;
     if (!*are_features && !has_windows) m->columns.count = 0; /* a dataset of a file may be many inputs */
     return OK;

@@ -89,6 +89,128 @@ class Expressions(program.Case):
         states.add(self.sha())
         self.assertEqual(len(states), 1)
 
+    def test_metrics(self):
+        """Those of the program, as expressions; of classes, with weights, with scaled targets, on two ranks, watched by early_stop."""
+        metrics = 'metrics: {error: "mean(abs(y - t))", mae: mae, within: "mean(abs(y - t) <= 0.3)", above: "sum(y > t) / 2"}, early_stop: {metric: val_within, mode: max, patience: 9}'
+        for data in ("", ", target_scale: standard"):
+            for nproc in (1, 2):
+                self.write("test.yaml", CONFIG.replace("log_every: 1", metrics) % (data, "relu", "mse"))
+                self.run_program("test.yaml", "--fresh", "--nproc", nproc)
+                epochs = [line for line in self.metrics() if line["event"] == "epoch"]
+                self.assertTrue(epochs)
+                for line in epochs:
+                    self.assertAlmostEqual(line["val_error"], line["val_mae"], delta=1e-6 * line["val_mae"] + 1e-9)
+                    self.assertTrue(0 <= line["val_within"] <= 1)
+                    self.assertAlmostEqual(line["val_above"] * 30, round(line["val_above"] * 30), places=6)
+        again = json.loads(self.run_program("eval", "test.yaml")[0])
+        self.assertAlmostEqual(again["within"], epochs[-1]["val_within"], places=6)
+        self.write("rows.csv", "p,q,kind\n" + "".join(f"{i % 7},{i % 5},{'abc'[i % 3]}\n" for i in range(60)))
+        self.write("test.yaml", "name: test\ndataset: {path: rows.csv, split: {test: 0.25}}\nmodel: {layers: [{linear: 3}]}\nloss: cross_entropy\n"
+                   "train: {epochs: 2, metrics: {mine: 'logsumexp(y) - sum(where(index == t, y, 0))', f1: f1}}\n")
+        self.run_program("test.yaml", "--fresh")
+        for line in self.metrics():
+            if line["event"] == "epoch":
+                self.assertAlmostEqual(line["val_mine"], line["val_loss"], places=5)
+                self.assertIn("val_f1", line)
+
+    def test_wrong_metrics(self):
+        for metrics, message in (
+                ("{a: mean(y - u)}", "test.yaml:7:42: train.metrics.a: unknown name 'u' (known: y, t, w)"), ("{mae: mean(y)}", "'mae' is a metric of the program: write mae: mae"),
+                ("{loss: mean(y)}", "'loss' is a metric of the program"), ("{'a b': mean(y)}", "the name of a metric has letters, digits and _, got 'a b'"),
+                ("{a: y - t}", "train.metrics.a: it is as many numbers as y or t"), ("{a: [mean(y), mean(t)]}", "the metric 'a' is given twice"), ("[mean(y)]", "unknown metric 'mean(y)'")):
+            with self.subTest(metrics):
+                self.write("test.yaml", CONFIG.replace("log_every: 1", f"metrics: {metrics}") % ("", "relu", "mse"))
+                self.assertIn(message, self.run_program("test.yaml", code=USAGE)[1])
+
+    # ---- columns ----
+
+    COLUMNS = ("name: test\ndataset: {path: %s, targets: y, split: {test: 0.25, shuffle: false}, columns: {bmi: {expression: \"weight / height ^ 2\"}, "
+               "log_fare: {expression: \"log1p(`Fare (old)`)\", missing: mean}, weight: ignore, Fare (old): ignore}, scale: standard}\nmodel: {layers: [{linear: 1}]}\nloss: mse\n"
+               "optimizer: {type: sgd, lr: 0.1}\ntrain: {epochs: 3}\ncheckpoint: {save_every: 3}\n")
+
+    def people(self, count=40):
+        random = np.random.default_rng(5)
+        return [(round(float(random.uniform(50, 90)), 2), round(float(random.uniform(1.5, 2)), 3), "" if i == 3 else round(float(random.uniform(0, 99)), 2), round(float(random.normal()), 3))
+                for i in range(count)]
+
+    def write_people(self, name, rows, computed=False):
+        lines = ["weight,height,Fare (old),y" if not computed else "height,y,bmi,log_fare"]
+        for weight, height, fare, y in rows:
+            lines.append(f"{weight},{height},{fare},{y}" if not computed else f"{height},{y},{weight / (height * height)!r},{'' if fare == '' else repr(float(np.log1p(fare)))}")
+        self.write(name, "\n".join(lines) + "\n")
+
+    def test_columns(self):
+        """As if the file had them: the same state; predictions of new rows, also of the library's table."""
+        rows = self.people()
+        self.write_people("people.csv", rows)
+        self.write("test.yaml", self.COLUMNS % "people.csv")
+        self.run_program("test.yaml")
+        states = [self.sha()]
+        predictions = self.run_program("predict", "runs/test", "people.csv", "--outputs")[0]
+        self.write_people("plain.csv", rows, computed=True)
+        self.write("test.yaml", "name: test\ndataset: {path: plain.csv, targets: y, split: {test: 0.25, shuffle: false}, columns: {log_fare: {missing: mean}}, scale: standard}\n"
+                   + self.COLUMNS.split("\n", 2)[2])
+        self.run_program("test.yaml", "--fresh")
+        states.append(self.sha())
+        self.assertEqual(len(set(states)), 1)
+        plain = self.run_program("predict", "runs/test", "plain.csv", "--outputs")[0]
+        column = lambda text, name: [line.split(",")[text.splitlines()[0].split(",").index(name)] for line in text.splitlines()[1:]]
+        name = [n for n in plain.splitlines()[0].split(",") if n not in ("height", "y", "bmi", "log_fare", "row")][-1]
+        self.assertEqual(column(predictions, name), column(plain, name))
+
+    def test_columns_of_databases(self):
+        import sqlite3
+        rows = self.people()
+        base = sqlite3.connect(self.path("people.db"))
+        base.execute('create table people (weight real, height real, "Fare (old)" real, y real)')
+        base.executemany("insert into people values (?, ?, ?, ?)", [[None if v == "" else v for v in row] for row in rows])
+        base.commit()
+        base.close()
+        self.write_people("people.csv", rows)
+        states = set()
+        for name in ("people.csv", "people.db"):
+            self.write("test.yaml", self.COLUMNS % name)
+            self.run_program("test.yaml", "--fresh")
+            states.add(self.sha())
+        self.assertEqual(len(states), 1)
+
+    def test_a_column_is_a_target(self):
+        rows = self.people()
+        self.write_people("people.csv", rows)
+        self.write("test.yaml", "name: test\ndataset: {path: people.csv, targets: heavy, inputs: [height, y], columns: {heavy: {expression: weight > 70}}, split: {test: 0.25}}\n"
+                   "model: {layers: [{linear: 1}]}\nloss: bce_with_logits\ntrain: {epochs: 1, metrics: [accuracy]}\n")
+        self.run_program("test.yaml")
+
+    def test_wrong_columns(self):
+        rows = self.people()
+        self.write_people("people.csv", rows)
+        self.write_people("zero.csv", rows[:5] + [(70, 0, 1, 1)] + rows[5:])
+        self.write("text.csv", self.read("people.csv").replace(f"\n{rows[6][0]},", "\nheavy,"))
+        config = self.COLUMNS % "people.csv"
+        for old, new, message, code in (
+                ("people.csv", "zero.csv", "zero.csv:line 7: column 'bmi': weight / height ^ 2 is infinite (weight is 70, height is 0)", program.DATA),
+                ("people.csv", "text.csv", "text.csv:line 8: column 'weight': 'heavy' is not a number, and dataset.columns.bmi computes with it", program.DATA),
+                ("height ^", "hight ^", "there is no column 'hight', which is in dataset.columns.bmi; did you mean 'height'", program.DATA),
+                ("weight / height", "weight /", "dataset.columns.bmi.expression: expected a number, a name or '(', got '^' (character 10 of the expression)", USAGE),
+                ("weight / height ^ 2", "log_fare", "dataset.columns.bmi: 'log_fare' is an expression, too; write its formula instead", USAGE),
+                ("weight / height ^ 2", "2 * 3", "dataset.columns.bmi.expression: the expression has no column", USAGE),
+                ("weight / height ^ 2", "mean(weight)", "'mean' is over the features of a row, and here each name is one number", USAGE),
+                ("bmi: {", "bmi: {type: date, ", "the column of an expression is a number", USAGE),
+                ("bmi:", "height:", "people.csv: it has a column 'height', which dataset.columns computes; rename one of them", program.DATA),
+                (", missing: mean", "", "log_fare", program.DATA)):
+            with self.subTest(new):
+                self.assertIn(old, config)
+                self.write("test.yaml", config.replace(old, new))
+                self.assertIn(message, self.run_program("test.yaml", "--fresh", code=code)[1])
+        self.write("test.yaml", config)
+        self.run_program("test.yaml", "--fresh")
+        _, err = self.run_program("predict", "runs/test", "zero.csv", code=program.DATA)
+        self.assertIn("bmi", err)
+        self.run_program("predict", "runs/test", "zero.csv", "--skip-bad-rows")
+        for name in ("m.c", "m.onnx"):
+            _, err = self.run_program("export", "runs/test", "--out", name, code=USAGE)
+            self.assertIn("is an expression of others, which an exported model cannot compute", err)
+
     def test_wrong_expressions(self):
         for old, new, message, *loss in WRONG:
             with self.subTest(new):

@@ -2,8 +2,10 @@
 #include "data/columns/column_rules.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/expression/expression.h"
 #include "data/columns/date.h"
 #include "data/text/tokenizer.h"
 
@@ -92,6 +94,14 @@ static const struct schema_row rows[] = {
      .doc =
          "Of a text: the token behind the end of a short text, padding_idx of the embedding; null: the padding token "
          "of the tokenizer."},
+    {.key = "expression",
+     .type = SCHEMA_STRING,
+     .offset = FIELD(struct column_rule, expression),
+     .present_offset = FIELD(struct column_rule, is_given.expression),
+     .fallback = "null",
+     .doc =
+         "Makes a column that the file does not have, of numbers: a formula of others, such as `weight / height ^ 2` "
+         "(docs/expressions.md). Where one of them is missing, it is, too."},
     {0},
 };
 
@@ -146,9 +156,30 @@ static void check_text_keys(const struct column_rule *rule, struct place place, 
         problems_add(problems, place, path, "what replaces a missing text is missing: constant with fill: TEXT");
 }
 
+static void check_expression(const struct column_rule *rule, const struct node *where, const char *path,
+                             struct problems *problems) {
+    const struct node *value = node_get(where, "expression");
+    struct expression *e = malloc(sizeof *e);
+    struct text at = {0};
+    if (!e) status_exit_without_memory();
+    text_printf(&at, "%s.expression", path);
+    bool is_other = rule->type != COLUMN_AUTO && rule->type != COLUMN_NUMBER;
+    if (is_other || rule->is_given.encoding || rule->is_given.unknown)
+        problems_add(problems, where->place, path,
+                     "the column of an expression is a number; remove type, encoding and unknown");
+    else if (value &&
+             expression_bind(value, text_string(&at), &(struct expression_options){.is_of_numbers = true}, e,
+                             problems) &&
+             e->name_count == 0)
+        problems_add(problems, value->place, text_string(&at), "the expression has no column");
+    text_free(&at);
+    free(e);
+}
+
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct column_rule *rule = config;
     struct place place = where ? where->place : (struct place){0};
+    if (rule->expression) check_expression(rule, where, path, problems);
     bool has_rule = rule->missing != MISSING_ERROR;
     if (rule->type == COLUMN_IGNORED && (has_rule || rule->indicator || rule->fill || rule->parts.count))
         problems_add(problems, place, path, "the column is ignored, so other keys have no effect; remove them");
@@ -174,4 +205,34 @@ struct column_rules column_rules_index(struct arena *arena, const struct section
 const struct column_rule *column_rule_find(const struct column_rules *rules, const char *name) {
     size_t index = name_index_find(&rules->names, name);
     return index == SIZE_MAX ? NULL : &rules->items[index];
+}
+
+static void add_once(struct string_list *list, const char *name, struct arena *arena) {
+    if (!string_list_has(list, name)) list->items[list->count++] = arena_copy(arena, name);
+}
+
+struct string_list column_rules_read(const struct section_list *rules, const struct string_list *names,
+                                     struct arena *arena) {
+    struct column_rules by_name = column_rules_index(arena, rules);
+    size_t most = names->count + rules->count * EXPRESSION_MAX_VARIABLES;
+    struct string_list list = {.items = arena_alloc(arena, (most + 1) * sizeof *list.items)};
+    for (size_t i = 0; i < names->count; i++) {
+        const struct column_rule *rule = column_rule_find(&by_name, names->items[i]);
+        if (!rule || !rule->expression) list.items[list.count++] = names->items[i];
+    }
+    for (size_t i = 0; i < names->count; i++) {
+        const struct column_rule *rule = column_rule_find(&by_name, names->items[i]);
+        struct expression *e = rule && rule->expression ? arena_alloc(arena, sizeof *e) : NULL;
+        char name[EXPRESSION_MAX_TEXT + 1];
+        size_t at;
+        status s =
+            e ? expression_parse(rule->expression, &(struct expression_options){.is_of_numbers = true}, e, &at, NULL)
+              : OK;
+        for (size_t k = 0; e && !s && k < e->name_count; k++) {
+            expression_name(e, k, name);
+            add_once(&list, name, arena);
+        }
+        status_free(s);
+    }
+    return list;
 }

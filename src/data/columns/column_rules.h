@@ -48,8 +48,9 @@ struct column_rule {
     const char *tokenizer;    /* of texts: the file */
     int64_t length;           /* of texts: tokens of a row */
     int64_t padding;          /* of texts: a token; SCHEMA_NO_INT: that of the tokenizer */
+    const char *expression;   /* of a column that the file does not have; NULL: none */
     struct {
-        bool type, missing, fill, indicator, encoding, unknown, scale, parts, format, length;
+        bool type, missing, fill, indicator, encoding, unknown, scale, parts, format, length, expression;
     } is_given; /* the keys that the config has */
 };
 extern const struct schema column_rule_schema;
@@ -60,6 +61,11 @@ struct column_rules {
     struct name_index names;
 };
 struct column_rules column_rules_index(struct arena *arena, const struct section_list *rules);
+
+/* The columns of a table that a model with the inputs [names] reads: those that are computed are replaced by the
+ * columns of their expressions, each once. In [arena]. */
+struct string_list column_rules_read(const struct section_list *rules, const struct string_list *names,
+                                     struct arena *arena);
 
 /* The entry for the column [name]; NULL: none. */
 const struct column_rule *column_rule_find(const struct column_rules *rules, const char *name);

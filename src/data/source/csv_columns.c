@@ -51,17 +51,68 @@ const char *csv_name(const char *text, size_t index, struct arena *arena) {
     return text[0] ? arena_copy(arena, text) : arena_printf(arena, "Unnamed: %zu", index);
 }
 
+/* ---- columns that are computed ---- */
+
+static size_t count_computed(const struct dataset_config *config) {
+    const struct column_rule *rules = config->rules.items;
+    size_t count = 0;
+    for (size_t i = 0; i < config->rules.count; i++) count += rules[i].expression != NULL;
+    return count;
+}
+
+/* Names the computed columns, behind those of the file. */
+static status name_computed(struct csv *csv, const struct dataset_config *config) {
+    const struct column_rule *rules = config->rules.items;
+    size_t at = csv->n_own;
+    csv->computed = arena_alloc(csv->arena, (csv->n_columns - at + 1) * sizeof *csv->computed);
+    for (size_t i = 0; i < config->rules.count; i++) {
+        if (!rules[i].expression) continue;
+        for (size_t k = 0; k < csv->n_own; k++)
+            if (strcmp(csv->names[k], rules[i].name) == 0)
+                return status_new(STATUS_DATA,
+                                  "%s: it has a column '%s', which dataset.columns computes; rename one of them",
+                                  csv->path, csv_printable(csv, rules[i].name));
+        csv->computed[at - csv->n_own].text = arena_copy(csv->arena, rules[i].expression);
+        csv->names[at] = arena_copy(csv->arena, rules[i].name);
+        csv->roles[at++] = (struct role){.at = NOT_USED, .target_at = NOT_USED};
+    }
+    return OK;
+}
+
+/* The columns of an expression: those of the file, as numbers. */
+static status find_operands(struct csv *csv, size_t column) {
+    struct computed_column *c = &csv->computed[column - csv->n_own];
+    const char *key = arena_printf(csv->arena, "dataset.columns.%s", csv->names[column]);
+    size_t at;
+    c->expression = arena_alloc(csv->arena, sizeof *c->expression);
+    TRY(status_prefix(
+        expression_parse(c->text, &(struct expression_options){.is_of_numbers = true}, c->expression, &at, NULL), "%s",
+        key));
+    c->operands = arena_alloc(csv->arena, (c->expression->name_count + 1) * sizeof *c->operands);
+    c->values = arena_alloc(csv->arena, (c->expression->name_count + 1) * sizeof *c->values);
+    for (size_t i = 0; i < c->expression->name_count; i++) {
+        char name[EXPRESSION_MAX_TEXT];
+        expression_name(c->expression, i, name);
+        TRY(csv_find_column(csv, name, key, &c->operands[i]));
+        if (c->operands[i] >= csv->n_own)
+            return status_new(STATUS_USAGE, "%s: '%s' is an expression, too; write its formula instead", key,
+                              csv_printable(csv, name));
+        csv->roles[c->operands[i]].is_filtered = true;
+    }
+    return OK;
+}
+
 static status read_names(struct csv *csv, const struct dataset_config *config) {
     bool has_record;
     TRY(csv->input->next(csv, &has_record));
     if (!has_record) return status_new(STATUS_DATA, "%s: the file is empty", csv->path);
-    size_t n = csv->n_columns = csv->n_fields = csv->reader.count;
-    csv->fields = arena_alloc(csv->arena, n * sizeof *csv->fields);
-    for (size_t i = 0; i < n; i++) csv->fields[i] = i;
-    csv->names = arena_alloc(csv->arena, (n + 1) * sizeof *csv->names); /* ends with NULL */
-    csv->roles = arena_alloc(csv->arena, n * sizeof *csv->roles);
-    csv->input_columns = arena_alloc(csv->arena, n * sizeof *csv->input_columns);
-    csv->target_columns = arena_alloc(csv->arena, n * sizeof *csv->target_columns);
+    size_t n = csv->n_own = csv->n_fields = csv->reader.count, all = csv->n_columns = n + count_computed(config);
+    csv->fields = arena_alloc(csv->arena, all * sizeof *csv->fields);
+    for (size_t i = 0; i < all; i++) csv->fields[i] = i;
+    csv->names = arena_alloc(csv->arena, (all + 1) * sizeof *csv->names); /* ends with NULL */
+    csv->roles = arena_alloc(csv->arena, all * sizeof *csv->roles);
+    csv->input_columns = arena_alloc(csv->arena, all * sizeof *csv->input_columns);
+    csv->target_columns = arena_alloc(csv->arena, all * sizeof *csv->target_columns);
     csv->has_no_header = config->csv.has_no_header && !csv->records;
     for (size_t i = 0; i < n; i++) {
         csv->names[i] = csv->has_no_header ? arena_printf(csv->arena, "%zu", i)
@@ -76,7 +127,7 @@ static status read_names(struct csv *csv, const struct dataset_config *config) {
             "the fields, now '%s'",
             csv->path, csv_printable(csv, csv->names[0]),
             csv->reader.delimiter == '\t' ? "tab" : (char[]){csv->reader.delimiter, 0});
-    return OK;
+    return name_computed(csv, config);
 }
 
 /* Which names a header needs, where a model knows them: in the order of the training if the number of fields fits. */
@@ -130,7 +181,8 @@ static void name_columns(struct csv *csv, const struct dataset_config *config) {
     const struct column_list *list = &config->request.columns;
     double number;
     char decimal = csv->decimal;
-    if (!config->request.without_targets || csv->n_columns != columns_count(list, COLUMN_INPUT)) return;
+    bool has_computed = csv->n_columns > csv->n_own;
+    if (!config->request.without_targets || has_computed || csv->n_own != columns_count(list, COLUMN_INPUT)) return;
     const char **known = arena_alloc(csv->arena, (list->count + 1) * sizeof *known);
     for (size_t i = 0; i < list->count; i++) known[i] = list->items[i].name;
     qsort(known, list->count, sizeof *known, csv_compare_names);
@@ -348,8 +400,7 @@ bool csv_has_trained_columns(const struct dataset_config *config) {
 
 static size_t choose_target(const struct csv *csv) {
     struct target_choice choice = {0};
-    for (size_t i = 0; i < csv->n_columns; i++)
-        target_choice_add(&choice, i, csv->names[i], !csv->roles[i].has_no_name);
+    for (size_t i = 0; i < csv->n_own; i++) target_choice_add(&choice, i, csv->names[i], !csv->roles[i].has_no_name);
     return choice.column;
 }
 
@@ -393,8 +444,10 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
         if (!is_ignored && is_group(config, rules[i].name))
             return status_new(STATUS_USAGE, "dataset.columns: '%s' is the column of %s, and the rules are for inputs",
                               csv_printable(csv, rules[i].name), csv->group_key);
-        if (is_target(csv, column))
+        if (is_target(csv, column) && !rules[i].expression)
             TRY(check_target_rule(csv, &rules[i]));
+        else if (is_target(csv, column))
+            continue;
         else if (!is_ignored)
             return status_new(STATUS_USAGE,
                               "dataset.columns: '%s' is not listed by dataset.inputs, and the rules are for inputs",
@@ -446,7 +499,20 @@ static status match_unnamed(struct csv *csv, const struct dataset_config *config
     return OK;
 }
 
-status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
+/* Columns that are computed can be inputs and targets. */
+static status check_computed(struct csv *csv) {
+    for (size_t i = csv->n_own; i < csv->n_columns; i++) {
+        if (csv->roles[i].is_weight || csv->roles[i].is_group)
+            return status_new(
+                STATUS_USAGE,
+                "dataset.columns: '%s' is an expression, which can be an input or a target, not weights or groups",
+                csv_printable(csv, csv->names[i]));
+        TRY(find_operands(csv, i));
+    }
+    return OK;
+}
+
+static status choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
     csv->rules = column_rules_index(csv->arena, &config->rules);
     csv->config_targets = index_names(csv, config->targets.items, config->targets.count);
     csv->default_target = choose_target(csv);
@@ -467,6 +533,11 @@ status csv_choose_columns(struct csv *csv, const struct dataset_config *config, 
     if (csv->base.input_size > 0) return OK;
     return status_new(STATUS_DATA, "%s: there is no column for the inputs; the file has only: %s", csv->path,
                       csv_printable(csv, csv->names[0]));
+}
+
+status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
+    TRY(choose_columns(csv, config, train));
+    return check_computed(csv);
 }
 
 /* ---- files ---- */
@@ -524,7 +595,7 @@ static size_t find_fields(const struct csv *csv, const struct sorted_name *sorte
 
 /* Finds the columns that are used, and those whose order is checked. */
 static status match_fields(struct csv *csv, const struct sorted_name *sorted) {
-    for (size_t i = 0; i < csv->n_columns; i++) {
+    for (size_t i = 0; i < csv->n_own; i++) {
         bool is_used = csv->roles[i].at != NOT_USED || csv->roles[i].is_filtered;
         if (!is_used && !csv->roles[i].may_be_date) continue;
         size_t field = 0, found = find_fields(csv, sorted, i, &field);

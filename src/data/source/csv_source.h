@@ -3,6 +3,7 @@
 #define DATA_CSV_SOURCE_H
 
 #include "base/arena.h"
+#include "base/expression/expression.h"
 #include "data/columns/columns.h"
 #include "data/columns/preparation.h"
 #include "data/columns/raw_columns.h"
@@ -17,7 +18,7 @@ struct role {
     bool has_no_name;                    /* in the file: it is used only where the config names it */
     bool may_be_date;                    /* with csv.orders: all values so far are dates or missing, of an input or a
                                             column that is not used */
-    bool is_filtered;                    /* dataset.filter reads it */
+    bool is_filtered;                    /* dataset.filter or an expression reads it */
     size_t at;                           /* index among the inputs or the targets; NOT_USED */
     size_t booleans;  /* of a target: 1 + the pair of boolean_read of its values; 0: numbers or labels */
     size_t target_at; /* of an input that is a target, too: index among the targets; NOT_USED */
@@ -65,6 +66,14 @@ struct bad_rows {
     } * kinds; /* (n_columns, BAD_REASONS), with a count; those of BAD_FIELDS are in column 0 */
 };
 
+/* A column that the file does not have: an expression of dataset.columns. It is behind those of the file. */
+struct computed_column {
+    const char *text;
+    struct expression *expression;
+    size_t *operands; /* (expression->name_count) columns */
+    double *values;   /* (expression->name_count) of the current record */
+};
+
 struct csv {
     struct source base;
     struct arena *arena;
@@ -81,7 +90,9 @@ struct csv {
     const char *unclear;           /* the first number that left csv.decimal unclear; NULL: none. Its line */
     size_t unclear_line;
 
-    size_t n_columns;                       /* of the first file */
+    size_t n_columns;                       /* of the first file, and [computed] */
+    size_t n_own;                           /* of the first file alone */
+    struct computed_column *computed;       /* (n_columns - n_own) */
     size_t n_fields;                        /* of a record of the current file */
     size_t *fields;                         /* (n_columns): the field of each column in the current file */
     const char **names;                     /* (n_columns) */

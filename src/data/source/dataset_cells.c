@@ -54,7 +54,8 @@ static status next_record(struct csv *csv, bool *has_record) {
     csv->reader.record_line = at - 1;
     for (size_t i = 0; i < cells->column_count && at == 0; i++) csv->reader.fields[i].text = cells->columns[i].name;
     for (size_t i = 0; i < cells->column_count && at > 0 && *has_record; i++)
-        if (csv->roles[i].at != NOT_USED) csv->reader.fields[i].text = cell_text(csv, i, at - 1);
+        if (csv->roles[i].at != NOT_USED || csv->roles[i].is_filtered)
+            csv->reader.fields[i].text = cell_text(csv, i, at - 1);
     return OK;
 }
 

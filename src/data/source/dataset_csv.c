@@ -194,7 +194,7 @@ static status csv_plan_rows(struct csv *csv, bool is_text) {
     size_t size = csv->base.input_size, targets = csv->base.target_size;
     csv->has_plans = false;
     if (csv->records || csv->base.rows == 0) return OK; /* the first row decides about labels */
-    if (csv->reader.delimiter == CSV_BLANKS || csv->filter) return OK;
+    if (csv->reader.delimiter == CSV_BLANKS || csv->filter || csv->n_columns > csv->n_own) return OK;
     if (csv->drops_missing_targets && is_text) return OK; /* a label may be a missing value */
     struct field_plan *plans = realloc(csv->plans, csv->n_fields * sizeof *plans);
     if (!plans) return status_memory("%zu fields of %s", csv->n_fields, csv->path);
@@ -425,7 +425,7 @@ static void csv_order_start(struct csv *csv, const struct dataset_config *config
         struct role *role = &csv->roles[i];
         bool is_input = role->at != NOT_USED && !role->is_target && !role->is_weight && !role->is_group;
         csv->orders[i] = (struct csv_order){.format = is_input ? csv->builders[role->at].date_format : NULL};
-        role->may_be_date = is_input || role->at == NOT_USED;
+        role->may_be_date = i < csv->n_own && (is_input || role->at == NOT_USED);
     }
 }
 
@@ -761,6 +761,10 @@ static status start_filter(struct csv *csv, const struct dataset_config *config)
     for (size_t i = 0; i < count; i++) {
         const char *name = row_filter_column(csv->filter, i);
         TRY(csv_find_column(csv, name, "dataset.filter", &csv->filter_columns[i]));
+        if (csv->filter_columns[i] >= csv->n_own)
+            return status_new(STATUS_USAGE,
+                              "dataset.filter: '%s' is an expression of dataset.columns, which it cannot read",
+                              csv_printable(csv, name));
         csv->roles[csv->filter_columns[i]].is_filtered = true;
     }
     return OK;
@@ -778,7 +782,9 @@ static status note_filtered(struct csv *csv) {
 
 static bool lacks_target(const struct csv *csv) {
     for (size_t i = 0; csv->drops_missing_targets && i < csv->base.target_size; i++)
-        if (csv_is_missing(csv, csv->reader.fields[csv->fields[csv->target_columns[i]]].text)) return true;
+        if (csv->target_columns[i] < csv->n_own &&
+            csv_is_missing(csv, csv->reader.fields[csv->fields[csv->target_columns[i]]].text))
+            return true;
     return false;
 }
 
@@ -798,6 +804,69 @@ static void add_number(struct csv *csv, size_t column, double value, double *row
     if (is_input) column_builder_add_number(&csv->builders[role->at]);
 }
 
+/* ---- computed columns ---- */
+
+/* Names the operands with their values: "height is 0". */
+static status reject_result(const struct csv *csv, size_t column, double value) {
+    const struct computed_column *c = &csv->computed[column - csv->n_own];
+    struct text operands = {0};
+    for (size_t i = 0; i < c->expression->name_count; i++)
+        text_printf(&operands, "%s%s is %g", i ? ", " : "", csv_printable(csv, csv->names[c->operands[i]]),
+                    c->values[i]);
+    status s = status_new(STATUS_DATA, "%s:%s %zu: column '%s': %s is %s (%s)", csv->path, csv->input->unit,
+                          csv->reader.record_line, csv_printable(csv, csv->names[column]), csv_printable(csv, c->text),
+                          isnan(value) ? "not a number" : "infinite", text_string(&operands));
+    text_free(&operands);
+    return s;
+}
+
+/* The value of an operand in the current record; NAN: missing. */
+static status read_operand(struct csv *csv, size_t column, size_t operand, double *value) {
+    struct computed_column *c = &csv->computed[column - csv->n_own];
+    const char *text = csv->reader.fields[csv->fields[c->operands[operand]]].text;
+    *value = NAN;
+    if (*text == 0 || csv_is_missing(csv, text) || csv_read_number(csv, text, value)) return OK;
+    for (size_t pair = 0; pair < BOOLEAN_PAIRS; pair++)
+        if (boolean_read(text, pair, value)) return OK;
+    return csv_leave_out(
+        csv, c->operands[operand], BAD_VALUE, text,
+        csv_reject_value(csv, c->operands[operand], text, "a number",
+                         arena_printf(csv->arena, ", and dataset.columns.%s computes with it", csv->names[column])));
+}
+
+/* Adds the value of a computed column to the row. Where an operand is missing, it is, too. */
+static status add_computed(struct csv *csv, size_t column, double *row) {
+    struct computed_column *c = &csv->computed[column - csv->n_own];
+    const struct role *role = &csv->roles[column];
+    bool is_missing = false;
+    if (role->at == NOT_USED) return OK;
+    for (size_t i = 0; i < c->expression->name_count; i++) {
+        TRY(read_operand(csv, column, i, &c->values[i]));
+        if (csv->is_left_out) return OK;
+        is_missing = is_missing || isnan(c->values[i]);
+    }
+    double value = is_missing ? NAN : expression_evaluate(c->expression, c->values);
+    if (!is_missing && !isfinite(value))
+        return csv_leave_out(csv, column, BAD_VALUE, c->text, reject_result(csv, column, value));
+    if (role->is_target && csv->base.rows == 0 && !csv->is_kind_known) csv->has_labels = false;
+    if (role->is_target && is_missing)
+        return csv_leave_out(csv, column, BAD_MISSING, "", csv_reject_value(csv, column, "", "", ""));
+    if (role->is_target) {
+        row[csv->base.input_size + role->at] = value;
+        return OK;
+    }
+    if (csv->is_new && is_missing) {
+        status s = csv_check_new(csv, column, "", true, value);
+        if (s) return csv_leave_out(csv, column, BAD_MISSING, "", s);
+    }
+    row[role->at] = value;
+    if (is_missing)
+        column_builder_add_missing(&csv->builders[role->at]);
+    else
+        column_builder_add_number(&csv->builders[role->at]);
+    return OK;
+}
+
 static status reject_fields(const struct csv *csv) {
     return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
                       csv->reader.record_line, csv->reader.count, csv->n_fields);
@@ -812,7 +881,7 @@ static status add_record(struct csv *csv, double *row) {
     csv->kept += keeps;
     csv->is_left_out = !keeps || lacks_target(csv);
     csv->dropped += keeps && csv->is_left_out;
-    for (size_t i = 0; i < csv->n_columns && !csv->is_left_out; i++) {
+    for (size_t i = 0; i < csv->n_own && !csv->is_left_out; i++) {
         if (csv->roles[i].at == NOT_USED) continue;
         if (csv->numbers && csv->numbers[i].is_given) {
             add_number(csv, i, csv->numbers[i].value, row);
@@ -822,8 +891,9 @@ static status add_record(struct csv *csv, double *row) {
         status s = add_value(csv, i, text, row);
         if (s) TRY(csv_leave_out(csv, i, csv_is_missing(csv, text) ? BAD_MISSING : BAD_VALUE, text, s));
     }
+    for (size_t i = csv->n_own; i < csv->n_columns && !csv->is_left_out; i++) TRY(add_computed(csv, i, row));
     if (csv->is_left_out) return OK;
-    for (size_t i = 0; csv->orders && i < csv->n_columns; i++)
+    for (size_t i = 0; csv->orders && i < csv->n_own; i++)
         if (csv->roles[i].may_be_date) csv_order_add(csv, i, csv->reader.fields[csv->fields[i]].text, row);
     csv_copy_targets(csv, row);
     return OK;
@@ -1028,7 +1098,7 @@ status csv_read_text(struct csv *csv, const struct dataset_config *config) {
 /* Whether dataset.columns says that the values of the target are labels. */
 static status find_label_rule(const struct csv *csv, bool may_be_text, bool *out) {
     *out = false;
-    for (size_t i = 0; i < csv->n_columns && !*out; i++) {
+    for (size_t i = 0; i < csv->n_own && !*out; i++) {
         const struct role *role = &csv->roles[i];
         *out = role->is_target && role->at != NOT_USED && column_rule_find(&csv->rules, csv->names[i]);
     }

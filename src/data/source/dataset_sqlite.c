@@ -379,7 +379,7 @@ static status next_record(struct csv *csv, bool *has_record) {
     if (result != SQLITE_ROW && result != SQLITE_DONE) return failure(csv, records);
     csv->reader.record_line = csv->base.rows + csv->base.left_out_count;
     if (*has_record) TRY(add_bytes(csv, records, 8.0 * (double)csv->reader.count));
-    for (size_t i = 0; *has_record && i < csv->n_columns; i++)
+    for (size_t i = 0; *has_record && i < csv->n_own; i++)
         if (csv->roles[i].at != NOT_USED || csv->roles[i].is_filtered)
             TRY(read_value(csv, i, &csv->reader.fields[i].text));
         else if (csv->roles[i].may_be_date)

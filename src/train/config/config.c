@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/expression/expression.h"
 #include "base/files/find_file.h"
 #include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
@@ -398,11 +399,29 @@ static void check_zero(const struct config *c, const struct node *root, struct p
                          conflicts[i].reason);
 }
 
+/* The expressions of metrics, with their places. */
+static void check_formulas(const struct metric_list *list, const struct node *metrics, struct arena *arena,
+                           struct problems *problems) {
+    struct expression *e = arena_alloc(arena, sizeof *e);
+    for (size_t i = 0; i < list->names.count; i++) {
+        const struct node *value = list->formulas[i] ? node_get(metrics, list->names.items[i]) : NULL;
+        if (value && value->kind == NODE_SEQUENCE && value->count == 1) value = value->items[0]; /* as it is written */
+        if (value && value->kind == NODE_SCALAR)
+            expression_bind(value, arena_printf(arena, "train.metrics.%s", list->names.items[i]),
+                            &(struct expression_options){.names = metric_variables}, e, problems);
+    }
+}
+
 static void check_metrics(const struct config *c, const struct node *root, struct problems *problems) {
-    status s = c->losses.count ? metric_check_terms(&c->train.metrics, &c->losses, &config_schema)
-                               : metric_check(&c->train.metrics, config_loss(c), &config_schema);
+    struct arena *arena = arena_create();
+    struct metric_list list = metric_list_of(&c->train.metrics, &c->train.metric_groups, arena);
+    status s = c->losses.count ? metric_check_terms(&list, &c->losses, &config_schema)
+                               : metric_check(&list, config_loss(c), &config_schema);
     if (s) problems_add(problems, place_of_key(root, "train", "metrics"), "train.metrics", "%s", status_message(s));
     status_free(s);
+    const struct node *metrics = node_get(node_get(root, "train"), "metrics");
+    if (metrics && metrics->kind == NODE_MAPPING) check_formulas(&list, metrics, arena, problems);
+    arena_destroy(arena);
 }
 
 /* "mse, l1 and huber": the losses whose targets can be scaled. */
@@ -443,14 +462,16 @@ static void check_monitors(const struct config *c, const struct node *root, stru
     } monitors[] = {{"checkpoint", "best", "checkpoint.best", &c->checkpoint.best},
                     {"train", "early_stop", "train.early_stop", &stop.monitor},
                     {"schedule", "monitor", "schedule.monitor", &plateau}};
+    struct arena *arena = arena_create();
+    struct metric_list list = metric_list_of(&c->train.metrics, &c->train.metric_groups, arena);
     for (size_t i = 0; i < sizeof monitors / sizeof *monitors; i++) {
         const struct monitor *m = monitors[i].monitor;
         /* the best epoch may be the last one, the only one that is evaluated */
         bool needs_no_more =
             m == &c->checkpoint.best || (m == &plateau && m->metric && !monitor_is_of_validation(m->metric));
         status s = m->metric || m->mode == MONITOR_AUTO
-                       ? monitor_check(m, &c->train.metrics, config_loss(c), &c->losses,
-                                       dataset_has_validation(&c->dataset), needs_no_more ? 1 : c->train.evaluate_every)
+                       ? monitor_check(m, &list.names, config_loss(c), &c->losses, dataset_has_validation(&c->dataset),
+                                       needs_no_more ? 1 : c->train.evaluate_every)
                        : status_new(STATUS_USAGE, "mode needs metric; give the metric, too");
         if (s)
             problems_add(problems, place_of_key(root, monitors[i].section, monitors[i].key), monitors[i].path, "%s",
@@ -460,6 +481,7 @@ static void check_monitors(const struct config *c, const struct node *root, stru
                          "with min a rising %.60s reduces the learning rate; use mode: max", m->metric);
         status_free(s);
     }
+    arena_destroy(arena);
 }
 
 /* The momentum that a schedule changes must exist. */
@@ -545,6 +567,8 @@ static status bind(struct document *document, const char *path, bool is_users, s
         return s;
     }
     set_targets(&file->config, document_arena(document));
+    struct train_config *train = &file->config.train;
+    train->metric_list = metric_list_of(&train->metrics, &train->metric_groups, document_arena(document));
     if (!file->config.name) file->config.name = name_of_file(path, document_arena(document));
     *out = file;
     return OK;

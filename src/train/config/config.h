@@ -14,6 +14,7 @@
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "train/metrics/metric_table.h"
 #include "train/metrics/monitor.h"
 
 enum train_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
@@ -61,8 +62,10 @@ struct train_config {
     struct check_compute check_compute;
     struct early_stop early_stop;
     struct string_list metrics; /* of the validation rows */
-    int64_t evaluate_every;     /* epochs; 0: only at the end */
-    int64_t log_every;          /* steps between "step" lines of metrics.jsonl; 0: none */
+    struct string_groups metric_groups;
+    struct metric_list metric_list; /* the same, when the config is complete */
+    int64_t evaluate_every;         /* epochs; 0: only at the end */
+    int64_t log_every;              /* steps between "step" lines of metrics.jsonl; 0: none */
     bool tensorboard;
 };
 

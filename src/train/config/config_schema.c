@@ -124,10 +124,13 @@ static const struct schema_row train_rows[] = {
             "Ends the run at the end of an epoch when a metric no longer improves; enabled by `metric` or `patience`."),
     SCHEMA_ROW(
         STRING_LIST, struct train_config, metrics, .fallback = "[]", .flags = SCHEMA_EXTENDS,
+        .groups_offset = offsetof(struct train_config, metric_groups),
         .doc =
             "Metrics of the validation rows in addition to the loss: accuracy, top5 (or another k), perplexity, "
             "confusion_matrix, balanced_accuracy, precision, recall, f1, mean_iou, specificity, mcc, cohen_kappa, auc, "
-            "average_precision, mae, rmse, mape, max_error, r2, explained_variance (docs/metrics.md)."),
+            "average_precision, mae, rmse, mape, max_error, r2, explained_variance (docs/metrics.md). Or a mapping "
+            "from "
+            "names to expressions: {within_10: 'mean(abs(y - t) <= 10)', mae: mae} (docs/expressions.md)."),
     SCHEMA_ROW(INT, struct train_config, evaluate_every, .fallback = "1", .flags = SCHEMA_EXTENDS, .min = 0,
                .max = INFINITY, .doc = "Epochs between evaluations on the validation rows; 0: only after the last."),
     SCHEMA_ROW(INT, struct train_config, log_every, .fallback = "1", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,

@@ -513,7 +513,7 @@ static size_t batches_of(const struct inference *inf) {
 }
 
 static status evaluate(struct inference *inf, struct text *out) {
-    struct evaluation_options options = {.metrics = &inf->config->train.metrics,
+    struct evaluation_options options = {.metrics = &inf->config->train.metric_list,
                                          .loss = inf->loss,
                                          .loss_config = inf->plan->loss_config,
                                          .info = dataset_info(inf->dataset),

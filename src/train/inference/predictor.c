@@ -186,6 +186,7 @@ static void list_columns(struct predictor *p) {
     columns->items = arena_alloc(p->session.arena, (list->count + 1) * sizeof *columns->items);
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].role == COLUMN_INPUT) columns->items[columns->count++] = list->items[i].name;
+    *columns = column_rules_read(&p->session.dataset.rules, columns, p->session.arena);
 }
 
 static status read_inputs(struct predictor *p) {

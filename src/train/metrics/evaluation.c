@@ -5,12 +5,24 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "device/expression.h"
 #include "train/parallel/row_gather.h"
+
+/* A metric that is an expression: the mean over the rows of its values, weighted by w unless it has w. */
+struct formula_metric {
+    struct expression expression;
+    uint16_t weighted, weight; /* nodes: of a row */
+    double sums[2];            /* of both */
+};
 
 struct evaluation {
     struct evaluation_options options;
-    struct tally *tally;       /* NULL: the sums of the loss are enough */
-    struct loss_sums *sums;    /* on the device until evaluation_finish */
+    struct formula_metric *formulas; /* (formula_count), in the order of the metrics */
+    size_t formula_count;
+    struct device *host;              /* which computes them */
+    float *own_outputs, *own_targets; /* (batch, out_size), (batch, target_size): in the unit of the file */
+    struct tally *tally;              /* NULL: the sums of the loss are enough */
+    struct loss_sums *sums;           /* on the device until evaluation_finish */
     float *outputs;            /* (batch, out_size) copy on the host; NULL: not needed, or the device is the host */
     int32_t *lengths;          /* (batch) copy of the lengths of rows; NULL likewise */
     double *file_targets;      /* (batch, target_size) in the unit of the file; NULL: targets are not scaled */
@@ -22,7 +34,7 @@ struct evaluation {
     /* With several losses: an evaluation of each, and nothing of the above but options and rows. */
     const struct objective *objective; /* NULL: one loss */
     struct evaluation **terms;         /* (objective->count) */
-    struct string_list *term_metrics;  /* (objective->count): those that fit the loss */
+    struct metric_list *term_metrics;  /* (objective->count): those that fit the loss */
     void *host_targets;                /* (batch, targets of one loss) */
     const char **names;                /* (METRIC_MAX_COUNT) of the results */
     struct arena *arena;               /* of lists and names */
@@ -32,9 +44,10 @@ struct evaluation {
 
 static unsigned needs_of(const struct evaluation_options *options) {
     unsigned needs = 0;
-    for (size_t i = 0; i < options->metrics->count; i++)
-        if (!metric_is_of_loss(options->metrics->items[i], options->loss))
-            needs |= metric_needs(options->metrics->items[i]);
+    const struct metric_list *list = options->metrics;
+    for (size_t i = 0; i < list->names.count; i++)
+        if (!list->formulas[i] && !metric_is_of_loss(list->names.items[i], options->loss))
+            needs |= metric_needs(list->names.items[i]);
     return needs;
 }
 
@@ -56,8 +69,8 @@ static struct tally_options tally_of(const struct evaluation_options *options) {
                                   .is_logarithm = loss_predicts_logarithms(loss, options->loss_config),
                                   .target_scale = options->info->target_scale,
                                   .comm = options->comm};
-    for (size_t i = 0; i < options->metrics->count; i++) {
-        size_t k = metric_top_k(options->metrics->items[i]);
+    for (size_t i = 0; i < options->metrics->names.count; i++) {
+        size_t k = options->metrics->formulas[i] ? 0 : metric_top_k(options->metrics->names.items[i]);
         if (k) tally.tops[tally.top_count++] = k;
     }
     return tally;
@@ -81,11 +94,14 @@ static struct evaluation_options options_of_term(const struct evaluation *e, siz
 }
 
 /* The metrics that fit [loss]. */
-static struct string_list metrics_of(const struct evaluation *e, const struct loss_type *loss) {
-    const struct string_list *names = e->options.metrics;
-    struct string_list list = {.items = arena_alloc(e->arena, (names->count + 1) * sizeof *list.items)};
+static struct metric_list metrics_of(const struct evaluation *e, const struct loss_type *loss) {
+    const struct string_list *names = &e->options.metrics->names;
+    struct metric_list list = {
+        .names.items = arena_alloc(e->arena, (names->count + 1) * sizeof *list.names.items),
+        .formulas = arena_alloc(e->arena, (names->count + 1) * sizeof *list.formulas),
+    };
     for (size_t i = 0; i < names->count; i++)
-        if (metric_fits(names->items[i], loss)) list.items[list.count++] = names->items[i];
+        if (metric_fits(names->items[i], loss)) list.names.items[list.names.count++] = names->items[i];
     return list;
 }
 
@@ -157,10 +173,114 @@ static void destroy_terms(struct evaluation *e) {
     if (e->arena) arena_destroy(e->arena);
 }
 
+/* ---- expressions ---- */
+
+static bool has_formulas(const struct evaluation_options *options) {
+    for (size_t i = 0; i < options->metrics->names.count; i++)
+        if (options->metrics->formulas[i]) return true;
+    return false;
+}
+
+static status parse_formula(const char *text, struct formula_metric *out) {
+    const struct expression_options options = {.names = metric_variables};
+    struct expression *e = &out->expression;
+    size_t at;
+    TRY(expression_parse(text, &options, e, &at, NULL));
+    out->weight = expression_variable(e, METRIC_WEIGHT);
+    out->weighted = expression_uses(e, METRIC_WEIGHT)
+                        ? e->value
+                        : expression_add(e, EXPRESSION_MULTIPLY, e->value, out->weight, 0, 0);
+    return OK;
+}
+
+/* Whether the value of a row is one number, and its outputs and targets have sizes that fit. */
+static status check_formula(const struct evaluation_options *o, const char *text, struct formula_metric *m) {
+    size_t outputs = shape_elements(o->output), targets = o->info->target_size;
+    TRY(parse_formula(text, m));
+    if (o->output->lengths)
+        return status_new(STATUS_USAGE, "it is of whole rows, which have different numbers of positions here");
+    if (expression_uses(&m->expression, METRIC_TARGET) && outputs != targets && outputs > 1 && targets > 1)
+        return status_new(STATUS_USAGE, "y has %zu values, but t has %zu", outputs, targets);
+    const bool are_vectors[] = {outputs > 1, targets > 1, false};
+    if (!expression_is_vector(&m->expression, m->expression.value, are_vectors)) return OK;
+    return status_new(STATUS_USAGE,
+                      "it is as many numbers as y or t, which have %zu and %zu, and the metric of a row is one; write "
+                      "mean(...) or sum(...)",
+                      outputs, targets);
+}
+
+static status check_formulas(const struct evaluation_options *o) {
+    struct formula_metric *m = has_formulas(o) ? malloc(sizeof *m) : NULL;
+    status s = OK;
+    for (size_t i = 0; m && !s && i < o->metrics->names.count; i++)
+        if (o->metrics->formulas[i])
+            s = status_prefix(check_formula(o, o->metrics->formulas[i], m), "train.metrics.%s",
+                              o->metrics->names.items[i]);
+    free(m);
+    return s;
+}
+
+static struct expression_call call_of(const struct evaluation *e, struct formula_metric *m, const float *weights,
+                                      size_t rows) {
+    size_t targets = expression_uses(&m->expression, METRIC_TARGET) ? e->options.info->target_size : 1;
+    bool has_outputs = expression_uses(&m->expression, METRIC_OUTPUT);
+    size_t outputs = has_outputs ? e->out_size : 1;
+    struct expression_call call = {
+        .expression = &m->expression, .rows = rows, .size = outputs > targets ? outputs : targets, .sum_count = 2};
+    call.variables[METRIC_OUTPUT].values = e->own_outputs;
+    call.variables[METRIC_OUTPUT].is_vector = outputs > 1;
+    call.variables[METRIC_TARGET].values = e->own_targets;
+    call.variables[METRIC_TARGET].is_vector = targets > 1;
+    call.variables[METRIC_WEIGHT].values = weights;
+    call.variables[METRIC_WEIGHT].constant = 1;
+    call.sums[0].node = m->weighted;
+    call.sums[0].to = &m->sums[0];
+    call.sums[1].node = m->weight;
+    call.sums[1].to = &m->sums[1];
+    return call;
+}
+
+static status create_formulas(struct evaluation *e) {
+    const struct evaluation_options *o = &e->options;
+    if (!has_formulas(o)) return OK;
+    e->formulas = calloc(o->metrics->names.count, sizeof *e->formulas);
+    if (!e->formulas) return status_memory("the metrics");
+    TRY(device_create("cpu", &e->host));
+    TRY(buffer_new(o->batch * e->out_size * sizeof(float), "the outputs", (void **)&e->own_outputs));
+    TRY(buffer_new(o->batch * o->info->target_size * sizeof(float), "the targets", (void **)&e->own_targets));
+    for (size_t i = 0; i < o->metrics->names.count; i++) {
+        if (!o->metrics->formulas[i]) continue;
+        struct formula_metric *m = &e->formulas[e->formula_count++];
+        TRY(parse_formula(o->metrics->formulas[i], m));
+        struct expression_call call = call_of(e, m, e->own_outputs, o->batch);
+        TRY(device_ops(e->host)->formulas->prepare(e->host, &call));
+    }
+    return OK;
+}
+
+/* [targets]: of the loss, or in the unit of the file. */
+static void add_formulas(struct evaluation *e, const float *outputs, const void *targets, const float *weights,
+                         size_t rows) {
+    const struct evaluation_options *o = &e->options;
+    const struct target_scale *scale = o->info->target_scale;
+    size_t size = e->out_size, target_size = o->info->target_size;
+    for (size_t i = 0; i < rows * size; i++)
+        e->own_outputs[i] = scale ? (float)target_scale_undo(scale, i % size, (double)outputs[i]) : outputs[i];
+    for (size_t i = 0; i < rows * target_size; i++)
+        e->own_targets[i] = scale                    ? (float)((const double *)targets)[i]
+                            : o->loss->wants_classes ? (float)((const int64_t *)targets)[i]
+                                                     : ((const float *)targets)[i];
+    for (size_t i = 0; i < e->formula_count; i++) {
+        struct expression_call call = call_of(e, &e->formulas[i], weights, rows);
+        device_ops(e->host)->formulas->run(e->host, &call);
+    }
+}
+
 /* ---- the evaluation ---- */
 
 status evaluation_check_size(const struct evaluation_options *options) {
     if (options->loss->is_objective) return OK; /* without confusion matrices */
+    TRY(check_formulas(options));
     struct tally_options tally = tally_of(options);
     return tally_check(&tally);
 }
@@ -187,8 +307,9 @@ static status create_counts(struct evaluation *e) {
     TRY(loss_prepare(o->loss, o->loss_config, o->device, o->output, o->info->target_size, o->batch,
                      (size_t)comm_world_size(o->comm)));
     if (o->loss->compares_rows) TRY(create_gather(o, &e->gather));
-    if (!tally.needs) return OK;
-    TRY(tally_create(&tally, &e->tally));
+    TRY(create_formulas(e));
+    if (!tally.needs && !e->formulas) return OK;
+    if (tally.needs) TRY(tally_create(&tally, &e->tally));
     if (o->info->target_scale)
         TRY(buffer_new(o->batch * o->info->target_size * sizeof *e->file_targets, "the unscaled targets",
                        (void **)&e->file_targets));
@@ -216,6 +337,10 @@ void evaluation_destroy(struct evaluation *evaluation) {
     if (!evaluation) return;
     destroy_terms(evaluation);
     tally_destroy(evaluation->tally);
+    free(evaluation->formulas);
+    device_destroy(evaluation->host);
+    buffer_free(evaluation->own_outputs);
+    buffer_free(evaluation->own_targets);
     row_gather_destroy(evaluation->gather);
     buffer_free(evaluation->outputs);
     buffer_free(evaluation->lengths);
@@ -232,6 +357,8 @@ void evaluation_start(struct evaluation *evaluation) {
     evaluation->rows = 0;
     evaluation->batches = 0;
     if (evaluation->tally) tally_start(evaluation->tally);
+    for (size_t i = 0; i < evaluation->formula_count; i++)
+        memset(evaluation->formulas[i].sums, 0, sizeof evaluation->formulas[i].sums);
 }
 
 void evaluation_add_loss(const struct evaluation *evaluation, const float *outputs, const struct batch *batch) {
@@ -254,7 +381,7 @@ status evaluation_add_metrics(struct evaluation *evaluation, const float *output
     TRY(row_gather_take_failure(evaluation->gather));
     evaluation->rows += (double)host->rows;
     evaluation->batches++;
-    if (!evaluation->tally) return OK;
+    if (!evaluation->tally && !evaluation->formulas) return OK;
     if (evaluation->outputs) {
         size_t bytes = host->rows * evaluation->out_size * sizeof *outputs;
         TRY(device_download(o->device, evaluation->outputs, outputs, bytes));
@@ -270,7 +397,8 @@ status evaluation_add_metrics(struct evaluation *evaluation, const float *output
         targets = evaluation->file_targets;
         TRY(dataset_read_file_targets(o->dataset, o->part, host->positions, host->rows, evaluation->file_targets));
     }
-    tally_add(evaluation->tally, outputs, targets, &weights, host->rows);
+    if (evaluation->tally) tally_add(evaluation->tally, outputs, targets, &weights, host->rows);
+    if (evaluation->formulas) add_formulas(evaluation, outputs, targets, weights.values, host->rows);
     return OK;
 }
 
@@ -287,8 +415,13 @@ status evaluation_add_no_rows(struct evaluation *evaluation) {
 }
 
 static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {
-    const struct string_list *names = e->options.metrics;
-    for (size_t i = 0; i < names->count; i++) {
+    const struct string_list *names = &e->options.metrics->names;
+    for (size_t i = 0, formula = 0; i < names->count; i++) {
+        if (e->options.metrics->formulas[i]) {
+            const double *sums = e->formulas[formula++].sums;
+            out->metrics[out->metric_count++] = (struct evaluation_metric){names->items[i], sums[0] / sums[1]};
+            continue;
+        }
         if (metric_is_of_loss(names->items[i], e->options.loss)) continue;
         if (metric_is_matrix(names->items[i])) {
             out->confusion = e->tally->confusion;
@@ -308,6 +441,8 @@ static status compute_result(struct evaluation *evaluation, struct evaluation_re
     TRY(comm_all_reduce(evaluation->options.comm, totals, 5, COMM_FLOAT64, COMM_SUM));
     *sums = (struct loss_sums){.loss = totals[0], .count = totals[1], .correct = totals[2], .scored = totals[3]};
     if (evaluation->tally) TRY(tally_reduce(evaluation->tally));
+    for (size_t i = 0; i < evaluation->formula_count; i++)
+        TRY(comm_all_reduce(evaluation->options.comm, evaluation->formulas[i].sums, 2, COMM_FLOAT64, COMM_SUM));
     *out = (struct evaluation_result){.rows = (int64_t)totals[4],
                                       .loss = sums->loss / sums->count,
                                       .without_targets = sums->count > 0 ? NULL : "",

@@ -37,7 +37,7 @@ struct evaluation;
 
 /* [rows]: maximum rows of this rank in an evaluation; [all_rows]: of all ranks; [batch]: in a batch. */
 struct evaluation_options {
-    const struct string_list *metrics;
+    const struct metric_list *metrics;
     const struct loss_type *loss;
     const void *loss_config; /* with loss_objective: its struct objective, with workspaces */
     const struct dataset_info *info;
@@ -49,7 +49,8 @@ struct evaluation_options {
     const struct model *model;  /* evaluation_check_size: may be NULL */
     size_t rows, all_rows, batch;
 };
-/* STATUS_USAGE when a metric needs too much memory for the number of classes. Device and comm may be NULL. */
+/* STATUS_USAGE when a metric needs too much memory for the number of classes, or an expression does not fit the shapes.
+ * Device and comm may be NULL. */
 status evaluation_check_size(const struct evaluation_options *options);
 status evaluation_create(const struct evaluation_options *options, struct evaluation **out);
 void evaluation_destroy(struct evaluation *evaluation); /* takes NULL */

@@ -705,21 +705,56 @@ static status check_once(const struct string_list *names, size_t index) {
     return status_new(STATUS_USAGE, "the metric '%s' is given twice", names->items[index]);
 }
 
-static status check_tops(const struct string_list *names) {
+static status check_tops(const struct metric_list *list) {
     size_t tops = 0;
-    for (size_t i = 0; i < names->count; i++) tops += metric_needs(names->items[i]) == TALLY_TOP;
+    for (size_t i = 0; i < list->names.count; i++)
+        tops += !list->formulas[i] && metric_needs(list->names.items[i]) == TALLY_TOP;
     if (tops <= TALLY_MAX_TOPS) return OK;
     return status_new(STATUS_USAGE, "at most %d metrics top<k>, got %zu", TALLY_MAX_TOPS, tops);
 }
 
-status metric_check(const struct string_list *names, const struct loss_type *loss, const struct schema *schema) {
+const char *const metric_variables[] = {"y", "t", "w", NULL};
+
+struct metric_list metric_list_of(const struct string_list *items, const struct string_groups *groups,
+                                  struct arena *arena) {
+    struct metric_list list = {.names = *items,
+                               .formulas = arena_alloc(arena, (items->count + 1) * sizeof *list.formulas)};
+    if (groups->count == 0) return list;
+    list.names.items = arena_alloc(arena, (items->count + 1) * sizeof *list.names.items);
+    for (size_t g = 0, i = 0; g < groups->count; g++)
+        for (size_t k = 0; k < groups->items[g].count; k++, i++) {
+            bool is_of_table = find(items->items[i]) && strcmp(items->items[i], groups->items[g].name) == 0;
+            list.names.items[i] = groups->items[g].name;
+            list.formulas[i] = is_of_table ? NULL : items->items[i];
+        }
+    return list;
+}
+
+/* A name becomes a field of metrics.jsonl. */
+static status check_own_name(const char *name) {
+    static const char *const taken[] = {"loss", "accuracy", NULL};
+    bool is_taken = find(name) != NULL;
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    for (size_t i = 0; taken[i]; i++) is_taken = is_taken || strcmp(taken[i], name) == 0;
+    if (is_taken)
+        return status_new(
+            STATUS_USAGE,
+            "'%.40s' is a metric of the program: write %.40s: %.40s, or choose another name for the expression", name,
+            name, name);
+    if (length == 0 || name[length])
+        return status_new(STATUS_USAGE, "the name of a metric has letters, digits and _, got '%.40s'", name);
+    return OK;
+}
+
+status metric_check(const struct metric_list *list, const struct loss_type *loss, const struct schema *schema) {
+    const struct string_list *names = &list->names;
     if (names->count > METRIC_MAX_COUNT)
         return status_new(STATUS_USAGE, "at most %d metrics, got %zu", METRIC_MAX_COUNT, names->count);
     for (size_t i = 0; i < names->count; i++) {
-        TRY(check_fit(names->items[i], loss, schema));
+        TRY(list->formulas[i] ? check_own_name(names->items[i]) : check_fit(names->items[i], loss, schema));
         TRY(check_once(names, i));
     }
-    return check_tops(names);
+    return check_tops(list);
 }
 
 static const struct loss_type *loss_of(const struct variant_list *losses, size_t index) {
@@ -737,16 +772,20 @@ static status check_fit_of_terms(const char *name, const struct variant_list *lo
     return *fitting ? OK : check_fit(name, loss_of(losses, losses->count - 1), schema);
 }
 
-status metric_check_terms(const struct string_list *names, const struct variant_list *losses,
+status metric_check_terms(const struct metric_list *list, const struct variant_list *losses,
                           const struct schema *schema) {
+    const struct string_list *names = &list->names;
     size_t count = 2 * losses->count; /* the loss and the accuracy of each */
     for (size_t i = 0; i < names->count; i++) {
         size_t fitting = 0;
+        if (list->formulas[i])
+            return status_new(STATUS_USAGE, "the metric '%.40s' is an expression, which is for one loss",
+                              names->items[i]);
         TRY(check_fit_of_terms(names->items[i], losses, schema, &fitting));
         TRY(check_once(names, i));
         count += fitting;
     }
-    TRY(check_tops(names));
+    TRY(check_tops(list));
     if (count <= METRIC_MAX_COUNT) return OK;
     return status_new(STATUS_USAGE, "at most %d metrics of all losses, got %zu", METRIC_MAX_COUNT, count);
 }

@@ -93,12 +93,26 @@ status tally_reduce(struct tally *tally);
 
 #define METRIC_MAX_COUNT 64 /* of an evaluation; those of all losses */
 
+/* train.metrics: a list of names, or a mapping from names to expressions (docs/expressions.md). */
+struct metric_list {
+    struct string_list names;
+    const char **formulas; /* (names.count) NULL: a metric of the table */
+};
+
+/* The list of a config: [items], and the names that they were given under. In [arena]. */
+struct metric_list metric_list_of(const struct string_list *items, const struct string_groups *groups,
+                                  struct arena *arena);
+
+/* The names of the variables of a metric: outputs, targets, the weight of a row. */
+enum { METRIC_OUTPUT, METRIC_TARGET, METRIC_WEIGHT };
+extern const char *const metric_variables[];
+
 /* Checks train.metrics: STATUS_USAGE for a name that is unknown, does not fit the loss or is given twice, and for too
  * many. [schema]: of the config, for suggestions. */
-status metric_check(const struct string_list *names, const struct loss_type *loss, const struct schema *schema);
+status metric_check(const struct metric_list *list, const struct loss_type *loss, const struct schema *schema);
 
 /* The same for the metrics of `losses`: each must fit one of them. */
-status metric_check_terms(const struct string_list *names, const struct variant_list *losses,
+status metric_check_terms(const struct metric_list *list, const struct variant_list *losses,
                           const struct schema *schema);
 
 /* Whether the value of [name] is a matrix; false for an unknown name. */

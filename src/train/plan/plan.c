@@ -396,7 +396,7 @@ static status check_loss_and_metrics(const struct plan *p) {
     const struct config *c = p->config;
     if (p->info.target_size == 0) return OK;
     TRY(config_check_loss(c, p->model, &p->info));
-    struct evaluation_options options = {.metrics = &c->train.metrics,
+    struct evaluation_options options = {.metrics = &c->train.metric_list,
                                          .loss = p->loss,
                                          .loss_config = p->loss_config,
                                          .info = &p->info,

@@ -411,7 +411,7 @@ static status open_evaluation(struct run *run) {
     struct dist_env env = plan_evaluation_env(run->plan);
     if (plan_is_elastic(run->plan)) TRY(comm_create("auto", &env, NULL, run->config->dist.timeout, &run->own_comm));
     sampler_evaluation_range(info->validation_rows, env.rank, env.world_size, &first, &rows);
-    struct evaluation_options options = {.metrics = &run->config->train.metrics,
+    struct evaluation_options options = {.metrics = &run->config->train.metric_list,
                                          .loss = t->loss,
                                          .loss_config = t->loss_config,
                                          .info = info,
