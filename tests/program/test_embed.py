@@ -177,6 +177,21 @@ class Predictions(Embed):
         rows, count = self.table({"a": [row[0] for row in rows], "colour": [row[1] for row in rows]})
         self.check(self.embed("runs/reg", "table", rows, count), *self.predicted_values("reg.yaml", "--part", "all"))
 
+    def test_columns_that_are_expressions(self):
+        """The program passes the columns that the expression reads, also the ignored ones."""
+        r = np.random.default_rng(4)
+        rows = [(f"{a:.3f}", f"{b:.3f}", f"{a * b:.4f}") for a, b in r.uniform(1, 2, size=(60, 2))]
+        self.write("data.csv", "weight,height,y\n" + "".join(",".join(row) + "\n" for row in rows))
+        self.write("reg.yaml", "dataset: {path: data.csv, targets: y, columns: {bmi: {expression: weight / height ^ 2}, weight: ignore}}\n"
+                               "model: {layers: [{linear: 1}]}\nloss: mse\ntrain: {epochs: 2}\n")
+        self.run_program("reg.yaml")
+        columns = {"height": [row[1] for row in rows], "weight": [row[0] for row in rows]}
+        self.check(self.embed("runs/reg", "table", *self.table(columns)), *self.predicted_values("reg.yaml", "--part", "all"))
+        columns["height"][3] = "0"
+        self.assertIn("column 'bmi': weight / height ^ 2 is infinite", self.embed("runs/reg", "table", *self.table(columns), code=DATA))
+        del columns["weight"]
+        self.assertIn("there is no column 'weight'", self.embed("runs/reg", "table", *self.table(columns), code=DATA))
+
     def test_numbers_as_the_texts_of_a_file(self):
         """A number is the category that a file writes as 0.1, and the missing value that it writes as -99.9."""
         r = np.random.default_rng(5)
