@@ -25,6 +25,7 @@ import os
 import random
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -267,6 +268,21 @@ def written_rows(folder):
         f"dataset: {{path: {path}, inputs: {{series: [x], steps: [n]}}, targets: [y], split: {{test: 0.25}}}}\nsampler: {{batch_size: 8}}\n"
         "model: {layers: [{sequence_lengths: {from: [series, steps]}}, {lstm: {hidden_size: 4, num_layers: 3, dropout: 0.3, bidirectional: true}}, {linear: 5}, log_softmax]}\n"
         "loss: {type: ctc, zero_infinity: true}\noptimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 2}\n"), 2
+
+
+    with contextlib.closing(sqlite3.connect(os.path.join(folder, "rows.db"))) as database:
+        database.execute("create table people (a real, n integer, ok text, kind text, y text)")
+        database.executemany("insert into people values (?, ?, ?, ?, ?)", [
+            (None if i % 8 == 0 else source.random(), int(source.integers(5)), ("yes", "no")[i % 2], ("red", "green")[source.integers(2)], ("u", "v")[source.integers(2)])
+            for i in range(40)])
+        database.commit()
+    yield "sqlite", (f"dataset: {{path: {folder}/rows.db, columns: {{a: {{missing: mean}}, ok: boolean, kind: category}}, targets: [y], scale: standard, split: {{test: 0.25}}}}\n"
+                     + end.replace("linear: 1", "linear: 2").replace("mse", "cross_entropy")), 1
+    for part in range(2):
+        with open(os.path.join(folder, f"part-{part}.csv"), "w", encoding="utf-8") as file:
+            file.write("a,b,city,y\n" + "".join(f"{source.random()},{9 * source.random()},{('DE', 'FR')[source.integers(2)]},{source.random()}\n" for _ in range(30)))
+    yield "csv_parts", f"dataset: {{path: {folder}/part-*.csv, filter: \"b > 1.5 and city == 'DE'\", columns: {{city: category}}, targets: [y], split: {{test: 0.25}}}}\n{end}", 1
+    yield "batch_norm_sync", wine().replace("{linear: 8}", "{linear: {out: 8, bias: false}}, {batch_norm: {sync: true}}").replace("adam", "sgd"), 2
 
 
 def table_rows(folder):

@@ -60,7 +60,21 @@ status export_training(const struct export_options *options, const struct config
     const struct export_format *format = NULL;
     TRY(choose(options, &format));
     TRY(weights_check_out(options->out));
-    return format->write_training(config, source, options->out, log);
+    TRY(format->write_training(config, source, options->out, log));
+    if (!config->model.has_init_from) return OK;
+    struct arena *arena = arena_create();
+    const struct export_options initial = {.weights = {.checkpoint = CHECKPOINT_INITIAL, .training = config},
+                                           .format = export_pt.name,
+                                           .out = export_initial_weights(options->out, arena)};
+    status s = export_run(&initial, log);
+    arena_destroy(arena);
+    return s;
+}
+
+const char *export_initial_weights(const char *path, struct arena *arena) {
+    size_t length = strlen(path), end = strlen(export_pytorch.extension);
+    bool has_extension = length > end && strcmp(path + length - end, export_pytorch.extension) == 0;
+    return arena_printf(arena, "%.*s_initial.pt", (int)(has_extension ? length - end : length), path);
 }
 
 struct list {

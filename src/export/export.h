@@ -3,6 +3,7 @@
 #ifndef EXPORT_EXPORT_H
 #define EXPORT_EXPORT_H
 
+#include "base/arena.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "train/weights/weights.h"
@@ -25,6 +26,10 @@ bool export_is_of_training(const struct export_options *options);
  * cannot express, before anything is written. */
 status export_training(const struct export_options *options, const struct config *config, const char *source,
                        struct log *log);
+
+/* The file beside the script [path] with the initial weights of a config with model.init_from, which export_training
+ * writes, too: "train_initial.pt" of train.py. In [arena]. */
+const char *export_initial_weights(const char *path, struct arena *arena);
 
 /* Adds the names of all formats: "safetensors, pt". */
 void export_add_names(struct text *out);

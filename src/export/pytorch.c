@@ -72,6 +72,11 @@ bool script_has_classes_last(const struct script *s, const struct loss_type *los
 
 /* ---- what no script has ---- */
 
+static bool is_csv(const struct dataset_config *d) {
+    const struct dataset_format *format = d->path ? dataset_format_of(d, d->path) : NULL;
+    return format && strcmp(format->name, "csv") == 0;
+}
+
 static status check_config(const struct config *c) {
     const struct dataset_config *d = &c->dataset;
     const struct {
@@ -83,7 +88,6 @@ static status check_config(const struct config *c) {
         {c->determinism.mode == DETERMINISM_ELASTIC, "determinism.mode elastic"},
         {c->train.on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite.policy"},
         {c->train.accumulate_weighting != WEIGHTING_TORCH && c->train.accumulate > 1, "train.accumulate_weighting"},
-        {c->model.has_init_from, "model.init_from"},
         {c->dist.gradient_compression != COMPRESSION_NONE, "dist.gradient_compression"},
         {strcmp(c->checkpoint.resume, "auto") != 0 && strcmp(c->checkpoint.resume, "never") != 0,
          "checkpoint.resume FILE"},
@@ -94,8 +98,7 @@ static status check_config(const struct config *c) {
         {d->window.has_history, "dataset.window.history"},
         {d->window.steps > 0 && split_has_test(&d->split), "dataset.window with test rows"},
         {d->weights != NULL, "dataset.weights"},
-        {d->filter != NULL, "dataset.filter"},
-        {d->others.count > 0, "a list of files in dataset.path"},
+        {d->filter && !is_csv(d), "dataset.filter of a database"},
         {d->layout != LAYOUT_NCHW, "dataset.layout"},
         {d->target_scale != TARGET_SCALE_NONE && c->has_losses, "dataset.target_scale with losses"},
         {d->scale.per_feature, "dataset.scale.per_feature"},
@@ -103,7 +106,6 @@ static status check_config(const struct config *c) {
         {d->split.group && d->window.steps > 0, "dataset.split.group with dataset.window"},
         {d->split.group && split_has_test(&d->split), "dataset.split.group with test rows"},
         {d->image.labels && (d->has_csv || d->has_missing), "dataset.csv and dataset.missing of dataset.image.labels"},
-        {d->validation.others.count > 0, "a list of files in dataset.validation"},
         {split_has_test(&d->split) && (d->split.stratify || !d->split.shuffle || d->split.folds > 0),
          "dataset.split with test rows, but without shuffle or with stratify or folds"},
     };
@@ -615,6 +617,7 @@ static void add_imports(const char *code, struct text *out) {
         {"gzip.", "import gzip"},
         {"math.", "import math"},
         {"os.", "import os"},
+        {"sqlite3.", "import sqlite3"},
         {"", ""},
         {"h5py.", "import h5py"},
         {"np.", "import numpy as np"},
@@ -623,6 +626,7 @@ static void add_imports(const char *code, struct text *out) {
         {"PIL.ImageOps.", "import PIL.ImageOps"},
         {"torch.", "import torch"},
         {"dist.", "import torch.distributed as dist"},
+        {"dist.nn.", "import torch.distributed.nn"},
         {"nn.", "from torch import nn"},
         {"F.", "from torch.nn import functional as F"},
         {"DistributedDataParallel(", "from torch.nn.parallel import DistributedDataParallel"},
@@ -678,7 +682,7 @@ static status write_script_file(const struct config *config, const char *source,
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     const struct plan_options options = {.purpose = PLAN_CHECK, .reads_all = true, .env = &alone};
     struct plan *plan = NULL;
-    struct script s = {.source = source, .config = config, .arena = arena_create()};
+    struct script s = {.source = source, .path = path, .config = config, .arena = arena_create()};
     struct text out = {0};
     status failure = check_config(config);
     if (!failure) failure = plan_create(config, &options, &plan);

@@ -12,13 +12,15 @@
 
 struct script {
     const char *source; /* the config or run as the user named it */
+    const char *path;   /* of the script */
     const struct config *config;
     const struct plan *plan;
     const struct model *model;
     struct arena *arena;
-    bool is_validation; /* the file of dataset.validation is written */
-    bool is_group;      /* the groups of dataset.split are written */
-    status failure;     /* of a place of a template */
+    struct string_list files[2]; /* of the training and the validation rows */
+    bool is_validation;          /* the file of dataset.validation is written */
+    bool is_group;               /* the groups of dataset.split are written */
+    status failure;              /* of a place of a template */
     struct text data, network, training;
 };
 

@@ -12,6 +12,27 @@ class RMSNorm(nn.Module):
         return y if self.weight is None else y * self.weight
 
 
+class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """With the mean and the variance of the rows of all processes; nn.SyncBatchNorm is for GPUs alone."""
+    def _check_input_dim(self, x):
+        pass
+
+    def forward(self, x):
+        if not self.training or world == 1:
+            return super().forward(x)
+        dims, shape = [0, *range(2, x.dim())], [1, -1] + [1] * (x.dim() - 2)
+        total = dist.nn.functional.all_reduce
+        count = total(torch.tensor(x.numel() / x.shape[1], dtype=dtype, device=device))
+        mean = total(x.sum(dims)) / count
+        variance = total((x - mean.reshape(shape)).square().sum(dims)) / count
+        if self.track_running_stats:
+            with torch.no_grad():
+                self.running_mean.lerp_(mean, self.momentum)
+                self.running_var.lerp_(variance * count / (count - 1), self.momentum)
+        y = (x - mean.reshape(shape)) * (variance + self.eps).rsqrt().reshape(shape)
+        return y * self.weight.reshape(shape) + self.bias.reshape(shape) if self.affine else y
+
+
 class Positions(nn.Embedding):
     """A trained vector for each position."""
     def forward(self, x):
@@ -428,15 +449,33 @@ def read_npz(path, inputs, targets):
     return columns([file[name] for name in inputs]), columns([file[name] for name in targets])
 
 
-def read_table(path, **options):
-    table = pandas.read_csv(path, skipinitialspace=True, **options)
+def read_table(paths, **options):
+    """A CSV file, or several."""
+    paths = [paths] if isinstance(paths, str) else paths
+    table = pandas.concat([pandas.read_csv(path, skipinitialspace=True, **options) for path in paths], ignore_index=True)
     table.columns = table.columns.map(str)
     return table
 
 
-def read_csv(path, inputs, targets, drop=False, **options):
-    """drop: rows without a target are left out."""
-    table = read_table(path, **options)
+def read_database(path, query=None, table=None):
+    """All values as texts; without a query or a table the only one of an SQLite database."""
+    with sqlite3.connect(path) as database:
+        names = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+        table = table or query or database.execute(names).fetchone()[0]
+        rows = database.execute(query or 'SELECT * FROM "{}"'.format(table.replace('"', '""')))
+        return pandas.DataFrame([[None if value is None else str(value) for value in row] for row in rows], columns=[c[0] for c in rows.description])
+
+
+def read_sqlite(path, inputs, targets, drop=False, texts=False, **options):
+    table = read_database(path, **options)
+    table = table.dropna(subset=targets) if drop else table
+    return table[inputs].to_numpy("f8"), columns([table[name].to_numpy() if texts else pandas.to_numeric(table[name]).to_numpy() for name in targets])
+
+
+def read_csv(paths, inputs, targets, filter=None, drop=False, **options):
+    """filter: which rows are used; drop: those without a target are left out."""
+    table = read_table(paths, **options)
+    table = table.query(filter) if filter else table
     table = table.dropna(subset=targets) if drop else table
     return table[inputs].to_numpy("f8"), columns([table[name].to_numpy() for name in targets])
 

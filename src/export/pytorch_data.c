@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "data/csv/csv.h"
 #include "data/dataset/dataset.h"
+#include "data/files/files.h"
 #include "data/sampling/split.h"
 #include "export/pytorch.h"
 #include "model/objective.h"
@@ -17,7 +18,10 @@ static void add_columns(const struct script *s, const struct string_list *names,
     size_t count = 0;
     for (size_t i = 0; i < columns.count; i++)
         if (columns.items[i].role == role) found[count++] = columns.items[i].name;
-    bool is_table = columns.format && (strcmp(columns.format, "csv") == 0 || strcmp(columns.format, "images") == 0);
+    static const char *const tables[] = {"csv", "sqlite", "images"};
+    bool is_table = false;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        is_table = is_table || (columns.format && strcmp(columns.format, tables[i]) == 0);
     script_add_names(out, names->count || !is_table ? names : &(struct string_list){found, count}, fallback);
 }
 
@@ -27,6 +31,28 @@ static bool reads_targets(const struct script *s) {
     bool reads = !s->plan->objective;
     for (size_t i = 0; i < info->target_count; i++) reads = reads || !info->targets[i].is_input;
     return reads;
+}
+
+/* The file, or a list of files: those that patterns match now. */
+static void add_paths(const struct script *s, struct text *out) {
+    const struct string_list *files = &s->files[s->is_validation];
+    if (files->count == 1)
+        text_add_json(out, files->items[0]);
+    else
+        script_add_names(out, files, NULL);
+}
+
+/* Sets the files of the training and the validation rows. */
+static status find_files(struct script *s) {
+    const struct dataset_config *d = &s->config->dataset;
+    const char *paths[] = {d->path, d->validation.path};
+    for (int i = 0; i < 2; i++) {
+        if (!paths[i]) continue;
+        bool is_csv = strcmp(dataset_format_of(d, paths[i])->name, "csv") == 0;
+        TRY(file_list_expand(paths[i], dataset_others(d, i), s->arena, &s->files[i]));
+        if (s->files[i].count > 1 && !is_csv) return script_refuse("several files that are not CSV files");
+    }
+    return OK;
 }
 
 /* The names of the files, and their targets or masks. */
@@ -54,7 +80,22 @@ static void add_files(const struct script *s, struct text *out) {
     }
 }
 
-static status add_csv_options(const struct script *s, const char *path, bool are_texts, struct text *out);
+static status add_csv_options(const struct script *s, bool are_texts, struct text *out);
+
+static void add_text(struct text *out, const char *key, const char *value) {
+    text_printf(out, ", %s=", key);
+    text_add_json(out, value);
+}
+
+/* What of a database is read. */
+static void add_query(const struct script *s, struct text *out) {
+    const struct dataset_config *d = &s->config->dataset;
+    const char *query = s->is_validation && d->validation.query ? d->validation.query : d->query;
+    if (query)
+        add_text(out, "query", query);
+    else if (d->table)
+        add_text(out, "table", d->table);
+}
 
 static bool data_place(void *script, const char *name, struct text *out) {
     struct script *s = script;
@@ -62,15 +103,19 @@ static bool data_place(void *script, const char *name, struct text *out) {
     const struct synthetic_config *y = &d->synthetic;
     bool has_stride = d->tokens.stride != SCHEMA_NO_INT;
     if (strcmp(name, "path") == 0) {
-        text_add_json(out, s->is_validation ? d->validation.path : d->path);
+        add_paths(s, out);
     } else if (strcmp(name, "inputs") == 0) {
         s->is_group ? text_add(out, "[]") : add_columns(s, &d->inputs, COLUMN_INPUT, "x", out);
     } else if (strcmp(name, "targets") == 0 && s->is_group) {
         script_add_names(out, &(struct string_list){(const char *[]){d->split.group}, 1}, NULL);
-    } else if (strcmp(name, "csv") == 0) {
+    } else if (strcmp(name, "query") == 0) {
+        add_query(s, out);
         if (d->drops_missing_targets) text_add(out, ", drop=True");
-        s->failure =
-            status_first(s->failure, add_csv_options(s, s->is_validation ? d->validation.path : d->path, false, out));
+        if (s->is_group || dataset_labels(s->plan->dataset).count) text_add(out, ", texts=True");
+    } else if (strcmp(name, "csv") == 0) {
+        if (d->filter) add_text(out, "filter", d->filter);
+        if (d->drops_missing_targets) text_add(out, ", drop=True");
+        s->failure = status_first(s->failure, add_csv_options(s, false, out));
     } else if (strcmp(name, "targets") == 0) {
         add_columns(s, &d->targets, COLUMN_TARGET, reads_targets(s) ? "y" : NULL, out);
     } else if (strcmp(name, "labels") == 0) {
@@ -117,11 +162,6 @@ static void add_texts(struct text *out, const char *key, const struct string_lis
     script_add_names(out, texts, NULL);
 }
 
-static void add_text(struct text *out, const char *key, const char *value) {
-    text_printf(out, ", %s=", key);
-    text_add_json(out, value);
-}
-
 /* '.' or ',': what the numbers of the file have, as in csv_decimal. */
 static status find_decimal(struct csv_reader *reader, char *decimal) {
     bool has_record = true;
@@ -160,8 +200,9 @@ static status add_dialect(const struct csv_config *c, struct csv_reader *reader,
 }
 
 /* The options of pandas.read_csv for the file [path]. */
-static status add_csv_options(const struct script *s, const char *path, bool are_texts, struct text *out) {
+static status add_csv_options(const struct script *s, bool are_texts, struct text *out) {
     const struct dataset_config *d = &s->config->dataset;
+    const char *path = s->files[s->is_validation].items[0];
     struct csv_reader reader;
     bool is_started;
     status failure = csv_open_pieces(path, &d->csv, &reader, &is_started);
@@ -413,17 +454,36 @@ static void add_column(const struct prepared_column *c, struct text *out) {
     text_add(out, c->has_indicator ? ", indicator=True)" : ")");
 }
 
-static status add_table(const struct script *s, const char *path) {
-    struct text *out = (struct text *)&s->data;
-    text_add(out, "read_table(");
-    text_add_json(out, path);
-    text_add(out, ", dtype=str");
-    TRY(add_csv_options(s, path, true, out));
+/* A table of texts, whose columns are prepared. */
+static status add_table(struct script *s) {
+    const struct dataset_config *d = &s->config->dataset;
+    const char *path = s->is_validation ? d->validation.path : d->path;
+    struct text *out = &s->data;
+    if (strcmp(dataset_format_of(d, path)->name, "csv") == 0) {
+        text_add(out, "read_table(");
+        add_paths(s, out);
+        text_add(out, ", dtype=str");
+        TRY(add_csv_options(s, true, out));
+    } else {
+        text_add(out, "read_database(");
+        add_paths(s, out);
+        add_query(s, out);
+    }
     text_add(out, ")");
-    if (!s->config->dataset.drops_missing_targets) return OK;
-    text_add(out, ".dropna(subset=");
-    add_columns(s, &s->config->dataset.targets, COLUMN_TARGET, NULL, out);
-    text_add(out, ").reset_index(drop=True)");
+    if (d->filter) {
+        text_add(out, ".loc[read_table(");
+        add_paths(s, out);
+        TRY(add_csv_options(s, false, out));
+        text_add(out, ").query(");
+        text_add_json(out, d->filter);
+        text_add(out, ").index]");
+    }
+    if (d->drops_missing_targets) {
+        text_add(out, ".dropna(subset=");
+        add_columns(s, &d->targets, COLUMN_TARGET, NULL, out);
+        text_add(out, ")");
+    }
+    text_add(out, d->filter || d->drops_missing_targets ? ".reset_index(drop=True)" : "");
     return OK;
 }
 
@@ -432,13 +492,13 @@ static status add_table(const struct script *s, const char *path) {
 static status add_prepared(struct script *s, const struct preparation *p) {
     const struct dataset_config *d = &s->config->dataset;
     struct text *out = &s->data;
-    if (strcmp(dataset_format_of(d, d->path)->name, "csv") != 0) return script_refuse("dataset.columns of a database");
     text_add(out, "table = ");
-    TRY(add_table(s, d->path));
+    TRY(add_table(s));
     text_add(out, "\n");
     if (d->validation.path) {
+        s->is_validation = true;
         text_add(out, "count, other = len(table), ");
-        TRY(add_table(s, d->validation.path));
+        TRY(add_table(s));
         text_add(out, "\ntable = pandas.concat([table, other], ignore_index=True)\n");
     }
     text_add(out, "x = np.concatenate([");
@@ -676,6 +736,7 @@ status script_write_data(struct script *s) {
     const struct dataset_format *format = dataset_format_of(d, d->path);
     const struct preparation *preparation = dataset_preparation(s->plan->dataset);
     bool has_classes = reads_files(s) && !d->image.labels && !d->image.masks; /* those of the folders */
+    TRY(find_files(s));
     if (script_scales_batches(s)) TRY(check_batches(s));
     if (s->plan->objective && dataset_labels(s->plan->dataset).count)
         return script_refuse("losses of classes that are texts");

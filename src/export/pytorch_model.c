@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "export/export.h"
 #include "export/pytorch.h"
 #include "model/init_rules.h"
 #include "model/layers/layers.h"
@@ -47,6 +48,9 @@ static bool layer_place(void *context, const char *name, struct text *out) {
         text_printf(out, "%zu:%zu", input->first, input->first + l->out_size);
     } else if (strcmp(name, "d") == 0) {
         text_printf(out, "%d", c->in->dims < 3 ? 1 : c->in->dims - 1);
+    } else if (strcmp(name, "batch_norm") == 0) {
+        bool is_synchronous = l->type->sums_over_ranks && l->type->sums_over_ranks(l);
+        text_printf(out, is_synchronous ? "SyncBatchNorm" : "nn.BatchNorm%dd", c->in->dims < 3 ? 1 : c->in->dims - 1);
     } else if (strcmp(name, "rows") == 0) {
         text_printf(out, "%lld", (long long)first[0]);
     } else if (strcmp(name, "columns") == 0) {
@@ -418,6 +422,11 @@ status script_write_network(struct script *s) {
         text_printf(out, "torch.manual_seed(%lld)\nmodel = Model()\n", (long long)s->config->seed);
     }
     if (!failure) failure = init_rules_write_pytorch(s->model, &s->config->model.init, out);
+    if (s->config->model.has_init_from) {
+        text_add(out, "model.load_state_dict(torch.load(");
+        text_add_json(out, export_initial_weights(s->path, s->arena));
+        text_add(out, "), strict=False)  # those of model.init_from\n");
+    }
     text_add(out, "model.to(device, dtype)\n");
     add_freeze(s);
     text_free(&n.modules);

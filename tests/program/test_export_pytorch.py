@@ -77,6 +77,14 @@ class ExportPyTorch(program.Case):
             self.run_program(file, "train.epochs=1", "--run-dir", name, "--quiet")
             self.assertEqual(self.export(name).partition("\n")[2], self.export(file, "train.epochs=1").partition("\n")[2])
 
+    def test_initial_weights(self):
+        """Those of model.init_from are in a file beside the script."""
+        self.run_program("wine.yaml", "--run-dir", "run", "--quiet")
+        self.run_program("export", "run", "--out", "wine.safetensors")
+        self.assertIn('model.load_state_dict(torch.load("train_initial.pt"), strict=False)', self.export("wine.yaml", "model.init_from=wine.safetensors"))
+        self.assertTrue(os.path.exists(self.path("train_initial.pt")))
+        self.assertNotIn("torch.load", self.export("wine.yaml"))
+
     def test_optimizers_and_schedules(self):
         for kind in ("sgd", "adam", "adamw", "adagrad", "rmsprop", "lion", "nadam", "radam", "adamax", "adadelta"):
             with self.subTest(kind):
@@ -147,9 +155,9 @@ class ExportPyTorch(program.Case):
         self.assertIn("F.cosine_embedding_loss(", self.export(os.path.join(program.SOURCE, "configs", "siamese.yaml")))
 
     def test_refusals(self):
-        for override, what in (("dist.gradient_compression=bfloat16", "dist.gradient_compression"), ("checkpoint.resume=a.h5", "checkpoint.resume FILE"),
+        for override, what in (("checkpoint.resume=a.h5", "checkpoint.resume FILE"),
                                ("schedule={type: reduce_on_plateau, warmup: 2}", "schedule.warmup of reduce_on_plateau"),
-                               ("model.layers=[{linear: 4}, {batch_norm: {sync: true}}, {linear: 3}]", "model.layers.batch_norm.sync"),
+                               ("dist.gradient_compression=bfloat16", "dist.gradient_compression"), ("dataset.weights=x", "dataset.weights"),
                                ("dataset.split={test: 0.2, folds: 3, fold: 0}", "dataset.split with test rows"), ("train={epochs: 9, metrics: [f1], early_stop: {metric: val_f1}}", "the metric val_f1"),
                                ("model.layers=[{linear: {out: 4, name: 'a\"b'}}, {linear: {out: 3, name: c}}]", "a name with a quote")):
             with self.subTest(override):
@@ -173,16 +181,18 @@ class Losses(program.Case):
         return p.stdout
 
     def test_a_script_runs_as_it_stands(self):
-        """By python3, and by torchrun on two ranks; that of PyTorch 1.13 cannot take the defaults 0 of -r and -t with Python 3.11."""
+        """With the weights of a run, by python3, and by torchrun on two ranks; that of PyTorch 1.13 cannot take the defaults 0 of -r and -t with Python 3.11."""
         self.write("wine.yaml", WINE)
-        self.run_program("export", "wine.yaml", "--out", "train.py")
+        self.run_program("wine.yaml", "--run-dir", "first", "--quiet")
+        start = ["wine.yaml", "model.init_from=first"]
+        self.run_program("export", *start, "--out", "train.py")
         environment = self.environment({"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"})
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         for nproc, words in ((1, ["train.py"]), (2, ["-m", "torch.distributed.run", "--nproc_per_node=2", "-r1", "-t1", "--master_addr=127.0.0.1", f"--master_port={port}", "train.py"])):
             with self.subTest(nproc=nproc):
-                self.run_program("wine.yaml", "train.log_every=1", "--nproc", nproc, "--run-dir", f"run-{nproc}", "--quiet")
+                self.run_program(*start, "train.log_every=1", "--nproc", nproc, "--run-dir", f"run-{nproc}", "--quiet")
                 p = subprocess.run([sys.executable, *words], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
                 self.assertEqual(p.returncode, 0, p.stderr)
                 self.assert_close([float(x) for x in re.findall(r"step \d+  loss (\S+)", p.stdout, re.M)], self.losses(f"run-{nproc}"), 1e-6, "the losses of steps")

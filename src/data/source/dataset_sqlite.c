@@ -624,4 +624,5 @@ const struct dataset_format dataset_sqlite = {.name = "sqlite",
                                               .columns = csv_columns,
                                               .close = csv_close,
                                               .add_records = add_records,
-                                              .inspect = inspect};
+                                              .inspect = inspect,
+                                              .pytorch = "read_sqlite({path}, {inputs}, {targets}{query})"};

@@ -201,5 +201,5 @@ const struct layer_type layer_batch_norm = {
     .facts = facts,
     .onnx = write_onnx,
     .c = write_c,
-    .pytorch = "nn.BatchNorm{d}d({channels}{,eps}{,momentum}{,affine}{,track_running_stats}){!sync}",
+    .pytorch = "{batch_norm}({channels}{,eps}{,momentum}{,affine}{,track_running_stats})",
 };
