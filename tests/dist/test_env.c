@@ -65,7 +65,11 @@ static const char *const known[] = {"RANK",
                                     "PMI_LOCAL_SIZE",
                                     "I_MPI_HYDRA_UUID",
                                     "MPI_LOCALRANKID",
-                                    "MPI_LOCALNRANKS"};
+                                    "MPI_LOCALNRANKS",
+                                    "PBS_NODEFILE",
+                                    "LSB_DJOB_RANKFILE",
+                                    "PE_HOSTFILE",
+                                    "JSM_NAMESPACE_RANK"};
 
 /* Sets exactly the variables of "A=1 B=2". PARENT stands for the parent's pid. */
 static void set_environment(const char *assignments) {
@@ -293,6 +297,59 @@ TEST_EACH(invalid_environments_are_rejected, bad) {
     ck_assert_msg(status_code(s) == STATUS_USAGE, "%s", bad[_i].environment);
     ck_assert_msg(strstr(status_message(s), bad[_i].expected), "%s: %s", bad[_i].environment, status_message(s));
     status_free(s);
+}
+
+/* The host of rank 0 from the file of a queue; OWN is this host. Rank 0 must be there. */
+static const struct {
+    const char *variable, *more, *text, *rank_0, *others; /* rank_0: a failure; others: the host; "": a failure */
+} queues[] = {
+    {"PBS_NODEFILE", "", "OWN\nOWN\nn2\nn2\n", NULL, "OWN"},
+    {"PBS_NODEFILE", "", "OWN.cluster.example\nn2.cluster.example\n", NULL, "OWN.cluster.example"},
+    {"PBS_NODEFILE", "", "n1\nn2\n", "rank 0 is not on the first host of the PBS job, n1 (PBS_NODEFILE)", "n1"},
+    {"PBS_NODEFILE", "", "OWNx\nn2\n", "rank 0 is not on the first host", "OWNx"},
+    {"PBS_NODEFILE", "", "\n  \n", "set MASTER_ADDR", ""},
+    {"LSB_DJOB_RANKFILE", "", "OWN\nn2\n", NULL, "OWN"},
+    {"LSB_DJOB_RANKFILE", " JSM_NAMESPACE_RANK=3", "batch1\nOWN\nOWN\nn2\n", NULL, "OWN"},
+    {"LSB_DJOB_RANKFILE", " JSM_NAMESPACE_RANK=3", "batch1\n", "set MASTER_ADDR", ""},
+    {"PE_HOSTFILE", "", "OWN 4 all.q@OWN UNDEFINED\nn2 4 all.q@n2 UNDEFINED\n", NULL, "OWN"},
+};
+
+/* With the name of this host for OWN. */
+static void add_own(const char *text, char *out, size_t size) {
+    char own[256] = "";
+    gethostname(own, sizeof own - 1);
+    own[strcspn(own, ".")] = 0;
+    *out = 0;
+    for (const char *at; (at = strstr(text, "OWN")); text = at + 3)
+        snprintf(out + strlen(out), size - strlen(out), "%.*s%s", (int)(at - text), text, own);
+    snprintf(out + strlen(out), size - strlen(out), "%s", text);
+}
+
+TEST_EACH(hosts_of_queues, queues) {
+    char environment[256], text[1024], host[300], path[] = "/tmp/hosts-XXXXXX";
+    struct dist_env env;
+    int fd = mkstemp(path);
+    add_own(queues[_i].text, text, sizeof text);
+    add_own(queues[_i].others, host, sizeof host);
+    ck_assert(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0);
+    for (int rank = 0; rank < 2; rank++) {
+        snprintf(environment, sizeof environment, "PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=%d MPI_LOCALNRANKS=2 %s=%s%s",
+                 rank, rank, queues[_i].variable, path, queues[_i].more);
+        set_environment(environment);
+        if (rank == 0 && queues[_i].rank_0) {
+            ck_failure(dist_env_detect(&env), STATUS_USAGE, queues[_i].rank_0);
+        } else if (!*host) {
+            ck_failure(dist_env_detect(&env), STATUS_USAGE, "set MASTER_ADDR");
+        } else {
+            ck_ok(dist_env_detect(&env));
+            ck_assert_str_eq(env.master_addr, host);
+        }
+        strcat(environment, " MASTER_ADDR=other"); /* the user's word */
+        set_environment(environment);
+        ck_ok(dist_env_detect(&env));
+        ck_assert_str_eq(env.master_addr, "other");
+    }
+    unlink(path);
 }
 
 /* A process of any launcher, without the variables that are known to be of one, is not a rank. */

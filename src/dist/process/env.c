@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netdb.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/files/digest.h"
@@ -99,14 +101,66 @@ bool dist_env_is_loopback_name(const char *host) {
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0;
 }
 
-/* The address of the store, for launchers that do not set MASTER_ADDR and MASTER_PORT. */
-static status find_master(struct dist_env *env, const char *default_host) {
-    if (env->world_size == 1) return OK;
-    const char *host = is_set("MASTER_ADDR") ? getenv("MASTER_ADDR") : default_host;
-    if (!host)
+/* Files in which queues write the hosts of a job, one a line, the first one that of rank 0. */
+static const struct host_file {
+    const char *variable, *queue;
+    /* With this variable set the first line is the host that started the job, which has no ranks (jsrun on machines
+     * with such hosts); NULL: never. */
+    const char *skips_first_with;
+} host_files[] = {
+    {"PBS_NODEFILE", "PBS", NULL},
+    {"LSB_DJOB_RANKFILE", "LSF", "JSM_NAMESPACE_RANK"},
+    {"PE_HOSTFILE", "Grid Engine", NULL},
+};
+
+/* host (size): the first word of the first line, or of the first other one after it. False: there is none. */
+static bool read_first_host(const struct host_file *file, char *host, size_t size) {
+    bool skips = file->skips_first_with && is_set(file->skips_first_with), is_found = false;
+    char line[NI_MAXHOST + 256], first[NI_MAXHOST] = "";
+    FILE *stream = is_set(file->variable) ? fopen(getenv(file->variable), "re") : NULL;
+    while (stream && !is_found && fgets(line, sizeof line, stream)) {
+        size_t begin = strspn(line, " \t"), length = strcspn(line + begin, " \t\r\n");
+        if (length == 0 || length >= sizeof first) continue;
+        snprintf(host, size, "%.*s", (int)length, line + begin);
+        if (!*first) snprintf(first, sizeof first, "%.*s", (int)length, line + begin);
+        is_found = !skips || strcmp(host, first) != 0;
+    }
+    if (stream) fclose(stream);
+    return is_found;
+}
+
+/* Whether [host] is a name of this host, without regard to domains. */
+static bool is_own_name(const char *host) {
+    char own[NI_MAXHOST] = "";
+    gethostname(own, sizeof own - 1);
+    size_t length = strcspn(own, ".");
+    return strncasecmp(host, own, length) == 0 && (host[length] == 0 || host[length] == '.');
+}
+
+/* The host of rank 0 where the launcher does not say it: the first one of the queue's file, if rank 0 is there. */
+static status find_first_host(const struct dist_env *env, char host[NI_MAXHOST]) {
+    const struct host_file *file = host_files;
+    const struct host_file *end = host_files + sizeof host_files / sizeof *host_files;
+    while (file < end && !read_first_host(file, host, NI_MAXHOST)) file++;
+    if (file == end)
         return status_new(STATUS_USAGE,
                           "%s does not set the host of rank 0; set MASTER_ADDR to that host, the same on every rank",
                           dist_launcher_name(env->launcher));
+    if (env->rank == 0 && !is_own_name(host))
+        return status_new(STATUS_USAGE,
+                          "rank 0 is not on the first host of the %s job, %s (%s), where the others look for it; set "
+                          "MASTER_ADDR to the host of rank 0, the same on every rank",
+                          file->queue, host, file->variable);
+    return OK;
+}
+
+/* The address of the store, for launchers that do not set MASTER_ADDR and MASTER_PORT. */
+static status find_master(struct dist_env *env, const char *default_host) {
+    char first[NI_MAXHOST];
+    if (env->world_size == 1) return OK;
+    const char *host = is_set("MASTER_ADDR") ? getenv("MASTER_ADDR") : default_host;
+    if (!host) TRY(find_first_host(env, first));
+    if (!host) host = first;
     TRY(copy_text(env->master_addr, sizeof env->master_addr, host, "MASTER_ADDR"));
     env->master_port = dist_env_derive_port(env->job_id);
     return read_int("MASTER_PORT", 1, MAX_PORT, &env->master_port);
