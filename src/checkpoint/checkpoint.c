@@ -22,7 +22,7 @@ struct checkpoint {
 
 status checkpoint_write(const char *dir, const char *name, const struct entry *entries, size_t count) {
     struct image *image;
-    TRY(image_create(entries, count, &image));
+    TRY(image_create(entries, count, false, &image));
     image_reference(image, entries, count);
     status s = checkpoint_clean(dir);
     if (s == OK) s = checkpoint_write_image(dir, name, image);
@@ -100,7 +100,7 @@ status checkpoint_create(const char *name, const struct entry *entries, size_t c
     struct checkpoint *checkpoint = NULL;
     struct image *image;
     TRY(new_checkpoint(name, &checkpoint));
-    status s = image_create(entries, count, &image);
+    status s = image_create(entries, count, false, &image);
     if (s == OK) {
         struct hdf5_silence silence;
         image_fill(image, entries, count);

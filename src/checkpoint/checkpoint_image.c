@@ -162,13 +162,49 @@ static status create_file(struct image *image, struct metadata *metadata, hsize_
     return s;
 }
 
-static status create_metadata(struct image *image) {
+/* Insertion sort, because libhdf5 places entries nearly in their order. */
+static status sort_places(struct image *image) {
+    image->by_offset = calloc(image->count + 1, sizeof *image->by_offset);
+    image->parts = calloc(3 * image->count + 3, sizeof *image->parts);
+    if (!image->by_offset || !image->parts) return status_memory("the %zu entries of a checkpoint", image->count);
+    for (size_t i = 0; i < image->count; i++) {
+        size_t at = i;
+        for (; at > 0 && image->places[image->by_offset[at - 1]].offset > image->places[i].offset; at--)
+            image->by_offset[at] = image->by_offset[at - 1];
+        image->by_offset[at] = i;
+    }
+    return OK;
+}
+
+#define MAX_GAP ((size_t)4096)
+static const unsigned char zeros[MAX_GAP];
+
+/* Where the data begin, if behind them there are only short gaps between them; else the size of the file. [metadata]:
+ * bytes of the file that libhdf5 has written. */
+static size_t start_of_data(const struct image *image, size_t metadata) {
+    size_t start = image->size, done = image->size;
+    for (size_t i = 0; i < image->count; i++) {
+        const struct image_entry *place = &image->places[image->by_offset[i]];
+        if (!place->size) continue;
+        if (start == image->size) start = done = place->offset;
+        if (place->offset - done > MAX_GAP) return image->size;
+        done = place->offset + place->size;
+    }
+    return metadata <= start && image->size - done <= MAX_GAP ? start : image->size;
+}
+
+static status create_metadata(struct image *image, bool is_reference) {
     struct metadata metadata = {0};
     hsize_t size = 0;
     status s = create_file(image, &metadata, &size);
     if (s == OK) {
         image->size = size > metadata.size ? (size_t)size : metadata.size;
-        s = buffer_new(image->size, "the checkpoint", (void **)&image->bytes);
+        s = sort_places(image);
+    }
+    if (s == OK) {
+        bool has_data = !is_reference || image->size <= IMAGE_MAX_COPY;
+        image->stored = has_data ? image->size : start_of_data(image, metadata.size);
+        s = buffer_new(image->stored, "the checkpoint", (void **)&image->bytes);
     }
     if (s == OK) memcpy(image->bytes, metadata.bytes, metadata.size);
     for (size_t i = 0; i < image->count && s == OK; i++)
@@ -195,21 +231,7 @@ static status copy_places(struct image *image, const struct entry *entries, size
     return OK;
 }
 
-/* Insertion sort, because libhdf5 places entries nearly in their order. */
-static status sort_places(struct image *image) {
-    image->by_offset = calloc(image->count + 1, sizeof *image->by_offset);
-    image->parts = calloc(2 * image->count + 2, sizeof *image->parts);
-    if (!image->by_offset || !image->parts) return status_memory("the %zu entries of a checkpoint", image->count);
-    for (size_t i = 0; i < image->count; i++) {
-        size_t at = i;
-        for (; at > 0 && image->places[image->by_offset[at - 1]].offset > image->places[i].offset; at--)
-            image->by_offset[at] = image->by_offset[at - 1];
-        image->by_offset[at] = i;
-    }
-    return OK;
-}
-
-status image_create(const struct entry *entries, size_t count, struct image **out) {
+status image_create(const struct entry *entries, size_t count, bool is_reference, struct image **out) {
     *out = NULL;
     struct hdf5_silence silence;
     struct image *image = calloc(1, sizeof *image);
@@ -217,10 +239,9 @@ status image_create(const struct entry *entries, size_t count, struct image **ou
     status s = copy_places(image, entries, count);
     if (s == OK) {
         hdf5_enter(&silence);
-        s = create_metadata(image);
+        s = create_metadata(image, is_reference);
         hdf5_leave(&silence);
     }
-    if (s == OK) s = sort_places(image);
     if (s != OK) {
         image_destroy(image);
         return s;
@@ -242,7 +263,7 @@ bool image_fits(const struct image *image, const struct entry *entries, size_t c
 }
 
 static void set_data(struct image *image, const struct entry *entries, size_t count, bool is_copy) {
-    assert(image_fits(image, entries, count));
+    assert(image_fits(image, entries, count) && (!is_copy || image_has_data(image)));
     image->order = 0;
     for (size_t i = 0; i < count; i++) {
         struct image_entry *place = &image->places[i];
@@ -262,18 +283,24 @@ void image_reference(struct image *image, const struct entry *entries, size_t co
     set_data(image, entries, count, image->size <= IMAGE_MAX_COPY);
 }
 
+/* Adds the bytes [begin, end) of the file, between data. */
+static void add_part(const struct image *image, size_t begin, size_t end, size_t *count) {
+    size_t middle = begin < image->stored ? (end < image->stored ? end : image->stored) : begin;
+    if (begin < middle) image->parts[(*count)++] = (struct io_part){image->bytes + begin, middle - begin};
+    if (middle < end) image->parts[(*count)++] = (struct io_part){zeros, end - middle};
+}
+
 struct io_part *image_parts(const struct image *image, size_t *count) {
     size_t done = 0;
     *count = 0;
     for (size_t i = 0; i < image->count; i++) {
         const struct image_entry *place = &image->places[image->by_offset[i]];
         if (!place->data) continue;
-        if (place->offset > done)
-            image->parts[(*count)++] = (struct io_part){image->bytes + done, place->offset - done};
+        add_part(image, done, place->offset, count);
         image->parts[(*count)++] = (struct io_part){place->data, place->size};
         done = place->offset + place->size;
     }
-    if (done < image->size) image->parts[(*count)++] = (struct io_part){image->bytes + done, image->size - done};
+    add_part(image, done, image->size, count);
     return image->parts;
 }
 

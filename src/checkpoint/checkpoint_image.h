@@ -10,8 +10,8 @@
 #include "checkpoint/checkpoint.h"
 
 struct image {
-    unsigned char *bytes; /* (size): the whole file; buffer_new */
-    size_t size;
+    unsigned char *bytes; /* (stored): the file, or its start up to the data; buffer_new */
+    size_t size, stored;
     uint64_t order; /* state/step of the last fill; 0 without one */
     size_t count;
     struct image_entry {
@@ -24,11 +24,15 @@ struct image {
         const void *data;  /* the caller's data, if it was not copied; else NULL */
     } * places;            /* (count), in the order of the entries */
     size_t *by_offset;     /* (count) places in the order of the file */
-    struct io_part *parts; /* (2 count + 2), for image_parts */
+    struct io_part *parts; /* (3 count + 3), for image_parts */
 };
 
-/* Creates the metadata and offsets for [entries], without their data. */
-status image_create(const struct entry *entries, size_t count, struct image **out);
+/* Creates the metadata and offsets for [entries], without their data. [is_reference]: only image_reference will be
+ * called, so that a large image has no memory for the data. */
+status image_create(const struct entry *entries, size_t count, bool is_reference, struct image **out);
+
+/* Whether it has memory for the data, as image_fill needs. */
+static inline bool image_has_data(const struct image *image) { return image->stored == image->size; }
 
 /* Whether [entries] have the paths, types and shapes (and lengths of text) of the image. */
 bool image_fits(const struct image *image, const struct entry *entries, size_t count);

@@ -156,10 +156,11 @@ status saver_wait(struct saver *saver) {
 /* Updates the image and the name; the thread is idle. */
 static status prepare(struct saver *saver, const char *name, const struct entry *entries, size_t count,
                       bool is_in_place) {
-    if (!saver->image || !image_fits(saver->image, entries, count)) {
+    bool fits = saver->image && image_fits(saver->image, entries, count);
+    if (!fits || (!is_in_place && !image_has_data(saver->image))) {
         image_destroy(saver->image);
         saver->image = NULL;
-        TRY(image_create(entries, count, &saver->image));
+        TRY(image_create(entries, count, is_in_place, &saver->image));
     }
     (is_in_place ? image_reference : image_fill)(saver->image, entries, count);
     free(saver->name);

@@ -14,7 +14,7 @@ struct dist_config {
     double bucket_cap_mb, first_bucket_mb;
     bool find_unused_parameters;
     int gradient_compression; /* enum gradient_compression */
-    int64_t zero_stage;       /* 0, 1, 2 */
+    int64_t zero_stage;       /* 0 to 3 */
     bool nccl_nvls;
     double timeout;      /* seconds */
     double hang_timeout; /* seconds; 0: off */

@@ -315,7 +315,10 @@ static float *next_draw(struct drawing *d, size_t index) {
 static void draw(void *user, const struct param *param, size_t index) {
     struct drawing *d = user;
     float *values = next_draw(d, index);
-    if (d->rng) d->type->draw(d->config, param, values, d->rng);
+    if (!d->rng) return;
+    if (values) params_draw_begin(d->params, index, 1), values = params_value(d->params, index);
+    d->type->draw(d->config, param, values, d->rng);
+    if (values) params_draw_end(d->params, index, 1);
 }
 
 /* GPT-2: matrices are drawn from normal(0, 0.02), vectors (biases) are 0. */
@@ -323,10 +326,12 @@ static void draw_gpt2(void *user, const struct param *param, size_t index) {
     struct drawing *d = user;
     float *values = next_draw(d, index);
     if (!d->rng) return;
+    if (values) params_draw_begin(d->params, index, 1), values = params_value(d->params, index);
     if (param->dims >= 2)
         rng_normal(d->rng, values, param->count, 0, 0.02);
     else
         fill(d->rng, 0, values, param->count);
+    if (values) params_draw_end(d->params, index, 1);
 }
 
 static void count_one(void *user, const struct param *param, size_t index) {

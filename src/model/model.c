@@ -126,7 +126,9 @@ void model_destroy(struct model *model) {
 }
 
 void model_memory(const struct model *model, size_t batch, size_t *parameters, size_t *activations) {
-    *parameters = (model->params.total + params_gradient_floats(&model->params) + model->buffers.total) * sizeof(float);
+    *parameters =
+        (params_value_floats(&model->params) + params_gradient_floats(&model->params) + model->buffers.total) *
+        sizeof(float);
     *activations = batch * model->row_floats * sizeof(float);
 }
 
@@ -201,7 +203,9 @@ void model_init(struct model *model, struct rng *rng) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
         if (layer->is_sharing) continue;
+        params_draw_begin(&model->params, layer->first_param, layer->param_count);
         if (layer->type->init) layer->type->init(layer, &model->params, rng);
+        params_draw_end(&model->params, layer->first_param, layer->param_count);
         if (layer->type->init_buffers) layer->type->init_buffers(layer, &model->buffers);
     }
     init_rules_apply(model, &model->init, rng);
@@ -249,7 +253,7 @@ void model_split_gradients(struct model *model) {
 /* The times in backward of the nodes that use a parameter of each group. */
 static void find_times(struct model *model) {
     for (size_t n = model->node_count; n-- > 0;) {
-        const struct layer *layer = model->nodes[n].layer;
+        const struct layer *layer = model->nodes[n].dy == SIZE_MAX ? NULL : model->nodes[n].layer;
         size_t now = model->node_count - n, count = layer ? layer->param_count + layer->tied_count : 0;
         for (size_t i = 0; i < count; i++) {
             size_t p = i < layer->param_count ? layer->first_param + i : layer->tied + (i - layer->param_count);
@@ -296,8 +300,12 @@ void model_group_gradients(struct model *model, const size_t *group_of, size_t c
         const struct param *p = &params->items[i];
         if (group_of[i] == SIZE_MAX) continue;
         struct gradient_group *group = &groups[group_of[i]];
-        if (!group->end) group->end = p->offset + p->count;
+        if (!group->end) {
+            group->end = p->offset + p->count;
+            group->last = i;
+        }
         group->begin = p->offset;
+        group->first = i;
     }
     find_times(model);
     for (size_t g = 0; g < count; g++) {
@@ -311,4 +319,118 @@ void model_group_gradients(struct model *model, const size_t *group_of, size_t c
             p->gradient = groups[group_of[i]].piece.offset + (p->offset - groups[group_of[i]].begin);
     }
     params->gradient_floats = assign_frozen(model, used);
+}
+
+/* ---- values that are gathered group by group. A group is gathered before the first of successive nodes with
+ * parameters that use it, and again when a later node does. ---- */
+
+/* The groups in use, and the plan for one list of nodes. */
+struct gathering {
+    struct model *model;
+    struct piece *pieces; /* (count) of the gathers so far, in elements */
+    size_t *groups;       /* (count) */
+    size_t count, capacity;
+    size_t *newest;  /* (gradient_group_count) the newest gather of a group; SIZE_MAX: none */
+    size_t *used_by; /* (gradient_group_count) the number of the node that used it last; 0: none */
+    size_t number;   /* of the node, among those with parameters in groups */
+};
+
+static void use_group(struct gathering *g, size_t group, size_t time) {
+    if (g->used_by[group] == 0 || g->used_by[group] + 1 < g->number) {
+        const struct gradient_group *values = &g->model->gradient_groups[group];
+        g->newest[group] = g->count;
+        g->groups[g->count] = group;
+        g->pieces[g->count++] = (struct piece){.size = values->end - values->begin, .first = time, .last = time};
+    }
+    g->pieces[g->newest[group]].last = time;
+    g->used_by[group] = g->number;
+}
+
+static bool uses_groups(const struct model *model, const struct layer *layer) {
+    bool uses = false;
+    for (size_t p = 0; layer && p < layer->param_count; p++)
+        uses |= model->gradient_group_of[layer->first_param + p] != SIZE_MAX;
+    for (size_t p = 0; layer && p < layer->tied_count; p++)
+        uses |= model->gradient_group_of[layer->tied + p] != SIZE_MAX;
+    return uses;
+}
+
+static void use_layer(struct gathering *g, const struct layer *layer, size_t time) {
+    const size_t *group_of = g->model->gradient_group_of;
+    for (size_t p = layer->first_param; p < layer->first_param + layer->param_count; p++)
+        if (group_of[p] != SIZE_MAX) use_group(g, group_of[p], time);
+    for (size_t p = layer->tied; p < layer->tied + layer->tied_count; p++)
+        if (group_of[p] != SIZE_MAX) use_group(g, group_of[p], time);
+}
+
+/* Forward of a node; one operator may run it together with the sum before it. */
+static void use_forward(struct gathering *g, size_t n) {
+    const struct graph_node *node = &g->model->nodes[n];
+    if (!uses_groups(g->model, node->layer)) return;
+    g->number++;
+    use_layer(g, node->layer, n > 0 && node[-1].precedes_norm ? n - 1 : n);
+    use_layer(g, node->layer, n);
+}
+
+/* Backward of a node, and what is recomputed before it. */
+static void use_backward(struct gathering *g, size_t n) {
+    const struct model *model = g->model;
+    const struct graph_node *node = &model->nodes[n];
+    if (node->dy == SIZE_MAX) return;
+    bool uses = uses_groups(model, node->layer);
+    for (size_t r = 0; r < node->recompute_count; r++)
+        uses |= uses_groups(model, model->nodes[node->recompute[r]].layer);
+    if (!uses) return;
+    g->number++;
+    for (size_t r = 0; r < node->recompute_count; r++)
+        use_layer(g, model->nodes[node->recompute[r]].layer, model->node_count - n);
+    if (node->layer) use_layer(g, node->layer, model->node_count - n);
+}
+
+/* Upper bound of the gathers of a list. */
+static size_t count_uses(const struct model *model) {
+    size_t count = 0;
+    for (size_t n = 0; n < model->node_count; n++) {
+        const struct graph_node *node = &model->nodes[n];
+        if (node->layer) count += node->layer->param_count + node->layer->tied_count;
+        for (size_t r = 0; r < node->recompute_count; r++) {
+            const struct layer *layer = model->nodes[node->recompute[r]].layer;
+            count += layer->param_count + layer->tied_count;
+        }
+    }
+    return count;
+}
+
+/* Plans the gathers of forward or backward; returns the floats that they need at most. */
+static size_t plan_gathers(struct model *model, int list) {
+    struct arena *arena = model->arena;
+    size_t max = count_uses(model) + 1, groups = model->gradient_group_count + 1;
+    struct gathering g = {.model = model,
+                          .pieces = arena_alloc(arena, max * sizeof *g.pieces),
+                          .groups = arena_alloc(arena, max * sizeof *g.groups),
+                          .newest = arena_alloc(arena, groups * sizeof *g.newest),
+                          .used_by = arena_alloc(arena, groups * sizeof *g.used_by)};
+    struct piece **pieces = arena_alloc(arena, max * sizeof *pieces);
+    for (size_t n = 0; n < model->node_count; n++)
+        if (list == 0)
+            use_forward(&g, n);
+        else
+            use_backward(&g, model->node_count - 1 - n);
+    for (size_t i = 0; i < g.count; i++) pieces[i] = &g.pieces[i];
+    size_t floats = placement_find(arena, pieces, g.count), frozen = model->params.total - model->params.trained;
+    model->gathers[list] = arena_alloc(arena, (g.count + 1) * sizeof *model->gathers[list]);
+    model->gather_counts[list] = g.count;
+    for (size_t i = 0; i < g.count; i++)
+        model->gathers[list][i] = (struct group_gather){g.groups[i], frozen + g.pieces[i].offset, g.pieces[i].first};
+    return floats;
+}
+
+void model_gather_values(struct model *model) {
+    struct params *params = &model->params;
+    size_t floats[2] = {plan_gathers(model, 0), plan_gathers(model, 1)}, frozen = params->total - params->trained;
+    for (size_t i = 0; i < params->count; i++) {
+        struct param *p = &params->items[i];
+        p->value = p->is_frozen ? p->offset - params->trained : frozen;
+    }
+    params->value_floats = frozen + (floats[0] > floats[1] ? floats[0] : floats[1]);
 }

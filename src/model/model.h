@@ -83,9 +83,19 @@ struct graph_node {
 /* Parameters whose gradients exist only for a part of backward, and then completely (model_group_gradients). */
 struct gradient_group {
     size_t begin, end;  /* their elements of the flat buffer of values */
+    size_t first, last; /* the first and last of them among all parameters */
     struct piece piece; /* of params.gradients; its times are those of backward */
     bool has_begun;     /* in this pass */
 };
+
+/* Before an operator: the values of [group] are gathered at [at] in params.values (model_gather_values). */
+struct group_gather {
+    size_t group, at;
+    size_t time; /* the index of the node; in backward counted from the last one, from 1 */
+};
+
+/* Copies the values of [group] (end - begin), which ranks have in parts, to [to]. */
+typedef void gather_group(void *user, size_t group, float *to);
 
 struct model {
     struct layer *layers; /* in the order they run */
@@ -102,9 +112,13 @@ struct model {
     size_t kept_gradients;                  /* floats of gradients with their own memory (model_split_gradients) */
     struct gradient_group *gradient_groups; /* (gradient_group_count) of model_group_gradients */
     size_t *gradient_group_of;              /* (params.count); SIZE_MAX: frozen */
-    size_t gradient_group_count;            /* 0: all gradients exist at once, or as model_split_gradients says */
-    size_t output, output_slot;             /* the last tensor, and the slot of its gradient */
-    struct model_output *outputs;           /* (output_count) the parts of a row of the output; count 0: it has one */
+    struct group_gather *gathers[2];        /* (gather_counts[i]) of forward and backward; NULL: all values exist */
+    size_t gather_counts[2];
+    gather_group *gather; /* of model_gather_values; not NULL in passes */
+    void *gatherer;
+    size_t gradient_group_count;  /* 0: all gradients exist at once, or as model_split_gradients says */
+    size_t output, output_slot;   /* the last tensor, and the slot of its gradient */
+    struct model_output *outputs; /* (output_count) the parts of a row of the output; count 0: it has one */
     size_t output_count;
     struct variant_list init; /* of the config */
     struct shape in, out;
@@ -219,6 +233,14 @@ void model_split_gradients(struct model *model);
  * group of each parameter, SIZE_MAX if it is frozen; parameters of a group are neighbours in the flat buffer, and group
  * 0 has the last ones. Before model_alloc. */
 void model_group_gradients(struct model *model, const size_t *group_of, size_t count);
+
+/* From now on the values of trainable parameters exist only in passes, group by group: model->gather is called before
+ * the first node of a row of nodes that use a group, and the memory is used by other groups after the last one. So the
+ * buffer of values is as large as the frozen parameters and the groups that nodes use at the same time. After
+ * model_group_gradients, before model_alloc. */
+void model_gather_values(struct model *model);
+/* For a rank without rows: gathers the values that a forward pass gathers. Does nothing without model_gather_values. */
+void model_forward_without_rows(struct model *model);
 
 /* Allocates for up to [batch] rows, after model_adapt_to_device. */
 status model_alloc(struct model *model, struct device *device, size_t batch);

@@ -20,8 +20,8 @@ size_t params_declare(struct params *params, struct arena *arena, const char *na
         params->capacity = capacity;
     }
     struct param *p = &params->items[params->count];
-    *p = (struct param){
-        .name = arena_copy(arena, name), .dims = dims, .offset = params->total, .gradient = params->total, .count = 1};
+    *p = (struct param){.name = arena_copy(arena, name), .dims = dims, .offset = params->total, .count = 1};
+    p->value = p->gradient = p->offset;
     for (int d = 0; d < dims; d++) {
         p->shape[d] = shape[d];
         p->count *= (size_t)shape[d];
@@ -36,7 +36,7 @@ static size_t assign_offsets(struct params *params, bool is_frozen, size_t offse
     for (size_t i = 0; i < params->count; i++) {
         struct param *p = &params->items[i];
         if (p->is_frozen != is_frozen) continue;
-        p->offset = p->gradient = offset;
+        p->offset = p->value = p->gradient = offset;
         offset += params_padded(p->count);
     }
     return offset;
@@ -48,10 +48,27 @@ void params_move_frozen_last(struct params *params) {
 }
 
 status params_alloc(struct params *params, struct device *device, bool has_gradients) {
-    TRY(device_alloc(device, params->total * sizeof(float), "the parameters", (void **)&params->values));
+    TRY(device_alloc(device, params_value_floats(params) * sizeof(float), "the parameters", (void **)&params->values));
     if (!has_gradients) return OK;
     return device_alloc(device, params_gradient_floats(params) * sizeof(float), "the gradients",
                         (void **)&params->gradients);
+}
+
+/* After the frozen ones, whose values always exist. */
+void params_draw_begin(const struct params *params, size_t first, size_t count) {
+    size_t at = params->total - params->trained;
+    for (size_t i = first; params->keep && i < first + count; i++) {
+        struct param *p = &params->items[i];
+        if (p->is_frozen) continue;
+        p->value = at;
+        at += params_padded(p->count);
+        memset(params->values + p->value, 0, p->count * sizeof *params->values);
+    }
+}
+
+void params_draw_end(const struct params *params, size_t first, size_t count) {
+    for (size_t i = first; params->keep && i < first + count; i++)
+        if (!params->items[i].is_frozen) params->keep(params->keeper, i);
 }
 
 void params_use_gradients(struct params *params, struct device *device, float *gradients) {

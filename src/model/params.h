@@ -18,6 +18,7 @@ struct param {
     int dims;
     int64_t shape[MAX_DIMS];
     size_t offset, count; /* in elements of the flat buffers */
+    size_t value;         /* offset of its values: as offset, unless they are gathered (model_gather_values) */
     size_t gradient;      /* offset of its gradient: as offset, unless gradients are split (model.c) */
     size_t part;          /* elements of its gradient that exist at a time; 0: all */
     bool is_frozen;       /* no update, no visible gradient */
@@ -28,13 +29,20 @@ struct param {
 struct params {
     struct param *items; /* in forward order; offsets ascend among trained ones, and among frozen ones */
     size_t count, capacity;
-    size_t total;     /* elements of a flat buffer, gaps included */
-    size_t trained;   /* elements of the trained parameters, from the first one on: what is reduced and has optimizer
-                         state */
-    size_t elements;  /* elements of all parameters without gaps: the number of parameters */
-    float *values;    /* (total), on the device; NULL before params_alloc */
-    float *gradients; /* (total, or gradient_floats where that is not 0) */
-    size_t gradient_floats;      /* if not all gradients exist at once */
+    size_t total;        /* elements of a flat buffer, gaps included */
+    size_t trained;      /* elements of the trained parameters, from the first one on: what is reduced and has optimizer
+                            state */
+    size_t elements;     /* elements of all parameters without gaps: the number of parameters */
+    float *values;       /* (total, or value_floats where that is not 0), on the device; NULL before params_alloc */
+    float *gradients;    /* (total, or gradient_floats where that is not 0) */
+    size_t value_floats; /* if not all values exist at once */
+    size_t gradient_floats; /* the same for gradients */
+    /* If not all values exist at once: those of this rank's shard, not owned, and what stores the initial values of a
+     * parameter in it. */
+    float *own; /* (own_count) */
+    size_t own_count;
+    void (*keep)(void *user, size_t index);
+    void *keeper;
     bool has_external_gradients; /* params_use_gradients */
     bool has_external_values;    /* params_use_values */
 };
@@ -53,6 +61,15 @@ static inline size_t params_gradient_floats(const struct params *params) {
     return params->gradient_floats ? params->gradient_floats : params->total;
 }
 
+static inline size_t params_value_floats(const struct params *params) {
+    return params->value_floats ? params->value_floats : params->total;
+}
+
+/* Around drawing initial values of parameters [first, first + count): where not all values exist at once, they have
+ * memory between the calls, which is zero at first. Else both do nothing. */
+void params_draw_begin(const struct params *params, size_t first, size_t count);
+void params_draw_end(const struct params *params, size_t first, size_t count);
+
 /* Allocates the values and, unless [has_gradients] is false, the gradients, zeroed. */
 status params_alloc(struct params *params, struct device *device, bool has_gradients);
 /* Uses [gradients] (total), not owned; they must outlive their use. Their content is copied from the own buffer. */
@@ -69,7 +86,7 @@ size_t params_match(const struct params *params, const char *pattern);
 status params_no_match(const struct params *params, const char *what);
 
 static inline float *params_value(const struct params *params, size_t index) {
-    return params->values + params->items[index].offset;
+    return params->values + params->items[index].value;
 }
 /* Where a layer stores the initial values that it draws; NULL, for rng_uniform and similar, if model.init draws all
  * of them again. */

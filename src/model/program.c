@@ -130,6 +130,7 @@ static struct instruction *append(const struct making *m, void (*run)(const stru
     i->in = arena_alloc(arena, in_count * sizeof *i->in);
     i->din = arena_alloc(arena, in_count * sizeof *i->din);
     i->size = m->model->tensors[node->out].size;
+    i->time = (size_t)(node - m->model->nodes);
     return i;
 }
 
@@ -230,6 +231,7 @@ static void make_backward(const struct making *m) {
     }
     for (size_t n = model->node_count; n-- > 0;) {
         const struct graph_node *node = &model->nodes[n];
+        size_t first = m->list->count;
         if (node->dy == SIZE_MAX) continue;
         for (size_t r = 0; r < node->recompute_count; r++) append_recompute(m, &model->nodes[node->recompute[r]]);
         if (node->dy_after_relu != SIZE_MAX) append_relu_backward(m, node);
@@ -238,8 +240,39 @@ static void make_backward(const struct making *m) {
         else if (node->layer)
             append_layer_backward(m, node);
         for (size_t a = 0; a < node->add_count; a++) append_add(m, node, &node->adds[a]);
+        for (size_t i = first; i < m->list->count; i++) m->list->items[i].time = model->node_count - n;
         if (node->layer) set_ready(m, node->layer, pending);
     }
+}
+
+/* ---- values that are gathered (model_gather_values): the gathers of the plan, before the instruction that needs them
+ * first ---- */
+
+static void add_gathers(const struct model *model, struct instructions *list, int which) {
+    const struct group_gather *next = model->gathers[which], *last = next + model->gather_counts[which];
+    for (size_t k = 0; k < list->count; k++) {
+        struct instruction *i = &list->items[k];
+        i->gathers = next;
+        while (next < last && next->time <= i->time) next++;
+        i->gather_count = (size_t)(next - i->gathers);
+    }
+    assert(next == last);
+}
+
+static void gather(struct model *model, const struct instruction *i) {
+    for (size_t g = 0; g < i->gather_count; g++) {
+        const struct group_gather *to = &i->gathers[g];
+        const struct gradient_group *group = &model->gradient_groups[to->group];
+        for (size_t p = group->first; p <= group->last; p++)
+            if (!model->params.items[p].is_frozen)
+                model->params.items[p].value = to->at + (model->params.items[p].offset - group->begin);
+        model->gather(model->gatherer, to->group, model->params.values + to->at);
+    }
+}
+
+void model_forward_without_rows(struct model *model) {
+    const struct instructions *list = &model->program->forward[0]; /* that of training has the same gathers */
+    for (size_t k = 0; model->gathers[0] && k < list->count; k++) gather(model, &list->items[k]);
 }
 
 struct program *program_create(struct model *model) {
@@ -260,6 +293,8 @@ struct program *program_create(struct model *model) {
         for (size_t n = 0; n < model->node_count;) n += append_forward(&m, &model->nodes[n]);
     }
     make_backward(&(struct making){model, program, &program->backward});
+    for (int i = 0; i < 2 && model->gathers[0]; i++) add_gathers(model, &program->forward[i], 0);
+    if (model->gathers[1]) add_gathers(model, &program->backward, 1);
     return program;
 }
 
@@ -301,7 +336,10 @@ static const struct tensor *end(struct model *model, const float *inputs) {
 const struct tensor *model_forward(struct model *model, const struct pass *pass, const float *inputs) {
     struct pass own = begin(model, pass, inputs);
     const struct instructions *list = &model->program->forward[pass->is_training];
-    for (size_t i = 0; i < list->count; i++) list->items[i].run(&list->items[i], &own);
+    for (size_t i = 0; i < list->count; i++) {
+        gather(model, &list->items[i]);
+        list->items[i].run(&list->items[i], &own);
+    }
     return end(model, inputs);
 }
 
@@ -313,6 +351,7 @@ const struct tensor *model_forward_visited(struct model *model, const struct pas
     for (size_t k = 0; k < list->count; k++) {
         const struct instruction *i = &list->items[k];
         const struct graph_node *node = i->node;
+        gather(model, i);
         i->run(i, &own);
         for (int second = 0; second < (i->second.data ? 2 : 1); second++) {
             const struct tensor *out = second ? &i->second : &i->out;
@@ -369,6 +408,7 @@ void model_backward_in_groups(struct model *model, const struct pass *pass, cons
     for (size_t g = 0; g < model->gradient_group_count; g++) model->gradient_groups[g].has_begun = false;
     for (size_t k = 0; k < list->count; k++) {
         const struct instruction *i = &list->items[k];
+        gather(model, i);
         if (i->adds_gradients) begin_groups(model, i->layer, begins, user);
         if (pass) i->run(i, &own);
         for (size_t r = 0; ready && r < i->ready_count; r++) ready(user, i->ready[r]);

@@ -17,7 +17,10 @@ struct instruction {
     size_t size;                   /* of a sum, or of the derivative of a relu: elements of a row */
     const struct graph_node *node; /* the first whose forward, or part of whose backward, it is */
     bool adds_gradients;           /* the backward of a layer: it adds to the gradients of the layer's parameters */
-    const size_t *ready;           /* (ready_count) parameters whose gradients are complete after it, in order */
+    size_t time;                   /* of struct group_gather */
+    const struct group_gather *gathers; /* (gather_count) groups of values that are gathered before it */
+    size_t gather_count;
+    const size_t *ready; /* (ready_count) parameters whose gradients are complete after it, in order */
     size_t ready_count;
 };
 

@@ -14,6 +14,11 @@ static const struct schema_row rows[] = {
 const struct schema ema_schema = {
     .name = "train.ema", .size = sizeof(struct ema_config), .rows = rows, .shorthand = "decay"};
 
+/* The values that are averaged: those of this rank's shard where not all exist, without the frozen ones. */
+static float *values_of(const struct params *params) { return params->own ? params->own : params->values; }
+
+static size_t values_count(const struct params *params) { return params->own ? params->own_count : params->total; }
+
 status ema_create(const struct ema_config *config, const struct params *params, struct device *device,
                   struct ema **out) {
     *out = NULL;
@@ -21,7 +26,8 @@ status ema_create(const struct ema_config *config, const struct params *params, 
     struct ema *ema = calloc(1, sizeof *ema);
     if (!ema) return status_memory("the average of the weights");
     *ema = (struct ema){.device = device, .weight = (float)(1 - config->decay), .evaluates = ema_is_used(config)};
-    status s = device_alloc(device, params->total * sizeof(float), "the average of the weights", (void **)&ema->values);
+    status s =
+        device_alloc(device, values_count(params) * sizeof(float), "the average of the weights", (void **)&ema->values);
     if (s) {
         ema_destroy(ema);
         return s;
@@ -37,7 +43,7 @@ void ema_destroy(struct ema *ema) {
 }
 
 void ema_start(struct ema *ema, const struct params *params) {
-    if (ema) device_ops(ema->device)->copy(ema->device, F32(params->values), F32(ema->values), params->total);
+    if (ema) device_ops(ema->device)->copy(ema->device, F32(values_of(params)), F32(ema->values), values_count(params));
 }
 
 void ema_update(struct ema *ema, const struct params *params, int64_t t, const float *clip) {
@@ -46,12 +52,12 @@ void ema_update(struct ema *ema, const struct params *params, int64_t t, const f
         ema_start(ema, params);
     else
         device_ops(ema->device)
-            ->optimizers->average(ema->device, ema->weight, clip, params->values, ema->values, params->total);
+            ->optimizers->average(ema->device, ema->weight, clip, values_of(params), ema->values, values_count(params));
 }
 
 void ema_swap(struct ema *ema, struct params *params) {
     if (!ema || !ema->evaluates) return;
-    float *values = params->values;
-    params->values = ema->values;
+    float **weights = params->own ? &params->own : &params->values, *values = *weights;
+    *weights = ema->values;
     ema->values = values;
 }

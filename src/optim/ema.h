@@ -19,7 +19,7 @@ static inline bool ema_is_used(const struct ema_config *config) { return config-
 struct ema {
     struct device *device;
     float weight;   /* 1 - decay */
-    float *values;  /* (params->total) */
+    float *values;  /* (params->total, or params->own_count where not all values exist at once) */
     bool evaluates; /* evaluations use it */
 };
 

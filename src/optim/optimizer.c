@@ -538,11 +538,12 @@ void optimizer_plan_step(struct optimizer *optimizer, int64_t t, const struct va
 static void run_ranges(struct optimizer *o, struct params *params, const float *clip) {
     for (size_t i = 0, first = 0; i < o->shard->count; first = o->run_ends[i++]) {
         const struct optimizer_shard_range *range = &o->shard->ranges[i];
-        run(o, &(struct optimizer_update){.clip = clip,
-                                          .values = params->values + range->begin,
-                                          .gradients = o->shard->gradients + range->at,
-                                          .runs = o->runs + first,
-                                          .run_count = o->run_ends[i] - first});
+        run(o,
+            &(struct optimizer_update){.clip = clip,
+                                       .values = params->own ? params->own + range->at : params->values + range->begin,
+                                       .gradients = o->shard->gradients + range->at,
+                                       .runs = o->runs + first,
+                                       .run_count = o->run_ends[i] - first});
     }
 }
 

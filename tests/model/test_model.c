@@ -561,6 +561,8 @@ TEST(tied_weights_are_one) {
 struct groups {
     struct model *model;
     float *copies; /* (params.total) */
+    float *full;   /* (params.total) the values, where passes gather them */
+    size_t gathered;
     size_t begun, ready;
     bool has_overlap; /* a group began in the memory of one that was not complete, or whose next one was not */
     bool is_ready[32];
@@ -595,6 +597,19 @@ static void note_complete(void *user, size_t index) {
            params->items[index].count * sizeof(float));
 }
 
+static void keep_values(void *user, size_t index) {
+    struct groups *g = user;
+    const struct param *p = &g->model->params.items[index];
+    memcpy(g->full + p->offset, params_value(&g->model->params, index), p->count * sizeof(float));
+}
+
+static void gather_values(void *user, size_t group, float *to) {
+    struct groups *g = user;
+    const struct gradient_group *values = &g->model->gradient_groups[group];
+    g->gathered++;
+    memcpy(to, g->full + values->begin, (values->end - values->begin) * sizeof(float));
+}
+
 /* Groups of two parameters, from the last to the first; returns their number. */
 static size_t pair_parameters(const struct params *params, size_t *group_of) {
     size_t trained = 0;
@@ -603,7 +618,8 @@ static size_t pair_parameters(const struct params *params, size_t *group_of) {
 }
 
 /* Gradients that exist one group after another have the bits of those that exist all at once: of a tied weight, of
- * shared layers in another order than their parameters, of frozen ones. */
+ * shared layers in another order than their parameters, of frozen ones; also if the values are gathered for each use.
+ */
 TEST(groups_of_gradients_share_memory) {
     static const char *const layers[] = {
         "[{linear: {out: 40, name: a}}, relu, {linear: {out: 40, name: b}}, tanh, {linear: {out: 40, name: c}}, gelu, "
@@ -614,7 +630,9 @@ TEST(groups_of_gradients_share_memory) {
         "[{linear: {out: 40, name: a}}, {linear: {out: 40, name: b}}, {linear: {out: 40, name: c}}, {linear: "
         "5}]\nfreeze: "
         "['b.*', c.weight]"};
-    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+    for (size_t n = 0; n < 2 * sizeof layers / sizeof *layers; n++) {
+        size_t i = n / 2;
+        bool gathers = n % 2;
         struct shape input = {.dims = 1, .size = {7}};
         struct fixture f = open_fixture(layers[i], input, 4, "mse");
         loss_of(&f, true);
@@ -627,9 +645,16 @@ TEST(groups_of_gradients_share_memory) {
         struct params *params = &f.model->params;
         size_t count = pair_parameters(params, group_of);
         model_group_gradients(f.model, group_of, count);
+        struct groups g = {.model = f.model, .copies = copies, .full = calloc(total, sizeof *g.full)};
+        if (gathers) {
+            model_gather_values(f.model);
+            ck_assert_uint_lt(params->value_floats, params->total);
+            params->keep = keep_values;
+            f.model->gather = gather_values;
+            params->keeper = f.model->gatherer = &g;
+        }
         fill_fixture(&f);
         ck_assert_uint_lt(params->gradient_floats, params->total);
-        struct groups g = {.model = f.model, .copies = copies};
         for (int pass_number = 0; pass_number < 2; pass_number++) {
             struct pass pass = pass_of(&f);
             forward_and_loss(&f, true);
@@ -638,6 +663,8 @@ TEST(groups_of_gradients_share_memory) {
             model_backward_in_groups(f.model, &pass, f.inputs, note_begin, note_complete, &g);
             ck_assert_uint_eq(g.begun, count);
             ck_assert(!g.has_overlap);
+            ck_assert(gathers == (g.gathered >= 2 * count));
+            g.gathered = 0;
             for (size_t p = 0; p < params->count; p++) {
                 const struct param *param = &params->items[p];
                 ck_assert(g.is_ready[p] == !param->is_frozen);
@@ -649,7 +676,7 @@ TEST(groups_of_gradients_share_memory) {
         model_backward_in_groups(f.model, NULL, NULL, note_begin, note_complete, &g);
         for (size_t k = 0; k < params->trained; k++) ck_assert(copies[k] == 0);
         close_fixture(&f);
-        free(expected), free(copies);
+        free(expected), free(copies), free(g.full);
     }
 }
 

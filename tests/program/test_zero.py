@@ -1,6 +1,6 @@
-"""dist.zero_stage: each rank keeps its share of the optimizer's state (1), and of the averaged gradients (2), with the numbers
-and the files of a run that does not. ctest-labels: dist"""
-import contextlib, time, unittest
+"""dist.zero_stage: each rank keeps its share of the optimizer's state (1), of the averaged gradients (2) and of the parameters
+(3), with the numbers and the files of a run that does not. ctest-labels: dist"""
+import contextlib, json, resource, time, unittest
 
 import program
 from program import DIVERGED, OK, USAGE
@@ -36,18 +36,20 @@ class Zero(program.Case):
         optimizers = ("adamw", "{type: sgd, lr: 0.1, momentum: 0.9}", "{type: adagrad, lr: 0.1, initial_accumulator_value: 0.3}")
         for world, optimizer in ((2, None), (3, None), (4, optimizers[2]), (2, optimizers[1])):
             extra = [f"optimizer={optimizer}"] if optimizer else []
-            for stage in (0, 1, 2):
+            for stage in (0, 1, 2, 3):
                 self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{stage}", "--fresh", f"dist.zero_stage={stage}", *extra)
             self.assert_same("runs/1", "runs/0")
             self.assert_same("runs/2", "runs/0")
+            self.assert_same("runs/3", "runs/0")
 
     def test_small_model(self):
         """Shares of nothing, and all in what is left over."""
         self.write("test.yaml", program.WINE.replace("out: 64", "out: 2"))
-        for stage in (0, 1, 2):
+        for stage in (0, 1, 2, 3):
             self.run_program("test.yaml", "--nproc", 3, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}", "train.clip_grad_value=0.5")
         self.assert_same("runs/1", "runs/0")
         self.assert_same("runs/2", "runs/0")
+        self.assert_same("runs/3", "runs/0")
 
     def test_shared_parameters_and_backends(self):
         """A tied weight, and a layer that is used three times, whose gradients are complete last; buckets by a thread (Gloo), as
@@ -63,19 +65,22 @@ dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
 """)
         for name, *words in (("plain",), ("gloo", "dist.backend=gloo"), ("half", "dist.gradient_compression=bfloat16"),
                              ("layers", "dist.bucket_cap_mb=0.000001", "dist.first_bucket_mb=0.000001", "dist.backend=gloo")):
-            for stage in (0, 2):
+            for stage in (0, 2, 3):
                 self.run_program("tied.yaml", "--nproc", 3, "--run-dir", f"runs/{name}{stage}", f"dist.zero_stage={stage}", *words)
             self.assert_same(f"runs/{name}2", f"runs/{name}0")
-        for stage in (0, 2):
+            self.assert_same(f"runs/{name}3", f"runs/{name}0")
+        for stage in (0, 2, 3):
             self.run_program("test.yaml", "--nproc", 4, "--run-dir", f"runs/few{stage}", f"dist.zero_stage={stage}", "sampler.uneven=true",
                              "sampler.global_batch_size=null", "sampler.batch_size=59", "model.layers.3=tanh")
         self.assert_same("runs/few2", "runs/few0")
+        self.assert_same("runs/few3", "runs/few0")
 
     def test_micro_batches(self):
         """Stage 2 averages each micro-batch, so sums are taken in another order."""
-        for stage in (1, 2):
+        for stage in (1, 2, 3):
             self.run_program("test.yaml", "--nproc", 2, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}", "train.accumulate=3")
         self.assertNotEqual(self.sha("runs/1"), self.sha("runs/2"))
+        self.assert_same("runs/3", "runs/2")
         losses = self.losses("runs/1")
         for one, other in zip(losses, self.losses("runs/2")):
             self.assertAlmostEqual(one, other, delta=1e-5 * losses[0])
@@ -88,8 +93,9 @@ dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
                              ("train.check_compute=1", "train.check_compute: it compares all gradients of a step"),
                              ("determinism={mode: elastic, shards: 4}",
                               "determinism.mode: elastic: the gradients of batch shards are summed as a whole")):
-            err = self.run_program("test.yaml", "--nproc", 2, "dist.zero_stage=2", word, code=USAGE)[1]
-            self.assertIn(f"dist.zero_stage: 2 cannot be combined with {reason}", err)
+            for stage in (2, 3):
+                err = self.run_program("test.yaml", "--nproc", 2, f"dist.zero_stage={stage}", word, code=USAGE)[1]
+                self.assertIn(f"dist.zero_stage: {stage} cannot be combined with {reason}", err)
         err = self.run_program("test.yaml", "--nproc", 2, "dist.zero_stage=2", "--stop-after", 2, "--trace", "x.h5", code=USAGE)[1]
         self.assertIn("--trace: add dist.zero_stage=1, with which every process has all gradients", err)
 
@@ -110,7 +116,7 @@ dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
 
     @unittest.skipIf(program.SANITIZER, "sanitizers have memory of their own")
     def test_memory(self):
-        """The gradients of a rank are a shard and two buckets instead of all of them."""
+        """The gradients of a rank are a shard and two buckets instead of all of them; with stage 3 the parameters, too."""
         width, layers, world = 800, 12, 4
         self.write("large.yaml", f"""
 dataset: {{format: synthetic, synthetic: {{kind: classes, rows: 64, inputs: 16, classes: 4, seed: 3}}, split: {{test: 0.2}}}}
@@ -122,29 +128,87 @@ train: {{epochs: 1}}
 dist: {{bucket_cap_mb: 1}}
 """)
         layer = (width * width + width) * 4 / 2**20
-        peaks = [max(self.peaks("large.yaml", "--nproc", world, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}")) for stage in (1, 2)]
+        peaks = [max(self.peaks("large.yaml", "--nproc", world, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}")) for stage in (1, 2, 3)]
         saved = layers * layer - (layers * layer / world + 2 * layer)
         self.assertGreater(peaks[0] - peaks[1], 0.85 * saved, peaks)
+        self.assertGreater(peaks[1] - peaks[2], 0.85 * saved, peaks)
         self.assert_same("runs/2", "runs/1")
+        self.assert_same("runs/3", "runs/1")
+
+    @unittest.skipIf(program.SANITIZER, "sanitizers reserve address space")
+    def test_a_model_larger_than_a_rank(self):
+        """A run that does not fit into the address space which a process may have fits with stage 3: also on rank 0, which gathers the
+        state when it saves."""
+        self.write("large.yaml", """
+dataset: {format: synthetic, synthetic: {kind: classes, rows: 40, inputs: 16, classes: 4, seed: 3}, split: {test: 0.2}}
+sampler: {global_batch_size: 16}
+model: {layers: [{linear: 1200}, {repeat: {times: 12, layers: [{linear: 1200}, tanh]}}, {linear: 4}]}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.01}
+train: {epochs: 1}
+dist: {bucket_cap_mb: 1}
+""")
+        limit = 230 * 2**20  # 66 MiB of parameters
+
+        def limited():
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        for stage, code in ((0, USAGE), (3, OK)):
+            p = self.start("large.yaml", "--nproc", 4, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}", preexec_fn=limited,
+                           env={"MALLOC_ARENA_MAX": "1"})
+            out, err = p.communicate(timeout=100)
+            self.assertEqual(p.returncode, code, out + err)
+            if code:
+                self.assertIn("the run does not fit in memory", err)
+        self.run_program("large.yaml", "--nproc", 4, "--run-dir", "runs/0")
+        self.assert_same("runs/3", "runs/0")
+
+    def test_parts_of_a_run_with_stage_3(self):
+        """Initial weights by rules and from a file, the best checkpoint for the test rows, an average, running statistics, comparisons
+        of the ranks: the same numbers, and the same lines in the ledger."""
+        self.write("parts.yaml", """
+dataset: {path: datasets/wine.csv, split: {validation: 0.2, test: 0.2}}
+sampler: {batch_size: 12}
+model:
+  init: [{orthogonal: {match: a.weight}}, gpt2: {residual: ["*.b.weight"]}]
+  layers: [{linear: {out: 40, name: a}}, batch_norm, relu, {residual: [{linear: {out: 40, name: b}}, gelu]}, {linear: {out: 3, name: c}}]
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 4, ema: 0.8, check_state_every: 1, ledger: {every: 1}}
+checkpoint: {best: val_loss, save_every: {epochs: 2}}
+dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
+""")
+        for start in ("new", "file"):
+            words = ["model.init_from=runs/new0", "model.init=[]"] if start == "file" else []
+            for stage in (0, 3):
+                self.run_program("parts.yaml", "--nproc", 3, "--run-dir", f"runs/{start}{stage}", f"dist.zero_stage={stage}", *words)
+            self.assert_same(f"runs/{start}3", f"runs/{start}0")
+            ends = [self.events("end", f"runs/{start}{stage}")[-1] for stage in (0, 3)]
+            self.assertEqual(*[{k: v for k, v in end.items() if k.startswith(("test_", "best_"))} for end in ends])
+            lines = [[json.loads(line) for line in self.read(f"runs/{start}{stage}/ledger.jsonl").splitlines()] for stage in (0, 3)]
+            kept = [[{k: v for k, v in line.items() if k != "chain"} for line in ledger if line["event"] in ("step", "checkpoint")]
+                    for ledger in lines]
+            self.assertGreater(len(kept[0]), 10)
+            self.assertEqual(*kept)
 
     def test_files_are_whole(self):
         """A checkpoint contains the whole state: the same bytes for every stage, and any world and either stage can resume from it."""
-        for stage in (0, 1, 2):
+        for stage in (0, 1, 2, 3):
             self.run_program("test.yaml", "--nproc", 3, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}")
-        kept = [self.run_program("inspect", f"runs/{stage}/checkpoints/epoch-0002.h5")[0] for stage in (0, 1, 2)]
+        kept = [self.run_program("inspect", f"runs/{stage}/checkpoints/epoch-0002.h5")[0] for stage in (0, 1, 2, 3)]
         tensors = [[line for line in text.splitlines() if "optimizer/" in line or "model/" in line] for text in kept]
         self.assertTrue(tensors[0])
         self.assertEqual(tensors[0], tensors[1])
         self.assertEqual(tensors[0], tensors[2])
-        for world, stage in ((1, 1), (2, 1), (4, 0), (1, 2), (4, 2)):
-            for source in (0, 2 if stage == 1 else 1):
+        self.assertEqual(tensors[0], tensors[3])
+        for world, stage in ((1, 1), (2, 1), (4, 0), (4, 2), (1, 3), (4, 3)):
+            for source in (0, 3 if stage == 1 else 1):
                 self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/from{source}", "--fresh", f"dist.zero_stage={stage}",
                                  f"checkpoint.resume=runs/{source}/checkpoints/epoch-0002.h5")
             self.assertEqual(self.sha(f"runs/from{source}"), self.sha("runs/from0"), (world, stage))
 
     def test_killed_and_resumed(self):
         self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/whole")
-        for stage in (1, 2):
+        for stage in (1, 2, 3):
             words = ("test.yaml", "--nproc", 2, "--run-dir", f"runs/killed{stage}", f"dist.zero_stage={stage}")
             for at in (40, 90):
                 self.run_program(*words, code=None, env={"DDPTRAIN_FAULT": f"{at}:kill", "DDPTRAIN_FAULT_FILTER": "runs/"})
@@ -173,11 +237,12 @@ dist: {{bucket_cap_mb: 1}}
             self.write("bad.csv", "a,b,y\n" + "".join(f"{i % 7},{3e38 if i == 17 else i % 5},{i % 3}\n" for i in range(50)))
             self.write("bad.yaml", "dataset: {path: bad.csv, inputs: [a, b], targets: y}\nsampler: {batch_size: 5}\n"
                        "model: {layers: [{linear: {out: 64}}, relu, {linear: {out: 1}}]}\nloss: mse\ntrain: {epochs: 3}\n")
-            for stage in (1, 2):
+            for stage in (1, 2, 3):
                 err = self.run_program("bad.yaml", "--nproc", 2, "--run-dir", f"runs/{policy}{stage}", f"dist.zero_stage={stage}",
                                        f"train.on_nonfinite={policy}")[1]
                 self.assertIn("not finite", err)
             self.assertEqual(self.sha(f"runs/{policy}1"), self.sha(f"runs/{policy}2"))
+            self.assertEqual(self.sha(f"runs/{policy}1"), self.sha(f"runs/{policy}3"))
         self.assertEqual(self.sha("runs/skip1"), self.sha("runs/rollback1"))
 
     def test_check_shows_the_saving(self):
@@ -185,6 +250,8 @@ dist: {{bucket_cap_mb: 1}}
         self.assertRegex(out, r"shared +0\.0\d MiB of optimizer state over 4 processes: 0\.0\d MiB less on each")
         out = self.run_program("check", "test.yaml", "--nproc", 4, "dist.zero_stage=2")[0]
         self.assertRegex(out, r"shared +0\.0\d MiB of gradients over 4 processes: 0\.0\d MiB on each, and 0\.0\d MiB for two buckets")
+        out = self.run_program("check", "test.yaml", "--nproc", 4, "dist.zero_stage=3")[0]
+        self.assertRegex(out, r"shared +0\.0\d MiB of parameters over 4 processes: 0\.0\d MiB on each, and 0\.0\d MiB for those that passes gather")
 
 
 if __name__ == "__main__":

@@ -314,7 +314,7 @@ static void attention_init(const struct layer *layer, const struct params *param
     init_xavier_uniform(rng, params_drawn(params, attention_param(layer, IN_WEIGHT)), 3 * c * c, c, 3 * c);
     for (int i = IN_BIAS; config_of(layer)->bias && i <= OUT_BIAS; i += 2) {
         const struct param *p = &params->items[attention_param(layer, i)];
-        for (size_t j = 0; j < p->count; j++) params->values[p->offset + j] = 0;
+        for (size_t j = 0; j < p->count; j++) params->values[p->value + j] = 0;
     }
 }
 

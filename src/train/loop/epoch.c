@@ -31,14 +31,18 @@ static status run_pass(void *user) {
     const struct trainer *t = w->trainer;
     const float *outputs = floats(model_forward(t->model, &w->pass, w->batch.inputs));
     evaluation_add_loss(w->evaluation, outputs, &w->batch);
-    return OK;
+    return zero_take_failure(t->averaging.zero);
 }
 
 /* Evaluates this rank's next batch, number [index], of the rows; the rank may have none left. */
 static status evaluate_batch(struct trainer *t, const struct evaluated *e, size_t index) {
     struct batch batch, fed;
     TRY(feed_next(t->feed, e->loader, &batch, &fed));
-    if (batch.rows == 0) return evaluation_add_no_rows(e->evaluation);
+    if (batch.rows == 0) {
+        model_forward_without_rows(t->model);
+        TRY(zero_take_failure(t->averaging.zero));
+        return evaluation_add_no_rows(e->evaluation);
+    }
     struct work work = {t, e->evaluation, trainer_pass(t, batch.rows, false), fed};
     work.pass.continues_rows = index > 0;
     TRY(recordings_run(e->recordings, &(struct recording_key){.rows = batch.rows}, run_pass, &work));

@@ -21,7 +21,7 @@ status rank_sync_verify(struct trainer *t, bool with_buffers) {
 static status broadcast_weights(struct trainer *t) {
     struct params *params = &t->model->params;
     TRY(comm_broadcast(t->comm, &t->state->counters, sizeof t->state->counters, COMM_UINT8, 0));
-    TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
+    if (!params->own) TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
     return rank_sync_buffers(t);
 }
 
@@ -35,7 +35,7 @@ status rank_sync_start(struct trainer *t) {
 status rank_sync_state(struct trainer *t) {
     const struct params *params = &t->model->params;
     TRY(broadcast_weights(t));
-    if (t->ema) TRY(comm_broadcast(t->comm, t->ema->values, params->total, COMM_FLOAT32, 0));
+    if (t->ema && !params->own) TRY(comm_broadcast(t->comm, t->ema->values, params->total, COMM_FLOAT32, 0));
     if (t->averaging.zero) return zero_scatter(t->averaging.zero, t->state, t->comm);
     for (size_t i = 0; i < t->optimizer->buffer_count; i++)
         TRY(comm_broadcast(t->comm, t->optimizer->buffers[i], params->trained, COMM_FLOAT32, 0));

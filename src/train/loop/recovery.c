@@ -210,7 +210,8 @@ static bool find_in_statistics(struct search *s) {
 static bool diagnose(const struct diagnosis *diagnosis, const struct batch *batch, const struct pass *pass,
                      char text[DIAGNOSIS_SIZE]) {
     struct search s = {.diagnosis = diagnosis, .batch = batch, .pass = pass};
-    if (!find_in_inputs(&s)) {
+    bool is_alone = !diagnosis->model->gathers[0]; /* else passes need all ranks, and only this one may make them */
+    if (!find_in_inputs(&s) && is_alone) {
         const struct tensor *outputs = model_forward_visited(diagnosis->model, pass, batch->inputs, visit, &s);
         if (outputs && !find_in_loss(&s, outputs) && !(diagnosis->has_gradients && find_in_gradients(&s)))
             find_in_statistics(&s);

@@ -150,7 +150,10 @@ static status keep_best(struct trainer *t, bool is_last) {
 static status save(struct trainer *t, status (*write)(struct trainer *, bool is_last), bool is_last) {
     if (t->outputs.saver || t->averaging.zero) TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
-    status s = t->outputs.saver ? write(t, is_last) : OK;
+    /* parameters that rank 0 has gathered for the save are not copied, which would be as much memory again */
+    bool is_gathered = t->model->params.own != NULL;
+    status s = t->outputs.saver ? write(t, is_last || is_gathered) : OK;
+    if (!s && t->outputs.saver && is_gathered) s = wait_for_saver(t);
     if (!is_last) zero_release(t->averaging.zero, t->state);
     if (t->outputs.saver || t->averaging.zero) s = status_first(s, state_unmap(t->state, false));
     return s;
@@ -174,7 +177,11 @@ static status check_state(struct trainer *t, const char **nonfinite) {
     TRY(rank_sync_buffers(t)); /* those of rank 0 are saved */
     TRY(rank_sync_verify(t, true));
     TRY(rank_sync_verify_rows(t));
-    *nonfinite = nonfinite_range(t, &t->model->params);
+    const struct params *params = &t->model->params;
+    if (params->own)
+        TRY(zero_nonfinite_value(t->averaging.zero, params, t->device, t->comm, nonfinite));
+    else
+        *nonfinite = nonfinite_range(t, params);
     if (!*nonfinite) *nonfinite = nonfinite_range(t, &t->model->buffers);
     return OK;
 }

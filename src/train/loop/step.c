@@ -87,6 +87,7 @@ static const struct all_rows *all_rows(const struct trainer *t) {
 static status take_failure(struct trainer *t) {
     status failure = t->micro_batches.all_sum_failure;
     t->micro_batches.all_sum_failure = OK;
+    failure = status_first(failure, zero_take_failure(t->averaging.zero));
     return status_first(failure, row_gather_take_failure(t->micro_batches.gather));
 }
 
@@ -185,6 +186,7 @@ static status compute(void *user) {
     const struct work *w = user;
     struct trainer *t = w->trainer;
     if (w->piece.batch.rows == 0) {
+        model_forward_without_rows(t->model);
         if (t->micro_batches.gather)
             loss_run(t->loss, t->loss_config, t->model, NULL, NULL, NULL, all_rows(t), 0, 0, w->piece.sums);
         return take_failure(t);

@@ -332,7 +332,7 @@ static size_t add_entries(struct trainer *t, const struct update *update, double
 static status write_file(const char *path, const struct entry *entries, size_t count) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     struct image *image;
-    TRY(image_create(entries, count, &image));
+    TRY(image_create(entries, count, true, &image));
     image_reference(image, entries, count);
     char *folder = io_folder_of(path), *stem = strndup(name, strlen(name) - strlen(".h5"));
     status s = stem ? checkpoint_write_image(folder, stem, image) : status_memory("a path");

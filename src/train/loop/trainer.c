@@ -78,6 +78,7 @@ status trainer_create(struct trainer *t, const struct plan *plan) {
     TRY(loss_prepare(t->loss, t->loss_config, t->device, &t->model->out, plan->info.target_size, t->batch,
                      (size_t)plan->env.world_size));
     TRY(zero_create(&c->dist, params, plan->env.rank, plan->env.world_size, &t->averaging.zero));
+    zero_attach(t->averaging.zero, t->model);
     TRY(optimizer_create_shard(&c->optimizer, params, t->device, zero_shard(t->averaging.zero), &t->optimizer));
     TRY(ema_create(&c->train.ema, params, t->device, &t->ema));
     TRY(feed_create(t->device, &plan->info, plan->rows.max, &t->feed));

@@ -21,7 +21,8 @@ uint64_t agreement_hash(const struct state *state, bool with_buffers) {
     const struct counters *c = &state->counters;
     int64_t counts[] = {c->epoch, c->batch, c->step, c->samples};
     uint64_t hash = hash_add(0, counts, sizeof counts);
-    hash = add_floats(hash, params->values, params->total);
+    size_t whole = params->own ? params->total - params->trained : params->total; /* the frozen ones come first */
+    hash = add_floats(hash, params->values, whole);
     for (size_t i = 0; !state->optimizer->shard && i < state->optimizer->buffer_count; i++)
         hash = add_floats(hash, state->optimizer->buffers[i], params->trained);
     const struct lbfgs *lbfgs = state->optimizer->lbfgs;
@@ -30,7 +31,7 @@ uint64_t agreement_hash(const struct state *state, bool with_buffers) {
         hash = add_floats(hash, v.values, v.count * lbfgs->size);
     }
     if (lbfgs) hash = hash_add(hash, lbfgs->numbers, lbfgs->number_count * sizeof *lbfgs->numbers);
-    if (state->ema) hash = add_floats(hash, state->ema->values, params->total);
+    if (state->ema && !params->own) hash = add_floats(hash, state->ema->values, params->total);
     return with_buffers ? add_floats(hash, buffers->values, buffers->total) : hash;
 }
 

@@ -16,9 +16,17 @@ struct zero {
     struct reducer_shard *shards; /* (shard_count), of each bucket, ascending */
     size_t shard_count;
     struct optimizer_shard own;         /* of this rank */
+    size_t *at;                         /* (shard_count) of this rank's part of each bucket in its own buffers */
     float *full[OPTIMIZER_MAX_BUFFERS]; /* (params->trained) on rank 0 from gather to release */
-    size_t total;                       /* params->trained */
-    double *squares;                    /* (params->count) */
+    bool shards_values;                 /* stage 3 */
+    float *values, *average;            /* with it, the same, of the parameters and their average (params->total) */
+    float *exposed;                     /* params->values between zero_expose and zero_hide */
+    const struct params *params;
+    float *own_values; /* (own.total) */
+    struct comm *comm; /* of zero_open */
+    status failure;
+    size_t total;    /* params->trained */
+    double *squares; /* (params->count) */
 };
 
 static status memory_failure(void) { return status_memory("the shards of the optimizer's state"); }
@@ -57,6 +65,7 @@ status zero_group_gradients(const struct dist_config *config, struct model *mode
         for (size_t i = 0; i < params->count; i++) /* index_of becomes the group of a parameter */
             if (ranges.index_of[i] != SIZE_MAX) ranges.index_of[i] = bucket_of[ranges.index_of[i]];
         model_group_gradients(model, ranges.index_of, count);
+        if (config->zero_stage >= 3) model_gather_values(model);
     }
     free(bucket_of);
     ranges_free(&ranges);
@@ -78,16 +87,20 @@ static status create(const struct dist_config *config, const struct params *para
     z->rank = rank;
     z->world = world_size;
     z->total = params->trained;
+    z->shards_values = config->zero_stage >= 3;
+    z->params = params;
     status s = divide(config, params, world_size, &z->shards, &z->shard_count);
     if (!s) z->own.ranges = calloc(2 * z->shard_count + 1, sizeof *z->own.ranges);
+    if (!s) z->at = calloc(z->shard_count + 1, sizeof *z->at);
     if (!s) z->squares = calloc(params->count + 1, sizeof *z->squares);
-    if (!s && (!z->own.ranges || !z->squares)) s = memory_failure();
+    if (!s && (!z->own.ranges || !z->squares || !z->at)) s = memory_failure();
     if (s) {
         zero_destroy(z);
         return s;
     }
     for (size_t i = 0; i < z->shard_count; i++) {
         const struct reducer_shard *c = &z->shards[i];
+        z->at[i] = z->own.total;
         add_range(&z->own, shard_begin(c, rank), shard_begin(c, rank + 1));
         add_range(&z->own, rest_begin(c, world_size), c->end);
     }
@@ -101,6 +114,8 @@ status zero_create(const struct dist_config *config, const struct params *params
     if (!zero_shards_gradients(config, world_size)) return OK;
     status s =
         buffer_new((*out)->own.total * sizeof(float), "the gradients of a shard", (void **)&(*out)->own.gradients);
+    if (!s && (*out)->shards_values)
+        s = buffer_new((*out)->own.total * sizeof(float), "the parameters of a shard", (void **)&(*out)->own_values);
     if (s) zero_destroy(*out);
     if (s) *out = NULL;
     return s;
@@ -113,6 +128,11 @@ void zero_destroy(struct zero *z) {
     free(z->own.ranges);
     buffer_free(z->own.gradients);
     free(z->squares);
+    free(z->at);
+    buffer_free(z->values);
+    buffer_free(z->average);
+    buffer_free(z->own_values);
+    status_free(z->failure);
     free(z);
 }
 
@@ -152,7 +172,7 @@ static status all_gather_on_gpus(struct zero *z, struct params *params, struct d
 }
 
 status zero_all_gather(struct zero *z, struct params *params, struct device *device, struct comm *comm) {
-    if (!z) return OK;
+    if (!z || z->shards_values) return OK;
     if (comm_gpu(comm)) return all_gather_on_gpus(z, params, device, comm_gpu(comm));
     TRY(device_map(device, (void **)&params->values));
     TRY(zero_all_gather_array(z, params->values, comm));
@@ -256,8 +276,159 @@ static status transfer(struct zero *z, float *own, float *full, struct comm *com
     return OK;
 }
 
+/* ---- stage 3: parameters that are gathered ---- */
+
+/* Called by passes. Bucket 0 has the last parameters. */
+static void gather_bucket(void *zero, size_t bucket, float *to) {
+    struct zero *z = zero;
+    size_t i = z->shard_count - 1 - bucket;
+    const struct reducer_shard *c = &z->shards[i];
+    const float *own = z->params->own + z->at[i]; /* the average of the weights, while an evaluation uses it */
+    if (z->failure) return;
+    z->failure = comm_all_gather(z->comm, own, c->size, COMM_FLOAT32, to);
+    size_t rest = rest_begin(c, z->world);
+    if (c->end > rest) memcpy(to + (rest - c->begin), own + c->size, (c->end - rest) * sizeof *to);
+}
+
+/* Stores this rank's parts of a parameter. */
+static void keep_param(void *zero, size_t index) {
+    struct zero *z = zero;
+    const struct param *p = &z->params->items[index];
+    const float *values = params_value(z->params, index);
+    for (size_t r = 0; r < z->own.count; r++) {
+        const struct optimizer_shard_range *range = &z->own.ranges[r];
+        struct device_range part = part_of(p, range);
+        if (part.begin < part.end)
+            memcpy(z->own_values + range->at + part.begin, values + (range->begin + part.begin - p->offset),
+                   (part.end - part.begin) * sizeof *values);
+    }
+}
+
+void zero_attach(struct zero *z, struct model *model) {
+    if (!z || !z->shards_values) return;
+    model->params.own = z->own_values;
+    model->params.own_count = z->own.total;
+    model->params.keep = keep_param;
+    model->params.keeper = z;
+    model->gather = gather_bucket;
+    model->gatherer = z;
+}
+
+void zero_open(struct zero *z, struct comm *comm) {
+    if (z) z->comm = comm;
+}
+
+status zero_take_failure(struct zero *z) {
+    status failure = z ? z->failure : OK;
+    if (z) z->failure = OK;
+    return failure;
+}
+
+void zero_expose(struct zero *z, struct params *params) {
+    if (!z || !z->shards_values || !z->values) return;
+    z->exposed = params->values;
+    params->values = z->values;
+    for (size_t i = 0; i < params->count; i++) params->items[i].value = params->items[i].offset;
+}
+
+void zero_hide(struct zero *z, struct params *params) {
+    if (!z || !z->exposed) return;
+    params->values = z->exposed;
+    z->exposed = NULL;
+    for (size_t i = 0; i < params->count; i++) /* passes place the others */
+        if (params->items[i].is_frozen) params->items[i].value = params->items[i].offset - params->trained;
+}
+
+/* Frozen parameters are whole on every rank, before the buckets. */
+static size_t frozen_floats(const struct zero *z) { return z->params->total - z->params->trained; }
+
+/* Gathers [own] in *full on rank 0, with the frozen parameters behind it. */
+static status gather_values(struct zero *z, float *own, const char *what, float **full, struct comm *comm) {
+    if (z->rank == 0 && !*full) TRY(buffer_new(z->params->total * sizeof **full, what, (void **)full));
+    TRY(transfer(z, own, *full, comm, true));
+    if (*full && frozen_floats(z)) memcpy(*full + z->total, z->params->values, frozen_floats(z) * sizeof **full);
+    return OK;
+}
+
+status zero_gather_params(struct zero *z, struct state *state, struct comm *comm) {
+    if (!z || !z->shards_values) return OK;
+    TRY(gather_values(z, z->params->own, "all parameters, which rank 0 gathers", &z->values, comm));
+    state_set_params(state, z->values);
+    return OK;
+}
+
+status zero_scatter_params(struct zero *z, struct state *state, struct comm *comm) {
+    if (!z || !z->shards_values) return OK;
+    struct params *params = &state->model->params;
+    TRY(transfer(z, params->own, z->values, comm, false));
+    if (z->values && frozen_floats(z))
+        memcpy(params->values, z->values + z->total, frozen_floats(z) * sizeof *params->values);
+    return comm_broadcast(comm, params->values, frozen_floats(z), COMM_FLOAT32, 0);
+}
+
+status zero_hash_params(struct zero *z, const struct params *params, struct comm *comm, uint64_t *hash) {
+    struct state_hasher hasher = {0};
+    float *bucket = NULL;
+    size_t largest = 0, done = 0;
+    for (size_t i = 0; i < z->shard_count; i++)
+        if (z->shards[i].end - z->shards[i].begin > largest) largest = z->shards[i].end - z->shards[i].begin;
+    status s = z->rank ? OK : buffer_new(largest * sizeof *bucket, "a bucket of parameters", (void **)&bucket);
+    if (!s && z->rank == 0) s = state_hasher_start(&hasher, params->total);
+    for (size_t i = 0; i < z->shard_count && !s; i++) {
+        const struct reducer_shard *c = &z->shards[i];
+        size_t rest = rest_begin(c, z->world);
+        s = comm_gather(comm, params->own + z->at[i], c->size, COMM_FLOAT32, bucket, 0);
+        if (s || z->rank != 0) continue;
+        state_hasher_add(&hasher, NULL, c->begin - done); /* a gap */
+        state_hasher_add(&hasher, bucket, rest - c->begin);
+        state_hasher_add(&hasher, params->own + z->at[i] + c->size, c->end - rest);
+        done = c->end;
+    }
+    if (!s && z->rank == 0) {
+        state_hasher_add(&hasher, NULL, params->trained - done);
+        state_hasher_add(&hasher, params->values, frozen_floats(z));
+        *hash = state_hasher_finish(&hasher);
+    }
+    if (s) buffer_free(hasher.part);
+    buffer_free(bucket);
+    return s;
+}
+
+/* The index of the last parameter with a part of [own] that is not finite; -1: none. */
+static int64_t find_nonfinite(const struct zero *z, const struct params *params, struct device *device) {
+    for (size_t i = params->count; i-- > 0;) {
+        const struct param *p = &params->items[i];
+        if (p->is_frozen && !device_ops(device)->is_finite(device, F32(params_value(params, i)), p->count))
+            return (int64_t)i;
+        for (size_t r = 0; r < z->own.count; r++) {
+            struct device_range part = part_of(p, &z->own.ranges[r]);
+            const float *values = params->own + z->own.ranges[r].at + part.begin;
+            if (part.begin < part.end && !device_ops(device)->is_finite(device, F32(values), part.end - part.begin))
+                return (int64_t)i;
+        }
+    }
+    return -1;
+}
+
+status zero_nonfinite_value(const struct zero *z, const struct params *params, struct device *device, struct comm *comm,
+                            const char **name) {
+    bool is_finite = device_ops(device)->is_finite(device, F32(params->own), params->own_count);
+    int64_t index = is_finite && frozen_floats(z) == 0 ? -1 : find_nonfinite(z, params, device);
+    TRY(comm_all_reduce(comm, &index, 1, COMM_INT64, COMM_MAX));
+    *name = index < 0 ? NULL : params->items[index].name;
+    return OK;
+}
+
+/* ---- the whole state on rank 0 ---- */
+
 status zero_gather(struct zero *z, struct state *state, struct comm *comm) {
     if (!z) return OK;
+    TRY(zero_gather_params(z, state, comm));
+    if (z->shards_values && state->ema) {
+        TRY(gather_values(z, state->ema->values, "the average of all weights, which rank 0 gathers", &z->average,
+                          comm));
+        state_set_ema(state, z->average);
+    }
     for (size_t i = 0; i < state->optimizer->buffer_count; i++) {
         if (z->rank == 0 && !z->full[i]) z->full[i] = calloc(z->total + 1, sizeof **z->full);
         if (z->rank == 0 && !z->full[i]) return memory_failure();
@@ -271,11 +442,22 @@ status zero_scatter(struct zero *z, struct state *state, struct comm *comm) {
     if (!z) return OK;
     for (size_t i = 0; i < state->optimizer->buffer_count; i++)
         TRY(transfer(z, state->optimizer->buffers[i], z->full[i], comm, false));
+    TRY(zero_scatter_params(z, state, comm));
+    if (z->shards_values && state->ema) TRY(transfer(z, state->ema->values, z->average, comm, false));
     zero_release(z, state);
     return OK;
 }
 
+static void release_values(struct zero *z, struct state *state) {
+    state_set_params(state, NULL);
+    state_set_ema(state, NULL);
+    buffer_free(z->values);
+    buffer_free(z->average);
+    z->values = z->average = NULL;
+}
+
 void zero_release(struct zero *z, struct state *state) {
+    if (z && z->shards_values) release_values(z, state);
     for (size_t i = 0; z && i < state->optimizer->buffer_count; i++) {
         state_set_optimizer(state, i, NULL);
         free(z->full[i]);

@@ -2,7 +2,9 @@
  * and stage 1 of DeepSpeed's ZeRO (dist.zero_stage: 1). Gradients are reduce-scattered bucket by bucket during
  * backward, each rank updates its shard, and the parameters are all-gathered. For a checkpoint the state is gathered on
  * rank 0, so a file does not depend on the number of ranks. With stage 2 a rank keeps the averaged gradients of its
- * shard only, and buckets share memory (FSDP's SHARD_GRAD_OP). All functions accept NULL: no sharding. */
+ * shard only, and buckets share memory (FSDP's SHARD_GRAD_OP). With stage 3 the same holds for the parameters, which
+ * passes gather bucket by bucket (FSDP's FULL_SHARD; model_gather_values); after the update nothing is gathered. All
+ * functions accept NULL: no sharding. */
 #ifndef TRAIN_ZERO_H
 #define TRAIN_ZERO_H
 
@@ -22,8 +24,31 @@ status zero_create(const struct dist_config *config, const struct params *params
 
 /* Whether ranks keep the gradients of their shard only. */
 bool zero_shards_gradients(const struct dist_config *config, int world_size);
-/* With it: gives the gradients of the buckets their memory (model_group_gradients). */
+/* With it: gives the gradients of the buckets their memory (model_group_gradients), and with stage 3 the values. */
 status zero_group_gradients(const struct dist_config *config, struct model *model);
+
+/* With stage 3. After model_alloc: passes gather the parameters, whose initial values this rank keeps its shard of. */
+void zero_attach(struct zero *zero, struct model *model);
+/* From now on values are gathered over [comm]. Before the first pass. */
+void zero_open(struct zero *zero, struct comm *comm);
+/* The failure of a gather since the last call, which passes ignore. */
+status zero_take_failure(struct zero *zero);
+
+/* With stage 3, and else nothing: gathers the parameters on rank 0, until zero_release, and scatters them again. All
+ * ranks. */
+status zero_gather_params(struct zero *zero, struct state *state, struct comm *comm);
+status zero_scatter_params(struct zero *zero, struct state *state, struct comm *comm);
+/* With stage 3, on rank 0 after zero_gather: until zero_hide the parameters of the model are the gathered ones, for
+ * code that reads or writes all of them; no pass in between. */
+void zero_expose(struct zero *zero, struct params *params);
+void zero_hide(struct zero *zero, struct params *params);
+
+/* With stage 3: *hash on rank 0 is state_hash_floats of all parameters, of which rank 0 has one bucket at a time. All
+ * ranks. */
+status zero_hash_params(struct zero *zero, const struct params *params, struct comm *comm, uint64_t *hash);
+/* *name: a parameter that is not finite on any rank, the same on all; NULL: none. All ranks. */
+status zero_nonfinite_value(const struct zero *zero, const struct params *params, struct device *device,
+                            struct comm *comm, const char **name);
 /* The averaged gradients of this rank's shard (zero_shard's total), in host memory; NULL: all gradients are kept. */
 float *zero_own_gradients(const struct zero *zero);
 /* The name of a parameter, of those in this rank's shard, whose averaged gradient is not finite; NULL: none. */
@@ -51,7 +76,8 @@ status zero_squared_norm(struct zero *zero, const struct params *params, struct 
 void zero_check_finite(const struct zero *zero, struct device *device, const struct params *params, double *bad);
 
 /* The following need a mapped state (state_map). */
-/* Gathers the optimizer state on rank 0, into the entries of [state], until zero_release. All ranks. */
+/* Gathers the optimizer state, with stage 3 also the parameters and their average, on rank 0, into the entries of
+ * [state], until zero_release. All ranks. */
 status zero_gather(struct zero *zero, struct state *state, struct comm *comm);
 /* Scatters the state that zero_gather gathered on rank 0, and which may have been loaded since, and releases it. All
  * ranks. */

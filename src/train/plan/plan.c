@@ -33,7 +33,8 @@ static struct device_memory device_memory_of(const struct config *config, const 
     size_t whole = optimizer_memory(&config->optimizer, optimizer, &model->params);
     m.optimizer = zero_memory(&config->dist, &model->params, world_size, whole);
     model_memory(model, batch, &m.parameters, &m.activations);
-    m.parameters += zero_gradient_memory(&config->dist, &model->params, world_size);
+    size_t shards = zero_gradient_memory(&config->dist, &model->params, world_size);
+    m.parameters += model->params.value_floats ? 2 * shards : shards; /* of values and gradients */
     return m;
 }
 

@@ -322,14 +322,20 @@ static void describe_run(const struct plan *p, struct text *out) {
     text_add(out, "\n");
 }
 
-/* The gradients of a shard, and the memory of the buckets that are computed. */
-static void describe_shards_of_gradients(const struct plan *p, struct text *out) {
+/* What a rank keeps of gradients and parameters, and the memory of the buckets that are computed. */
+static void describe_shards_of_buckets(const struct plan *p, struct text *out) {
     const struct params *params = &p->model->params;
-    size_t shard = zero_gradient_memory(&p->config->dist, params, p->env.world_size);
+    double whole = (double)params->trained * sizeof(float) / MIB;
+    double shard = (double)zero_gradient_memory(&p->config->dist, params, p->env.world_size) / MIB;
     text_printf(out, "shared         %.2f MiB of gradients over %d processes: %.2f MiB on each, and %.2f MiB for %s\n",
-                (double)params->trained * sizeof(float) / MIB, p->env.world_size, (double)shard / MIB,
-                (double)params_gradient_floats(params) * sizeof(float) / MIB,
+                whole, p->env.world_size, shard, (double)params_gradient_floats(params) * sizeof(float) / MIB,
                 p->buckets > 2 ? "two buckets" : "buckets");
+    if (params->value_floats)
+        text_printf(
+            out,
+            "shared         %.2f MiB of parameters over %d processes: %.2f MiB on each, and %.2f MiB for those that "
+            "passes gather\n",
+            whole, p->env.world_size, shard, (double)params->value_floats * sizeof(float) / MIB);
 }
 
 static void describe_memory(const struct plan *p, struct text *out) {
@@ -340,7 +346,7 @@ static void describe_memory(const struct plan *p, struct text *out) {
     if (p->config->dist.zero_stage > 0)
         text_printf(out, "shared         %.2f MiB of optimizer state over %d processes: %.2f MiB less on each\n",
                     (double)whole / MIB, p->env.world_size, (double)(whole - m->optimizer) / MIB);
-    if (zero_shards_gradients(&p->config->dist, p->env.world_size)) describe_shards_of_gradients(p, out);
+    if (zero_shards_gradients(&p->config->dist, p->env.world_size)) describe_shards_of_buckets(p, out);
     if (p->config->device == DEVICE_CUDA)
         device_memory_describe(m, p->device, out);
     else

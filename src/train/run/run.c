@@ -545,6 +545,7 @@ static status join(struct run *run) {
     if (!is_elastic) TRY(comm_limit_threads(t->comm)); /* elastic: the bits must not depend on the ranks */
     TRY(open_gpus(run));
     TRY(trainer_open_recordings(t, run->log));
+    zero_open(t->averaging.zero, t->comm);
     TRY(alloc_gradients(t));
     TRY(open_evaluation(run));
     TRY(is_elastic ? open_elastic(run) : open_reducer(t));
@@ -735,7 +736,10 @@ static status find_and_load(struct run *run, const char *checkpoints) {
 /* Loads model.init_from, if set, and logs what was used. */
 static status load_initial_weights(const struct run *run) {
     struct text report = {0};
+    struct zero *zero = run->trainer.averaging.zero;
+    zero_expose(zero, &run->trainer.model->params);
     status s = init_from(run->trainer.model, &run->config->model.init_from, run->plan->dataset, &report);
+    zero_hide(zero, &run->trainer.model->params);
     if (!s && report.length) log_line(run->log, "model.init_from: %s", text_string(&report));
     text_free(&report);
     return s;
@@ -795,7 +799,7 @@ static status resume(struct run *run) {
     struct trainer *t = &run->trainer;
     TRY(gather_shards(t));
     if (run->options->writes_nothing) {
-        TRY(load_before_fresh(run));
+        if (is_first_rank(run) || !t->averaging.zero) TRY(load_before_fresh(run));
     } else if (is_first_rank(run)) {
         bool is_fresh = run->options->is_fresh && !run->env->has_begun;
         if (is_fresh) TRY(load_before_fresh(run));
@@ -838,22 +842,31 @@ static void read_best(struct run *run, uint8_t *is_read) {
 
 /* Copies the parameters and buffers of the mapped model to values, or back. */
 static void copy_weights(const struct model *model, float *values, bool is_back) {
-    const struct params *parts[] = {&model->params, &model->buffers};
-    for (int i = 0; i < 2; values += parts[i++]->total)
-        if (parts[i]->total)
-            memcpy(is_back ? parts[i]->values : values, is_back ? values : parts[i]->values,
-                   parts[i]->total * sizeof *values);
+    const struct params *params = &model->params, *buffers = &model->buffers;
+    struct {
+        float *values;
+        size_t count;
+    } parts[] = {{params->own ? params->own : params->values, params->own ? params->own_count : params->total},
+                 {buffers->values, buffers->total}};
+    for (int i = 0; i < 2; values += parts[i++].count)
+        if (parts[i].count)
+            memcpy(is_back ? parts[i].values : values, is_back ? values : parts[i].values,
+                   parts[i].count * sizeof *values);
 }
 
 /* Replaces the weights of all ranks by those of the best checkpoint. */
 static status load_best(struct run *run) {
     struct trainer *t = &run->trainer;
     uint8_t is_read = 0;
+    struct params *params = &t->model->params, *buffers = &t->model->buffers;
+    TRY(zero_gather_params(t->averaging.zero, t->state, t->comm));
+    zero_expose(t->averaging.zero, params);
     if (is_first_rank(run)) read_best(run, &is_read);
+    zero_hide(t->averaging.zero, params);
     TRY(comm_broadcast(t->comm, &is_read, 1, COMM_UINT8, 0));
     t->test.is_best = is_read;
-    struct params *params = &t->model->params, *buffers = &t->model->buffers;
-    if (is_read) TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
+    if (is_read) TRY(zero_scatter_params(t->averaging.zero, t->state, t->comm));
+    if (is_read && !params->own) TRY(comm_broadcast(t->comm, params->values, params->total, COMM_FLOAT32, 0));
     return is_read && buffers->total ? comm_broadcast(t->comm, buffers->values, buffers->total, COMM_FLOAT32, 0) : OK;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "device/cpu/parallel.h"
 #include "train/state/data_entries.h"
 
@@ -181,7 +182,18 @@ static void add_scaler(struct state *state, const struct dataset *dataset) {
 }
 
 static void set_data(struct entry *entry, const struct params *params, float *flat) {
-    for (size_t i = 0; i < params->count; i++) entry[i].data = flat + params->items[i].offset;
+    for (size_t i = 0; i < params->count; i++) entry[i].data = flat ? flat + params->items[i].offset : NULL;
+}
+
+void state_set_params(struct state *state, float *full) {
+    state->params_full = full;
+    set_data(state->entries, &state->model->params, full);
+}
+
+void state_set_ema(struct state *state, float *full) {
+    if (!state->ema) return;
+    state->ema_full = full;
+    set_data(state->entries + state->ema_first, &state->model->params, full);
 }
 
 status state_map(struct state *state) {
@@ -190,10 +202,10 @@ status state_map(struct state *state) {
     TRY(model_map(model));
     for (size_t i = 0; i < o->buffer_count; i++) TRY(device_map(o->device, (void **)&o->buffers[i]));
     if (state->ema) TRY(device_map(state->ema->device, (void **)&state->ema->values));
-    set_data(state->entries, &model->params, model->params.values);
+    if (!model->params.own) state_set_params(state, model->params.values);
     set_data(state->entries + state->buffers_first, &model->buffers, model->buffers.values);
     for (size_t i = 0; i < o->buffer_count && !o->shard; i++) state_set_optimizer(state, i, o->buffers[i]);
-    if (state->ema) set_data(state->entries + state->ema_first, &model->params, state->ema->values);
+    if (state->ema && !model->params.own) state_set_ema(state, state->ema->values);
     return OK;
 }
 
@@ -374,7 +386,7 @@ static void visit_state(const struct state *state, visit_function *visit, void *
     const struct params *params = &state->model->params;
     const struct counters *c = &state->counters;
     int64_t counts[] = {c->epoch, c->batch, c->step, c->samples};
-    visit_params(params, params->values, true, visit, user);
+    visit_params(params, state->params_full, true, visit, user);
     visit_params(&state->model->buffers, state->model->buffers.values, true, visit, user);
     for (size_t b = 0; b < state->optimizer->buffer_count; b++)
         visit_params(params, state->optimizer_full[b], false, visit, user);
@@ -385,7 +397,7 @@ static void visit_state(const struct state *state, visit_function *visit, void *
     if (state->optimizer->lbfgs)
         visit(user, state->optimizer->lbfgs->numbers,
               state->optimizer->lbfgs->number_count * sizeof *state->optimizer->lbfgs->numbers);
-    if (state->ema) visit_params(params, state->ema->values, true, visit, user);
+    if (state->ema) visit_params(params, state->ema_full, true, visit, user);
     visit(user, counts, sizeof counts);
 }
 
@@ -417,16 +429,53 @@ static void hash_pieces(void *context, size_t first, size_t last) {
     }
 }
 
+#define PART (MAX_PIECES * PIECE) /* of a long array */
+
+/* values (count, at most PART) of a long array */
+static uint64_t hash_part(uint64_t seed, const float *values, size_t count) {
+    struct pieces p = {.values = values, .count = count};
+    size_t pieces = (count + PIECE - 1) / PIECE;
+    parallel_for(pieces, 2, hash_pieces, &p);
+    return hash_add(seed, p.hashes, pieces * sizeof *p.hashes);
+}
+
 uint64_t state_hash_floats(uint64_t seed, const float *values, size_t count) {
     if (count <= PIECE) return hash_add(seed, values, count * sizeof *values);
-    for (size_t first = 0; first < count; first += MAX_PIECES * PIECE) {
-        size_t left = count - first, part = left < MAX_PIECES * PIECE ? left : MAX_PIECES * PIECE;
-        struct pieces p = {.values = values + first, .count = part};
-        size_t pieces = (part + PIECE - 1) / PIECE;
-        parallel_for(pieces, 2, hash_pieces, &p);
-        seed = hash_add(seed, p.hashes, pieces * sizeof *p.hashes);
-    }
+    for (size_t first = 0; first < count; first += PART)
+        seed = hash_part(seed, values + first, count - first < PART ? count - first : PART);
     return seed;
+}
+
+status state_hasher_start(struct state_hasher *h, size_t total) {
+    *h = (struct state_hasher){.total = total};
+    return buffer_new((total < PART ? total : PART) * sizeof *h->part, "a part of the parameters", (void **)&h->part);
+}
+
+void state_hasher_add(struct state_hasher *h, const float *values, size_t count) {
+    while (count > 0) {
+        size_t space = PART - h->filled, n = count < space ? count : space;
+        if (values)
+            memcpy(h->part + h->filled, values, n * sizeof *values);
+        else
+            memset(h->part + h->filled, 0, n * sizeof *values);
+        h->filled += n;
+        h->done += n;
+        count -= n;
+        if (values) values += n;
+        if (h->filled < PART) continue;
+        h->hash = hash_part(h->hash, h->part, PART);
+        h->filled = 0;
+    }
+}
+
+uint64_t state_hasher_finish(struct state_hasher *h) {
+    assert(h->done == h->total || !h->part);
+    if (h->part && h->total <= PIECE)
+        h->hash = hash_add(0, h->part, h->filled * sizeof *h->part);
+    else if (h->part && h->filled)
+        h->hash = hash_part(h->hash, h->part, h->filled);
+    buffer_free(h->part);
+    return h->hash;
 }
 
 static void add_to_hash(void *hash, const void *bytes, size_t size) {

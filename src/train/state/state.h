@@ -53,6 +53,7 @@ struct state {
     struct model *model;
     struct optimizer *optimizer;
     struct ema *ema;                               /* NULL: none */
+    float *params_full, *ema_full;                 /* the parameters and their average (params->total); NULL: sharded */
     float *optimizer_full[OPTIMIZER_MAX_BUFFERS];  /* its buffers, (params->trained) each; NULL: sharded */
     size_t optimizer_first[OPTIMIZER_MAX_BUFFERS]; /* their first entries, one for each trained parameter */
     size_t buffers_first, ema_first;               /* indices of their first entries; parameters begin at 0 */
@@ -84,6 +85,21 @@ void state_destroy(struct state *state); /* takes NULL */
 
 /* Sets the complete buffer [index] of a sharded optimizer; NULL: none. */
 void state_set_optimizer(struct state *state, size_t index, float *full);
+/* The same for the parameters and, if there is one, their average. */
+void state_set_params(struct state *state, float *full);
+void state_set_ema(struct state *state, float *full);
+
+/* state_hash_floats over a long array that is given in parts, from the first one on; [total]: its elements. */
+struct state_hasher {
+    float *part; /* (STATE_HASH_PART, or total) */
+    size_t filled, total, done;
+    uint64_t hash;
+};
+status state_hasher_start(struct state_hasher *hasher, size_t total);
+/* NULL: zeros. */
+void state_hasher_add(struct state_hasher *hasher, const float *values, size_t count);
+/* Of exactly [total] elements. Frees the memory, also after a failure. */
+uint64_t state_hasher_finish(struct state_hasher *hasher);
 
 /* Restores parameters, optimizer state and counters, or changes nothing: STATUS_DATA with all differences for a
  * checkpoint of another model, optimizer or dataset. [path], [otherwise]: for messages, as of column_names_compare. */
