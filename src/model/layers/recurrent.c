@@ -730,15 +730,17 @@ const struct layer_type layer_lstm = {
     .aliases = aliases,
     .variant = {"lstm", &lstm_schema, "Long short-term memory over (length, features) (torch.nn.LSTM, batch_first)."},
     RECURRENT,
-    .pytorch = "LSTM({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream})",
+    .pytorch = "LSTM({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream}){!carry_state}",
 };
 const struct layer_type layer_gru = {
     .variant = {"gru", &gru_schema, "Gated recurrent units over (length, features) (torch.nn.GRU, batch_first)."},
     RECURRENT,
-    .pytorch = "GRU({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream})",
+    .pytorch = "GRU({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream}){!carry_state}",
 };
 const struct layer_type layer_rnn = {
     .variant = {"rnn", &rnn_schema, "Elman's recurrent network over (length, features) (torch.nn.RNN, batch_first)."},
     RECURRENT,
-    .pytorch = "RNN({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,nonlinearity}{,dropout}{stream})",
+    .pytorch =
+        "RNN({in}, "
+        "{hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,nonlinearity}{,dropout}{stream}){!carry_state}",
 };
