@@ -208,6 +208,143 @@ static void find_origins(struct audit *a) {
     }
 }
 
+/* ---- metrics.jsonl ---- */
+
+/* Whether a field has another value each time, or where a run begins with the file of a checkpoint. */
+static bool is_own(const char *key) {
+    static const char *const keys[] = {"seconds",    "samples_per_second", "comm_hidden", "peak_memory_bytes",
+                                       "best_epoch", "best_epoch_index",   "best_value",  "early_stop_wait"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return false;
+}
+
+static bool is_equal(const struct json_field *a, const struct json_field *b) {
+    if (a->kind != b->kind) return false;
+    bool is_same = a->length == b->length && memcmp(a->text, b->text, a->length) == 0;
+    return is_same || (a->kind == KIND_NUMBER && json_field_exact(a) == json_field_exact(b));
+}
+
+static status metrics_differ(const struct audit *a, const struct ledger_line *line, const char *why) {
+    return status_new(STATUS_DIVERGED, "%s:%zu: %s", a->metrics.path, ledger_line_number(&a->metrics, line), why);
+}
+
+/* STATUS_DIVERGED with the first field of [line], of metrics.jsonl, that [other] has otherwise, or where [is_whole]
+ * has not. [where]: what [other] is. */
+static status compare_fields(const struct audit *a, const struct ledger_line *line, const struct ledger_line *other,
+                             bool is_whole, const char *where) {
+    struct json_line x, y;
+    if (!json_line_read(line->text, line->size, &x) || !json_line_read(other->text, other->size, &y))
+        return metrics_differ(a, line, "not a JSON object");
+    for (size_t i = 0; i < x.count; i++) {
+        const char *key = arena_printf(a->arena, "%.*s", (int)x.fields[i].key_length, x.fields[i].key);
+        const struct json_field *field = json_line_find(&y, key);
+        bool differs = field ? !is_equal(&x.fields[i], field) : is_whole;
+        if (!differs || is_own(key)) continue;
+        struct text why = {0};
+        text_printf(&why, "%s is ", key);
+        ledger_line_add(line, key, &why);
+        if (field) text_add(&why, ", and ");
+        if (field) ledger_line_add(other, key, &why);
+        text_printf(&why, "%s %s", field ? "" : ", which is not", where);
+        status s = metrics_differ(a, line, text_string(&why));
+        text_free(&why);
+        return s;
+    }
+    return OK;
+}
+
+/* Only a run that ended within an epoch and was extended has two lines of it, before and after the start. */
+static status find_epochs(struct audit *a) {
+    const struct ledger_file *m = &a->metrics;
+    bool has_started = false; /* since the line of the last epoch */
+    a->epochs = arena_alloc(a->arena, m->count * sizeof *a->epochs);
+    for (size_t i = 0; i < m->count; i++) {
+        has_started = has_started || m->lines[i].event == METRICS_RESUME;
+        if (m->lines[i].event != METRICS_EPOCH) continue;
+        int64_t epoch = ledger_line_int(&m->lines[i], "epoch");
+        int64_t before = a->epoch_count ? a->epochs[a->epoch_count - 1].epoch : -1;
+        if (epoch < before || (epoch == before && !has_started))
+            return metrics_differ(a, &m->lines[i], "an epoch that was already there: lines were added or moved");
+        a->epochs[a->epoch_count++] = (struct epoch_line){epoch, &m->lines[i]};
+        has_started = false;
+    }
+    return OK;
+}
+
+/* The last line of an epoch; NULL: there is none. */
+static const struct ledger_line *find_epoch(const struct audit *a, int64_t epoch) {
+    size_t low = 0, high = a->epoch_count; /* the number of lines that are not of a later epoch */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (a->epochs[middle].epoch <= epoch)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && a->epochs[low - 1].epoch == epoch ? a->epochs[low - 1].line : NULL;
+}
+
+/* The line of a run that has ended or was stopped; NULL: it has not. */
+static const struct ledger_line *end_of(const struct ledger_file *file) {
+    const struct ledger_line *last = file->count ? &file->lines[file->count - 1] : NULL;
+    return last && (last->event == METRICS_END || last->event == METRICS_STOPPED) ? last : NULL;
+}
+
+/* metrics.jsonl has no step and no epoch after the end of the ledger. */
+static status check_last(const struct audit *a) {
+    const struct ledger_line *end = end_of(&a->ledger), *saved = ledger_find(&a->ledger, METRICS_CHECKPOINT, -1);
+    const struct epoch_line *last = a->epoch_count ? &a->epochs[a->epoch_count - 1] : NULL;
+    if (!end) return OK;
+    int64_t epochs = ledger_line_int(end, "epoch") + (saved && ledger_line_int(saved, "batch") > 0);
+    for (size_t i = a->metrics.count; i-- > 0;)
+        if (a->metrics.lines[i].step > end->step)
+            return metrics_differ(a, &a->metrics.lines[i], "a step after the end of the run: lines were added");
+    return last && last->epoch >= epochs
+               ? metrics_differ(a, last->line, "an epoch after the end of the run: lines were added")
+               : OK;
+}
+
+/* The best epoch of the end has the value that its line has. */
+static status check_best(const struct audit *a) {
+    const struct ledger_line *end = end_of(&a->metrics);
+    int64_t best = end ? ledger_line_int(end, "best_epoch") : 0;
+    const struct ledger_line *line = best > 0 ? find_epoch(a, best - 1) : NULL;
+    struct json_line x, y;
+    if (!line || !json_line_read(end->text, end->size, &x) || !json_line_read(line->text, line->size, &y)) return OK;
+    const struct json_field *value = json_line_find(&x, "best_value");
+    const struct json_field *field = json_line_find(&y, ledger_line_word(a->arena, end, "best_metric"));
+    return value && field && !is_equal(value, field)
+               ? metrics_differ(a, end, "best_value is not that of its best epoch")
+               : OK;
+}
+
+/* What the ledger says of a step, metrics.jsonl says too; each step has one line there, after that of the step before.
+ */
+static status check_metrics(struct audit *a) {
+    const struct ledger_file *l = &a->ledger, *m = &a->metrics;
+    int64_t newest = 0;
+    size_t at = 0;
+    TRY(ledger_file_read_metrics(a->folder, &a->metrics));
+    TRY(find_epochs(a));
+    for (size_t i = 0; i < m->count; i++) {
+        const struct ledger_line *line = &m->lines[i];
+        if (line->event != METRICS_STEP) continue;
+        if (line->step <= newest)
+            return metrics_differ(a, line, "a step that was already there: lines were added, changed or moved");
+        newest = line->step;
+        while (at < l->count && (l->lines[at].event != METRICS_STEP || l->lines[at].step < newest)) at++;
+        if (at == l->count || l->lines[at].step != newest) continue;
+        struct text where = {0};
+        text_printf(&where, "in %s:%zu", l->path, at + 1);
+        status s = compare_fields(a, line, &l->lines[at], false, text_string(&where));
+        text_free(&where);
+        TRY(s);
+    }
+    TRY(check_last(a));
+    return check_best(a);
+}
+
 /* ---- whether lines are missing at the end ---- */
 
 /* A checkpoint that the run has saved is in the ledger. */
@@ -245,6 +382,23 @@ static const char *best_of(const struct audit *a) {
     return existing(arena_printf(a->arena, "%s/checkpoints/" CHECKPOINT_BEST ".h5", a->folder));
 }
 
+/* best.h5 is that of the best epoch at the end, if the run keeps one. */
+static status check_best_file(const struct audit *a, const char *best) {
+    const struct ledger_line *end = end_of(&a->metrics);
+    int64_t best_epoch = end ? ledger_line_int(end, "best_epoch") : 0, epoch = 0, batch = 0;
+    struct config_file *file = NULL;
+    if (best_epoch <= 0) return OK;
+    TRY(config_parse("config.yaml", a->configs[0].text, &file));
+    bool is_kept = config_of(file)->checkpoint.best.metric != NULL;
+    config_free(file);
+    TRY(ledger_read_counter(best, "state/epoch", &epoch));
+    TRY(ledger_read_counter(best, "state/batch", &batch));
+    if (!is_kept || epoch + (batch > 0) == best_epoch) return OK;
+    return status_new(STATUS_DIVERGED, "%s: the state after epoch %lld, and %s:%zu says that epoch %lld is the best",
+                      best, (long long)epoch + (batch > 0), a->metrics.path, ledger_line_number(&a->metrics, end),
+                      (long long)best_epoch);
+}
+
 /* The files that predictions and exports use: the newest checkpoint and the best one are there and as they were saved.
  */
 static status verify_newest(struct audit *a) {
@@ -259,7 +413,7 @@ static status verify_newest(struct audit *a) {
     if (!best) return OK;
     TRY(sealed_verify(best, &seal));
     a->best_step = (int64_t)seal.order;
-    return OK;
+    return check_best_file(a, best);
 }
 
 static status out_of_order(const struct audit *a, size_t index, const char *why) {
@@ -274,6 +428,8 @@ static status check_line(const struct audit *a, size_t index, const struct ledge
     if (line->event == METRICS_START) return out_of_order(a, index, "a second start");
     if (is_end && !is_last) return out_of_order(a, index, "an end before other lines");
     if (line->step < line[-1].step) return out_of_order(a, index, "a step before that of the line above");
+    if (ledger_line_has(&line[-1], "pending") && line->step != line[-1].step)
+        return out_of_order(a, index, "no other line of the step of a pending evaluation");
     bool is_state = line->event == METRICS_RESUME || line->event == METRICS_CHECKPOINT;
     if (!is_state || !saved) return OK;
     if (line->event == METRICS_RESUME && line->step > saved->step)
@@ -319,102 +475,6 @@ static status check_end(const struct audit *a) {
                        a->ledger.path, a->ledger.count);
     metrics_lines_free(&lines);
     return s;
-}
-
-/* ---- metrics.jsonl ---- */
-
-/* Whether a field has another value each time. */
-static bool is_time(const char *key) {
-    static const char *const times[] = {"seconds", "samples_per_second", "comm_hidden"};
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        if (strcmp(key, times[i]) == 0) return true;
-    return false;
-}
-
-static bool is_equal(const struct json_field *a, const struct json_field *b) {
-    if (a->kind != b->kind) return false;
-    bool is_same = a->length == b->length && memcmp(a->text, b->text, a->length) == 0;
-    return is_same || (a->kind == KIND_NUMBER && json_field_exact(a) == json_field_exact(b));
-}
-
-static status metrics_differ(const struct audit *a, const struct ledger_line *line, const char *why) {
-    return status_new(STATUS_DIVERGED, "%s:%zu: %s", a->metrics.path, ledger_line_number(&a->metrics, line), why);
-}
-
-/* STATUS_DIVERGED with the first field of [line], of metrics.jsonl, that [other] has otherwise, or where [is_whole]
- * has not. [where]: what [other] is. */
-static status compare_fields(const struct audit *a, const struct ledger_line *line, const struct ledger_line *other,
-                             bool is_whole, const char *where) {
-    struct json_line x, y;
-    if (!json_line_read(line->text, line->size, &x) || !json_line_read(other->text, other->size, &y))
-        return metrics_differ(a, line, "not a JSON object");
-    for (size_t i = 0; i < x.count; i++) {
-        const char *key = arena_printf(a->arena, "%.*s", (int)x.fields[i].key_length, x.fields[i].key);
-        const struct json_field *field = json_line_find(&y, key);
-        bool differs = field ? !is_equal(&x.fields[i], field) : is_whole;
-        if (!differs || is_time(key)) continue;
-        struct text why = {0};
-        text_printf(&why, "%s is ", key);
-        ledger_line_add(line, key, &why);
-        if (field) text_add(&why, ", and ");
-        if (field) ledger_line_add(other, key, &why);
-        text_printf(&why, "%s %s", field ? "" : ", which is not", where);
-        status s = metrics_differ(a, line, text_string(&why));
-        text_free(&why);
-        return s;
-    }
-    return OK;
-}
-
-static status find_epochs(struct audit *a) {
-    const struct ledger_file *m = &a->metrics;
-    a->epochs = arena_alloc(a->arena, m->count * sizeof *a->epochs);
-    for (size_t i = 0; i < m->count; i++) {
-        if (m->lines[i].event != METRICS_EPOCH) continue;
-        int64_t epoch = ledger_line_int(&m->lines[i], "epoch");
-        if (a->epoch_count && epoch < a->epochs[a->epoch_count - 1].epoch)
-            return metrics_differ(a, &m->lines[i], "an epoch before that of a line above: lines were added or moved");
-        a->epochs[a->epoch_count++] = (struct epoch_line){epoch, &m->lines[i]};
-    }
-    return OK;
-}
-
-/* The last line of an epoch: a run that ended within an epoch and was extended has two of it. NULL: there is none. */
-static const struct ledger_line *find_epoch(const struct audit *a, int64_t epoch) {
-    size_t low = 0, high = a->epoch_count; /* the number of lines that are not of a later epoch */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (a->epochs[middle].epoch <= epoch)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low > 0 && a->epochs[low - 1].epoch == epoch ? a->epochs[low - 1].line : NULL;
-}
-
-/* What the ledger says of a step, metrics.jsonl says too; each step has one line there, after that of the step before.
- */
-static status check_metrics(struct audit *a) {
-    const struct ledger_file *l = &a->ledger, *m = &a->metrics;
-    int64_t newest = 0;
-    size_t at = 0;
-    TRY(ledger_file_read_metrics(a->folder, &a->metrics));
-    TRY(find_epochs(a));
-    for (size_t i = 0; i < m->count; i++) {
-        const struct ledger_line *line = &m->lines[i];
-        if (line->event != METRICS_STEP) continue;
-        if (line->step <= newest)
-            return metrics_differ(a, line, "a step that was already there: lines were added, changed or moved");
-        newest = line->step;
-        while (at < l->count && (l->lines[at].event != METRICS_STEP || l->lines[at].step < newest)) at++;
-        if (at == l->count || l->lines[at].step != newest) continue;
-        struct text where = {0};
-        text_printf(&where, "in %s:%zu", l->path, at + 1);
-        status s = compare_fields(a, line, &l->lines[at], false, text_string(&where));
-        text_free(&where);
-        TRY(s);
-    }
-    return OK;
 }
 
 /* ---- whether this machine can repeat it ---- */
@@ -580,6 +640,10 @@ static status compare_metrics(struct audit *a, const struct interval *p, size_t 
         if (is_step) at = next_step(m, at + 1, 0);
     }
     a->metrics_at = at;
+    const struct ledger_line *end = end_of(m), *other_end = end_of(again);
+    bool is_end = end && other_end && end->event == other_end->event && end->step == other_end->step;
+    if (is_end && ledger_line_equals(end, other_end, "test_checkpoint"))
+        TRY(compare_fields(a, end, other_end, false, REPEATED));
     bool is_more = m->count > 0 && at < m->count && m->lines[at].step <= last_step(a, &p[count - 1]);
     return is_more ? metrics_differ(a, &m->lines[at], "no such line " REPEATED) : OK;
 }
@@ -858,8 +922,8 @@ static status read_run(struct audit *a) {
     find_intervals(a);
     TRY(read_config(a));
     TRY(check_checkpoints(a));
-    TRY(check_end(a));
     TRY(check_metrics(a));
+    TRY(check_end(a));
     return verify_newest(a);
 }
 

@@ -87,15 +87,6 @@ static status compare_files(const char *const paths[2], const char *const names[
     return compare_parts(paths, &whole_state, names, out);
 }
 
-static status read_counter(const char *path, const char *counter, int64_t *out) {
-    struct checkpoint *checkpoint;
-    struct entry entry = {.path = counter, .type = ENTRY_INT64, .data = out, .is_optional = true};
-    TRY(checkpoint_open(path, &checkpoint));
-    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
-    checkpoint_close(checkpoint);
-    return s;
-}
-
 /* The checkpoints in the folder, without those before an evaluation, whose counters no repetition has. */
 static status list_files(struct bisect *b, struct side *side) {
     const char *folder = arena_printf(b->arena, "%s/checkpoints", side->name);
@@ -106,8 +97,8 @@ static status list_files(struct bisect *b, struct side *side) {
         int64_t step = 0, pending = 0;
         if (!checkpoint_is_name(names.items[i])) continue;
         const char *path = arena_printf(b->arena, "%s/%s", folder, names.items[i]);
-        s = read_counter(path, "state/step", &step);
-        if (!s) s = read_counter(path, "state/pending_end", &pending);
+        s = ledger_read_counter(path, "state/step", &step);
+        if (!s) s = ledger_read_counter(path, "state/pending_end", &pending);
         if (!s && !pending)
             side->files[side->file_count++] = (struct own_file){arena_copy(b->arena, names.items[i]), path, step};
     }
@@ -151,7 +142,7 @@ static status open_config(struct bisect *b, struct side *side) {
     schema_write_yaml(&config_schema, config_of(side->file), &text);
     side->text = take(b, &text);
     if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return OK;
-    return read_counter(resume, "state/step", &side->at);
+    return ledger_read_counter(resume, "state/step", &side->at);
 }
 
 /* Those of the command line for both sides, or for this one. */

@@ -278,6 +278,8 @@ const struct ledger_line *ledger_find(const struct ledger_file *ledger, enum met
 const struct ledger_line *ledger_start_at(const struct ledger_file *ledger, int64_t step);
 /* Whether a file of a run is there; one that cannot be looked at is not. */
 bool ledger_has_file(const char *path);
+/* A counter in the file of a checkpoint, such as "state/step"; unchanged where it has none. */
+status ledger_read_counter(const char *path, const char *counter, int64_t *out);
 /* The number of a line in its file, from 1. */
 size_t ledger_line_number(const struct ledger_file *ledger, const struct ledger_line *line);
 

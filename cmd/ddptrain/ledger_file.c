@@ -103,6 +103,15 @@ bool ledger_has_file(const char *path) {
     return exists;
 }
 
+status ledger_read_counter(const char *path, const char *counter, int64_t *out) {
+    struct checkpoint *checkpoint;
+    struct entry entry = {.path = counter, .type = ENTRY_INT64, .data = out, .is_optional = true};
+    TRY(checkpoint_open(path, &checkpoint));
+    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
+    checkpoint_close(checkpoint);
+    return s;
+}
+
 /* ---- reading ---- */
 
 /* false: the line is none of a ledger. */

@@ -328,6 +328,28 @@ class Audit(program.Case):
         self.assertRegex(audit(more, "--all"), rf"metrics.jsonl:{i + 2}: \w+ is")
         self.write("runs/test/metrics.jsonl", "".join(line.replace('"seconds":', '"seconds":1') for line in lines))
         self.assertIn("the run is as recorded", self.audit("--all"))
+        last = max(k for k, line in enumerate(lines) if '"event":"step"' in line)
+        for more, at, why in ((lines[e].replace('"val_loss":', '"val_loss":1'), e, "an epoch that was already there"),
+                              (lines[e].replace('"epoch":4', '"epoch":8'), len(lines) - 1, "an epoch after the end of the run"),
+                              (re.sub(r'"step":\d+', '"step":73', lines[last]), last + 1, "a step after the end of the run")):
+            self.assertRegex(audit(lines[:at] + [more] + lines[at:]), rf"runs/test/metrics.jsonl:\d+: {why}")
+        end = re.sub(r'"best_value":[^,]+', '"best_value":0.5', lines[-1])
+        self.assertRegex(audit(lines[:-1] + [end]), rf"metrics.jsonl:{len(lines)}: best_value is not that of its best epoch")
+        end = re.sub(r'"samples":\d+', '"samples":9', lines[-1])
+        self.assertRegex(audit(lines[:-1] + [end], "--all"), rf"metrics.jsonl:{len(lines)}: samples is 9, and \d+ when it is repeated")
+
+    def test_another_best_checkpoint(self):
+        """A checkpoint of the same run in place of the best one; a checkpoint that is said to await its evaluation."""
+        self.train("checkpoint.best=val_loss")
+        best = self.events("end")[0]["best_epoch"]
+        self.assertIn("the run is as recorded", self.audit("--all"))
+        other = 3 if best != 3 else 4
+        shutil.copy(self.path(f"runs/test/checkpoints/epoch-000{other}.h5"), self.path("runs/test/checkpoints/best.h5"))
+        self.assertRegex(self.audit(code=DIVERGED), rf"best.h5: the state after epoch {other}, and runs/test/metrics.jsonl:\d+ says that epoch {best} is the best")
+        bodies = self.bodies()
+        i = next(i for i, body in enumerate(bodies) if '"event":"checkpoint"' in body and '"step":45,' in body)
+        self.write("runs/test/ledger.jsonl", seal(bodies[:i] + [bodies[i].replace('"name"', '"pending":1,"name"')] + bodies[i + 1:]))
+        self.assertIn(f"ledger.jsonl:{i + 2}: no other line of the step of a pending evaluation", self.audit(code=DIVERGED))
 
     def test_changed_data(self):
         import h5py
