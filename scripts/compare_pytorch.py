@@ -198,11 +198,13 @@ CHEAP = ["char_gpt_small", "image_folder", "iris_csv", "lstm_series", "series_fo
 LOSSES = [
     ("cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "classes"), ("cross_entropy, weight: balanced", "classes"), ("cross_entropy, ignore_index: 1", "classes"),
     ("mse", "uniform"), ("l1", "uniform"), ("smooth_l1, beta: 0.5", "uniform"), ("huber, delta: 0.1", "uniform"), ("quantile, quantile: 0.9", "uniform"),
-    ("bce_with_logits, pos_weight: [1, 2, 3]", "uniform"), ("kl_div, reduction: batchmean", "uniform"), ("poisson_nll", "uniform"), ("focal", "uniform"), ("dice", "uniform")]
+    ("bce_with_logits, pos_weight: [1, 2, 3]", "uniform"), ("kl_div, reduction: batchmean", "uniform"), ("poisson_nll", "uniform"), ("focal", "uniform"), ("dice", "uniform"),
+    ("soft_cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "uniform")]
 OPTIMIZERS = {
     "sgd": "", "sgd_momentum": "momentum: 0.9, nesterov: true, weight_decay: 0.01", "adam": "betas: [0.8, 0.9], eps: 0.001", "adam_amsgrad": "amsgrad: true, weight_decay: 0.1",
     "adamw": "weight_decay: 0.1, decay: matrices", "adagrad": "", "rmsprop": "momentum: 0.9, centered: true", "lion": "", "nadam": "", "nadam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true",
-    "radam": "", "radam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true", "adamax": "", "adadelta": "", "groups_adam": "groups: [{match: '0.*', lr_factor: 0.5}]"}
+    "radam": "", "radam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true", "adamax": "", "adadelta": "", "rprop": "etas: [0.4, 1.3]", "asgd": "lambd: 0.1, t0: 3, weight_decay: 0.1", "sgd_maximize": "maximize: true", "lion_maximize": "maximize: true",
+    "groups_adam": "groups: [{match: '0.*', lr_factor: 0.5}]"}
 SCHEDULES = ["step, step_size: 2", "multistep, milestones: [1, 3]", "exponential, gamma: 0.5", "linear, interval: step", "polynomial, power: 2", "cosine, warmup: 1",
              "cosine_restarts, t_0: 2, interval: step", "one_cycle, interval: step", "cyclic, max_lr: 0.05, interval: step, step_size_up: 3", "piecewise, points: {0: 1, 3: 0.2}",
              "reduce_on_plateau, patience: 0, threshold: 0.5"]

@@ -108,6 +108,11 @@ struct device_ops {
     /* dx (count) = dy f'(x), from x or y as f needs */
     void (*activation_backward)(struct device *, enum activation f, const struct tensor *x, const struct tensor *y,
                                 const struct tensor *dy, const struct tensor *dx, size_t count);
+    /* The same for functions with keys: y (count) = f(x);  dx (count) = dy f'(x) */
+    void (*keyed_forward)(struct device *, const struct keyed_activation *f, const struct tensor *x,
+                          const struct tensor *y, size_t count);
+    void (*keyed_backward)(struct device *, const struct keyed_activation *f, const struct tensor *x,
+                           const struct tensor *dy, const struct tensor *dx, size_t count);
     /* y (rows, size) = x * mask / (1 - p); the same call with dy gives dx, because the mask follows from the key */
     void (*dropout)(struct device *, const struct draw_key *key, float p, const struct tensor *x,
                     const struct tensor *y, size_t rows, size_t size);
@@ -145,11 +150,6 @@ struct device_ops {
     /* *x = NaN when *loss is not finite or *nonfinite is above 0; after the sum over ranks it is NaN on all of them. */
     void (*propagate_nonfinite)(struct device *, const double *loss, const double *nonfinite, float *x);
 
-    /* y (count) = x > 0 ? x : slope x;  dx = x > 0 ? dy : slope dy */
-    void (*leaky_relu_forward)(struct device *, float slope, const struct tensor *x, const struct tensor *y,
-                               size_t count);
-    void (*leaky_relu_backward)(struct device *, float slope, const struct tensor *x, const struct tensor *dy,
-                                const struct tensor *dx, size_t count);
     /* y (count) = x > 0 ? x : a x of element i of x with slopes[i % channels]; channels is 1 or divides count.
      * backward: dx, unless NULL, = x > 0 ? dy : a dy; dslopes += sums of x dy where x <= 0 */
     void (*prelu_forward)(struct device *, const float *x, const float *slopes, size_t channels, float *y,

@@ -78,6 +78,19 @@ LOSS_FORMULA focal_slope(float x, float t, float alpha, float gamma) {
     return slope_new(a * bce.loss * power, a * power * (bce.derivative + bce.loss * gamma * relative));
 }
 
+LOSS_FORMULA hinge_embedding_slope(float x, float t, float margin) {
+    struct slope s = slope_new(0, 0);
+    if (t != -1) s = slope_new(x, 1);
+    if (t != 1 && margin - x >= 0) s = slope_new(s.loss + (margin - x), s.derivative - 1);
+    return s;
+}
+
+/* derivative: -t / (1 + exp(t x)) */
+LOSS_FORMULA soft_margin_slope(float x, float t) {
+    float z = t * x, e = expf(-fabsf(z));
+    return slope_new(log1pf(e) + fmaxf(-z, 0), -t * (z > 0 ? e / (1 + e) : 1 / (1 + e)));
+}
+
 /* The loss of output [x] and target [t]. */
 LOSS_FORMULA slope_of(const struct elementwise_options *o, float pos_weight, float x, float t) {
     struct slope s;
@@ -105,12 +118,17 @@ LOSS_FORMULA slope_of(const struct elementwise_options *o, float pos_weight, flo
         return s;
     case LOSS_FOCAL:
         return focal_slope(x, t, o->alpha, o->gamma);
+    case LOSS_HINGE_EMBEDDING:
+        return hinge_embedding_slope(x, t, o->beta);
+    case LOSS_SOFT_MARGIN:
+        return soft_margin_slope(x, t);
     }
     return slope_new(0, 0);
 }
 
 /* Rowwise losses: sums over the elements of a row in double, the loss from the sums, and the derivative of each element
- * from both. A row x has o->parts vectors of [size] elements each. */
+ * from both. A row x has o->parts vectors of [size] elements each. [max]: the largest element of a row of
+ * ROWWISE_CROSS_ENTROPY, which no other loss reads. */
 struct rowwise_sums {
     double a, b, c;
 };
@@ -138,11 +156,23 @@ HOST_DEVICE static inline double variance_of(const struct rowwise_options *o, fl
     return x > o->eps ? (double)x : (double)o->eps;
 }
 
-/* What element [i] of each part adds to the sums: dice: p t and p + t; gaussian_nll, kl_normal: the loss;
- * cosine_embedding: |x|^2, |y|^2 and x y; triplet_margin: the squared distances of anchor and positive, anchor and
- * negative, positive and negative. */
+/* Of the pair [i] of margin_ranking, before it is limited to values >= 0. */
+HOST_DEVICE static inline double ranking_of(const struct rowwise_options *o, const float *x, const float *t,
+                                            size_t size, size_t i) {
+    return (double)o->margin - (double)t[i] * ((double)x[i] - (double)x[size + i]);
+}
+
+/* The weighted share of class [i] in the loss of cross_entropy. */
+HOST_DEVICE static inline double share_of(const struct rowwise_options *o, const float *t, size_t size, size_t i) {
+    double smooth = (double)o->smooth, share = (1 - smooth) * (double)t[i] + smooth / (double)size;
+    return o->weight ? o->weight[i] * share : share;
+}
+
+/* What element [i] of each part adds to the sums: dice: p t and p + t; gaussian_nll, kl_normal and margin_ranking: the
+ * loss; cosine_embedding: |x|^2, |y|^2 and x y; triplet_margin: the squared distances of anchor and positive, anchor
+ * and negative, positive and negative; cross_entropy: exp(x - max), the share and the share times (x - max). */
 HOST_DEVICE static inline struct rowwise_sums rowwise_sums_of(const struct rowwise_options *o, const float *x,
-                                                              const float *t, size_t size, size_t i) {
+                                                              const float *t, size_t size, size_t i, float max) {
     double p, v, a, b, c;
     switch (o->loss) {
     case ROWWISE_DICE:
@@ -161,6 +191,12 @@ HOST_DEVICE static inline struct rowwise_sums rowwise_sums_of(const struct rowwi
         a = (double)x[i], b = (double)x[size + i], c = (double)x[2 * size + i];
         return rowwise_sums_new(square(a - b + (double)o->eps), square(a - c + (double)o->eps),
                                 square(b - c + (double)o->eps));
+    case ROWWISE_MARGIN_RANKING:
+        v = ranking_of(o, x, t, size, i);
+        return rowwise_sums_new(v > 0 ? v : 0, 0, 0);
+    case ROWWISE_CROSS_ENTROPY:
+        p = share_of(o, t, size, i);
+        return rowwise_sums_new(exp((double)x[i] - (double)max), p, p * ((double)x[i] - (double)max));
     }
     return rowwise_sums_new(0, 0, 0);
 }
@@ -194,6 +230,10 @@ HOST_DEVICE static inline double rowwise_loss(const struct rowwise_options *o, s
     case ROWWISE_TRIPLET_MARGIN:
         loss = triplet_of(o, s);
         break;
+    case ROWWISE_MARGIN_RANKING:
+        return s.a / (double)size;
+    case ROWWISE_CROSS_ENTROPY:
+        return s.b * log(s.a) - s.c;
     }
     return loss > 0 ? loss : 0;
 }
@@ -243,7 +283,7 @@ HOST_DEVICE static inline double triplet_slope(const struct rowwise_options *o, 
 
 /* d(loss of a row) / d(x[i]), i < parts * size */
 HOST_DEVICE static inline float rowwise_slope(const struct rowwise_options *o, struct rowwise_sums s, const float *x,
-                                              const float *t, size_t size, size_t i) {
+                                              const float *t, size_t size, size_t i, float max) {
     switch (o->loss) {
     case ROWWISE_DICE:
         return (float)dice_slope(o, s, x[i], t[i]);
@@ -255,6 +295,10 @@ HOST_DEVICE static inline float rowwise_slope(const struct rowwise_options *o, s
         return i < size ? x[i] : (float)(0.5 * (exp((double)x[i]) - 1));
     case ROWWISE_TRIPLET_MARGIN:
         return (float)triplet_slope(o, s, x, size, i);
+    case ROWWISE_MARGIN_RANKING:
+        return ranking_of(o, x, t, size, i % size) >= 0 ? (i < size ? -t[i] : t[i - size]) / (float)size : 0;
+    case ROWWISE_CROSS_ENTROPY:
+        return (float)(s.b * (exp((double)x[i] - (double)max) / s.a) - share_of(o, t, size, i));
     }
     return 0;
 }

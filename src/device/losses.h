@@ -66,12 +66,15 @@ enum elementwise_loss {
     LOSS_QUANTILE,        /* x > t ? (1 - beta) (x - t) : beta (t - x) */
     LOSS_POISSON,         /* x - t log(x + eps) */
     LOSS_POISSON_LOG,     /* exp(x) - t x */
-    LOSS_FOCAL            /* bce_with_logits times a (1 - p)^gamma, p the probability of the target */
+    LOSS_FOCAL,           /* bce_with_logits times a (1 - p)^gamma, p the probability of the target */
+    LOSS_HINGE_EMBEDDING, /* t = 1: x, t = -1: max(0, beta - x), else their sum */
+    LOSS_SOFT_MARGIN      /* log(1 + exp(-t x)) */
 };
 
 struct elementwise_options {
     enum elementwise_loss loss;
-    float beta;               /* LOSS_SMOOTH_L1; 0: L1. LOSS_HUBER: its delta. LOSS_QUANTILE: the quantile */
+    float beta;               /* LOSS_SMOOTH_L1; 0: L1. LOSS_HUBER: its delta. LOSS_QUANTILE: the quantile.
+                               * LOSS_HINGE_EMBEDDING: its margin */
     float eps;                /* LOSS_POISSON */
     bool is_full;             /* LOSS_POISSON, LOSS_POISSON_LOG: with Stirling's approximation of log(t!) */
     float alpha, gamma;       /* LOSS_FOCAL: a = alpha t + (1 - alpha) (1 - t); negative: 1 */
@@ -89,15 +92,18 @@ enum rowwise_loss {
     ROWWISE_COSINE_EMBEDDING, /* parts x and y: t = 1: 1 - cos(x, y), t = -1: max(0, cos(x, y) - margin) */
     ROWWISE_KL_NORMAL,        /* parts mean and v: sum of (exp(v) + mean^2 - 1 - v) / 2 */
     ROWWISE_TRIPLET_MARGIN,   /* parts anchor, positive, negative: max(0, margin + |a - p + eps| - |a - n + eps|) */
+    ROWWISE_MARGIN_RANKING,   /* parts x and y: mean of max(0, margin - t (x - y)) */
+    ROWWISE_CROSS_ENTROPY,    /* t' = (1 - smooth) t + smooth / size:  -sum(weight t' log_softmax(x)) */
 };
 
 struct rowwise_options {
     enum rowwise_loss loss;
     float smooth, eps, margin;
-    bool is_full;    /* ROWWISE_GAUSSIAN_NLL: with the constant log(2 pi) / 2 */
-    bool is_swapped; /* ROWWISE_TRIPLET_MARGIN: |p - n + eps| where it is less than |a - n + eps| */
-    size_t parts;    /* vectors of a row */
-    size_t targets;  /* values of a row of targets */
+    const double *weight; /* ROWWISE_CROSS_ENTROPY: (size), in host memory; NULL: all 1 */
+    bool is_full;         /* ROWWISE_GAUSSIAN_NLL: with the constant log(2 pi) / 2 */
+    bool is_swapped;      /* ROWWISE_TRIPLET_MARGIN: |p - n + eps| where it is less than |a - n + eps| */
+    size_t parts;         /* vectors of a row */
+    size_t targets;       /* values of a row of targets */
     struct row_weights rows;
     size_t row_masks; /* rows here of a row there; with rows.values. With rows.lengths they are its positions */
 };

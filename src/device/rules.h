@@ -28,6 +28,8 @@
     X(RULE_RADAM, radam, 2, 2, radam_flags)                                                                            \
     X(RULE_ADAMAX, adamax, 2, 2, adamax_flags)                                                                         \
     X(RULE_ADADELTA, adadelta, 2, 2, adadelta_flags)                                                                   \
+    X(RULE_RPROP, rprop, 2, 2, rule_no_flags)                                                                          \
+    X(RULE_ASGD, asgd, 1, 1, rule_no_flags)                                                                            \
     X(RULE_OWN, own, 3, 0, rule_no_flags)
 
 #define OPTIMIZER_STATES 3 /* maximum buffers of state of a rule */
@@ -320,6 +322,52 @@ RULE void adadelta_rule(const struct adadelta_constants *s, unsigned flags, stru
     n->state[ADADELTA_SQUARE_AVG] = v;
     n->state[ADADELTA_ACC_DELTA] = fmaf(s->one_minus_rho * d, d, a * s->rho);
     n->value = fmaf(s->minus_lr, d, n->value);
+}
+
+/* ---- rprop: torch.optim.Rprop ---- */
+
+struct rprop_constants {
+    float lr, eta_minus, eta_plus, step_min, step_max;
+    bool is_first; /* the step is lr */
+};
+
+enum { RPROP_PREV, RPROP_STEP_SIZE };
+
+/* s = g prev > 0 ? eta+ : g prev < 0 ? eta- : 1;  step = clamp(step s);  g = 0 where s is eta-;
+ * p = p - sign(g) step;  prev = g */
+RULE void rprop_rule(const struct rprop_constants *s, unsigned flags, struct rule_number *n) {
+    float g = n->gradient, product = g * n->state[RPROP_PREV];
+    float step = s->is_first ? s->lr : n->state[RPROP_STEP_SIZE];
+    (void)flags;
+    step = step * (product > 0 ? s->eta_plus : product < 0 ? s->eta_minus : 1);
+    step = step < s->step_min ? s->step_min : step > s->step_max ? s->step_max : step;
+    g = product < 0 ? 0 : g;
+    float sign = g > 0 ? 1.0f : g < 0 ? -1.0f : g; /* 0 and NaN: g itself */
+    n->state[RPROP_PREV] = g;
+    n->state[RPROP_STEP_SIZE] = step;
+    n->value = n->value - sign * step;
+}
+
+/* ---- asgd: torch.optim.ASGD ---- */
+
+struct asgd_constants {
+    float minus_eta, decay_factor; /* 1 - lambd eta */
+    float mu;                      /* share of the new value in the average; 1: it is the value */
+    float weight_decay;
+    bool has_weight_decay;
+};
+
+enum { ASGD_AX };
+
+/* g = fmaf(wd, p, g);  p = fmaf(-eta, g, p (1 - lambd eta));  ax = ax + (p - ax) mu */
+RULE void asgd_rule(const struct asgd_constants *s, unsigned flags, struct rule_number *n) {
+    float p = n->value, g = n->gradient, ax = n->state[ASGD_AX];
+    (void)flags;
+    if (s->has_weight_decay) g = fmaf(s->weight_decay, p, g);
+    p = fmaf(s->minus_eta, g, p * s->decay_factor);
+    float change = (p - ax) * s->mu;
+    n->state[ASGD_AX] = s->mu == 1 ? p : ax + change;
+    n->value = p;
 }
 
 /* ---- the tables ---- */

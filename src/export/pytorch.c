@@ -158,7 +158,7 @@ static bool loss_place(void *context, const char *name, struct text *out) {
         term->loss->add_formula(term->config, out);
     } else if (strcmp(name, "lengths") == 0) {
         text_add(out, script_output_lengths(term->s) ? "lengths" : "None");
-    } else if (strcmp(name, "weight") == 0) {
+    } else if (strcmp(name, "weight") == 0 && term->loss->class_weight) {
         const struct real_list *weights = term->loss->class_weight((void *)(uintptr_t)term->config);
         if (!weights->count) return true;
         text_add(out, term->of ? ", torch.tensor([" : ", class_weights");

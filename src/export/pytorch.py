@@ -314,6 +314,11 @@ def binary_cross_entropy(y, t, pos_weight=None, reduction="mean"):
     return F.binary_cross_entropy_with_logits(y, t, pos_weight=pos_weight)
 
 
+def soft_cross_entropy(y, t, weight=None, label_smoothing=0.0):
+    weight = None if weight is None else torch.tensor(weight, dtype=y.dtype)
+    return F.cross_entropy(y.flatten(0, -2), t.flatten(0, -2), weight=weight, label_smoothing=label_smoothing)
+
+
 def quantile_loss(y, t, quantile):
     d = y - t
     return (torch.where(d > 0, 1 - quantile, -quantile) * d).mean()
@@ -388,17 +393,17 @@ def ctc_loss(y, t, lengths, blank=0, zero_infinity=False, padding=-100):
 
 class Lion(torch.optim.Optimizer):
     """Chen et al., Symbolic Discovery of Optimization Algorithms, 2023."""
-    def __init__(self, groups, lr, betas, weight_decay):
-        super().__init__(groups, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+    def __init__(self, groups, lr, betas, weight_decay, maximize=False):
+        super().__init__(groups, dict(lr=lr, betas=betas, weight_decay=weight_decay, maximize=maximize))
 
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
             a, b = group["betas"]
             for p in group["params"]:
-                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
-                p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * (a * m + (1 - a) * p.grad).sign())
-                m.mul_(b).add_(p.grad, alpha=1 - b)
+                m, g = self.state[p].setdefault("exp_avg", torch.zeros_like(p)), -p.grad if group["maximize"] else p.grad
+                p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * (a * m + (1 - a) * g).sign())
+                m.mul_(b).add_(g, alpha=1 - b)
 
 
 def cosine_restarts(base, t, period, factor, eta_min):

@@ -53,7 +53,7 @@ enum decay { DECAY_ALL, DECAY_MATRICES };
 struct common {
     struct section_list groups; /* of struct group */
     int decay;                  /* enum decay */
-    bool in_backward;
+    bool maximize, in_backward;
 };
 
 static const char *const decays[] = {"all", "matrices", NULL};
@@ -101,6 +101,8 @@ static const struct schema_row common_rows[] = {
     SCHEMA_ROW(SECTION_LIST, struct common, groups, .fallback = "[]", .section = &group_schema,
                .doc = "Parameters with their own values of lr, weight_decay, betas, momentum and eps (PyTorch's "
                       "parameter groups); the first group that matches is used."),
+    SCHEMA_ROW(BOOL, struct common, maximize, .fallback = "false",
+               .doc = "Make the loss larger instead of smaller: gradients have the other sign."),
     SCHEMA_ROW(
         BOOL, struct common, in_backward, .fallback = "false", .flags = SCHEMA_EXTENDS,
         .doc =
@@ -117,6 +119,8 @@ bool optimizer_evaluates(const struct variant *config) { return optimizer_type_a
 bool optimizer_is_in_backward(const struct variant *config) {
     return ((const struct common *)config->common)->in_backward;
 }
+
+bool optimizer_maximizes(const struct variant *config) { return ((const struct common *)config->common)->maximize; }
 
 static bool fits_dims(const struct group *g, const struct param *p) {
     return (g->min_dims == SCHEMA_NO_INT || p->dims >= g->min_dims) &&
@@ -178,6 +182,11 @@ static bool replaces_keys(const struct group *g) {
     return found;
 }
 
+static status no_key(const struct variant *config, const struct group *g, size_t index, const char *key) {
+    return status_new(STATUS_USAGE, "%s: optimizer.groups.%zu: %s has no key '%s'", place_text(g->place).s, index,
+                      config->name, key);
+}
+
 /* Sets [out] (schema->size bytes) to the optimizer's own struct with the values of the group. */
 static status replace_keys(const struct variant *config, const struct group *g, size_t index, void *out) {
     const struct schema *schema = optimizer_type_at((size_t)config->index)->variant.schema;
@@ -185,9 +194,7 @@ static status replace_keys(const struct variant *config, const struct group *g, 
     for (size_t i = 0; i < REPLACING; i++) {
         const struct schema_row *from = row_of(group_rows, replacing[i]), *to = row_of(schema->rows, replacing[i]);
         if (!is_given(from, g)) continue;
-        if (!to)
-            return status_new(STATUS_USAGE, "%s: optimizer.groups.%zu: %s has no key '%s'", place_text(g->place).s,
-                              index, config->name, replacing[i]);
+        if (!to) return no_key(config, g, index, replacing[i]);
         memcpy((char *)out + to->offset, (const char *)g + from->offset, value_bytes(from));
     }
     return OK;
@@ -215,6 +222,9 @@ static status create_configs(struct optimizer_plan *plan, const struct variant *
     if (!plan->configs) return status_memory("the groups of the optimizer");
     plan->group_count = common->groups.count;
     for (size_t g = 0; g < plan->group_count; g++) {
+        if (!isnan(groups[g].weight_decay) &&
+            !row_of(optimizer_type_at((size_t)config->index)->variant.schema->rows, "weight_decay"))
+            return no_key(config, &groups[g], g, "weight_decay");
         if (!replaces_keys(&groups[g])) continue;
         plan->configs[g] = malloc(optimizer_type_at((size_t)config->index)->variant.schema->size);
         if (!plan->configs[g]) return status_memory("the groups of the optimizer");
@@ -349,7 +359,7 @@ static void write_settings(const struct variant *config, const struct group *g, 
 
 static bool place_groups(void *groups, const char *name, struct text *out) {
     if (strcmp(name, "groups") != 0) return false;
-    text_add(out, groups);
+    text_add(out, text_string(groups));
     return true;
 }
 
@@ -360,8 +370,10 @@ status optimizer_write_pytorch(const struct variant *config, struct text *out) {
     bool is_one = common->groups.count == 0 && common->decay == DECAY_ALL;
     if (!type->pytorch)
         return status_new(STATUS_USAGE, "optimizer %s cannot be expressed in a PyTorch script", type->variant.name);
-    char all[] = "model.parameters()";
-    char each[] = "[{\"params\": [p], **settings(name, p)} for name, p in model.named_parameters()]";
+    struct text passed = {0};
+    text_add(&passed, is_one ? "model.parameters()"
+                             : "[{\"params\": [p], **settings(name, p)} for name, p in model.named_parameters()]");
+    if (common->maximize) text_add(&passed, ", maximize=True");
     if (!is_one) text_add(out, "def settings(name, p):\n");
     for (size_t g = 0; g < common->groups.count; g++) {
         text_add(out, "    if ");
@@ -375,9 +387,10 @@ status optimizer_write_pytorch(const struct variant *config, struct text *out) {
         text_add(out, "\n\n");
     }
     text_add(out, "optimizer = ");
-    TRY(schema_fill(type->variant.schema, config->config, type->pytorch, place_groups, is_one ? all : each, out));
+    status s = schema_fill(type->variant.schema, config->config, type->pytorch, place_groups, &passed, out);
     text_add(out, "\n");
-    return OK;
+    text_free(&passed);
+    return s;
 }
 
 /* ---- an optimizer of a run ---- */

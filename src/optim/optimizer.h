@@ -64,6 +64,8 @@ extern const struct schema optimizer_common;
 bool optimizer_is_in_backward(const struct variant *config);
 /* The type's [evaluates]. */
 bool optimizer_evaluates(const struct variant *config);
+/* `maximize`: the caller gives gradients of the other sign. */
+bool optimizer_maximizes(const struct variant *config);
 
 /* Values, and the number of parameters with them. */
 struct optimizer_setting {

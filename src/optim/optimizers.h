@@ -8,7 +8,8 @@
 
 /* A name here, and a `const struct optimizer_type optimizer_<name>` in a file of this folder. */
 #define OPTIMIZERS(X)                                                                                                  \
-    X(sgd) X(adam) X(adamw) X(adagrad) X(rmsprop) X(lion) X(nadam) X(radam) X(adamax) X(adadelta) X(lbfgs)
+    X(sgd)                                                                                                             \
+    X(adam) X(adamw) X(adagrad) X(rmsprop) X(lion) X(nadam) X(radam) X(adamax) X(adadelta) X(rprop) X(asgd) X(lbfgs)
 #define X(name) extern const struct optimizer_type optimizer_##name;
 OPTIMIZERS(X)
 #undef X

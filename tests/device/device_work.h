@@ -157,6 +157,12 @@ static const struct work_rule work_rules[] __attribute__((unused)) = {
      {.adamax =
           {.one_minus_beta1 = 0.1f, .beta2 = 0.99f, .eps = 1e-8f, .minus_step_size = -0.01f, .weight_decay = 0.1f}}},
     {RULE_ADADELTA, {.adadelta = {.minus_lr = -0.5f, .rho = 0.9f, .one_minus_rho = 0.1f, .eps = 1e-6f}}},
+    {RULE_RPROP,
+     {.rprop =
+          {.lr = 0.01f, .eta_minus = 0.5f, .eta_plus = 1.2f, .step_min = 1e-6f, .step_max = 50, .is_first = true}}},
+    {RULE_RPROP, {.rprop = {.eta_minus = 0.5f, .eta_plus = 1.2f, .step_min = 0.01f, .step_max = 0.5f}}},
+    {RULE_ASGD,
+     {.asgd = {.minus_eta = -0.1f, .decay_factor = 0.99f, .mu = 0.3f, .weight_decay = 0.1f, .has_weight_decay = true}}},
 };
 #define WORK_RULES (sizeof work_rules / sizeof *work_rules)
 

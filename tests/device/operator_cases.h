@@ -42,8 +42,11 @@ static void elements(struct device *d, struct results *r) {
     }
     ops->add(d, F32(x), F32(y), F32(next(r, N)), N);
     ops->copy(d, F32(x), F32(next(r, N)), N);
-    ops->leaky_relu_forward(d, 0.1f, F32(x), F32(next(r, N)), N);
-    ops->leaky_relu_backward(d, 0.1f, F32(x), F32(dy), F32(next(r, N)), N);
+    for (int f = 0; f < KEYED_ACTIVATION_COUNT; f++) {
+        struct keyed_activation keyed = {(enum keyed_function)f, 0.1f, 0.7f};
+        ops->keyed_forward(d, &keyed, F32(x), F32(next(r, N)), N);
+        ops->keyed_backward(d, &keyed, F32(x), F32(dy), F32(next(r, N)), N);
+    }
     for (size_t channels = 1; channels <= IN; channels += IN - 1) {
         ops->prelu_forward(d, x, y, channels, next(r, N), N);
         ops->prelu_backward(d, x, y, channels, dy, next(r, N), next_from(r, channels, 5), N);
@@ -214,7 +217,7 @@ static void losses(struct device *d, struct results *r) {
         ops->cross_entropy(d, &o, F32(x), targets, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
     }
-    for (int loss = LOSS_MSE; loss <= LOSS_FOCAL; loss++) {
+    for (int loss = LOSS_MSE; loss <= LOSS_SOFT_MARGIN; loss++) {
         struct elementwise_options o = {.loss = (enum elementwise_loss)loss,
                                         .beta = 0.5f,
                                         .pos_weight = pos_weight,
@@ -254,12 +257,16 @@ static void losses(struct device *d, struct results *r) {
                                         .row_masks = 2};
         ops->rowwise(d, &dice, x, t, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
-        for (int loss = ROWWISE_GAUSSIAN_NLL; loss <= ROWWISE_TRIPLET_MARGIN; loss++) {
-            size_t parts = loss == ROWWISE_TRIPLET_MARGIN ? 3 : 2, size = OUT / parts;
+        for (int loss = ROWWISE_GAUSSIAN_NLL; loss <= ROWWISE_CROSS_ENTROPY; loss++) {
+            size_t parts = loss == ROWWISE_TRIPLET_MARGIN  ? 3
+                           : loss == ROWWISE_CROSS_ENTROPY ? 1
+                                                           : 2,
+                   size = OUT / parts;
             struct rowwise_options pair = {
                 .loss = (enum rowwise_loss)loss, .eps = 0.01f, .margin = 0.2f, .parts = parts};
             pair.is_full = i > 1, pair.is_swapped = i > 0, pair.row_masks = 1;
-            pair.targets = loss == ROWWISE_GAUSSIAN_NLL ? size : loss == ROWWISE_COSINE_EMBEDDING ? 1 : 0;
+            pair.targets = loss == ROWWISE_TRIPLET_MARGIN ? 0 : loss == ROWWISE_COSINE_EMBEDDING ? 1 : size;
+            pair.smooth = 0.1f, pair.weight = loss == ROWWISE_CROSS_ENTROPY && i ? weight : NULL;
             pair.rows = (struct row_weights){.values = i ? row_weights : NULL, .is_counted = i > 1};
             for (int k = 0; k < TOKENS; k++) t[k] = loss == ROWWISE_COSINE_EMBEDDING && k % 2 ? -1 : 1;
             ops->rowwise(d, &pair, x, t, TOKENS, size, 0.5f, next(r, TOKENS * parts * size), &sums);

@@ -132,8 +132,9 @@ static void exact_gelu(struct device *d, const struct tensor *p) {
     device_ops(d)->activation_backward(d, ACTIVATION_GELU, &p[0], &p[1], &p[2], &p[3], ROWS * IN);
 }
 static void leak(struct device *d, const struct tensor *p) {
-    device_ops(d)->leaky_relu_forward(d, 0.1f, &p[0], &p[1], ROWS * IN);
-    device_ops(d)->leaky_relu_backward(d, 0.1f, &p[0], &p[2], &p[3], ROWS * IN);
+    const struct keyed_activation f = {KEYED_LEAKY_RELU, 0.1f, 0};
+    device_ops(d)->keyed_forward(d, &f, &p[0], &p[1], ROWS * IN);
+    device_ops(d)->keyed_backward(d, &f, &p[0], &p[2], &p[3], ROWS * IN);
 }
 static void drop(struct device *d, const struct tensor *p) {
     static const uint64_t pass = 3;

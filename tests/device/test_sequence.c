@@ -311,11 +311,12 @@ TEST(functions) {
         for (int j = 0; j < COUNT; j++) ck_assert(y[j] == (x[j] > 0 ? x[j] : 0));
         device_ops(device)->activation_forward(device, ACTIVATION_SILU, F32(x), F32(y), COUNT);
         for (int j = COUNT / 2; j < COUNT; j++) near(y[j], (double)x[j] / (1 + exp(-(double)x[j])), x[j], "silu");
-        device_ops(device)->activation_forward(device, ACTIVATION_SOFTPLUS, F32(x), F32(y), COUNT);
+        device_ops(device)->keyed_forward(device, &(struct keyed_activation){KEYED_SOFTPLUS, 1, 20}, F32(x), F32(y),
+                                          COUNT);
         for (int j = 0; j < COUNT; j++) near(y[j], log1p(exp((double)x[j])), x[j], "softplus");
         device_ops(device)->activation_forward(device, ACTIVATION_MISH, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++) near(y[j], (double)x[j] * tanh(log1p(exp((double)x[j]))), x[j], "mish");
-        device_ops(device)->activation_forward(device, ACTIVATION_ELU, F32(x), F32(y), COUNT);
+        device_ops(device)->keyed_forward(device, &(struct keyed_activation){KEYED_ELU, 1, 0}, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++) near(y[j], x[j] > 0 ? (double)x[j] : expm1((double)x[j]), x[j], "elu");
         device_ops(device)->activation_forward(device, ACTIVATION_SELU, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++)

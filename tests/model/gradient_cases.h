@@ -257,6 +257,17 @@ static const struct {
     {"hardsigmoid", "[{linear: 7}, hardsigmoid, {linear: 3}]", 1, {6}},
     {"mish", "[{linear: 7}, mish, {linear: 3}]", 1, {6}},
     {"softplus", "[{linear: 7}, softplus, {linear: 3}]", 1, {6}},
+    {"softplus", "[{linear: 7}, {softplus: {beta: 3, threshold: 0.5}}, {linear: 3}]", 1, {6}},
+    {"logsigmoid", "[{linear: 7}, logsigmoid, {linear: 3}]", 1, {6}},
+    {"softsign", "[{linear: 7}, softsign, {linear: 3}]", 1, {6}},
+    {"tanhshrink", "[{linear: 7}, tanhshrink, {linear: 3}]", 1, {6}},
+    {"celu", "[{linear: 7}, celu, {linear: 5}, {celu: 0.3}, {linear: 3}]", 1, {6}},
+    {"hardtanh", "[{linear: 7}, {hardtanh: {min_val: -0.3, max_val: 0.2}}, {linear: 3}]", 1, {6}},
+    {"threshold", "[{linear: 7}, {threshold: {threshold: -0.3, value: -0.3}}, {linear: 3}]", 1, {6}},
+    {"softshrink", "[{linear: 7}, {softshrink: 0.2}, {linear: 3}]", 1, {6}},
+    {"glu", "[{linear: 8}, glu, {linear: 3}]", 1, {6}},
+    {"glu", "[{conv2d: {out: 6, kernel_size: 2}}, {glu: 1}, tanh, {glu: 2}, flatten, {linear: 3}]", 3, {2, 5, 4}},
+    {"hardshrink", "[{linear: 5}, {hardshrink: 0.35}, {linear: 3}]", 1, {6}},
     {"elu", "[{linear: 7}, elu, {linear: 5}, {elu: {alpha: 0.3}}, {linear: 3}]", 1, {6}},
     {"leaky_relu", "[{linear: 7}, {leaky_relu: 0.2}, {linear: 3}]", 1, {6}},
     {"softmax", "[{linear: 7}, softmax, {linear: 3}]", 2, {4, 6}},
@@ -396,6 +407,16 @@ static const struct {
      "[{embedding_bag: {embedding_dim: 5, mode: max, padding_idx: 0}}, tanh, {linear: 12}, {reshape: [4, 3]}]",
      1,
      {4}},
+    {"conv3d",
+     "[{conv3d: {out: 3, kernel_size: [2, 4, 3], padding: same, dilation: [2, 1, 1]}}, tanh, {conv3d: {out: 2, "
+     "kernel_size: 2, padding: valid}}]",
+     4,
+     {2, 3, 4, 3}},
+    {"conv_transpose1d",
+     "[{conv1d: {out: 4, kernel_size: 2}}, {conv_transpose1d: {out: 6, kernel_size: 3, stride: 3, padding: 1, "
+     "output_padding: 2, dilation: 2, groups: 2}}, tanh, {conv_transpose1d: {out: 2, kernel_size: 2, bias: false}}]",
+     2,
+     {3, 5}},
     {"conv_transpose2d",
      "[{conv_transpose2d: {out: 5, kernel_size: 2, stride: 2}}, tanh, {conv2d: {out: 3, kernel_size: 3}}, silu, "
      "{conv_transpose2d: {out: 2, kernel_size: 3}}, flatten]",
@@ -568,7 +589,18 @@ static const struct {
     {"{expression: mean(w * abs(y - t) ^ 1.5)}", NULL},
     {"{expression: 'logsumexp(y) - mean(t * y) + norm(y - t)'}", NULL},
     {"{type: expression, expression: 'sum(where(y > 0.1, silu(y), 0.3 * tanh(y)) * softmax(t)) / 2 + max(y)'}", NULL},
+    {"soft_cross_entropy", NULL},
+    {"{type: soft_cross_entropy, weight: [1, 0.5, 2, 0.1], label_smoothing: 0.3}", NULL},
+    {"soft_cross_entropy", "{linear: {out: 12}}, {reshape: [3, 4]}"},
+    {"hinge_embedding", NULL},
+    {"{type: hinge_embedding, margin: 0.3}", NULL},
+    {"soft_margin", NULL},
+    {"margin_ranking", "{linear: {out: 6}}"},
+    {"{type: margin_ranking, margin: 2}", "{linear: {out: 4}}"},
     /* rows of different lengths */
+    {"soft_cross_entropy", OF_LENGTHS("{linear: 4}")},
+    {"hinge_embedding", OF_LENGTHS("{linear: 4}")},
+    {"{type: margin_ranking, margin: 3}", OF_LENGTHS("{linear: 4}")},
     {"mse", OF_LENGTHS("{linear: 4}")},
     {"kl_div", OF_LENGTHS("{linear: 4}, log_softmax")},
     {"{type: kl_div, reduction: batchmean}", OF_LENGTHS("{linear: 4}, log_softmax")},
@@ -591,9 +623,11 @@ static inline void layers_of_loss(size_t i, char layers[LOSS_LAYERS]) {
     snprintf(layers, LOSS_LAYERS, outputs[0] == '[' ? "%s" : "[{linear: {out: 7}}, tanh, %s]", outputs);
 }
 
-/* The targets of kl_div are probabilities. */
+/* The targets of kl_div are probabilities, those of losses of single values may be signs. */
 static inline void make_positive(struct fixture *f) {
-    for (size_t v = 0; v < f->rows * f->model->out_size; v++) f->values[v] = fabsf(f->values[v]);
+    bool are_signs = f->loss->is_sign && !f->loss->parts;
+    for (size_t v = 0; v < f->rows * f->model->out_size; v++)
+        f->values[v] = are_signs ? (v % 3 ? 1 : -1) : fabsf(f->values[v]);
 }
 
 #endif

@@ -342,6 +342,15 @@ TEST(shapes_are_checked) {
     rejected("dice", (struct shape){.dims = 2, .size = {4, 1}, .lengths = 1}, 4, 0,
              "dice compares the values of each position of rows of different lengths, of which the model has only one; "
              "use bce_with_logits or focal");
+    rejected("soft_cross_entropy", three, 2, 0, "the model's output is 3, but a target row has 2 values");
+    rejected("{type: soft_cross_entropy, weight: [1, 2]}", three, 3, 0,
+             "weight has 2 numbers, but the model has 3 classes");
+    rejected("soft_cross_entropy", (struct shape){.dims = 3, .size = {4, 3, 2}}, 24, 0,
+             "the model's output is (4, 3, 2): soft_cross_entropy needs (classes) or (positions, classes)");
+    rejected(
+        "margin_ranking", sequence, 12, 0,
+        "the model's output is (4, 3): margin_ranking needs 24 values for 12 targets (scores, then as many that are "
+        "compared with them)");
     rejected("focal", three, 2, 0, "the model's output is 3, but a target row has 2 values");
     rejected("poisson_nll", three, 2, 0, "the model's output is 3, but a target row has 2 values");
     rejected("mse", three, 1, 0, "the model's output is 3, but a target row has 1 value");
@@ -377,6 +386,8 @@ static const struct {
     {"{type: smooth_l1, beta: 0}", 3, {-1, 0, 1}, {0}, {-1, 0, 1}},
     {"{type: huber, delta: 0.5}", 3, {-0.5f, 0, 0.5f}, {0}, {-0.5f, 0, 0.5f}},
     {"bce_with_logits", 3, {0, 0, 0}, {1, 0, 0.5f}, {-0.5f, 0.5f, 0}},
+    {"hinge_embedding", 3, {1, 1, 2}, {1, -1, -1}, {1, -1, 0}},
+    {"margin_ranking", 2, {1, 1}, {1}, {-1, 1}},
 };
 
 TEST_EACH(ties_are_pytorchs, ties) {

@@ -333,6 +333,10 @@ TEST(bad_models) {
     rejected("[{conv1d: {out: 3, kernel_size: [1, 2]}}]", "kernel_size: expected one number, got 2");
     rejected("[{conv_transpose2d: {out: 3, kernel_size: 2}}]",
              "model.layers.0.conv_transpose2d: needs an input of shape (channels, height, width), got 4");
+    rejected("[{linear: 5}, glu]", "model.layers.1.glu: dim -1: halves an even number of elements, the input has 5");
+    rejected("[{glu: 2}]", "model.layers.0.glu: dim 2: the input has the dimensions 1 to 1 (0 is the batch)");
+    rejected("[{conv_transpose1d: {out: 3, kernel_size: 2}}]",
+             "model.layers.0.conv_transpose1d: needs an input of shape (channels, length), got 4");
     rejected("[{reshape: [1, 2, 2]}, {conv_transpose2d: {out: 3, kernel_size: 2, stride: 2, output_padding: [1, 2]}}]",
              "output_padding must be less than stride (2), got 2");
     rejected("[{reshape: [1, 2, 2]}, {conv_transpose2d: {out: 3, kernel_size: 2, padding: 2}}]",

@@ -285,6 +285,8 @@ TEST(a_pattern_without_match_is_an_error) {
              "optimizer.groups.0: no parameter has this name and so many dimensions");
     rejected("{type: adam, groups: [{match: 'a.*', momentum: 0.5}]}", "null",
              "optimizer.groups.0: adam has no key 'momentum'");
+    rejected("{type: rprop, groups: [{match: 'a.*', weight_decay: 0.5}]}", "null",
+             "optimizer.groups.0: rprop has no key 'weight_decay'");
     rejected("{type: adam, groups: [{match: 'a.*', betas: [0.5]}]}", "null",
              "test:6:34: optimizer.groups.0: betas must be two numbers, got 1");
     rejected("{type: sgd, momentum: 0.9, nesterov: true, groups: [{match: 'a.*', momentum: 0}]}", "null",

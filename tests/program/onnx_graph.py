@@ -222,6 +222,8 @@ ACTIVATIONS = {
     "LeakyRelu": lambda o, x: np.where(x < 0, o["alpha"] * x, x), "PRelu": lambda o, x, slope: np.where(x < 0, slope * x, x),
     "Selu": lambda o, x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0))),
     "Elu": lambda o, x: np.where(x > 0, x, o["alpha"] * np.expm1(np.minimum(x, 0))), "Softplus": lambda o, x: softplus(x),
+    "Celu": lambda o, x: np.maximum(x, 0) + np.minimum(o["alpha"] * np.expm1(np.minimum(x, 0) / o["alpha"]), 0), "Softsign": lambda o, x: x / (1 + np.abs(x)),
+    "Shrink": lambda o, x: np.where(x < -o["lambd"], x + o["bias"], np.where(x > o["lambd"], x - o["bias"], 0)), "LessOrEqual": lambda o, a, b: a <= b, "Greater": lambda o, a, b: a > b, "Neg": lambda o, x: -x,
     "Mish": lambda o, x: x * np.tanh(softplus(x)), "HardSwish": lambda o, x: x * np.clip(x / 6 + 0.5, 0, 1),
     "HardSigmoid": lambda o, x: np.clip(o["alpha"] * x + o["beta"], 0, 1), "Clip": lambda o, x, low, high: np.clip(x, low, high),
 }

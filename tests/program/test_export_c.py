@@ -16,7 +16,9 @@ LAYERS = {
     "wide": ((3,), 1, "[{linear: 130}, relu, {linear: 67}, tanh, {linear: 1}]"),
     "activations": ((9,), 4, "[{linear: 33}, tanh, {linear: 20}, sigmoid, {linear: 17}, gelu, {linear: 16}, {gelu: {approximate: tanh}}, {linear: 9}, silu, "
                           "{linear: 5}, {leaky_relu: 0.2}, {linear: 4}, relu]"),
-    "more_activations": ((9,), 4, "[{linear: 33}, selu, {linear: 20}, softplus, {linear: 17}, mish, {linear: 16}, elu, {linear: 9}, {elu: 0.3}, {linear: 18}, "
+    "more_activations": ((9,), 4, "[{linear: 33}, selu, {linear: 20}, softplus, {linear: 17}, mish, {linear: 16}, elu, {linear: 9}, {elu: 0.3}, {linear: 18}, logsigmoid, {linear: 9}, softsign, {linear: 17}, tanhshrink, {linear: 9}, {celu: 0.4}, "
+                              "{linear: 9}, {softplus: {beta: 2, threshold: 0.5}}, {linear: 9}, {hardtanh: {min_val: -0.8, max_val: 0.6}}, {linear: 9}, "
+                              "{threshold: {threshold: -0.3, value: 0.2}}, {linear: 9}, {softshrink: 0.1}, {linear: 9}, {hardshrink: 0.1}, {linear: 18}, "
                                 "hardswish, {linear: 5}, hardsigmoid, {linear: 4}, relu6]"),
     "softmax": ((6,), 21, "[{linear: 21}, softmax]"),
     "patches": ((3, 6, 4), 3, "[{patch_embedding: {embed_dim: 8, patch_size: [3, 2]}}, class_token, positional_embedding, {residual: [layer_norm, "
@@ -50,9 +52,13 @@ LAYERS = {
     "transposed": ((3, 4, 5), 2, "[{conv_transpose2d: {out: 70, kernel_size: 2, stride: 2}}, relu, {conv_transpose2d: {out: 6, kernel_size: [3, 2], "
                                  "stride: [3, 2], padding: [1, 0], output_padding: [2, 1], dilation: [1, 2], groups: 2, bias: false}}, {max_pool2d: 4}, "
                                  "{conv_transpose2d: {out: 5, kernel_size: 1}}, flatten, {linear: 2}]"),
+    "volume_of_same_size": ((2, 3, 4, 3), 2, "[{conv3d: {out: 3, kernel_size: [2, 4, 3], padding: same, dilation: [2, 1, 1]}}, flatten, {linear: 2}]"),
+    "transposed_signal": ((3, 7), 2, "[{conv_transpose1d: {out: 8, kernel_size: 3, stride: 2, output_padding: 1}}, relu, {conv_transpose1d: {out: 6, "
+                                     "kernel_size: 4, padding: 2, dilation: 2, groups: 2, bias: false}}, flatten, {linear: 2}]"),
     "pooled_signal": ((3, 23), 2, "[{max_pool1d: {kernel_size: 3, stride: 2, padding: 1, ceil_mode: true}}, {avg_pool1d: {kernel_size: 2, stride: 1, "
                                   "padding: 1}}, {instance_norm: {affine: true}}, {adaptive_avg_pool1d: 9}, {avg_pool1d: {kernel_size: 2, ceil_mode: true}}, "
                                   "{adaptive_max_pool1d: 2}, flatten, {linear: 2}]"),
+    "gated": ((3, 6, 5), 3, "[{conv2d: {out: 8, kernel_size: 3}}, {glu: 1}, {glu: 2}, flatten, {linear: 6}, glu]"),
     "adaptive_maxima": ((2, 7, 9), 3, "[instance_norm, {adaptive_max_pool2d: [3, 4]}, {adaptive_max_pool2d: 1}, flatten, {linear: 3}]"),
     "signal": ((2, 15), 1, "[{conv1d: {out: 5, kernel_size: 4, stride: 2, padding: 1}}, {dropout1d: 0.2}, gelu, batch_norm, {group_norm: {num_groups: 5, affine: false}}, flatten, {linear: 1}]"),
     "resnet": ((3, 8, 8), 4, "[{conv2d: {out: 6, kernel_size: 3, padding: 1}}, {residual: {layers: [batch_norm, relu, {conv2d: {out: 8, kernel_size: 3, stride: 2, padding: 1}}], "

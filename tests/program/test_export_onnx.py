@@ -32,18 +32,20 @@ ATTRIBUTES = {
                 "{patch_embedding: {embed_dim: 5, patch_size: 2, bias: false}}"],
     (2, 11): [
         "{conv1d: {out: 3, kernel_size: 3, stride: 2}}", "{conv1d: {out: 3, kernel_size: 3, padding: 2}}", "{conv1d: {out: 3, kernel_size: 3, dilation: 2}}", "{conv1d: {out: 4, kernel_size: 3, groups: 2, bias: false}}",
-        "{max_pool1d: {kernel_size: 3}}", "{max_pool1d: {kernel_size: 3, stride: 2, padding: 1}}", "{max_pool1d: {kernel_size: 2, ceil_mode: true}}",
+        "{conv_transpose1d: {out: 3, kernel_size: 3, stride: 2, output_padding: 1}}", "{conv_transpose1d: {out: 4, kernel_size: 3, padding: 1, dilation: 2}}",
+        "{conv_transpose1d: {out: 4, kernel_size: 2, groups: 2, bias: false}}", "{max_pool1d: {kernel_size: 3}}", "{max_pool1d: {kernel_size: 3, stride: 2, padding: 1}}", "{max_pool1d: {kernel_size: 2, ceil_mode: true}}",
         "{avg_pool1d: {kernel_size: 3}}", "{avg_pool1d: {kernel_size: 3, stride: 2, padding: 1}}", "{avg_pool1d: {kernel_size: 3, padding: 1, count_include_pad: false}}", "{avg_pool1d: {kernel_size: 2, ceil_mode: true}}",
         "{adaptive_avg_pool1d: {output_size: 4}}", "{adaptive_max_pool1d: {output_size: 4}}",
         "{upsample: {scale_factor: 1.5, mode: linear}}", "{pad: {padding: [3, 2], mode: circular}}"],
     (2, 5, 4, 6): [
         "{conv3d: {out: 3, kernel_size: [3, 2, 1], stride: [1, 2, 3]}}", "{conv3d: {out: 3, kernel_size: [2, 1, 3], padding: [0, 1, 2]}}", "{conv3d: {out: 3, kernel_size: 2, dilation: [3, 2, 1]}}",
-        "{conv3d: {out: 4, kernel_size: 2, groups: 2, bias: false}}", "{max_pool3d: {kernel_size: [3, 2, 1]}}", "{max_pool3d: {kernel_size: 2, stride: [1, 2, 3], padding: [0, 1, 1]}}",
+        "{conv3d: {out: 3, kernel_size: [2, 4, 3], padding: same, dilation: [2, 1, 1]}}", "{conv3d: {out: 4, kernel_size: 2, groups: 2, bias: false}}", "{max_pool3d: {kernel_size: [3, 2, 1]}}", "{max_pool3d: {kernel_size: 2, stride: [1, 2, 3], padding: [0, 1, 1]}}",
         "{max_pool3d: {kernel_size: 2, stride: 3, ceil_mode: true}}", "{avg_pool3d: {kernel_size: [3, 2, 1]}}", "{avg_pool3d: {kernel_size: 2, stride: [1, 2, 3], padding: [0, 1, 1]}}",
         "{avg_pool3d: {kernel_size: 2, padding: 1, count_include_pad: false}}", "{avg_pool3d: {kernel_size: 2, stride: 3, ceil_mode: true}}", "{avg_pool3d: {kernel_size: [3, 2, 1], divisor_override: 5}}",
         "{adaptive_avg_pool3d: {output_size: [2, 3, 4]}}", "{adaptive_max_pool3d: {output_size: [3, 1, 2]}}"],
     (5, 8): [
-        "{linear: {out: 3, bias: false}}", "{linear: {out: 3}}", "{gelu: {approximate: tanh}}", "{leaky_relu: {negative_slope: 0.3}}", "{elu: {alpha: 0.4}}", "{layer_scale: {}}", "{positional_embedding: {}}",
+        "{linear: {out: 3, bias: false}}", "{linear: {out: 3}}", "{gelu: {approximate: tanh}}", "{leaky_relu: {negative_slope: 0.3}}", "{elu: {alpha: 0.4}}", "{celu: {alpha: 0.4}}", "{softplus: {beta: 2, threshold: 0.5}}", "{softplus: {beta: 0.5}}", "{glu: {dim: -1}}", "{permute: [0, 2, 1]}, {glu: {dim: 1}}",
+        "{hardtanh: {min_val: -0.8, max_val: 0.6}}", "{threshold: {threshold: -0.3, value: 0.2}}", "{softshrink: {lambd: 0.2}}", "{hardshrink: {lambd: 0.2}}", "{layer_scale: {}}", "{positional_embedding: {}}",
         "{layer_norm: {eps: 0.5}}", "{layer_norm: {elementwise_affine: false}}", "{layer_norm: {bias: false}}", "{rms_norm: {eps: 0.5}}", "{rms_norm: {elementwise_affine: false}}",
         "{attention: {heads: 2}}", "{attention: {heads: 4, causal: true}}", "{attention: {heads: 1, bias: false}}", "{linear: 24}, {scaled_dot_product_attention: {heads: 2}}",
         "{linear: 24}, {scaled_dot_product_attention: {heads: 4, causal: true}}", "{linear: 16}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 2}}",

@@ -99,7 +99,7 @@ class ExportPyTorch(program.Case):
         self.assertNotIn("torch.load", self.export("wine.yaml"))
 
     def test_optimizers_and_schedules(self):
-        for kind in ("sgd", "adam", "adamw", "adagrad", "rmsprop", "lion", "nadam", "radam", "adamax", "adadelta"):
+        for kind in ("sgd", "adam", "adamw", "adagrad", "rmsprop", "lion", "nadam", "radam", "adamax", "adadelta", "rprop", "asgd"):
             with self.subTest(kind):
                 code = self.export("wine.yaml", f"optimizer={{type: {kind}, lr: 0.5, groups: [{{match: '0.*', min_dims: 2, lr_factor: 0.5}}]}}")
                 self.assertRegex(code, rf"(?i)(torch\.optim\.)?{kind}\(\[.*lr=0\.5")
@@ -155,6 +155,7 @@ class ExportPyTorch(program.Case):
                 ("huber", "uniform", "F.huber_loss(y, t)"), ("quantile, quantile: 0.9", "uniform", "quantile_loss(y, t, 0.9)"),
                 ("bce_with_logits, pos_weight: [1, 2, 3]", "uniform", "binary_cross_entropy(y, t, pos_weight=(1, 2, 3))"),
                 ("kl_div, reduction: batchmean", "uniform", 'F.kl_div(y, t, reduction="batchmean")'), ("poisson_nll", "uniform", "F.poisson_nll_loss(y, t)"),
+                ("soft_cross_entropy, weight: [1, 2, 3]", "uniform", "soft_cross_entropy(y, t, weight=(1, 2, 3))"),
                 ("focal", "uniform", "focal_loss(y, t, 0.25, 2)"), ("dice", "uniform", "dice_loss(y, t, 1e-05)")):
             with self.subTest(loss):
                 self.write("loss.yaml", f"dataset: {{format: synthetic, synthetic: {{kind: {inputs}, rows: 32, inputs: 5, targets: 3, classes: 3}}}}\n"
@@ -165,6 +166,10 @@ class ExportPyTorch(program.Case):
         code = self.export("loss.yaml")
         self.assertIn("return gaussian_nll(y[0], t[:, 0:1]) + contrastive_loss(*y[1].flatten(1).chunk(2, 1), 0.07, True) + 0.5 * F.triplet_margin_loss(", code)
         self.assertIn("assert world == 1", code)
+        for loss, form in ("hinge_embedding, margin: 2", "F.hinge_embedding_loss(y, t, margin=2)"), ("soft_margin", "F.soft_margin_loss(y, t)"):
+            self.write("signs.csv", "a,b,target\n" + "0.5,1,1\n0.25,3,-1\n" * 20)
+            self.write("loss.yaml", f"dataset: {{path: signs.csv}}\nmodel: {{layers: [{{linear: 1}}]}}\nloss: {{type: {loss}}}\ntrain: {{epochs: 1}}\n")
+            self.assertIn(form, self.export("loss.yaml"))
         self.assertIn("F.cosine_embedding_loss(", self.export(os.path.join(program.SOURCE, "configs", "siamese.yaml")))
 
     def test_refusals(self):

@@ -43,7 +43,8 @@ class Update(program.Case):
         for graph in ("true", "false"):
             for name, words in (("adamw", "type: adamw, decay: matrices"), ("sgd", f"type: sgd, momentum: 0.9, {groups}"), ("adam", f"type: adam, {groups}"),
                                 ("adagrad", f"type: adagrad, {groups}"), ("rmsprop", f"type: rmsprop, {groups}"), ("lion", f"type: lion, {groups}"), ("nadam", f"type: nadam, {groups}"),
-                                ("radam", f"type: radam, {groups}"), ("adamax", f"type: adamax, {groups}"), ("adadelta", f"type: adadelta, {groups}")):
+                                ("radam", f"type: radam, {groups}"), ("adamax", f"type: adamax, {groups}"), ("adadelta", f"type: adadelta, {groups}"),
+                                ("asgd", f"type: asgd, {groups}")):
                 with self.subTest(name, graph=graph):
                     counts = self.counts(f"optimizer={{{words}, lr: 0.001, weight_decay: 0.1}}", "model.freeze=['2.bias']", f"train.cuda_graph={graph}", "train.steps=6", run=f"runs/{name}-{graph}")
                     self.assertEqual(self.launches(counts, "_update"), 6)

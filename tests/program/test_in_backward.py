@@ -27,7 +27,8 @@ train: {epochs: 3}
 OPTIMIZERS = ["{type: sgd, lr: 0.01}", "{type: sgd, lr: 0.01, momentum: 0.9, nesterov: true, weight_decay: 0.1}", "{type: adam, lr: 0.01, amsgrad: true}",
               "{type: adamw, lr: 0.01, decay: matrices, groups: [{match: ['7.*'], lr_factor: 0.1}]}", "{type: adagrad, lr: 0.01}",
               "{type: rmsprop, lr: 0.01, centered: true, momentum: 0.5}", "{type: lion, lr: 0.01}",
-              "{type: nadam, lr: 0.01, weight_decay: 0.1}", "{type: radam, lr: 0.01}", "{type: adamax, lr: 0.01}", "{type: adadelta, rho: 0.8}"]
+              "{type: nadam, lr: 0.01, weight_decay: 0.1}", "{type: radam, lr: 0.01}", "{type: adamax, lr: 0.01}", "{type: adadelta, rho: 0.8}",
+              "{type: rprop}", "{type: asgd, lambd: 0.1, t0: 1}", "{type: sgd, lr: 0.001, maximize: true}"]
 GPT = ["train.epochs=null", "train.steps=6", "train.clip_grad_norm=0", "dataset.text.truncate=0.01", "schedule.t_max=12", "schedule.warmup=5",
        "model.layers.2.repeat.times=1", "checkpoint.save_every={steps: 4}"]
 

@@ -51,6 +51,7 @@ class Lbfgs(program.Case):
                 (["train.clip_grad_norm=1"], "lbfgs cannot be combined with train.clip_grad_norm"),
                 (["train.accumulate=2"], "lbfgs cannot be combined with train.accumulate: a step evaluates one batch several times"),
                 (["dist.zero_stage=1"], "lbfgs cannot be combined with dist.zero_stage"),
+                (["optimizer.maximize=true"], "lbfgs cannot be combined with optimizer.maximize"),
                 (["optimizer.in_backward=true"], "lbfgs cannot be combined with optimizer.in_backward"),
                 (["determinism={mode: elastic, shards: 2}"], "lbfgs cannot be combined with determinism.mode: elastic"),
                 (["train.on_nonfinite=skip"], "lbfgs cannot be combined with train.on_nonfinite: skip or rollback"),

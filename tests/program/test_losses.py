@@ -606,7 +606,7 @@ train: {epochs: 2}
                 ("from: [f, g, h]", "from: [f, g, h, x]", USAGE, "losses: three: the model's output is 11: triplet_margin needs a multiple of 3 values"),
                 ("[mean, variance]", "[mean, variance, x]", USAGE, "normal: the model's output is 4: gaussian_nll needs 2 values for 1 target"),
                 ("target: pair", "target: value", USAGE, "losses: no loss uses the target 'pair'"),
-                ("pair: same", "pair: kind", program.DATA, "is neither 1 nor -1; the loss needs 1 for equal pairs, -1 for different ones"),
+                ("pair: same", "pair: kind", program.DATA, "is neither 1 nor -1, which the loss needs"),
                 ("train: {", "train: {metrics: [mae], ", USAGE, "the metric 'mae' does not fit the loss 'gaussian_nll', which is one of several vectors")):
             with self.subTest(sentence):
                 self.write("test.yaml", VECTORS.replace(what, by, 1))

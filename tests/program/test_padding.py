@@ -82,6 +82,9 @@ class Padding(program.Case):
                                        ("decisions", decisions, {"loss": "bce_with_logits", "out": 2, "metrics": "f1, accuracy"}),
                                        ("masks", decisions, {"loss": "dice", "out": 2, "metrics": "mean_iou"}),
                                        ("shares", np.abs(values), {"loss": "kl_div", "out": "2\n    - log_softmax", "metrics": "mae"}),
+                                       ("classes_of_all", np.abs(values), {"loss": "soft_cross_entropy", "out": 2, "metrics": "mae"}),
+                                       ("distances", np.where(values > 0, 1, -1), {"loss": "hinge_embedding", "out": 2, "metrics": ""}),
+                                       ("ranks", signs[..., None], {"loss": "margin_ranking", "out": 2, "metrics": ""}),
                                        ("normal", values, {"loss": "gaussian_nll", "out": "4\n    - softplus", "metrics": ""}),
                                        ("pairs", signs, {"loss": "cosine_embedding", "out": 4, "metrics": ""})):
             other = np.where(self.real.reshape(self.real.shape + (1,) * (targets.ndim - 2)), targets, 1)

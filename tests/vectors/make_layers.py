@@ -27,8 +27,8 @@ SHORTHANDS = {
     "out": "linear", "kernel_size": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d",
     "output_size": "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
     "num_groups": "group_norm", "embedding_dim": "embedding embedding_bag", "head_size": "rotary_embedding", "hidden_size": "lstm gru rnn",
-    "alpha": "elu", "negative_slope": "leaky_relu", "num_parameters": "prelu", "p": "dropout dropout1d dropout2d drop_path",
-    "init_values": "layer_scale layer_scale2d", "dim": "mean max concat", "scale_factor": "upsample", "dims": "permute",
+    "alpha": "elu celu", "beta": "softplus", "lambd": "softshrink hardshrink", "negative_slope": "leaky_relu", "num_parameters": "prelu", "p": "dropout dropout1d dropout2d drop_path",
+    "init_values": "layer_scale layer_scale2d", "dim": "mean max concat glu", "scale_factor": "upsample", "dims": "permute",
     "value": "expression", "upscale_factor": "pixel_shuffle", "downscale_factor": "pixel_unshuffle", "padding": "pad", "shape": "reshape",
     "layers": "sequential residual"}
 
@@ -49,6 +49,12 @@ CASES = [
     ("[{linear: 7}, hardswish, {linear: 5}, hardsigmoid, {linear: 3}]", [6]),
     ("[{linear: 7}, mish, {linear: 5}, softplus, {linear: 3}]", [6]),
     ("[{linear: 7}, elu, {linear: 5}, {elu: {alpha: 0.3}}, {linear: 3}]", [6]),
+    ("[{linear: 7}, logsigmoid, {linear: 5}, softsign, {linear: 6}, tanhshrink, {linear: 3}]", [6]),
+    ("[{linear: 7}, celu, {linear: 5}, {celu: {alpha: 0.3}}, {linear: 6}, {softplus: {beta: 3, threshold: 0.5}}, {linear: 3}]", [6]),
+    ("[{linear: 7}, {hardtanh: {min_val: -0.3, max_val: 0.2}}, {linear: 5}, {threshold: {threshold: -0.1, value: 0.4}}, {linear: 3}]", [6]),
+    ("[{linear: 8}, glu, {linear: 6}, {glu: {dim: 1}}, {linear: 3}]", [6, 5]),
+    ("[{conv2d: {out: 6, kernel_size: 2}}, {glu: 1}, tanh, {glu: {dim: 2}}, {conv2d: {out: 4, kernel_size: 1}}, glu]", [2, 5, 5]),
+    ("[{linear: 7}, {softshrink: {lambd: 0.1}}, {linear: 5}, {hardshrink: {lambd: 0.1}}, {linear: 3}]", [6]),
     ("[{linear: 7}, softmax, {linear: 3}]", [4, 6]),
     ("[{linear: 7}, {dropout: {p: 0}}, {linear: 3}]", [6]),
     ("[{linear: {out: 7, name: mean}}, tanh, {linear: {out: 7, name: spread}}, {sample_normal: {from: [mean, spread]}}, {linear: 3}]", [6]),
@@ -120,6 +126,8 @@ CASES = [
     ("[{conv3d: {out: 3, kernel_size: 2}}, relu, {conv3d: {out: 2, kernel_size: [1, 2, 1], bias: false}}]", [2, 3, 4, 3]),
     ("[{conv3d: {out: 4, kernel_size: [3, 2, 3], stride: [2, 1, 1], padding: [1, 0, 2], dilation: [2, 1, 1]}}, tanh, {conv3d: {out: 2, "
      "kernel_size: 3, padding: 1, groups: 2}}, flatten, {linear: 3}]", [2, 6, 3, 4]),
+    ("[{conv3d: {out: 3, kernel_size: [2, 4, 3], padding: same, dilation: [2, 1, 1]}}, tanh, {conv3d: {out: 2, kernel_size: 2, padding: valid}}]",
+     [2, 3, 4, 3]),
     ("[{conv3d: {out: 3, kernel_size: 1}}, {max_pool3d: {kernel_size: [2, 3, 2], stride: [1, 2, 1], padding: [1, 1, 0], ceil_mode: true}}, "
      "batch_norm, {max_pool3d: 2}, {conv3d: {out: 2, kernel_size: 1}}]", [2, 4, 5, 4]),
     ("[{conv3d: {out: 3, kernel_size: 1}}, {avg_pool3d: {kernel_size: [2, 3, 2], stride: [1, 2, 1], padding: [1, 1, 0], ceil_mode: true}}, "
@@ -142,6 +150,8 @@ CASES = [
      "tanh, {conv_transpose2d: {out: 6, kernel_size: 3, groups: 2, padding: 1, bias: false}}]", [3, 2, 3]),
     ("[{conv2d: {out: 4, kernel_size: 2, stride: 2}}, relu, {conv_transpose2d: {out: 4, kernel_size: 3, groups: 4, padding: 2}}]",
      [1, 8, 9]),
+    ("[{conv1d: {out: 4, kernel_size: 2}}, {conv_transpose1d: {out: 6, kernel_size: 3, stride: 3, padding: 1, output_padding: 2, dilation: 2, "
+     "groups: 2}}, tanh, {conv_transpose1d: {out: 2, kernel_size: 2, bias: false}}]", [3, 6]),
     # pools
     ("[{conv2d: {out: 3, kernel_size: 1}}, {max_pool2d: {kernel_size: [2, 3], stride: 1, padding: [1, 1]}}]", [2, 3, 4]),
     ("[{conv2d: {out: 2, kernel_size: 1}}, relu, {max_pool2d: 2}, {linear: 2}]", [2, 5, 4]),

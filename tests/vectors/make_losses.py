@@ -95,6 +95,11 @@ def parts(module, count):
     return lambda inputs, targets: module(*inputs.chunk(count, 1), targets)
 
 
+def of_positions(module):
+    """The classes are the last dimension; case() has moved them."""
+    return lambda inputs, targets: module(inputs.transpose(1, 2).flatten(0, 1), targets.flatten(0, 1))
+
+
 def gaussian(module):
     def loss(inputs, targets):
         mean, variance = inputs.chunk(2, 1)
@@ -215,7 +220,19 @@ cases = [
     case("{type: ctc, padding: 0}", ctc(padding=0), many, long),
     case("{type: ctc, blank: 4}", ctc(blank=4), steps, labels % 4 - 100 * (labels < 0)),
     case("{type: ctc, zero_infinity: true}", ctc(zero_infinity=True), steps, impossible),
+    case("soft_cross_entropy", nn.CrossEntropyLoss(), 30 * logits, shares),
+    case("{type: soft_cross_entropy, label_smoothing: 0.1}", nn.CrossEntropyLoss(label_smoothing=0.1), logits, hot),
+    case("{type: soft_cross_entropy, weight: %s, label_smoothing: 0.2}" % WEIGHT, nn.CrossEntropyLoss(weight=weight, label_smoothing=0.2), logits, shares),
+    case("soft_cross_entropy", of_positions(nn.CrossEntropyLoss()), sequence, torch.softmax(2 * sequence.flip(0), 2)),
+    case("hinge_embedding", nn.HingeEmbeddingLoss(), logits.abs(), 2 * hot - 1),
+    case("{type: hinge_embedding, margin: 2.5}", nn.HingeEmbeddingLoss(2.5), logits, 2 * hot - 1),
+    case("soft_margin", nn.SoftMarginLoss(), logits, 2 * hot - 1),
+    case("margin_ranking", parts(nn.MarginRankingLoss(), 2), pairs, 2 * hot[:, :3] - 1),
+    case("{type: margin_ranking, margin: 0.5}", parts(nn.MarginRankingLoss(0.5), 2), pairs, 2 * hot[:, :3] - 1),
     # rows of different lengths
+    case_of_lengths("{type: soft_cross_entropy, label_smoothing: 0.1}", nn.CrossEntropyLoss(label_smoothing=0.1), words, word_shares, LENGTHS),
+    case_of_lengths("hinge_embedding", nn.HingeEmbeddingLoss(), words, 2 * word_hot - 1, LENGTHS),
+    case_of_lengths("{type: margin_ranking, margin: 0.5}", parts(nn.MarginRankingLoss(0.5), 2), words, 2 * word_hot[:, :, :3] - 1, LENGTHS),
     case_of_lengths("cross_entropy", nn.CrossEntropyLoss(), words, word_classes, LENGTHS),
     case_of_lengths("nll", nn.NLLLoss(), word_logs, word_classes, LENGTHS),
     case_of_lengths("huber", nn.HuberLoss(), words[:, :, :3], word_values, LENGTHS),

@@ -1,6 +1,7 @@
-"""Writes optim_torch2.json: updates of torch.optim's NAdam, RAdam, Adamax, Adadelta and of parameter groups. Square roots are
-rounded correctly, as builds of PyTorch without MKL round them (docs/determinism.md)."""
-import json, os, struct
+"""Writes optim_torch2.json: updates of torch.optim's NAdam, RAdam, Adamax, Adadelta, Rprop and ASGD. Square roots are
+rounded correctly, as builds of PyTorch without MKL round them (docs/determinism.md). Cases that the file has already are kept; --all
+writes all anew, and `torch`, the version that wrote most of them."""
+import json, os, struct, sys
 
 import torch
 
@@ -16,6 +17,10 @@ CASES = [
     ("Adamax", dict(lr=0.01, betas=(0.8, 0.9), eps=1e-3, weight_decay=0.1), "{type: adamax, lr: 0.01, betas: [0.8, 0.9], eps: 1.0e-3, weight_decay: 0.1}"),
     ("Adadelta", {}, "{type: adadelta}"),
     ("Adadelta", dict(lr=0.5, rho=0.8, eps=1e-4, weight_decay=0.1), "{type: adadelta, lr: 0.5, rho: 0.8, eps: 1.0e-4, weight_decay: 0.1}"),
+    ("Rprop", {}, "{type: rprop}"),
+    ("Rprop", dict(lr=0.2, etas=(0.3, 1.5), step_sizes=(0.1, 0.4)), "{type: rprop, lr: 0.2, etas: [0.3, 1.5], step_sizes: [0.1, 0.4]}"),
+    ("ASGD", {}, "{type: asgd}"),
+    ("ASGD", dict(lr=0.1, lambd=0.1, alpha=0.5, t0=4, weight_decay=0.1), "{type: asgd, lr: 0.1, lambd: 0.1, alpha: 0.5, t0: 4, weight_decay: 0.1}"),
 ]
 
 # The root of a double, rounded to float, is the correctly rounded root of the float.
@@ -28,8 +33,17 @@ def bits(tensor):
     return [struct.pack(">f", x).hex() for x in tensor.tolist()]
 
 
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "optim_torch2.json")
+recorded = {"torch": torch.__version__, "cases": []}
+if "--all" not in sys.argv[1:]:
+    with open(path) as f:
+        recorded = json.load(f)
+known = {case["config"]: case for case in recorded["cases"]}
 cases = []
 for seed, (kind, arguments, config) in enumerate(CASES):
+    if config in known:
+        cases.append(known[config])
+        continue
     generator = torch.Generator().manual_seed(seed)
     p = torch.nn.Parameter(torch.randn(COUNT, generator=generator))
     optimizer = getattr(torch.optim, kind)([p], foreach=False, **arguments)
@@ -40,6 +54,6 @@ for seed, (kind, arguments, config) in enumerate(CASES):
         optimizer.step()
         case["p"].append(bits(p.data))
     cases.append(case)
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "optim_torch2.json"), "w") as f:
-    json.dump({"torch": torch.__version__, "cases": cases}, f, separators=(",", ":"))
+with open(path, "w") as f:
+    json.dump({"torch": recorded["torch"], "cases": cases}, f, separators=(",", ":"))
     f.write("\n")

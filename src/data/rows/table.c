@@ -448,8 +448,7 @@ status table_check_log1p(struct table *table) {
 
 status table_check_range(struct table *table, enum target_range range, size_t first, size_t size) {
     if (range == TARGETS_ARE_SIGNS)
-        return table_check_targets(table, first, size, is_no_sign,
-                                   "is neither 1 nor -1; the loss needs 1 for equal pairs, -1 for different ones");
+        return table_check_targets(table, first, size, is_no_sign, "is neither 1 nor -1, which the loss needs");
     if (range == TARGETS_ARE_PROBABILITIES)
         return table_check_targets(
             table, first, size, is_no_probability,

@@ -241,6 +241,12 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
     sums->count += o->rows.is_counted ? weighted : count;
 }
 
+static float largest(const float *x, size_t count) {
+    float max = x[0];
+    for (size_t i = 1; i < count; i++) max = x[i] > max ? x[i] : max;
+    return max;
+}
+
 static void rowwise(struct device *device, const struct rowwise_options *o, const float *outputs, const float *targets,
                     size_t rows, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
     (void)device;
@@ -257,12 +263,13 @@ static void rowwise(struct device *device, const struct rowwise_options *o, cons
             continue;
         }
         const float *x = outputs + r * row_size, *t = o->targets ? targets + r * o->targets : NULL;
-        for (size_t i = 0; i < size; i++) all = rowwise_add(all, rowwise_sums_of(o, x, t, size, i));
+        float max = o->loss == ROWWISE_CROSS_ENTROPY ? largest(x, size) : 0;
+        for (size_t i = 0; i < size; i++) all = rowwise_add(all, rowwise_sums_of(o, x, t, size, i, max));
         float weight = row_weight(&o->rows, r / row_masks);
         sums->loss += rowwise_loss(o, all, t, size) * (double)weight;
         weights += (double)weight;
         for (size_t i = 0; doutputs && i < row_size; i++)
-            doutputs[r * row_size + i] = rowwise_slope(o, all, x, t, size, i) * (factor * weight);
+            doutputs[r * row_size + i] = rowwise_slope(o, all, x, t, size, i, max) * (factor * weight);
     }
     sums->count += o->rows.is_counted ? weights : real;
 }

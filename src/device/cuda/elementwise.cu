@@ -98,12 +98,46 @@ static void activation_backward(struct device *device, enum activation f, const 
         activation_elements<activated_back>(&c, f, count, to, input, output, from);
 }
 
-static void leaky_relu_forward(struct device *device, float slope, const struct tensor *x, const struct tensor *y,
-                               size_t count) {
-    operator_call c(device, "leaky_relu_forward");
+/* Functions with keys: of<f>{a, b} */
+template <enum keyed_function f> struct keyed;
+template <enum keyed_function f> struct keyed_back;
+
+#define X(id, name, properties)                                                                                        \
+    template <> struct keyed<id> {                                                                                     \
+        float a, b;                                                                                                    \
+        __device__ float operator()(float x) const { return name##_value(a, b, x); }                                   \
+    };                                                                                                                 \
+    template <> struct keyed_back<id> {                                                                                \
+        float a, b;                                                                                                    \
+        __device__ float operator()(float x, float dy) const { return name##_gradient(a, b, x, dy); }                  \
+    };
+KEYED_ACTIVATIONS(X)
+#undef X
+
+template <template <enum keyed_function> typename Of, typename... Operand>
+static void keyed_elements(operator_call *c, const struct keyed_activation *f, size_t count, struct gpu_result to,
+                           Operand... from) {
+    switch (f->f) {
+#define X(id, name, properties)                                                                                        \
+    case id:                                                                                                           \
+        return elements(c, count, to, Of<id>{f->a, f->b}, from...);
+        KEYED_ACTIVATIONS(X)
+#undef X
+    }
+}
+
+static void keyed_forward(struct device *device, const struct keyed_activation *f, const struct tensor *x,
+                          const struct tensor *y, size_t count) {
+    operator_call c(device, "keyed_forward");
     struct gpu_numbers from = c.in(x, count);
-    elements(
-        &c, count, c.out(y, count), [=] __device__(float v) { return v > 0 ? v : slope * v; }, from);
+    keyed_elements<keyed>(&c, f, count, c.out(y, count), from);
+}
+
+static void keyed_backward(struct device *device, const struct keyed_activation *f, const struct tensor *x,
+                           const struct tensor *dy, const struct tensor *dx, size_t count) {
+    operator_call c(device, "keyed_backward");
+    struct gpu_numbers input = c.in(x, count), from = c.in(dy, count);
+    keyed_elements<keyed_back>(&c, f, count, c.out(dx, count), input, from);
 }
 
 static void prelu_forward(struct device *device, const float *x, const float *slopes, size_t channels, float *y,
@@ -127,14 +161,6 @@ static void prelu_backward(struct device *device, const float *x, const float *s
         },
         [=] __device__(size_t j, const double *sum) { sums[j] += (float)*sum; });
     if (dx) c.each(count, [=] __device__(size_t i) { to[i] = from[i] > 0 ? slope[i] : a[i % channels] * slope[i]; });
-}
-
-static void leaky_relu_backward(struct device *device, float slope, const struct tensor *x, const struct tensor *dy,
-                                const struct tensor *dx, size_t count) {
-    operator_call c(device, "leaky_relu_backward");
-    struct gpu_numbers input = c.in(x, count), from = c.in(dy, count);
-    elements(
-        &c, count, c.out(dx, count), [=] __device__(float v, float d) { return v > 0 ? d : slope * d; }, input, from);
 }
 
 static void scale_forward(struct device *device, const float *x, const float *scales, size_t channels, float *y,
@@ -494,6 +520,8 @@ const struct image_ops gpu_images = {.add_relu = add_relu, .relu_backward = relu
 const struct device_ops gpu_elementwise = {.add = add,
                                            .activation_forward = activation_forward,
                                            .activation_backward = activation_backward,
+                                           .keyed_forward = keyed_forward,
+                                           .keyed_backward = keyed_backward,
                                            .dropout = dropout,
                                            .dropout_channels = dropout_channels,
                                            .sample_normal = sample_normal,
@@ -504,8 +532,6 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .check_finite = check_finite,
                                            .skip_if_nonfinite = skip_if_nonfinite,
                                            .propagate_nonfinite = propagate_nonfinite,
-                                           .leaky_relu_forward = leaky_relu_forward,
-                                           .leaky_relu_backward = leaky_relu_backward,
                                            .prelu_forward = prelu_forward,
                                            .prelu_backward = prelu_backward,
                                            .scale_forward = scale_forward,

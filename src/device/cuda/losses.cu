@@ -245,9 +245,16 @@ struct rowwise_rows {
             leave_out<THREADS>(r, first);
             return;
         }
+        float max = 0;
+        if (options.loss == ROWWISE_CROSS_ENTROPY) {
+            max = -INFINITY;
+            for (size_t j = first; j < size; j += 4 * THREADS)
+                for (size_t k = j; k < j + 4 && k < size; k++) max = row[k] > max ? row[k] : max;
+            max = row_join<THREADS>(max, row_larger());
+        }
         for (size_t j = first; j < size; j += 4 * THREADS)
             for (size_t k = j; k < j + 4 && k < size; k++)
-                s = rowwise_add(s, rowwise_sums_of(&options, row, target, size, k));
+                s = rowwise_add(s, rowwise_sums_of(&options, row, target, size, k, max));
         s.a = row_join<THREADS>(s.a, row_add());
         s.b = row_join<THREADS>(s.b, row_add());
         s.c = row_join<THREADS>(s.c, row_add());
@@ -255,7 +262,7 @@ struct rowwise_rows {
         if (first == 0) losses[r] = rowwise_loss(&options, s, target, size) * (double)weight;
         for (size_t j = first; dx && j < row_size; j += 4 * THREADS)
             for (size_t k = j; k < j + 4 && k < row_size; k++)
-                dx[r * row_size + k] = rowwise_slope(&options, s, row, target, size, k) * (own * weight);
+                dx[r * row_size + k] = rowwise_slope(&options, s, row, target, size, k, max) * (own * weight);
     }
 };
 
@@ -276,6 +283,7 @@ static void rowwise(struct device *device, const struct rowwise_options *o, cons
                              .padding = {&c, &o->rows, rows},
                              .real = real};
     struct loss_sums *to = c.inout(sums, 1);
+    f.options.weight = c.constant(o->weight, o->weight ? size : 0);
     if (rows == 0 || !c.is_ok()) return;
     if (real) count_real(&c, f.padding, rows / o->rows.positions, real);
     rows_start(&c, rows, size, f);

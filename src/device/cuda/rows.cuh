@@ -70,6 +70,11 @@ struct row_add {
     __device__ double from_lane(double a, int way) const { return __shfl_xor_sync(0xffffffffu, a, way); }
 };
 
+struct row_larger {
+    __device__ float operator()(float a, float b) const { return b > a ? b : a; }
+    __device__ float from_lane(float a, int way) const { return __shfl_xor_sync(0xffffffffu, a, way); }
+};
+
 template <unsigned THREADS> __device__ float row_sum(float x) { return row_join<THREADS>(x, row_add()); }
 
 /* exp(x) for x <= 0; [IS_FAST]: to about 2^-22, for x that was 16 bits. */

@@ -1,4 +1,4 @@
-/* The element-wise functions: the layers of the table of device/activations.h, gelu, leaky_relu and elu. */
+/* The element-wise functions: the layers of the tables of device/activations.h, and gelu. */
 #include "model/layers/layers.h"
 
 struct gelu_config {
@@ -15,21 +15,6 @@ static const struct schema_row gelu_rows[] = {
 
 static const struct schema gelu_schema = {
     .name = "model.layers.gelu", .size = sizeof(struct gelu_config), .rows = gelu_rows};
-
-struct leaky_relu_config {
-    double negative_slope;
-};
-
-static const struct schema_row leaky_relu_rows[] = {
-    SCHEMA_ROW(REAL, struct leaky_relu_config, negative_slope, .fallback = "0.01", .min = -INFINITY, .max = INFINITY,
-               .doc = "Slope below 0."),
-    {0},
-};
-
-static const struct schema leaky_relu_schema = {.name = "model.layers.leaky_relu",
-                                                .size = sizeof(struct leaky_relu_config),
-                                                .rows = leaky_relu_rows,
-                                                .shorthand = "negative_slope"};
 
 static enum activation function_of(const struct layer *layer) {
 #define X(id, name, module, properties, doc)                                                                           \
@@ -90,10 +75,12 @@ static const char *write_onnx(const struct onnx_call *c) {
         return onnx_node1(c->g, "HardSigmoid", c->x, &attributes);
     case ACTIVATION_MISH:
         return onnx_node1(c->g, "Mish", c->x, NULL);
-    case ACTIVATION_SOFTPLUS:
-        return onnx_node1(c->g, "Softplus", c->x, NULL);
-    case ACTIVATION_ELU:
-        return onnx_node1(c->g, "Elu", c->x, NULL);
+    case ACTIVATION_LOGSIGMOID:
+        return onnx_node1(c->g, "Neg", onnx_node1(c->g, "Softplus", onnx_node1(c->g, "Neg", c->x, NULL), NULL), NULL);
+    case ACTIVATION_SOFTSIGN:
+        return onnx_node1(c->g, "Softsign", c->x, NULL);
+    case ACTIVATION_TANHSHRINK:
+        return onnx_node2(c->g, "Sub", c->x, onnx_node1(c->g, "Tanh", c->x, NULL));
     case ACTIVATION_GELU:
     case ACTIVATION_GELU_TANH:
         onnx_string(&attributes, "approximate", function_of(c->layer) == ACTIVATION_GELU ? "none" : "tanh");
@@ -141,8 +128,26 @@ static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "logistic", "sigmoid"),
     VALUE_ALIAS("layer", "hard_swish h_swish hswish", "hardswish"),
     VALUE_ALIAS("layer", "hard_sigmoid h_sigmoid", "hardsigmoid"),
+    VALUE_ALIAS("layer", "log_sigmoid", "logsigmoid"),
+    VALUE_ALIAS("layer", "soft_sign", "softsign"),
+    VALUE_ALIAS("layer", "tanh_shrink", "tanhshrink"),
+    VALUE_ALIAS("layer", "soft_plus", "softplus"),
+    VALUE_ALIAS("layer", "soft_shrink", "softshrink"),
+    VALUE_ALIAS("layer", "hard_shrink", "hardshrink"),
+    VALUE_ALIAS("layer", "hard_tanh clamp clip", "hardtanh"),
     KEY_ALIAS("layer.leaky_relu", "alpha slope leak", ".negative_slope"),
+    KEY_ALIAS("layer.hardtanh", "min min_value", ".min_val"),
+    KEY_ALIAS("layer.hardtanh", "max max_value", ".max_val"),
+    KEY_ALIAS("layer.softshrink", "lambda lambda_", ".lambd"),
+    KEY_ALIAS("layer.hardshrink", "lambda lambda_", ".lambd"),
     CALL_ALIAS("layer", "leaky_relu", "negative_slope"),
+    CALL_ALIAS("layer", "elu", "alpha"),
+    CALL_ALIAS("layer", "celu", "alpha"),
+    CALL_ALIAS("layer", "softplus", "beta threshold"),
+    CALL_ALIAS("layer", "hardtanh", "min_val max_val"),
+    CALL_ALIAS("layer", "threshold", "threshold value"),
+    CALL_ALIAS("layer", "softshrink", "lambd"),
+    CALL_ALIAS("layer", "hardshrink", "lambd"),
     CALL_ALIAS("layer", "relu", "-"),
     CALL_ALIAS("layer", "silu", "-"),
     {0},
@@ -163,114 +168,162 @@ const struct layer_type layer_gelu = {
     .pytorch = "nn.GELU({,approximate})",
 };
 
-static float slope_of(const struct layer *layer) {
-    return (float)((const struct leaky_relu_config *)layer->config)->negative_slope;
-}
+/* ---- functions with keys ---- */
 
-static void leaky_relu_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                               const struct tensor *y) {
-    device_ops(pass->device)->leaky_relu_forward(pass->device, slope_of(layer), x, y, pass->rows * layer->in_size);
-}
-
-static void leaky_relu_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
-    if (dx)
-        device_ops(pass->device)
-            ->leaky_relu_backward(pass->device, slope_of(layer), x, dy, dx, pass->rows * layer->in_size);
-}
-
-static const char *write_slope(const struct onnx_call *c, const char *type, float slope) {
-    struct text attributes = {0};
-    onnx_float(&attributes, "alpha", slope);
-    return onnx_node1(c->g, type, c->x, &attributes);
-}
-
-static const char *leaky_relu_onnx(const struct onnx_call *c) {
-    return write_slope(c, "LeakyRelu", slope_of(c->layer));
-}
-
-static void add_leaky_relu(const struct c_call *c, const char *x, float slope) {
-    text_printf(c_use(c, "leaky_relu"), "    leaky_relu(%s, %af, %s, %zu);\n", x, (double)slope, c->y,
-                c->layer->in_size);
-}
-
-static void leaky_relu_c(const struct c_call *c) { add_leaky_relu(c, c->x, slope_of(c->layer)); }
-
-const struct layer_type layer_leaky_relu = {
-    .variant = {"leaky_relu", &leaky_relu_schema, "x above 0, negative_slope x below (torch.nn.LeakyReLU)."},
-    .memory_format = FORMAT_PRESERVE,
-    .ignores = IGNORES_Y,
-    .keeps_positions = true,
-    .plan = plan,
-    .half = HALF_ALL,
-    .forward = leaky_relu_forward,
-    .backward = leaky_relu_backward,
-    .onnx = leaky_relu_onnx,
-    .c = leaky_relu_c,
-    .pytorch = "nn.LeakyReLU({negative_slope})",
+struct keyed_config {
+    double a, b; /* those of struct keyed_activation; of celu b follows */
 };
 
-/* ---- elu: leaky_relu with the slope alpha, of ELU with alpha 1, which has the same sign ---- */
+#define NUMBER(key_, number_, ...)                                                                                     \
+    { .key = key_, .type = SCHEMA_REAL, .offset = offsetof(struct keyed_config, number_), __VA_ARGS__ }
+#define ANY .min = -INFINITY, .max = INFINITY
+#define POSITIVE .min = 0, .max = INFINITY, .excludes_min = true
 
-struct elu_config {
-    double alpha;
-};
-
+static const struct schema_row leaky_relu_rows[] = {
+    NUMBER("negative_slope", a, .fallback = "0.01", ANY, .doc = "Slope below 0."), {0}};
 static const struct schema_row elu_rows[] = {
-    SCHEMA_ROW(REAL, struct elu_config, alpha, .fallback = "1", .min = 0, .max = INFINITY,
-               .doc = "Minus the limit below 0."),
-    {0},
-};
+    NUMBER("alpha", a, .fallback = "1", .min = 0, .max = INFINITY, .doc = "Minus the limit below 0."), {0}};
+static const struct schema_row celu_rows[] = {
+    NUMBER("alpha", a, .fallback = "1", POSITIVE, .doc = "Minus the limit below 0."), {0}};
+static const struct schema_row softplus_rows[] = {
+    NUMBER("beta", a, .fallback = "1", POSITIVE, .doc = "How sharp the bend at 0 is."),
+    NUMBER("threshold", b, .fallback = "20", ANY, .doc = "Where beta x is larger, the output is x."),
+    {0}};
+static const struct schema_row hardtanh_rows[] = {
+    NUMBER("min_val", a, .fallback = "-1", ANY, .doc = "The smallest output."),
+    NUMBER("max_val", b, .fallback = "1", ANY, .doc = "The largest output."),
+    {0}};
+static const struct schema_row threshold_rows[] = {
+    NUMBER("threshold", a, .flags = SCHEMA_REQUIRED, ANY, .doc = "Inputs up to this are replaced."),
+    NUMBER("value", b, .flags = SCHEMA_REQUIRED, ANY, .doc = "What replaces them."),
+    {0}};
+static const struct schema_row softshrink_rows[] = {
+    NUMBER("lambd", a, .fallback = "0.5", .min = 0, .max = INFINITY, .doc = "How far inputs move towards 0."), {0}};
+static const struct schema_row hardshrink_rows[] = {
+    NUMBER("lambd", a, .fallback = "0.5", .min = 0, .max = INFINITY, .doc = "Inputs within -lambd and lambd become 0."),
+    {0}};
 
-static const struct schema elu_schema = {
-    .name = "model.layers.elu", .size = sizeof(struct elu_config), .rows = elu_rows, .shorthand = "alpha"};
-
-static float alpha_of(const struct layer *layer) { return (float)((const struct elu_config *)layer->config)->alpha; }
-
-/* Where alpha is not 1: ELU with alpha 1, and a gradient. */
-static status plan_elu(struct layer *layer, struct planning *planning) {
-    layer->saved_size = alpha_of(layer) == 1 ? 0 : 2 * layer->in_size;
-    return plan(layer, planning);
+static void check_hardtanh(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct keyed_config *c = config;
+    if (c->a >= c->b)
+        problems_add(problems, where ? where->place : (struct place){0}, path, "min_val must be less than max_val");
 }
 
-static void elu_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                        const struct tensor *y) {
-    const struct device_ops *ops = device_ops(pass->device);
-    size_t count = pass->rows * layer->in_size;
-    ops->activation_forward(pass->device, ACTIVATION_ELU, x, layer->saved ? F32(layer->saved) : y, count);
-    if (layer->saved) ops->leaky_relu_forward(pass->device, alpha_of(layer), F32(layer->saved), y, count);
+/* X(id, name, key that may stand alone, check of the keys, template of PyTorch, documentation) */
+#define KEYED_LAYERS(X)                                                                                                \
+    X(KEYED_LEAKY_RELU, leaky_relu, "negative_slope", NULL, "nn.LeakyReLU({negative_slope})",                          \
+      "x above 0, negative_slope x below (torch.nn.LeakyReLU).")                                                       \
+    X(KEYED_ELU, elu, "alpha", NULL, "nn.ELU({alpha})", "x above 0, alpha (exp(x) - 1) below (torch.nn.ELU).")         \
+    X(KEYED_CELU, celu, "alpha", NULL, "nn.CELU({alpha})",                                                             \
+      "x above 0, alpha (exp(x / alpha) - 1) below, whose slope has no jump at 0 (torch.nn.CELU).")                    \
+    X(KEYED_SOFTPLUS, softplus, "beta", NULL, "nn.Softplus({beta}, {threshold})",                                      \
+      "log(1 + exp(beta x)) / beta (torch.nn.Softplus).")                                                              \
+    X(KEYED_HARDTANH, hardtanh, NULL, check_hardtanh, "nn.Hardtanh({min_val}, {max_val})",                             \
+      "min(max(x, min_val), max_val) (torch.nn.Hardtanh).")                                                            \
+    X(KEYED_THRESHOLD, threshold, NULL, NULL, "nn.Threshold({threshold}, {value})",                                    \
+      "x above the threshold, else a value (torch.nn.Threshold).")                                                     \
+    X(KEYED_SOFTSHRINK, softshrink, "lambd", NULL, "nn.Softshrink({lambd})",                                           \
+      "x moved towards 0 by lambd, and 0 where it is nearer (torch.nn.Softshrink).")                                   \
+    X(KEYED_HARDSHRINK, hardshrink, "lambd", NULL, "nn.Hardshrink({lambd})",                                           \
+      "x, but 0 from -lambd to lambd (torch.nn.Hardshrink).")
+
+static struct keyed_activation keyed_of(const struct layer *layer) {
+    const struct keyed_config *c = layer->config;
+    struct keyed_activation f = {.a = (float)c->a, .b = (float)c->b};
+#define X(id, name, alone, check, pytorch, doc)                                                                        \
+    if (layer->type == &layer_##name) f.f = id;
+    KEYED_LAYERS(X)
+#undef X
+    if (f.f == KEYED_CELU) f.b = (float)(1 / c->a);
+    return f;
 }
 
-static void elu_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                         const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    const struct device_ops *ops = device_ops(pass->device);
-    size_t count = pass->rows * layer->in_size;
-    if (!dx) return;
-    if (layer->saved) {
-        float *scaled = layer->saved + count;
-        ops->leaky_relu_backward(pass->device, alpha_of(layer), F32(layer->saved), dy, F32(scaled), count);
-        ops->activation_backward(pass->device, ACTIVATION_ELU, x, F32(layer->saved), F32(scaled), dx, count);
-    } else {
-        ops->activation_backward(pass->device, ACTIVATION_ELU, x, y, dy, dx, count);
+static void keyed_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y) {
+    struct keyed_activation f = keyed_of(layer);
+    device_ops(pass->device)->keyed_forward(pass->device, &f, x, y, pass->rows * layer->in_size);
+}
+
+static void keyed_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    struct keyed_activation f = keyed_of(layer);
+    (void)y;
+    if (dx) device_ops(pass->device)->keyed_backward(pass->device, &f, x, dy, dx, pass->rows * layer->in_size);
+}
+
+static const char *node_with(const struct onnx_call *c, const char *op, const char *a_name, float a, const char *b_name,
+                             float b) {
+    struct text attributes = {0};
+    onnx_float(&attributes, a_name, a);
+    if (b_name) onnx_float(&attributes, b_name, b);
+    return onnx_node1(c->g, op, c->x, &attributes);
+}
+
+/* Above 20, log(1 + e^z) is z in float32. */
+static const char *softplus_onnx(const struct onnx_call *c, struct keyed_activation f) {
+    if (f.a == 1 && f.b >= 20) return onnx_node1(c->g, "Softplus", c->x, NULL);
+    const char *beta = onnx_scalar(c->g, f.a), *z = onnx_node2(c->g, "Mul", c->x, beta);
+    const char *y = onnx_node2(c->g, "Div", onnx_node1(c->g, "Softplus", z, NULL), beta);
+    if (f.b >= 20) return y;
+    return onnx_where(c->g, onnx_node2(c->g, "Greater", z, onnx_scalar(c->g, f.b)), c->x, y);
+}
+
+static const char *keyed_onnx(const struct onnx_call *c) {
+    struct keyed_activation f = keyed_of(c->layer);
+    const char *limits[3] = {c->x};
+    switch (f.f) {
+    case KEYED_LEAKY_RELU:
+        return node_with(c, "LeakyRelu", "alpha", f.a, NULL, 0);
+    case KEYED_ELU:
+        return node_with(c, "Elu", "alpha", f.a, NULL, 0);
+    case KEYED_CELU:
+        return node_with(c, "Celu", "alpha", f.a, NULL, 0);
+    case KEYED_SOFTPLUS:
+        return softplus_onnx(c, f);
+    case KEYED_HARDTANH:
+        limits[1] = onnx_scalar(c->g, f.a);
+        limits[2] = onnx_scalar(c->g, f.b);
+        return onnx_node(c->g, "Clip", limits, 3, NULL);
+    case KEYED_THRESHOLD:
+        limits[1] = onnx_node2(c->g, "LessOrEqual", c->x, onnx_scalar(c->g, f.a));
+        return onnx_where(c->g, limits[1], onnx_scalar(c->g, f.b), c->x);
+    case KEYED_SOFTSHRINK:
+        return node_with(c, "Shrink", "lambd", f.a, "bias", f.a);
+    case KEYED_HARDSHRINK:
+        break;
     }
+    return node_with(c, "Shrink", "lambd", f.a, "bias", 0);
 }
 
-static const char *elu_onnx(const struct onnx_call *c) { return write_slope(c, "Elu", alpha_of(c->layer)); }
-
-static void elu_c(const struct c_call *c) {
-    c_elementwise(c, "elu");
-    if (alpha_of(c->layer) != 1) add_leaky_relu(c, c->y, alpha_of(c->layer));
+/* Functions of one number have no second argument. */
+static void keyed_c(const struct c_call *c) {
+    struct keyed_activation f = keyed_of(c->layer);
+    const char *name = c->layer->type->variant.name;
+    struct text *to = c_use(c, name);
+    text_printf(to, "    %s(%s, %af", name, c->x, (double)f.a);
+    if (f.f == KEYED_CELU || f.f == KEYED_SOFTPLUS || f.f == KEYED_HARDTANH || f.f == KEYED_THRESHOLD)
+        text_printf(to, ", %af", (double)f.b);
+    text_printf(to, ", %s, %zu);\n", c->y, c->layer->in_size);
 }
 
-const struct layer_type layer_elu = {
-    .variant = {"elu", &elu_schema, "x above 0, alpha (exp(x) - 1) below (torch.nn.ELU)."},
-    .memory_format = FORMAT_PRESERVE,
-    .keeps_positions = true,
-    .plan = plan_elu,
-    .forward = elu_forward,
-    .backward = elu_backward,
-    .onnx = elu_onnx,
-    .c = elu_c,
-    .pytorch = "nn.ELU({alpha})",
-};
+#define X(id, kind, alone, check_, pytorch_, doc)                                                                      \
+    static const struct schema kind##_schema = {.name = "model.layers." #kind,                                         \
+                                                .size = sizeof(struct keyed_config),                                   \
+                                                .rows = kind##_rows,                                                   \
+                                                .check = check_,                                                       \
+                                                .shorthand = alone};                                                   \
+    const struct layer_type layer_##kind = {                                                                           \
+        .variant = {#kind, &kind##_schema, doc},                                                                       \
+        .memory_format = FORMAT_PRESERVE,                                                                              \
+        .ignores = IGNORES_Y,                                                                                          \
+        .is_by_position = true,                                                                                        \
+        .plan = plan,                                                                                                  \
+        .half = HALF_ALL,                                                                                              \
+        .forward = keyed_forward,                                                                                      \
+        .backward = keyed_backward,                                                                                    \
+        .onnx = keyed_onnx,                                                                                            \
+        .c = keyed_c,                                                                                                  \
+        .pytorch = pytorch_,                                                                                           \
+    };
+KEYED_LAYERS(X)
+#undef X

@@ -379,6 +379,8 @@ static const struct schema_alias aliases[] = {
     KEY_ALIAS("layer.conv3d", "kernel kernels filter_size ksize kernel_shape k size window", ".kernel_size"),
     KEY_ALIAS("layer.conv3d", "use_bias with_bias", ".bias"),
     CALL_ALIAS("layer", "LazyConv2d", "out kernel_size stride padding dilation groups bias"),
+    VALUE_ALIAS("layer", "Conv1DTranspose Deconv1d LazyConvTranspose1d", "conv_transpose1d"),
+    CALL_ALIAS("layer", "conv_transpose1d", "~ out kernel_size stride padding output_padding groups bias dilation"),
     CALL_ALIAS("layer", "conv_transpose2d", "~ out kernel_size stride padding output_padding groups bias dilation"),
     CALL_ALIAS("layer", "conv2d", "~ out kernel_size stride padding dilation groups bias"),
     CALL_ALIAS("layer", "Conv2D", "out kernel_size stride padding"),
@@ -416,7 +418,8 @@ const struct layer_type layer_patch_embedding = {
 
 #define SIZES " one number, or [depth, height, width]."
 
-static const struct schema_row conv3d_rows[] = {CONVOLUTION_ROWS(SIZES, "Zeros around the input:" SIZES, ), {0}};
+static const struct schema_row conv3d_rows[] = {
+    CONVOLUTION_ROWS(SIZES, PADDING("one number, or [depth, height, width]"), .choices = paddings), {0}};
 
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct convolution_config *c = config;
@@ -428,12 +431,19 @@ static void check(void *config, const struct node *where, const char *path, stru
     triple_check(&c->stride, "stride", where, path, problems);
     triple_check(&c->padding, "padding", where, path, problems);
     triple_check(&c->dilation, "dilation", where, path, problems);
+    if (c->padding.word == PADDING_SAME) check_same(c, where, path, problems);
 }
 
 static const struct schema schema = {
     .name = "model.layers.conv3d", .size = sizeof(struct convolution_config), .rows = conv3d_rows, .check = check};
 
 static const struct convolution_config *conv3d_config_of(const struct layer *layer) { return layer->config; }
+
+/* Before the input, along a dimension. */
+static size_t padding_at(const struct convolution_config *c, int d) {
+    if (c->padding.word == PADDING_SAME) return triple_at(&c->dilation, d) * (triple_at(&c->kernel_size, d) - 1) / 2;
+    return c->padding.word ? 0 : triple_at(&c->padding, d);
+}
 
 /* Of an input (channels, depth, height, width). */
 static struct depth_window depth_of(const struct convolution_config *c, const struct shape *in) {
@@ -442,10 +452,11 @@ static struct depth_window depth_of(const struct convolution_config *c, const st
                              .channels = (size_t)in->size[0],
                              .kernel = triple_at(&c->kernel_size, 0),
                              .stride = triple_at(&c->stride, 0),
-                             .padding = triple_at(&c->padding, 0),
+                             .padding = padding_at(c, 0),
                              .dilation = triple_at(&c->dilation, 0)};
     size_t padded = w.in + 2 * w.padding, extent = w.dilation * (w.kernel - 1) + 1;
     w.out = padded < extent ? 0 : (padded - extent) / w.stride + 1;
+    if (c->padding.word == PADDING_SAME) w.out = w.in;
     return w;
 }
 
@@ -457,11 +468,12 @@ static struct convolution conv3d_convolution_of(const struct layer *layer) {
     for (int d = 0; d < 2; d++) {
         v.window.kernel[d] = triple_at(&c->kernel_size, d + 1);
         v.window.stride[d] = triple_at(&c->stride, d + 1);
-        v.window.padding[d] = triple_at(&c->padding, d + 1);
+        v.window.padding[d] = padding_at(c, d + 1);
         v.window.dilation[d] = triple_at(&c->dilation, d + 1);
     }
     v.out = (struct image_shape){window_output(&v.window, 0, v.in.height), window_output(&v.window, 1, v.in.width),
                                  (size_t)c->out};
+    if (c->padding.word == PADDING_SAME) v.out.height = v.in.height, v.out.width = v.in.width;
     return v;
 }
 
@@ -554,13 +566,14 @@ static size_t conv3d_multiply_adds(const struct layer *layer) {
 static const char *conv3d_onnx(const struct onnx_call *c) {
     const struct convolution_config *config = config_of(c->layer);
     struct text attributes = {0};
-    size_t kernel[3], stride[3], pads[3];
+    size_t kernel[3], stride[3], pads[3], after[3];
     int64_t dilations[3];
     for (int d = 0; d < 3; d++) {
         kernel[d] = triple_at(&config->kernel_size, d), stride[d] = triple_at(&config->stride, d);
-        pads[d] = triple_at(&config->padding, d), dilations[d] = (int64_t)triple_at(&config->dilation, d);
+        pads[d] = padding_at(config, d), dilations[d] = (int64_t)triple_at(&config->dilation, d);
+        after[d] = config->padding.word == PADDING_SAME ? (size_t)dilations[d] * (kernel[d] - 1) - pads[d] : pads[d];
     }
-    onnx_volume_window(&attributes, kernel, stride, pads, pads);
+    onnx_volume_window(&attributes, kernel, stride, pads, after);
     onnx_ints(&attributes, "dilations", dilations, 3);
     onnx_int(&attributes, "group", config->groups);
     const char *inputs[3] = {c->x, onnx_param(c->g, c->layer->first_param)};
@@ -615,32 +628,42 @@ const struct layer_type layer_conv3d = {
     .pytorch = "nn.Conv3d({channels}, {out}, {kernel_size}{,stride}{,padding}{,dilation}{,groups}{,bias})",
 };
 
-/* ---- conv_transpose2d ---- */
+/* ---- conv_transpose1d and conv_transpose2d ---- */
 
-/* conv_transpose2d: torch.nn.ConvTranspose2d, the transpose of a convolution from the layer's output to its input. So
+/* torch.nn.ConvTranspose1d and ConvTranspose2d: the transpose of a convolution from the layer's output to its input. So
  * the convolution's gradient of its input is the layer's output, and its output is the layer's gradient. */
 
-static const struct schema_row transpose_rows[] = {
-    CONVOLUTION_ROWS(
-        " one number, or [height, width].",
-        "dilation * (kernel_size - 1) - padding zeros are around the input: one number, or [height, width].", ),
-    CONVOLUTION_SIZES(output_padding, 0,
-                      "Added to the size of the output, which a stride leaves open: one number, or [height, width]. "
-                      "Below stride.",
-                      .fallback = "0"),
-    {0},
-};
+#define TRANSPOSE_ROWS(sizes)                                                                                          \
+    CONVOLUTION_ROWS(" " sizes ".",                                                                                    \
+                     "dilation * (kernel_size - 1) - padding zeros are around the input: " sizes ".", ),               \
+        CONVOLUTION_SIZES(output_padding, 0,                                                                           \
+                          "Added to the size of the output, which a stride leaves open: " sizes ". Below stride.",     \
+                          .fallback = "0")
 
-static void transpose_check(void *config, const struct node *where, const char *path, struct problems *problems) {
-    const struct convolution_config *c = config;
-    convolution_check(c, 2, where, path, problems);
-    pair_check(&c->output_padding, "output_padding", 2, where, path, problems);
+static const struct schema_row transpose_rows[] = {TRANSPOSE_ROWS("one number, or [height, width]"), {0}};
+static const struct schema_row transpose_rows1d[] = {TRANSPOSE_ROWS("one number"), {0}};
+
+static void transpose_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
+                            struct problems *problems) {
+    convolution_check(c, max, where, path, problems);
+    pair_check(&c->output_padding, "output_padding", max, where, path, problems);
+}
+
+static void transpose_check2d(void *config, const struct node *where, const char *path, struct problems *problems) {
+    transpose_check(config, 2, where, path, problems);
+}
+static void transpose_check1d(void *config, const struct node *where, const char *path, struct problems *problems) {
+    transpose_check(config, 1, where, path, problems);
 }
 
 static const struct schema transpose_schema = {.name = "model.layers.conv_transpose2d",
                                                .size = sizeof(struct convolution_config),
                                                .rows = transpose_rows,
-                                               .check = transpose_check};
+                                               .check = transpose_check2d};
+static const struct schema transpose_schema1d = {.name = "model.layers.conv_transpose1d",
+                                                 .size = sizeof(struct convolution_config),
+                                                 .rows = transpose_rows1d,
+                                                 .check = transpose_check1d};
 
 static const struct convolution_config *transpose_config_of(const struct layer *layer) { return layer->config; }
 
@@ -649,7 +672,7 @@ static struct convolution transpose_convolution_of(const struct layer *layer) {
     const struct convolution_config *c = transpose_config_of(layer);
     return (struct convolution){.in = image_of(&layer->out),
                                 .out = image_of(&layer->in),
-                                .window = convolution_window(c, 3),
+                                .window = convolution_window(c, layer->in.dims),
                                 .groups = (size_t)c->groups};
 }
 
@@ -661,11 +684,12 @@ static size_t output_size(const struct window *w, int d, size_t in, size_t outpu
 
 static status transpose_plan(struct layer *layer, struct planning *planning) {
     const struct convolution_config *c = transpose_config_of(layer);
-    struct window w = convolution_window(c, 3);
+    int dims = layer->type == &layer_conv_transpose1d ? 2 : 3;
+    struct window w = convolution_window(c, dims);
     size_t output_padding[2], size[2];
-    TRY(image_check(layer, 3));
+    TRY(image_check(layer, dims));
     struct image_shape in = image_of(&layer->in);
-    pair_of(&c->output_padding, 3, 0, output_padding);
+    pair_of(&c->output_padding, dims, 0, output_padding);
     if (in.channels % (size_t)c->groups != 0)
         return status_new(STATUS_USAGE, "groups must divide the input's channels (%zu), got %lld", in.channels,
                           (long long)c->groups);
@@ -677,7 +701,7 @@ static status transpose_plan(struct layer *layer, struct planning *planning) {
         if (size[d] == 0 || size[d] > INT32_MAX)
             return status_new(STATUS_USAGE, "the output would have %zu %s", size[d], d == 0 ? "rows" : "columns");
     }
-    layer->out = channels_last_shape(3, (size_t)c->out, size[0], size[1]);
+    layer->out = channels_last_shape(dims, (size_t)c->out, size[0], size[1]);
     struct convolution convolution = transpose_convolution_of(layer);
     convolution_declare(layer, planning, &convolution, (size_t)c->out);
     return OK;
@@ -742,7 +766,7 @@ static const char *transpose_onnx(const struct onnx_call *c) {
     struct text attributes = {0};
     size_t after[2] = {output_padding(&v.window, 0, v.out.height, v.in.height),
                        output_padding(&v.window, 1, v.out.width, v.in.width)};
-    onnx_pair(&attributes, "output_padding", after, 3);
+    onnx_pair(&attributes, "output_padding", after, c->layer->in.dims);
     return node_of(c, "ConvTranspose", &v, &attributes);
 }
 
@@ -754,25 +778,24 @@ static void transpose_c(const struct c_call *c) {
                 c_image(c, &v.out), w, b, c->y, c_image(c, &v.in), c_window(c, &v.window), v.groups);
 }
 
+#define TRANSPOSE                                                                                                      \
+    .memory_format = FORMAT_CHANNELS_LAST, .depends_on_threads = true, .ignores = IGNORES_Y,                           \
+    .runs_on = convolution_runs_on, .plan = transpose_plan, .alloc = transpose_alloc, .release = convolution_release,  \
+    .prepare = prepare, .init = transpose_init, .autocast = AUTOCAST_PRODUCT, .copies = COPY_WITHOUT_GAPS,             \
+    .forward = forward, .backward = backward, .multiply_adds = transpose_multiply_adds, .onnx = transpose_onnx,        \
+    .c = transpose_c
+
 const struct layer_type layer_conv_transpose2d = {
     .variant = {"conv_transpose2d", &transpose_schema,
                 "Transposed convolution over (channels, height, width) (torch.nn.ConvTranspose2d)."},
-    .memory_format = FORMAT_CHANNELS_LAST,
-    .depends_on_threads = true,
-    .ignores = IGNORES_Y,
-    .runs_on = convolution_runs_on,
-    .plan = transpose_plan,
-    .alloc = transpose_alloc,
-    .release = convolution_release,
-    .prepare = prepare,
-    .init = transpose_init,
-    .autocast = AUTOCAST_PRODUCT,
-    .copies = COPY_WITHOUT_GAPS,
-    .forward = forward,
-    .backward = backward,
-    .multiply_adds = transpose_multiply_adds,
-    .onnx = transpose_onnx,
-    .c = transpose_c,
     .pytorch = "nn.ConvTranspose2d({channels}, {out}, "
                "{kernel_size}{,stride}{,padding}{,output_padding}{,groups}{,bias}{,dilation})",
+    TRANSPOSE,
+};
+const struct layer_type layer_conv_transpose1d = {
+    .variant = {"conv_transpose1d", &transpose_schema1d,
+                "Transposed convolution over (channels, length) (torch.nn.ConvTranspose1d)."},
+    .pytorch = "nn.ConvTranspose1d({channels}, {out}, "
+               "{kernel_size}{,stride}{,padding}{,output_padding}{,groups}{,bias}{,dilation})",
+    TRANSPOSE,
 };

@@ -14,14 +14,15 @@
 #define LAYER_TYPES(X) \
     X(linear) ACTIVATION_LAYERS(ACTIVATION_NAME) X(gelu) X(flatten) X(dropout) X(dropout1d) X(dropout2d) \
     X(drop_path) X(layer_scale) X(layer_scale2d) X(sequential) X(repeat) X(residual) \
-    X(conv2d) X(conv1d) X(conv_transpose2d) X(max_pool2d) X(max_pool1d) X(avg_pool2d) X(avg_pool1d) \
+    X(conv2d) X(conv1d) X(conv_transpose2d) X(conv_transpose1d) X(max_pool2d) X(max_pool1d) X(avg_pool2d) X(avg_pool1d) \
     X(adaptive_avg_pool2d) X(adaptive_avg_pool1d) \
     X(adaptive_max_pool2d) X(adaptive_max_pool1d) X(batch_norm) X(group_norm) X(instance_norm) \
     X(embedding) X(embedding_bag) X(positional_embedding) X(patch_embedding) X(class_token) X(layer_norm) \
     X(rms_norm) X(attention) X(scaled_dot_product_attention) X(cross_attention) \
     X(rotary_embedding) X(leaky_relu) X(prelu) X(softmax) X(log_softmax) X(reshape) X(add) X(concat) X(multiply) \
     X(parallel) X(slice) X(mean) X(sequence_lengths) X(upsample) \
-    X(lstm) X(gru) X(rnn) X(elu) X(permute) X(max) X(pixel_shuffle) X(pixel_unshuffle) X(pad) X(chunk) X(split) \
+    X(lstm) X(gru) X(rnn) X(elu) X(celu) X(softplus) X(hardtanh) X(threshold) X(softshrink) X(hardshrink) X(glu) \
+    X(permute) X(max) X(pixel_shuffle) X(pixel_unshuffle) X(pad) X(chunk) X(split) \
     X(matmul) X(expression) X(sample_normal) \
     X(conv3d) X(max_pool3d) X(avg_pool3d) X(adaptive_avg_pool3d) X(adaptive_max_pool3d)
 /* clang-format on */

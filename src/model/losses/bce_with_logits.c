@@ -57,6 +57,8 @@ static void run(const void *config, struct device *device, const struct shape *o
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "BCEWithLogitsLoss bce_logits binary_cross_entropy_with_logits sigmoid_cross_entropy",
                 "bce_with_logits"),
+    VALUE_ALIAS_NOTE("loss", "MultiLabelSoftMarginLoss multilabel_soft_margin multilabel_soft_margin_loss",
+                     "bce_with_logits", "It is the same loss"),
     VALUE_ALIAS_NOTE("loss", "bce BCELoss binary_crossentropy binary_cross_entropy BinaryCrossentropy",
                      "bce_with_logits", "It has its own sigmoid: end the model without one"),
     {0},

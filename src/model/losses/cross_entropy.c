@@ -48,8 +48,6 @@ static const struct schema_alias aliases[] = {
                 "CrossEntropyLoss ce xent softmax_cross_entropy log_loss crossentropy sparse_categorical_crossentropy "
                 "SparseCategoricalCrossentropy softmax",
                 "cross_entropy"),
-    VALUE_ALIAS_NOTE("loss", "categorical_crossentropy CategoricalCrossentropy", "cross_entropy",
-                     "Its targets are the numbers of the classes, not one-hot rows"),
     {0},
 };
 

@@ -24,7 +24,11 @@
     X(ctc)                                                                                                             \
     X(quantile)                                                                                                        \
     X(expression)                                                                                                      \
-    X(kl_normal)
+    X(kl_normal)                                                                                                       \
+    X(soft_cross_entropy)                                                                                              \
+    X(hinge_embedding)                                                                                                 \
+    X(soft_margin)                                                                                                     \
+    X(margin_ranking)
 #define X(name) extern const struct loss_type loss_##name;
 LOSS_TYPES(X)
 #undef X

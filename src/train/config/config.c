@@ -367,6 +367,7 @@ static void check_evaluates(const struct config *c, const struct node *root, str
         {t->device == DEVICE_CUDA, "train.device: cuda", "it is for the CPU only"},
         {c->dist.zero_stage > 0, "dist.zero_stage", "a step needs all gradients at once"},
         {optimizer_is_in_backward(&c->optimizer), "optimizer.in_backward", "a step needs all gradients at once"},
+        {optimizer_maximizes(&c->optimizer), "optimizer.maximize", "its line search makes the loss smaller"},
         {c->determinism.mode == DETERMINISM_ELASTIC, "determinism.mode: elastic",
          "a step evaluates whole batches, not their shards"},
     };

@@ -210,11 +210,12 @@ static status average(struct trainer *t, const struct update *update, const stru
 }
 
 static struct work work_of(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
+    float direction = optimizer_maximizes(&t->config->optimizer) ? -1 : 1;
     struct work work = {.trainer = t,
                         .update = update,
                         .piece = *piece,
                         .pass = trainer_pass(t, piece->batch.rows, true),
-                        .scale = update->loss_scale * piece->weight};
+                        .scale = direction * update->loss_scale * piece->weight};
     work.pass.draws.first_row = piece->first_row;
     work.pass.draws.row_stride = piece->row_stride;
     work.pass.continues_rows = piece->number > 0;

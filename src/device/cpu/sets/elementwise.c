@@ -13,7 +13,7 @@ struct job {
     const float *a, *b, *c;
     float *to;
     enum activation f;
-    float slope;
+    struct keyed_activation keyed;
 };
 
 /* y may be a or b. */
@@ -102,8 +102,8 @@ void IN_SET(activate_backward)(enum activation f, const float *restrict x, const
 /* Activations cost more per element than a pass over memory. */
 #define ACTIVATION_FLOATS (PARALLEL_FLOATS / 4)
 
-static size_t elements_of_thread(enum activation f) {
-    return activation_has(f, ACTIVATION_IS_CHEAP) ? PARALLEL_FLOATS : ACTIVATION_FLOATS;
+static size_t elements_of_thread(int properties) {
+    return properties & ACTIVATION_IS_CHEAP ? PARALLEL_FLOATS : ACTIVATION_FLOATS;
 }
 
 static void activation_forward_part(void *context, size_t first, size_t last) {
@@ -115,7 +115,7 @@ static void activation_forward(struct device *device, enum activation f, const s
                                size_t count) {
     (void)device;
     struct job job = {.a = floats(x), .to = floats(y), .f = f};
-    parallel_for(count, elements_of_thread(f), activation_forward_part, &job);
+    parallel_for(count, elements_of_thread(activation_properties(f)), activation_forward_part, &job);
 }
 
 static void activation_backward_part(void *context, size_t first, size_t last) {
@@ -128,35 +128,49 @@ static void activation_backward(struct device *device, enum activation f, const 
                                 size_t count) {
     (void)device;
     struct job job = {.a = floats(x), .b = floats(y), .c = floats(dy), .to = floats(dx), .f = f};
-    parallel_for(count, elements_of_thread(f), activation_backward_part, &job);
+    parallel_for(count, elements_of_thread(activation_properties(f)), activation_backward_part, &job);
 }
 
-static void leaky_relu_forward_part(void *context, size_t first, size_t last) {
+static void keyed_forward_part(void *context, size_t first, size_t last) {
     const struct job *j = context;
-    const float *restrict x = j->a;
-    float *restrict y = j->to, slope = j->slope;
-    for (size_t i = first; i < last; i++) y[i] = x[i] > 0 ? x[i] : slope * x[i];
+    const float *restrict x = j->a, a = j->keyed.a, b = j->keyed.b;
+    float *restrict y = j->to;
+    switch (j->keyed.f) {
+#define X(id, name, properties)                                                                                        \
+    case id:                                                                                                           \
+        for (size_t i = first; i < last; i++) y[i] = name##_value(a, b, x[i]);                                         \
+        break;
+        KEYED_ACTIVATIONS(X)
+#undef X
+    }
 }
 
-static void leaky_relu_forward(struct device *device, float slope, const struct tensor *x, const struct tensor *y,
-                               size_t count) {
-    (void)device;
-    struct job job = {.a = floats(x), .to = floats(y), .slope = slope};
-    parallel_for(count, PARALLEL_FLOATS, leaky_relu_forward_part, &job);
-}
-
-static void leaky_relu_backward_part(void *context, size_t first, size_t last) {
+static void keyed_backward_part(void *context, size_t first, size_t last) {
     const struct job *j = context;
-    const float *restrict x = j->a, *restrict dy = j->b;
-    float *restrict dx = j->to, slope = j->slope;
-    for (size_t i = first; i < last; i++) dx[i] = x[i] > 0 ? dy[i] : slope * dy[i];
+    const float *restrict x = j->a, *restrict dy = j->b, a = j->keyed.a, b = j->keyed.b;
+    float *restrict dx = j->to;
+    switch (j->keyed.f) {
+#define X(id, name, properties)                                                                                        \
+    case id:                                                                                                           \
+        for (size_t i = first; i < last; i++) dx[i] = name##_gradient(a, b, x[i], dy[i]);                              \
+        break;
+        KEYED_ACTIVATIONS(X)
+#undef X
+    }
 }
 
-static void leaky_relu_backward(struct device *device, float slope, const struct tensor *x, const struct tensor *dy,
-                                const struct tensor *dx, size_t count) {
+static void keyed_forward(struct device *device, const struct keyed_activation *f, const struct tensor *x,
+                          const struct tensor *y, size_t count) {
     (void)device;
-    struct job job = {.a = floats(x), .b = floats(dy), .to = floats(dx), .slope = slope};
-    parallel_for(count, PARALLEL_FLOATS, leaky_relu_backward_part, &job);
+    struct job job = {.a = floats(x), .to = floats(y), .keyed = *f};
+    parallel_for(count, elements_of_thread(keyed_properties(f->f)), keyed_forward_part, &job);
+}
+
+static void keyed_backward(struct device *device, const struct keyed_activation *f, const struct tensor *x,
+                           const struct tensor *dy, const struct tensor *dx, size_t count) {
+    (void)device;
+    struct job job = {.a = floats(x), .b = floats(dy), .to = floats(dx), .keyed = *f};
+    parallel_for(count, elements_of_thread(keyed_properties(f->f)), keyed_backward_part, &job);
 }
 
 /* ---- prelu: rows of channels, each with its slope ---- */
@@ -423,8 +437,8 @@ const struct device_ops IN_SET(elementwise) = {
     .check_finite = check_finite,
     .skip_if_nonfinite = skip_if_nonfinite,
     .propagate_nonfinite = propagate_nonfinite,
-    .leaky_relu_forward = leaky_relu_forward,
-    .leaky_relu_backward = leaky_relu_backward,
+    .keyed_forward = keyed_forward,
+    .keyed_backward = keyed_backward,
     .prelu_forward = prelu_forward,
     .prelu_backward = prelu_backward,
     .scale_forward = scale_forward,

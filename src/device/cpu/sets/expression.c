@@ -312,7 +312,7 @@ static void compute(enum expression_op op, const float *restrict a, const float 
         EACH(EXPRESSION_TANH, math_tanh(a[i]))
         EACH(EXPRESSION_ERF, math_erf(a[i]))
         EACH(EXPRESSION_SIGMOID, sigmoid_value(a[i]))
-        EACH(EXPRESSION_SOFTPLUS, softplus_value(a[i]))
+        EACH(EXPRESSION_SOFTPLUS, softplus_value(1, 20, a[i]))
         EACH(EXPRESSION_RELU, relu_value(a[i]))
     default:
         break;

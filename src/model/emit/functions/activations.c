@@ -60,10 +60,17 @@ INLINE void relu6(const float *x, float *y, size_t count) {
 }
 
 /* ---- elu (exp_minus_one) ---- */
-/* y (count) = x above 0, exp(x) - 1 below; y may be x */
-INLINE void elu(const float *x, float *y, size_t count) {
+/* y (count) = x above 0, alpha (exp(x) - 1) below; y may be x */
+INLINE void elu(const float *x, float alpha, float *y, size_t count) {
     size_t i;
-    for (i = 0; i < count; i++) y[i] = x[i] > 0 ? x[i] : exp_minus_one(x[i]);
+    for (i = 0; i < count; i++) y[i] = x[i] > 0 ? x[i] : alpha * exp_minus_one(x[i]);
+}
+
+/* ---- celu (exp_minus_one) ---- */
+/* y (count) = x above 0, alpha (exp(x / alpha) - 1) below; inverse: 1 / alpha; y may be x */
+INLINE void celu(const float *x, float alpha, float inverse, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = x[i] > 0 ? x[i] : alpha * exp_minus_one(x[i] * inverse);
 }
 
 /* ---- selu (exp_minus_one) ---- */
@@ -105,10 +112,62 @@ INLINE void mish(const float *x, float *y, size_t count) {
 }
 
 /* ---- softplus (exponential, log_plus_one) ---- */
-/* y (count) = log(1 + exp(x)); y may be x */
-INLINE void softplus(const float *x, float *y, size_t count) {
+/* y (count) = log(1 + exp(beta x)) / beta, x where beta x is above the threshold; y may be x */
+INLINE void softplus(const float *x, float beta, float threshold, float *y, size_t count) {
     size_t i;
-    for (i = 0; i < count; i++) y[i] = (x[i] > 0 ? x[i] : 0) + log_plus_one(exponential(-fabsf(x[i])));
+    for (i = 0; i < count; i++) {
+        float z = beta * x[i];
+        y[i] = z > threshold ? x[i] : ((z > 0 ? z : 0) + log_plus_one(exponential(-fabsf(z)))) / beta;
+    }
+}
+
+/* ---- hardtanh ---- */
+/* y (count) = min(max(x, low), high); y may be x */
+INLINE void hardtanh(const float *x, float low, float high, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = x[i] < low ? low : x[i] > high ? high : x[i];
+}
+
+/* ---- threshold ---- */
+/* y (count) = x above the limit, else value; y may be x */
+INLINE void threshold(const float *x, float limit, float value, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = x[i] <= limit ? value : x[i];
+}
+
+/* ---- softshrink ---- */
+/* y (count) = x moved towards 0 by lambda, 0 where it is nearer; y may be x */
+INLINE void softshrink(const float *x, float lambda, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = x[i] > lambda ? x[i] - lambda : x[i] < -lambda ? x[i] + lambda : x[i] * 0;
+}
+
+/* ---- hardshrink ---- */
+/* y (count) = x, 0 from -lambda to lambda; y may be x */
+INLINE void hardshrink(const float *x, float lambda, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = x[i] >= -lambda && x[i] <= lambda ? 0 : x[i];
+}
+
+/* ---- logsigmoid (exponential, log_plus_one) ---- */
+/* y (count) = -log(1 + exp(-x)); y may be x */
+INLINE void logsigmoid(const float *x, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = (x[i] > 0 ? 0 : x[i]) - log_plus_one(exponential(-fabsf(x[i])));
+}
+
+/* ---- softsign ---- */
+/* y (count) = x / (1 + |x|); y may be x */
+INLINE void softsign(const float *x, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = x[i] / (1 + fabsf(x[i]));
+}
+
+/* ---- tanhshrink (tangent) ---- */
+/* y (count) = x - tanh(x); y may be x */
+INLINE void tanhshrink(const float *x, float *y, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = x[i] - tangent(x[i]);
 }
 
 /* ---- prelu ---- */
