@@ -821,9 +821,16 @@ static uint16_t constant(struct derivation *d, double value) {
     return 0;
 }
 
+/* A constant factor is joined with that of the other factor. */
 static uint16_t times(struct derivation *d, uint16_t a, uint16_t b) {
+    const struct expression_node *n = &d->e->nodes[a];
     if (has_value(d->e, a, 1)) return b;
     if (has_value(d->e, b, 1)) return a;
+    if (is_number(d->e, a) && !is_number(d->e, b)) return times(d, b, a);
+    if (is_number(d->e, b) && n->op == EXPRESSION_MULTIPLY && is_number(d->e, n->operands[1])) {
+        uint16_t rest = n->operands[0];
+        return times(d, rest, make(d, EXPRESSION_MULTIPLY, n->operands[1], b, 0));
+    }
     return make(d, EXPRESSION_MULTIPLY, a, b, 0);
 }
 static uint16_t over(struct derivation *d, uint16_t a, uint16_t b) { return make(d, EXPRESSION_DIVIDE, a, b, 0); }

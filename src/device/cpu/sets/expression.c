@@ -17,7 +17,7 @@
 #define MAX_BLOCK 1024    /* elements of a value in a block, and at least one row */
 
 /* The steps that no node is: */
-enum { STEP_COPY = EXPRESSION_SUM_LIKE + 1, STEP_EXPAND };
+enum { STEP_COPY = EXPRESSION_SUM_LIKE + 1, STEP_EXPAND, STEP_PRODUCT_SUM, STEP_PRODUCT, STEP_NONE };
 
 struct step {
     uint8_t op; /* enum expression_op, or one of those above */
@@ -43,13 +43,19 @@ struct code {
     uint16_t of_node[EXPRESSION_MAX_NODES], wide[EXPRESSION_MAX_NODES]; /* values; the second: as a vector */
     bool is_vector[EXPRESSION_MAX_NODES], is_used[EXPRESSION_MAX_NODES];
     uint16_t sums[2];
-    size_t places, block_rows, width; /* width: floats of a place */
+    size_t places, block_rows, width;                                        /* width: floats of a place */
+    uint16_t uses[MAX_VALUES], step_of[MAX_VALUES], free_places[MAX_VALUES]; /* while it is made */
 };
 
 /* Which operands a step reads: the second one of EXPAND_LIKE and SUM_LIKE, and that of COUNT, are only a shape. */
 static int read_operands(enum expression_op op) {
     if (op == EXPRESSION_COUNT) return 0;
     return op == EXPRESSION_EXPAND_LIKE || op == EXPRESSION_SUM_LIKE ? 1 : expression_operands(op);
+}
+
+static int step_operands(int op) {
+    if (op == STEP_COPY || op == STEP_EXPAND) return 1;
+    return op == STEP_PRODUCT_SUM || op == STEP_PRODUCT ? 3 : read_operands((enum expression_op)op);
 }
 
 static void mark_used(struct code *c) {
@@ -180,9 +186,43 @@ static void direct_outputs(struct code *c) {
     }
 }
 
+/* The step that computes a local value which only the step [user] reads, once; NULL: there is none. */
+static struct step *only_use(struct code *c, const struct step *user, uint16_t value, const uint16_t *uses,
+                             const uint16_t *step_of) {
+    if (c->values[value].kind != VALUE_LOCAL || uses[value] != 1) return NULL;
+    struct step *step = &c->steps[step_of[value]];
+    return step->op == EXPRESSION_MULTIPLY && step->is_vector == user->is_vector ? step : NULL;
+}
+
+/* Joins a product with the sum or the product that reads it, with the same roundings: a b + c, a (b c). */
+static void join_steps(struct code *c) {
+    uint16_t *uses = c->uses, *step_of = c->step_of;
+    memset(uses, 0, c->value_count * sizeof *uses);
+    for (size_t s = 0; s < c->step_count; s++) {
+        step_of[c->steps[s].to] = (uint16_t)s;
+        for (int k = 0; k < step_operands(c->steps[s].op); k++) uses[c->steps[s].in[k]]++;
+    }
+    for (size_t i = 0; i < c->call->sum_count; i++) uses[c->sums[i]] = 2;
+    for (size_t s = 0; s < c->step_count; s++) {
+        struct step *step = &c->steps[s], *product = NULL;
+        int k = 0;
+        if (step->op != EXPRESSION_ADD && step->op != EXPRESSION_MULTIPLY) continue;
+        for (; k < 2 && !product; k++) product = only_use(c, step, step->in[k], uses, step_of);
+        if (!product) continue;
+        uint16_t other = step->in[k == 1];
+        step->op = step->op == EXPRESSION_ADD ? STEP_PRODUCT_SUM : STEP_PRODUCT;
+        step->in[0] = product->in[0], step->in[1] = product->in[1], step->in[2] = other;
+        product->op = STEP_NONE;
+    }
+    size_t count = 0;
+    for (size_t s = 0; s < c->step_count; s++)
+        if (c->steps[s].op != STEP_NONE) c->steps[count++] = c->steps[s];
+    c->step_count = count;
+}
+
 /* Gives each local value a place in the block, which it shares with those that are read before it is written. */
 static void assign_places(struct code *c) {
-    uint16_t free_places[MAX_VALUES];
+    uint16_t *free_places = c->free_places;
     size_t free_count = 0, kept = c->step_count;
     for (size_t s = 0; s < c->step_count; s++)
         for (int k = 0; k < 3; k++) c->values[c->steps[s].in[k]].last_use = (uint16_t)s;
@@ -220,6 +260,7 @@ static void translate_all(const struct expression_call *call, struct code *c) {
         if (c->is_used[i]) translate(c, (uint16_t)i);
     for (size_t i = 0; i < call->sum_count; i++) c->sums[i] = c->of_node[call->sums[i].node];
     direct_outputs(c);
+    join_steps(c);
     assign_places(c);
     choose_block(c);
 }
@@ -279,7 +320,7 @@ static void expand(const float *restrict x, float *restrict y, size_t rows, size
         break;
 
 /* y (n) = op(a, b, c); y is none of the others */
-static void compute(enum expression_op op, const float *restrict a, const float *restrict b, const float *restrict c,
+static void compute(int op, const float *restrict a, const float *restrict b, const float *restrict c,
                     float *restrict y, size_t n) {
     switch (op) {
         EACH(EXPRESSION_ADD, a[i] + b[i])
@@ -314,6 +355,8 @@ static void compute(enum expression_op op, const float *restrict a, const float 
         EACH(EXPRESSION_SIGMOID, sigmoid_value(a[i]))
         EACH(EXPRESSION_SOFTPLUS, softplus_value(1, 20, a[i]))
         EACH(EXPRESSION_RELU, relu_value(a[i]))
+        EACH(STEP_PRODUCT_SUM, a[i] * b[i] + c[i])
+        EACH(STEP_PRODUCT, a[i] * b[i] * c[i])
     default:
         break;
     }
@@ -409,26 +452,32 @@ static bool bytes_of(const struct blocks *b, size_t *sums, size_t *bytes) {
     return floats < SIZE_MAX / 8 && !__builtin_add_overflow(*sums, floats * sizeof(float), bytes);
 }
 
+/* The code of a call, at the start of the workspace, with the blocks behind it: *b. */
+static status make_code(struct device *device, const struct expression_call *call, struct blocks *b) {
+    size_t sums, bytes, start = (sizeof(struct code) + 63) / 64 * 64;
+    TRY(workspace_reserve(device, start, "an expression"));
+    for (int i = 0; i < 2; i++) { /* a larger workspace is another one */
+        struct code *code = workspace_of(device);
+        translate_all(call, code);
+        *b = plan_blocks(code);
+        if (!bytes_of(b, &sums, &bytes) || bytes > SIZE_MAX - start) return status_memory("an expression");
+        TRY(workspace_reserve(device, start + bytes, "an expression"));
+        b->sums = (double *)((char *)workspace_of(device) + start);
+        b->memory = (float *)((char *)b->sums + sums);
+        if (workspace_of(device) == (void *)code) break;
+    }
+    return OK;
+}
+
 static status expression_prepare(struct device *device, const struct expression_call *call) {
-    struct code code;
-    size_t sums, bytes;
-    if (call->rows == 0) return OK;
-    translate_all(call, &code);
-    struct blocks b = plan_blocks(&code);
-    if (!bytes_of(&b, &sums, &bytes)) return status_memory("an expression");
-    return workspace_reserve(device, bytes, "an expression");
+    struct blocks b;
+    return call->rows == 0 ? OK : make_code(device, call, &b);
 }
 
 static void expression(struct device *device, const struct expression_call *call) {
-    struct code code;
-    size_t sums, bytes;
+    struct blocks b;
     if (call->rows == 0) return;
-    translate_all(call, &code);
-    struct blocks b = plan_blocks(&code);
-    if (!bytes_of(&b, &sums, &bytes) || workspace_reserve(device, bytes, "an expression"))
-        status_exit_without_memory(); /* only without prepare */
-    b.sums = workspace_of(device);
-    b.memory = (float *)((char *)workspace_of(device) + sums);
+    if (make_code(device, call, &b)) status_exit_without_memory(); /* only without prepare */
     parallel_for(b.slots, 1, run_slots, &b);
     for (size_t block = 0; block < b.count; block++)
         for (size_t i = 0; i < call->sum_count; i++) *call->sums[i].to += b.sums[block * call->sum_count + i];
