@@ -47,6 +47,10 @@ struct loss_type {
     void (*run)(const void *config, struct device *device, const struct shape *output_shape,
                 const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
                 float scale, const struct tensor *gradient, struct loss_sums *sums);
+    /* Adds what in the loss of these rows, or in its derivative, is not finite first: " in 'log' (character 8 of the
+     * expression)". Nothing if all is. NULL: it has no parts. The CPU only. */
+    void (*explain)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                    const void *targets, const struct row_weights *weights, size_t rows, struct text *out);
     /* The loss of a row depends on the other rows of the batch, on all ranks: each of them calls run for every
      * batch, also without rows, with the weights' [all]. The mean is that of all rows. */
     bool compares_rows;

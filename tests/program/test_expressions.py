@@ -211,6 +211,14 @@ class Expressions(program.Case):
             _, err = self.run_program("export", "runs/test", "--out", name, code=USAGE)
             self.assertIn("is an expression of others, which an exported model cannot compute", err)
 
+    def test_not_finite(self):
+        for formula, message in (("mean(log(y - 1e6) + t)", "the loss in 'log' (character 6 of the expression)"),
+                                 ("mean(t) + mean(sqrt(y * 0))", "the gradient of 2.bias in the derivative of 'sqrt' (character 16 of the expression)")):
+            self.write("test.yaml", CONFIG % ("", "relu", f'{{expression: "{formula}"}}'))
+            _, err = self.run_program("test.yaml", "--fresh", code=program.NOT_FINITE)
+            self.assertIn(message, err)
+            self.assertIn("row", err)
+
     def test_wrong_expressions(self):
         for old, new, message, *loss in WRONG:
             with self.subTest(new):

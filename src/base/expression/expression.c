@@ -233,7 +233,11 @@ void expression_name(const struct expression *e, size_t index, char *to) {
 }
 
 void expression_describe(const struct expression *e, uint16_t node, struct text *out) {
-    text_printf(out, "'%s' (character %u)", op_names[e->nodes[node].op], e->nodes[node].at + 1u);
+    uint16_t at = e->nodes[node].at;
+    enum expression_op op = e->nodes[node].op;
+    for (size_t i = 0; node >= e->own && i < e->own; i++)
+        if (e->nodes[i].at == at && expression_operands(e->nodes[i].op)) op = e->nodes[i].op;
+    text_printf(out, "'%s' (character %u of the expression)", op_names[op], at + 1u);
 }
 
 /* ---- parsing ---- */

@@ -156,7 +156,7 @@ status expression_differentiate(struct expression *expression, uint16_t value, u
 /* The result of a formula of numbers, in double, with the same bits on every machine. */
 double expression_evaluate(const struct expression *expression, const double *variables);
 
-/* For messages: "'a / b' (character 7)": the operation of a node with its place in the text. */
+/* For messages: "'log' (character 7 of the expression)": the operation of a node, or what it derives. */
 void expression_describe(const struct expression *expression, uint16_t node, struct text *out);
 
 #endif

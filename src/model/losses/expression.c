@@ -2,6 +2,8 @@
  * language is that of base/expression/expression.h, which also derives it. */
 #include "base/expression/expression.h"
 
+#include <stdlib.h>
+
 #include "device/expression.h"
 #include "model/losses/losses.h"
 
@@ -145,6 +147,29 @@ static void run(const void *config, struct device *device, const struct shape *o
     device_ops(device)->formulas->run(device, &call);
 }
 
+/* Each node is computed for all rows, in the order of the list. */
+static void explain(const void *config, struct device *device, const struct shape *output_shape, const float *output,
+                    const void *targets, const struct row_weights *weights, size_t rows, struct text *out) {
+    const struct expression_config *c = config;
+    struct expression_call call = call_of(c, output_shape, output, targets, weights, rows);
+    float *values = malloc(rows * call.size * sizeof *values);
+    bool is_found = false;
+    call.variables[OF_FACTOR].constant = 1 / (float)rows;
+    for (uint16_t i = 0; values && !is_found && i < c->formula.count; i++) {
+        if (expression_operands(c->formula.nodes[i].op) == 0) continue;
+        call.outputs[0] = (struct expression_output){i, values, true};
+        call.output_count = 1;
+        status s = device_ops(device)->formulas->prepare(device, &call);
+        if (!s) device_ops(device)->formulas->run(device, &call);
+        is_found = !s && !device_ops(device)->is_finite(device, F32(values), rows * call.size);
+        status_free(s);
+        if (!is_found) continue;
+        text_add(out, i < c->formula.own ? " in " : " in the derivative of ");
+        expression_describe(&c->formula, i, out);
+    }
+    free(values);
+}
+
 const struct loss_type loss_expression = {
     .variant = {"expression", &schema,
                 "A formula: `loss: {expression: \"mean(abs(y - t) ^ 1.5)\"}`, mean over rows (docs/expressions.md)."},
@@ -155,6 +180,7 @@ const struct loss_type loss_expression = {
     .check = check,
     .prepare = prepare,
     .run = run,
+    .explain = explain,
     .pytorch = "expression_loss(lambda y, t, w: {formula}, {y}, {t})",
     .add_formula = add_formula,
 };

@@ -125,6 +125,16 @@ static bool has_nonfinite_loss(const struct search *s, const void *outputs, size
     return !is_loss_finite(s);
 }
 
+/* Names the part of the loss, if it has parts. */
+static void explain_loss(struct search *s, const struct tensor *outputs) {
+    const struct diagnosis *d = s->diagnosis;
+    if (!d->loss->explain || !device_is_host(s->pass->device)) return;
+    struct row_weights weights = loss_weights(d->model, &d->model->out, s->batch->weights, false);
+    weights.target_size = d->model->target_size;
+    d->loss->explain(d->loss_config, s->pass->device, &d->model->out, floats(outputs), s->batch->targets, &weights,
+                     s->batch->rows, &s->found);
+}
+
 static bool find_in_loss(struct search *s, const struct tensor *outputs) {
     const struct diagnosis *d = s->diagnosis;
     device_zero(s->pass->device, d->sums, sizeof *d->sums);
@@ -132,6 +142,7 @@ static bool find_in_loss(struct search *s, const struct tensor *outputs) {
              d->sums);
     if (is_loss_finite(s)) return false;
     text_add(&s->found, "the loss");
+    explain_loss(s, outputs);
     name_rows(s, has_nonfinite_loss, outputs);
     return true;
 }
@@ -185,10 +196,11 @@ static bool has_nonfinite_gradient(const struct search *s, const void *context, 
     return run_backward(s, &pass, inputs) != NULL;
 }
 
-static bool find_in_gradients(struct search *s) {
+static bool find_in_gradients(struct search *s, const struct tensor *outputs) {
     const char *name = run_backward(s, s->pass, s->batch->inputs);
     if (!name) return false;
     text_printf(&s->found, "the gradient of %s", name);
+    explain_loss(s, outputs);
     name_rows(s, has_nonfinite_gradient, NULL);
     return true;
 }
@@ -213,7 +225,7 @@ static bool diagnose(const struct diagnosis *diagnosis, const struct batch *batc
     bool is_alone = !diagnosis->model->gathers[0]; /* else passes need all ranks, and only this one may make them */
     if (!find_in_inputs(&s) && is_alone) {
         const struct tensor *outputs = model_forward_visited(diagnosis->model, pass, batch->inputs, visit, &s);
-        if (outputs && !find_in_loss(&s, outputs) && !(diagnosis->has_gradients && find_in_gradients(&s)))
+        if (outputs && !find_in_loss(&s, outputs) && !(diagnosis->has_gradients && find_in_gradients(&s, outputs)))
             find_in_statistics(&s);
     }
     bool is_found = s.found.length > 0;
