@@ -384,10 +384,10 @@ enum update_rule {
 #define OWN_NUMBERS 14 /* constants of it */
 
 /* The update of one number, whose state[k] is that of the optimizer's buffer k. */
-typedef void own_update(const float *numbers, struct rule_number *n);
+typedef void own_formula(const float *numbers, struct rule_number *n);
 
 struct own_constants {
-    own_update *update;
+    own_formula *update;
     float numbers[OWN_NUMBERS];
 };
 

@@ -473,7 +473,7 @@ void extension_run_rows(extension_row_loss *loss, const void *config, const stru
     sums->count += weights->is_counted ? counted : (double)rows_;
 }
 
-union optimizer_constants extension_constants(own_update *update, const float *numbers, size_t count) {
+union optimizer_constants extension_constants(own_formula *update, const float *numbers, size_t count) {
     union optimizer_constants constants = {0};
     constants.own.update = update;
     for (size_t i = 0; i < count && i < OWN_NUMBERS; i++) constants.own.numbers[i] = numbers[i];

@@ -62,7 +62,7 @@ void extension_run_rows(extension_row_loss *loss, const void *config, const stru
 
 /* For struct optimizer_type's plan: constants of the update [update] of one number (rule_number), which gets [numbers]
  * (count, at most OWN_NUMBERS). The type's rule is RULE_OWN. */
-union optimizer_constants extension_constants(own_update *update, const float *numbers, size_t count);
+union optimizer_constants extension_constants(own_formula *update, const float *numbers, size_t count);
 
 /* ---- for the program ---- */
 
