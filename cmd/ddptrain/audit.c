@@ -566,9 +566,11 @@ static status compare_line(struct audit *a, size_t index, const struct ledger_li
 
 /* The data and the state that the repetition of [p] started from. */
 static status compare_start(struct audit *a, const struct interval *p, const struct ledger_file *again) {
-    static const char *const of_data[] = {"dataset_fingerprint", NULL}, *const of_state[] = {"epoch", "state", NULL};
+    static const char *const of_state[] = {"epoch", "state", NULL};
     const struct ledger_file *l = &a->ledger;
     const struct ledger_line *start = ledger_find(again, METRICS_START, -1);
+    bool has_file = ledger_line_has(p->start, "sampler_sha256"); /* of the order of the rows */
+    const char *const of_data[] = {"dataset_fingerprint", has_file ? "sampler_sha256" : NULL, NULL};
     TRY(compare_line(a, (size_t)(p->start - l->lines), start, of_data));
     bool have_states = ledger_line_has(start, "state") && ledger_line_has(&l->lines[p->first], "state");
     return have_states ? compare_line(a, p->first, start, of_state) : OK; /* a sharded one is not whole at a start */

@@ -406,6 +406,8 @@ static void check_start(struct bisect *b, struct side *side) {
     const struct ledger_line *again = &side->again.lines[0], *start = ledger_start_at(&side->ledger, side->at);
     if (start && !ledger_line_equals(start, again, "dataset_fingerprint"))
         note_field(b, side, &side->ledger, start, "dataset_fingerprint", again);
+    else if (start && ledger_line_has(start, "sampler_sha256") && !ledger_line_equals(start, again, "sampler_sha256"))
+        note_field(b, side, &side->ledger, start, "sampler_sha256", again);
     for (size_t i = 0; i < side->ledger.count && side->ledger.lines[i].step <= side->at; i++) {
         const struct ledger_line *line = &side->ledger.lines[i];
         bool is_same = line->event == METRICS_CHECKPOINT && is_comparable(line, again);

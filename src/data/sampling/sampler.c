@@ -368,7 +368,10 @@ static status read_header(struct index_file *file, int world_size) {
     size_t got = 0;
     struct io_info info;
     if (!bytes) return status_memory("%s", path);
-    status s = io_read_at(file->fd, path, bytes, NPY_MAX_HEADER, 0, &got);
+    status s = status_prefix(io_read_at(file->fd, path, bytes, NPY_MAX_HEADER, 0, &got), "sampler.path");
+    if (!s && got >= 4 && memcmp(bytes, "PK\3\4", 4) == 0)
+        s = status_new(STATUS_DATA, "%s: this is an archive of arrays; sampler.path needs one array of numpy.save",
+                       path);
     if (!s) s = npy_header_parse(path, bytes, got, &file->header);
     free(bytes);
     TRY(s);
