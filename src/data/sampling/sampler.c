@@ -27,14 +27,6 @@ static const struct schema_row sampler_rows[] = {
             "a global batch has rows, and batch i has row i of each part, for layers with `carry_state`; what does not "
             "fill a batch at the end is left out (`shuffle` is not used)."),
     SCHEMA_ROW(
-        STRING, struct sampler_config, path, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-        .doc = "For `indices`: an .npy file of integers, the numbers of training rows (from 0, as x_train[i]) in the "
-               "order of their use. Shape (rows), or (epochs, rows), after whose last epoch the first comes again. "
-               "Rows may be repeated or left out. A resume compares the contents, not the path."),
-    SCHEMA_ROW(BOOL, struct sampler_config, per_rank, .fallback = "false",
-               .doc = "For `indices`: the file has an order for each rank, shape (ranks, rows) or (epochs, ranks, "
-                      "rows). False: one order, whose rows are distributed over the ranks as by DistributedSampler."),
-    SCHEMA_ROW(
         INT, struct sampler_config, batch_size, .fallback = "null", .min = 1, .max = 1e9,
         .doc = "Rows of a batch on each rank (DataLoader's batch_size); 32 when neither this nor global_batch_size is "
                "given."),
@@ -61,6 +53,14 @@ static const struct schema_row sampler_rows[] = {
             "Drop the last batch of an epoch when it is short (DataLoader's drop_last). Not together with `uneven`."),
     SCHEMA_ROW(INT, struct sampler_config, seed, .fallback = "0",
                .doc = "Seed of the order of rows, separate from the model's seed (DistributedSampler's seed)."),
+    SCHEMA_ROW(
+        STRING, struct sampler_config, path, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+        .doc = "For `indices`: an .npy file of integers, the numbers of training rows (from 0, as x_train[i]) in the "
+               "order of their use. Shape (rows), or (epochs, rows), after whose last epoch the first comes again. "
+               "Rows may be repeated or left out. A resume compares the contents, not the path."),
+    SCHEMA_ROW(BOOL, struct sampler_config, per_rank, .fallback = "false",
+               .doc = "For `indices`: the file has an order for each rank, shape (ranks, rows) or (epochs, ranks, "
+                      "rows). False: one order, whose rows are distributed over the ranks as by DistributedSampler."),
     {0},
 };
 
