@@ -126,6 +126,12 @@ class Indices(program.Case):
         _, err = self.run_program("audit", "runs/test", "--all", code=None)
         self.assertEqual(self.code, program.DIVERGED)
         self.assertRegex(err, r"ledger.jsonl:1: .*sampler_sha256 is \"[0-9a-f]{64}\" as recorded and \"[0-9a-f]{64}\" when it is repeated")
+        self.save(order[order < 36], name="reversed.npy")
+        self.train("dataset.split=0.2", "sampler.path=reversed.npy", run="runs/other")
+        self.assertIn("sampler_sha256 is", self.run_program("bisect", "runs/test", "runs/other", code=program.DIVERGED)[1])
+        self.save(order[::-1][order[::-1] < 36])
+        _, err = self.run_program("bisect", "runs/test", "runs/other", code=program.DIVERGED)
+        self.assertIn("part at step 1: its rows: rows/number", err)
         os.remove(self.path("order.npy"))
         self.run_program("eval", "runs/test")
 
