@@ -206,7 +206,7 @@ OPTIMIZERS = {
     "radam": "", "radam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true", "adamax": "", "adadelta": "", "rprop": "etas: [0.4, 1.3]", "asgd": "lambd: 0.1, t0: 3, weight_decay: 0.1", "sgd_maximize": "maximize: true", "lion_maximize": "maximize: true",
     "groups_adam": "groups: [{match: '0.*', lr_factor: 0.5}]"}
 SCHEDULES = ["step, step_size: 2", "multistep, milestones: [1, 3]", "exponential, gamma: 0.5", "linear, interval: step", "polynomial, power: 2", "cosine, warmup: 1",
-             "cosine_restarts, t_0: 2, interval: step", "one_cycle, interval: step", "cyclic, max_lr: 0.05, interval: step, step_size_up: 3", "piecewise, points: {0: 1, 3: 0.2}",
+             "cosine_restarts, t_0: 2, interval: step", "one_cycle, interval: step", "cyclic, max_lr: 0.03, interval: step, step_size_up: 3", "piecewise, points: {0: 1, 3: 0.2}",
              "reduce_on_plateau, patience: 0, threshold: 0.5"]
 TRAINS = {"early_stop": "epochs: 30, early_stop: {patience: 1, min_delta: 0.2}", "accumulate": "epochs: 2, accumulate: 3, clip_grad_norm: 0.5", "ema": "epochs: 3, ema: 0.9, clip_grad_value: 0.01",
           "bfloat16": "epochs: 3, precision: bfloat16, device: cpu"}
