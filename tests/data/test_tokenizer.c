@@ -105,6 +105,8 @@ TEST(long_words) {
     tokenizer_destroy(tokenizer);
 }
 
+#define BERT "\"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}"
+#define PIECES "{\"model\": {\"type\": \"WordPiece\", \"vocab\": {\"a\": 0}, \"unk_token\": \"a\"}, " BERT
 #define SPLIT "\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}"
 
 /* The words of a text in their order, line ends, other words; what is decoded. */
@@ -141,8 +143,17 @@ static const struct {
 } refused[] = {
     {"{", "t.json:1:1: this is not JSON: string or '}' expected near end of file"},
     {"[]", "t.json: it has no model; is this a tokenizer.json of Hugging Face?"},
-    {"{\"model\": {\"type\": \"WordPiece\"}}",
-     "t.json: the model 'WordPiece' is not supported; byte-level BPE (as of GPT-2 and Llama 3) and WordLevel are"},
+    {"{\"model\": {\"type\": \"Unigram\"}}", "t.json: the model 'Unigram' is not supported; byte-level BPE (as of"},
+    {"{\"model\": {\"type\": \"WordPiece\"}, " WORDS "}",
+     "t.json: pre_tokenizer of a WordPiece model must be BertPreTokenizer; others are not supported"},
+    {PIECES ", \"normalizer\": {\"type\": \"NFC\"}}",
+     "t.json: the normalizer of a WordPiece model must be null or BertNormalizer; others are not supported"},
+    {PIECES ", \"decoder\": {\"type\": \"ByteLevel\"}}",
+     "t.json: the decoder of a WordPiece model must be WordPiece; others are not supported"},
+    {PIECES ", \"added_tokens\": [{\"id\": 3, \"content\": \"x\"}]}",
+     "t.json: added token 1: normalized is not supported with a WordPiece model"},
+    {"{\"model\": {\"type\": \"WordPiece\", \"max_input_chars_per_word\": 0}, " BERT "}",
+     "t.json: model.max_input_chars_per_word is not a number from 1 to 10000"},
     {"{" MODEL(", \"byte_fallback\": true") ", " WORDS "}", "t.json: model.byte_fallback is not supported"},
     {"{" MODEL(", \"dropout\": 0.1") ", " WORDS "}", "t.json: model.dropout makes tokens random"},
     {"{" MODEL(", \"end_of_word_suffix\": \"</w>\"") ", " WORDS "}",
@@ -185,8 +196,7 @@ static const struct {
      "t.json: merge 1: its result is not in the vocabulary"},
     {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"unk_token\": \"a\"}, " WORDS "}",
      "t.json: pre_tokenizer of a WordLevel model must be WhitespaceSplit; others are not supported"},
-    {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}}, " SPLIT "}",
-     "t.json: model.unk_token of a WordLevel model is missing"},
+    {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}}, " SPLIT "}", "t.json: model.unk_token is missing"},
     {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"unk_token\": \"a\"}, " SPLIT
      ", \"normalizer\": {\"type\": \"Lowercase\"}}",
      "t.json: the normalizer of a WordLevel model must be null or Replace of a text; others are not supported"},

@@ -185,8 +185,9 @@ TEST(sets_give_equal_bits) {
     ck_assert_ptr_nonnull(device);
     compute(device, first);
     device_destroy(device);
+    /* that of an extension is a function of its own */
 #define X(id, name, ...)                                                                                               \
-    ck_assert_msg(work_has_run[id], "the rule '%s' has no row in work_rules of device_work.h", #name);
+    ck_assert_msg(work_has_run[id] || id == RULE_OWN, "the rule '%s' has no row in work_rules of device_work.h", #name);
     UPDATE_RULES(X)
 #undef X
     for (size_t s = 1; s < 3; s++) {

@@ -1,8 +1,9 @@
-"""Writes tokenizers.json: small byte-level BPE tokenizers, trained here, and the ids and texts of Hugging Face's tokenizers
+"""Writes tokenizers.json: small byte-level BPE and WordPiece tokenizers, trained here, and the ids and texts of Hugging Face's tokenizers
 package for texts of many scripts, spaces, emoji and code, some of them random."""
 import json
 import os
 import random
+import unicodedata
 
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -45,19 +46,49 @@ def train(words, added=(), normalizer=None, **model):
     return tokenizer
 
 
+def train_pieces(max_chars, **options):
+    """A tokenizer like BERT's."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=max_chars))
+    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizers.BertNormalizer(**options), pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    with open(os.path.join(HERE, "../../datasets/tinyshakespeare.txt"), encoding="utf-8") as file:
+        lines = file.read()[:40000].split("\n") + 3 * TEXTS
+    tokenizer.train_from_iterator(lines, trainers.WordPieceTrainer(vocab_size=500, show_progress=False, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    return tokenizer
+
+
+def is_newer(c):
+    """A character whose category the package does not know, because it has tables of an early Unicode."""
+    kind, pieces = unicodedata.category(c), pre_tokenizers.BertPreTokenizer().pre_tokenize_str(f"a{c}a")
+    stripped = normalizers.BertNormalizer(clean_text=False, strip_accents=True, lowercase=False).normalize_str(c)
+    cleaned = normalizers.BertNormalizer(clean_text=True, strip_accents=False, lowercase=False).normalize_str(c)
+    return kind[0] == "P" and len(pieces) < 3 or kind in ("Mn", "Mc") and bool(stripped) != (kind == "Mc") or kind == "Cf" and cleaned == c
+
+
+def decode(tokenizer, ids):
+    """What this project writes: with WordPiece a blank before each word, without the rules of its decoder for English."""
+    if not isinstance(tokenizer.model, models.WordPiece):
+        return tokenizer.decode(ids, skip_special_tokens=False)
+    tokens = [tokenizer.id_to_token(i) for i in ids]
+    return "".join(t if t[0] == "[" and len(t) > 1 else t[2:] if t.startswith("##") and len(t) > 2 else " " + t for t in tokens)
+
+
 def main():
     byte_level = pre_tokenizers.ByteLevel
     split = [pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level(add_prefix_space=False, use_regex=False)])
              for pattern in (LLAMA3, LLAMA3.replace("{1,3}", ""))]
     made = {"gpt2": train(byte_level(add_prefix_space=False)), "prefix": train(byte_level(add_prefix_space=True), ADDED),
-            "llama3": train(split[0], ADDED, ignore_merges=True), "qwen2": train(split[1], normalizer=normalizers.NFC())}
+            "llama3": train(split[0], ADDED, ignore_merges=True), "qwen2": train(split[1], normalizer=normalizers.NFC()),
+            "bert": train_pieces(100, lowercase=True), "bert_cased": train_pieces(12, lowercase=False, handle_chinese_chars=False),
+            "bert_accents": train_pieces(100, clean_text=False, lowercase=True, strip_accents=False)}
     draw = random.Random(7)
     texts = TEXTS + [random_text(draw) for _ in range(40)]
     cases = []
     for name, tokenizer in made.items():
         for text in texts:
+            if isinstance(tokenizer.model, models.WordPiece) and any(is_newer(c) for c in text):
+                continue
             ids = tokenizer.encode(text, add_special_tokens=False).ids
-            cases.append({"tokenizer": name, "text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=False)})
+            cases.append({"tokenizer": name, "text": text, "ids": ids, "decoded": decode(tokenizer, ids)})
     with open(os.path.join(HERE, "tokenizers.json"), "w", encoding="utf-8") as file:
         texts = ",\n".join(json.dumps(name) + ":" + json.dumps(t.to_str(), separators=(",", ":")) for name, t in made.items())
         lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

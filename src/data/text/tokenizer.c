@@ -90,6 +90,10 @@ struct tokenizer {
     bool is_word_level;
     uint32_t unknown;
     struct pool_range replaced, replacement; /* length 0: nothing */
+    /* WordPiece: each word is the longest piece at its start, then the longest ones behind [prefix]. */
+    bool is_word_piece, cleans, spaces_chinese, strips_accents, lowers;
+    struct pool_range prefix;
+    size_t max_characters; /* of a word; longer ones are unknown */
 };
 
 /* ---- bytes to ids ---- */
@@ -566,7 +570,131 @@ static status encode_replaced(struct encoder *e, const char *text, size_t size) 
     return s;
 }
 
+/* ---- WordPiece, as of BERT ---- */
+
+#define MAX_PIECE_WORD 10000 /* characters: pieces are searched in quadratic time */
+
+/* A word while its characters are found. */
+struct piece_word {
+    struct encoder *e;
+    struct normalized bytes, key; /* key: the prefix and what is searched */
+    size_t characters;
+};
+
+/* The piece of bytes [at, end) of the word; NULL: none. */
+static const struct byte_entry *find_piece(struct piece_word *w, size_t at, size_t end) {
+    const struct tokenizer *t = w->e->tokenizer;
+    size_t prefix = at > 0 ? t->prefix.length : 0;
+    memcpy(w->key.text + prefix, w->bytes.text + at, end - at);
+    if (prefix) memcpy(w->key.text, t->vocabulary.pool + t->prefix.offset, prefix);
+    size_t size = prefix + end - at;
+    return byte_map_find(&t->vocabulary, byte_map_hash(w->key.text, size), w->key.text, size);
+}
+
+/* The longest pieces from left to right; false: some characters have none. */
+static bool put_pieces(struct piece_word *w) {
+    for (size_t at = 0, end; at < w->bytes.size; at = end) {
+        const struct byte_entry *found = NULL;
+        for (end = w->bytes.size; end > at && !(found = find_piece(w, at, end)); end--)
+            while (end > at + 1 && ((uint8_t)w->bytes.text[end - 1] & 0xc0) == 0x80) end--; /* to a first byte */
+        if (!found) return false;
+        put(w->e->out, found->value);
+    }
+    return true;
+}
+
+static status end_word(struct piece_word *w) {
+    const struct tokenizer *t = w->e->tokenizer;
+    size_t before = w->e->out->count, size = w->bytes.size;
+    if (size == 0) return OK;
+    w->key.size = 0;
+    TRY(add(&w->key, w->bytes.text, size)); /* memory for the longest key */
+    if (t->prefix.length) TRY(add(&w->key, t->vocabulary.pool + t->prefix.offset, t->prefix.length));
+    TRY(reserve_ids(w->e->out, size));
+    if (w->characters > t->max_characters || !put_pieces(w)) {
+        w->e->out->count = before;
+        put(w->e->out, t->unknown);
+    }
+    w->bytes.size = w->characters = 0;
+    return OK;
+}
+
+static bool is_punctuation(utf8proc_int32_t code) {
+    utf8proc_category_t c = utf8proc_category(code);
+    bool is_ascii = code < 0x80 && c >= UTF8PROC_CATEGORY_SM && c <= UTF8PROC_CATEGORY_SO;
+    return is_ascii || (c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO);
+}
+
+/* BERT's CJK ideographs. */
+static bool is_chinese(uint32_t code) {
+    static const uint32_t ranges[][2] = {{0x4e00, 0x9fff},   {0x3400, 0x4dbf},   {0x20000, 0x2a6df},
+                                         {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf},
+                                         {0xf900, 0xfaff},   {0x2f800, 0x2fa1f}};
+    bool is_inside = false;
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        is_inside = is_inside || (code >= ranges[i][0] && code <= ranges[i][1]);
+    return is_inside;
+}
+
+/* A normalized character: white space and punctuation end a word, and the second is one of its own. */
+static status add_character(struct piece_word *w, uint32_t code) {
+    char bytes[4];
+    size_t size = utf8_encode(code, bytes);
+    bool is_sign = is_punctuation((utf8proc_int32_t)code);
+    if (is_sign || unicode_class(code) == UNICODE_SPACE) TRY(end_word(w));
+    if (unicode_class(code) == UNICODE_SPACE) return OK;
+    TRY(add(&w->bytes, bytes, size));
+    w->characters++;
+    return is_sign ? end_word(w) : OK;
+}
+
+#define DOTTED_I 0x130 /* its lower case is two characters */
+#define MAX_DECOMPOSED 8
+
+/* The characters that the normalizer makes of one. */
+static status normalize_character(struct piece_word *w, uint32_t code) {
+    const struct tokenizer *t = w->e->tokenizer;
+    utf8proc_int32_t parts[MAX_DECOMPOSED] = {(utf8proc_int32_t)code};
+    utf8proc_ssize_t count = 1;
+    if (t->strips_accents)
+        count = utf8proc_decompose_char((utf8proc_int32_t)code, parts, MAX_DECOMPOSED,
+                                        UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, NULL);
+    for (utf8proc_ssize_t i = 0; i < count && i < MAX_DECOMPOSED; i++) {
+        if (t->strips_accents && utf8proc_category(parts[i]) == UTF8PROC_CATEGORY_MN) continue;
+        TRY(add_character(w, (uint32_t)(t->lowers ? utf8proc_tolower(parts[i]) : parts[i])));
+        if (t->lowers && parts[i] == DOTTED_I) TRY(add_character(w, 0x307));
+    }
+    return OK;
+}
+
+/* Characters that cleaning removes; all white space is a blank. */
+static bool is_removed(uint32_t code) {
+    if (code == '\t' || code == '\n' || code == '\r') return false;
+    utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)code);
+    return code == 0xfffd || c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CO;
+}
+
+static status encode_pieces(struct encoder *e, const char *text, size_t size) {
+    const struct tokenizer *t = e->tokenizer;
+    struct piece_word word = {.e = e};
+    uint32_t code;
+    status s = OK;
+    for (size_t at = 0; at < size && !s;) {
+        at += utf8_decode(text + at, size - at, &code);
+        if (t->cleans && is_removed(code)) continue;
+        bool is_own = t->spaces_chinese && is_chinese(code);
+        if (is_own) s = end_word(&word);
+        if (!s) s = normalize_character(&word, code);
+        if (!s && is_own) s = end_word(&word);
+    }
+    if (!s) s = end_word(&word);
+    free(word.bytes.text);
+    free(word.key.text);
+    return s;
+}
+
 static status encode_plain(struct encoder *e, const char *text, size_t size) {
+    if (e->tokenizer->is_word_piece) return encode_pieces(e, text, size);
     if (e->tokenizer->is_word_level) return encode_replaced(e, text, size);
     if (!e->tokenizer->has_prefix_space || text[0] == ' ') return encode_words(e, text, size);
     char *longer = malloc(size + 1);
@@ -770,7 +898,7 @@ static bool is_replacement(const struct tokenizer *t, const char *word, size_t s
     return t->replaced.length && (size_t)(end - text) == size && memcmp(text, word, size) == 0;
 }
 
-/* A token of WordLevel, and what decoding writes for it. */
+/* A token of WordLevel or WordPiece, and what decoding writes for it. */
 static status add_level(struct reader *r, const char *token, size_t size, uint32_t id) {
     struct tokenizer *t = r->tokenizer;
     TRY(byte_map_add(&t->vocabulary, byte_map_hash(token, size), token, size, id));
@@ -778,6 +906,9 @@ static status add_level(struct reader *r, const char *token, size_t size, uint32
         t->tokens[id] = t->replaced;
         return OK;
     }
+    size_t prefix = t->prefix.length;
+    if (prefix && size > prefix && memcmp(token, t->vocabulary.pool + t->prefix.offset, prefix) == 0)
+        return byte_map_keep(&t->vocabulary, token + prefix, size - prefix, &t->tokens[id]);
     r->scratch[0] = ' ';
     memcpy(r->scratch + 1, token, size);
     return byte_map_keep(&t->vocabulary, r->scratch, size + 1, &t->tokens[id]);
@@ -789,7 +920,7 @@ static status add_token(struct reader *r, const char *token, uint32_t id) {
     size_t size = strlen(token), count;
     if (size == 0) return bad("the token %u has no characters", id);
     if (t->tokens[id].length > 0) return bad("the tokens '%s' and another have the id %u", token, id);
-    if (t->is_word_level) return add_level(r, token, size, id);
+    if (t->is_word_level || t->is_word_piece) return add_level(r, token, size, id);
     if (!bytes_of_token(r, token, size, &count)) return byte_map_keep(&t->vocabulary, token, size, &t->tokens[id]);
     uint64_t hash = byte_map_hash(r->scratch, count);
     TRY(byte_map_add(&t->vocabulary, hash, r->scratch, count, id));
@@ -966,9 +1097,12 @@ static status check_model(const struct reader *r) {
     const char *type = json_string_value(json_object_get(model, "type"));
     if (!json_is_object(model)) return bad("it has no model; is this a tokenizer.json of Hugging Face?");
     r->tokenizer->is_word_level = type && strcmp(type, "WordLevel") == 0;
-    if (r->tokenizer->is_word_level) return OK;
+    r->tokenizer->is_word_piece = type && strcmp(type, "WordPiece") == 0;
+    if (r->tokenizer->is_word_level || r->tokenizer->is_word_piece) return OK;
     if (type && strcmp(type, "BPE") != 0)
-        return bad("the model '%s' is not supported; byte-level BPE (as of GPT-2 and Llama 3) and WordLevel are", type);
+        return bad("the model '%s' is not supported; byte-level BPE (as of GPT-2 and Llama 3), WordPiece "
+                   "(as of BERT) and WordLevel are",
+                   type);
     if (json_number_value(dropout) != 0) return bad("model.dropout makes tokens random, which is not supported");
     if (flag_of(model, "byte_fallback", false))
         return bad("model.byte_fallback is not supported; byte-level BPE is (as of GPT-2 and Llama 3)");
@@ -1021,7 +1155,38 @@ static status read_level_words(const struct reader *r) {
     return byte_map_keep(&t->vocabulary, to, strlen(to), &t->replacement);
 }
 
+/* The normalizer and the words of BERT. */
+static status read_piece_words(const struct reader *r) {
+    struct tokenizer *t = r->tokenizer;
+    const json_t *pre = json_object_get(r->root, "pre_tokenizer"), *normalizer = json_object_get(r->root, "normalizer");
+    const json_t *decoder = json_object_get(r->root, "decoder"), *added;
+    const json_t *max = json_object_get(r->model, "max_input_chars_per_word");
+    const char *prefix = json_string_value(json_object_get(r->model, "continuing_subword_prefix"));
+    size_t i;
+    if (!is_type(pre, "BertPreTokenizer"))
+        return bad("pre_tokenizer of a WordPiece model must be BertPreTokenizer; others are not supported");
+    if (!is_absent(normalizer) && !is_type(normalizer, "BertNormalizer"))
+        return bad("the normalizer of a WordPiece model must be null or BertNormalizer; others are not supported");
+    if (!is_absent(decoder) && !is_type(decoder, "WordPiece"))
+        return bad("the decoder of a WordPiece model must be WordPiece; others are not supported");
+    json_array_foreach(json_object_get(r->root, "added_tokens"), i, added) {
+        if (flag_of(added, "normalized", !flag_of(added, "special", false)))
+            return bad("added token %zu: normalized is not supported with a WordPiece model", i + 1);
+    }
+    bool has_normalizer = !is_absent(normalizer);
+    t->cleans = has_normalizer && flag_of(normalizer, "clean_text", true);
+    t->spaces_chinese = has_normalizer && flag_of(normalizer, "handle_chinese_chars", true);
+    t->lowers = has_normalizer && flag_of(normalizer, "lowercase", true);
+    t->strips_accents = has_normalizer && flag_of(normalizer, "strip_accents", t->lowers);
+    json_int_t most = json_is_integer(max) ? json_integer_value(max) : 100;
+    if (most < 1 || most > MAX_PIECE_WORD)
+        return bad("model.max_input_chars_per_word is not a number from 1 to %d", MAX_PIECE_WORD);
+    t->max_characters = (size_t)most;
+    return byte_map_keep(&t->vocabulary, prefix ? prefix : "##", strlen(prefix ? prefix : "##"), &t->prefix);
+}
+
 static status read_words(const struct reader *r) {
+    if (r->tokenizer->is_word_piece) return read_piece_words(r);
     if (r->tokenizer->is_word_level) return read_level_words(r);
     struct tokenizer *t = r->tokenizer;
     const json_t *pre = json_object_get(r->root, "pre_tokenizer"), *normalizer = json_object_get(r->root, "normalizer");
@@ -1062,10 +1227,10 @@ static status read_all(struct reader *r) {
     TRY(check_model(r));
     TRY(read_words(r));
     TRY(read_vocabulary(r));
-    if (r->tokenizer->is_word_level) {
+    if (r->tokenizer->is_word_level || r->tokenizer->is_word_piece) {
         TRY(find_unknown(r));
         r->tokenizer->unknown = r->unknown;
-        if (r->unknown == TOKEN_NONE) return bad("model.unk_token of a WordLevel model is missing");
+        if (r->unknown == TOKEN_NONE) return bad("model.unk_token is missing");
     } else {
         TRY(find_bytes(r));
         TRY(read_merges(r));

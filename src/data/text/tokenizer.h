@@ -43,7 +43,8 @@ struct token_list {
 status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size, struct token_list *out);
 
 /* Adds the bytes of ids (count), each below tokenizer_size; an id without a token has none. They may end within a
- * character. Of WordLevel a blank and the word; what the normalizer has replaced is there again. */
+ * character. Of WordLevel a blank and the word; what the normalizer has replaced is there again. Of WordPiece a blank
+ * and the piece, or a later piece of a word without its prefix. */
 void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, struct text *out);
 
 /* ---- the words of a text ---- */
