@@ -207,6 +207,8 @@ class Expressions(program.Case):
         _, err = self.run_program("predict", "runs/test", "zero.csv", code=program.DATA)
         self.assertIn("bmi", err)
         self.run_program("predict", "runs/test", "zero.csv", "--skip-bad-rows")
+        _, err = self.run_program("export", "test.yaml", "--out", "train.py", code=USAGE)
+        self.assertIn("dataset.columns with an expression", err)
         for name in ("m.c", "m.onnx"):
             _, err = self.run_program("export", "runs/test", "--out", name, code=USAGE)
             self.assertIn("is an expression of others, which an exported model cannot compute", err)
