@@ -31,17 +31,17 @@ static const struct {
 } mistakes[] = {
     {"a: 1\na: 2\n", "a.yaml:2:1: duplicate key 'a'; it is also in line 1", true},
     {"a: {b: 1, c: 2, b: 3}\n", "a.yaml:1:17: duplicate key 'b'; it is also in line 1", true},
-    {"a: &x 1\n", "a.yaml:1:4: an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes",
-     true},
-    {"a: &x [1]\nb: &y {c: 1}\n",
-     "a.yaml:1:4: an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes\n"
-     "a.yaml:2:4: an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes",
-     true},
-    {"a: 1\nb: *x\n", "a.yaml:2:4: an alias ('*'), which is not accepted; write the value out", false},
+    {"a: 1\nb: *x\n",
+     "a.yaml:2:4: there is no value with the anchor '&x' above; put a text that starts with '*' in quotes", false},
+    {"a: &x [*x]\n",
+     "a.yaml:1:8: there is no value with the anchor '&x' above; put a text that starts with '*' in quotes", false},
+    {"&x a: 1\n", "a.yaml:1:1: an anchor ('&') of a key, which is not accepted; give it to the value", false},
+    {"a: &x b\n*x : 1\n", "a.yaml:2:1: an alias ('*') as a key, which is not accepted; write the key out", false},
+    {"a: &x 1\nb:\n  <<: *x\n", "a.yaml:1:4: '<<' takes a mapping, or a list of mappings: <<: *name", false},
+    {"a: &x {b: 1}\nb:\n  <<: [*x, 3]\n", "a.yaml:3:12: '<<' takes a mapping, or a list of mappings: <<: *name", false},
     {"a: !!int 3\n", "a.yaml:1:4: a tag ('!'), which is not accepted; put a text that starts with '!' in quotes",
      false},
     {"a: !x [1]\n", "a.yaml:1:4: a tag ('!'), which is not accepted; put a text that starts with '!' in quotes", false},
-    {"a:\n  <<: {b: 1}\n", "a.yaml:2:3: a merge key ('<<'), which is not accepted; write the keys out", false},
     {"a: 1\n---\nb: 2\n", "a.yaml:2:1: a second document ('---'); a config is one document", false},
     {"[a, b]: 1\n",
      "a.yaml:1:1: a key must be a text, not a list or mapping; put a text that starts with '[' or '{' in quotes",
@@ -76,7 +76,6 @@ static const struct {
     {"hello\n", "a.yaml:1:1: expected a mapping of sections (such as `sampler: {batch_size: 32}`), got a single value",
      false},
     {"a: &x 1\nb: !t 2\na: 3\n",
-     "a.yaml:1:4: an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes\n"
      "a.yaml:2:4: a tag ('!'), which is not accepted; put a text that starts with '!' in quotes\n"
      "a.yaml:3:1: duplicate key 'a'; it is also in line 1",
      false},
@@ -88,6 +87,48 @@ TEST_EACH(mistakes_are_named_at_their_place, mistakes) {
     ck_assert_str_eq(text, mistakes[_i].expected);
     ck_assert_int_eq(has_tree, mistakes[_i].has_tree);
     free(text);
+}
+
+static bool is_same(const struct node *a, const struct node *b) {
+    bool same = a->kind == b->kind && a->count == b->count;
+    if (same && a->kind == NODE_SCALAR) same = strcmp(a->text, b->text) == 0;
+    for (size_t i = 0; same && i < a->count; i++)
+        same = is_same(a->items[i], b->items[i]) && (a->kind != NODE_MAPPING || strcmp(a->keys[i], b->keys[i]) == 0);
+    return same;
+}
+
+/* The same tree as that of a text without anchors and merge keys; an alias is a copy, which an override changes alone.
+ */
+TEST(aliases_are_copies) {
+    static const struct {
+        const char *yaml, *same;
+    } cases[] = {
+        {"a: &x 1\nb: *x\n", "a: 1\nb: 1\n"},
+        {"a: &x [1, {c: 2}]\nb: [*x, *x]\n", "a: [1, {c: 2}]\nb: [[1, {c: 2}], [1, {c: 2}]]\n"},
+        {"a: &x 1\nb: &x 2\nc: *x\n", "a: 1\nb: 2\nc: 2\n"},
+        {"a: &x {b: 1, c: 2}\nd:\n  <<: *x\n  c: 3\n", "a: {b: 1, c: 2}\nd: {c: 3, b: 1}\n"},
+        {"a: &x {b: 1}\nd: &y {b: 2, e: 3}\nf: {<<: [*x, *y], g: 4}\n",
+         "a: {b: 1}\nd: {b: 2, e: 3}\nf: {g: 4, b: 1, e: 3}\n"},
+        {"a: &x {b: &y {c: 1}}\nd: {<<: *x}\ne: *y\n", "a: {b: {c: 1}}\nd: {b: {c: 1}}\ne: {c: 1}\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct problems problems = {0};
+        struct document *one, *other;
+        ck_ok(document_parse("a.yaml", cases[i].yaml, strlen(cases[i].yaml), &problems, &one));
+        ck_ok(document_parse("a.yaml", cases[i].same, strlen(cases[i].same), &problems, &other));
+        ck_assert_uint_eq(problems.count, 0);
+        ck_assert_msg(is_same(document_root(one), document_root(other)), "%s", cases[i].yaml);
+        document_destroy(one);
+        document_destroy(other);
+    }
+    struct problems problems = {0};
+    struct document *document;
+    static const char text[] = "a: &x {b: 1}\nc: *x\n";
+    ck_ok(document_parse("a.yaml", text, sizeof text - 1, &problems, &document));
+    document_override(document, "a.b=2", NULL, &problems);
+    ck_assert_uint_eq(problems.count, 0);
+    ck_assert_str_eq(node_get(node_get(document_root(document), "c"), "b")->text, "1");
+    document_destroy(document);
 }
 
 TEST(nul_bytes_are_rejected) {
@@ -385,9 +426,14 @@ static const struct {
     {"a: 1\n", "a: 1\n", "", TOO_MANY, 0, 0},
     {"a: 1\n", "%TAG !a! b\n", "", "a YAML directive", 0, 0},
     {"a: 1\n...\n", "%TAG !a! b\n", "", "a YAML directive", 0, 0},
-    {"a: ", "&a ", "", "an anchor", 0, 0},
+    {"a: ", "&a ", "", "expected a key here", 0, 0},
+    {"a: [", "&a 1,", "]", "more than 1024 anchors", 0, 0},
     {"a: ", "!a ", "", "a tag", 0, 0},
-    {"a: [", "*a,", "]", "an alias", 0, 0},
+    {"a: [", "*a,", "]", "there is no value with the anchor '&a' above", 0, 0},
+    {"a: &a [1]\nb: [", "*a,", "]", TOO_MANY, 0, 0},
+    {"a: &a [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c "
+     "[*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [",
+     "*c,", "]", TOO_MANY, 0, 0},
     {"a: \"", "\\n", "\"", "", 0, 0},
     {"a: \"", "x ", "\"", "", 0, 0},
     {"a: \"", "x \n ", "\"", "", 0, 0},

@@ -149,6 +149,11 @@ void problems_free(struct problems *problems) {
  * nesting and in consecutive blanks. So the bytes are checked before libyaml reads them, and parsing stops at the first
  * level or value above the limit. After an error that leaves the tree complete (a duplicate key) parsing continues. */
 
+struct anchor {
+    const char *name;
+    struct node *node;
+};
+
 struct reader {
     yaml_parser_t yaml;
     const char *bytes; /* (size) the whole text */
@@ -160,6 +165,8 @@ struct reader {
     struct problems *problems;
     int depth;
     size_t nodes;
+    struct anchor *anchors; /* (anchor_count) the nodes that have one, complete ones only */
+    size_t anchor_count;
     bool is_incomplete; /* a node was rejected, so the tree must not be used */
     bool is_finished;   /* parsing cannot continue */
 };
@@ -393,15 +400,78 @@ static bool check_node(struct reader *reader, const yaml_event_t *event) {
         problems_add(reader->problems, place_of(reader, event), NULL, "more than %d keys and values",
                      DOCUMENT_MAX_NODES);
         reader->is_finished = true;
-    } else if (event->type == YAML_ALIAS_EVENT) {
+    } else if (event->type == YAML_ALIAS_EVENT && reader->is_one_place) {
         reject(reader, event, "an alias ('*'), which is not accepted; write the value out");
     } else if (tag_of(event)) {
         reject(reader, event, "a tag ('!'), which is not accepted; put a text that starts with '!' in quotes");
-    } else if (anchor_of(event)) {
+    } else if (anchor_of(event) && reader->is_one_place) {
         problems_add(reader->problems, place_of(reader, event), NULL,
                      "an anchor ('&'), which is not accepted; put a text that starts with '&' in quotes");
     }
     return !reader->is_finished;
+}
+
+/* ---- a text as a tree: anchors, aliases and merge keys ---- */
+
+static void *reallocate(void *block, size_t count, size_t size) {
+    block = realloc(block, count * size);
+    if (!block) status_exit_without_memory();
+    return block;
+}
+
+/* The name of a node's anchor, in the arena; NULL: it has none. */
+static const char *anchor_name(const struct reader *reader, const yaml_event_t *event) {
+    const char *name = reader->is_one_place ? NULL : anchor_of(event);
+    return name ? arena_copy(reader->arena, name) : NULL;
+}
+
+/* The complete [node] has the anchor [name]; a later one of the same name replaces it from there on. */
+static void add_anchor(struct reader *reader, const char *name, struct node *node) {
+    if (!name) return;
+    if (reader->anchor_count == DOCUMENT_MAX_ANCHORS) {
+        problems_add(reader->problems, node->place, NULL, "more than %d anchors", DOCUMENT_MAX_ANCHORS);
+        reader->is_finished = true;
+        return;
+    }
+    reader->anchors = reallocate(reader->anchors, reader->anchor_count + 1, sizeof *reader->anchors);
+    reader->anchors[reader->anchor_count++] = (struct anchor){name, node};
+}
+
+/* Levels of the tree, and its nodes in *count. */
+static int measure(const struct node *node, size_t *count) {
+    int depth = 0;
+    *count += 1;
+    for (size_t i = 0; i < node->count; i++) {
+        int below = measure(node->items[i], count);
+        depth = below > depth ? below : depth;
+    }
+    return depth + (node->kind != NODE_SCALAR);
+}
+
+static struct node *copy_node(const struct node *node, struct arena *arena);
+
+/* A copy of the value that the alias of [event] names; NULL (reported): there is none, or it is too large. */
+static struct node *read_alias(struct reader *reader, const yaml_event_t *event) {
+    const char *name = (const char *)event->data.alias.anchor;
+    size_t i = reader->anchor_count;
+    while (i > 0 && strcmp(reader->anchors[i - 1].name, name) != 0) i--;
+    if (i == 0) {
+        problems_add(reader->problems, place_of(reader, event), NULL,
+                     "there is no value with the anchor '&%s' above; put a text that starts with '*' in quotes",
+                     short_text(name).s);
+        reader->is_incomplete = true;
+        return NULL;
+    }
+    if (reader->depth + measure(reader->anchors[i - 1].node, &reader->nodes) > DOCUMENT_MAX_DEPTH) {
+        problems_add(reader->problems, place_of(reader, event), NULL, "nested deeper than %d levels",
+                     DOCUMENT_MAX_DEPTH);
+        reader->is_finished = true;
+    } else if (reader->nodes > DOCUMENT_MAX_NODES) {
+        problems_add(reader->problems, place_of(reader, event), NULL, "more than %d keys and values",
+                     DOCUMENT_MAX_NODES);
+        reader->is_finished = true;
+    }
+    return reader->is_finished ? NULL : copy_node(reader->anchors[i - 1].node, reader->arena);
 }
 
 static bool is_start(const yaml_event_t *event) {
@@ -437,12 +507,6 @@ struct children {
     size_t count, capacity;
 };
 
-static void *reallocate(void *block, size_t count, size_t size) {
-    block = realloc(block, count * size);
-    if (!block) status_exit_without_memory();
-    return block;
-}
-
 static void children_add(struct children *c, struct node *item, const char *key, struct place key_place) {
     if (c->count == c->capacity) {
         c->capacity = c->capacity ? c->capacity * 2 : 8;
@@ -455,6 +519,12 @@ static void children_add(struct children *c, struct node *item, const char *key,
     c->key_places[c->count++] = key_place;
 }
 
+static void children_free(struct children *c) {
+    free(c->items);
+    free(c->keys);
+    free(c->key_places);
+}
+
 static int compare_keys(const void *left, const void *right, void *context) {
     const struct children *c = context;
     size_t a = *(const size_t *)left, b = *(const size_t *)right;
@@ -462,8 +532,8 @@ static int compare_keys(const void *left, const void *right, void *context) {
     return order ? order : (a > b) - (a < b);
 }
 
-/* Reports duplicate keys and keeps the first of each. */
-static void drop_duplicates(struct reader *reader, struct children *c) {
+/* Keeps the first of equal keys; reports the others among the first [own] keys, which are not from merge keys. */
+static void drop_duplicates(struct reader *reader, struct children *c, size_t own) {
     if (c->count < 2) return;
     size_t *order = reallocate(NULL, c->count, sizeof *order);
     for (size_t i = 0; i < c->count; i++) order[i] = i;
@@ -474,7 +544,9 @@ static void drop_duplicates(struct reader *reader, struct children *c) {
             continue;
         }
         struct place earlier = c->key_places[first];
-        if (!reader->is_one_place)
+        if (order[i] >= own)
+            ; /* the mapping has its own */
+        else if (!reader->is_one_place)
             problems_add(reader->problems, c->key_places[order[i]], NULL, "duplicate key '%s'; it is also in line %d",
                          short_text(c->keys[first]).s, earlier.line);
         else
@@ -528,7 +600,9 @@ static const char *read_key(struct reader *reader, yaml_event_t *event) {
     if (check_node(reader, event) && event->type == YAML_SCALAR_EVENT) {
         bool is_plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
         key = scalar_text(reader, event);
-        if (is_plain && strcmp(key, "<<") == 0) {
+        if (anchor_of(event) && !reader->is_one_place) {
+            reject(reader, event, "an anchor ('&') of a key, which is not accepted; give it to the value");
+        } else if (is_plain && strcmp(key, "<<") == 0 && reader->is_one_place) {
             reject(reader, event, "a merge key ('<<'), which is not accepted; write the keys out");
             key = NULL;
         } else if (!*key) {
@@ -536,13 +610,39 @@ static const char *read_key(struct reader *reader, yaml_event_t *event) {
             key = NULL;
         }
     }
+    if (event->type == YAML_ALIAS_EVENT && !reader->is_one_place)
+        reject(reader, event, "an alias ('*') as a key, which is not accepted; write the key out");
     yaml_event_delete(event);
     return key;
 }
 
+/* Whether [key] of the file is the merge key. */
+static bool is_merge_key(const struct reader *reader, const char *key) {
+    return key && !reader->is_one_place && strcmp(key, "<<") == 0;
+}
+
+/* Adds the keys of the mappings below merge keys, [merges]. */
+static void add_merged_keys(struct reader *reader, struct children *c, const struct children *merges) {
+    for (size_t m = 0; m < merges->count; m++) {
+        struct node *value = merges->items[m];
+        bool is_list = value->kind == NODE_SEQUENCE;
+        for (size_t i = 0; i < (is_list ? value->count : 1); i++) {
+            const struct node *from = is_list ? value->items[i] : value;
+            if (from->kind != NODE_MAPPING) {
+                problems_add(reader->problems, from->place, NULL,
+                             "'<<' takes a mapping, or a list of mappings: <<: *name");
+                reader->is_incomplete = true;
+            }
+            for (size_t k = 0; from->kind == NODE_MAPPING && k < from->count; k++)
+                children_add(c, from->items[k], from->keys[k], from->key_places[k]);
+        }
+    }
+}
+
 static struct node *read_node(struct reader *reader, yaml_event_t *event);
 
-static void read_children(struct reader *reader, struct node *node, struct children *c) {
+/* [merges]: the values of merge keys. */
+static void read_children(struct reader *reader, struct node *node, struct children *c, struct children *merges) {
     yaml_event_t event;
     while (next_event(reader, &event)) {
         if (event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT) {
@@ -560,39 +660,45 @@ static void read_children(struct reader *reader, struct node *node, struct child
             }
         }
         struct node *item = read_node(reader, &event);
-        if (item) children_add(c, item, key, key_place);
+        if (item) children_add(is_merge_key(reader, key) ? merges : c, item, key, key_place);
     }
 }
 
 /* Parses the node that starts with [event], which is deleted. NULL when it was rejected or parsing is finished. */
 static struct node *read_node(struct reader *reader, yaml_event_t *event) {
     if (!check_node(reader, event) || event->type == YAML_ALIAS_EVENT) {
+        bool is_alias = !reader->is_finished && event->type == YAML_ALIAS_EVENT && !reader->is_one_place;
+        struct node *copy = is_alias ? read_alias(reader, event) : NULL;
         yaml_event_delete(event);
-        return NULL;
+        return copy;
     }
     struct node *node = arena_alloc(reader->arena, sizeof *node);
+    const char *anchor = anchor_name(reader, event);
     node->place = place_of(reader, event);
     if (event->type == YAML_SCALAR_EVENT) {
         node->kind = NODE_SCALAR;
         node->text = scalar_text(reader, event);
         node->is_quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+        add_anchor(reader, anchor, node);
         yaml_event_delete(event);
         return node;
     }
     node->kind = event->type == YAML_SEQUENCE_START_EVENT ? NODE_SEQUENCE : NODE_MAPPING;
     yaml_event_delete(event);
 
-    struct children children = {0};
+    struct children children = {0}, merges = {0};
     reader->depth++;
-    read_children(reader, node, &children);
+    read_children(reader, node, &children, &merges);
     reader->depth--;
     if (!reader->is_finished) {
-        if (node->kind == NODE_MAPPING) drop_duplicates(reader, &children);
+        size_t own = children.count;
+        add_merged_keys(reader, &children, &merges);
+        if (node->kind == NODE_MAPPING) drop_duplicates(reader, &children, own);
         children_move(reader, &children, node);
+        add_anchor(reader, anchor, node);
     }
-    free(children.items);
-    free(children.keys);
-    free(children.key_places);
+    children_free(&children);
+    children_free(&merges);
     return reader->is_finished ? NULL : node;
 }
 
@@ -668,6 +774,7 @@ static struct node *document_parse_tree(const char *bytes, size_t size, struct p
     yaml_parser_set_input_string(&reader.yaml, (const unsigned char *)bytes, size);
     struct node *root = read_stream(&reader);
     yaml_parser_delete(&reader.yaml);
+    free(reader.anchors);
     return reader.is_finished || reader.is_incomplete ? NULL : root;
 }
 
@@ -892,9 +999,7 @@ static struct node *merge(struct merger *m, const struct node *base, const struc
     for (size_t i = 0; i < own->count; i++)
         if (!node_get(base, own->keys[i])) children_add(&c, own->items[i], own->keys[i], own->key_places[i]);
     children_move(&(struct reader){.arena = m->arena}, &c, merged);
-    free(c.items);
-    free(c.keys);
-    free(c.key_places);
+    children_free(&c);
     return merged;
 }
 

@@ -1,7 +1,7 @@
 /* document: a YAML file as a tree; every node has its position (file, line, column).
- * Only a plain subset of YAML is accepted: one document, mappings, sequences and scalars; no aliases, anchors, tags or
- * merge keys; no duplicate keys; at most 32 levels and 1 MiB (libyaml checks none of these, and its time is quadratic
- * in nesting).
+ * A plain subset of YAML is accepted: one document, mappings, sequences and scalars; in a file anchors of values,
+ * aliases and merge keys (<<), whose values are copied; no tags, no duplicate keys; at most 32 levels, 65536 nodes with
+ * the copies, and 1 MiB (libyaml checks none of these, and its time is quadratic in nesting).
  *
  * Errors are collected: one read of a file reports all its errors. */
 #ifndef BASE_DOCUMENT_H
@@ -17,6 +17,7 @@
 #define DOCUMENT_MAX_DEPTH 32        /* nested mappings and sequences; the root is level 1 */
 #define DOCUMENT_MAX_BYTES (1 << 20) /* of a file */
 #define DOCUMENT_MAX_NODES (1 << 16) /* keys and values; limits the memory of a document to 16 MiB */
+#define DOCUMENT_MAX_ANCHORS 1024    /* values with an anchor */
 #define DOCUMENT_MAX_BLANKS 1024     /* consecutive spaces and empty lines; libyaml's time is quadratic in them */
 #define PROBLEMS_MAX 100             /* messages that are stored; further ones are only counted */
 
