@@ -155,7 +155,6 @@ static status loading_open(struct loading *l, const char *path) {
                                    : safetensors_read(path, &l->file));
     copy_wanted(l);
     find_prefix(l);
-    if (!l->prefix.length) name_module(l);
     return OK;
 }
 
@@ -335,6 +334,7 @@ status safetensors_load(const char *path, const struct safetensors_target *targe
     struct loading l = {.target = target};
     status s = loading_open(&l, path);
     if (!s) find_member(&l);
+    if (!s && !l.prefix.length) name_module(&l);
     if (!s) s = compare(&l);
     for (size_t i = 0; !s && i < target->set_count; i++) s = fill(&l, target->sets[i]);
     loading_close(&l);

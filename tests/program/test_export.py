@@ -249,6 +249,8 @@ checkpoint: {resume: multigpu_torchrun.pt, save_every: 1, keep: 0}
             with self.subTest(message):
                 self.assertIn(message, self.run_program("line.yaml", *keys, "--run-dir", "runs/wrong", code=None)[1])
                 self.assertIn(self.code, (64, 65))
+        self.run_program("line.yaml", "model.init_from={file: multigpu_torchrun.pt, map: {weight: [0.weight], bias: [0.bias]}}", "--run-dir", "runs/map")
+        self.assertEqual([s["loss"] for s in self.events("step", "runs/map")], [s["loss"] for s in steps])
         self.run_program("export", "runs/line", "--out", "w.pt")
         for command in ((), ("check",)):
             self.assertIn("checkpoint.resume: w.pt: it is a file of torch.save without EPOCHS_RUN or finished_epoch", self.run_program(*command, "line.yaml", "checkpoint.resume=w.pt", *(() if command else ("--run-dir", "runs/wrong")), code=65)[1])
