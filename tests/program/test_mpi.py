@@ -185,8 +185,9 @@ class Mpi(program.Case):
         """MPI_Init_thread waits for it without a deadline, in ranks that have all joined the job."""
         sizes = "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMI_SIZE=2 MPI_LOCALNRANKS=2"
         shell = f'[ {RANK} = 2 ] && exec sleep 1000; export {sizes}; exec "$@"'
-        out, err = self.run_ranks(3, "test.yaml", "dist.backend=mpi", "dist.timeout=4", shell=shell, code=PEER)
-        self.assertRegex(out + err, r"ddptrain: rank [01]: MPI_Init_thread has not returned within 4 s: a process that MPI has started has not "
+        limit = 6 * program.SLOW  # also for joining
+        out, err = self.run_ranks(3, "test.yaml", "dist.backend=mpi", f"dist.timeout={limit}", shell=shell, code=PEER)
+        self.assertRegex(out + err, rf"ddptrain: rank [01]: MPI_Init_thread has not returned within {limit} s: a process that MPI has started has not "
                          "called it, or the hosts cannot reach each other by MPI's network; the backend gloo does without MPI")
         self.assert_no_leftovers()
 
