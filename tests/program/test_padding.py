@@ -106,7 +106,7 @@ class Padding(program.Case):
     def test_layers_that_keep_the_lengths(self):
         values = self.random.normal(size=(80, LENGTH, 2)).astype("f4")
         other = np.where(self.real[..., None], values, 1)
-        for layer in "leaky_relu", "elu", "softmax", "log_softmax", "prelu", f"prelu: {LENGTH}", "dropout1d":
+        for layer in "leaky_relu", "elu", "softmax", "log_softmax", "prelu", f"prelu: {LENGTH}", "dropout1d", "hardtanh", "linear: 4\n    - glu":
             losses = []
             for name, targets in ("one", values), ("other", other):
                 config = self.tags(name, targets, "mse", 2, "rmse")

@@ -105,6 +105,7 @@ const struct layer_type layer_glu = {
     .variant = {"glu", &schema, "The first half along a dimension times the sigmoid of the second (torch.nn.GLU)."},
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_Y,
+    .keeps_positions = true,
     .plan = plan,
     .forward = forward,
     .backward = backward,
