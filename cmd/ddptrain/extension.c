@@ -169,7 +169,10 @@ static status compare_gradients(struct trial *t, struct text *out) {
     float *exact = malloc(params->trained * sizeof *exact);
     if (!exact) return status_memory("the gradients");
     memcpy(exact, params->gradients, params->trained * sizeof *exact);
-    for (size_t i = 0; i < params->trained; i++) largest = fmax(largest, fabs((double)exact[i]));
+    for (size_t i = 0; i < params->trained; i++) { /* gcc 12 for ARM fails at an fmax in this loop */
+        double size = fabs((double)exact[i]);
+        if (size > largest) largest = size;
+    }
     text_printf(out, "loss %.6g of %zu rows\n", loss, t->batch.rows);
     for (size_t p = 0; p < params->count; p++) {
         const struct param *param = &params->items[p];

@@ -10,8 +10,8 @@
 # this system knows nothing about.
 #
 # What the emulator cannot do, so that it is not tested here (qemu 7.2):
-# * A program that starts itself again, such as the launcher of --nproc and of sweeps: the kernel runs a program for ARM
-#   only where binfmt_misc is set up for it. Two processes are started as torchrun would start them instead.
+# * A program that starts itself again: the kernel runs a program for ARM only where binfmt_misc is set up for it. There the
+#   launcher and selftest call main in a child process instead (src/base/system/program.h), so that exec itself is not tested.
 # * Limits of memory (RLIMIT_AS), which qemu ignores, and TCP_INFO, of which it returns 4 bytes.
 # * Weak memory order: qemu's threads run with the stronger order of x86. The barriers are in the code that it
 #   translates, but a missing one would not be noticed.
@@ -102,6 +102,12 @@ runs() {
     rm -r "$folder"
 }
 
+# The states of its models are those of x86; two processes and collectives are started by the launcher.
+selftest() { # [--quick]
+    say "selftest $*"
+    "${emulator[@]}" "$program" selftest --run-dir build/aarch64 "$@"
+}
+
 run_tests() { # [ctest option ...]
     say "unit tests"
     ctest --preset aarch64 --parallel "$jobs" --no-tests=error "$@" </dev/null
@@ -139,11 +145,13 @@ case "${1:-all}" in
     all)
         build all
         runs
+        selftest
         run_tests --exclude-regex "$left_out"
         ;;
     quick)
         build ddptrain "${quick_tests[@]}"
         runs
+        selftest --quick
         run_tests --tests-regex "^($(IFS='|' && echo "${quick_tests[*]}"))\$"
         ;;
     build) build ddptrain ;;
