@@ -82,7 +82,9 @@ static void check_window_columns(struct export_model *m, const struct shape *sha
 /* ---- the shape of the inputs ---- */
 
 /* Of a model that was trained: its config was accepted. */
-static const struct model_names any_names = {.accepts_unused = true};
+static struct model_names any_names(const struct config *config) {
+    return (struct model_names){.accepts_unused = true, .batch_rows = config_batch_rows(config)};
+}
 
 static status tokens_shape(const struct export_source *source, const struct export_model *m, struct shape *shape,
                            bool *is_known) {
@@ -146,7 +148,8 @@ static status find_shape(const struct export_source *source, struct export_model
     if (!s || !matrix || m->config->dataset.divide > 0) return s;
     struct model *plan = NULL;
     *shape = (struct shape){.dims = 1, .size = {matrix->shape[1]}};
-    status unfit = model_plan_named(&m->config->model, shape, &any_names, &plan);
+    struct model_names names = any_names(m->config);
+    status unfit = model_plan_named(&m->config->model, shape, &names, &plan);
     model_destroy(plan);
     if (!unfit) {
         status_free(s);
@@ -257,7 +260,8 @@ static status plan_model(const struct export_source *source, struct export_model
     if (m->config->dataset.input_groups.count > 0 || !has_one_output(m->config)) return plan_named(source, m);
     TRY(find_shape(source, m, &shape));
     check_window_columns(m, &shape);
-    return model_plan_named(&m->config->model, &shape, &any_names, &m->model);
+    struct model_names names = any_names(m->config);
+    return model_plan_named(&m->config->model, &shape, &names, &m->model);
 }
 
 static status set_target_scale(const struct export_source *source, struct export_model *m) {

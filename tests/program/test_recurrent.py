@@ -114,6 +114,16 @@ class CarriedState(program.Case):
         self.assertEqual(texts["8-true"], texts["64-true"])
         self.assertEqual(texts["8-true"].count(" "), 69 - texts["8-true"].count("\n") + texts["8-true"].endswith("\n"))
 
+    def test_exports_begin_with_zero(self):
+        self.write("letters.txt", "abcdefg" * 40)
+        self.write("words.yaml", "dataset: {path: letters.txt, text: {block_size: 5, stride: 5}, split: {test: 0.2, shuffle: false}}\n"
+                   "sampler: {type: batchify, global_batch_size: 3}\nmodel: {layers: [{embedding: 4}, {gru: {hidden_size: 5, carry_state: true}}, {linear: 7}]}\n"
+                   "loss: cross_entropy\ntrain: {epochs: 1}\n")
+        self.train("run")
+        for extension in "onnx", "c", "safetensors":
+            self.run_program("export", "run", "--out", f"model.{extension}")
+            self.assertTrue(os.path.getsize(self.path(f"model.{extension}")))
+
     def test_refused(self):
         for words, message in (
                 (["model.layers.1.lstm.bidirectional=true"], "carry_state: the reverse direction begins at the end of a row"),

@@ -974,6 +974,10 @@ static size_t target_size(const struct dataset_info *info, const char *name) {
     return 0;
 }
 
+size_t config_batch_rows(const struct config *config) {
+    return config->sampler.global_batch_size == SCHEMA_NO_INT ? 0 : (size_t)config->sampler.global_batch_size;
+}
+
 status config_plan_model(const struct config *config, const struct dataset_info *info, size_t cached_positions,
                          bool by_position, struct model **out) {
     struct arena *arena = arena_create();
@@ -989,9 +993,7 @@ status config_plan_model(const struct config *config, const struct dataset_info 
                                 .targets = by_position ? targets : NULL,
                                 .cached_positions = cached_positions,
                                 .accepts_unused = config->dist.find_unused_parameters,
-                                .batch_rows = config->sampler.global_batch_size == SCHEMA_NO_INT
-                                                  ? 0
-                                                  : (size_t)config->sampler.global_batch_size};
+                                .batch_rows = config_batch_rows(config)};
     struct shape row = dataset_shape(info);
     for (size_t i = 0; i < info->input_count; i++) {
         const struct dataset_input *input = &info->inputs[i];

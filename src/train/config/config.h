@@ -163,6 +163,9 @@ const struct loss_type *config_loss(const struct config *config);
 /* The model's input shape for rows of this dataset. */
 struct shape dataset_shape(const struct dataset_info *info);
 
+/* Rows of a batch of all ranks, as struct model_names has them; 0: not known. */
+size_t config_batch_rows(const struct config *config);
+
 /* model_plan for rows of this dataset, with its named inputs and the outputs of `losses`. [by_position]: an output
  * (classes, ...) with a target for each position is computed as (positions, classes) (struct model_names). */
 status config_plan_model(const struct config *config, const struct dataset_info *info, size_t cached_positions,
