@@ -55,7 +55,8 @@ static void place(struct c_file *c) {
         }
         c->pieces[node->out] = (struct piece){.size = model->tensors[node->out].size, .first = i + 1, .last = i + 1};
         if (node->layer && node->layer->type->c_scratch) node->layer->type->c_scratch(node->layer, sizes);
-        for (size_t k = 0; k < 2; k++) c->scratch[2 * i + k] = (struct piece){sizes[k], i + 1, i + 1, 0};
+        for (size_t k = 0; k < 2; k++)
+            c->scratch[2 * i + k] = (struct piece){.size = sizes[k], .first = i + 1, .last = i + 1};
     }
     c->pieces[resolve(c, model->output)].size = 0; /* the caller's */
     for (size_t t = 0; t < model->tensor_count; t++)

@@ -408,7 +408,7 @@ static size_t readers(struct model *m, size_t tensor) {
 static bool is_around_gelu(struct model *m, size_t i) {
     const struct graph_node *nodes = &m->nodes[i];
     for (int k = 0; k < 3; k++)
-        if (!nodes[k].layer) return false;
+        if (!nodes[k].layer || nodes[k].block != nodes[0].block) return false;
     return layer_is_gelu_tanh(nodes[1].layer) && nodes[0].layer->type->around_gelu &&
            nodes[2].layer->type->around_gelu && !nodes[0].layer->has_relu && nodes[1].in[0] == nodes[0].out &&
            nodes[2].in[0] == nodes[1].out && readers(m, nodes[0].out) == 1 && readers(m, nodes[1].out) == 1;
@@ -427,8 +427,8 @@ static void plan_gelus(struct model *m) {
 static void plan_sums(struct model *m) {
     for (size_t i = 0; i + 1 < m->node_count; i++) {
         struct graph_node *node = &m->nodes[i];
-        node->precedes_norm = !node->layer && !node->has_relu && node[1].layer && node[1].layer->type->forward_of_sum &&
-                              node[1].in[0] == node->out;
+        node->precedes_norm = node->block == node[1].block && !node->layer && !node->has_relu && node[1].layer &&
+                              node[1].layer->type->forward_of_sum && node[1].in[0] == node->out;
     }
 }
 
@@ -446,7 +446,8 @@ static const struct graph_node *recomputing_node(const struct model *m, const st
 static void keep_for_backward(struct model *m, struct planned_tensor *tensor, size_t i) {
     size_t end = 2 * m->node_count;
     const struct graph_node *producer = recomputing_node(m, tensor);
-    if (!producer || recomputing_node(m, owner(m, producer->in[0])) || tensor == owner(m, m->output)) {
+    bool is_repeated = producer && (producer->block || m->nodes[i].block);
+    if (!producer || is_repeated || recomputing_node(m, owner(m, producer->in[0])) || tensor == owner(m, m->output)) {
         extend_lifetime(tensor, end - i);
         return;
     }
@@ -467,6 +468,64 @@ static void plan_recomputations(struct model *m) {
     }
 }
 
+/* The blocks end at their last node with a backward. */
+static void find_blocks(struct model *m) {
+    m->blocks = arena_alloc(m->arena, (m->block_count + 1) * sizeof *m->blocks);
+    for (size_t i = m->node_count; i-- > 0;) {
+        if (!m->nodes[i].block) continue;
+        struct repeated_block *block = &m->blocks[m->nodes[i].block - 1];
+        block->first = i;
+        if (!block->time && m->nodes[i].dy != SIZE_MAX) {
+            block->last = i;
+            block->time = 2 * m->node_count - i;
+        }
+    }
+    for (size_t i = 0; i < m->node_count; i++) { /* forward does not run again behind its last node with a backward */
+        size_t *of = &m->nodes[i].block;
+        if (*of && (!m->blocks[*of - 1].time || i > m->blocks[*of - 1].last)) *of = 0;
+    }
+}
+
+/* A forward that runs again must not change what a run keeps; batch norm knows (pass->is_repeated). */
+static status check_blocks(const struct model *m) {
+    for (size_t i = 0; i < m->node_count; i++) {
+        const struct layer *layer = m->nodes[i].layer;
+        if (m->nodes[i].block && layer && layer->buffer_count && layer->type != &layer_batch_norm)
+            return status_new(STATUS_USAGE,
+                              "%s: %s: cannot be inside a layer with recompute: true, because computing it again would "
+                              "change the state that it keeps from batch to batch",
+                              place_text(layer->place).s, layer->path);
+    }
+    return OK;
+}
+
+/* [piece], of which [forward_last] is the last use in forward, is computed again at [time]. */
+static void repeat_piece(struct piece *piece, size_t forward_last, size_t time) {
+    piece->first_again = time;
+    piece->last_again = piece->last > time ? piece->last : time;
+    piece->last = forward_last;
+}
+
+/* A value that only the nodes of its block read is not kept until backward. The other values that they read or write
+ * are kept until they run again. */
+static void plan_blocks(struct model *m) {
+    for (size_t i = 0; i < m->node_count; i++) {
+        struct graph_node *node = &m->nodes[i];
+        if (!node->block) continue;
+        const struct repeated_block *block = &m->blocks[node->block - 1];
+        struct planned_tensor *out = &m->tensors[node->out];
+        for (size_t input = 0; input < node->in_count; input++) {
+            struct planned_tensor *in = owner(m, node->in[input]);
+            if (!in->piece.last_again) extend_lifetime(in, block->time);
+        }
+        if (out->forward_last <= block->last && out != owner(m, m->output))
+            repeat_piece(&out->piece, out->forward_last > i ? out->forward_last : i, block->time);
+        else
+            extend_lifetime(out, block->time);
+        if (node->layer && node->layer->saved_size) repeat_piece(&node->layer->saved_piece, i, block->time);
+    }
+}
+
 /* Sets the lifetime of each value. The output is kept until the end of the pass. */
 static void plan_values(struct model *m) {
     size_t end = 2 * m->node_count;
@@ -477,7 +536,10 @@ static void plan_values(struct model *m) {
         out->piece = (struct piece){.size = out->size, .first = i, .last = i};
         /* of the inputs: one operator may run the next node, too, or write its output */
         size_t last = node->precedes_norm || node->fusion == FUSION_BEFORE_GELU ? i + 1 : i;
-        for (size_t input = 0; input < node->in_count; input++) extend_lifetime(owner(m, node->in[input]), last);
+        for (size_t input = 0; input < node->in_count; input++) {
+            extend_lifetime(owner(m, node->in[input]), last);
+            owner(m, node->in[input])->forward_last = last;
+        }
         if (has_backward && node->dy_after_relu != SIZE_MAX) extend_lifetime(out, end - i);
         if (!node->layer) continue;
         bool reads_x = has_backward && !(node->layer->type->ignores & IGNORES_X);
@@ -488,6 +550,8 @@ static void plan_values(struct model *m) {
             (struct piece){.size = node->layer->saved_size, .first = i, .last = has_backward ? end - i : i};
     }
     extend_lifetime(owner(m, m->output), end);
+    owner(m, m->output)->forward_last = end;
+    plan_blocks(m);
     plan_recomputations(m);
 }
 
@@ -508,6 +572,7 @@ void build_assign_memory(struct model *m) {
 /* Plans gradient slots and lifetimes, then build_assign_memory. */
 static void build_memory(struct model *model) {
     plan_gradients(model);
+    find_blocks(model);
     plan_gelus(model);
     plan_sums(model);
     plan_values(model);
@@ -538,6 +603,12 @@ static void add_node(struct builder *b, struct layer *layer, const size_t *in, s
     }
     m->nodes = build_grow(m->arena, m->nodes, m->node_count, &b->node_capacity, sizeof *m->nodes);
     m->nodes[m->node_count++] = node;
+}
+
+void build_add_block(struct builder *b, size_t first) {
+    struct model *m = b->model;
+    m->block_count++;
+    for (size_t i = first; i < m->node_count; i++) m->nodes[i].block = m->block_count;
 }
 
 static status at_place(struct place place, const char *path, status inner) {
@@ -779,11 +850,13 @@ static status build_one(struct builder *b, const struct variant *variant, const 
     if (!*own && *name) name[strlen(name) - 1] = '\0'; /* a composite without a name adds no level */
     TRY(at_place(place, own_path, build_inputs(b, common ? &common->from : NULL, type, previous, in, &count)));
     const struct variant *source = variant;
+    size_t first_node = b->model->node_count;
     if (common && common->share) TRY(at_place(place, own_path, build_begin_sharing(b, variant, name, &source)));
     if (type->expand)
         TRY(type->expand(b, source, own_path, name, in, count, out));
     else
         TRY(build_layer(b, type, variant, own_path, name, in, count, out));
+    if (common && common->recompute && type != &layer_repeat) build_add_block(b, first_node);
     if (common && common->share) b->sharing = (struct sharing){0};
     if (!common || !common->name || !*own) return OK;
     return at_place(place, own_path, build_add_name(b, own, *out, name, source));
@@ -1002,6 +1075,7 @@ status build_model(struct model *model, const struct model_config *config, const
         for (size_t p = 0; p < layer->param_count; p++) model->use_counts[layer->first_param + p]++;
         for (size_t p = 0; p < layer->tied_count; p++) model->use_counts[layer->tied + p]++;
     }
+    TRY(check_blocks(model));
     build_memory(model);
     return OK;
 }

@@ -48,6 +48,9 @@ status build_sum(struct builder *builder, const size_t *in, size_t count, size_t
 status build_layer(struct builder *builder, const struct layer_type *type, const struct variant *variant,
                    const char *path, const char *name, const size_t *in, size_t count, size_t *out);
 
+/* The nodes from [first] on are a block whose values backward computes again (recompute). */
+void build_add_block(struct builder *builder, size_t first);
+
 /* ---- names of outputs, for `from:` ---- */
 
 struct scope {

@@ -262,6 +262,8 @@ static void plan_inner(struct model *m) {
             struct planned_copy *planned =
                 add(m, inner[k].size, inner[k].columns, (struct piece){.first = time, .last = time});
             planned->layer = node->layer;
+            if (node->block && !inner[k].is_backward)
+                planned->piece.first_again = planned->piece.last_again = m->blocks[node->block - 1].time;
             node->layer->inner[k] = &planned->copy;
         }
     }

@@ -43,6 +43,11 @@ static const struct schema_row common_rows[] = {
         STRING, struct layer_common, share, .fallback = "null",
         .doc = "Uses the parameters and running statistics of the earlier layer of this `name`, of the same type and "
                "shapes (a module that PyTorch's forward calls twice). A `sequential` then has the layers of that one."),
+    SCHEMA_ROW(BOOL, struct layer_common, recompute, .fallback = "false", .flags = SCHEMA_EXTENDS,
+               .doc =
+                   "Training keeps only the input and output of the layer, or of the layers inside it, and computes "
+                   "the rest again in backward (torch.utils.checkpoint): less memory, more time, the same bits. Of a "
+                   "`repeat` each copy is kept so."),
     {0},
 };
 

@@ -40,6 +40,7 @@ struct layer_common {
     const char *name;        /* replaces the index in parameter names, and names the output; NULL: the index */
     struct string_list from; /* the outputs that it takes; count 0: that of the layer before */
     const char *share;       /* the layer whose parameters it uses; NULL: its own */
+    bool recompute;          /* backward computes again what forward computes inside it */
 };
 
 /* Receives gradients as soon as they are complete: elements [first, first + count) of the gradient of parameter
@@ -57,7 +58,8 @@ struct pass {
     struct draw_key draws; /* stream is set per layer */
     /* For layers that use the rows of all ranks; NULL: one rank. All ranks make the same passes. */
     const struct all_sum *all_sum;
-    size_t position; /* of the row, with cached_positions */
+    size_t position;  /* of the row, with cached_positions */
+    bool is_repeated; /* set by the model: backward runs a forward again, whose running statistics are updated */
     /* The rows follow those of the pass before: layers with carried state begin with it, else with 0. */
     bool continues_rows;
 

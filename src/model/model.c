@@ -378,10 +378,15 @@ static void use_backward(struct gathering *g, size_t n) {
     const struct graph_node *node = &model->nodes[n];
     if (node->dy == SIZE_MAX) return;
     bool uses = uses_groups(model, node->layer);
+    const struct repeated_block *block = node->block ? &model->blocks[node->block - 1] : NULL;
+    bool repeats = block && block->last == n;
+    for (size_t i = repeats ? block->first : n; i < n; i++) uses |= uses_groups(model, model->nodes[i].layer);
     for (size_t r = 0; r < node->recompute_count; r++)
         uses |= uses_groups(model, model->nodes[node->recompute[r]].layer);
     if (!uses) return;
     g->number++;
+    for (size_t i = repeats ? block->first : n; i < n; i++)
+        if (model->nodes[i].layer) use_layer(g, model->nodes[i].layer, model->node_count - n);
     for (size_t r = 0; r < node->recompute_count; r++)
         use_layer(g, model->nodes[node->recompute[r]].layer, model->node_count - n);
     if (node->layer) use_layer(g, node->layer, model->node_count - n);
@@ -392,7 +397,7 @@ static size_t count_uses(const struct model *model) {
     size_t count = 0;
     for (size_t n = 0; n < model->node_count; n++) {
         const struct graph_node *node = &model->nodes[n];
-        if (node->layer) count += node->layer->param_count + node->layer->tied_count;
+        if (node->layer) count += 2 * (node->layer->param_count + node->layer->tied_count);
         for (size_t r = 0; r < node->recompute_count; r++) {
             const struct layer *layer = model->nodes[node->recompute[r]].layer;
             count += layer->param_count + layer->tied_count;

@@ -38,6 +38,7 @@ struct planned_tensor {
     size_t slot;                   /* of its gradient, during planning of backward; SIZE_MAX: none */
     struct piece piece;            /* of its value, elements of one row; size 0: an input or a view */
     struct piece recomputed_piece; /* of the value if backward recomputes it; size 0: it is kept */
+    size_t forward_last;           /* node of forward that reads it last */
     size_t reader;                 /* with recomputed_piece: the node that reads it first in backward */
     void *recomputed;              /* (batch, size), of recomputed_piece; NULL: none */
     void *value;                   /* (batch, size); NULL: an input or a view */
@@ -69,6 +70,7 @@ struct graph_node {
     size_t dy_after_relu;
     size_t *in, in_count, out; /* tensors; several inputs for a sum and for layers that join */
     enum gelu_fusion fusion;
+    size_t block;      /* of blocks, from 1; 0: in none */
     size_t *recompute; /* (recompute_count) nodes whose outputs are recomputed before the backward of this one */
     size_t recompute_count;
     size_t dy, *dx;        /* gradient slots; dy SIZE_MAX: no backward for this node; dx (in_count), SIZE_MAX: not
@@ -86,6 +88,12 @@ struct gradient_group {
     size_t first, last; /* the first and last of them among all parameters */
     struct piece piece; /* of params.gradients; its times are those of backward */
     bool has_begun;     /* in this pass */
+};
+
+/* Nodes [first, last] whose values are not kept after forward: backward runs their forward again before the backward of
+ * the last of them, at [time]. */
+struct repeated_block {
+    size_t first, last, time; /* time 0: no node has a backward */
 };
 
 /* Before an operator: the values of [group] are gathered at [at] in params.values (model_gather_values). */
@@ -112,7 +120,9 @@ struct model {
     size_t kept_gradients;                  /* floats of gradients with their own memory (model_split_gradients) */
     struct gradient_group *gradient_groups; /* (gradient_group_count) of model_group_gradients */
     size_t *gradient_group_of;              /* (params.count); SIZE_MAX: frozen */
-    struct group_gather *gathers[2];        /* (gather_counts[i]) of forward and backward; NULL: all values exist */
+    struct repeated_block *blocks;          /* (block_count) */
+    size_t block_count;
+    struct group_gather *gathers[2]; /* (gather_counts[i]) of forward and backward; NULL: all values exist */
     size_t gather_counts[2];
     gather_group *gather; /* of model_gather_values; not NULL in passes */
     void *gatherer;

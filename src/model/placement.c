@@ -2,6 +2,7 @@
  * as the maximum memory in use at one time. */
 #include "model/placement.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 static int compare_sizes(const void *a, const void *b) {
@@ -18,15 +19,27 @@ static size_t padded_size(const struct piece *piece) {
 /* A piece that has its offset; copied, so that the search reads memory in order. */
 struct placed {
     size_t offset, end;
-    size_t first, last;
+    size_t first, last, first_again, last_again;
 };
+
+static bool overlap(size_t first, size_t last, size_t other_first, size_t other_last) {
+    return last >= other_first && first <= other_last;
+}
+
+static bool are_needed_together(const struct piece *a, const struct placed *b) {
+    if (overlap(a->first, a->last, b->first, b->last)) return true;
+    if (!a->last_again && !b->last_again) return false;
+    return (a->last_again && overlap(a->first_again, a->last_again, b->first, b->last)) ||
+           (b->last_again && overlap(a->first, a->last, b->first_again, b->last_again)) ||
+           (a->last_again && b->last_again && overlap(a->first_again, a->last_again, b->first_again, b->last_again));
+}
 
 /* The lowest gap for [piece] between those of [placed] (count, by offset) that are in use at the same time. */
 static size_t lowest_gap(const struct piece *piece, const struct placed *placed, size_t count) {
     size_t end = 0, size = padded_size(piece);
     for (size_t i = 0; i < count; i++) {
         const struct placed *other = &placed[i];
-        if (other->last < piece->first || other->first > piece->last) continue;
+        if (!are_needed_together(piece, other)) continue;
         if (other->offset >= end + size) break;
         if (other->end > end) end = other->end;
     }
@@ -43,7 +56,8 @@ size_t placement_find(struct arena *arena, struct piece **pieces, size_t count) 
         size_t at = n++, end = piece->offset + padded_size(piece);
         if (end > total) total = end;
         for (; at > 0 && placed[at - 1].offset > piece->offset; at--) placed[at] = placed[at - 1];
-        placed[at] = (struct placed){piece->offset, end, piece->first, piece->last};
+        placed[at] =
+            (struct placed){piece->offset, end, piece->first, piece->last, piece->first_again, piece->last_again};
     }
     return total;
 }

@@ -10,9 +10,10 @@
 #define PLACEMENT_ALIGNMENT 16 /* elements: one cache line of floats */
 
 struct piece {
-    size_t size;        /* elements; 0: takes no memory */
-    size_t first, last; /* the first and last time at which its content is needed */
-    size_t offset;      /* in elements, a multiple of PLACEMENT_ALIGNMENT; placement_find sets it */
+    size_t size;                    /* elements; 0: takes no memory */
+    size_t first, last;             /* the first and last time at which its content is needed */
+    size_t first_again, last_again; /* the same, after the content was computed once more; 0: not */
+    size_t offset;                  /* in elements, a multiple of PLACEMENT_ALIGNMENT; placement_find sets it */
 };
 
 /* Assigns an offset to each of [pieces]; returns the size of the block. The largest pieces are placed first, each at

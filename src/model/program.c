@@ -134,8 +134,8 @@ static struct instruction *append(const struct making *m, void (*run)(const stru
     return i;
 }
 
-/* Returns how many nodes it runs. */
-static size_t append_forward(const struct making *m, const struct graph_node *node) {
+/* Returns how many nodes it runs. [with_copies]: operators use 16-bit copies of operands. */
+static size_t append_forward(const struct making *m, const struct graph_node *node, bool with_copies) {
     const struct model *model = m->model;
     const struct device_ops *ops = device_ops(model->device);
     bool is_fused = half_storage_is_fused(model, node);
@@ -143,10 +143,10 @@ static size_t append_forward(const struct making *m, const struct graph_node *no
     if (is_fused && node->fusion == FUSION_GELU) return 1;
     struct instruction *i = append(m, NULL, node, node->in_count);
     for (size_t n = 0; n < node->in_count; n++)
-        set_value(m, &i->in[n], node->in[n], false, copy_at(node->in_copies, n));
-    i->out = output_of(model, node, node->out_copy);
+        set_value(m, &i->in[n], node->in[n], false, with_copies ? copy_at(node->in_copies, n) : NULL);
+    i->out = output_of(model, node, with_copies ? node->out_copy : NULL);
     if (with_norm || (is_fused && node->fusion == FUSION_BEFORE_GELU))
-        i->second = output_of(model, &node[1], node[1].out_copy);
+        i->second = output_of(model, &node[1], with_copies ? node[1].out_copy : NULL);
     if (with_norm) i->layer = node[1].layer;
     if (is_fused)
         i->run = node->fusion == FUSION_BEFORE_GELU ? run_before_gelu : run_after_gelu;
@@ -221,6 +221,17 @@ static void set_ready(const struct making *m, const struct layer *layer, size_t 
     last->ready_count = count;
 }
 
+static bool ends_block(const struct model *model, const struct graph_node *node) {
+    return node->block && model->blocks[node->block - 1].last == (size_t)(node - model->nodes);
+}
+
+/* Its forward again. */
+static void append_block(const struct making *m, const struct repeated_block *block) {
+    size_t first = m->list->count;
+    for (size_t n = block->first; n <= block->last;) n += append_forward(m, &m->model->nodes[n], false);
+    for (size_t i = first; i < m->list->count; i++) m->list->items[i].is_repeated = true;
+}
+
 static void make_backward(const struct making *m) {
     const struct model *model = m->model;
     size_t *pending = arena_alloc(model->arena, (model->params.count + 1) * sizeof *pending);
@@ -233,6 +244,7 @@ static void make_backward(const struct making *m) {
         const struct graph_node *node = &model->nodes[n];
         size_t first = m->list->count;
         if (node->dy == SIZE_MAX) continue;
+        if (ends_block(model, node)) append_block(m, &model->blocks[node->block - 1]);
         for (size_t r = 0; r < node->recompute_count; r++) append_recompute(m, &model->nodes[node->recompute[r]]);
         if (node->dy_after_relu != SIZE_MAX) append_relu_backward(m, node);
         if (half_storage_is_fused(model, node))
@@ -281,8 +293,8 @@ struct program *program_create(struct model *model) {
     size_t backward = 0, operands = 0; /* at most */
     for (size_t n = 0; n < model->node_count; n++) {
         const struct graph_node *node = &model->nodes[n];
-        backward += 2 + node->recompute_count + node->add_count;
-        operands += 3 * node->in_count + 1 + node->recompute_count;
+        backward += 3 + node->recompute_count + node->add_count;
+        operands += 4 * node->in_count + 1 + node->recompute_count;
     }
     program->inputs = arena_alloc(arena, operands * sizeof(struct tensor *));
     program->backward.items = arena_alloc(arena, backward * sizeof(struct instruction));
@@ -290,7 +302,7 @@ struct program *program_create(struct model *model) {
         struct making m = {model, program, &program->forward[is_training]};
         m.list->items = arena_alloc(arena, model->node_count * sizeof(struct instruction));
         model->is_output_half = model->allows_half_output && is_training;
-        for (size_t n = 0; n < model->node_count;) n += append_forward(&m, &model->nodes[n]);
+        for (size_t n = 0; n < model->node_count;) n += append_forward(&m, &model->nodes[n], true);
     }
     make_backward(&(struct making){model, program, &program->backward});
     for (int i = 0; i < 2 && model->gathers[0]; i++) add_gathers(model, &program->forward[i], 0);
@@ -403,13 +415,14 @@ static void begin_groups(struct model *model, const struct layer *layer, group_b
 void model_backward_in_groups(struct model *model, const struct pass *pass, const float *inputs, group_begins *begins,
                               gradient_ready *ready, void *user) {
     const struct instructions *list = &model->program->backward;
-    struct pass own;
+    struct pass own = {0};
     if (pass) own = complete(model, pass, inputs);
     for (size_t g = 0; g < model->gradient_group_count; g++) model->gradient_groups[g].has_begun = false;
     for (size_t k = 0; k < list->count; k++) {
         const struct instruction *i = &list->items[k];
         gather(model, i);
         if (i->adds_gradients) begin_groups(model, i->layer, begins, user);
+        own.is_repeated = i->is_repeated;
         if (pass) i->run(i, &own);
         for (size_t r = 0; ready && r < i->ready_count; r++) ready(user, i->ready[r]);
     }
@@ -427,6 +440,7 @@ static void run_backward(struct model *model, const struct pass *pass, const flo
     for (size_t k = 0; k < list->count; k++) {
         const struct instruction *i = &list->items[k];
         if (receiver && i->adds_gradients) gradients_before(model, i->layer);
+        own.is_repeated = i->is_repeated;
         i->run(i, &own);
         for (size_t r = 0; r < i->ready_count; r++) {
             if (receiver) gradients_after(model, i->ready[r], receiver);

@@ -16,6 +16,7 @@ struct instruction {
     size_t in_count;
     size_t size;                   /* of a sum, or of the derivative of a relu: elements of a row */
     const struct graph_node *node; /* the first whose forward, or part of whose backward, it is */
+    bool is_repeated;              /* in backward: a forward that runs again */
     bool adds_gradients;           /* the backward of a layer: it adds to the gradients of the layer's parameters */
     size_t time;                   /* of struct group_gather */
     const struct group_gather *gathers; /* (gather_count) groups of values that are gathered before it */

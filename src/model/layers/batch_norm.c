@@ -94,12 +94,12 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
     const struct batch_norm_config *c = config_of(layer);
     struct batch_norm norm = norm_of(layer, pass);
     size_t p = layer->first_param, b = layer->first_buffer;
+    bool is_tracked = c->track_running_stats && !pass->is_repeated; /* updated once */
     device_ops(pass->device)
-        ->image->batch_norm_forward(pass->device, &norm, x, c->affine ? params_value(pass->params, p) : NULL,
-                                    c->affine ? params_value(pass->params, p + 1) : NULL,
-                                    c->track_running_stats ? params_value(pass->buffers, b) : NULL,
-                                    c->track_running_stats ? params_value(pass->buffers, b + 1) : NULL, layer->runtime,
-                                    y, positions(layer, pass));
+        ->image->batch_norm_forward(
+            pass->device, &norm, x, c->affine ? params_value(pass->params, p) : NULL,
+            c->affine ? params_value(pass->params, p + 1) : NULL, is_tracked ? params_value(pass->buffers, b) : NULL,
+            is_tracked ? params_value(pass->buffers, b + 1) : NULL, layer->runtime, y, positions(layer, pass));
 }
 
 static void recompute(const struct layer *layer, const struct pass *pass, const struct tensor *x,

@@ -104,13 +104,15 @@ static status expand_repeat(struct builder *builder, const struct variant *varia
                             const size_t *in, size_t count, size_t *out) {
     (void)count;
     const struct repeat_config *c = variant->config;
+    const struct layer_common *common = variant->common;
     struct arena *arena = builder->model->arena;
     *out = *in;
     for (int64_t i = 0; i < c->times; i++) {
-        size_t previous = *out;
+        size_t previous = *out, first = builder->model->node_count;
         TRY(build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path),
                        arena_printf(arena, "%s%lld.", prefix_of(arena, name), (long long)(c->start + i)), previous,
                        out));
+        if (common && common->recompute) build_add_block(builder, first);
     }
     return OK;
 }
