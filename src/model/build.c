@@ -486,11 +486,11 @@ static void find_blocks(struct model *m) {
     }
 }
 
-/* A forward that runs again must not change what a run keeps; batch norm knows (pass->is_repeated). */
+/* A forward that runs again must not change what a run keeps. */
 static status check_blocks(const struct model *m) {
     for (size_t i = 0; i < m->node_count; i++) {
         const struct layer *layer = m->nodes[i].layer;
-        if (m->nodes[i].block && layer && layer->buffer_count && layer->type != &layer_batch_norm)
+        if (m->nodes[i].block && layer && layer->buffer_count && !layer->type->keeps_buffers)
             return status_new(STATUS_USAGE,
                               "%s: %s: cannot be inside a layer with recompute: true, because computing it again would "
                               "change the state that it keeps from batch to batch",
@@ -856,7 +856,7 @@ static status build_one(struct builder *b, const struct variant *variant, const 
         TRY(type->expand(b, source, own_path, name, in, count, out));
     else
         TRY(build_layer(b, type, variant, own_path, name, in, count, out));
-    if (common && common->recompute && type != &layer_repeat) build_add_block(b, first_node);
+    if (common && common->recompute && !type->makes_blocks) build_add_block(b, first_node);
     if (common && common->share) b->sharing = (struct sharing){0};
     if (!common || !common->name || !*own) return OK;
     return at_place(place, own_path, build_add_name(b, own, *out, name, source));

@@ -253,6 +253,10 @@ struct layer_type {
     size_t (*min_rows)(const struct layer *layer);
     /* Multiply-adds of one row in forward; NULL: negligible. */
     size_t (*multiply_adds)(const struct layer *layer);
+    /* Of a composite: expand makes the blocks of `recompute` itself (build_add_block). */
+    bool makes_blocks;
+    /* A forward that runs again (pass->is_repeated) does not change its buffers. */
+    bool keeps_buffers;
     /* Outside of training y = x (dropout). */
     bool is_identity;
     /* What forward computes when it does not train, as nodes of ONNX, whose output it returns, and as calls in C

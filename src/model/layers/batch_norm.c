@@ -193,6 +193,7 @@ const struct layer_type layer_batch_norm = {
     .init = init,
     .init_buffers = init_buffers,
     .forward = forward,
+    .keeps_buffers = true,
     .backward = backward,
     .recompute = recompute,
     .half = HALF_ALL,

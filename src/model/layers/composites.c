@@ -172,6 +172,7 @@ const struct layer_type layer_sequential = {
 const struct layer_type layer_repeat = {
     .variant = {"repeat", &repeat_schema, "The same layers several times, each copy with its own parameters."},
     .expand = expand_repeat,
+    .makes_blocks = true,
 };
 const struct layer_type layer_residual = {
     .variant = {"residual", &residual_schema,
