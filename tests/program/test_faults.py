@@ -40,7 +40,7 @@ class Faults(unittest.TestCase):
 class Hosts(unittest.TestCase):
     def test_a_set_up_that_fails_leaves_nothing(self):
         """Neither namespaces nor the relay, whichever call fails."""
-        for make in (lambda: cluster.Hosts(), lambda: cluster.BadLink(1, 0, 1)):
+        for make in (lambda: cluster.Hosts(), lambda: cluster.BadLink(unittest.mock.Mock(binary="bin/ddptrain"), 1, 0, 1)):
             for last in range(9):
                 hosts, said, deleted = make(), [], []
                 relay = unittest.mock.Mock(stdout=io.StringIO("up\n"))
