@@ -38,6 +38,7 @@ static const struct {
     {"GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME", "The network interface of Gloo, of NCCL; default: the one that leads to "
                                                "rank 0."},
     {"TMPDIR", "The folder for large temporary files; default: /var/tmp."},
+    {"DDPTRAIN_INCLUDE_DIR", "The folder of the headers for extensions, if they are not where they were installed."},
     {"DDPTRAIN_MODULE_DIR",
      "The folder of the modules (Gloo, MPI, oneDNN, CUDA, NCCL), if they are not where they were installed."},
 };

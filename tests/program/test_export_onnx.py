@@ -54,7 +54,8 @@ ATTRIBUTES = {
         *(f"{{{kind}: {{hidden_size: 3{keys}}}}}" for kind in ("lstm", "gru", "rnn") for keys in ("", ", num_layers: 2", ", bias: false", ", bidirectional: true", ", output: last")), "{rnn: {hidden_size: 3, nonlinearity: relu}}"],
 }
 # What a file does not say: of training, of initial weights, or given by shapes; and types that other tests have, since they take tokens or layers.
-NOT_EXPORTED = {"dropout", "momentum", "sync", "init", "init_values", "num_embeddings", "track_running_stats", "tie", "names"}
+NOT_EXPORTED = {"dropout", "momentum", "sync", "init", "init_values", "num_embeddings", "track_running_stats", "tie", "names",
+                "carry_state"}  # test_recurrent.py exports it, with the rows that it needs
 OTHER_TYPES = {"sequential", "repeat", "residual", "parallel", "embedding", "embedding_bag", "drop_path"}
 
 
@@ -88,7 +89,8 @@ class ExportOnnx(program.Case):
         """The graph of every layer, computed by NumPy, gives what predict gives."""
         for name, model in test_export_c.LAYERS.items():
             with self.subTest(name):
-                self.compare(self.train(*model))
+                # outside of training the variance of sample_normal is not read
+                self.compare(self.train(*model), unread={"/3", "variance.weight", "variance.bias"} if name == "sample_normal" else set())
 
     def test_every_attribute(self):
         """Of each layer, as the last one of a path; many paths are one model."""
@@ -112,7 +114,7 @@ class ExportOnnx(program.Case):
             for key in set() if kind in OTHER_TYPES else set(re.findall(r"^  ([a-z]\w+)  ", keys.split("Keys of every layer")[0], re.M)) - NOT_EXPORTED - {"name", "from", "share"}:
                 self.assertTrue([path for path in of_kind if re.search(rf"\b{key}: ", path)], f"no case of ATTRIBUTES has {kind}.{key}")
 
-    def compare(self, rows):
+    def compare(self, rows, unread=frozenset()):
         """The graph of the newest run, computed by NumPy, with predict."""
         import h5py
         self.run_program("export", "runs/test", "--out", "m.onnx")
@@ -122,8 +124,8 @@ class ExportOnnx(program.Case):
             got = graph.run(rows)
             np.testing.assert_allclose(got, f["outputs"][:len(got)].reshape(got.shape), rtol=1e-4, atol=1e-5)
         used = {name for _, inputs, _ in graph.nodes for name in inputs} | {"outputs"}
-        self.assertLessEqual({name for _, _, outputs in graph.nodes for name in outputs}, used | {""})
-        self.assertLessEqual(set(graph.tensors), used)
+        self.assertLessEqual({name for _, _, outputs in graph.nodes for name in outputs}, used | {""} | unread)
+        self.assertLessEqual(set(graph.tensors), used | unread)
 
     def test_rows_of_different_lengths(self):
         """The graph derives lengths from padding_idx, or takes them as an input, and leaves padding out as predict does."""

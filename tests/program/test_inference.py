@@ -466,7 +466,7 @@ class GenerateTokens(program.Case):
             self.assertIn("aé😀b\n" if code == OK else "the model was trained with 9 tokens, and the tokenizer has 103; train with it", out + err)
         self.write("tokenizer.json", '{"model": {"type": "Unigram"}}')
         _, err = self.run_program("text.txt.yaml", "--fresh", code=DATA)
-        self.assertIn("tokenizer.json: the model 'Unigram' is not supported; byte-level BPE is (as of GPT-2 and Llama 3)", err)
+        self.assertIn("tokenizer.json: the model 'Unigram' is not supported; byte-level BPE (as of GPT-2 and Llama 3), WordPiece (as of BERT) and WordLevel are", err)
 
 
 if __name__ == "__main__":
