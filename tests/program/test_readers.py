@@ -96,7 +96,7 @@ class Readers(program.Case):
         schema = json.loads(self.run_program("--schema")[0])
         self.assertEqual(schema.get("type"), "object")
         self.assertFalse(schema["additionalProperties"])
-        self.assertEqual(set(schema["properties"]), {"name", "seed", "dataset", "sampler", "model", "loss", "losses", "optimizer", "schedule",
+        self.assertEqual(set(schema["properties"]), {"base", "variables", "extensions", "name", "seed", "dataset", "sampler", "model", "loss", "losses", "optimizer", "schedule",
                                                      "train", "checkpoint", "dist", "determinism"})
 
 

@@ -137,10 +137,10 @@ class TargetScale(program.Case):
             self.assertIn("train.csv:line 7: column 'same': -1 has no log1p; dataset.target_scale: log1p needs targets above -1", err)
         _, err = self.run_program("test.yaml", "loss=bce_with_logits", code=USAGE)
         self.assertIn("test.yaml:3:", err)
-        self.assertIn("dataset.target_scale: is for the losses mse, l1, smooth_l1, huber and quantile, but the loss is bce_with_logits, whose targets are "
+        self.assertIn("dataset.target_scale: is for the losses mse, l1, smooth_l1, huber, quantile and expression, but the loss is bce_with_logits, whose targets are "
                       "probabilities\n", err)
         _, err = self.run_program("test.yaml", "loss=gaussian_nll", "model.layers=[{linear: 4}]", code=USAGE)
-        self.assertIn("dataset.target_scale: is for the losses mse, l1, smooth_l1, huber and quantile, but the loss is gaussian_nll\n", err)
+        self.assertIn("dataset.target_scale: is for the losses mse, l1, smooth_l1, huber, quantile and expression, but the loss is gaussian_nll\n", err)
         self.write("test.yaml", CONFIG % ("standard", 0.1))
         self.run_program("test.yaml")
         for text, sentence in (('{"type": "standard", "mean": [1], "scale": [1]}', "the model has 2 outputs, but its checkpoint has the scale of 1 target"),
