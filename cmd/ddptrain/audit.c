@@ -68,6 +68,7 @@ struct audit {
     char *temporary;                                   /* the folder of the repeated runs */
     const char *run, *state;                           /* the newest of them, and the checkpoint at its end */
     int64_t best_step;                                 /* of best.h5; -1: there is none */
+    bool lacks_end;                                    /* metrics.jsonl has no end of the run, which the ledger has */
 };
 
 /* The text of the config of a start; NULL: not in the folder. */
@@ -427,6 +428,8 @@ static status check_line(const struct audit *a, size_t index, const struct ledge
     bool is_last = index + 1 == a->ledger.count, is_end = line->event == METRICS_END || line->event == METRICS_STOPPED;
     if (line->event == METRICS_START) return out_of_order(a, index, "a second start");
     if (is_end && !is_last) return out_of_order(a, index, "an end before other lines");
+    if (line->event == METRICS_END && saved && saved->step != line->step)
+        return out_of_order(a, index, "the end of the run is at another step than its last checkpoint");
     if (line->step < line[-1].step) return out_of_order(a, index, "a step before that of the line above");
     if (ledger_line_has(&line[-1], "pending") && line->step != line[-1].step)
         return out_of_order(a, index, "no other line of the step of a pending evaluation");
@@ -458,7 +461,7 @@ static status check_order(const struct audit *a) {
 }
 
 /* The state at the end of metrics.jsonl is that of the last line. */
-static status check_end(const struct audit *a) {
+static status check_end(struct audit *a) {
     struct text path = {0};
     struct metrics_lines lines;
     const struct ledger_line *last = &a->ledger.lines[a->ledger.count - 1];
@@ -473,6 +476,7 @@ static status check_end(const struct audit *a) {
                        "%s:%zu: the last line is not that of the end of the run, which is in metrics.jsonl: lines were "
                        "removed or changed",
                        a->ledger.path, a->ledger.count);
+    if (!s && last->event == METRICS_END) a->lacks_end = !has_end;
     metrics_lines_free(&lines);
     return s;
 }
@@ -986,6 +990,11 @@ static status audit(struct audit *a) {
     TRY(command_make_folder(a->line->run_dir, "audit", &a->temporary));
     stop_defer(); /* the folder is removed first */
     TRY(repeat_chosen(a));
+    if (a->lacks_end)
+        return status_new(STATUS_DIVERGED,
+                          "%s/metrics.jsonl: it does not end with the end of the run, which the ledger has: lines were "
+                          "removed, or the file was",
+                          a->folder);
     print_result(a);
     return OK;
 }

@@ -186,6 +186,11 @@ static void print_keys(const struct bisect *b) {
                 differing++;
     if (strcmp(x->checkpoint.resume, y->checkpoint.resume) != 0)
         text_printf(&out, "  checkpoint.resume: %s -> %s\n", x->checkpoint.resume, y->checkpoint.resume), differing++;
+    const bool sums[] = {config_sums_by_shards(x), config_sums_by_shards(y)};
+    if (sums[0] != sums[1])
+        text_printf(&out, "  dist.zero_stage: %lld -> %lld\n", (long long)x->dist.zero_stage,
+                    (long long)y->dist.zero_stage),
+            differing++;
     if (b->sides[0].processes != b->sides[1].processes)
         text_printf(&out, "  processes: %lld -> %lld\n", (long long)b->sides[0].processes,
                     (long long)b->sides[1].processes),

@@ -307,6 +307,17 @@ status ledger_check_processor(const char *folder, const char *processor, const c
 
 /* ---- repeating ---- */
 
+/* The stage of ZeRO of a repetition: 0, whose states are whole, or 2 where it has other bits; those of 3 are the same.
+ */
+static const char *stage_of(const char *text) {
+    struct config_file *file;
+    status s = config_parse("config.yaml", text, &file);
+    bool is_by_shards = !s && config_sums_by_shards(config_of(file));
+    if (!s) config_free(file);
+    status_free(s); /* the repetition reports it */
+    return is_by_shards ? "dist.zero_stage=2" : "dist.zero_stage=0";
+}
+
 status ledger_repeat(const struct repetition *r) {
     struct text config = {0}, output = {0}, every = {0}, resume = {0};
     const char **words = calloc(32 + r->override_count, sizeof *words);
@@ -337,7 +348,7 @@ status ledger_repeat(const struct repetition *r) {
                                  "train.tensorboard=false"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
     if (r->device) words[count++] = is_cpu(r->device) ? "train.device=cpu" : "train.device=cuda";
-    if (r->device && is_cpu(r->device)) words[count++] = "dist.zero_stage=0"; /* same bits, and states are whole */
+    if (r->device && is_cpu(r->device)) words[count++] = stage_of(r->config);
     if (r->trace) words[count++] = "--trace", words[count++] = r->trace;
     if (r->save_at) words[count++] = "--save-at", words[count++] = r->save_at;
     for (size_t i = 0; i < r->override_count; i++) words[count++] = r->overrides[i];

@@ -113,6 +113,15 @@ class ConfigParts(program.Case):
             self.write(f"parts/n{i}.yaml", f"base: n{i + 1}.yaml\n")
         self.assertIn("more than 32 files", self.failure("base: parts/n0.yaml\n"))
 
+    def test_bad_arguments(self):
+        for words, message in (["variables.widht=5"], "no value of the config uses the variable 'widht'"), (["base=parts/common.yaml"], "base: is a key of files"):
+            self.assertIn(message, self.run_program("check", "c.yaml", *words, code=USAGE)[1])
+        self.write("c.yaml", OWN + "loss: {expression: \"mean((y - t) ^ 2)\"}\n")
+        self.assertIn("loss.expression: mean((y - t) ^ 2)", self.run_program("check", "c.yaml", "--sources")[0])
+        for i in range(20):
+            self.write(f"parts/d{i}.yaml", f"base: [d{i + 1}.yaml, d{i + 1}.yaml]\n")
+        self.assertIn("more than 32 files", self.failure("base: parts/d0.yaml\n"))
+
     def test_bad_variables(self):
         for variables, layer, message in [("{a: 1}", "${b}", "there is no variable 'b'; variables: has width, file, a"), ("{a: \"${b}\", b: \"${a}\"}", "${a}", "is its own value"),
                                           ("[1]", "${a}", "variables: expected a mapping"), ("{a: [1]}", "x${a}", "is a list or a mapping"), ("3", "3", "variables: expected a mapping"),

@@ -181,7 +181,15 @@ class Extension(program.Case):
         os.rename(self.path("rational.c"), self.path("moved.c"))  # the run goes on with what its user has run before
         self.assertEqual(self.run_own("eval", "runs/c")[0], evaluated)
         self.run_own("runs/c/config.yaml", "train.epochs=4", "--run-dir", "runs/c")
-        self.assertIn("is code that you have not run before", self.run_own("eval", "runs/c", code=USAGE, env={"XDG_CACHE_HOME": self.path("other")})[1])
+        other = {"XDG_CACHE_HOME": self.path("other")}
+        self.assertIn("is code that you have not run before", self.run_own("eval", "runs/c", code=USAGE, env=other)[1])
+        os.rename(self.path("moved.c"), self.path("runs/c/rational.c"))  # the config of a run folder without the SHA-256
+        resolved = self.read("runs/c/config.yaml")
+        self.write("runs/c/config.yaml", re.sub(r', sha256: "\w+"', "", resolved))
+        self.write("based.yaml", "base: runs/c/config.yaml\n")
+        for words in ["eval", "runs/c"], ["runs/c/config.yaml"], ["check", "runs/c/config.yaml"], ["check", "based.yaml"]:
+            self.assertIn("is code that you have not run before", self.run_own(*words, code=USAGE, env=other)[1])
+        self.write("runs/c/config.yaml", resolved)
         self.run_own("audit", "runs/c", "--all")
 
     def test_changed_file_is_another_config(self):
@@ -191,7 +199,9 @@ class Extension(program.Case):
         with open(self.path("rational.c"), "a") as f:
             f.write("/* changed */\n")
         _, err = self.run_own("c.yaml", "train.epochs=5", code=USAGE)
-        self.assertIn("an earlier version of this file", err)
+        self.assertRegex(err, "the extension rational.c has changed since this run began .*--fresh")
+        os.remove(self.path("runs/c/config.yaml"))
+        self.assertRegex(self.run_own("c.yaml", "train.epochs=5", code=USAGE)[1], "the extension rational.c has changed since this run began")
         self.train()
 
     def test_checkpoint_runs_no_code(self):
@@ -237,9 +247,10 @@ class Extension(program.Case):
         os.chmod(self.path("cache2/ddptrain/extensions"), 0o777)
         self.assertIn("can be written by others", self.train(code=USAGE, env={"XDG_CACHE_HOME": self.path("cache2")}))
         self.assertIn("the types of the extensions are for the CPU", self.train("c.yaml", "train.device=cuda", code=USAGE))
-        for words in ["new"], ["new", "loss"], ["new", "thing", "x"], ["new", "loss", "a-b"], ["test"], ["build", "x.txt"], ["other", "x"], []:
+        for words in ["new"], ["new", "loss"], ["new", "thing", "x"], ["new", "loss", "a-b"], ["test"], ["build", "x.txt"], ["build", "rational.c", "--out", "text.txt"], ["other", "x"], []:
             self.run_own("extension", *words, code=USAGE)
 
+    @unittest.skipIf(program.SANITIZER, "the sanitizer reports crashes itself")
     def test_crash_names_the_file(self):
         self.write("bad.c", self.read(os.path.join(EXAMPLES, "tweedie.c")).replace("    (void)targets;", "    (void)targets;\n    *(volatile int *)8 = 1;"))
         self.write("c.yaml", CONFIG % ("bad.c", "tanh", "tweedie", "adam"))

@@ -960,6 +960,7 @@ static bool is_type_name(const struct node *node);
 /* [base] as a mapping that [own], a mapping of the same key, extends: its type name is {type: name}. NULL: it is
  * replaced as a whole: another kind of value, or another type, whose keys do not go with those of [own]. */
 static struct node *extended(struct merger *m, struct node *base, const struct node *own) {
+    if (node_get(own, "expression") && !node_get(own, "type")) return NULL; /* loss: {expression: ...} is a type */
     const struct node *type = node_get(own, "type");
     if (base->kind == NODE_SCALAR && !type && !base->is_quoted && is_type_name(base) && !node_is_null(base)) {
         struct node *mapping = empty_mapping(m->arena, base->place);
@@ -1045,7 +1046,7 @@ static struct node *read_base(struct merger *m, const char *path, const struct n
         if (!s && io_is_same(&info, &other))
             s = status_new(STATUS_USAGE, "'%s' is based on itself: it names %s, which is being read", path, name);
     }
-    if (!s && m->files++ == DOCUMENT_MAX_BASES) s = status_new(STATUS_USAGE, "more than %d files", DOCUMENT_MAX_BASES);
+    if (!s && ++m->files > DOCUMENT_MAX_BASES) s = status_new(STATUS_USAGE, "more than %d files", DOCUMENT_MAX_BASES);
     if (!s) s = read_file(name, &bytes, &size);
     if (s) problems_add(m->problems, entry->place, "base", "%s", status_message(s));
     struct node *root = s ? NULL : read_merged(m, name, bytes, size);
@@ -1100,6 +1101,7 @@ struct substitution {
     const struct node *variables; /* a mapping */
     int depth;                    /* variables whose value is being replaced */
     size_t nodes, bytes;          /* that it has made */
+    bool *used;                   /* (variables->count) */
 };
 
 static bool is_name_character(char c) { return isalnum((unsigned char)c) || c == '_'; }
@@ -1131,6 +1133,8 @@ static void count(struct substitution *s, size_t nodes, size_t bytes, struct pla
 static struct node *value_of(struct substitution *s, const char *text, size_t length, struct place place) {
     char *name = arena_printf(s->arena, "%.*s", (int)(length - 3), text + 2);
     const struct node *value = node_get(s->variables, name);
+    for (size_t i = 0; value && i < s->variables->count; i++)
+        s->used[i] = s->used[i] || s->variables->items[i] == value;
     if (!value) {
         struct text known = {0};
         for (size_t i = 0; i < s->variables->count; i++)
@@ -1201,7 +1205,12 @@ void document_substitute(struct document *document, struct problems *problems) {
         problems_add(problems, variables->place, "variables", "expected a mapping from names to values");
         return;
     }
+    s.used = arena_alloc(document->arena, variables->count + 1);
     document->root = substitute(&s, without_key(document->arena, document->root, "variables"));
+    for (size_t i = 0; i < variables->count; i++) /* a misspelled one would change nothing */
+        if (!s.used[i] && variables->items[i]->place.line == 0)
+            problems_add(problems, variables->items[i]->place, NULL, "no value of the config uses the variable '%s'",
+                         short_text(variables->keys[i]).s);
 }
 
 /* ---- overrides ---- */

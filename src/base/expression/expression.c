@@ -853,12 +853,15 @@ static uint16_t of_choice(struct derivation *d, uint16_t is_first, uint16_t is_e
     return make(d, EXPRESSION_WHERE, is_equal, half, make(d, EXPRESSION_WHERE, is_first, g, zero));
 }
 
-/* d(a ^ b) = b a^(b - 1) da + a^b log(a) db, where 0^b log(0) is 0 for b >= 0 */
+/* d(a ^ b) = b a^(b - 1) da + a^b log(a) db, where 0 a^-1 is 0, and 0^b log(0) is 0 for b >= 0, as torch.pow's */
 static void derive_power(struct derivation *d, uint16_t y, uint16_t a, uint16_t b, uint16_t g) {
-    if (d->depends[a]) {
+    if (d->depends[a] && !has_value(d->e, b, 0)) {
         uint16_t less = make(d, EXPRESSION_SUBTRACT, b, constant(d, 1), 0);
         uint16_t power = has_value(d->e, less, 1) ? a : make(d, EXPRESSION_POWER, a, less, 0);
-        pass_to(d, a, times(d, g, has_value(d->e, b, 1) ? constant(d, 1) : times(d, b, power)), true);
+        uint16_t slope = times(d, g, has_value(d->e, b, 1) ? constant(d, 1) : times(d, b, power)),
+                 zero = constant(d, 0);
+        if (!is_number(d->e, b)) slope = make(d, EXPRESSION_WHERE, make(d, EXPRESSION_EQUAL, b, zero, 0), zero, slope);
+        pass_to(d, a, slope, true);
     }
     if (!d->depends[b]) return;
     uint16_t zero = constant(d, 0), is_zero = make(d, EXPRESSION_EQUAL, a, zero, 0);
@@ -985,7 +988,11 @@ static void derive(struct derivation *d, uint16_t i) {
     } else {
         uint16_t slope = slope_of(d, n.op, n.operands[0], i);
         if (slope == EXPRESSION_NONE) return;
-        pass_to(d, n.operands[0], n.op == EXPRESSION_NEGATE ? minus(d, g) : times(d, g, slope), false);
+        if (n.op == EXPRESSION_RELU) /* chosen, not multiplied: g may be infinite where the slope is 0 */
+            slope = make(d, EXPRESSION_WHERE, slope, g, constant(d, 0));
+        else
+            slope = n.op == EXPRESSION_NEGATE ? minus(d, g) : times(d, g, slope);
+        pass_to(d, n.operands[0], slope, false);
     }
 }
 

@@ -638,6 +638,8 @@ static status complete(struct document *document, const char *path, char *const 
     if (document) replace_alternatives(document, overrides, count, problems);
     for (size_t i = 0; document && i < count; i++) schema_override(&config_schema, document, overrides[i], problems);
     size_t before = problems->count;
+    const struct node *base = document ? node_get(document_root(document), "base") : NULL;
+    if (base) problems_add(problems, base->place, "base", "is a key of files, not an argument; write it in a config");
     if (document) document_substitute(document, problems);
     if (problems->count > before) {
         document_destroy(document);

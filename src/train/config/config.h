@@ -192,6 +192,11 @@ enum precision config_precision(const struct config *config);
  * first. */
 bool config_updates_in_backward(const struct config *config, int world_size);
 
+/* Whether accumulated gradients are summed in the order of dist.zero_stage 2 and 3, which has other bits. */
+static inline bool config_sums_by_shards(const struct config *config) {
+    return config->dist.zero_stage >= 2 && config->train.accumulate > 1;
+}
+
 /* Appends sentence [index] about a given key that has no effect ("train.cuda_graph is for GPUs"). False: there are no
  * more. */
 bool config_ignored(const struct config *config, size_t index, struct text *out);

@@ -62,7 +62,7 @@ static const struct extension *find_loaded(const char *sha256) {
 
 /* ---- a crash inside an extension ---- */
 
-static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 /* Memory of the code of an extension: [begin, end). */
 struct code {
@@ -104,8 +104,7 @@ static void watch_crashes(uintptr_t function, const char *path) {
     struct code *code = &codes[code_count];
     code->begin = function;
     if (!function || !dl_iterate_phdr(find_code, code)) return;
-    snprintf(code->message, sizeof code->message,
-             "ddptrain: the extension %.400s crashed; its memory accesses are wrong\n", path);
+    snprintf(code->message, sizeof code->message, "ddptrain: the extension %.400s crashed\n", path);
     code_count++;
     backtrace(&frame, 1); /* loads what it needs, which a handler must not do */
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) {
@@ -138,6 +137,21 @@ static status check_types(const struct extension *e, const char *path) {
                           path, e->version);
     if (!e->layer && !e->loss && !e->optimizer && !e->format)
         return status_new(STATUS_USAGE, "%s: DDPTRAIN_EXTENSION names no layer, loss, optimizer or format", path);
+    bool is_whole = true;
+    if (e->layer) is_whole = is_whole && (e->layer->plan || e->layer->expand);
+    if (e->layer && !e->layer->expand)
+        is_whole = is_whole && (e->layer->joins     ? e->layer->join && e->layer->join_backward
+                                : e->layer->is_view ? true
+                                                    : e->layer->forward && e->layer->backward);
+    if (e->loss) is_whole = is_whole && e->loss->check && e->loss->run;
+    if (e->optimizer) is_whole = is_whole && e->optimizer->settings && e->optimizer->plan;
+    if (e->format) is_whole = is_whole && e->format->open && e->format->read && e->format->describe && e->format->close;
+    if (!is_whole)
+        return status_new(STATUS_USAGE,
+                          "%s: a function is missing: a layer has plan, forward and backward (join and join_backward "
+                          "of several inputs), a loss check and run, an optimizer settings and plan, a format open, "
+                          "read, describe and close",
+                          path);
     return OK;
 }
 
@@ -408,6 +422,34 @@ static bool is_sha256(const char *text) {
     return strlen(text) == DIGEST_HEX_SIZE - 1 && strspn(text, "0123456789abcdef") == DIGEST_HEX_SIZE - 1;
 }
 
+/* Of a run folder or a checkpoint. */
+static status refuse(const struct extension_file *file) {
+    struct text word = {0};
+    text_add_shell(&word, file->path);
+    status s =
+        status_new(STATUS_USAGE,
+                   "the extension '%s' (SHA-256 %.16s) is code that you have not run before on this machine, and "
+                   "it does not run because a run folder or a checkpoint names it; if you have this file and "
+                   "trust it: ddptrain extension test %s",
+                   file->path, file->sha256 ? file->sha256 : "not given", text_string(&word));
+    text_free(&word);
+    return s;
+}
+
+/* Whether [config] is a file in the folder of a run, which may be of somebody else. */
+static bool is_in_run_folder(const char *config) {
+    static const char *const names[] = {"metrics.jsonl", "ledger.jsonl", "checkpoints", "log.txt"};
+    const char *slash = strrchr(config, '/');
+    bool is_found = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct text path = {0};
+        text_printf(&path, "%.*s%s", slash ? (int)(slash - config + 1) : 0, config, names[i]);
+        is_found = is_found || access(text_string(&path), F_OK) == 0;
+        text_free(&path);
+    }
+    return is_found && strcmp(slash ? slash + 1 : config, "config.yaml") == 0;
+}
+
 static status load_entry(struct extension_file *file, const char *config, bool is_users, struct arena *arena) {
     const struct extension *extension;
     char sha256[DIGEST_HEX_SIZE];
@@ -419,12 +461,7 @@ static status load_entry(struct extension_file *file, const char *config, bool i
         TRY(load_remembered(file->path, file->sha256, &is_known, &extension));
         if (is_known) return OK;
     }
-    if (file->sha256 || !is_users)
-        return status_new(STATUS_USAGE,
-                          "the extension '%s' is code that you have not run before on this machine, and it does not "
-                          "run because a run folder or a checkpoint names it; if you trust it: ddptrain extension test "
-                          "%s",
-                          file->path, file->path);
+    if (file->sha256 || !is_users) return refuse(file);
     TRY(find_file(&file->path, config, arena));
     TRY(load_file(file->path, sha256, &extension));
     file->sha256 = arena_copy(arena, sha256);
@@ -447,11 +484,25 @@ void extensions_load(const struct node *root, const char *config, bool is_users,
     for (size_t i = 0; i < list->count; i++) {
         struct extension_file file = {word_of(list->items[i], "path"), word_of(list->items[i], "sha256")};
         if (!file.path) continue;
-        status s = load_entry(&file, config, is_users, arena);
+        const char *from = list->items[i]->place.file; /* of a base, too */
+        bool is_own = is_users && !(list->items[i]->place.line > 0 && from && is_in_run_folder(from));
+        status s = load_entry(&file, config, is_own, arena);
         if (s) problems_add(problems, list->items[i]->place, "extensions", "%s", status_message(s));
         status_free(s);
         (*files)[(*count)++] = file;
     }
+}
+
+status extensions_check_same(const struct section_list *extensions, const char *written, const char *path) {
+    const struct extension_file *files = extensions->items;
+    for (size_t i = 0; i < extensions->count; i++)
+        if (strstr(written, "\nextensions:") && !strstr(written, files[i].sha256))
+            return status_new(
+                STATUS_USAGE,
+                "%s: the extension %s has changed since this run began (its SHA-256 is %.16s... now); use "
+                "--fresh to start over, or the earlier file",
+                path, files[i].path, files[i].sha256);
+    return OK;
 }
 
 /* ---- for extensions ---- */

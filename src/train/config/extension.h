@@ -90,6 +90,10 @@ status extension_compile(const char *source, const char *name, const char *out);
 /* Loads the file [path], a .c or a .so, as an entry without a SHA-256. */
 status extension_load(const char *path, const struct extension **out);
 
+/* STATUS_USAGE if [written], the resolved config of the run [path], has another version of one of [extensions] (of
+ * struct extension_file). */
+status extensions_check_same(const struct section_list *extensions, const char *written, const char *path);
+
 /* Whether all extensions that this process has loaded run on GPUs; true without any. */
 bool extensions_run_on_gpus(void);
 

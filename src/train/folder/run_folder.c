@@ -11,6 +11,7 @@
 #include "base/files/io.h"
 #include "base/files/sealed.h"
 #include "checkpoint/checkpoint.h"
+#include "train/config/extension.h"
 
 struct run_folder {
     struct arena *arena;
@@ -78,6 +79,7 @@ static status read_config(struct run_folder *f) {
 static status compare_config(struct run_folder *f, const struct config *config) {
     if (!f->config_text) return OK;
     struct config_file *before;
+    TRY(extensions_check_same(&config->extensions, f->config_text, f->path));
     status s = config_parse(f->config, f->config_text, &before);
     if (s)
         return status_prefix(

@@ -317,7 +317,12 @@ static status explain(struct trainer *t, const struct bad_step *bad, struct text
     TRY(recordings_agree(t->recordings)); /* the searches of the ranks differ in their passes */
     TRY(gather_finding(t, &own, out));
     if (!out->length && averaged)
-        text_printf(out, "the average of the gradients of %s, while those of each rank are finite", averaged);
+        text_printf(
+            out,
+            t->config->dist.zero_stage == 3
+                ? "the average of the gradients of %s; with dist.zero_stage: 3 no rank can repeat the step alone"
+                : "the average of the gradients of %s, while those of each rank are finite",
+            averaged);
     return OK;
 }
 

@@ -22,6 +22,7 @@
 #include "dist/comm/comm_gpu.h"
 #include "dist/process/launcher_channel.h"
 #include "optim/optimizer.h"
+#include "train/config/extension.h"
 #include "train/folder/run_folder.h"
 #include "train/loop/averaging.h"
 #include "train/loop/dry_run.h"
@@ -571,6 +572,11 @@ static status check_world_size(const struct run *run, const struct counters *c, 
 
 static status load(struct run *run, struct checkpoint *checkpoint, const char *path, const char *otherwise) {
     struct state *state = run->trainer.state;
+    char *written;
+    TRY(checkpoint_read_text(checkpoint, "config", &written));
+    status same = written ? extensions_check_same(&run->config->extensions, written, path) : OK;
+    free(written);
+    TRY(same);
     TRY(state_map(state));
     status s = state_load(state, checkpoint, path, otherwise);
     TRY(status_first(s, state_unmap(state, true)));
