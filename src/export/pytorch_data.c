@@ -408,7 +408,7 @@ static void add_tensors(struct script *s) {
         text_add(out, "y = torch.tensor(y.astype(\"i8\"), device=device).flatten()\n");
     else if (loss->wants_classes)
         text_add(out, "y = torch.tensor(y.astype(\"i8\"), device=device)\n");
-    else if (loss->parts)
+    else if (loss->parts || info->target_size != shape_elements(y)) /* a formula may have other numbers of them */
         text_printf(out, "y = torch.tensor(y.astype(\"f4\")).to(device, dtype).reshape(len(y), %zu)\n",
                     info->target_size);
     else
