@@ -411,8 +411,10 @@ static status verify_newest(struct audit *a) {
     const char *newest = arena_printf(a->arena, "%s/checkpoints/%s.h5", a->folder, name), *best = best_of(a);
     if (!existing(newest)) return status_new(STATUS_DATA, "%s: the newest checkpoint of the ledger is missing", newest);
     TRY(sealed_verify(newest, &seal));
+    TRY(ledger_check_config(a->arena, &a->ledger, newest));
     if (!best) return OK;
     TRY(sealed_verify(best, &seal));
+    if (a->ledger.lines[0].step == 0) TRY(ledger_check_config(a->arena, &a->ledger, best)); /* else it may be older */
     a->best_step = (int64_t)seal.order;
     return check_best_file(a, best);
 }

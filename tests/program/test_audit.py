@@ -422,6 +422,14 @@ class Audit(program.Case):
                 f["scaler/mean"][:] = f["scaler/mean"][:] + 1
             program.change_checkpoint(self.path(path), move)
             self.assertIn(f"{path}: not what the run gives when it is repeated: scaler/mean", self.audit("--all", code=DIVERGED))
+            shutil.copy(self.path("copy.h5"), self.path(path))
+
+            def other(f):
+                text = f["config"][()].decode().replace("relu", "tanh")
+                del f["config"]
+                f["config"] = text
+            program.change_checkpoint(self.path(path), other)
+            self.assertIn(f"{path}: the config in it is not one that the run had", self.audit(code=DIVERGED))
             with open(self.path(path), "wb"):
                 pass
             self.assertIn(path, self.audit(code=DATA))
