@@ -113,8 +113,14 @@ class Folder(SweepCase):
 
     def test_a_deleted_folder_ends_the_sweep(self):
         p = self.begin(*self.WORDS)
-        while os.path.exists(self.path("sweeps/test")):  # a run may just write a file
-            subprocess.run(["rm", "-rf", self.path("sweeps/test")], stderr=subprocess.DEVNULL)
+        self.code = USAGE
+        while self.code == USAGE:
+            while os.path.exists(self.path("sweeps/test")):  # a run may just write a file
+                subprocess.run(["rm", "-rf", self.path("sweeps/test")], stderr=subprocess.DEVNULL)
+            _, said = self.run_program("sweep", "test.yaml", "train.epochs=1", code=None)
+            if self.code == USAGE:  # a run that has just begun has made its folder again
+                self.assertIn("this folder is not a sweep's, and has files (runs)", said)
+        self.assertEqual(self.code, OK, said)
         replaced = self.replace()
         _, err = p.communicate(timeout=60 * program.SLOW)
         self.assertEqual(p.returncode, IO, err)
