@@ -198,8 +198,8 @@ TEST(names_that_occur) {
                                 &(struct expression_options){.is_of_numbers = true}, &e, &at, NULL);
     ck_assert(!s);
     static const char *const expected[] = {"Age (years)", "weight", "mean",
-                                           "gr\xc3\xb6\xc3\x9f"
-                                           "e"};
+                                           ("gr\xc3\xb6\xc3\x9f"
+                                            "e")};
     ck_assert_uint_eq(e.name_count, 4);
     for (size_t i = 0; i < 4; i++) {
         expression_name(&e, i, name);

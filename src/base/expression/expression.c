@@ -166,12 +166,20 @@ static bool has_value(const struct expression *e, uint16_t node, double value) {
     return is_number(e, node) && e->nodes[node].value == value;
 }
 
+/* Bit by bit: -0 and 0 are two numbers, and NaN is one. */
+static bool has_same_bits(double a, double b) {
+    uint64_t bits[2];
+    memcpy(&bits[0], &a, sizeof a);
+    memcpy(&bits[1], &b, sizeof b);
+    return bits[0] == bits[1];
+}
+
 /* EXPRESSION_NONE: the list is full. */
 static uint16_t append(struct expression *e, const struct expression_node *node) {
     for (size_t i = 0; i < e->count; i++) {
         const struct expression_node *other = &e->nodes[i];
         if (other->op == node->op && memcmp(other->operands, node->operands, sizeof node->operands) == 0 &&
-            memcmp(&other->value, &node->value, sizeof node->value) == 0)
+            has_same_bits(other->value, node->value))
             return (uint16_t)i;
     }
     if (e->count == EXPRESSION_MAX_NODES) return EXPRESSION_NONE;

@@ -608,7 +608,8 @@ static status end_word(struct piece_word *w) {
     size_t before = w->e->out->count, size = w->bytes.size;
     if (size == 0) return OK;
     w->key.size = 0;
-    TRY(add(&w->key, w->bytes.text, size)); /* memory for the longest key */
+    /* Memory for the longest key; NOLINTNEXTLINE(clang-analyzer-unix.Malloc): encode_pieces frees it */
+    TRY(add(&w->key, w->bytes.text, size));
     if (t->prefix.length) TRY(add(&w->key, t->vocabulary.pool + t->prefix.offset, t->prefix.length));
     TRY(reserve_ids(w->e->out, size));
     if (w->characters > t->max_characters || !put_pieces(w)) {
@@ -955,7 +956,7 @@ static status read_vocabulary(struct reader *r) {
     if (!json_is_object(vocabulary)) return bad("model.vocab is not an object of tokens and ids");
     if (!is_absent(added) && !json_is_array(added)) return bad("added_tokens is not a list");
     TRY(find_size(r, vocabulary, added));
-    t->tokens = calloc(t->size, sizeof *t->tokens);
+    t->tokens = calloc(t->size ? t->size : 1, sizeof *t->tokens);
     if (!t->tokens) return status_memory("the tokenizer");
     json_object_foreach((json_t *)vocabulary, token, value) {
         TRY(add_token(r, token, (uint32_t)json_integer_value(value)));

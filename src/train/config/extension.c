@@ -248,13 +248,14 @@ static status compiler_failure(const char *source, const char *name, const char 
 
 status extension_compile(const char *source, const char *name, const char *out) {
     char headers[PATH_MAX + 64];
-    struct text folders[2] = {{0}}, log = {0};
+    struct text words[3] = {{0}}, log = {0};
     int code = 0;
     if (!find_headers(headers))
         return status_new(STATUS_USAGE, "the headers of ddptrain, which an extension needs, are not installed; set "
                                         "DDPTRAIN_INCLUDE_DIR to their folder");
-    text_printf(&folders[0], "-I%s", headers);
-    text_printf(&folders[1], "-I%s/train/config", headers);
+    text_printf(&words[0], "-I%s", headers);
+    text_printf(&words[1], "-I%s/train/config", headers);
+    text_printf(&words[2], "-DDDPTRAIN_VERSION=\"%s\"", DDPTRAIN_VERSION);
     text_printf(&log, "%s.log", out);
     const char *const arguments[] = {compiler(),
                                      "-std=gnu17",
@@ -265,9 +266,9 @@ status extension_compile(const char *source, const char *name, const char *out) 
                                      "-shared",
                                      "-Wall",
                                      "-D_GNU_SOURCE",
-                                     "-DDDPTRAIN_VERSION=\"" DDPTRAIN_VERSION "\"",
-                                     text_string(&folders[0]),
-                                     text_string(&folders[1]),
+                                     text_string(&words[2]),
+                                     text_string(&words[0]),
+                                     text_string(&words[1]),
                                      "-o",
                                      out,
                                      source,
@@ -276,7 +277,7 @@ status extension_compile(const char *source, const char *name, const char *out) 
     status s = run_compiler(arguments, text_string(&log), &code);
     if (!s && code) s = compiler_failure(source, name, text_string(&log));
     unlink(text_string(&log));
-    for (size_t i = 0; i < 2; i++) text_free(&folders[i]);
+    for (size_t i = 0; i < 3; i++) text_free(&words[i]);
     text_free(&log);
     return s;
 }
