@@ -438,6 +438,28 @@ class Audit(program.Case):
         os.remove(self.path("runs/test/checkpoints/epoch-0008.h5"))
         self.assertIn("the newest checkpoint of the ledger is missing", self.audit(code=DATA))
 
+    def test_the_end_of_the_run(self):
+        """A forged last step, and metrics.jsonl without its end, or without the file."""
+        self.train()
+        bodies = self.bodies()
+        self.assertIn('"step":72', bodies[-1])
+        whole = self.read("runs/test/ledger.jsonl")
+        self.write("runs/test/ledger.jsonl", seal(bodies[:-1] + [bodies[-1].replace('"step":72', '"step":1000000')]))
+        self.assertIn("the end of the run is at another step than its last checkpoint", self.audit(code=DIVERGED))
+        self.write("runs/test/ledger.jsonl", whole)
+        lines = self.read("runs/test/metrics.jsonl").splitlines(True)
+        for text in "".join(lines[:-1]), "":
+            self.write("runs/test/metrics.jsonl", text)
+            self.assertIn("metrics.jsonl: it does not end with the end of the run, which the ledger has", self.audit(code=DIVERGED))
+        os.remove(self.path("runs/test/metrics.jsonl"))
+        self.assertIn("metrics.jsonl: it does not end with the end of the run", self.audit("--intervals", 1, code=DIVERGED))
+
+    def test_accumulated_steps_of_zero(self):
+        """Stages 2 and 3 sum accumulated gradients in another order, which the repetition has, too."""
+        for stage in 0, 2, 3:
+            self.train("--fresh", "--nproc", 2, "train.epochs=2", "train.accumulate=2", f"dist.zero_stage={stage}")
+            self.audit("--all")
+
     def test_a_state_that_takes_the_place_of_another(self):
         """A weight is changed while the run is stopped; a line that hides it, and a second end."""
         self.train("--stop-after", 27, code=STOPPED)

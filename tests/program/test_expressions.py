@@ -61,6 +61,12 @@ class Expressions(program.Case):
             with self.subTest(built_in):
                 np.testing.assert_allclose(self.losses(f'{{expression: "{formula}"}}', "mse"), self.losses(built_in, "mse"), rtol=2e-6)
 
+    def test_corners_have_finite_derivatives(self):
+        """As in PyTorch: of relu where the derivative around it is infinite, and of a power of 0."""
+        for formula in "mean(sqrt(relu(y - 100)))", "mean(relu(y - 100) ^ 0.5)", "mean((0 * y) ^ 0)", "mean((0 * y) ^ (t - t))":
+            with self.subTest(formula):
+                self.assertTrue(np.isfinite(self.losses("relu", f'{{expression: "{formula}"}}')).all())
+
     def test_several_losses(self):
         self.write("test.yaml", CONFIG.replace("loss: %s", "losses: [{expression: mean((y - t) ^ 2), loss_weight: 0.5, name: square}, {type: l1}]") % ("", "relu"))
         self.run_program("test.yaml")

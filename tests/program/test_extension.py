@@ -52,7 +52,7 @@ class Extension(program.Case):
         """Gradients against differences, or an optimizer whose loss falls; each example is in the list of the docs."""
         configs = {"cox.c": ROWS.replace("targets: 1", "targets: 2") + "model: {layers: [{linear: 8}, tanh, {linear: 1}]}\nloss: cox\ntrain: {epochs: 1}\n",
                    "fourier.c": ROWS + "model: {layers: [{linear: 4}, {fourier: 16}, {linear: 1}]}\nloss: mse\ntrain: {epochs: 1}\n"}
-        page = open(os.path.join(program.SOURCE, "docs/extensions.md")).read()
+        page = self.read(os.path.join(program.SOURCE, "docs/extensions.md"))
         for path in sorted(glob.glob(os.path.join(EXAMPLES, "*.c"))):
             name = os.path.basename(path)
             self.example(name)
@@ -230,8 +230,9 @@ class Extension(program.Case):
         source = self.read("rational.c")
         for name, text, message in [
                 ("syntax.c", source.replace("return OK;", "return OK", 1), r"c.yaml:1:14: extensions: the extension syntax.c does not compile: syntax.c:\d+:\d+: error: "),
-                ("none.c", "int x;\n", "none.c: is no extension of ddptrain"),
+                ("none.c", "int x;\n", "none.c: is not an extension of ddptrain"),
                 ("empty.c", '#include "extension.h"\nDDPTRAIN_EXTENSION();\n', "names no layer, loss, optimizer or format"),
+                ("part.c", source.replace("    .backward = backward,\n", ""), "a function is missing: a layer has plan, forward and backward"),
                 ("twice.c", source.replace('{"rational"', '{"relu"'), "there is a type 'relu' already"),
                 ("symbol.c", source.replace("static status plan(struct layer *layer, struct planning *planning) {",
                                             "void missing(void);\nstatic status plan(struct layer *layer, struct planning *planning) {\nmissing();"), "cannot be loaded: .*missing"),

@@ -558,7 +558,7 @@ static uint16_t parse_number(struct parser *p) {
     }
     if (c == start + 1 && *start == '.') return fail(p, at, "expected a number, a name or '(', got '.'");
     if (is_letter(*c) || *c == '.')
-        return fail(p, at, "'%.*s' is no number; a product is written 2 * x", (int)(c - start + 1), start);
+        return fail(p, at, "'%.*s' is not a number; a product is written 2 * x", (int)(c - start + 1), start);
     double value = strtod(start, NULL);
     if (!isfinite(value) || fabs(value) > 3.4028234663852886e38)
         return fail(p, at, "the number is too large for float32");

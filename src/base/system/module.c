@@ -21,7 +21,7 @@ static bool find_library(char *path) {
     return is_library && realpath(map->l_name, path);
 }
 
-static void program_path(char *path) {
+void module_program_path(char *path) {
     ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
     path[length > 0 ? length : 0] = 0;
 }
@@ -32,7 +32,7 @@ static void program_path(char *path) {
 static bool find_module(const char *name, char *path, struct text *tried) {
     char own[PATH_MAX], below[PATH_MAX + 32], beside[PATH_MAX + 32];
     bool is_library = find_library(own);
-    if (!is_library) program_path(own);
+    if (!is_library) module_program_path(own);
     char *slash = strrchr(own, '/');
     if (slash) *slash = 0;
     snprintf(below, sizeof below, "%s/ddptrain", own);

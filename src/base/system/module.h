@@ -12,6 +12,8 @@
  * the installed folder. Modules are never unloaded. Not found: STATUS_USAGE with the paths that were tried; not
  * loadable: STATUS_USAGE with dlopen's error. */
 status module_open(const char *name, const char *symbol, void **address);
+/* path (PATH_MAX): of the file of this program; "" without /proc. */
+void module_program_path(char *path);
 /* Whether there is a file of that name, which may not be loadable. */
 bool module_is_installed(const char *name);
 /* The same for a module that the config requires; the failure is "[needs]: <error>; [remedy]". */

@@ -20,6 +20,7 @@
 #include "base/files/digest.h"
 #include "base/files/find_file.h"
 #include "base/files/io.h"
+#include "base/system/module.h"
 
 #define MAX_SOURCE (64u << 20) /* bytes of a file */
 #define MAX_LOADED 64          /* extensions of a process */
@@ -161,8 +162,8 @@ static status open_object(const char *object, const char *path, const char *sha2
     if (!handle) return status_new(STATUS_USAGE, "%s: cannot be loaded: %s", path, dlerror());
     const struct extension *e = dlsym(handle, EXTENSION_SYMBOL);
     if (!e)
-        return status_new(STATUS_USAGE, "%s: is no extension of ddptrain: it does not end with DDPTRAIN_EXTENSION(...)",
-                          path);
+        return status_new(STATUS_USAGE,
+                          "%s: is not an extension of ddptrain: it does not end with DDPTRAIN_EXTENSION(...)", path);
     TRY(check_types(e, path));
     if (loaded_count == MAX_LOADED)
         return status_new(STATUS_USAGE, "%s: a process has at most %d extensions", path, MAX_LOADED);
@@ -183,8 +184,7 @@ static status open_object(const char *object, const char *path, const char *sha2
 /* The folder of the headers; false: there is none. */
 static bool find_headers(char path[PATH_MAX + 64]) {
     char own[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-    own[length > 0 ? length : 0] = 0;
+    module_program_path(own);
     char *slash = strrchr(own, '/');
     if (slash) *slash = 0;
     const char *const folders[][2] = {{getenv("DDPTRAIN_INCLUDE_DIR"), ""},
