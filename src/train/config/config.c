@@ -321,15 +321,27 @@ static void check_extensions(const struct config *c, const struct node *root, st
                      "cuda: the types of the extensions are for the CPU; use cpu or auto");
 }
 
+/* A setting that does not go with a key. */
+struct conflict {
+    bool is_set;
+    const char *setting, *reason;
+};
+
+/* Reports those of [conflicts] (count) that are set. [value]: of the key, with a blank after it; "": its presence. */
+static void add_conflicts(const struct conflict *conflicts, size_t count, struct place place, const char *key,
+                          const char *value, struct problems *problems) {
+    for (size_t i = 0; i < count; i++)
+        if (conflicts[i].is_set)
+            problems_add(problems, place, key, "%scannot be combined with %s: %s", value, conflicts[i].setting,
+                         conflicts[i].reason);
+}
+
 /* Rejects what needs all gradients at once or a step that can be undone. */
 static void check_in_backward(const struct config *c, const struct node *root, struct problems *problems) {
     const struct train_config *t = &c->train;
     char backend[64];
     snprintf(backend, sizeof backend, "dist.backend: %s", comm_backend_names[c->dist.backend]);
-    const struct {
-        bool is_set;
-        const char *setting, *reason;
-    } conflicts[] = {
+    const struct conflict conflicts[] = {
         {t->clip_grad_norm > 0, "train.clip_grad_norm", "the norm is known only when all gradients are"},
         {t->accumulate > 1, "train.accumulate", "gradients of micro-batches are summed before an update"},
         {t->on_nonfinite.policy != NONFINITE_STOP, "train.on_nonfinite: skip or rollback",
@@ -344,19 +356,14 @@ static void check_in_backward(const struct config *c, const struct node *root, s
          "the gradients of batch shards are summed before an update"},
     };
     if (!optimizer_is_in_backward(&c->optimizer)) return;
-    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
-        if (conflicts[i].is_set)
-            problems_add(problems, place_of_key(root, "optimizer", "in_backward"), "optimizer.in_backward",
-                         "cannot be combined with %s: %s", conflicts[i].setting, conflicts[i].reason);
+    add_conflicts(conflicts, sizeof conflicts / sizeof *conflicts, place_of_key(root, "optimizer", "in_backward"),
+                  "optimizer.in_backward", "", problems);
 }
 
 /* Rejects what belongs to one update of each gradient, where a step evaluates many. */
 static void check_evaluates(const struct config *c, const struct node *root, struct problems *problems) {
     const struct train_config *t = &c->train;
-    const struct {
-        bool is_set;
-        const char *setting, *reason;
-    } conflicts[] = {
+    const struct conflict conflicts[] = {
         {t->clip_grad_norm > 0, "train.clip_grad_norm", "a step uses many gradients, whose changes it compares"},
         {t->clip_grad_value > 0, "train.clip_grad_value", "a step uses many gradients, whose changes it compares"},
         {t->accumulate > 1, "train.accumulate", "a step evaluates one batch several times; increase the batch"},
@@ -372,20 +379,15 @@ static void check_evaluates(const struct config *c, const struct node *root, str
          "a step evaluates whole batches, not their shards"},
     };
     if (!optimizer_evaluates(&c->optimizer)) return;
-    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
-        if (conflicts[i].is_set)
-            problems_add(problems, place_of_key(root, "optimizer", "type"), "optimizer.type",
-                         "lbfgs cannot be combined with %s: %s", conflicts[i].setting, conflicts[i].reason);
+    add_conflicts(conflicts, sizeof conflicts / sizeof *conflicts, place_of_key(root, "optimizer", "type"),
+                  "optimizer.type", "lbfgs ", problems);
 }
 
 /* From stage 2 on a rank never has all gradients at once. */
 static void check_zero(const struct config *c, const struct node *root, struct problems *problems) {
     char backend[64];
     snprintf(backend, sizeof backend, "dist.backend: %s", comm_backend_names[c->dist.backend]);
-    const struct {
-        bool is_set;
-        const char *setting, *reason;
-    } conflicts[] = {
+    const struct conflict conflicts[] = {
         {c->train.device == DEVICE_CUDA, "train.device: cuda", "it is for the CPU only; GPUs have 0 and 1"},
         {comm_backend_needs_gpus(c->dist.backend), backend, "it is for the CPU only; GPUs have 0 and 1"},
         {c->train.check_compute.every > 0, "train.check_compute", "it compares all gradients of a step"},
@@ -393,11 +395,8 @@ static void check_zero(const struct config *c, const struct node *root, struct p
          "the gradients of batch shards are summed as a whole"},
     };
     if (c->dist.zero_stage < 2) return;
-    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
-        if (conflicts[i].is_set)
-            problems_add(problems, place_of_key(root, "dist", "zero_stage"), "dist.zero_stage",
-                         "%lld cannot be combined with %s: %s", (long long)c->dist.zero_stage, conflicts[i].setting,
-                         conflicts[i].reason);
+    add_conflicts(conflicts, sizeof conflicts / sizeof *conflicts, place_of_key(root, "dist", "zero_stage"),
+                  "dist.zero_stage", c->dist.zero_stage == 2 ? "2 " : "3 ", problems);
 }
 
 /* The expressions of metrics, with their places. */
