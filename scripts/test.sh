@@ -77,7 +77,7 @@ tidy_files() {
 
 # [quick]: the static analyzer, which takes most of the time, only for files of the last 40 commits.
 check_tidy() {
-    local files recent
+    local files recent failed=""
     say "tidy: clang-tidy"
     { cmake --preset clang -DDDPTRAIN_TESTS=ON -DDDPTRAIN_EMULATION=OFF && cmake --build --preset clang --target generated_sources; } >build/tidy.log 2>&1 || {
         cat build/tidy.log
@@ -91,9 +91,10 @@ check_tidy() {
     files=$(tracked 'src/*.c' 'cmd/*.c' 'src/dist/comm/*.cc' | grep -v '^src/model/emit/functions/')
     if [ "${1:-}" = quick ]; then
         recent=$(git log -n 40 --name-only --format= | sort -u | grep -Fxf <(echo "$files") || true)
-        tidy_files <<<"$recent"
+        tidy_files <<<"$recent" || failed=yes
         files=$(grep -Fxvf <(echo "$recent") <<<"$files" || true)
-        tidy_files '--checks=-clang-analyzer-*' <<<"$files"
+        tidy_files '--checks=-clang-analyzer-*' <<<"$files" || failed=yes
+        [ -z "$failed" ] || return 1
     else
         tidy_files <<<"$files"
     fi

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/bits.h"
 #include "base/clock.h"
 #include "base/schema/schema.h"
 #include "base/text.h"
@@ -485,7 +486,7 @@ static void print_difference(const struct comm_show *show, const struct view *vi
     const struct view *view = &views[show->members[0]];
     const float *ring = view->ring[2 * show->count - 2];
     for (int i = 0; i < show->count; i++)
-        if (memcmp(&ring[i], &view->after[i], sizeof *ring) != 0) {
+        if (bits_of_float(ring[i]) != bits_of_float(view->after[i])) {
             printf("\nThe results differ: element %d is %.9g in order of rank, %.9g in the ring, which begins each "
                    "chunk at "
                    "another rank.\n",
