@@ -499,7 +499,7 @@ static void print_difference(const struct comm_show *show, const struct view *vi
 }
 
 static void add_call(const struct comm_show *show, struct text *out) {
-    int root = show->members[show->root], next = show->members[(show->root + 1) % show->count];
+    int root = show->members[show->root], next = show->members[show->root + 1 < show->count ? show->root + 1 : 0];
     for (const char *c = operations[show->operation].call; *c; c++) {
         if (*c == '@' || *c == '&')
             text_printf(out, "%d", *c == '@' ? root : next);
