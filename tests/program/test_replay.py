@@ -107,6 +107,7 @@ class Replay(program.Case):
     def test_every_way_of_averaging(self):
         elastic = ("sampler.batch_size=null", "sampler.global_batch_size=32", "determinism={mode: elastic, shards: 4}")
         for way, rows, again in ((("--nproc", 2), 64, ()), (("--nproc", 3, "dist.zero_stage=1"), 96, ()), (("--nproc", 2, "train.accumulate=2"), 128, ()),
+                                 (("--nproc", 2, "train.accumulate=2", "dist.zero_stage=2"), 128, ()), (("--nproc", 3, "train.accumulate=2", "dist.zero_stage=3", "sampler.batch_size=12"), 72, ()),
                                  (("optimizer.in_backward=true",), 14, ()), (("--nproc", 2, *elastic), 14, ("--nproc", 3)), (("--nproc", 3, *elastic), 14, ())):
             with self.subTest(way=way):
                 self.train("checkpoint.save_every={steps: 5}", "train.ledger={every: 1}", *way)
@@ -117,7 +118,7 @@ class Replay(program.Case):
                 self.assertEqual(f["rows/number"].shape, (rows,))
                 self.assertEqual(len(set(f["rows/number"][()])), rows)
                 if "train.accumulate=2" in way:
-                    self.assertEqual(set(zip(f["rows/rank"], f["rows/micro_batch"])), {(r, m) for r in (0, 1) for m in (0, 1)})
+                    self.assertEqual(set(zip(f["rows/rank"], f["rows/micro_batch"])), {(r, m) for r in range(way[1]) for m in (0, 1)})
 
     def test_layers_of_an_image(self):
         """Channels first, whatever the order in memory; the names of what is computed together."""
@@ -157,6 +158,10 @@ train: {steps: 10}
         self.train("sampler.uneven=true", "sampler.batch_size=47", "--nproc", 3)
         _, f = self.replay(4)  # the 142nd row
         self.assertEqual((f["rows/number"].shape, f["rows/rank"][()].tolist(), f["activations/1"].shape), ((1,), [0], (1, 64)))
+        self.train("sampler.uneven=true", "sampler.batch_size=47", "--nproc", 3, "train.accumulate=2", "dist.zero_stage=2", "train.ledger={every: 1}")
+        out, f = self.replay(2)
+        self.assertIn("equal to what runs/test has recorded of it: loss, lr, samples, grad_norm, rows, parameters", out)
+        self.assertEqual((len(f["rows/number"]), f["rows/rank"][f["rows/micro_batch"][()] == 1].tolist()), (142, [0]))
         self.train("train.log_every=1", "--nproc", 2, config=self.read("wine_views.yaml"))
         out, f = self.replay(5)
         self.assertIn("equal to what runs/test has recorded of it: loss, lr", out)
@@ -255,7 +260,8 @@ train: {steps: 10}
 
     def test_the_option_of_its_run(self):
         self.write("test.yaml", WINE)
-        for words, message in (((), "--trace needs --stop-after STEP"), (("--stop-after", 2, "optimizer.in_backward=true"), "add optimizer.in_backward=false")):
+        for words, message in (((), "--trace needs --stop-after STEP"), (("--stop-after", 2, "optimizer.in_backward=true"), "add optimizer.in_backward=false"),
+                               (("--stop-after", 2, "--nproc", 2, "dist.zero_stage=3"), "add dist.zero_stage=2")):
             self.assertIn(message, self.run_program("test.yaml", "--fresh", "--quiet", "--trace", "own.h5", *words, code=USAGE)[1])
 
     def test_other_data(self):

@@ -223,11 +223,17 @@ static struct work work_of(struct trainer *t, const struct update *update, const
     return work;
 }
 
+/* The piece of a checked step, or of one with a trace. Gradients that share memory (ZeRO's stage 2) are averaged during
+ * backward in any case. */
 static status run_apart(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
     struct work work = work_of(t, update, piece);
-    TRY(update->is_checked ? compute_check_piece(t, piece, compute, &work) : compute(&work));
+    bool is_averaged = t->averaging.hooks->begin_group && piece->batch.rows > 0;
+    if (is_averaged)
+        TRY(run_pass(&work));
+    else
+        TRY(update->is_checked ? compute_check_piece(t, piece, compute, &work) : compute(&work));
     if (update->is_traced) TRY(trace_piece(t, update, piece));
-    return average(t, update, piece);
+    return is_averaged ? OK : average(t, update, piece);
 }
 
 static status run_rows(struct trainer *t, const struct update *update, const struct batch_piece *piece) {

@@ -123,8 +123,10 @@ status trace_create(const struct trainer *t, const char *path, int64_t step, con
     if (step < 1) return status_new(STATUS_USAGE, "--trace needs --stop-after STEP");
     if (!t->averaging.hooks->keeps_gradients)
         return status_new(STATUS_USAGE, "--trace: add optimizer.in_backward=false, which keeps the gradients");
-    if (zero_own_gradients(t->averaging.zero))
-        return status_new(STATUS_USAGE, "--trace: add dist.zero_stage=1, with which every process has all gradients");
+    if (zero_shards_values(t->averaging.zero))
+        return status_new(STATUS_USAGE,
+                          "--trace: add dist.zero_stage=2, with which every process has all parameters, and which has "
+                          "the same bits");
     struct trace *trace = calloc(1, sizeof *trace);
     if (!trace) return status_memory("the trace of a step");
     *out = trace;
@@ -249,10 +251,11 @@ status trace_piece(struct trainer *t, const struct update *update, const struct 
     return OK;
 }
 
-/* With ZeRO a rank has its shard of the average alone. */
+/* With ZeRO a rank has its shard of the average alone, with stage 2 in memory of its own. */
 status trace_gradients(struct trainer *t) {
     const struct params *params = &t->model->params;
-    float *gradients = t->trace->gradients;
+    float *gradients = t->trace->gradients, *own = zero_own_gradients(t->averaging.zero);
+    if (own) return zero_gather_array(t->averaging.zero, own, gradients, t->comm);
     TRY(device_download(t->device, gradients, params->gradients, params->trained * sizeof *gradients));
     return zero_all_gather_array(t->averaging.zero, gradients, t->comm);
 }

@@ -138,6 +138,8 @@ void zero_destroy(struct zero *z) {
 
 const struct optimizer_shard *zero_shard(const struct zero *z) { return z ? &z->own : NULL; }
 
+bool zero_shards_values(const struct zero *z) { return z && z->shards_values; }
+
 float *zero_own_gradients(const struct zero *z) { return z ? z->own.gradients : NULL; }
 
 size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t full) {
@@ -274,6 +276,10 @@ static status transfer(struct zero *z, float *own, float *full, struct comm *com
         at += rest;
     }
     return OK;
+}
+
+status zero_gather_array(struct zero *z, float *own, float *values, struct comm *comm) {
+    return transfer(z, own, z->rank == 0 ? values : NULL, comm, true);
 }
 
 /* ---- stage 3: parameters that are gathered ---- */

@@ -49,6 +49,8 @@ status zero_hash_params(struct zero *zero, const struct params *params, struct c
 /* *name: a parameter that is not finite on any rank, the same on all; NULL: none. All ranks. */
 status zero_nonfinite_value(const struct zero *zero, const struct params *params, struct device *device,
                             struct comm *comm, const char **name);
+/* Whether ranks keep the parameters of their shard only. */
+bool zero_shards_values(const struct zero *zero);
 /* The averaged gradients of this rank's shard (zero_shard's total), in host memory; NULL: all gradients are kept. */
 float *zero_own_gradients(const struct zero *zero);
 /* The name of a parameter, of those in this rank's shard, whose averaged gradient is not finite; NULL: none. */
@@ -68,6 +70,8 @@ status zero_all_gather(struct zero *zero, struct params *params, struct device *
 
 /* The same for values (params->trained) in the host's memory, of which each rank has its shard. All ranks. */
 status zero_all_gather_array(struct zero *zero, float *values, struct comm *comm);
+/* The same from the shards of the ranks, [own] (zero_shard's total); others than rank 0 get nothing. All ranks. */
+status zero_gather_array(struct zero *zero, float *own, float *values, struct comm *comm);
 
 /* The squared norm of the gradients, which must be mapped, from the shards of the ranks; by parameter, as PyTorch. All
  * ranks. */
