@@ -311,9 +311,10 @@ status ledger_processes(const struct command_line *line, int64_t world, bool is_
  * the device of the run in [folder]; [processor] NULL: not known. */
 status ledger_check_processor(const char *folder, const char *processor, const char *where, bool is_portable);
 
-/* For subcommand.override_prefixes: where files are now that have moved since the run, its data and what it started
- * from. */
-#define FILE_KEYS(prefix) prefix "dataset.", prefix "model.init_from", prefix "checkpoint.resume="
+/* For subcommand.override_prefixes: where files are now that have moved since the run: its data, their order, and what
+ * it started from. */
+#define FILE_KEYS(prefix)                                                                                              \
+    prefix "dataset.", prefix "sampler.path=", prefix "model.init_from", prefix "checkpoint.resume="
 
 /* A run of this program that repeats steps [first] to [stop] of another one. */
 struct repetition {

@@ -113,6 +113,23 @@ class Indices(program.Case):
         self.assertRegex(err, r"its sampler.path had other rows \(SHA-256 [0-9a-f]{12}\.\.\., now [0-9a-f]{12}\.\.\.\); use the same file")
         self.assertEqual(err.count("\n"), 1, err)
 
+    def test_a_file_that_moved_after_the_run(self):
+        """audit, bisect and replay get its place as a key; other rows are not accepted."""
+        order = np.random.default_rng(10).permutation(ROWS)
+        self.save(order)
+        self.train("checkpoint.save_every=1", "checkpoint.keep=0")
+        self.train("checkpoint.save_every=1", "checkpoint.keep=0", "optimizer.lr=0.03", run="runs/other")
+        os.rename(self.path("order.npy"), self.path("moved.npy"))
+        for words in (("audit", "runs/test", "--all"), ("bisect", "runs/test", "runs/other"), ("replay", "runs/test", "--step", 3)):
+            with self.subTest(words[0]):
+                self.assertIn("order.npy", self.run_program(*words, code=None)[1])
+                self.assertIn(self.code, (65, 74))
+                out, err = self.run_program(*words, "sampler.path=moved.npy", code=71 if words[0] == "bisect" else 0)
+                self.assertRegex(out + err, "the run is as recorded|part at step 1: its learning rate is|equal to what runs/test has recorded")
+        self.assertIn("part at step 1", self.run_program("bisect", "runs/test", "runs/other", "A.sampler.path=moved.npy", "B.sampler.path=moved.npy", code=71)[1])
+        self.save(order[::-1], name="moved.npy")
+        self.assertIn("sampler_sha256 is", self.run_program("audit", "runs/test", "--all", "sampler.path=moved.npy", code=71)[1])
+
     def test_audit_and_eval(self):
         """An audit repeats the rows; without the file a run can be evaluated, but not repeated."""
         order = np.random.default_rng(10).permutation(ROWS)
