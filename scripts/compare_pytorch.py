@@ -190,7 +190,7 @@ def report_shipped(names, folder):
 # ---- the table ----
 
 # What PyTorch 1.13 lacks: the row of the table, and a word of its error; and what it computes in another way than 2.0 and later.
-LACKS = {"layers_layer_norm.bias": "bias", "optimizer_nadam_decoupled": "decoupled_weight_decay", "optimizer_radam_decoupled": "decoupled_weight_decay"}
+LACKS = {"optimizer_adafactor": "Adafactor", "optimizer_muon": "Muon", "layers_layer_norm.bias": "bias", "optimizer_nadam_decoupled": "decoupled_weight_decay", "optimizer_radam_decoupled": "decoupled_weight_decay"}
 DIFFERS = {"optimizer_nadam": "its NAdam multiplies by mu twice"}
 
 CHEAP = ["char_gpt_small", "image_folder", "iris_csv", "lstm_series", "series_forecast", "siamese", "titanic", "toy_linear", "two_heads", "wide_and_deep", "wide_mlp", "wine_mlp"]
@@ -203,7 +203,7 @@ LOSSES = [
 OPTIMIZERS = {
     "sgd": "", "sgd_momentum": "momentum: 0.9, nesterov: true, weight_decay: 0.01", "adam": "betas: [0.8, 0.9], eps: 0.001", "adam_amsgrad": "amsgrad: true, weight_decay: 0.1",
     "adamw": "weight_decay: 0.1, decay: matrices", "adagrad": "", "rmsprop": "momentum: 0.9, centered: true", "lion": "", "nadam": "", "nadam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true",
-    "radam": "", "radam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true", "adamax": "", "adadelta": "", "rprop": "etas: [0.4, 1.3]", "asgd": "lambd: 0.1, t0: 3, weight_decay: 0.1", "sgd_maximize": "maximize: true", "lion_maximize": "maximize: true",
+    "radam": "", "radam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true", "adamax": "", "adadelta": "", "rprop": "etas: [0.4, 1.3]", "asgd": "lambd: 0.1, t0: 3, weight_decay: 0.1", "adafactor": "weight_decay: 0.1, d: 1.5", "muon": "adjust_lr: match_rms_adamw, adamw_match: '2.*', adamw: {lr: 0.01}", "sgd_maximize": "maximize: true", "lion_maximize": "maximize: true",
     "groups_adam": "groups: [{match: '0.*', lr_factor: 0.5}]"}
 SCHEDULES = ["step, step_size: 2", "multistep, milestones: [1, 3]", "exponential, gamma: 0.5", "linear, interval: step", "polynomial, power: 2", "cosine, warmup: 1",
              "cosine_restarts, t_0: 2, interval: step", "one_cycle, interval: step", "cyclic, max_lr: 0.03, interval: step, step_size_up: 3", "piecewise, points: {0: 1, 3: 0.2}",

@@ -116,6 +116,8 @@ const struct schema optimizer_common = {.name = "optimizer", .size = sizeof(stru
 
 bool optimizer_evaluates(const struct variant *config) { return optimizer_type_at((size_t)config->index)->evaluates; }
 
+bool optimizer_needs_whole(const struct variant *config) { return optimizer_type_at((size_t)config->index)->whole; }
+
 bool optimizer_is_in_backward(const struct variant *config) {
     return ((const struct common *)config->common)->in_backward;
 }
@@ -237,10 +239,14 @@ static status create_configs(struct optimizer_plan *plan, const struct variant *
 static struct optimizer_setting setting_of(const struct optimizer_plan *plan, const struct variant *config,
                                            const struct param *p) {
     const struct common *common = config->common;
-    struct optimizer_settings own = optimizer_settings(config);
+    const struct optimizer_whole_rule *whole = optimizer_type_at((size_t)config->index)->whole;
+    bool is_other = whole && whole->is_other && whole->is_other(config->config, p);
+    struct optimizer_settings own = is_other ? whole->other_settings(config->config) : optimizer_settings(config);
     bool decays_by_default = common->decay == DECAY_ALL || p->dims >= 2;
-    struct optimizer_setting setting = {
-        .config = config->config, .lr = own.lr, .weight_decay = decays_by_default ? own.weight_decay : 0};
+    struct optimizer_setting setting = {.config = config->config,
+                                        .is_other = is_other,
+                                        .lr = own.lr,
+                                        .weight_decay = decays_by_default ? own.weight_decay : 0};
     const struct group *groups = common->groups.items;
     for (size_t g = 0; g < common->groups.count; g++) {
         if (!matches(&groups[g], p)) continue;
@@ -256,7 +262,9 @@ static struct optimizer_setting setting_of(const struct optimizer_plan *plan, co
 static size_t find_or_add(struct optimizer_plan *plan, struct optimizer_setting setting) {
     for (size_t i = 0; i < plan->setting_count; i++) {
         const struct optimizer_setting *s = &plan->settings[i];
-        if (s->lr == setting.lr && s->weight_decay == setting.weight_decay && s->config == setting.config) return i;
+        if (s->lr == setting.lr && s->weight_decay == setting.weight_decay && s->config == setting.config &&
+            s->is_other == setting.is_other)
+            return i;
     }
     plan->settings[plan->setting_count] = setting;
     return plan->setting_count++;
@@ -286,8 +294,19 @@ static void plan_runs(struct optimizer_plan *plan, const struct variant *config,
     }
 }
 
+/* An error if no trained parameter is updated as a whole. */
+static status check_whole(const struct variant *config, const struct params *params) {
+    const struct optimizer_whole_rule *whole = optimizer_type_at((size_t)config->index)->whole;
+    if (!whole || !whole->is_other) return OK;
+    for (size_t i = 0; i < params->count; i++)
+        if (!params->items[i].is_frozen && !whole->is_other(config->config, &params->items[i])) return OK;
+    return status_new(STATUS_USAGE, "%s: optimizer.type: %s is for %s, and no trained parameter is one",
+                      place_text(config->place).s, config->name, whole->what);
+}
+
 status optimizer_plan_create(const struct variant *config, const struct params *params, struct optimizer_plan **out) {
     const struct common *common = config->common;
+    TRY(check_whole(config, params));
     TRY(check_matches(common, params));
     if (optimizer_evaluates(config) && common->groups.count)
         return status_new(STATUS_USAGE,
@@ -368,6 +387,12 @@ status optimizer_write_pytorch(const struct variant *config, struct text *out) {
     const struct group *groups = common->groups.items;
     const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
     bool is_one = common->groups.count == 0 && common->decay == DECAY_ALL;
+    if (type->whole && type->whole->write_pytorch) {
+        if (is_one && !common->maximize) return type->whole->write_pytorch(config->config, out);
+        return status_new(STATUS_USAGE,
+                          "optimizer %s with groups, decay or maximize cannot be expressed in a PyTorch script",
+                          type->variant.name);
+    }
     if (!type->pytorch)
         return status_new(STATUS_USAGE, "optimizer %s cannot be expressed in a PyTorch script", type->variant.name);
     struct text passed = {0};
@@ -404,12 +429,53 @@ static bool uses_buffer(const struct optimizer_type *type, const struct optimize
     return is_used;
 }
 
+/* ---- the state, of which a type that updates parameters as a whole has its own shapes ---- */
+
+static size_t elements(int dims, const int64_t *shape) {
+    size_t count = 1;
+    for (int d = 0; d < dims; d++) count *= (size_t)shape[d];
+    return count;
+}
+
+/* The floats of buffer [index], of those in use, for [params]. */
+static size_t state_floats(const struct optimizer_type *type, const void *config, size_t index,
+                           const struct params *params) {
+    size_t floats = 0;
+    int64_t shape[MAX_DIMS];
+    if (!type->whole) return params->trained;
+    for (size_t i = 0; i < params->count; i++) {
+        const struct param *p = &params->items[i];
+        memcpy(shape, p->shape, sizeof shape);
+        if (!p->is_frozen && type->whole->state_shape(config, p, index, shape))
+            floats += params_padded(elements(p->dims, shape));
+    }
+    return floats;
+}
+
+size_t optimizer_state_shape(const struct optimizer *optimizer, size_t index, const struct param *param,
+                             int64_t *shape) {
+    const struct optimizer_whole_rule *whole = optimizer->type->whole;
+    memcpy(shape, param->shape, (size_t)param->dims * sizeof *shape);
+    if (!whole) return param->count;
+    return whole->state_shape(optimizer->config, param, index, shape) ? elements(param->dims, shape) : 0;
+}
+
+static size_t work_floats(const struct optimizer_type *type, const struct params *params) {
+    size_t most = 0;
+    for (size_t i = 0; type->whole && type->whole->work && i < params->count; i++) {
+        size_t floats = type->whole->work(&params->items[i]);
+        if (floats > most) most = floats;
+    }
+    return most;
+}
+
 size_t optimizer_memory(const struct variant *config, const struct optimizer_plan *plan, const struct params *params) {
     const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
-    size_t count = 0;
-    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) count += uses_buffer(type, plan, i);
+    size_t floats = work_floats(type, params);
     if (type->evaluates) return lbfgs_memory(config->config, params->trained);
-    return count * params->trained * sizeof(float);
+    for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++)
+        if (uses_buffer(type, plan, i)) floats += state_floats(type, config->config, i, params);
+    return floats * sizeof(float);
 }
 
 struct optimizer_settings optimizer_settings(const struct variant *config) {
@@ -426,13 +492,19 @@ static status allocate(struct optimizer *o, const struct params *params) {
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) {
         if (!uses_buffer(o->type, o->plan, i)) continue;
         float **buffer = &o->buffers[o->buffer_count];
-        size_t total = o->shard ? o->shard->total : params->trained;
+        size_t total = o->shard ? o->shard->total : state_floats(o->type, o->config, i, params);
+        o->buffer_floats[o->buffer_count] = total;
         TRY(device_alloc(o->device, total * sizeof(float), "the optimizer's state", (void **)buffer));
         o->buffer_names[o->buffer_count++] = o->type->buffers[i];
         float start = o->type->start ? o->type->start(o->config) : 0;
         if (start != 0) TRY(fill(o->device, buffer, total, start));
     }
     if (o->type->evaluates) TRY(lbfgs_create(o->config, params->trained, &o->lbfgs));
+    if (o->type->whole)
+        TRY(buffer_new((work_floats(o->type, params) + 1) * sizeof *o->work, "the optimizer's work",
+                       (void **)&o->work));
+    o->now = calloc(o->plan->setting_count + 1, sizeof *o->now);
+    if (!o->now) return status_memory("the optimizer");
     size_t bytes = o->plan->setting_count * sizeof *o->constants;
     TRY(buffer_new(bytes, "the optimizer's constants", (void **)&o->planned));
     return device_alloc(o->device, bytes, "the optimizer's constants", (void **)&o->constants);
@@ -513,6 +585,8 @@ void optimizer_destroy(struct optimizer *optimizer) {
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) device_free(optimizer->device, optimizer->buffers[i]);
     device_free(optimizer->device, optimizer->constants);
     buffer_free(optimizer->planned);
+    buffer_free(optimizer->work);
+    free(optimizer->now);
     free(optimizer->runs);
     free(optimizer->run_ends);
     optimizer_plan_destroy(optimizer->plan);
@@ -534,15 +608,18 @@ void optimizer_plan_step(struct optimizer *optimizer, int64_t t, const struct va
     double momentum = schedule ? schedule_momentum(schedule, progress) : NAN;
     for (size_t i = 0; i < plan->setting_count; i++) {
         struct optimizer_setting *setting = &plan->settings[i];
-        double own = optimizer->type->settings(setting->config).momentum;
+        const struct optimizer_whole_rule *whole = optimizer->type->whole;
+        double own = (setting->is_other ? whole->other_settings : optimizer->type->settings)(setting->config).momentum;
         struct optimizer_settings settings = {
             .lr = schedule ? schedule_lr(schedule, setting->lr, progress) : setting->lr,
             .weight_decay = setting->weight_decay,
             .momentum = isnan(momentum) ? own : momentum,
             .product = &setting->product,
         };
-        optimizer->planned[i] = optimizer->type->plan(setting->config, &settings, t);
+        optimizer->now[i] = settings;
+        if (!whole || setting->is_other) optimizer->planned[i] = optimizer->type->plan(setting->config, &settings, t);
     }
+    optimizer->update = t;
     device_upload(optimizer->device, optimizer->constants, optimizer->planned,
                   plan->setting_count * sizeof *optimizer->planned);
 }
@@ -560,7 +637,67 @@ static void run_ranges(struct optimizer *o, struct params *params, const float *
     }
 }
 
+/* The update of parameter [index], whose state in each buffer begins at [at]. */
+static void update_whole(struct optimizer *o, struct params *params, size_t index, const size_t *at, size_t setting,
+                         float clip) {
+    const struct param *p = &params->items[index];
+    struct optimizer_whole update = {.device = o->device,
+                                     .param = p,
+                                     .config = o->plan->settings[setting].config,
+                                     .settings = &o->now[setting],
+                                     .t = o->update,
+                                     .values = params_value(params, index),
+                                     .gradient = params_gradient(params, index),
+                                     .work = o->work};
+    int64_t shape[MAX_DIMS];
+    for (size_t b = 0; b < o->buffer_count; b++)
+        if (optimizer_state_shape(o, b, p, shape)) update.states[b] = o->buffers[b] + at[b];
+    for (size_t i = 0; i < p->count; i++) update.gradient[i] *= clip;
+    o->type->whole->update(&update);
+    memset(update.gradient, 0, p->count * sizeof *update.gradient);
+}
+
+/* The same for one that the rule updates. */
+static void update_other(struct optimizer *o, struct params *params, size_t index, const size_t *at, size_t setting,
+                         const float *clip) {
+    struct optimizer_run own = {.end = params->items[index].count, .constants = setting};
+    struct optimizer_update update = {.rule = o->type->rule,
+                                      .constants = o->constants,
+                                      .clip = clip,
+                                      .values = params_value(params, index),
+                                      .gradients = params_gradient(params, index),
+                                      .runs = &own,
+                                      .run_count = 1};
+    for (size_t b = o->type->whole->other_buffer; b < o->buffer_count; b++)
+        update.states[b - o->type->whole->other_buffer] = o->buffers[b] + at[b];
+    device_ops(o->device)->optimizers->update(o->device, &update);
+}
+
+static void run_wholes(struct optimizer *o, struct params *params, const float *clip) {
+    size_t at[OPTIMIZER_MAX_BUFFERS] = {0};
+    const struct optimizer_run *run_of = o->plan->runs;
+    if (isnan(*clip)) {
+        params_zero_gradients(params, o->device);
+        return;
+    }
+    for (size_t i = 0; i < params->count; i++) {
+        const struct param *p = &params->items[i];
+        int64_t shape[MAX_DIMS];
+        if (p->is_frozen) continue;
+        while (run_of->end <= p->offset) run_of++;
+        if (o->plan->settings[run_of->constants].is_other)
+            update_other(o, params, i, at, run_of->constants, clip);
+        else
+            update_whole(o, params, i, at, run_of->constants, *clip);
+        for (size_t b = 0; b < o->buffer_count; b++) at[b] += params_padded(optimizer_state_shape(o, b, p, shape));
+    }
+}
+
 void optimizer_run_step(struct optimizer *optimizer, struct params *params, const float *clip) {
+    if (optimizer->type->whole) {
+        run_wholes(optimizer, params, clip);
+        return;
+    }
     if (optimizer->run_ends) {
         run_ranges(optimizer, params, clip);
         return;

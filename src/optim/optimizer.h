@@ -29,6 +29,34 @@ struct optimizer_settings {
         *product; /* for .plan; its value depends on the config and the number of the update only */
 };
 
+/* An update of one parameter as a whole, on the host. */
+struct optimizer_whole {
+    struct device *device; /* the CPU */
+    const struct param *param;
+    const void *config;
+    const struct optimizer_settings *settings;
+    int64_t t;                            /* number of the update, from 1 */
+    float *values, *gradient;             /* (param->count); the gradient may be overwritten */
+    float *states[OPTIMIZER_MAX_BUFFERS]; /* of the parameter, in the type's order; NULL: it has none */
+    float *work;                          /* as much as .work says */
+};
+
+/* A rule that reads all elements of a parameter (muon, adafactor): on the CPU, not for shards or parts. */
+struct optimizer_whole_rule {
+    void (*update)(const struct optimizer_whole *update);
+    /* Floats of work memory for a parameter. */
+    size_t (*work)(const struct param *param);
+    /* Sets the [shape] (param->dims) of buffer [index] for a parameter; false: it has none. */
+    bool (*state_shape)(const void *config, const struct param *param, size_t index, int64_t *shape);
+    /* Whether the type's own [plan] and [rule] update a parameter instead, with settings of their own and the buffers
+     * from [other_buffer] on. NULL: none. */
+    bool (*is_other)(const void *config, const struct param *param);
+    struct optimizer_settings (*other_settings)(const void *config);
+    size_t other_buffer;
+    status (*write_pytorch)(const void *config, struct text *out); /* both as the `optimizer` of a script */
+    const char *what; /* the parameters that it updates: "matrices (parameters of two dimensions)" */
+};
+
 struct optimizer_type {
     struct schema_variant variant;
     const struct schema_alias *aliases;         /* of this type and of others of its file; NULL: none */
@@ -43,6 +71,7 @@ struct optimizer_type {
     enum update_rule rule;
     /* Its config is a struct lbfgs_config: a step evaluates the loss again, by lbfgs.h; the rule is not used. */
     bool evaluates;
+    const struct optimizer_whole_rule *whole; /* NULL: the rule, of one number, is all */
     const char *pytorch; /* the optimizer in PyTorch, a template of schema_fill; {groups}: what it gets */
 };
 
@@ -64,12 +93,15 @@ extern const struct schema optimizer_common;
 bool optimizer_is_in_backward(const struct variant *config);
 /* The type's [evaluates]. */
 bool optimizer_evaluates(const struct variant *config);
+/* Whether the type updates parameters as a whole. */
+bool optimizer_needs_whole(const struct variant *config);
 /* `maximize`: the caller gives gradients of the other sign. */
 bool optimizer_maximizes(const struct variant *config);
 
 /* Values, and the number of parameters with them. */
 struct optimizer_setting {
     const void *config; /* the optimizer's struct, with the values of a group */
+    bool is_other;      /* struct optimizer_whole_rule */
     double lr, weight_decay;
     size_t tensors, elements;
     struct optimizer_product product;
@@ -110,10 +142,14 @@ struct optimizer {
     struct device *device;
     struct optimizer_plan *plan;
     const struct optimizer_shard *shard;   /* NULL: all parameters */
-    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (params->trained, or shard->total) each; only those in use */
+    float *buffers[OPTIMIZER_MAX_BUFFERS]; /* (buffer_floats) each; only those in use */
+    size_t buffer_floats[OPTIMIZER_MAX_BUFFERS];
     const char *buffer_names[OPTIMIZER_MAX_BUFFERS];
     size_t buffer_count;
-    struct lbfgs *lbfgs; /* of a type that evaluates; else NULL */
+    struct lbfgs *lbfgs;            /* of a type that evaluates; else NULL */
+    float *work;                    /* of a type that updates parameters as a whole; else NULL */
+    struct optimizer_settings *now; /* (plan->setting_count) those of the planned update, of such a type */
+    int64_t update;                 /* its number */
     struct optimizer_run
         *runs; /* (run_count) of all elements; OPTIMIZER_SKIP for those that this rank does not update */
     size_t run_count;
@@ -122,6 +158,11 @@ struct optimizer {
     union optimizer_constants *planned,
         *constants; /* (plan->setting_count) of the update, on the host and on the device */
 };
+
+/* The elements of buffer [index] of the optimizer's state for a trained parameter, and their [shape] (param->dims); 0:
+ * none. Those of all parameters follow each other in the buffer, params_padded of each. */
+size_t optimizer_state_shape(const struct optimizer *optimizer, size_t index, const struct param *param,
+                             int64_t *shape);
 
 /* Bytes of state for [params]. */
 size_t optimizer_memory(const struct variant *config, const struct optimizer_plan *plan, const struct params *params);

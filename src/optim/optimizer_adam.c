@@ -4,15 +4,7 @@
 
 #include "optim/optimizers.h"
 
-struct adam_config {
-    double lr, eps, weight_decay;
-    struct real_list betas;
-    bool amsgrad;
-    int arithmetic; /* index into arithmetics */
-};
-
 static const char *const arithmetics[] = {"torch2", "torch1", NULL};
-enum { TORCH2, TORCH1 };
 
 #define SHARED_ROWS                                                                                                    \
     OPTIMIZER_REAL(adam_config, lr, "0.001", "Learning rate."),                                                        \
@@ -77,7 +69,7 @@ static struct adam_constants plan_shared(const struct adam_config *c, const stru
         .minus_step_size = (float)-(own->lr / (1 - pow(beta1, (double)t))),
         .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t)),
         .decay_factor = 1,
-        .uses_lerp = c->arithmetic == TORCH2,
+        .uses_lerp = c->arithmetic == ADAM_TORCH2,
     };
 }
 

@@ -3,13 +3,17 @@
 #define OPTIMIZERS_H
 
 #include <float.h>
+#include <math.h>
 
 #include "optim/optimizer.h"
 
 /* A name here, and a `const struct optimizer_type optimizer_<name>` in a file of this folder. */
 #define OPTIMIZERS(X)                                                                                                  \
     X(sgd)                                                                                                             \
-    X(adam) X(adamw) X(adagrad) X(rmsprop) X(lion) X(nadam) X(radam) X(adamax) X(adadelta) X(rprop) X(asgd) X(lbfgs)
+    X(adam)                                                                                                            \
+    X(adamw)                                                                                                           \
+    X(adagrad) X(rmsprop) X(lion) X(nadam) X(radam) X(adamax) X(adadelta) X(rprop) X(asgd) X(lbfgs) X(adafactor)       \
+        X(muon)
 #define X(name) extern const struct optimizer_type optimizer_##name;
 OPTIMIZERS(X)
 #undef X
@@ -24,6 +28,15 @@ OPTIMIZERS(X)
     OPTIMIZER_BOOL(struct_, decoupled_weight_decay,                                                                    \
                    "Multiply values by 1 - lr * weight_decay instead of adding to the gradient, as AdamW does.")
 
+/* Of adam and adamw, and of the parameters that muon leaves to adamw. */
+struct adam_config {
+    double lr, eps, weight_decay;
+    struct real_list betas;
+    bool amsgrad;
+    int arithmetic; /* enum adam_arithmetic */
+};
+enum adam_arithmetic { ADAM_TORCH2, ADAM_TORCH1 };
+
 /* Two betas, each >= 0 and < 1; a type that has them checks their number with optimizer_check_betas. */
 #define OPTIMIZER_BETAS(struct_, fallback_, doc_)                                                                      \
     SCHEMA_ROW(REAL_LIST, struct struct_, betas, .fallback = fallback_, .min = 0, .max = 1, .excludes_max = true,      \
@@ -32,6 +45,11 @@ OPTIMIZERS(X)
  * mean of squares that is not 0: a gradient that was always 0, as in the padding between parameters, makes no update
  * instead of 0 / 0. */
 static inline float optimizer_eps(double eps) { return eps > (double)FLT_MIN ? (float)eps : FLT_MIN; }
+
+/* As torch.lerp, whose form depends on the weight. */
+static inline float optimizer_lerp(float from, float to, float weight) {
+    return weight < 0.5f ? fmaf(weight, to - from, from) : fmaf(weight - 1, to - from, to);
+}
 
 void optimizer_check_betas(const struct real_list *betas, const struct node *where, const char *path,
                            struct problems *problems);

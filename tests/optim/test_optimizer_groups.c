@@ -277,6 +277,32 @@ static void rejected(const char *optimizer, const char *freeze, const char *sent
     close_fixture(&f);
 }
 
+/* What muon leaves to adamw has the bits of adamw alone; a skipped update changes nothing. */
+TEST(muon_updates_other_parameters_as_adamw) {
+    struct fixture muon =
+        run("{type: muon, adamw_match: 'b.*', adamw: {lr: 0.01, betas: [0.8, 0.99], weight_decay: 0.1}}", "null", 3);
+    struct fixture adamw = run("{type: adamw, lr: 0.01, betas: [0.8, 0.99], weight_decay: 0.1}", "null", 3);
+    const struct params *params = &muon.model->params;
+    float *values = muon.model->params.values;
+    for (size_t i = 0; i < params->count; i++) {
+        const struct param *p = &params->items[i];
+        int differs = memcmp(values + p->offset, adamw.model->params.values + p->offset, p->count * sizeof *values);
+        ck_assert_msg((differs != 0) == (strcmp(p->name, "a.weight") == 0), "%s", p->name);
+        params->gradients[p->offset] = 1;
+    }
+    /* momentum of a.weight (7, 5); two means of a.bias (7), b.weight (3, 7) and b.bias (3), each padded to 16 */
+    ck_assert_uint_eq(muon.optimizer->buffer_floats[0], 48);
+    ck_assert_uint_eq(muon.optimizer->buffer_floats[1], 16 + 32 + 16);
+    float before[256];
+    ck_assert_uint_le(params->total, 256);
+    memcpy(before, values, params->total * sizeof *before);
+    optimizer_step(muon.optimizer, &muon.model->params, 4, NULL, NULL, &(float){NAN});
+    ck_assert_mem_eq(before, values, params->total * sizeof *before);
+    for (size_t i = 0; i < params->total; i++) ck_assert(params->gradients[i] == 0);
+    close_fixture(&muon);
+    close_fixture(&adamw);
+}
+
 TEST(a_pattern_without_match_is_an_error) {
     rejected("{type: adam, groups: [{match: [a.bias, '*.bais']}]}", "null",
              "test:6:34: optimizer.groups.0: no parameter matches '*.bais'; the parameters are a.weight, a.bias, "
@@ -291,6 +317,8 @@ TEST(a_pattern_without_match_is_an_error) {
              "test:6:34: optimizer.groups.0: betas must be two numbers, got 1");
     rejected("{type: sgd, momentum: 0.9, nesterov: true, groups: [{match: 'a.*', momentum: 0}]}", "null",
              "optimizer.groups.0: nesterov needs momentum > 0 and dampening 0");
+    rejected("{type: muon, adamw_match: '*'}", "null",
+             "test:6:12: optimizer.type: muon is for matrices, and no trained parameter is one");
     rejected("adam", "[a.bias, c]", "model.freeze: no parameter matches 'c'; the parameters are");
     rejected("adam", "'*'", "model.freeze: every parameter is frozen");
 }

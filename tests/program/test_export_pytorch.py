@@ -99,12 +99,18 @@ class ExportPyTorch(program.Case):
         self.assertNotIn("torch.load", self.export("wine.yaml"))
 
     def test_optimizers_and_schedules(self):
-        for kind in ("sgd", "adam", "adamw", "adagrad", "rmsprop", "lion", "nadam", "radam", "adamax", "adadelta", "rprop", "asgd"):
+        for kind in ("sgd", "adam", "adamw", "adagrad", "rmsprop", "lion", "nadam", "radam", "adamax", "adadelta", "rprop", "asgd", "adafactor"):
             with self.subTest(kind):
                 code = self.export("wine.yaml", f"optimizer={{type: {kind}, lr: 0.5, groups: [{{match: '0.*', min_dims: 2, lr_factor: 0.5}}]}}")
                 self.assertRegex(code, rf"(?i)(torch\.optim\.)?{kind}\(\[.*lr=0\.5")
                 self.assertIn('p.dim() >= 2 and any(fnmatch.fnmatchcase(name, pattern) for pattern in ["0.*"])', code)
                 self.assertIn('{"lr": 0.25, ', code)
+        code = self.export("wine.yaml", "optimizer={type: muon, nesterov: false, adjust_lr: match_rms_adamw, adamw_match: ['2.*'], adamw: {lr: 0.5}}")
+        self.assertIn('patterns = ["2.*"]\n', code)
+        self.assertIn('torch.optim.Muon(matrices, lr=0.001, nesterov=False, adjust_lr_fn="match_rms_adamw")]', code)
+        self.assertIn("torch.optim.AdamW(others, lr=0.5)", code)
+        _, err = self.run_program("export", "wine.yaml", "--out", "x.py", "optimizer={type: muon, groups: [{match: '0.*', lr: 1}]}", code=program.USAGE)
+        self.assertIn("optimizer muon with groups, decay or maximize cannot be expressed in a PyTorch script", err)
         code = self.export("wine.yaml", "schedule={type: reduce_on_plateau, monitor: val_accuracy, mode: max, patience: 2}")
         self.assertIn('scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "max", patience=2)\n', code)
         for schedule in ("piecewise, points: {0: 1, 3: 0.5}", "step, step_size: 2", "multistep, milestones: [1]", "exponential, gamma: 0.5", "linear", "polynomial", "cosine",

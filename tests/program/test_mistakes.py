@@ -61,7 +61,7 @@ class Mistakes(program.Case):
                 ("--batch-size 64", "did you mean 'sampler.batch_size=64'?"),
                 ("--per_device_train_batch_size 64", "did you mean 'sampler.batch_size=64'?"),
                 ("--optimizer adam", "did you mean 'optimizer=adam'?"),
-                ("--momentum --quiet", "did you mean 'optimizer.momentum=VALUE' (for sgd, rmsprop)?"),
+                ("--momentum --quiet", "did you mean 'optimizer.momentum=VALUE' (for sgd, rmsprop, muon)?"),
                 ("--patience 3", "did you mean 'train.early_stop.patience=3'? schedule.patience is that of reduce_on_plateau"),
                 ("--fp16", "did you mean 'train.precision=VALUE'? One of float32, bfloat16, float16"),
                 ("--seed 3", "--seed is for generate, audit; 'train' does not accept it; did you mean 'seed=3'?"),

@@ -383,6 +383,25 @@ static void check_evaluates(const struct config *c, const struct node *root, str
                   "optimizer.type", "lbfgs ", problems);
 }
 
+/* Rejects what divides parameters, where an update needs them as a whole. */
+static void check_whole_updates(const struct config *c, const struct node *root, struct problems *problems) {
+    char backend[64];
+    snprintf(backend, sizeof backend, "dist.backend: %s", comm_backend_names[c->dist.backend]);
+    const struct conflict conflicts[] = {
+        {c->train.device == DEVICE_CUDA, "train.device: cuda", "it is for the CPU only"},
+        {comm_backend_needs_gpus(c->dist.backend), backend, "it is for the CPU only"},
+        {c->dist.zero_stage > 0, "dist.zero_stage", "an update needs whole parameters, and a shard has parts of them"},
+        {optimizer_is_in_backward(&c->optimizer), "optimizer.in_backward",
+         "an update needs whole parameters, whose gradients exist in parts"},
+    };
+    if (!optimizer_needs_whole(&c->optimizer)) return;
+    struct text name = {0};
+    text_printf(&name, "%s ", c->optimizer.name);
+    add_conflicts(conflicts, sizeof conflicts / sizeof *conflicts, place_of_key(root, "optimizer", "type"),
+                  "optimizer.type", text_string(&name), problems);
+    text_free(&name);
+}
+
 /* From stage 2 on a rank never has all gradients at once. */
 static void check_zero(const struct config *c, const struct node *root, struct problems *problems) {
     char backend[64];
@@ -507,6 +526,7 @@ void config_check(void *config, const struct node *root, const char *path, struc
     check_resume(c, root, problems);
     check_in_backward(c, root, problems);
     check_evaluates(c, root, problems);
+    check_whole_updates(c, root, problems);
     check_zero(c, root, problems);
     check_schedule(c, root, problems);
     check_metrics(c, root, problems);
@@ -879,7 +899,8 @@ status config_check_loss(const struct config *config, const struct model *model,
 
 bool config_device_is_auto(const struct config *config) {
     return config->train.device == DEVICE_AUTO && !optimizer_is_in_backward(&config->optimizer) &&
-           !optimizer_evaluates(&config->optimizer) && extensions_run_on_gpus();
+           !optimizer_evaluates(&config->optimizer) && !optimizer_needs_whole(&config->optimizer) &&
+           extensions_run_on_gpus();
 }
 
 status config_set_auto_device(struct config_file *file, const char *why_cpu) {

@@ -38,7 +38,7 @@ status rank_sync_state(struct trainer *t) {
     if (t->ema && !params->own) TRY(comm_broadcast(t->comm, t->ema->values, params->total, COMM_FLOAT32, 0));
     if (t->averaging.zero) return zero_scatter(t->averaging.zero, t->state, t->comm);
     for (size_t i = 0; i < t->optimizer->buffer_count; i++)
-        TRY(comm_broadcast(t->comm, t->optimizer->buffers[i], params->trained, COMM_FLOAT32, 0));
+        TRY(comm_broadcast(t->comm, t->optimizer->buffers[i], t->optimizer->buffer_floats[i], COMM_FLOAT32, 0));
     const struct lbfgs *lbfgs = t->optimizer->lbfgs;
     for (size_t i = 0; i < LBFGS_VECTORS && lbfgs; i++) {
         struct lbfgs_vectors v = lbfgs_vectors(lbfgs, i);

@@ -24,7 +24,7 @@ uint64_t agreement_hash(const struct state *state, bool with_buffers) {
     size_t whole = params->own ? params->total - params->trained : params->total; /* the frozen ones come first */
     hash = add_floats(hash, params->values, whole);
     for (size_t i = 0; !state->optimizer->shard && i < state->optimizer->buffer_count; i++)
-        hash = add_floats(hash, state->optimizer->buffers[i], params->trained);
+        hash = add_floats(hash, state->optimizer->buffers[i], state->optimizer->buffer_floats[i]);
     const struct lbfgs *lbfgs = state->optimizer->lbfgs;
     for (size_t i = 0; lbfgs && i < LBFGS_VECTORS; i++) {
         struct lbfgs_vectors v = lbfgs_vectors(lbfgs, i);

@@ -43,9 +43,11 @@ static const char *optimizer_group(const struct state *state, size_t index) {
 static void add_optimizer(struct state *state, size_t index) {
     const struct params *params = &state->model->params;
     state->optimizer_first[index] = state->entry_count;
-    for (size_t i = 0; i < params->count; i++)
-        if (!params->items[i].is_frozen)
-            add(state, tensor(state->arena, optimizer_group(state, index), &params->items[i], NULL));
+    for (size_t i = 0; i < params->count; i++) {
+        struct entry e = tensor(state->arena, optimizer_group(state, index), &params->items[i], NULL);
+        if (!params->items[i].is_frozen && optimizer_state_shape(state->optimizer, index, &params->items[i], e.shape))
+            add(state, e);
+    }
 }
 
 /* The state of lbfgs: vectors over all trained parameters with the gaps between them, and numbers. */
@@ -257,8 +259,13 @@ void state_set_optimizer(struct state *state, size_t index, float *full) {
     const struct params *params = &state->model->params;
     state->optimizer_full[index] = full;
     struct entry *entry = &state->entries[state->optimizer_first[index]];
-    for (size_t i = 0; i < params->count; i++)
-        if (!params->items[i].is_frozen) entry++->data = full ? full + params->items[i].offset : NULL;
+    for (size_t i = 0, at = 0; i < params->count; i++) {
+        int64_t shape[MAX_DIMS];
+        if (params->items[i].is_frozen) continue;
+        size_t count = optimizer_state_shape(state->optimizer, index, &params->items[i], shape);
+        if (count) entry++->data = full ? full + at : NULL;
+        at += params_padded(count);
+    }
 }
 
 /* Adds optional entries for optimizer state of parameters that are frozen now, so that a file with them is accepted;
@@ -269,9 +276,12 @@ static size_t add_unused(struct state *state, struct entry *entries) {
     for (size_t b = 0; b < state->optimizer->buffer_count; b++)
         for (size_t i = 0; i < params->count; i++) {
             if (!params->items[i].is_frozen) continue;
-            float *data = arena_alloc(state->arena, params->items[i].count * sizeof *data);
-            entries[count] = tensor(state->arena, optimizer_group(state, b), &params->items[i], data);
-            entries[count++].is_optional = true;
+            struct entry e = tensor(state->arena, optimizer_group(state, b), &params->items[i], NULL);
+            size_t elements = optimizer_state_shape(state->optimizer, b, &params->items[i], e.shape);
+            if (!elements) continue;
+            e.data = arena_alloc(state->arena, elements * sizeof(float));
+            e.is_optional = true;
+            entries[count++] = e;
         }
     return count;
 }
@@ -374,11 +384,21 @@ status state_load(struct state *state, struct checkpoint *checkpoint, const char
 /* Calls visit(user, bytes, size) for the pieces of the state, without the padding between tensors. */
 typedef void visit_function(void *user, const void *bytes, size_t size);
 
-static void visit_params(const struct params *params, const float *flat, bool with_frozen, visit_function *visit,
-                         void *user) {
+static void visit_params(const struct params *params, const float *flat, visit_function *visit, void *user) {
     for (size_t i = 0; i < params->count; i++) {
         const struct param *p = &params->items[i];
-        if (with_frozen || !p->is_frozen) visit(user, flat + p->offset, p->count * sizeof *flat);
+        visit(user, flat + p->offset, p->count * sizeof *flat);
+    }
+}
+
+static void visit_optimizer(const struct state *state, size_t index, visit_function *visit, void *user) {
+    const struct params *params = &state->model->params;
+    for (size_t i = 0, at = 0; i < params->count; i++) {
+        int64_t shape[MAX_DIMS];
+        if (params->items[i].is_frozen) continue;
+        size_t count = optimizer_state_shape(state->optimizer, index, &params->items[i], shape);
+        if (count) visit(user, state->optimizer_full[index] + at, count * sizeof(float));
+        at += params_padded(count);
     }
 }
 
@@ -386,10 +406,9 @@ static void visit_state(const struct state *state, visit_function *visit, void *
     const struct params *params = &state->model->params;
     const struct counters *c = &state->counters;
     int64_t counts[] = {c->epoch, c->batch, c->step, c->samples};
-    visit_params(params, state->params_full, true, visit, user);
-    visit_params(&state->model->buffers, state->model->buffers.values, true, visit, user);
-    for (size_t b = 0; b < state->optimizer->buffer_count; b++)
-        visit_params(params, state->optimizer_full[b], false, visit, user);
+    visit_params(params, state->params_full, visit, user);
+    visit_params(&state->model->buffers, state->model->buffers.values, visit, user);
+    for (size_t b = 0; b < state->optimizer->buffer_count; b++) visit_optimizer(state, b, visit, user);
     for (size_t i = 0; state->optimizer->lbfgs && i < LBFGS_VECTORS; i++) {
         struct lbfgs_vectors v = lbfgs_vectors(state->optimizer->lbfgs, i);
         visit(user, v.values, v.count * state->optimizer->lbfgs->size * sizeof *v.values);
@@ -397,7 +416,7 @@ static void visit_state(const struct state *state, visit_function *visit, void *
     if (state->optimizer->lbfgs)
         visit(user, state->optimizer->lbfgs->numbers,
               state->optimizer->lbfgs->number_count * sizeof *state->optimizer->lbfgs->numbers);
-    if (state->ema) visit_params(params, state->ema_full, true, visit, user);
+    if (state->ema) visit_params(params, state->ema_full, visit, user);
     visit(user, counts, sizeof counts);
 }
 
