@@ -12,8 +12,7 @@
     X(sgd)                                                                                                             \
     X(adam)                                                                                                            \
     X(adamw)                                                                                                           \
-    X(adagrad) X(rmsprop) X(lion) X(nadam) X(radam) X(adamax) X(adadelta) X(rprop) X(asgd) X(lbfgs) X(adafactor)       \
-        X(muon)
+    X(adagrad) X(rmsprop) X(lion) X(nadam) X(radam) X(adamax) X(adadelta) X(rprop) X(asgd) X(lbfgs) X(adafactor) X(muon)
 #define X(name) extern const struct optimizer_type optimizer_##name;
 OPTIMIZERS(X)
 #undef X
