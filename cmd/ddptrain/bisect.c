@@ -1,7 +1,7 @@
 /* bisect: the first step at which two runs part, and what parts first there. What both have recorded (ledger.jsonl,
  * metrics.jsonl, checkpoints) bounds the search; from the newest checkpoint that is equal in both, or from the
  * beginning, both are repeated by runs of this program that write a line of a ledger for each step. What differs from
- * its own repetition is not what its config gives. */
+ * its own repetition is not what its config gives. Where all steps are equal, evaluations and the ends may differ. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,8 @@ struct side {
     struct ledger_file ledger, metrics; /* what it has recorded; count 0: nothing */
     struct own_file *files;             /* (file_count) likewise, in order of names */
     size_t file_count;
-    int64_t last; /* newest step that it has recorded; NO_STEP: a config */
+    int64_t last;       /* newest step that it has recorded; NO_STEP: a config */
+    const char *edited; /* a sentence, if its config.yaml is not that of the run; else NULL */
 
     int64_t at;               /* the repetition continues after this step */
     const char *state;        /* from this checkpoint; NULL: from the beginning */
@@ -47,6 +48,12 @@ struct side {
     const char *why;                         /* a sentence about it */
 };
 
+/* An epoch or an end whose results differ. */
+struct result {
+    int64_t step;      /* after which it was; NO_STEP: none */
+    const char *words; /* "val_loss of epoch 1 is 0.5 in a and 0.6 in b" */
+};
+
 struct bisect {
     const struct command_line *line;
     struct arena *arena;
@@ -56,6 +63,9 @@ struct bisect {
     int64_t equal;        /* newest step that is equal in both */
     int64_t bad;          /* the first that is recorded and differs; NO_STEP: none */
     int64_t parted;       /* the first step that differs between the repetitions; NO_STEP: none */
+    struct result result; /* the first one that differs before that step */
+    bool keeps_start;     /* the next repetition begins where this one has */
+    bool is_trusted;      /* what both have recorded is enough: the configs and the files are the same */
     struct text headline; /* of the result */
 };
 
@@ -87,6 +97,15 @@ static status compare_files(const char *const paths[2], const char *const names[
     return compare_parts(paths, &whole_state, names, out);
 }
 
+/* Whether the states of two checkpoints differ. */
+static status differ_in(const char *const paths[2], bool *differ) {
+    struct text difference = {0};
+    status s = compare_files(paths, (const char *const[]){"", ""}, &difference);
+    *differ = difference.length > 0;
+    text_free(&difference);
+    return s;
+}
+
 /* The checkpoints in the folder, without those before an evaluation, whose counters no repetition has. */
 static status list_files(struct bisect *b, struct side *side) {
     const char *folder = arena_printf(b->arena, "%s/checkpoints", side->name);
@@ -106,25 +125,58 @@ static status list_files(struct bisect *b, struct side *side) {
     return s;
 }
 
+static status make_temporary(struct bisect *b) {
+    if (b->temporary) return OK;
+    TRY(command_make_folder(b->line->run_dir, "bisect", &b->temporary));
+    stop_defer(); /* the folder is removed first */
+    return OK;
+}
+
+/* If config.yaml, in side->text, is not what the newest start has in the ledger, notes how it differs, and uses that.
+ * *path: of the file with the text. */
+static status use_recorded_config(struct bisect *b, struct side *side, const char **path) {
+    const struct ledger_line *newest = ledger_start_at(&side->ledger, INT64_MAX);
+    const char *recorded = NULL;
+    struct config_file *before = NULL, *now = NULL;
+    struct text lines = {0};
+    if (!newest) return OK;
+    const char *wanted = ledger_line_word(b->arena, newest, "config_sha256");
+    TRY(ledger_find_config(b->arena, side->name, &side->ledger, wanted, &recorded));
+    if (!recorded || strcmp(recorded, side->text) == 0) return OK;
+    status s = config_parse("the config in ledger.jsonl", recorded, &before);
+    if (!s) s = config_parse(*path, side->text, &now);
+    size_t count = s ? 0 : schema_diff_keys(&config_schema, NULL, 0, config_of(before), config_of(now), &lines);
+    if (count) {
+        const char *first = text_string(&lines) + strspn(text_string(&lines), " ");
+        const char *more = count > 1 ? arena_printf(b->arena, ", and %zu more", count - 1) : "";
+        side->edited = arena_printf(b->arena, "%s is not the config that the run had: %.*s (recorded -> now)%s", *path,
+                                    (int)strcspn(first, "\n"), first, more);
+    }
+    config_free(before), config_free(now);
+    text_free(&lines);
+    TRY(s);
+    side->text = recorded;
+    TRY(make_temporary(b));
+    *path = arena_printf(b->arena, "%s/recorded-%c.yaml", b->temporary, side->prefix[0]);
+    return io_replace_text(*path, recorded);
+}
+
 static status open_run(struct bisect *b, struct side *side) {
-    struct text path = {0};
+    const char *path = arena_printf(b->arena, "%s/config.yaml", side->name);
     char *text = NULL;
     struct io_info info;
     TRY(ledger_check_ended(side->name));
-    text_printf(&path, "%s/ledger.jsonl", side->name);
-    status s = ledger_has_file(text_string(&path)) ? ledger_file_read(side->name, &side->ledger) : OK;
-    if (!s) s = ledger_file_read_metrics(side->name, &side->metrics);
-    text_clear(&path);
-    text_printf(&path, "%s/config.yaml", side->name);
-    if (!s) s = io_read_text(text_string(&path), 1 << 24, &text, &info);
-    if (!s && (!text || (!side->ledger.count && !side->metrics.count)))
-        s = status_new(STATUS_DATA, "%s: its config.yaml, or both ledger.jsonl and metrics.jsonl, are missing",
-                       side->name);
-    if (!s) s = config_load(text_string(&path), side->overrides, side->override_count, &side->file);
-    if (!s) side->text = arena_copy(b->arena, text);
+    if (ledger_has_file(arena_printf(b->arena, "%s/ledger.jsonl", side->name)))
+        TRY(ledger_file_read(side->name, &side->ledger));
+    TRY(ledger_file_read_metrics(side->name, &side->metrics));
+    TRY(io_read_text(path, 1 << 24, &text, &info));
+    if (text) side->text = arena_copy(b->arena, text);
     free(text);
-    text_free(&path);
-    TRY(s);
+    if (!side->text || (!side->ledger.count && !side->metrics.count))
+        return status_new(STATUS_DATA, "%s: its config.yaml, or both ledger.jsonl and metrics.jsonl, are missing",
+                          side->name);
+    TRY(use_recorded_config(b, side, &path));
+    TRY(config_load(path, side->overrides, side->override_count, &side->file));
     const struct ledger_file *first = side->metrics.count ? &side->metrics : &side->ledger;
     side->at = first->lines[0].step;
     for (size_t i = 0; i < side->metrics.count; i++)
@@ -168,34 +220,73 @@ static status open_side(struct bisect *b, struct side *side, const char *name) {
 
 /* ---- causes ---- */
 
-/* The keys that can change results, with both values. A longer run has other learning rates before its end. */
-static void print_keys(const struct bisect *b) {
-    const struct config *x = config_of(b->sides[0].file), *y = config_of(b->sides[1].file);
-    const char *names[64];
-    size_t count = 0, differing;
+/* Keys that no result depends on; of files the contents are compared. */
+static const char *const without_effect[] = {"name",
+                                             "dataset.path",
+                                             "dataset.prefetch",
+                                             "dataset.cache_mb",
+                                             "dataset.image.threads",
+                                             "sampler.path",
+                                             "optimizer.in_backward",
+                                             "dist.timeout",
+                                             "dist.hang_timeout",
+                                             "dist.zero_stage",
+                                             "train.log_every",
+                                             "train.ledger",
+                                             "train.check_state_every",
+                                             "train.check_compute",
+                                             "train.tensorboard",
+                                             "checkpoint.save_every",
+                                             "checkpoint.keep"};
+
+/* A key of one of these, or of a section. */
+static bool has_effect(const char *key, size_t length) {
+    static const char recompute[] = ".recompute"; /* of a layer */
+    for (size_t i = 0; i < sizeof without_effect / sizeof *without_effect; i++) {
+        size_t known = strlen(without_effect[i]);
+        bool begins = length >= known && strncmp(key, without_effect[i], known) == 0;
+        if (begins && (length == known || key[known] == '.')) return false;
+    }
+    size_t end = strlen(recompute);
+    return length < end || strncmp(key + length - end, recompute, end) != 0;
+}
+
+/* Adds the lines "  key: old -> new" of keys with an effect. Returns their number. */
+static size_t add_keys(const struct config *x, const struct config *y, struct text *out) {
+    struct text all = {0};
+    size_t count = 0;
+    schema_diff_keys(&config_schema, NULL, 0, x, y, &all);
+    for (const char *line = text_string(&all), *end; (end = strchr(line, '\n')); line = end + 1) {
+        const char *key = line + strspn(line, " ");
+        if (!has_effect(key, strcspn(key, ":"))) continue;
+        text_add_bytes(out, line, (size_t)(end + 1 - line));
+        count++;
+    }
+    text_free(&all);
+    return count;
+}
+
+/* What can change results, with both values. */
+static void print_keys(struct bisect *b) {
+    const struct side *sides = b->sides;
+    const struct config *x = config_of(sides[0].file), *y = config_of(sides[1].file);
     struct text out = {0};
-    for (const struct schema_row *row = config_schema.rows; row->key && count < 63; row++)
-        if (strcmp(row->key, "name") != 0) names[count++] = row->key;
-    names[count] = NULL;
-    differing = schema_diff_keys(&config_schema, names, SCHEMA_EXTENDS, x, y, &out);
-    static const char *const lengths[] = {"train.epochs", "train.steps"};
-    const int64_t values[2][2] = {{x->train.epochs, y->train.epochs}, {x->train.steps, y->train.steps}};
-    for (size_t i = 0; i < 2; i++)
-        if (values[i][0] != values[i][1] && values[i][0] != SCHEMA_NO_INT && values[i][1] != SCHEMA_NO_INT)
-            text_printf(&out, "  %s: %lld -> %lld\n", lengths[i], (long long)values[i][0], (long long)values[i][1]),
+    size_t differing = add_keys(x, y, &out);
+    const struct {
+        const char *name;
+        int64_t values[2];
+        bool differ;
+    } others[] = {{"dist.zero_stage",
+                   {x->dist.zero_stage, y->dist.zero_stage},
+                   config_sums_by_shards(x) != config_sums_by_shards(y)},
+                  {"processes", {sides[0].processes, sides[1].processes}, sides[0].processes != sides[1].processes}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].differ)
+            text_printf(&out, "  %s: %lld -> %lld\n", others[i].name, (long long)others[i].values[0],
+                        (long long)others[i].values[1]),
                 differing++;
-    if (strcmp(x->checkpoint.resume, y->checkpoint.resume) != 0)
-        text_printf(&out, "  checkpoint.resume: %s -> %s\n", x->checkpoint.resume, y->checkpoint.resume), differing++;
-    const bool sums[] = {config_sums_by_shards(x), config_sums_by_shards(y)};
-    if (sums[0] != sums[1])
-        text_printf(&out, "  dist.zero_stage: %lld -> %lld\n", (long long)x->dist.zero_stage,
-                    (long long)y->dist.zero_stage),
-            differing++;
-    if (b->sides[0].processes != b->sides[1].processes)
-        text_printf(&out, "  processes: %lld -> %lld\n", (long long)b->sides[0].processes,
-                    (long long)b->sides[1].processes),
-            differing++;
-    if (differing) printf("the configs differ (%s -> %s):\n", b->sides[0].name, b->sides[1].name);
+    b->is_trusted = differing == 0 && b->line->override_count == 0;
+    if (differing) printf("the configs differ (%s -> %s):\n", sides[0].name, sides[1].name);
     if (differing)
         command_print(stdout, &out);
     else
@@ -279,27 +370,86 @@ static void compare_records(const struct ledger_file *x, const struct ledger_fil
     if (*equal >= *bad) *equal = *bad - 1;
 }
 
-/* Sets where both sides are continued: the newest checkpoint that is equal in both, before the step that is known to
- * differ, which may be that of another checkpoint. */
-static status find_common_checkpoint(struct bisect *b) {
+/* ---- results: what metrics.jsonl has of evaluations and of the end ---- */
+
+static bool begins_with_any(const struct json_field *field, const char *const *words) {
+    for (; *words; words++)
+        if (field->key_length >= strlen(*words) && strncmp(field->key, *words, strlen(*words)) == 0) return true;
+    return false;
+}
+
+/* The first result in which two lines of epochs or of ends differ; NULL: none that both have. */
+static const char *differing_result(struct bisect *b, const struct ledger_line *x, const struct ledger_line *y) {
+    static const char *const of_epochs[] = {"train_", "val_", NULL}, *const of_ends[] = {"best_epoch", "test_", NULL};
+    struct json_line p, q;
+    if (!json_line_read(x->text, x->size, &p) || !json_line_read(y->text, y->size, &q)) return NULL;
+    for (size_t i = 0; i < p.count; i++) {
+        const struct json_field *f = &p.fields[i];
+        if (!begins_with_any(f, x->event == METRICS_EPOCH ? of_epochs : of_ends)) continue;
+        const char *key = arena_printf(b->arena, "%.*s", (int)f->key_length, f->key);
+        const struct json_field *other = json_line_find(&q, key);
+        if (other && (f->length != other->length || memcmp(f->text, other->text, f->length) != 0)) return key;
+    }
+    return NULL;
+}
+
+/* "val_loss of epoch 1 is 0.5 in a and 0.6 in b" */
+static const char *describe_result(struct bisect *b, const char *key, const struct ledger_line *const lines[2],
+                                   const char *const names[2]) {
+    struct text out = {0};
+    text_add(&out, key);
+    if (lines[0]->event == METRICS_EPOCH)
+        text_printf(&out, " of epoch %lld", (long long)ledger_line_int(lines[0], "epoch") + 1);
+    for (int i = 0; i < 2; i++) {
+        text_add(&out, i ? " and " : " is ");
+        ledger_line_add(lines[i], key, &out);
+        text_printf(&out, " in %s", names[i]);
+    }
+    return take(b, &out);
+}
+
+/* The next line of an epoch from [*at] on, which is not before [epoch]; NULL: there is none. */
+static const struct ledger_line *next_epoch(const struct ledger_file *file, size_t *at, int64_t epoch) {
+    for (; *at < file->count; ++*at) {
+        const struct ledger_line *line = &file->lines[*at];
+        if (line->event == METRICS_EPOCH && ledger_line_int(line, "epoch") >= epoch) return line;
+    }
+    return NULL;
+}
+
+/* The first epoch whose results differ. [has_steps]: the lines before those of epochs are of their last steps, without
+ * which an epoch that ended within may be compared with a whole one. */
+static struct result find_result(struct bisect *b, const struct ledger_file *x, const struct ledger_file *y,
+                                 bool has_steps) {
+    const char *const names[] = {b->sides[0].name, b->sides[1].name};
+    const struct ledger_line *lines[2];
+    for (size_t i = 0, j = 0; (lines[0] = next_epoch(x, &i, 0)); i++) {
+        int64_t epoch = ledger_line_int(lines[0], "epoch");
+        if (!(lines[1] = next_epoch(y, &j, epoch))) break;
+        if (ledger_line_int(lines[1], "epoch") != epoch || (has_steps && lines[0]->step != lines[1]->step)) continue;
+        const char *key = differing_result(b, lines[0], lines[1]);
+        if (key) return (struct result){lines[0]->step, describe_result(b, key, lines, names)};
+    }
+    return (struct result){NO_STEP, NULL};
+}
+
+/* Sets where both sides are continued: the newest checkpoint that is equal in both, before step [until] and that which
+ * is known to differ, which may be that of another checkpoint. */
+static status find_common_checkpoint(struct bisect *b, int64_t until) {
     struct side *x = &b->sides[0], *y = &b->sides[1];
-    const char *const names[] = {x->name, y->name};
     bool *are_equal = arena_alloc(b->arena, x->file_count + 1);
     size_t *others = arena_alloc(b->arena, (x->file_count + 1) * sizeof *others);
     for (size_t i = 0, j = 0; i < x->file_count; i++) {
         while (j < y->file_count && strcmp(y->files[j].name, x->files[i].name) < 0) j++;
         if (j == y->file_count || strcmp(y->files[j].name, x->files[i].name) != 0) continue;
-        const char *const paths[] = {x->files[i].path, y->files[j].path};
-        struct text difference = {0};
-        status s = compare_files(paths, names, &difference);
-        are_equal[i] = !difference.length, others[i] = j;
-        text_free(&difference);
-        TRY(s);
+        bool differ;
+        TRY(differ_in((const char *const[]){x->files[i].path, y->files[j].path}, &differ));
+        are_equal[i] = !differ, others[i] = j;
         if (!are_equal[i] && x->files[i].step < b->bad) b->bad = x->files[i].step;
     }
     for (size_t i = 0; i < x->file_count; i++) {
         int64_t step = x->files[i].step;
-        if (!are_equal[i] || step >= b->bad || step < x->at || step < y->at) continue;
+        if (!are_equal[i] || step >= b->bad || step >= until || step < x->at || step < y->at) continue;
         x->at = x->known = y->at = y->known = b->equal = step;
         x->state = x->files[i].path, y->state = y->files[others[i]].path;
     }
@@ -437,6 +587,30 @@ static void check_records(struct bisect *b, struct side *side, const struct ledg
     }
 }
 
+/* What a side has recorded of the evaluations that were repeated. Of a run that ended within an epoch and was extended
+ * this epoch has two lines. */
+static void check_results(struct bisect *b, struct side *side) {
+    const struct ledger_line *again, *line;
+    const char *const names[] = {"the file", "its repetition"};
+    for (size_t i = 0; (again = next_epoch(&side->again_metrics, &i, 0)); i++) {
+        const struct ledger_line *differing = NULL;
+        const char *key = NULL;
+        int64_t epoch = ledger_line_int(again, "epoch");
+        size_t at = 0;
+        for (; (line = next_epoch(&side->metrics, &at, epoch)) && ledger_line_int(line, "epoch") == epoch; at++) {
+            const char *found = differing_result(b, line, again);
+            if (!found) break;
+            differing = line, key = found;
+        }
+        bool is_there = line && ledger_line_int(line, "epoch") == epoch;
+        if (is_there || !differing) continue;
+        const struct ledger_line *const lines[] = {differing, again};
+        note_wrong(side, again->step,
+                   arena_printf(b->arena, "%s:%zu: %s", side->metrics.path,
+                                ledger_line_number(&side->metrics, differing), describe_result(b, key, lines, names)));
+    }
+}
+
 /* A step of which [records], with a line for each [every] steps, must have one, and has none. */
 static void check_missing(struct bisect *b, struct side *side, const struct ledger_file *records, int64_t every) {
     const struct ledger_file *again = &side->again;
@@ -472,17 +646,13 @@ static status check_file(struct bisect *b, struct side *side, int64_t step) {
 
 /* Whether the states of both after [step], of the steps that were repeated, differ. */
 static status compare_states(struct bisect *b, int64_t step, bool *differ) {
-    const char *paths[2], *const names[] = {b->sides[0].name, b->sides[1].name};
-    struct text difference = {0};
+    const char *paths[2];
     for (int i = 0; i < 2; i++) {
         const struct side *side = &b->sides[i];
         bool is_end = side->again.lines[side->again.count - 1].step == step;
         TRY(is_end ? end_of(b, side->folder, &paths[i]) : save_state(b, side, step, &paths[i]));
     }
-    TRY(compare_files(paths, names, &difference));
-    *differ = difference.length > 0;
-    text_free(&difference);
-    return OK;
+    return differ_in(paths, differ);
 }
 
 /* The states before the steps that were repeated. A sharded one has no hash there; with other optimizers the hashes
@@ -535,11 +705,21 @@ static status repeat(struct bisect *b, struct side *side, int64_t to) {
     check_start(b, side);
     check_records(b, side, &side->ledger);
     check_records(b, side, &side->metrics);
+    check_results(b, side);
     const struct ledger_line *start = ledger_start_at(&side->ledger, side->at);
     int64_t log_every = config_of(side->file)->train.log_every;
     if (start) check_missing(b, side, &side->ledger, ledger_line_int(start, "every"));
     if (start && side->config == side->text) check_missing(b, side, &side->metrics, log_every);
     return OK;
+}
+
+/* Whether the repetition of a side, if it continued from a checkpoint, would not end where the run of its config does:
+ * what early_stop counts begins anew there. */
+static bool needs_beginning(const struct bisect *b) {
+    for (int i = 0; i < 2; i++)
+        if (!b->sides[i].is_run && early_stop_of(&config_of(b->sides[i].file)->train.early_stop).monitor.metric)
+            return true;
+    return false;
 }
 
 /* Where the next repetition ends. Without records it is not known where it should, so each is twice as long. */
@@ -554,12 +734,15 @@ static status choose_end(struct bisect *b, int64_t *steps, int64_t *to) {
         *steps *= 2;
     }
     if (x->at != y->at) *to = at;
+    int64_t checked = needs_beginning(b) && b->equal > at ? b->equal : at;
     for (int i = 0; i < 2; i++) {
         const struct side *side = &b->sides[i];
         for (size_t k = 0; k < side->file_count; k++)
-            if (side->files[k].step > at && side->files[k].step < *to) *to = side->files[k].step;
-        TRY(choose_config(b, &b->sides[i], to));
+            if (side->files[k].step > checked && side->files[k].step < *to) *to = side->files[k].step;
     }
+    int64_t end = *to;
+    for (int i = 0; i < 2; i++) TRY(choose_config(b, &b->sides[i], to));
+    b->keeps_start = needs_beginning(b) && *to == end;
     return OK;
 }
 
@@ -567,19 +750,18 @@ static status choose_end(struct bisect *b, int64_t *steps, int64_t *to) {
 static status compare_origins(struct bisect *b) {
     const struct side *x = &b->sides[0], *y = &b->sides[1];
     const char *const resumes[] = {config_of(x->file)->checkpoint.resume, config_of(y->file)->checkpoint.resume};
-    const char *paths[2], *const names[] = {x->name, y->name};
+    const char *paths[2];
     int64_t start = x->at > y->at ? x->at : y->at;
-    struct text difference = {0};
+    bool differ;
     if (x->at == y->at && strcmp(resumes[0], resumes[1]) == 0) return OK;
     for (int i = 0; i < 2; i++) TRY(save_state(b, &b->sides[i], start, &paths[i]));
-    TRY(compare_files(paths, names, &difference));
-    if (difference.length) b->parted = start + 1;
-    text_free(&difference);
+    TRY(differ_in(paths, &differ));
+    if (differ) b->parted = start + 1;
     return OK;
 }
 
 static bool is_found(const struct bisect *b) {
-    return b->parted != NO_STEP || b->sides[0].wrong != NO_STEP || b->sides[1].wrong != NO_STEP;
+    return b->parted != NO_STEP || b->result.words || b->sides[0].wrong != NO_STEP || b->sides[1].wrong != NO_STEP;
 }
 
 /* Repeats both up to the first difference; the sides are then where the newest repetitions began. */
@@ -601,13 +783,16 @@ static status search(struct bisect *b) {
         if (are_together) compare_steps(b);
         is_first = is_first && !are_together;
         if (are_together && !is_found(b)) TRY(compare_ends(b, b->sides[0].at, to));
+        struct result result = {NO_STEP, NULL};
+        if (are_together) result = find_result(b, &b->sides[0].again_metrics, &b->sides[1].again_metrics, true);
+        if (result.step < b->parted) b->result = result;
         if (are_together && !is_found(b)) b->equal = to;
         if (are_together && to >= b->bad) b->bad = NO_STEP; /* what is recorded differs, but not what is computed */
         bool is_last = to >= b->sides[0].last || to >= b->sides[1].last;
         if (is_found(b) || has_ended || (are_together && is_last)) return OK;
         for (int i = 0; i < 2; i++) {
             struct side *side = &b->sides[i];
-            if (side->at == to) continue;
+            if (side->at == to || (are_together && b->keeps_start)) continue;
             TRY(end_of(b, side->folder, &side->state));
             if (side->state_folder) command_remove_tree(side->state_folder);
             side->state_folder = side->folder;
@@ -729,15 +914,67 @@ static void report_wrong(struct bisect *b, const struct side *side) {
                 is_portable ? "" : " (without determinism.portable, bits may depend on the number of threads)");
 }
 
+/* The end of a side; NULL: it goes on, or was stopped. */
+static const struct ledger_line *finish_of(const struct side *side) {
+    const struct ledger_file *file = !side->is_run         ? &side->again_metrics
+                                     : side->metrics.count ? &side->metrics
+                                                           : &side->ledger;
+    const struct ledger_line *last = file->count ? &file->lines[file->count - 1] : NULL;
+    return last && last->event == METRICS_END ? last : NULL;
+}
+
+/* Where all steps are equal that both have: what differs in their ends, which may be after other steps (early_stop). A
+ * repetition that begins within a run does not know which epoch is the best. */
+static void compare_finishes(struct bisect *b) {
+    const struct side *x = &b->sides[0], *y = &b->sides[1];
+    const struct ledger_line *const ends[] = {finish_of(x), finish_of(y)};
+    const struct train_config *p = &config_of(x->file)->train, *q = &config_of(y->file)->train;
+    const char *const names[] = {x->name, y->name};
+    bool have_ended = ends[0] && ends[1], is_same_length = p->epochs == q->epochs && p->steps == q->steps;
+    if (have_ended && ends[0]->step == ends[1]->step && x->is_run && y->is_run) {
+        const char *key = differing_result(b, ends[0], ends[1]);
+        if (key) b->result = (struct result){ends[0]->step, describe_result(b, key, ends, names)};
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const struct side *other = &b->sides[!i];
+        if (!ends[i] || !is_same_length || b->result.words) continue;
+        bool goes_on = other->is_run ? other->last > ends[i]->step : !ends[!i] || ends[!i]->step > ends[i]->step;
+        if (goes_on)
+            b->result = (struct result){ends[i]->step,
+                                        arena_printf(b->arena, "%s ends there, and %s goes on", names[i], names[!i])};
+    }
+}
+
+static void print_equal(const struct bisect *b) {
+    const struct side *x = &b->sides[0], *y = &b->sides[1];
+    const bool have_average[] = {config_of(x->file)->train.ema.decay > 0, config_of(y->file)->train.ema.decay > 0};
+    int64_t last = x->last < y->last ? x->last : y->last;
+    if (have_average[0] != have_average[1])
+        printf("only %s has a moving average of the weights, with which nothing is compared\n",
+               b->sides[have_average[1]].name);
+    printf("no difference up to step %lld", (long long)b->equal);
+    if (b->equal == last && x->is_run && y->is_run)
+        printf(", the last of %s", x->last == y->last ? "both" : b->sides[y->last < x->last].name);
+    printf("\n");
+}
+
 static status report(struct bisect *b) {
     const struct side *x = &b->sides[0], *y = &b->sides[1];
     int64_t wrong = x->wrong < y->wrong ? x->wrong : y->wrong;
     print_data(b);
-    if (b->parted != NO_STEP && b->parted <= wrong) TRY(report_parting(b));
+    if (!is_found(b)) compare_finishes(b);
+    if (b->result.words && b->result.step <= wrong)
+        text_printf(&b->headline, "%s and %s part after step %lld: %s", x->name, y->name, (long long)b->result.step,
+                    b->result.words);
+    else if (b->parted != NO_STEP && b->parted <= wrong)
+        TRY(report_parting(b));
     for (int i = 0; i < 2; i++)
         if (b->sides[i].wrong != NO_STEP) report_wrong(b, &b->sides[i]);
+    for (int i = 0; i < 2; i++)
+        if (b->sides[i].edited) text_printf(&b->headline, "%s%s", b->headline.length ? "; " : "", b->sides[i].edited);
     if (b->headline.length) return status_new(STATUS_DIVERGED, "%s", text_string(&b->headline));
-    printf("no difference up to step %lld\n", (long long)b->equal);
+    print_equal(b);
     return OK;
 }
 
@@ -748,22 +985,18 @@ static status bisect(struct bisect *b) {
     for (int i = 0; i < 2; i++) TRY(open_side(b, &b->sides[i], b->line->operands[i]));
     compare_records(&x->ledger, &y->ledger, &b->equal, &b->bad);
     compare_records(&x->metrics, &y->metrics, &b->equal, &b->bad);
+    struct result in_both = find_result(b, &x->metrics, &y->metrics, false);
+    if (in_both.step < b->bad) b->bad = in_both.step;
     find_own_checkpoint(x, y->at), find_own_checkpoint(y, x->at);
-    int64_t until = NO_STEP;
+    int64_t until = NO_STEP, last = x->last < y->last ? x->last : y->last;
     for (int i = 0; i < 2; i++) TRY(choose_config(b, &b->sides[i], &until));
     print_keys(b);
     fflush(stdout);
-    TRY(command_make_folder(b->line->run_dir, "bisect", &b->temporary));
-    stop_defer(); /* the folder is removed first */
+    TRY(make_temporary(b));
     TRY(compare_origins(b));
     if (b->parted != NO_STEP) return report(b);
-    TRY(find_common_checkpoint(b));
-    int64_t last = x->last < y->last ? x->last : y->last;
-    if (b->bad == NO_STEP && b->equal == last) {
-        print_data(b);
-        printf("no difference up to step %lld, the last of both\n", (long long)last);
-        return OK;
-    }
+    TRY(find_common_checkpoint(b, b->is_trusted ? NO_STEP : last));
+    if (b->bad == NO_STEP && b->equal == last && b->is_trusted) return report(b);
     if (b->bad != NO_STEP) printf("what both have recorded differs at step %lld\n", (long long)b->bad);
     fflush(stdout);
     TRY(search(b));
@@ -783,7 +1016,8 @@ static status run(const struct command_line *line) {
                        .arena = arena_create(),
                        .sides = {{.prefix = "A."}, {.prefix = "B."}},
                        .bad = NO_STEP,
-                       .parted = NO_STEP};
+                       .parted = NO_STEP,
+                       .result = {NO_STEP, NULL}};
     status s = bisect(&b);
     command_remove_folder(b.temporary);
     for (int i = 0; i < 2; i++) close_side(&b.sides[i]);

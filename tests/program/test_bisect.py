@@ -100,9 +100,9 @@ class Bisect(program.Case):
             f["x"][62, 12] -= 0.5
             f["x"][61, 12] += 0.5
         self.train("coarse", "dataset.path=cell.h5", "--fresh")
-        found = self.bisect("a", "coarse", code=OK)
+        found = self.bisect("a", "coarse")  # a validation row
         self.assertIn("row 61, column 12 is", found)
-        self.assertIn("no difference up to step 54", found)  # a validation row
+        self.assertRegex(found, r"a and coarse part after step 9: val_loss of epoch 1 is \S+ in a and \S+ in coarse\n")
 
     def test_data_of_other_formats(self):
         """Texts of a table; other numbers of rows."""
@@ -185,7 +185,12 @@ train: {{steps: 3}}
         self.train("b", "train.epochs=2", "optimizer.type=sgd")
         self.assertIn("a and b part at step 1: its update: model/0.bias[0] is", self.bisect("a", "b"))
         self.train("c", "train.epochs=2", "train.ema.decay=0.9")
-        self.assertIn("no difference up to step 18", self.bisect("a", "c", code=OK))
+        found = self.bisect("a", "c")
+        self.assertIn("  train.ema.decay: 0 -> 0.9\n", found)
+        self.assertRegex(found, r"a and c part after step 9: val_loss of epoch 1 is \S+ in a and \S+ in c\n")
+        self.train("c2", "train.epochs=2", "train.ema={decay: 0.9, evaluate: false}")
+        found = self.bisect("a", "c2", code=OK)
+        self.assertIn("only c2 has a moving average of the weights, with which nothing is compared\nno difference up to step 18", found)
         self.train("d", "train.epochs=2", "train.ema.decay=0.91")
         self.assertIn("c and d part at step 2: its update: ema/0.bias[0] is", self.bisect("c", "d"))
         self.train("e", "train.epochs=2", "optimizer.in_backward=true")
@@ -193,7 +198,83 @@ train: {{steps: 3}}
         self.train("f", "train.epochs=2", "model.layers.0.linear.out=32")
         self.assertIn("part at step 1: the states before it differ: model/0.bias (24) of a is model/0.bias (32) in f", self.bisect("a", "f"))
 
+    # ---- evaluations and ends ----
+
+    def test_another_validation_file(self):
+        import h5py
+        with h5py.File(self.path("wine.h5")) as f:
+            x, y = f["x"][:], f["y"][:]
+        for name, first in (("v1", 0), ("v2", 3)):
+            with h5py.File(self.path(name + ".h5"), "w") as f:
+                f["x"], f["y"] = x[first:first + 40], y[first:first + 40]
+        for log_every in (1, 0):  # metrics.jsonl has no steps, so that it does not say after which one an epoch ends
+            for run in ("v1", "v2"):
+                self.train(run, "--fresh", "dataset.split=null", f"dataset.validation.path={run}.h5", "train.epochs=3", f"train.log_every={log_every}")
+            found = self.bisect("v1", "v2")
+            self.assertIn("  dataset.validation.path: v1.h5 -> v2.h5\n", found)
+            self.assertRegex(found, r"the data differ: v1.h5: dataset 'x', row 0, column 0 is \S+, v2.h5: ")
+            self.assertRegex(found, r"v1 and v2 part after step 12: val_loss of epoch 1 is \S+ in v1 and \S+ in v2\n")
+        self.write("v2.yaml", self.read("v1/config.yaml").replace("v1.h5", "v2.h5"))
+        self.assertRegex(self.bisect("v1", "v2.yaml"), r"v1 and v2.yaml part after step 12: val_loss of epoch 1 is")
+
+    def test_metrics(self):
+        """Those of only one run are no difference; those of both may be, also by what they decide."""
+        self.train("a")
+        self.train("f1", "train.metrics=[f1]", "checkpoint.best=val_f1")
+        self.assertIn("  train.metrics: [] -> [f1]\n", self.bisect("a", "f1", code=OK))
+        for run, factor in (("w1", 1), ("w2", 2)):
+            self.train(run, f"train.metrics={{w: 'mean(y) * {factor}'}}")
+        self.assertRegex(self.bisect("w1", "w2"), r"w1 and w2 part after step 9: val_w of epoch 1 is \S+ in w1 and \S+ in w2\n")
+        self.train("least", "checkpoint.best={metric: val_loss, mode: max}")
+        found = self.bisect("a", "least")
+        self.assertRegex(found, r"  checkpoint.best.metric: null -> val_loss\n")
+        self.assertRegex(found, r"a and least part after step 54: best_epoch is \d+ in a and \d+ in least\n")
+
+    def test_early_stop(self):
+        """What decides it is read from an evaluation; the repetition of a config is not continued within."""
+        stop = "train.early_stop={{metric: val_loss, patience: {}}}"
+        common = ("optimizer.lr=0.1", "schedule=constant", "train.epochs=20")
+        self.train("one", *common, stop.format(1))
+        self.train("three", *common, stop.format(3))
+        ends = [self.metrics(run)[-1]["step"] for run in ("one", "three")]
+        self.assertLess(ends[0], ends[1])
+        words = rf"part after step {ends[0]}: \S+ ends there, and \S+ goes on\n"
+        found = self.bisect("one", "three")
+        self.assertIn("  train.early_stop.patience: 1 -> 3\n", found)
+        self.assertRegex(found, "one and three " + words)
+        for run in ("one", "three"):
+            self.write(run + ".yaml", self.read(run + "/config.yaml"))
+            self.assertIn(f"no difference up to step {self.metrics(run)[-1]['step']}", self.bisect(run, run + ".yaml", code=OK))
+        for pair in (("one", "three.yaml"), ("three", "one.yaml"), ("one.yaml", "three.yaml"), ("three.yaml", "one.yaml")):
+            self.assertRegex(self.bisect(*pair), words)
+        self.train("longer", "train.epochs=7", "schedule=constant")
+        self.train("shorter", "schedule=constant")
+        self.assertIn("no difference up to step 54, the last of shorter\n", self.bisect("longer", "shorter", code=OK))
+
     # ---- runs that are not what their config gives ----
+
+    def test_a_changed_config(self):
+        """The runs are those of the configs that they had."""
+        self.train("a")
+        shutil.copytree(self.path("a"), self.path("b"))
+        self.write("b/config.yaml", self.read("b/config.yaml").replace("  lr: 0.01", "  lr: 0.02"))
+        changed = "b/config.yaml is not the config that the run had: optimizer.lr: 0.01 -> 0.02 (recorded -> now)\n"
+        found = self.bisect("a", "b")
+        self.assertIn("the configs have the same values\n", found)
+        self.assertTrue(found.endswith("ddptrain: " + changed), found)
+        self.train("c", "optimizer.eps=1e-7")
+        found = self.bisect("b", "c")
+        self.assertRegex(found, r"b and c part at step 1: its update: model/.*; b/config.yaml is not the config")
+        os.remove(self.path("b/ledger.jsonl"))
+        self.assertIn("optimizer.lr", self.bisect("a", "b", code=None))
+        self.assertNotEqual(self.code, OK)
+
+    def test_a_changed_evaluation(self):
+        self.train("a")
+        shutil.copytree(self.path("a"), self.path("b"))
+        lines = self.read("b/metrics.jsonl").replace('"val_loss":0.', '"val_loss":1.', 1)
+        self.write("b/metrics.jsonl", lines)
+        self.assertRegex(self.bisect("a", "b"), r"\nddptrain: b is not what its config gives after step 9: b/metrics.jsonl:\d+: val_loss of epoch 1 is 1\.\d+ in the file and 0\.\d+ in its repetition")
 
     def test_a_bit_that_flipped(self):
         self.every_step("a")
@@ -261,6 +342,19 @@ train: {{steps: 3}}
         os.rename(self.path("wine.h5"), self.path("data.h5"))
         self.assertIn("part at step 1", self.bisect("a", "b", moved, f"dataset.path={self.path('data.h5')}"))
         self.bisect("a", "b", "A.optimizer.lr=1", code=USAGE)
+
+    def test_other_files(self):
+        """What is named for a run must be what it had, also where nothing that is recorded differs."""
+        import h5py
+        self.train("a")
+        shutil.copy(self.path("wine.h5"), self.path("other.h5"))
+        self.assertIn("no difference up to step 54", self.bisect("a", "a", "B.dataset.path=other.h5", code=OK))
+        with h5py.File(self.path("other.h5"), "r+") as f:
+            f["x"][3, 4] += 1
+        self.assertIn("it was trained on other data", self.bisect("a", "a", "B.dataset.path=other.h5", code=DATA))
+        for name in glob.glob(self.path("a/checkpoints/*")):
+            os.remove(name)
+        self.assertRegex(self.bisect("a", "a", "B.dataset.path=other.h5"), r"a is not what its config gives .*dataset_fingerprint is")
 
     def test_a_run_that_was_extended(self):
         """Each part has the config that it was trained with: the schedule is longer after it."""
