@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/files/archive.h"
 #include "data/csv/csv.h"
 #include "data/dataset/dataset.h"
 #include "data/files/files.h"
@@ -718,6 +719,11 @@ static status add_arrays(struct script *s, const struct dataset_format *format) 
     if (!format || !format->pytorch)
         return status_new(STATUS_USAGE, "dataset.format %s cannot be expressed in a PyTorch script",
                           format ? format->name : "");
+    const char *paths[] = {d->path, d->validation.path, d->image.masks, d->validation.targets};
+    for (size_t i = 0; format->is_folder && i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] && archive_in_path(paths[i]))
+            return status_new(STATUS_USAGE, "%s: a PyTorch script reads images of folders; unpack the archive",
+                              paths[i]);
     text_add(&s->data, "x, y = ");
     TRY(schema_fill(&dataset_schema, d, format->pytorch, data_place, s, &s->data));
     text_add(&s->data, "\n");

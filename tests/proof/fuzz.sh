@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes every reader of foreign bytes with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer, and prints a table.
 #
-#     tests/proof/fuzz.sh [SECONDS] [TARGET ...]    60 seconds each; targets: config csv document hdf5 hdf5_data idx image json_line npy proof
+#     tests/proof/fuzz.sh [SECONDS] [TARGET ...]    60 seconds each; targets: archive config csv document hdf5 hdf5_data idx image json_line npy proof
 #                                               report safetensors sealed sqlite store texts tokenizer torch
 #     tests/proof/fuzz.sh --long [TARGET ...]       until each target has 10^8 executions or 8 hours; interrupted (Ctrl-C), the
 #                                               same command goes on where it was: build/fuzz/progress-<target> counts

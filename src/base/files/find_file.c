@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files/archive.h"
 #include "base/files/io.h"
 
 struct search {
@@ -23,7 +24,9 @@ static bool matches_files(const char *pattern) {
 static status is_wanted(const struct search *search, const char *path, bool *out) {
     struct io_info info;
     TRY(io_stat(path, &info));
-    *out = info.exists ? (info.is_folder ? search->for_folder : search->for_file) : matches_files(path);
+    bool is_in_archive = search->for_folder && archive_in_path(path);
+    *out =
+        is_in_archive || (info.exists ? (info.is_folder ? search->for_folder : search->for_file) : matches_files(path));
     return OK;
 }
 
@@ -44,8 +47,9 @@ static status search_in(const struct search *search, const char *folder, const c
     TRY(is_wanted(search, candidate, found));
     if (*found && search->for_file) TRY(check_not_own(search, candidate, found));
     if (!*found) return OK;
-    char *absolute = realpath(candidate, NULL);
-    *path = absolute ? arena_copy(search->arena, absolute) : candidate;
+    size_t archive = archive_in_path(candidate), length = archive ? archive : strlen(candidate);
+    char *absolute = realpath(arena_printf(search->arena, "%.*s", (int)length, candidate), NULL);
+    *path = absolute ? arena_printf(search->arena, "%s%s", absolute, candidate + length) : candidate;
     free(absolute);
     return OK;
 }

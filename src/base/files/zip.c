@@ -20,11 +20,12 @@
 #define ENTRY_SIZE 46 /* of a member in the directory, without name, extra fields, comment */
 #define LOCAL_SIZE 30 /* before a member's bytes, without name and extra fields */
 #define MAX_COMMENT 65535
-#define MAX_DIRECTORY ((uint64_t)64 << 20)
+#define MAX_DIRECTORY ((uint64_t)1 << 30)
 #define MAX_CHUNK ((size_t)1 << 30) /* zlib counts in 32 bits */
 
 enum { FLAG_ENCRYPTED = 1 };
 enum { METHOD_STORED = 0, METHOD_DEFLATED = 8 };
+enum { MADE_BY_UNIX = 3 };
 
 static uint64_t number_at(const uint8_t *bytes, size_t size) {
     uint64_t number = 0;
@@ -112,7 +113,7 @@ static status read_extra64(const struct zip *zip, const uint8_t *extra, size_t s
 }
 
 /* The bytes of a member follow its local header, whose name and extra fields may differ from the directory's. */
-static status find_start(const struct zip *zip, struct zip_member *member) {
+status zip_locate(const struct zip *zip, struct zip_member *member) {
     uint8_t local[LOCAL_SIZE];
     TRY(read_exactly(zip, member->start, local, sizeof local, member->name));
     if (!has_signature(local, "PK\3\4")) return damaged(zip->path, member->name);
@@ -127,17 +128,16 @@ static status check_member(const struct zip *zip, const struct zip_member *membe
         return status_new(STATUS_DATA, "%s: '%s' is encrypted, which is not supported", zip->path, member->name);
     if (method != METHOD_STORED && method != METHOD_DEFLATED)
         return status_new(STATUS_DATA,
-                          "%s: '%s' is compressed with method %u; only stored and deflated members are read, as "
-                          "numpy.savez and numpy.savez_compressed write them",
-                          zip->path, member->name, method);
+                          "%s: '%s' is compressed with method %u; only stored and deflated members are read", zip->path,
+                          member->name, method);
     if (method == METHOD_STORED ? member->size != member->packed
                                 : (double)member->size > gzip_max_size((size_t)member->packed) + 1024)
         return damaged(zip->path, member->name);
     return OK;
 }
 
-/* The member at [at] of the directory, which ends after [left] bytes; *used: its bytes. */
-static status read_entry(const struct zip *zip, const uint8_t *at, size_t left, struct arena *arena,
+/* The member at [at] of the directory, which ends after [left] bytes; *used: its bytes. [is_list]: for zip_list. */
+static status read_entry(const struct zip *zip, const uint8_t *at, size_t left, bool is_list, struct arena *arena,
                          struct zip_member *member, size_t *used) {
     if (left < ENTRY_SIZE || !has_signature(at, "PK\1\2")) return damaged(zip->path, "its directory");
     size_t name = (size_t)number_at(at + 28, 2), extra = (size_t)number_at(at + 30, 2);
@@ -146,20 +146,22 @@ static status read_entry(const struct zip *zip, const uint8_t *at, size_t left, 
     struct text raw = {0}, shown = {0};
     text_add_bytes(&raw, (const char *)at + ENTRY_SIZE, name);
     text_add_value(&shown, text_string(&raw), TEXT_MAX_NAME * 4);
-    *member = (struct zip_member){.name = arena_copy(arena, text_string(&shown)),
+    *member = (struct zip_member){.name = arena_copy(arena, text_string(is_list ? &raw : &shown)),
                                   .is_deflated = number_at(at + 10, 2) == METHOD_DEFLATED,
                                   .checksum = (uint32_t)number_at(at + 16, 4),
                                   .packed = number_at(at + 20, 4),
                                   .size = number_at(at + 24, 4),
-                                  .start = number_at(at + 42, 4)};
+                                  .start = number_at(at + 42, 4),
+                                  .mode = at[5] == MADE_BY_UNIX ? (unsigned)number_at(at + 40, 2) : 0};
     text_free(&raw);
     text_free(&shown);
     TRY(read_extra64(zip, at + ENTRY_SIZE + name, extra, member));
     TRY(check_member(zip, member, (unsigned)number_at(at + 8, 2), (unsigned)number_at(at + 10, 2)));
-    return find_start(zip, member);
+    return is_list ? OK : zip_locate(zip, member);
 }
 
-status zip_open(int fd, const char *path, uint64_t bytes, struct arena *arena, struct zip *out) {
+static status read_directory(int fd, const char *path, uint64_t bytes, bool is_list, struct arena *arena,
+                             struct zip *out) {
     *out = (struct zip){.path = path, .fd = fd, .bytes = bytes};
     struct directory directory = {0};
     TRY(find_directory(out, &directory));
@@ -170,7 +172,7 @@ status zip_open(int fd, const char *path, uint64_t bytes, struct arena *arena, s
     const uint8_t *at = memory;
     size_t left = (size_t)directory.size, used = 0;
     for (; !s && out->count < directory.count; at += used, left -= used) {
-        s = read_entry(out, at, left, arena, &out->members[out->count], &used);
+        s = read_entry(out, at, left, is_list, arena, &out->members[out->count], &used);
         if (s)
             used = 0;
         else
@@ -178,6 +180,14 @@ status zip_open(int fd, const char *path, uint64_t bytes, struct arena *arena, s
     }
     buffer_free(memory);
     return s;
+}
+
+status zip_open(int fd, const char *path, uint64_t bytes, struct arena *arena, struct zip *out) {
+    return read_directory(fd, path, bytes, false, arena, out);
+}
+
+status zip_list(int fd, const char *path, uint64_t bytes, struct arena *arena, struct zip *out) {
+    return read_directory(fd, path, bytes, true, arena, out);
 }
 
 const struct zip_member *zip_find(const struct zip *zip, const char *name) {
@@ -226,15 +236,21 @@ status zip_check(const struct zip *zip, const struct zip_member *member, const u
     return sum == member->checksum ? OK : damaged(zip->path, member->name);
 }
 
+status zip_read_to(const struct zip *zip, const struct zip_member *member, uint8_t *out) {
+    void *packed = NULL;
+    size_t size = (size_t)member->packed;
+    TRY(member->is_deflated ? buffer_new(size + 1, member->name, &packed) : OK);
+    status s = read_exactly(zip, member->start, packed ? packed : out, size, member->name);
+    if (!s && packed) s = inflate_to(zip, member, packed, size, out, (size_t)member->size, true);
+    buffer_free(packed);
+    return s ? s : zip_check(zip, member, out);
+}
+
 status zip_read_all(const struct zip *zip, const struct zip_member *member, uint8_t **out) {
-    void *packed = NULL, *memory = NULL;
+    void *memory;
     *out = NULL;
     TRY(buffer_new((size_t)member->size + 1, member->name, &memory));
-    status s = member->is_deflated ? buffer_new((size_t)member->packed + 1, member->name, &packed) : OK;
-    if (!s) s = read_exactly(zip, member->start, packed ? packed : memory, (size_t)member->packed, member->name);
-    if (!s && packed) s = inflate_to(zip, member, packed, (size_t)member->packed, memory, (size_t)member->size, true);
-    buffer_free(packed);
-    if (!s) s = zip_check(zip, member, memory);
+    status s = zip_read_to(zip, member, memory);
     if (s)
         buffer_free(memory);
     else

@@ -1,6 +1,5 @@
-/* zip: reads and writes zip archives (APPNOTE 6.3.10, with zip64). Read are the members that are stored or deflated, as
- * numpy.savez and numpy.savez_compressed write them. The archive is not trusted: every offset and size is checked
- * against the file. */
+/* zip: reads and writes zip archives (APPNOTE 6.3.10, with zip64). Read are the members that are stored or deflated.
+ * The archive is not trusted: every offset and size is checked against the file. */
 #ifndef BASE_ZIP_H
 #define BASE_ZIP_H
 
@@ -16,7 +15,8 @@ struct zip_member {
     bool is_deflated;      /* else stored */
     uint32_t checksum;     /* CRC-32 of the content */
     uint64_t packed, size; /* bytes in the archive, of the content; equal when stored */
-    uint64_t start;        /* of the packed bytes in the file */
+    uint64_t start;        /* of the packed bytes in the file; before zip_locate of the header before them */
+    unsigned mode;         /* type and permissions of POSIX; 0: not stored */
 };
 
 struct zip {
@@ -31,6 +31,11 @@ struct zip {
  */
 status zip_open(int fd, const char *path, uint64_t bytes, struct arena *arena, struct zip *out);
 
+/* The same without a look at the members themselves, of which an archive of images may have millions: their names are
+ * as they are stored, not made printable, and zip_locate is called before one is read. */
+status zip_list(int fd, const char *path, uint64_t bytes, struct arena *arena, struct zip *out);
+status zip_locate(const struct zip *zip, struct zip_member *member);
+
 /* NULL: there is none of this name. */
 const struct zip_member *zip_find(const struct zip *zip, const char *name);
 
@@ -41,7 +46,9 @@ status zip_read_start(const struct zip *zip, const struct zip_member *member, vo
  * 0, as torch.save writes it after torch.serialization.set_crc32_options(False). */
 status zip_check(const struct zip *zip, const struct zip_member *member, const uint8_t *bytes);
 
-/* The whole content, with a check of its checksum: *out, to be freed with buffer_free. */
+/* The whole content, with a check of its checksum: out (member->size). */
+status zip_read_to(const struct zip *zip, const struct zip_member *member, uint8_t *out);
+/* The same to *out, to be freed with buffer_free. */
 status zip_read_all(const struct zip *zip, const struct zip_member *member, uint8_t **out);
 
 struct zip_new_member {

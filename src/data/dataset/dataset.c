@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files/archive.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
 #include "data/columns/preparation.h"
@@ -607,7 +608,8 @@ static const char *overlap_note(struct dataset *dataset, const struct dataset_co
 /* Rows to predict may be a single image. */
 static status check_folder(const struct dataset_config *config, const char *path) {
     struct io_info info = {0};
-    bool may_be_image = config->request.without_targets && !config->image.labels && image_is_named(path);
+    bool may_be_image =
+        config->request.without_targets && !config->image.labels && image_is_named(path) && !archive_in_path(path);
     if (may_be_image) TRY(io_stat(path, &info));
     if (may_be_image && !info.exists)
         return status_new(STATUS_DATA, "cannot read the image '%s': %s", path, strerror(ENOENT));

@@ -878,7 +878,7 @@ static int compare_sizes(const void *a, const void *b) {
 }
 
 /* [records]: a line for each image. */
-static void read_sizes(char *records, struct image_sizes *out) {
+static void read_sizes(const struct archive *archive, char *records, struct image_sizes *out) {
     size_t lines = 0, line = 0;
     for (const char *c = records; *c; c++) lines += *c == '\n';
     size_t step = lines / MAX_HEADERS + 1;
@@ -887,7 +887,7 @@ static void read_sizes(char *records, struct image_sizes *out) {
         bool found;
         if (line == 0 || line % step != step - 1 || *c == '"' || out->count == MAX_HEADERS) continue;
         *end = 0;
-        status s = image_header_read(c, &header, &found);
+        status s = image_header_read(&(struct image_place){archive, c}, &header, &found);
         if (s || !found) {
             status_free(s);
             continue;
@@ -902,8 +902,11 @@ static void read_sizes(char *records, struct image_sizes *out) {
 static void choose_image_size(const struct dataset_config *config, struct suggestion *out) {
     struct image_sizes sizes = {0};
     struct text records = {0};
+    struct archive *archive = NULL;
     status s = dataset_images.add_records(config, false, &records);
-    if (!s && records.data) read_sizes(records.data, &sizes);
+    if (!s) s = archive_open(config->path, &archive);
+    if (!s && records.data) read_sizes(archive, records.data, &sizes);
+    archive_close(archive);
     text_free(&records);
     status_free(s); /* reported when the dataset is opened */
     out->image_channels = sizes.count > 0 && sizes.grey == sizes.count ? 1 : 3;
@@ -989,7 +992,7 @@ status suggest(const char *path, const char *target, const struct csv_choice *cs
     struct io_info info;
     *out = (struct suggestion){.path = path};
     TRY(io_stat(path, &info));
-    if (info.is_folder) return suggest_folder(path, target, arena, out);
+    if (info.is_folder || archive_in_path(path)) return suggest_folder(path, target, arena, out);
     const struct dataset_format *format = dataset_format_of(&automatic, path);
     if (!format) {
         uint64_t bytes;
@@ -1051,7 +1054,7 @@ static status inspect_image(const char *path, struct text *out) {
     struct image_decoder *decoder;
     text_printf(out, "file    %s\nformat  ", path);
     status s = image_decoder_create(&config, &decoder);
-    if (!s) s = image_describe_file(decoder, path, out);
+    if (!s) s = image_describe_file(decoder, &(struct image_place){NULL, path}, out);
     image_decoder_destroy(decoder);
     text_add(out, "\n");
     return s;
@@ -1066,7 +1069,7 @@ status dataset_inspect(const char *path, struct text *out) {
     if (info.is_file) return inspect_image(path, out);
     struct arena *arena = arena_create();
     status s = format ? OK : io_stat(path, &info);
-    if (!s && !format && info.is_folder) format = &dataset_images;
+    if (!s && !format && (info.is_folder || archive_in_path(path))) format = &dataset_images;
     if (!s && format != &dataset_images) s = file_check(path, &bytes);
     if (!s) s = format->inspect ? format->inspect(path, out) : inspect_rows(path, format->name, arena, out);
     arena_destroy(arena);

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/files/archive.h"
 #include "base/files/io.h"
 
 status file_check(const char *path, uint64_t *bytes) {
@@ -46,10 +47,11 @@ status files_are_too_many(const char *path, const struct string_list *others, si
 
 status folder_check(const char *path) {
     struct io_info info;
+    if (archive_in_path(path)) return OK;
     TRY(io_stat(path, &info));
     bool is_readable = info.is_folder && access(path, R_OK | X_OK) == 0;
     const char *reason = !info.exists      ? strerror(ENOENT)
-                         : !info.is_folder ? "it is a file, and format images reads a folder"
+                         : !info.is_folder ? "it is a file, and format images reads a folder, or a zip or tar archive"
                                            : strerror(errno);
     if (is_readable) return OK;
     return status_new(STATUS_DATA, "cannot read the folder of images '%s': %s", path, reason);

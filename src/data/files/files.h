@@ -18,7 +18,7 @@ void files_raise_limit(size_t count);
 
 /* Checks that [path] is a readable regular file and gets its size. */
 status file_check(const char *path, uint64_t *bytes);
-/* The same for a folder. */
+/* The same for a folder; OK for one of an archive, which is checked when it is opened. */
 status folder_check(const char *path);
 
 /* Reads the whole file and appends FILE_PADDING NULs: *text (buffer_free); *size without them. */

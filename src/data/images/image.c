@@ -278,16 +278,14 @@ static bool read_jpeg(const uint8_t *bytes, size_t size, struct image_header *ou
     return false;
 }
 
-status image_header_read(const char *path, struct image_header *out, bool *found) {
+status image_header_read(const struct image_place *place, struct image_header *out, bool *found) {
     uint8_t bytes[MAX_BYTES];
     size_t size = 0;
-    int fd;
     *found = false;
-    TRY(io_open(path, &fd));
-    status s = io_read(fd, path, bytes, sizeof bytes, &size);
-    if (!s) *found = read_png(bytes, size, out) || read_jpeg(bytes, size, out);
+    TRY(archive_read(place->archive, place->path, bytes, sizeof bytes, &size));
+    *found = read_png(bytes, size, out) || read_jpeg(bytes, size, out);
     if (*found) *found = out->width > 0 && out->height > 0;
-    return status_first(s, io_close(fd, path));
+    return OK;
 }
 
 /* ---- decoding ---- */
@@ -438,7 +436,16 @@ static status grow_file(struct image_decoder *decoder, const char *path, uint64_
     return image_grow(&decoder->file, &decoder->file_capacity, (size_t)bytes);
 }
 
-static status read_file(struct image_decoder *decoder, const char *path, size_t *size) {
+static status read_member(struct image_decoder *decoder, const struct image_place *place, size_t *size) {
+    struct io_info info;
+    TRY(archive_stat(place->archive, place->path, &info));
+    TRY(grow_file(decoder, place->path, info.size));
+    return archive_read(place->archive, place->path, decoder->file, (size_t)info.size, size);
+}
+
+static status read_file(struct image_decoder *decoder, const struct image_place *place, size_t *size) {
+    const char *path = place->path;
+    if (place->archive) return read_member(decoder, place, size);
     struct io_info info;
     int fd;
     TRY(io_open(path, &fd));
@@ -450,44 +457,42 @@ static status read_file(struct image_decoder *decoder, const char *path, size_t 
     return status_first(s, io_close(fd, path));
 }
 
-status image_decode_file(struct image_decoder *decoder, const char *path, uint8_t *out) {
+status image_decode_file(struct image_decoder *decoder, const struct image_place *place, uint8_t *out) {
     size_t size = 0;
-    TRY(read_file(decoder, path, &size));
-    return image_decode(decoder, path, decoder->file, size, out);
+    TRY(read_file(decoder, place, &size));
+    return image_decode(decoder, place->path, decoder->file, size, out);
 }
 
-status image_describe_file(struct image_decoder *decoder, const char *path, struct text *out) {
+status image_describe_file(struct image_decoder *decoder, const struct image_place *place, struct text *out) {
     const char *kind = "";
     size_t size = 0, width = 0, height = 0;
-    TRY(read_file(decoder, path, &size));
-    TRY(decode(decoder, path, decoder->file, size, true, &kind, &width, &height));
+    TRY(read_file(decoder, place, &size));
+    TRY(decode(decoder, place->path, decoder->file, size, true, &kind, &width, &height));
     text_printf(out, "%s %zux%zu", kind, width, height);
     return OK;
 }
 
-status image_file_orientation(const char *path, int *orientation) {
+status image_file_orientation(const struct image_place *place, int *orientation) {
     uint8_t bytes[MAX_HEADER];
     size_t size = 0;
-    int fd;
-    TRY(io_open(path, &fd));
-    status s = io_read(fd, path, bytes, sizeof bytes, &size);
-    if (!s) *orientation = exif_orientation(bytes, size);
-    return status_first(s, io_close(fd, path));
+    TRY(archive_read(place->archive, place->path, bytes, sizeof bytes, &size));
+    *orientation = exif_orientation(bytes, size);
+    return OK;
 }
 
 /* ---- masks ---- */
 
-static status check_mask_size(struct image_decoder *decoder, const char *path, const char *image, size_t width,
-                              size_t height) {
+static status check_mask_size(struct image_decoder *decoder, const char *path, const struct image_place *image,
+                              size_t width, size_t height) {
     const char *kind;
     size_t size = 0, image_width = 0, image_height = 0;
     TRY(read_file(decoder, image, &size));
-    TRY(decode(decoder, image, decoder->file, size, true, &kind, &image_width, &image_height));
+    TRY(decode(decoder, image->path, decoder->file, size, true, &kind, &image_width, &image_height));
     if (image_width == width && image_height == height) return OK;
     bool is_turned = image_width == height && image_height == width && !decoder->config->exif_orientation &&
                      exif_is_swapped(exif_orientation(decoder->file, size));
     return status_new(STATUS_DATA, "%s: the mask has %zu x %zu pixels, but its image '%s' has %zu x %zu%s", path, width,
-                      height, image, image_width, image_height,
+                      height, image->path, image_width, image_height,
                       is_turned ? "; dataset.image.exif_orientation: true turns the image upright" : "");
 }
 
@@ -515,10 +520,12 @@ static status crop_mask(const struct image_decoder *decoder, const uint8_t *pixe
     return OK;
 }
 
-status image_decode_mask(struct image_decoder *decoder, const char *path, const char *image, uint8_t *out) {
+status image_decode_mask(struct image_decoder *decoder, const struct image_place *mask, const struct image_place *image,
+                         uint8_t *out) {
+    const char *path = mask->path;
     uint8_t *pixels = NULL;
     size_t size = 0, width = 0, height = 0;
-    TRY(read_file(decoder, path, &size));
+    TRY(read_file(decoder, mask, &size));
     decoder->name = path;
     if (size < 8 || memcmp(decoder->file, "\x89PNG\r\n\x1a\n", 8) != 0)
         return status_new(STATUS_DATA, "%s: a mask must be a PNG image, whose pixels are exact; convert the file",
@@ -535,8 +542,9 @@ status image_decode_mask(struct image_decoder *decoder, const char *path, const 
 static const char *const crops[] = {"center", "none", NULL};
 
 static const struct schema_row image_schema_rows[] = {
-    SCHEMA_ROW(INT_LIST, struct image_config, size, .fallback = "[]", .min = 1, .max = 16384,
-               .doc = "[height, width] of the rows, or one number for both. Required for a folder of images."),
+    SCHEMA_ROW(
+        INT_LIST, struct image_config, size, .fallback = "[]", .min = 1, .max = 16384,
+        .doc = "[height, width] of the rows, or one number for both. Required for a folder or an archive of images."),
     {.key = "resize",
      .type = SCHEMA_INT_LIST,
      .offset = FIELD(struct image_config, resize),
@@ -580,7 +588,8 @@ static const struct schema_row image_schema_rows[] = {
     SCHEMA_ROW(
         STRING, struct image_config, masks, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
         .doc =
-            "Folder of masks, the targets of a loss for each pixel: a grey or palette PNG image for each image, of the "
+            "Folder of masks, also one of an archive, the targets of a loss for each pixel: a grey or palette PNG "
+            "image for each image, of the "
             "same size, with the same path in the folder and the extension .png. A pixel is the class (cross_entropy), "
             "or 0 and 1 or 255 (bce_with_logits, focal, dice)."),
     {0},

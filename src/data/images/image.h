@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/files/archive.h"
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -46,20 +47,27 @@ void image_decoder_destroy(struct image_decoder *decoder); /* takes NULL */
  * file that is not an image, damaged, truncated or too large. */
 status image_decode(struct image_decoder *decoder, const char *name, const uint8_t *bytes, size_t size, uint8_t *out);
 
-/* The same for the file [path]. */
-status image_decode_file(struct image_decoder *decoder, const char *path, uint8_t *out);
+/* A file, which may be in an archive: its path begins with that of the archive then. */
+struct image_place {
+    const struct archive *archive; /* NULL: it is in the file system */
+    const char *path;
+};
 
-/* Adds "JPEG 500x375" (width, height) from the first bytes of the file [path]. */
-status image_describe_file(struct image_decoder *decoder, const char *path, struct text *out);
+/* The same for a file. */
+status image_decode_file(struct image_decoder *decoder, const struct image_place *place, uint8_t *out);
 
-/* The EXIF orientation of the file [path]: 1, upright, .. 8; 1 also if it is no JPEG image. Fails if it cannot be read.
+/* Adds "JPEG 500x375" (width, height) from the first bytes of a file. */
+status image_describe_file(struct image_decoder *decoder, const struct image_place *place, struct text *out);
+
+/* The EXIF orientation of a file: 1, upright, .. 8; 1 also if it is no JPEG image. Fails if it cannot be read.
  */
-status image_file_orientation(const char *path, int *orientation);
+status image_file_orientation(const struct image_place *place, int *orientation);
 
-/* Decodes the mask of the image [image], a PNG image [path] of the same size: out (height, width) of the rows, resized
+/* Decodes the mask of the image [image], a PNG image [mask] of the same size: out (height, width) of the rows, resized
  * and cropped as the image, but with the nearest pixel (Pillow's NEAREST). A pixel is its grey value, or its index in a
  * palette. STATUS_DATA: it is no such image. */
-status image_decode_mask(struct image_decoder *decoder, const char *path, const char *image, uint8_t *out);
+status image_decode_mask(struct image_decoder *decoder, const struct image_place *mask, const struct image_place *image,
+                         uint8_t *out);
 
 /* ---- sizes ---- */
 
@@ -71,6 +79,6 @@ struct image_header {
 };
 
 /* *found: false for a file that is neither JPEG nor PNG, or is truncated. Fails if it cannot be read. */
-status image_header_read(const char *path, struct image_header *out, bool *found);
+status image_header_read(const struct image_place *place, struct image_header *out, bool *found);
 
 #endif

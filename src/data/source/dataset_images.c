@@ -1,5 +1,5 @@
-/* A folder of images, as torchvision's ImageFolder: each sub-folder is a class, and the order of classes and files is
- * the same. Images are decoded by several threads when they are read. */
+/* A folder of images, also in an archive, as torchvision's ImageFolder: each sub-folder is a class, and the order of
+ * classes and files is the same. Images are decoded by several threads when they are read. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/files/archive.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/system/machine.h"
@@ -19,11 +20,34 @@
 
 struct image_masks {
     const char *folder;            /* without slashes at the end; NULL: there are none */
+    struct archive *archive;       /* that has the folder; NULL: it is in the file system */
     bool is_binary;                /* values are 0 and 1, or 0 and 255, which becomes 1; else they are classes */
     size_t size;                   /* height * width of a row */
     struct image_decoder *decoder; /* NULL: masks are not read */
     uint8_t *pixels;               /* (size) */
 };
+
+/* ---- archives ---- */
+
+/* Opens the archive in *path, if there is one: *out. An archive has its files in a folder of its own more often than
+ * not: when all of them are in one, *path becomes that folder, in [arena]. */
+static status open_archive(const char **path, struct arena *arena, struct archive **out) {
+    struct io_names names = {0};
+    struct io_info info = {0};
+    TRY(archive_open(*path, out));
+    if (!*out || (*path)[archive_in_path(*path)]) return OK;
+    status s = archive_list(*out, *path, &names);
+    if (!s && names.count == 1) {
+        const char *only = arena_printf(arena, "%s/%s", *path, names.items[0]);
+        s = archive_stat(*out, only, &info);
+        if (!s && info.is_folder) *path = only;
+    }
+    io_names_free(&names);
+    if (!s) return OK;
+    archive_close(*out);
+    *out = NULL;
+    return s;
+}
 
 /* ---- images that a CSV file names ---- */
 
@@ -32,24 +56,25 @@ struct image_masks {
 #define ROWS 20 /* that are looked for */
 
 /* Whether [folder]/[name] is a file. */
-static status find(const char *folder, const char *name, struct arena *arena, bool *exists) {
+static status find(const struct archive *archive, const char *folder, const char *name, struct arena *arena,
+                   bool *exists) {
     struct io_info info = {0};
-    status s = io_stat(arena_printf(arena, "%s/%s", folder, name), &info);
+    status s = archive_stat(archive, arena_printf(arena, "%s/%s", folder, name), &info);
     *exists = !s && info.is_file;
     return s;
 }
 
-/* Sets *name, in [arena], to the image [text] in [folder]; without the extension of an image it gets that of the file
- * that exists. *exists: there is one. */
-static status image_names_complete(const char *folder, const char *text, struct arena *arena, const char **name,
-                                   bool *exists) {
+/* Sets *name, in [arena], to the image [text] in [folder], which may be in [archive]; without the extension of an image
+ * it gets that of the file that exists. *exists: there is one. */
+static status image_names_complete(const struct archive *archive, const char *folder, const char *text,
+                                   struct arena *arena, const char **name, bool *exists) {
     static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", NULL};
     *name = arena_copy(arena, text);
     *exists = false;
-    if (image_is_named(text)) return find(folder, text, arena, exists);
+    if (image_is_named(text)) return find(archive, folder, text, arena, exists);
     for (size_t i = 0; *text && !*exists && extensions[i]; i++) {
         *name = arena_printf(arena, "%s%s", text, extensions[i]);
-        TRY(find(folder, *name, arena, exists));
+        TRY(find(archive, folder, *name, arena, exists));
     }
     return OK;
 }
@@ -87,7 +112,7 @@ static status has_all(const char *folder, const struct string_list *texts, struc
     const char *name;
     *out = texts->count > 0;
     for (size_t i = 0; *out && i < texts->count; i++)
-        TRY(image_names_complete(folder, texts->items[i], arena, &name, out));
+        TRY(image_names_complete(NULL, folder, texts->items[i], arena, &name, out));
     return OK;
 }
 
@@ -148,17 +173,20 @@ static enum image_part image_part_of(const char *name) {
 status image_parts_find(const char *folder, struct arena *arena, const char *paths[IMAGE_PARTS]) {
     struct io_names names = {0};
     const char *found[IMAGE_PARTS] = {NULL};
-    int length = (int)io_length_without_slashes(folder);
+    struct archive *archive;
     memset(paths, 0, sizeof found);
-    status s = io_list(folder, &names);
+    TRY(open_archive(&folder, arena, &archive));
+    int length = (int)io_length_without_slashes(folder);
+    status s = archive_list(archive, folder, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
         struct io_info info = {0};
         if (*names.items[i] == '.') continue;
         const char *path = arena_printf(arena, "%.*s/%s", length, folder, names.items[i]);
-        s = io_stat(path, &info);
+        s = archive_stat(archive, path, &info);
         if (!s && info.is_folder) found[image_part_of(names.items[i])] = path;
     }
     io_names_free(&names);
+    archive_close(archive);
     bool is_divided = found[IMAGE_PART_TRAIN] && (found[IMAGE_PART_VALIDATION] || found[IMAGE_PART_TEST]);
     if (!s && is_divided && !found[IMAGE_PART_NONE]) memcpy(paths, found, sizeof found);
     return s;
@@ -260,15 +288,15 @@ static status no_image(const struct source *labels, const char *folder, size_t r
 
 /* *name, in [arena]: the image of [row], a file in [folder]; a name without the extension of an image gets that of the
  * file that exists. STATUS_DATA, with the line: there is none. */
-static status image_labels_name(struct source *labels, const char *folder, size_t row, struct arena *arena,
-                                const char **name) {
+static status image_labels_name(struct source *labels, const struct archive *archive, const char *folder, size_t row,
+                                struct arena *arena, const char **name) {
     double value;
     bool exists = false;
     TRY(labels->format->read(labels, row, 1, &value, NULL));
     const char *text = isnan(value) ? "" : labels->columns[0].texts.items[(size_t)value];
     if (!image_is_named(text) && image_is_foreign(text))
         return status_new(STATUS_DATA, "%s/%s: only JPEG and PNG images are read; convert the file", folder, text);
-    TRY(image_names_complete(folder, text, arena, name, &exists));
+    TRY(image_names_complete(archive, folder, text, arena, name, &exists));
     return exists ? OK : no_image(labels, folder, row, text);
 }
 
@@ -317,7 +345,8 @@ static status image_masks_find(struct image_masks *masks, const struct dataset_c
     copy[io_length_without_slashes(copy)] = 0;
     masks->folder = copy;
     masks->is_binary = !are_classes(config, wants_classes);
-    return folder_check(folder);
+    TRY(folder_check(folder));
+    return open_archive(&masks->folder, arena, &masks->archive);
 }
 
 /* Prepares to read masks for the images of [base], and sets its targets. [image] must stay valid. */
@@ -332,7 +361,10 @@ static status image_masks_start(struct image_masks *masks, const struct image_co
     return image_decoder_create(image, &masks->decoder);
 }
 
-static void image_masks_close(struct image_masks *masks) { image_decoder_destroy(masks->decoder); }
+static void image_masks_close(struct image_masks *masks) {
+    image_decoder_destroy(masks->decoder);
+    archive_close(masks->archive);
+}
 
 /* "photos/a/1.jpg" has the mask "masks/a/1.png". */
 static void add_path(const struct image_masks *masks, const char *below, const char *name, struct text *out) {
@@ -340,11 +372,12 @@ static void add_path(const struct image_masks *masks, const char *below, const c
     text_printf(out, "%s%s/%.*s.png", masks->folder, below, (int)(extension - name), name);
 }
 
-static status check_exists(const char *mask, const char *image) {
+static status check_exists(const struct image_place *mask, const char *image) {
     struct io_info info = {0};
-    TRY(io_stat(mask, &info));
+    TRY(archive_stat(mask->archive, mask->path, &info));
     if (info.exists) return OK;
-    return status_new(STATUS_DATA, "%s: the image '%s' has no such mask; add it, or remove the image", mask, image);
+    return status_new(STATUS_DATA, "%s: the image '%s' has no such mask; add it, or remove the image", mask->path,
+                      image);
 }
 
 static status make_binary(const struct image_masks *masks, const char *mask, double *values) {
@@ -360,17 +393,17 @@ static status make_binary(const struct image_masks *masks, const char *mask, dou
     return OK;
 }
 
-/* Reads the mask of [image], the path of the file [name] in [below] ("" or "/folder") of the dataset, to values (size).
+/* Reads the mask of [image], the file [name] in [below] ("" or "/folder") of the dataset, to values (size).
  */
-static status image_masks_read(struct image_masks *masks, const char *image, const char *below, const char *name,
-                               double *values) {
+static status image_masks_read(struct image_masks *masks, const struct image_place *image, const char *below,
+                               const char *name, double *values) {
     struct text path = {0};
     add_path(masks, below, name, &path);
-    const char *mask = text_string(&path);
-    status s = check_exists(mask, image);
-    if (!s) s = image_decode_mask(masks->decoder, mask, image, masks->pixels);
+    struct image_place mask = {masks->archive, text_string(&path)};
+    status s = check_exists(&mask, image->path);
+    if (!s) s = image_decode_mask(masks->decoder, &mask, image, masks->pixels);
     for (size_t i = 0; !s && i < masks->size; i++) values[i] = masks->pixels[i];
-    if (!s && masks->is_binary) s = make_binary(masks, mask, values);
+    if (!s && masks->is_binary) s = make_binary(masks, mask.path, values);
     text_free(&path);
     return s;
 }
@@ -394,7 +427,8 @@ struct image_file {
 struct images {
     struct source base;
     struct arena *arena;
-    const char *path;
+    const char *path;        /* without slashes at the end */
+    struct archive *archive; /* that has the path; NULL: it is in the file system */
     struct image_config config;
     struct image_file *files; /* (base.rows) */
     size_t capacity;
@@ -429,14 +463,14 @@ static status list_files(struct images *images, const char *class, const char *f
     if (depth > MAX_DEPTH)
         return status_new(STATUS_DATA, "%s: the folders are more than %d deep; is there a link to a folder above?",
                           folder, MAX_DEPTH);
-    status s = io_list(folder, &names);
+    status s = archive_list(images->archive, folder, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
         const char *name = names.items[i], *path = NULL;
         struct io_info info = {0};
         if (*name == '.') continue; /* hidden, such as .ipynb_checkpoints and ._1.jpg */
         if (depth == 0 || (!image_is_foreign(name) && !image_is_named(name))) {
             path = arena_printf(images->arena, "%s/%s", folder, name);
-            s = io_stat(path, &info);
+            s = archive_stat(images->archive, path, &info);
         }
         if (s || info.is_folder) {
             if (!s) s = list_files(images, class, path, depth + 1);
@@ -487,7 +521,7 @@ static const char *unclassified_warning(const struct images *images) {
 /* Each folder in the folder of the dataset is a class. */
 static status list_classes(struct images *images) {
     struct io_names names = {0};
-    TRY(io_list(images->path, &names));
+    TRY(archive_list(images->archive, images->path, &names));
     images->classes = arena_alloc(images->arena, (names.count + 1) * sizeof *images->classes);
     status s = OK;
     for (size_t i = 0; !s && i < names.count; i++) {
@@ -496,7 +530,7 @@ static status list_classes(struct images *images) {
         const char *class = arena_copy(images->arena, names.items[i]);
         const char *folder = arena_printf(images->arena, "%s/%s", images->path, class);
         size_t before = images->base.rows;
-        s = io_stat(folder, &info);
+        s = archive_stat(images->archive, folder, &info);
         if (!s && info.is_file) count_unclassified(images, folder);
         if (s || !info.is_folder) continue;
         if (!utf8_is_valid(class))
@@ -549,7 +583,7 @@ static status list_labels(struct images *images) {
     if (images->labels->rows == 0) return status_new(STATUS_DATA, "%s: there are no images", images->path);
     for (size_t row = 0; row < images->labels->rows; row++) {
         const char *name = NULL;
-        TRY(image_labels_name(images->labels, images->path, row, images->arena, &name));
+        TRY(image_labels_name(images->labels, images->archive, images->path, row, images->arena, &name));
         TRY(add_file(images, "", images->path, name));
     }
     return OK;
@@ -565,7 +599,7 @@ static status no_folders(const char *path) {
 /* All images of the folder, or the single one that the path names. */
 static status list_all(struct images *images) {
     struct io_info info = {0};
-    TRY(io_stat(images->path, &info));
+    TRY(archive_stat(images->archive, images->path, &info));
     if (!info.is_file) return list_files(images, "", images->path, 0);
     const char *slash = strrchr(images->path, '/');
     const char *name = slash ? slash + 1 : images->path;
@@ -591,10 +625,11 @@ static status find_files(struct images *images, bool without_targets, const stru
 
 /* ---- the source ---- */
 
-static const char *without_slash(struct arena *arena, const char *path) {
-    char *copy = arena_copy(arena, path);
+static status open_path(struct images *images, const char *path) {
+    char *copy = arena_copy(images->arena, path);
     copy[io_length_without_slashes(copy)] = 0;
-    return copy;
+    images->path = copy;
+    return open_archive(&images->path, images->arena, &images->archive);
 }
 
 /* The fingerprint of a dataset that is too large to be digested has the names of the files and the targets of a file of
@@ -666,7 +701,8 @@ static void note_orientation(struct images *images) {
         const struct image_file *file = &images->files[i * rows / count];
         const char *path = arena_printf(images->arena, "%s/%s", file->folder, file->name);
         int orientation = 1;
-        status_free(image_file_orientation(path, &orientation)); /* decoding reports what cannot be read */
+        status_free(image_file_orientation(&(struct image_place){images->archive, path},
+                                           &orientation)); /* decoding reports what cannot be read */
         if (orientation == 1) continue;
         if (!first) first = path;
         turned++;
@@ -684,6 +720,7 @@ static void close_images(struct source *source) {
     for (size_t i = 0; images->decoders && i < source->threads; i++) image_decoder_destroy(images->decoders[i]);
     if (images->labels) images->labels->format->close(images->labels);
     image_masks_close(&images->masks);
+    archive_close(images->archive);
     free(images->files);
     arena_destroy(images->arena);
     free(images);
@@ -727,9 +764,9 @@ static status open_images(const struct dataset_config *config, const char *path,
     struct string_list known = train && train->format == &dataset_images ? train->labels : config->request.classes;
     images->base.format = &dataset_images;
     images->arena = arena_create();
-    images->path = without_slash(images->arena, path);
     images->had_labels = config->request.is_trained && image_labels_trained(config);
-    status s = open_labels(images, config, wants_classes, (const struct images *)train);
+    status s = open_path(images, path);
+    if (!s) s = open_labels(images, config, wants_classes, (const struct images *)train);
     if (!s) s = image_masks_find(&images->masks, config, wants_classes, train != NULL, images->arena);
     if (!s) s = find_files(images, config->request.without_targets, &known);
     if (!s) s = set_shape(images, config);
@@ -752,7 +789,8 @@ static status decode_image(struct source *source, size_t row, size_t thread, uin
     const struct image_file *file = &images->files[row];
     struct text path = {0};
     text_printf(&path, "%s/%s", file->folder, file->name);
-    status s = image_decode_file(images->decoders[thread], text_string(&path), inputs);
+    struct image_place place = {images->archive, text_string(&path)};
+    status s = image_decode_file(images->decoders[thread], &place, inputs);
     text_free(&path);
     return s;
 }
@@ -766,7 +804,8 @@ static status read_mask(struct images *images, size_t row, double *values) {
     const struct image_file *file = &images->files[row];
     struct text image = {0};
     text_printf(&image, "%s/%s", file->folder, file->name);
-    status s = image_masks_read(&images->masks, text_string(&image), folder_below(images, row), file->name, values);
+    struct image_place place = {images->archive, text_string(&image)};
+    status s = image_masks_read(&images->masks, &place, folder_below(images, row), file->name, values);
     text_free(&image);
     return s;
 }
@@ -816,9 +855,9 @@ static status add_records(const struct dataset_config *config, bool is_validatio
     struct images images = {.arena = arena_create()};
     struct dataset_config names = *config; /* of the files only */
     names.request.without_targets = true;
-    images.path = without_slash(images.arena, is_validation ? config->validation.path : config->path);
     const char *labels = image_labels_path(config, is_validation);
-    status s = labels ? image_labels_open(&names, labels, true, NULL, &images.labels) : OK;
+    status s = open_path(&images, is_validation ? config->validation.path : config->path);
+    if (!s && labels) s = image_labels_open(&names, labels, true, NULL, &images.labels);
     bool without_classes = config->request.without_targets || config->image.masks;
     if (!s) s = find_files(&images, without_classes, &(const struct string_list){0});
     text_add(out, "file\n");
@@ -828,6 +867,7 @@ static status add_records(const struct dataset_config *config, bool is_validatio
         text_add(out, "\n");
     }
     if (images.labels) images.labels->format->close(images.labels);
+    archive_close(images.archive);
     free(images.files);
     arena_destroy(images.arena);
     return s;
@@ -848,7 +888,8 @@ static status describe_class(const struct images *images, size_t first, size_t c
     text_printf(out, " %zu image%s, the first: ", count, text_plural(count, "s"));
     text_printf(&path, "%s/%s", images->files[first].folder, images->files[first].name);
     status s = image_decoder_create(&config, &decoder);
-    if (!s) s = image_describe_file(decoder, text_string(&path), out);
+    struct image_place place = {images->archive, text_string(&path)};
+    if (!s) s = image_describe_file(decoder, &place, out);
     image_decoder_destroy(decoder);
     text_add(out, "\n");
     text_free(&path);
@@ -866,8 +907,8 @@ static bool try_all(struct images *images) {
 static status inspect(const char *path, struct text *out) {
     struct images images = {.arena = arena_create()};
     const struct string_list none = {0};
-    images.path = without_slash(images.arena, path);
-    status s = find_files(&images, false, &none);
+    status s = open_path(&images, path);
+    if (!s) s = find_files(&images, false, &none);
     bool has_no_folders = s && images.base.rows == 0 && images.n_classes == 0;
     if (has_no_folders && try_all(&images)) {
         status_free(s);
@@ -884,12 +925,14 @@ static status inspect(const char *path, struct text *out) {
         if (shown++ < MAX_SHOWN) s = describe_class(&images, i, count, out);
     }
     if (!s && images.n_classes > MAX_SHOWN) text_add(out, "  ...\n");
+    archive_close(images.archive);
     free(images.files);
     arena_destroy(images.arena);
     return s;
 }
 
-static const char *const extensions[] = {"/", NULL};
+static const char *const extensions[] = {"/",        ".zip",    ".tar",     ".tar.gz", ".tgz",
+                                         ".tar.bz2", ".tar.xz", ".tar.zst", NULL};
 const struct dataset_format dataset_images = {.name = "images",
                                               .keys = KEY_IMAGE | KEY_TARGETS | KEY_CSV,
                                               .extensions = extensions,

@@ -65,7 +65,6 @@ const char *dataset_format_advice(const char *path) {
         {".bz2", "; decompress it first: bunzip2 --keep FILE"},
         {".xz", "; decompress it first: unxz --keep FILE"},
         {".zst", "; decompress it first: zstd -d FILE"},
-        {".zip", "; unpack it first: unzip FILE"},
         {".jsonl", "; convert it first: pandas.read_json(FILE, lines=True).to_csv('new.csv', index=False)"},
         {".json", "; convert it first: pandas.read_json(FILE).to_csv('new.csv', index=False)"},
         {".arff", "; write CSV: remove the lines up to @data, and use dataset.csv.no_header"},
