@@ -55,6 +55,8 @@ data_library(PNG png.h png16)
 data_library(SQLITE sqlite3.h sqlite3)
 data_library(UTF8PROC utf8proc.h utf8proc)
 
+set(CMAKE_FIND_LIBRARY_SUFFIXES .so .a) # Portable.cmake prefers archives up to here
+
 find_package(Gloo CONFIG QUIET)
 find_path(GLOO_INCLUDE gloo/context.h)
 find_library(GLOO_LIBRARY gloo)

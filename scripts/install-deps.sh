@@ -3,7 +3,7 @@
 #
 #     scripts/install-deps.sh            what building and training need
 #     scripts/install-deps.sh test       ... and the tests
-#     scripts/install-deps.sh package    what building the Debian package needs
+#     scripts/install-deps.sh package    what building the Debian package and the portable program needs
 #     scripts/install-deps.sh aarch64    what building and testing for 64-bit ARM on another machine needs
 #     scripts/install-deps.sh check      all of these, and the other compilers, sanitizers and linters of CI
 #
@@ -48,6 +48,7 @@ package_packages=(
     "dpkg-dev dpkg-shlibdeps"
     "file file"
     "gzip gzip"
+    "python3 python3"     # the portable program: packaging/portable/glibc.py
     "lintian lintian"     # checks the package
 )
 check_packages=(

@@ -5,7 +5,7 @@
 #     scripts/test.sh release            the tests on the optimised build, the quickest useful run
 #     scripts/test.sh asan ubsan         one or more builds: release debug clang asan ubsan tsan
 #     scripts/test.sh style tidy         clang-format and shellcheck; clang-tidy
-#     scripts/test.sh package            the Debian package, with lintian
+#     scripts/test.sh package            the Debian package, with lintian; the portable program, run with a C library alone
 #     scripts/test.sh docs               the commands of README.md and docs/, in a fresh clone: tests/proof/test-docs.py
 #     scripts/test.sh aarch64            the program for 64-bit ARM in an emulator: tests/proof/test-aarch64.sh quick
 #     scripts/test.sh all                every build with every test, style and tidy
@@ -118,7 +118,7 @@ run() { # word
             run_tsan --label-exclude fault --tests-regex '^(base_(workers|thread|log|io|folder_lock|memory)|checkpoint_.*|data_(loader|exactly_once|images|table)|device_(convolution|linear|parallel|sequence)|dist_.*|model_batch_norm_sync|program_(batch_norm|data|elastic|embed|files|images|nonfinite|once_per_job|parity|pixels|precision|resume|weights|worlds|zero))$'
             ;;
         aarch64) tests/proof/test-aarch64.sh quick ;;
-        package) say "package: Debian package and lintian" && packaging/package.sh ;;
+        package) say "package: Debian package and lintian; portable program" && packaging/package.sh && packaging/package.sh portable ;;
         docs) say "docs: the commands of README.md and of docs/ in a fresh clone" && tests/proof/test-docs.py ;;
         style) check_style ;;
         tidy) check_tidy ;;

@@ -1,0 +1,30 @@
+# The program for every Linux with glibc 2.28 or later (packaging/package.sh portable). DDPTRAIN_PORTABLE is the folder that
+# packaging/portable/glibc.py has made, in which the linker finds an older C library than that of this machine. Libraries are linked
+# statically; the shared ones of modules lie beside them.
+set(DDPTRAIN_PORTABLE "" CACHE PATH "folder with the C library to link with, for another Linux")
+if(DDPTRAIN_PORTABLE)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
+  set(pkgcfg_lib_JANSSON_jansson ${DDPTRAIN_PORTABLE}/libjansson.a CACHE FILEPATH "" FORCE) # without names that are ours, too
+  add_link_options(-L${DDPTRAIN_PORTABLE} -Wl,--enable-new-dtags)
+endif()
+
+function(make_portable)
+  if(NOT DDPTRAIN_PORTABLE)
+    return()
+  endif()
+  find_library(AEC_LIBRARY libaec.a REQUIRED) # of libsz.a
+  target_link_libraries(hdf5_imported INTERFACE ${AEC_LIBRARY})
+  # what modules see of the program is the program's own
+  set(archives libhdf5_serial.a libsz.a libaec.a libyaml.a libnettle.a libjansson.a libz.a libjpeg.a libpng16.a libsqlite3.a libutf8proc.a)
+  list(JOIN archives ":" archives)
+  target_link_options(ddptrain PRIVATE -Wl,--wrap=__libc_start_main -Wl,--exclude-libs,${archives})
+  # libjansson.a is not made for a shared library, in which it must not name data of another; nothing here reads stdin by it
+  target_link_options(ddptrain_predict PRIVATE -Wl,--wrap=stdin -Wl,--defsym=__wrap_stdin=__wrap_stdout)
+  set_target_properties(ddptrain PROPERTIES INSTALL_RPATH $ORIGIN/../lib/ddptrain)
+  set_target_properties(ddptrain_predict PROPERTIES INSTALL_RPATH $ORIGIN/ddptrain)
+  set_target_properties(ddptrain_gloo ddptrain_onednn PROPERTIES INSTALL_RPATH $ORIGIN)
+  foreach(module gloo onednn) # C++'s library, and what those of Debian take of a newer glibc
+    target_link_libraries(ddptrain_${module} PRIVATE ${DDPTRAIN_PORTABLE}/glibc-visible.o -Wl,--no-as-needed stdc++ gcc_s)
+  endforeach()
+  target_link_libraries(ddptrain_onednn PRIVATE -l:libgomp.so.1)
+endfunction()
