@@ -262,25 +262,44 @@ bool image_fits(const struct image *image, const struct entry *entries, size_t c
     return true;
 }
 
-static void set_data(struct image *image, const struct entry *entries, size_t count, bool is_copy) {
-    assert(image_fits(image, entries, count) && (!is_copy || image_has_data(image)));
+static void set_data(struct image *image, const struct entry *entries, size_t count) {
+    assert(image_fits(image, entries, count));
     image->order = 0;
     for (size_t i = 0; i < count; i++) {
         struct image_entry *place = &image->places[i];
-        place->data = is_copy || !place->size ? NULL : entries[i].data;
-        if (place->size && is_copy) memcpy(image->bytes + place->offset, entries[i].data, place->size);
+        place->data = place->size ? entries[i].data : NULL;
         bool is_step = place->type == ENTRY_INT64 && place->dims == 0 && strcmp(place->path, "state/step") == 0;
         if (is_step && *(const int64_t *)entries[i].data > 0)
             image->order = (uint64_t) * (const int64_t *)entries[i].data;
     }
 }
 
-void image_fill(struct image *image, const struct entry *entries, size_t count) {
-    set_data(image, entries, count, true);
+/* Copies the data, except those of the entries [is_left] (count; NULL: none). */
+static void copy_data(struct image *image, const bool *is_left) {
+    assert(image_has_data(image));
+    for (size_t i = 0; i < image->count; i++) {
+        struct image_entry *place = &image->places[i];
+        if (!place->data || (is_left && is_left[i])) continue;
+        memcpy(image->bytes + place->offset, place->data, place->size);
+        place->data = NULL;
+    }
 }
 
+void image_fill(struct image *image, const struct entry *entries, size_t count) {
+    set_data(image, entries, count);
+    copy_data(image, NULL);
+}
+
+void image_fill_first(struct image *image, const struct entry *entries, size_t count, const bool *is_steady) {
+    set_data(image, entries, count);
+    copy_data(image, is_steady);
+}
+
+void image_fill_steady(struct image *image) { copy_data(image, NULL); }
+
 void image_reference(struct image *image, const struct entry *entries, size_t count) {
-    set_data(image, entries, count, image->size <= IMAGE_MAX_COPY);
+    set_data(image, entries, count);
+    if (image->size <= IMAGE_MAX_COPY) copy_data(image, NULL);
 }
 
 /* Adds the bytes [begin, end) of the file, between data. */

@@ -21,7 +21,7 @@ struct image {
         int64_t shape[MAX_DIMS];
         size_t size;       /* bytes of the data; of a text: its length */
         uint64_t offset;   /* in bytes */
-        const void *data;  /* the caller's data, if it was not copied; else NULL */
+        const void *data;  /* the caller's data, if it was not copied, or not yet; else NULL */
     } * places;            /* (count), in the order of the entries */
     size_t *by_offset;     /* (count) places in the order of the file */
     struct io_part *parts; /* (3 count + 3), for image_parts */
@@ -39,6 +39,11 @@ bool image_fits(const struct image *image, const struct entry *entries, size_t c
 
 /* Copies the data of [entries]; requires image_fits. */
 void image_fill(struct image *image, const struct entry *entries, size_t count);
+
+/* The same in two calls: the first copies the entries that are not steady (count), the second the others, whose data
+ * must not change in between. */
+void image_fill_first(struct image *image, const struct entry *entries, size_t count, const bool *is_steady);
+void image_fill_steady(struct image *image);
 
 /* The same, but an image larger than IMAGE_MAX_COPY only stores pointers to the data, which must not change while the
  * image is used. The memory for the data is not touched then, so it is not allocated by the kernel. */

@@ -1,6 +1,7 @@
 /* One thread and one image. saver_save waits until the thread has written the image, fills it and passes it to the
- * thread. So memory is limited to one copy of the state, and training waits only for that copy. saver_keep fills the
- * image without passing it on. The thread does not call libhdf5. */
+ * thread. So memory is limited to one copy of the state, and training waits only for that copy. saver_save_later leaves
+ * also the copy to the thread, as far as the data stay the same. saver_keep fills the image without passing it on. The
+ * thread does not call libhdf5. */
 #include "checkpoint/saver.h"
 
 #include <assert.h>
@@ -18,8 +19,9 @@ struct saver {
     pthread_mutex_t mutex; /* guards the fields below */
     pthread_cond_t changed;
     bool is_busy, is_ending;
-    bool is_kept;   /* the image is that of saver_keep, which is not on disk */
-    status failure; /* of the last save */
+    bool is_copying; /* is_busy, and the image is not complete */
+    bool is_kept;    /* the image is that of saver_keep, which is not on disk */
+    status failure;  /* of the last save */
     /* Used by the thread while is_busy, else by the caller: */
     struct image *image;
     char *dir, *dir_name; /* where to write, and its name in messages */
@@ -31,6 +33,8 @@ struct saver {
     void *data;
     status (*before)(void *data);
     void *before_data;
+    status (*before_copy)(void *data);
+    void *copy_data;
     int64_t next_step; /* used by the caller only */
 };
 
@@ -66,16 +70,30 @@ static status save(struct saver *saver) {
     return failure ? rename_folder(saver, failure) : OK;
 }
 
+/* What saver_save_later has left. */
+static status copy(struct saver *saver) {
+    status failure = saver->before_copy ? saver->before_copy(saver->copy_data) : OK;
+    image_fill_steady(saver->image);
+    pthread_mutex_lock(&saver->mutex);
+    saver->is_copying = false;
+    pthread_cond_broadcast(&saver->changed);
+    pthread_mutex_unlock(&saver->mutex);
+    return failure;
+}
+
 static void *work(void *data) {
     struct saver *saver = data;
+    thread_stay_behind();
     pthread_mutex_lock(&saver->mutex);
     while (!saver->is_ending) {
         if (!saver->is_busy) {
             pthread_cond_wait(&saver->changed, &saver->mutex);
             continue;
         }
+        bool is_copying = saver->is_copying;
         pthread_mutex_unlock(&saver->mutex);
-        status failure = save(saver);
+        status failure = is_copying ? copy(saver) : OK;
+        if (!failure) failure = save(saver);
         pthread_mutex_lock(&saver->mutex);
         saver->failure = failure;
         if (!failure) saver->is_kept = false;
@@ -127,6 +145,11 @@ void saver_before_write(struct saver *saver, status (*before)(void *data), void 
     saver->before_data = data;
 }
 
+void saver_before_copy(struct saver *saver, status (*before)(void *data), void *data) {
+    saver->before_copy = before;
+    saver->copy_data = data;
+}
+
 void saver_set_step(struct saver *saver, int64_t step) { saver->next_step = step; }
 
 status saver_move(struct saver *saver, const char *dir, const char *name) {
@@ -153,16 +176,30 @@ status saver_wait(struct saver *saver) {
     return failure;
 }
 
-/* Updates the image and the name; the thread is idle. */
+void saver_wait_copy(struct saver *saver) {
+    pthread_mutex_lock(&saver->mutex);
+    while (saver->is_copying) pthread_cond_wait(&saver->changed, &saver->mutex);
+    pthread_mutex_unlock(&saver->mutex);
+}
+
+/* What to copy at once. */
+enum copying { COPY_ALL, COPY_UNSTEADY, COPY_NOTHING };
+
+/* Updates the image and the name; the thread is idle. [is_steady]: of COPY_UNSTEADY. */
 static status prepare(struct saver *saver, const char *name, const struct entry *entries, size_t count,
-                      bool is_in_place) {
+                      enum copying copying, const bool *is_steady) {
     bool fits = saver->image && image_fits(saver->image, entries, count);
-    if (!fits || (!is_in_place && !image_has_data(saver->image))) {
+    if (!fits || (copying != COPY_NOTHING && !image_has_data(saver->image))) {
         image_destroy(saver->image);
         saver->image = NULL;
-        TRY(image_create(entries, count, is_in_place, &saver->image));
+        TRY(image_create(entries, count, copying == COPY_NOTHING, &saver->image));
     }
-    (is_in_place ? image_reference : image_fill)(saver->image, entries, count);
+    if (copying == COPY_NOTHING)
+        image_reference(saver->image, entries, count);
+    else if (copying == COPY_UNSTEADY)
+        image_fill_first(saver->image, entries, count, is_steady);
+    else
+        image_fill(saver->image, entries, count);
     free(saver->name);
     saver->name = strdup(name);
     saver->step = saver->next_step;
@@ -170,34 +207,40 @@ static status prepare(struct saver *saver, const char *name, const struct entry 
 }
 
 /* The thread is idle. */
-static void start(struct saver *saver) {
+static void start(struct saver *saver, bool is_copying) {
     pthread_mutex_lock(&saver->mutex);
     saver->is_busy = true;
+    saver->is_copying = is_copying;
     pthread_cond_broadcast(&saver->changed);
     pthread_mutex_unlock(&saver->mutex);
 }
 
 static status prepare_and_start(struct saver *saver, const char *name, const struct entry *entries, size_t count,
-                                bool is_in_place) {
+                                enum copying copying, const bool *is_steady) {
     TRY(saver_wait(saver));
     assert(!saver->is_kept);
-    TRY(prepare(saver, name, entries, count, is_in_place));
-    start(saver);
+    TRY(prepare(saver, name, entries, count, copying, is_steady));
+    start(saver, copying == COPY_UNSTEADY);
     return OK;
 }
 
 status saver_save(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
-    return prepare_and_start(saver, name, entries, count, false);
+    return prepare_and_start(saver, name, entries, count, COPY_ALL, NULL);
+}
+
+status saver_save_later(struct saver *saver, const char *name, const struct entry *entries, size_t count,
+                        const bool *is_steady) {
+    return prepare_and_start(saver, name, entries, count, COPY_UNSTEADY, is_steady);
 }
 
 status saver_save_in_place(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
-    return prepare_and_start(saver, name, entries, count, true);
+    return prepare_and_start(saver, name, entries, count, COPY_NOTHING, NULL);
 }
 
 status saver_keep(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
     TRY(saver_wait(saver));
     saver->is_kept = false;
-    TRY(prepare(saver, name, entries, count, false));
+    TRY(prepare(saver, name, entries, count, COPY_ALL, NULL));
     saver->is_kept = true;
     return OK;
 }
@@ -211,7 +254,7 @@ bool saver_has_kept(struct saver *saver) {
 
 status saver_write_kept(struct saver *saver) {
     TRY(saver_wait(saver));
-    if (saver->is_kept) start(saver);
+    if (saver->is_kept) start(saver, false);
     return OK;
 }
 

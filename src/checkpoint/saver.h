@@ -14,6 +14,12 @@ status saver_create(const char *dir, int64_t keep, struct saver **out);
 status saver_save(struct saver *saver, const char *name, const struct entry *entries, size_t count);
 /* The same without a copy of large entries: [entries] and their data must not change until saver_wait. */
 status saver_save_in_place(struct saver *saver, const char *name, const struct entry *entries, size_t count);
+/* As saver_save, but the thread copies the entries [is_steady] (count): their data must not change until
+ * saver_wait_copy. Before, it calls the function of saver_before_copy. */
+status saver_save_later(struct saver *saver, const char *name, const struct entry *entries, size_t count,
+                        const bool *is_steady);
+/* Waits until nothing of saver_save_later is left to copy. Cheap, so it may be called before every change. */
+void saver_wait_copy(struct saver *saver);
 /* Copies [entries] as saver_save does, but writes nothing: saver_write_kept writes the copy. Another saver_keep
  * replaces it. */
 status saver_keep(struct saver *saver, const char *name, const struct entry *entries, size_t count);
@@ -28,6 +34,9 @@ void saver_on_saved(struct saver *saver, void (*on_saved)(void *data, int64_t st
 /* The thread calls [before] with [data] before it writes a checkpoint, for what must be on disk earlier; its failure is
  * that of the save. */
 void saver_before_write(struct saver *saver, status (*before)(void *data), void *data);
+/* The thread calls [before] with [data] before it copies for saver_save_later; it may set steady entries. Its failure
+ * is that of the save. */
+void saver_before_copy(struct saver *saver, status (*before)(void *data), void *data);
 /* Sets the step of the next saver_save or saver_keep. */
 void saver_set_step(struct saver *saver, int64_t step);
 /* Waits for the save in progress and returns its failure. */

@@ -93,6 +93,61 @@ static void make_tensors(struct tensors *t) {
     t->entries[TENSORS] = (struct entry){"state/step", ENTRY_INT64, 0, {0}, &t->step, false};
 }
 
+/* What the thread does before it copies: it waits as a busy one would, and sets a value. */
+struct late_copy {
+    float values[5];
+    bool fails;
+};
+
+static status before_copy(void *data) {
+    struct late_copy *late = data;
+    clock_sleep(0.05);
+    late->values[1] = 9;
+    return late->fails ? status_new(STATUS_IO, "no hash") : OK;
+}
+
+/* The steady entries may change after saver_wait_copy, the others at once; the bytes are those of saver_save. */
+TEST(later_writes_the_same_bytes) {
+    char *folder = make_folder(), *a = path_in(folder, "a.h5"), *b = path_in(folder, "b.h5"),
+         *c = path_in(folder, "c.h5");
+    struct saver *saver;
+    static struct tensors t;
+    bool is_steady[TENSORS + 1] = {[TENSORS / 2] = true, [TENSORS - 1] = true};
+    make_tensors(&t);
+    struct late_copy late = {.values = {0, 9}};
+    float small[5] = {1, 2, 3, 4, 5};
+    t.entries[3].data = small;
+    t.entries[TENSORS - 1].data = late.values;
+    ck_ok(saver_create(folder, 0, &saver));
+    saver_before_copy(saver, before_copy, &late);
+    ck_ok(saver_save(saver, "a", t.entries, TENSORS + 1)); /* does not call it */
+    ck_ok(saver_wait(saver));
+    late.values[1] = 8;
+    double start = clock_seconds();
+    ck_ok(saver_save_later(saver, "b", t.entries, TENSORS + 1, is_steady));
+    small[2] = 99;
+    saver_wait_copy(saver);
+    ck_assert_double_ge(clock_seconds() - start, 0.05);
+    for (size_t i = 0; i < LARGE; i++) t.values[i] = -1;
+    late.values[1] = 7;
+    saver_wait_copy(saver); /* there is nothing left */
+    ck_ok(saver_wait(saver));
+    size_t size_a, size_b;
+    char *bytes_a = slurp(a, &size_a), *bytes_b = slurp(b, &size_b);
+    ck_assert_uint_eq(size_a, size_b);
+    ck_assert(memcmp(bytes_a, bytes_b, size_a) == 0);
+    late.fails = true;
+    ck_ok(saver_save_later(saver, "c", t.entries, TENSORS + 1, is_steady));
+    saver_wait_copy(saver);
+    status failure = saver_wait(saver);
+    ck_assert_str_eq(status_message(failure), "no hash");
+    status_free(failure);
+    ck_assert_int_ne(access(c, F_OK), 0);
+    saver_destroy(saver);
+    free(bytes_a), free(bytes_b), free(t.values), free(a), free(b), free(c);
+    remove_folder(folder);
+}
+
 TEST(in_place_writes_the_same_bytes) {
     char *folder = make_folder(), *a = path_in(folder, "a.h5"), *b = path_in(folder, "b.h5");
     struct saver *saver;

@@ -1,6 +1,6 @@
 """When checkpoints are written: without checkpoint.save_every, and before a long evaluation. DDPTRAIN_FAULT_CLOCK makes
 the time pass. ctest-labels: dist fault"""
-import collections, os, re, shutil, signal, time
+import collections, json, os, re, shutil, signal, time
 
 import program
 
@@ -33,6 +33,29 @@ class Automatic(program.Case):
         self.assertIn("checkpoints    after epochs where a save costs less than 1 % of the time since the last one, every 10 min, at the end", out)
         out, _ = self.run_program("check", "test.yaml", "checkpoint.save_every=5")
         self.assertIn("checkpoints    every 5 epochs, at the end and on a stop request", out)
+
+    def test_states_that_are_copied_during_the_next_step(self):
+        """Above 2 MB the saver's thread copies the state and writes its line of the ledger while the next step computes
+        its gradients: every checkpoint holds the state after its step, which a resume and an audit find."""
+        middle = {"plain": "relu", "ema": "relu", "batch_norm": "batch_norm, relu", "lbfgs": "relu"}
+        for kind, layers in middle.items():
+            optimizer = "{type: lbfgs, max_iter: 2, history_size: 2, lr: 0.1}" if kind == "lbfgs" else "{type: adam, lr: 0.001}"
+            self.write("test.yaml", program.WINE.replace("{linear: {out: 64}}, relu", f"{{linear: {{out: 768}}}}, {layers}, {{linear: {{out: 768}}}}, relu")
+                       .replace("{type: adam, lr: 0.001}", optimizer).replace("{epochs: 10}", "{epochs: 1, ema: 0.9}" if kind == "ema" else "{epochs: 1}")
+                       .replace("save_every: 5", "save_every: {steps: 1}, keep: 0"))
+            for nproc in (1, 2):
+                with self.subTest(kind=kind, nproc=nproc):
+                    self.run_program("test.yaml", "--nproc", nproc, "--fresh")
+                    sha, last = self.sha(), self.events("step")[-1]["step"]
+                    self.assertIn("the run is as recorded", self.run_program("audit", "runs/test", "--all")[0])
+                    lines = [json.loads(line) for line in self.read("runs/test/ledger.jsonl").splitlines()]
+                    self.assertEqual([e["step"] for e in lines if e["event"] == "checkpoint"], list(range(1, last + 1)))
+                    for path in self.checkpoints():
+                        if int(re.search(r"-(\d+)\.h5", path)[1]) > 2 or "epoch-" in path:
+                            os.remove(path)
+                    _, err = self.run_program("test.yaml", "--nproc", nproc)
+                    self.assertIn("resuming from runs/test/checkpoints/step-00000002.h5", err)
+                    self.assertEqual(self.sha(), sha)
 
     def test_saves_within_an_epoch_after_ten_minutes(self):
         """Minutes pass in a fraction of a second. A killed run continues from there, to the same bits."""

@@ -3,6 +3,7 @@
 #include "base/system/thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -19,6 +20,10 @@ status thread_start(pthread_t *thread, const char *name, const char *what, void 
     if (error) return status_errno(STATUS_IO, error, "cannot start %s", what);
     pthread_setname_np(*thread, name);
     return OK;
+}
+
+void thread_stay_behind(void) {
+    pthread_setschedparam(pthread_self(), SCHED_BATCH, &(struct sched_param){0}); /* a failure only costs time */
 }
 
 /* ---- workers ---- */

@@ -24,4 +24,7 @@ status workers_run(struct workers *workers, size_t count, workers_task *task, vo
  * that saves") is for the message of the STATUS_IO failure, after which *thread is undefined. */
 status thread_start(pthread_t *thread, const char *name, const char *what, void *(*work)(void *context), void *context);
 
+/* When the calling thread, or one that it starts, wakes up, it does not take the processor of a thread that runs. */
+void thread_stay_behind(void);
+
 #endif

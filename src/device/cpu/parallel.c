@@ -78,8 +78,12 @@ size_t parallel_threads(void) {
     return openmp.threads;
 }
 
+static _Thread_local bool is_alone;
+
+void parallel_leave(void) { is_alone = true; }
+
 void parallel_for(size_t count, size_t min, parallel_part *part, void *context) {
-    size_t parts = count / min;
+    size_t parts = is_alone ? 1 : count / min;
     if (parts > 1 && parts > parallel_threads()) parts = parallel_threads();
     if (parts <= 1) {
         if (count > 0) part(context, 0, count);

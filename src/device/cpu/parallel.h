@@ -18,6 +18,10 @@ typedef void parallel_part(void *context, size_t first, size_t last);
  * save. */
 void parallel_for(size_t count, size_t min, parallel_part *part, void *context);
 
+/* Loops of the calling thread run on it alone from now on: for a thread beside the one that trains, whose loops would
+ * start as many threads again. */
+void parallel_leave(void);
+
 /* Whether the user or the launcher has set the number: OMP_NUM_THREADS. */
 bool parallel_is_given(void);
 

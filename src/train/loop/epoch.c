@@ -8,6 +8,7 @@
 #include "optim/schedule.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
+#include "train/loop/save.h"
 
 static bool is_accuracy_known(const struct trainer *t) { return t->loss->wants_classes; }
 
@@ -69,6 +70,7 @@ static status evaluate(struct trainer *t, const struct evaluated *e, bool *must_
     activity_phase(t->activity, ACTIVITY_EVALUATING);
     TRY(rank_sync_buffers(t));
     status s = loader_seek(e->loader, 0, 0);
+    save_release(t); /* the average and the weights change places */
     evaluation_start(e->evaluation);
     ema_swap(e->average, &t->model->params);
     if (!s) s = evaluate_batches(t, e, must_stop);

@@ -100,14 +100,14 @@ status ledger_step(struct trainer *t, const struct update *update) {
     return metrics_end(ledger);
 }
 
-status ledger_checkpoint(struct trainer *t, const char *name, int64_t *bytes) {
+status ledger_checkpoint(struct trainer *t, const struct state *state, const char *name, int64_t *bytes) {
     struct metrics *ledger = t->outputs.ledger;
     if (!ledger) return OK;
-    begin(ledger, METRICS_CHECKPOINT, &t->state->counters);
-    metrics_int(ledger, "batch", t->state->counters.batch);
-    if (t->state->counters.pending_end) metrics_int(ledger, "pending", 1);
+    begin(ledger, METRICS_CHECKPOINT, &state->counters);
+    metrics_int(ledger, "batch", state->counters.batch);
+    if (state->counters.pending_end) metrics_int(ledger, "pending", 1);
     metrics_text(ledger, "name", name);
-    metrics_hash(ledger, "state", state_hash(t->state));
+    metrics_hash(ledger, "state", state_hash(state));
     TRY(metrics_end(ledger));
     return metrics_flush(ledger, bytes);
 }

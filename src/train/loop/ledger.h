@@ -33,8 +33,8 @@ bool ledger_is_due(const struct trainer *trainer);
 /* After the update of an applied step. */
 status ledger_step(struct trainer *trainer, const struct update *update);
 
-/* Before checkpoint [name] is saved, with the state mapped and whole; *bytes: the size of the file on disk. */
-status ledger_checkpoint(struct trainer *trainer, const char *name, int64_t *bytes);
+/* Before checkpoint [name] of [state], mapped and whole, is saved; *bytes: the size of the file on disk. */
+status ledger_checkpoint(struct trainer *trainer, const struct state *state, const char *name, int64_t *bytes);
 /* The last line of this process, METRICS_END or METRICS_STOPPED. */
 status ledger_end(struct trainer *trainer, enum metrics_event event, const char *state_sha256);
 

@@ -8,6 +8,8 @@
 #include "base/fault.h"
 #include "base/files/io.h"
 #include "checkpoint/saver.h"
+#include "device/cpu/parallel.h"
+#include "train/loop/averaging.h"
 #include "train/loop/ledger.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
@@ -24,6 +26,13 @@ static status report_failed_save(struct trainer *t, status failure) {
     status_free(failure);
     return metrics_end(t->outputs.metrics);
 }
+
+static double state_bytes(const struct trainer *t) {
+    double arrays = 1 + (double)t->optimizer->buffer_count + (t->ema ? 1 : 0);
+    return arrays * (double)t->model->params.total * sizeof(float);
+}
+
+#define MAX_COPY_NOW 2e6 /* bytes; a copy of so many takes as long as a thread needs to begin */
 
 /* Waits for the saver. Rank 0. */
 static status wait_for_saver(struct trainer *t) {
@@ -60,6 +69,18 @@ status save_prepare(void *trainer) {
     const struct trainer *t = trainer;
     TRY(metrics_sync(t->outputs.metrics));
     return t->outputs.ledger ? metrics_sync(t->outputs.ledger) : OK;
+}
+
+status save_hash(void *trainer) {
+    struct trainer *t = trainer;
+    struct save_state *s = &t->saves;
+    if (!*s->hashed_name) return OK;
+    parallel_leave();
+    return ledger_checkpoint(t, &s->hashed, s->hashed_name, &t->state->counters.ledger_bytes);
+}
+
+void save_release(struct trainer *t) {
+    if (t->outputs.saver) saver_wait_copy(t->outputs.saver);
 }
 
 /* Logs that [name] is saved, and writes the lines so far, to which the checkpoint refers; *bytes: the size of the file.
@@ -108,25 +129,45 @@ static void name_state(const struct counters *c, size_t size, char *name) {
         snprintf(name, size, "step-%08lld", (long long)c->step);
 }
 
-/* Rank 0 copies the state and continues; a thread writes it. [is_last]: the state does not change any more, so it is
- * not copied, and the caller waits. The best state is on disk before, because this state says which epoch was the best:
- * a resume from it would not compute that epoch again. Rank 0. */
+/* Whether the saver's thread copies the state while the next step computes its gradients. A small one is copied sooner
+ * than a thread begins. Updates during backward, parts of other ranks and copies of a GPU's memory do not stay. */
+static bool is_copied_later(const struct trainer *t) {
+    return state_bytes(t) > MAX_COPY_NOW && device_is_host(t->device) && t->averaging.hooks->keeps_gradients &&
+           !t->averaging.zero;
+}
+
+/* The line of the ledger for checkpoint [name]; [is_later]: by save_hash. Forward changes buffers, so a state with
+ * some is hashed now. */
+static status write_ledger(struct trainer *t, const char *name, bool is_later) {
+    struct save_state *s = &t->saves;
+    bool is_now = !is_later || t->model->buffers.total > 0;
+    s->hashed = *t->state;
+    snprintf(s->hashed_name, sizeof s->hashed_name, "%s", is_now ? "" : name);
+    return is_now ? ledger_checkpoint(t, t->state, name, &t->state->counters.ledger_bytes) : OK;
+}
+
+/* Rank 0 continues, and a thread copies the state and writes it. [is_last]: the state does not change any more, so it
+ * is not copied, and the caller waits. The best state is on disk before, because this state says which epoch was the
+ * best: a resume from it would not compute that epoch again. Rank 0. */
 static status write_state(struct trainer *t, bool is_last) {
     struct counters *c = &t->state->counters;
     char name[64];
-    bool is_best_on_disk;
+    bool is_best_on_disk, is_later = !is_last && is_copied_later(t);
     TRY(complete_best(t, &is_best_on_disk));
     if (!is_best_on_disk) return OK;
     status lost = follow_folder(t);
     if (lost) return report_failed_save(t, lost);
     name_state(c, sizeof name, name);
     status unwritten = log_save(t, name, c->step, &c->metrics_bytes);
-    if (!unwritten) unwritten = ledger_checkpoint(t, name, &c->ledger_bytes);
+    if (!unwritten) unwritten = write_ledger(t, name, is_later);
     if (unwritten) return report_failed_save(t, unwritten);
     t->saves.has_failed = false;
     saver_set_step(t->outputs.saver, c->step);
+    struct state *state = t->state;
     status unsaved =
-        (is_last ? saver_save_in_place : saver_save)(t->outputs.saver, name, t->state->entries, t->state->entry_count);
+        is_later  ? saver_save_later(t->outputs.saver, name, state->entries, state->entry_count, state->is_steady)
+        : is_last ? saver_save_in_place(t->outputs.saver, name, state->entries, state->entry_count)
+                  : saver_save(t->outputs.saver, name, state->entries, state->entry_count);
     if (!unsaved) t->saves.queued = (struct data_position){c->epoch, c->batch};
     return report_failed_save(t, unsaved);
 }
@@ -237,8 +278,7 @@ bool save_is_overdue(const struct trainer *t) {
 #define SAVE_BYTES_SECOND 2e8 /* of a slow disk */
 
 static double expected_cost(const struct trainer *t) {
-    double arrays = 1 + (double)t->optimizer->buffer_count + (t->ema ? 1 : 0);
-    double estimate = SAVE_START + arrays * (double)t->model->params.total * sizeof(float) / SAVE_BYTES_SECOND;
+    double estimate = SAVE_START + state_bytes(t) / SAVE_BYTES_SECOND;
     return t->saves.seconds > estimate ? t->saves.seconds : estimate;
 }
 

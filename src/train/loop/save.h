@@ -15,6 +15,13 @@ void save_open(struct trainer *trainer, bool is_resumed);
  * disk before a checkpoint refers to them. */
 status save_prepare(void *trainer);
 
+/* The saver's thread calls it before it copies (saver_before_copy): writes the line of the ledger for the checkpoint,
+ * with a hash of the state, which is steady. */
+status save_hash(void *trainer);
+
+/* Before parameters, optimizer state or their average change: waits until a save no longer reads them. Cheap. */
+void save_release(struct trainer *trainer);
+
 /* Before the first step: saves if roll-backs may need a checkpoint. As save_if_valid. All ranks. */
 status save_first(struct trainer *trainer, const char **nonfinite);
 

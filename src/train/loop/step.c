@@ -392,6 +392,7 @@ static status run_lbfgs(struct trainer *t, const struct update *update) {
 static status update_parameters(struct trainer *t, const struct update *update) {
     struct params *params = &t->model->params;
     const float *clip = &t->memory.results->norm.clip;
+    save_release(t);
     if (t->optimizer->lbfgs)
         TRY(run_lbfgs(t, update));
     else if (t->averaging.hooks->keeps_gradients)
@@ -482,6 +483,7 @@ static struct update new_update(struct trainer *t, bool is_alone) {
 static status flip_bit(struct trainer *t) {
     if (!t->steps.flip.is_set || t->steps.flip.step != t->state->counters.step) return OK;
     TRY(state_map(t->state));
+    save_release(t);
     agreement_fault(&t->steps.flip, t->state, comm_rank(t->comm));
     return state_unmap(t->state, true);
 }

@@ -176,6 +176,8 @@ struct save_state {
     struct data_position best;     /* position of the newest state of save_best; rank 0 */
     int64_t best_step;             /* and its step */
     double best_written_at;        /* time of the last write of best.h5; rank 0 */
+    struct state hashed;           /* a copy with the counters of the state that save_hash hashes; rank 0 */
+    char hashed_name[64];          /* of its checkpoint; empty: none */
     int64_t steps[MAX_SAVE_STEPS]; /* (step_count) updates after which a save is due, too */
     size_t step_count;
 };

@@ -981,6 +981,7 @@ static status open_outputs(struct run *run) {
     TRY(saver_move(t->outputs.saver, run_folder_checkpoints_by_fd(run->folder), run_folder_checkpoints(run->folder)));
     saver_on_saved(t->outputs.saver, checkpoint_is_complete, t->activity);
     saver_before_write(t->outputs.saver, save_prepare, t);
+    saver_before_copy(t->outputs.saver, save_hash, t);
     t->outputs.folder = run->folder;
     t->outputs.log = run->log;
     t->outputs.report = (struct report){.log = run->log,

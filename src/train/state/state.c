@@ -218,6 +218,17 @@ status state_unmap(struct state *state, bool has_changed) {
     return state->ema ? device_unmap(state->ema->device, (void **)&state->ema->values, has_changed) : OK;
 }
 
+/* Parameters, their average and vectors of the optimizer, which only updates change. */
+static void mark_steady(struct state *s) {
+    for (size_t i = 0; i < s->counters_first; i++) {
+        bool is_buffer = i >= s->buffers_first && i < s->buffers_first + s->model->buffers.count;
+        s->is_steady[i] = !is_buffer && s->entries[i].type == ENTRY_FLOAT32;
+    }
+    for (size_t i = 0; i < s->counter_count; i++) /* save_hash sets it */
+        if (s->entries[s->counters_first + i].data == &s->counters.ledger_bytes)
+            s->is_steady[s->counters_first + i] = true;
+}
+
 status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
                     const char *config_text, const char *sampler, struct state **out) {
     struct arena *arena = arena_create();
@@ -230,6 +241,7 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     s->max_entries = model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + MAX_OTHER_ENTRIES;
     s->entries = arena_alloc(arena, s->max_entries * sizeof *s->entries);
     s->loaded = arena_alloc(arena, s->max_entries * sizeof *s->loaded);
+    s->is_steady = arena_alloc(arena, s->max_entries * sizeof *s->is_steady);
     add_tensors(s, &model->params, "model");
     s->buffers_first = add_tensors(s, &model->buffers, "model");
     for (size_t i = 0; i < optimizer->buffer_count; i++) add_optimizer(s, i);
@@ -238,6 +250,7 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     add_counters(s);
     add_scaler(s, dataset);
     add_dataset(s, dataset, config_text, sampler);
+    mark_steady(s);
     *out = s;
     return OK;
 }

@@ -60,7 +60,8 @@ struct state {
     size_t counters_first, counter_count;
     struct entry *entries; /* for checkpoint_write and checkpoint_read; their data points into the objects above */
     size_t entry_count, max_entries;
-    void **loaded;       /* (entry_count) the destinations of state_load; NULL: the data of the entry */
+    bool *is_steady; /* (entry_count) their data change only in updates, or are set by the saver's thread (save_hash) */
+    void **loaded;   /* (entry_count) the destinations of state_load; NULL: the data of the entry */
     char **loaded_texts; /* the texts that it has read (text_count) */
     size_t text_count;
     const char *fingerprint;               /* of the dataset */
