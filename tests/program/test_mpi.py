@@ -77,6 +77,23 @@ class Mpi(program.Case):
             self.assertRegex(self.read("runs/test/log.txt"), "averaged by mpi[, ]")
             self.assertEqual({self.sha(), self.sha("runs/gloo"), self.sha("runs/shm")}, {self.sha()}, words)
 
+    @with_each_mpi
+    def test_stages_of_zero(self):
+        """Parameters that are gathered, gradients that are scattered and a checkpoint that is collected over MPI, between all
+        ranks and between hosts of two: the state is that of stage 0. It is continued with the same stage."""
+        small = "dist.bucket_cap_mb=0.01", "dist.first_bucket_mb=0.001"  # several buckets
+        for backend, shell, how in (("mpi", 'exec "$@"', "averaged by mpi[, ]"),
+                                    ("auto", f'export DDPTRAIN_HOST=h$(({RANK} / 2)); exec "$@"', "averaged by shared memory, mpi between hosts,")):
+            self.run_ranks(4, "test.yaml", f"dist.backend={backend}", *small, "--run-dir", "runs/whole", "--fresh", shell=shell)
+            for stage in 2, 3:
+                words = f"dist.backend={backend}", f"dist.zero_stage={stage}", *small
+                self.run_ranks(4, "test.yaml", *words, "train.epochs=1", "--fresh", shell=shell)
+                _, err = self.run_ranks(4, "test.yaml", *words, shell=shell)
+                self.assertIn("resuming from runs/test/checkpoints/epoch-0001.h5", err)
+                self.assertRegex(self.read("runs/test/log.txt"), how)
+                self.assertIn(f"zero_stage: {stage}", self.read("runs/test/config.yaml"))
+                self.assertEqual(self.sha(), self.sha("runs/whole"), words)
+
     def run_without_mpi(self, hosts):
         """The ranks on these hosts, started by the variables of torchrun."""
         env = {"WORLD_SIZE": str(len(hosts)), "LOCAL_WORLD_SIZE": str(len(hosts)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
