@@ -199,7 +199,11 @@ LOSSES = [
     ("cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "classes"), ("cross_entropy, weight: balanced", "classes"), ("cross_entropy, ignore_index: 1", "classes"),
     ("mse", "uniform"), ("l1", "uniform"), ("smooth_l1, beta: 0.5", "uniform"), ("huber, delta: 0.1", "uniform"), ("quantile, quantile: 0.9", "uniform"),
     ("bce_with_logits, pos_weight: [1, 2, 3]", "uniform"), ("kl_div, reduction: batchmean", "uniform"), ("poisson_nll", "uniform"), ("focal", "uniform"), ("dice", "uniform"),
-    ("soft_cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "uniform")]
+    ("soft_cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "uniform"), ("nll", "classes"), ("expression, expression: 'mean((y - t) ^ 2) * mean(2) + 010'", "uniform")]
+SIGNS = ["hinge_embedding, margin: 2", "soft_margin", "margin_ranking, margin: 0.1"]  # of targets -1 and 1
+OF_OUTPUTS = "{type: gaussian_nll, target: number}, {type: contrastive, output: pairs}, {type: triplet_margin, output: triples}, {type: kl_normal, output: pairs, name: kl}"
+# what no script has, and where tests/program/test_export_pytorch.py finds the sentence that refuses it
+REFUSED = {"lbfgs"}
 OPTIMIZERS = {
     "sgd": "", "sgd_momentum": "momentum: 0.9, nesterov: true, weight_decay: 0.01", "adam": "betas: [0.8, 0.9], eps: 0.001", "adam_amsgrad": "amsgrad: true, weight_decay: 0.1",
     "adamw": "weight_decay: 0.1, decay: matrices", "adagrad": "", "rmsprop": "momentum: 0.9, centered: true", "lion": "", "nadam": "", "nadam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true",
@@ -284,6 +288,20 @@ def written_rows(folder):
         with open(os.path.join(folder, f"part-{part}.csv"), "w", encoding="utf-8") as file:
             file.write("a,b,city,y\n" + "".join(f"{source.random()},{9 * source.random()},{('DE', 'FR')[source.integers(2)]},{source.random()}\n" for _ in range(30)))
     yield "csv_parts", f"dataset: {{path: {folder}/part-*.csv, filter: \"b > 1.5 and city == 'DE'\", columns: {{city: category}}, targets: [y], split: {{test: 0.25}}}}\n{end}", 1
+    with h5py.File(os.path.join(folder, "tokens.h5"), "w") as file:
+        file["x"], file["y"] = source.integers(0, 30, (20, 3)), source.random((20, 2))
+    for name, after in (("embedding", ", flatten"), ("embedding_bag", "")):
+        yield f"layers_{name}", (f"dataset: {{path: {folder}/tokens.h5, split: {{test: 0.25}}}}\nsampler: {{batch_size: 5}}\nmodel: {{layers: [{{{name}: {{num_embeddings: 30, embedding_dim: 4}}}}"
+                                 f"{after}, {{linear: 2}}]}}\nloss: mse\noptimizer: {{type: sgd, lr: 0.05}}\ntrain: {{epochs: 2}}\n"), 1
+    with open(os.path.join(folder, "signs.csv"), "w", encoding="utf-8") as file:
+        file.write("a,b,sign,number\n" + "".join(f"{source.random()},{source.random()},{source.choice([-1, 1])},{source.random()}\n" for _ in range(40)))
+    signs = f"dataset: {{path: {folder}/signs.csv, inputs: [a, b], targets: {{sign: sign, number: number}}, split: {{test: 0.25}}}}\n"
+    for loss in SIGNS:
+        yield "loss_" + loss.split(",")[0], (signs.replace("{sign: sign, number: number}", "sign") + end.replace("loss: mse", f"loss: {{type: {loss}}}")
+                                             .replace("linear: 1", f"linear: {2 if 'ranking' in loss else 1}")), 1
+    yield "loss_several", signs.replace("{sign: sign, number: number}", "{number: number}") + (
+        "sampler: {batch_size: 8}\nmodel: {layers: [{linear: {out: 6, name: pairs}}, {linear: {from: pairs, out: 6, name: triples}}, {linear: 2}, {softplus: {name: both}}]}\n"
+        f"losses: [{OF_OUTPUTS}]\noptimizer: {{type: sgd, lr: 0.01}}\ntrain: {{epochs: 2}}\n"), 1
     yield "batch_norm_sync", wine().replace("{linear: 8}", "{linear: {out: 8, bias: false}}, {batch_norm: {sync: true}}").replace("adam", "sgd"), 2
 
 
@@ -364,12 +382,24 @@ def report_row(row, folder):
     return text, result
 
 
+def missing_types(rows):
+    """The layers, losses, optimizers and schedules that no row has."""
+    with open(os.path.join(HERE, "..", "docs", "config.md"), encoding="utf-8") as file:
+        manual = file.read()
+    configs = "".join(config if overrides is None else open(config, encoding="utf-8").read() for _, config, _, overrides in rows)
+    types = re.findall(r'<a id="(model\.layers|losses|optimizer|schedule)\.(\w+)"></a>', manual)
+    return [f"{kind}.{name}" for kind, name in types if name not in REFUSED and not re.search(rf"\b{name}\b", configs)]
+
+
 def report_table(names, folder, workers=2):
     rows = [(name, config, nproc, None) for name, config, nproc in table_rows(folder)]
     rows += [(os.path.splitext(os.path.basename(file))[0], file, 1 + number % 2, overrides)
              for number, (file, overrides) in enumerate(shipped(folder, CHEAP, steps=4))]
+    missing = missing_types(rows)
     rows = [row for row in rows if not names or row[0] in names]
-    failed = 0
+    failed = int(bool(missing))
+    if missing:
+        print("no row has " + ", ".join(missing))
     with concurrent.futures.ProcessPoolExecutor(workers) as pool:
         for text, result in pool.map(report_row, rows, [folder] * len(rows)):
             print(text, end="", flush=True)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/files/io.h"
 #include "base/stop.h"
 #include "export/formats.h"
 #include "train/inference/session.h"
@@ -67,6 +68,7 @@ status export_training(const struct export_options *options, const struct config
                                            .format = export_pt.name,
                                            .out = export_initial_weights(options->out, arena)};
     status s = export_run(&initial, log);
+    if (s) status_free(io_remove(options->out)); /* without its weights it is another training */
     arena_destroy(arena);
     return s;
 }

@@ -332,7 +332,7 @@ class ex:
     neither = staticmethod(lambda a: ex.number(ex.number(a) == 0))
     where = staticmethod(lambda c, a, b: torch.where(ex.number(c) != 0, ex.number(a), ex.number(b)))
     clamp = staticmethod(lambda x, low, high: ex.where(x < low, low, ex.where(x > high, high, x)))
-    index = staticmethod(lambda x: torch.arange(x.shape[-1], dtype=x.dtype, device=device))
+    index = staticmethod(lambda *x: torch.arange(max(one.shape[-1] for one in x), dtype=x[0].dtype, device=device))
     abs, sign, floor, round = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.abs, torch.sign, torch.floor, torch.round))
     sqrt, exp, expm1, log = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.sqrt, torch.exp, torch.expm1, torch.log))
     log1p, log10, sin, cos = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (torch.log1p, torch.log10, torch.sin, torch.cos))
@@ -340,13 +340,11 @@ class ex:
     softplus, silu, gelu = (staticmethod(lambda x, f=f: f(ex.number(x))) for f in (F.softplus, F.silu, F.gelu))
     pow = staticmethod(lambda a, b: ex.number(a) ** b)
     detach = staticmethod(lambda x: ex.number(x).detach())
-    sum = staticmethod(lambda x: x.sum(-1, keepdim=True))
-    mean = staticmethod(lambda x: x.mean(-1, keepdim=True))
-    logsumexp = staticmethod(lambda x: x.logsumexp(-1, keepdim=True))
-    softmax = staticmethod(lambda x: x.softmax(-1))
-    norm = staticmethod(lambda x: x.norm(dim=-1, keepdim=True))
-    max = staticmethod(lambda a, *b: torch.maximum(ex.number(a), ex.number(*b)) if b else a.amax(-1, keepdim=True))
-    min = staticmethod(lambda a, *b: torch.minimum(ex.number(a), ex.number(*b)) if b else a.amin(-1, keepdim=True))
+    sum, mean, logsumexp, norm = (staticmethod(lambda x, f=f: f(ex.number(x), dim=-1, keepdim=True))
+                                  for f in (torch.sum, torch.mean, torch.logsumexp, torch.linalg.vector_norm))
+    softmax = staticmethod(lambda x: ex.number(x).softmax(-1))
+    max = staticmethod(lambda a, *b: torch.maximum(ex.number(a), ex.number(*b)) if b else ex.number(a).amax(-1, keepdim=True))
+    min = staticmethod(lambda a, *b: torch.minimum(ex.number(a), ex.number(*b)) if b else ex.number(a).amin(-1, keepdim=True))
 
 
 def expression_loss(formula, y, t):

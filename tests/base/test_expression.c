@@ -307,7 +307,10 @@ TEST(python) {
         {"mean(x * abs(y - z) ^ 1.5)", "ex.mean(X * ex.abs(Y - Z) ** 1.5)"},
         {"x < 1 and not y or z", "ex.either(ex.both(ex.number(X < 1), ex.neither(Y)), Z)"},
         {"-(`x` + pi) / 2e3", "-(X + math.pi) / 2e3"},
-        {"index * (x >= y)", "ex.index(X) * (ex.number(X >= Y))"},
+        {"index * (x >= y)", "ex.index(X, Y) * (ex.number(X >= Y))"},
+        {"y + index + index", "Y + ex.index(Y) + ex.index(Y)"},
+        {"index", "ex.index(X)"},
+        {"x * 010 + 000.5 + 0", "X * 10 + 0.5 + 0"},
     };
     static const char *const in_python[] = {"X", "Y", "Z", NULL};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -96,6 +96,11 @@ class ExportPyTorch(program.Case):
         self.run_program("export", "run", "--out", "wine.safetensors")
         self.assertIn('model.load_state_dict(torch.load("train_initial.pt"), strict=False)', self.export("wine.yaml", "model.init_from=wine.safetensors"))
         self.assertTrue(os.path.exists(self.path("train_initial.pt")))
+        self.write("notes.safetensors", "not weights")
+        for path, code in (("gone.safetensors", None), ("notes.safetensors", program.DATA)):  # nothing is left of a failed export
+            self.run_program("export", "wine.yaml", "--out", "failed.py", f"model.init_from={path}", code=code)
+            self.assertNotEqual(self.code, program.OK)
+            self.assertEqual(glob.glob(self.path("failed*")), [])
         self.assertNotIn("torch.load", self.export("wine.yaml"))
 
     def test_optimizers_and_schedules(self):
@@ -178,6 +183,13 @@ class ExportPyTorch(program.Case):
             self.assertIn(form, self.export("loss.yaml"))
         self.assertIn("F.cosine_embedding_loss(", self.export(os.path.join(program.SOURCE, "configs", "siamese.yaml")))
 
+    def test_formulas(self):
+        """Of constants, too; the features are those of the largest variable."""
+        for formula, form in (("mean(y - t) * mean(2) + 010", "ex.mean(y - t) * ex.mean(2) + 10"), ("sum(index * y * w)", "ex.sum(ex.index(y, w) * y * w)")):
+            self.write("loss.yaml", "dataset: {format: synthetic, synthetic: {kind: uniform, rows: 32, inputs: 5, targets: 3}}\n"
+                       f"model: {{layers: [{{linear: 3}}]}}\nloss: {{expression: '{formula}'}}\ntrain: {{epochs: 1}}\n")
+            self.assertIn(f"expression_loss(lambda y, t, w: {form}, y, t)", self.export("loss.yaml"))
+
     def test_refusals(self):
         for override, what in (("checkpoint.resume=a.h5", "checkpoint.resume FILE"),
                                ("schedule={type: reduce_on_plateau, warmup: 2}", "schedule.warmup of reduce_on_plateau"),
@@ -186,6 +198,9 @@ class ExportPyTorch(program.Case):
                                ("model.layers=[{linear: {out: 4, name: 'a\"b'}}, {linear: {out: 3, name: c}}]", "a name with a quote")):
             with self.subTest(override):
                 self.refuse("wine.yaml", override, what=what)
+        self.write("table.csv", "a,b,y\n" + "0.5,1,0\n0.25,3,1\n" * 20)
+        self.write("table.yaml", "dataset: {path: table.csv, columns: {both: {expression: a * b}}, targets: y}\nmodel: {layers: [{linear: 1}]}\nloss: mse\ntrain: {epochs: 1}\n")
+        self.refuse("table.yaml", what="dataset.columns with an expression")
 
     def test_wrong_options(self):
         for words in (("wine.yaml", "--weights", "trained"), ("wine.yaml", "--checkpoint", "best")):

@@ -333,6 +333,19 @@ static void insert_python(struct parser *p, size_t at, const char *text) {
     memcpy(p->python->data + at, text, length);
 }
 
+#define PYTHON_INDEX "ex.index()"
+
+/* The arguments of calls of PYTHON_INDEX: all variables of the formula, since the largest one has the features. */
+static void insert_variables(struct parser *p) {
+    struct text names = {0};
+    for (size_t i = 0; p->options->python && i < EXPRESSION_MAX_VARIABLES; i++)
+        if (expression_uses(p->out, i)) text_printf(&names, "%s%s", names.length ? ", " : "", p->options->python[i]);
+    if (!names.length) text_add(&names, p->options->python ? p->options->python[0] : "_");
+    for (const char *found; (found = strstr(text_string(p->python), PYTHON_INDEX));)
+        insert_python(p, (size_t)(found - p->python->data) + strlen(PYTHON_INDEX) - 1, text_string(&names));
+    text_free(&names);
+}
+
 static uint16_t add(struct parser *p, enum expression_op op, uint16_t a, uint16_t b, uint16_t c, size_t at) {
     if (p->failure) return 0;
     uint16_t node = expression_add(p->out, op, a, b, c, at);
@@ -446,9 +459,7 @@ static uint16_t parse_name(struct parser *p, const char *name, size_t length, bo
         return number(p, PI, at);
     }
     if (!is_index || p->options->is_of_numbers) return unknown_name(p, name, length, at);
-    write_python(p, "ex.index(");
-    write_python(p, p->options->python ? p->options->python[0] : "_");
-    write_python(p, ")");
+    write_python(p, PYTHON_INDEX);
     return add_leaf(p->out, EXPRESSION_INDEX, 0, at);
 }
 
@@ -562,7 +573,9 @@ static uint16_t parse_number(struct parser *p) {
     double value = strtod(start, NULL);
     if (!isfinite(value) || fabs(value) > 3.4028234663852886e38)
         return fail(p, at, "the number is too large for float32");
-    if (p->python) text_add_bytes(p->python, start, (size_t)(c - start));
+    const char *digits = start; /* Python has no numbers such as 010 */
+    while (digits[0] == '0' && is_digit(digits[1])) digits++;
+    if (p->python) text_add_bytes(p->python, digits, (size_t)(c - digits));
     p->at += (size_t)(c - start);
     return number(p, value, at);
 }
@@ -792,6 +805,7 @@ status expression_parse(const char *text, const struct expression_options *optio
     if (!p.failure && text[p.at]) reject_rest(&p);
     if (!p.failure) remove_unused(out);
     out->own = out->count;
+    if (!p.failure && python) insert_variables(&p);
     *at = p.failed_at;
     return p.failure;
 }
