@@ -53,7 +53,7 @@ PROGRAMS = {
              "program_target_scale", "program_predict", "program_untrusted_files", "program_large_tables", "program_shapes", "program_windows", "program_three_parts", "program_baseline", "program_indices"],
     "dist": ["corpus_store", "corpus_proof", "program_comm", "program_tutorials", "program_mpi", "program_selftest", "program_worlds", "program_zero", "program_descriptors", "program_stop_in_start",
              "program_processes", "program_once_per_job", "program_stop", "program_doctor"],
-    "optim": ["program_bad_configs", "program_parity", "program_metrics", "program_zero", "program_in_backward", "program_lbfgs"],
+    "optim": ["program_bad_configs", "program_parity", "program_metrics", "program_zero", "program_in_backward", "program_lbfgs", "program_whole_updates"],
     "checkpoint": ["corpus_texts", "corpus_safetensors", "corpus_torch", "corpus_hdf5", "program_readers", "program_weights", "program_pretrained", "program_export", "program_files",
                    "program_resume", "program_untrusted_files"],
     "train": ["program_columns", "program_extension", "program_config_parts", "program_labels", "program_readers", "program_weights", "program_initial", "program_bad_configs", "program_nonfinite",
