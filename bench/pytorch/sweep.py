@@ -1,9 +1,8 @@
-"""Peers of bench/sweep.py, one JSON line each.
+"""The peer of bench/sweep.py, one JSON line.
 
-    sweep.py vmap N                 N wine models trained at once by torch.func.vmap, one thread a process: model-steps per second
-    sweep.py optuna TRIALS SEED     a study of Optuna's random sampler in memory, wine trials of 10 epochs trained in this process
+    sweep.py TRIALS SEED     a study of Optuna's random sampler in memory, wine trials of 10 epochs trained in this process
 """
-import copy, json, sys, time
+import json, sys, time
 
 import torch, torch.nn as nn, torch.nn.functional as F
 from sklearn.datasets import load_wine
@@ -18,30 +17,8 @@ train_x, test_x = (torch.tensor(scaler.transform(t), dtype=torch.float32) for t 
 train_y, test_y = torch.tensor(train_y), torch.tensor(test_y)
 
 
-def wine(width=64):
-    return nn.Sequential(nn.Linear(13, width), nn.ReLU(), nn.Linear(width, 3))
-
-
-def vmap(count):
-    from torch.func import functional_call, grad, stack_module_state, vmap as over_models
-    parameters, _ = stack_module_state([wine() for _ in range(count)])
-    parameters = {k: v.detach().requires_grad_() for k, v in parameters.items()}
-    base = copy.deepcopy(wine()).to("meta")
-    gradients = over_models(grad(lambda p, a, b: F.cross_entropy(functional_call(base, p, (a,)), b)))
-    optimizer = torch.optim.Adam(list(parameters.values()), lr=1e-3, fused=True)
-
-    def step():
-        rows = torch.randint(0, len(train_x), (count, 32))
-        for k, g in gradients(parameters, train_x[rows], train_y[rows]).items():
-            parameters[k].grad = g
-        optimizer.step()
-
-    for _ in range(10):
-        step()
-    start, steps = time.perf_counter(), max(20, 100000 // count)
-    for _ in range(steps):
-        step()
-    return {"model_steps_per_s": steps * count / (time.perf_counter() - start)}
+def wine():
+    return nn.Sequential(nn.Linear(13, 64), nn.ReLU(), nn.Linear(64, 3))
 
 
 def train(lr):
@@ -70,4 +47,4 @@ def optuna_study(trials, seed):
 
 
 if __name__ == "__main__":
-    print(json.dumps(vmap(int(sys.argv[2])) if sys.argv[1] == "vmap" else optuna_study(int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(optuna_study(int(sys.argv[1]), int(sys.argv[2]))))
