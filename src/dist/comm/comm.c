@@ -520,6 +520,56 @@ status comm_split(struct comm *comm, int color, int key, struct comm **out) {
     return failure;
 }
 
+/* The name of a group and its ranks: "'pairs' of the ranks 0, 2". */
+static void describe_members(const char *name, const int *ranks, size_t count, struct text *out) {
+    text_printf(out, "'%s' of %s", name, count == 0 ? "no rank" : count == 1 ? "rank " : "the ranks ");
+    for (size_t i = 0; i < count; i++) text_printf(out, "%s%d", i ? ", " : "", ranks[i]);
+}
+
+/* [all]: the descriptions of all ranks, one after another. */
+static status compare_members(const struct comm *comm, const char *all, const size_t *sizes) {
+    const char *at = all;
+    for (int r = 0; r < comm->world_size; at += sizes[r++])
+        if (sizes[r] != sizes[0] || memcmp(at, all, sizes[0]) != 0)
+            return status_new(STATUS_USAGE,
+                              "the ranks make different groups: rank 0 %.*s, rank %d %.*s; all must call "
+                              "comm_new_group with the same name and ranks",
+                              (int)sizes[0], all, r, (int)sizes[r], at);
+    return OK;
+}
+
+static status check_members(const struct comm *comm, const char *name, const int *ranks, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        bool is_repeated = false;
+        for (size_t k = 0; k < i; k++) is_repeated = is_repeated || ranks[k] == ranks[i];
+        if (ranks[i] < 0 || ranks[i] >= comm->world_size)
+            return status_new(STATUS_USAGE, "the group '%s' names rank %d, but the ranks are numbered 0 to %d", name,
+                              ranks[i], comm->world_size - 1);
+        if (is_repeated) return status_new(STATUS_USAGE, "the group '%s' names rank %d twice", name, ranks[i]);
+    }
+    return OK;
+}
+
+status comm_new_group(struct comm *comm, const char *name, const int *ranks, size_t count, struct comm **out) {
+    struct text own = {0};
+    void *all = NULL;
+    size_t *sizes = calloc((size_t)comm->world_size, sizeof *sizes);
+    int key = -1;
+    *out = NULL;
+    if (!sizes) return status_memory("a process group");
+    describe_members(name, ranks, count, &own);
+    status s = comm_all_gather_bytes(comm, text_string(&own), own.length, &all, sizes);
+    if (!s) s = compare_members(comm, all, sizes);
+    if (!s) s = check_members(comm, name, ranks, count);
+    for (size_t i = 0; i < count; i++)
+        if (ranks[i] == comm->rank) key = (int)i;
+    if (!s) s = comm_split(comm, key < 0 ? -1 : 0, key, out);
+    free(all);
+    free(sizes);
+    text_free(&own);
+    return s;
+}
+
 /* ---- groups: memory ---- */
 
 status comm_alloc(struct comm *comm, size_t size, void **out) {

@@ -55,6 +55,11 @@ const char *comm_describe(const struct comm *comm); /* for messages; with the re
  * before the store is closed; it may be split again. Like MPI_Comm_split; torch.distributed.new_group. All ranks. */
 status comm_split(struct comm *comm, int color, int key, struct comm **out);
 
+/* A group of the ranks [ranks] (count) of [comm], in this order; *out is NULL on others, which make the call, too. Like
+ * torch.distributed.new_group. STATUS_USAGE, the same sentence on all ranks: they name other ranks, or one that is not
+ * in [comm] or twice in the list. [name]: of the group, for messages. The rest as comm_split. All ranks. */
+status comm_new_group(struct comm *comm, const char *name, const int *ranks, size_t count, struct comm **out);
+
 /* Two independent sequences of calls (lanes) may run at once, each in its own thread: that of the group itself, and one
  * for a communication thread. The calls of a lane are ordered; calls of different lanes are independent. Not owned:
  * valid as long as the group; only the group itself is passed to comm_destroy. NULL for COMM_THREAD_LANE of comm_gpu's
