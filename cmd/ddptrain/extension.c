@@ -24,6 +24,9 @@ static const struct {
      "model:\n  layers: [{linear: 16}, my_name, {linear: 1}]\nloss: mse\noptimizer: {type: adam, lr: 0.01}\n"},
     {"optimizer", "extension_optimizer.c.in",
      "model:\n  layers: [{linear: 16}, tanh, {linear: 1}]\nloss: mse\noptimizer: my_name\n"},
+    {"sampler", "extension_sampler.c.in",
+     "sampler: {batch_size: 16, order: my_name}\nmodel:\n  layers: [{linear: 16}, tanh, {linear: 1}]\nloss: mse\n"
+     "optimizer: {type: adam, lr: 0.01}\n"},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -64,7 +67,7 @@ static status new (const char *kind, const char *name) {
     size_t k = 0;
     while (k < KINDS && strcmp(kinds[k].kind, kind) != 0) k++;
     if (k == KINDS)
-        return status_new(STATUS_USAGE, "extension new: expected loss, layer or optimizer, got '%.80s'", kind);
+        return status_new(STATUS_USAGE, "extension new: expected loss, layer, optimizer or sampler, got '%.80s'", kind);
     TRY(check_name(name));
     add_named(command_text(kinds[k].text), name, &source);
     add_named(rows_of_config, name, &config);
@@ -92,12 +95,14 @@ static status new (const char *kind, const char *name) {
 struct trial {
     struct plan *plan;
     struct loader *loader;
+    struct comm *ranks; /* this one alone */
     struct batch batch;
     uint64_t pass_number;
 };
 
 static void close_trial(struct trial *t) {
     loader_destroy(t->loader);
+    comm_destroy(t->ranks);
     plan_destroy(t->plan);
 }
 
@@ -112,7 +117,9 @@ static status open_trial(const struct config *config, struct trial *t) {
     TRY(loss_prepare(p->loss, p->loss_config, p->device, &p->model->out, p->model->target_size, p->batch, 1));
     rng_seed(&rng, (uint64_t)config->seed);
     model_init(p->model, &rng);
-    TRY(loader_create(p->dataset, &config->sampler, p->batch, 0, 1, 0, &t->loader));
+    TRY(comm_create("auto", &alone, NULL, config->dist.timeout, &t->ranks));
+    TRY(loader_create(p->dataset, &p->sampler, p->batch, 0, 1, 0, &t->loader));
+    TRY(loader_start_sampler(t->loader, t->ranks));
     TRY(loader_seek(t->loader, 0, 0));
     return loader_next(t->loader, &t->batch);
 }
@@ -215,17 +222,33 @@ static status try_optimizer(const struct config *config, struct trial *t, struct
     return last < first ? OK : status_new(STATUS_DIVERGED, "the loss has not fallen in %d updates", STEPS);
 }
 
+#define EPOCHS 20 /* of a sampler */
+
+/* Draws epochs, which the program verifies. */
+static status try_sampler(struct trial *t, struct text *out) {
+    const struct sampler_config *sampler = &t->plan->sampler;
+    for (int64_t epoch = 0; epoch < EPOCHS; epoch++) TRY(loader_seek(t->loader, epoch, 0));
+    text_printf(out, "%d epochs of %zu rows in range%s; the first one is the same when it is drawn again\n", EPOCHS,
+                sampler->indices->length,
+                sampler_type_at((size_t)sampler->order.index)->each_row_once ? ", each training row once" : "");
+    return OK;
+}
+
 /* The config of a check without one: a small model with the type. */
 static void add_config(const struct extension *e, struct text *out) {
-    const char *layer = e->layer ? e->layer->variant.name : "tanh", *loss = e->loss ? e->loss->variant.name : "mse";
-    bool has_classes = e->loss && e->loss->wants_classes;
+    bool has_classes = e->loss ? e->loss->wants_classes : e->sampler != NULL;
+    const char *layer = e->layer ? e->layer->variant.name : "tanh";
+    const char *loss = e->loss ? e->loss->variant.name : has_classes ? "cross_entropy" : "mse";
+    struct text order = {0};
+    if (e->sampler) text_printf(&order, ", order: %s", e->sampler->variant.name);
     text_printf(out,
                 "dataset: {format: synthetic, synthetic: {kind: %s, rows: 64, inputs: 6, %s: 3}}\n"
-                "sampler: {batch_size: %d}\n"
+                "sampler: {batch_size: %d%s}\n"
                 "model: {layers: [{linear: 8}, %s, {linear: 3}]}\n"
                 "loss: %s\noptimizer: %s\ntrain: {epochs: 1}\n",
-                has_classes ? "classes" : "linear", has_classes ? "classes" : "targets", BATCH, layer, loss,
-                e->optimizer ? e->optimizer->variant.name : "adam");
+                has_classes ? "classes" : "linear", has_classes ? "classes" : "targets", BATCH, text_string(&order),
+                layer, loss, e->optimizer ? e->optimizer->variant.name : "adam");
+    text_free(&order);
 }
 
 static status test(const struct command_line *line) {
@@ -242,8 +265,11 @@ static status test(const struct command_line *line) {
     if (s && line->operand_count == 2)
         s = status_prefix(s, "the built-in check does not suit it, name a config that uses it (ddptrain extension test "
                              "FILE CONFIG)");
-    if (!s && (e->layer || e->loss || line->operand_count > 2)) s = compare_gradients(&trial, &out);
+    if (!s && (e->layer || e->loss || (line->operand_count > 2 && !e->sampler))) s = compare_gradients(&trial, &out);
     if (!s && e->optimizer) s = try_optimizer(config_of(file), &trial, &out);
+    if (!s && e->sampler && !trial.plan->indices)
+        s = status_new(STATUS_USAGE, "the config has no sampler.order: %s", e->sampler->variant.name);
+    if (!s && e->sampler) s = try_sampler(&trial, &out);
     if (!s && e->format) text_printf(&out, "dataset format %s\n", e->format->name);
     command_print(stdout, &out);
     close_trial(&trial);
@@ -283,14 +309,15 @@ static status run(const struct command_line *line) {
     if (strcmp(verb, "new") == 0 && line->operand_count == 3) return new (line->operands[1], line->operands[2]);
     if (strcmp(verb, "test") == 0 && line->operand_count >= 2) return test(line);
     if (strcmp(verb, "build") == 0 && line->operand_count == 2) return build(line);
-    return status_new(STATUS_USAGE, "expected one of: ddptrain extension new loss|layer|optimizer NAME, ddptrain "
-                                    "extension test FILE [CONFIG], ddptrain extension build FILE [--out FILE.so]");
+    return status_new(STATUS_USAGE,
+                      "expected one of: ddptrain extension new loss|layer|optimizer|sampler NAME, ddptrain "
+                      "extension test FILE [CONFIG], ddptrain extension build FILE [--out FILE.so]");
 }
 
 const struct subcommand subcommand_extension = {
     .name = "extension",
     .arguments = "new KIND NAME | test FILE [CONFIG] | build FILE",
-    .help = "a layer, loss or optimizer of your own in C: write, check or compile it",
+    .help = "a layer, loss, optimizer or sampler of your own in C: write, check or compile it",
     .run = run,
     .options = OPTION_OUT,
     .operand = "file",

@@ -94,6 +94,7 @@ static status check_config(const struct config *c) {
         {c->sampler.type == SAMPLER_WEIGHTED && (c->sampler.uneven || c->has_losses),
          "sampler.type weighted with losses or uneven"},
         {c->sampler.per_rank, "sampler.per_rank"},
+        {c->sampler.type == SAMPLER_EXTENSION, "sampler.order"},
         {c->sampler.type == SAMPLER_BATCHIFY, "sampler.type batchify"},
         {d->window.group != NULL, "dataset.window.group"},
         {d->window.has_history, "dataset.window.history"},

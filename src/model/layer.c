@@ -5,26 +5,19 @@
 
 #include "model/layers/layers.h"
 
-static const struct layer_type *const types[] = {
+static const void *const types[] = {
 #define X(name) &layer_##name,
     LAYER_TYPES(X)
 #undef X
 };
 
-#define BUILT_IN (sizeof types / sizeof *types)
-static const struct layer_type *added[TYPES_MAX_ADDED];
-size_t layer_type_count = BUILT_IN;
+static struct type_table table = {.own = types, .own_count = sizeof types / sizeof *types};
 
-const struct layer_type *layer_type_at(size_t index) {
-    return index < BUILT_IN ? types[index] : index < layer_type_count ? added[index - BUILT_IN] : NULL;
-}
+const struct layer_type *layer_type_at(size_t index) { return type_table_at(&table, index); }
 
-bool layer_type_add(const struct layer_type *type) {
-    if (schema_has_variant(&layer_variants, type->variant.name)) return false;
-    if (layer_type_count == BUILT_IN + TYPES_MAX_ADDED) return false;
-    added[layer_type_count++ - BUILT_IN] = type;
-    return true;
-}
+size_t layer_type_count(void) { return table.own_count + table.added_count; }
+
+bool layer_type_add(const struct layer_type *type) { return type_table_add(&table, type); }
 
 static const struct schema_variant *variant_at(size_t index) {
     const struct layer_type *type = layer_type_at(index);

@@ -318,7 +318,7 @@ struct layer_facts layer_facts_of(const struct layer *layer);
 /* The table; NULL past its end. For the schema of `layers:`. */
 extern const struct schema_variants layer_variants;
 const struct layer_type *layer_type_at(size_t index);
-extern size_t layer_type_count;
+size_t layer_type_count(void);
 /* Adds the type of an extension. False: there is one of its name. */
 bool layer_type_add(const struct layer_type *type);
 

@@ -4,26 +4,19 @@
 #include "model/losses/losses.h"
 #include "model/objective.h"
 
-static const struct loss_type *const types[] = {
+static const void *const types[] = {
 #define X(name) &loss_##name,
     LOSS_TYPES(X)
 #undef X
 };
 
-#define BUILT_IN (sizeof types / sizeof *types)
-static const struct loss_type *added[TYPES_MAX_ADDED];
-size_t loss_type_count = BUILT_IN;
+static struct type_table table = {.own = types, .own_count = sizeof types / sizeof *types};
 
-const struct loss_type *loss_type_at(size_t index) {
-    return index < BUILT_IN ? types[index] : index < loss_type_count ? added[index - BUILT_IN] : NULL;
-}
+const struct loss_type *loss_type_at(size_t index) { return type_table_at(&table, index); }
 
-bool loss_type_add(const struct loss_type *type) {
-    if (schema_has_variant(&loss_variants, type->variant.name)) return false;
-    if (loss_type_count == BUILT_IN + TYPES_MAX_ADDED) return false;
-    added[loss_type_count++ - BUILT_IN] = type;
-    return true;
-}
+size_t loss_type_count(void) { return table.own_count + table.added_count; }
+
+bool loss_type_add(const struct loss_type *type) { return type_table_add(&table, type); }
 
 static const struct schema_variant *variant_at(size_t index) {
     const struct loss_type *type = loss_type_at(index);

@@ -121,7 +121,7 @@ void loss_warn_of_activation(const struct loss_type *loss, const struct model *m
 void loss_warn_of_output(const struct loss_type *loss, const struct model *model, size_t tensor, struct text *out);
 
 const struct loss_type *loss_type_at(size_t index);
-extern size_t loss_type_count;
+size_t loss_type_count(void);
 /* Adds the type of an extension. False: there is one of its name. */
 bool loss_type_add(const struct loss_type *type);
 

@@ -9,26 +9,19 @@
 #include "base/buffer.h"
 #include "optim/optimizers.h"
 
-static const struct optimizer_type *const types[] = {
+static const void *const types[] = {
 #define X(name) &optimizer_##name,
     OPTIMIZERS(X)
 #undef X
 };
 
-#define BUILT_IN (sizeof types / sizeof *types)
-static const struct optimizer_type *added[TYPES_MAX_ADDED];
-size_t optimizer_type_count = BUILT_IN;
+static struct type_table table = {.own = types, .own_count = sizeof types / sizeof *types};
 
-const struct optimizer_type *optimizer_type_at(size_t index) {
-    return index < BUILT_IN ? types[index] : index < optimizer_type_count ? added[index - BUILT_IN] : NULL;
-}
+const struct optimizer_type *optimizer_type_at(size_t index) { return type_table_at(&table, index); }
 
-bool optimizer_type_add(const struct optimizer_type *type) {
-    if (schema_has_variant(&optimizer_variants, type->variant.name)) return false;
-    if (optimizer_type_count == BUILT_IN + TYPES_MAX_ADDED) return false;
-    added[optimizer_type_count++ - BUILT_IN] = type;
-    return true;
-}
+size_t optimizer_type_count(void) { return table.own_count + table.added_count; }
+
+bool optimizer_type_add(const struct optimizer_type *type) { return type_table_add(&table, type); }
 
 static const struct schema_variant *variant_at(size_t index) {
     const struct optimizer_type *type = optimizer_type_at(index);

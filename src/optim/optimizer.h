@@ -77,7 +77,7 @@ struct optimizer_type {
 
 extern const struct schema_variants optimizer_variants;
 const struct optimizer_type *optimizer_type_at(size_t index);
-extern size_t optimizer_type_count;
+size_t optimizer_type_count(void);
 /* Adds the type of an extension. False: there is one of its name. */
 bool optimizer_type_add(const struct optimizer_type *type);
 

@@ -35,7 +35,7 @@ class Extension(program.Case):
     # ---- new, test, build ----
 
     def test_new_kinds_train_at_once(self):
-        for kind in "loss", "layer", "optimizer":
+        for kind in "loss", "layer", "optimizer", "sampler":
             out, _ = self.run_own("extension", "new", kind, f"own_{kind}", code=OK)
             self.assertIn(f"own_{kind}.c, own_{kind}.yaml", out)
             self.run_own("extension", "test", f"own_{kind}.c")
@@ -60,7 +60,7 @@ class Extension(program.Case):
             out, _ = self.run_own("extension", "test", name, *(["c.yaml"] if name in configs else []))
             self.assertNotIn("wrong", out)
             self.assertIn(f"/{name})", page)
-        self.assertIn("dataset format svmlight", out if name == "svmlight.c" else self.run_own("extension", "test", "svmlight.c")[0])
+        self.assertIn("dataset format svmlight", self.run_own("extension", "test", "svmlight.c")[0])
 
     def test_wrong_gradients_are_found(self):
         source = self.read(os.path.join(EXAMPLES, "rational.c"))
@@ -231,7 +231,7 @@ class Extension(program.Case):
         for name, text, message in [
                 ("syntax.c", source.replace("return OK;", "return OK", 1), r"c.yaml:1:14: extensions: the extension syntax.c does not compile: syntax.c:\d+:\d+: error: "),
                 ("none.c", "int x;\n", "none.c: is not an extension of ddptrain"),
-                ("empty.c", '#include "extension.h"\nDDPTRAIN_EXTENSION();\n', "names no layer, loss, optimizer or format"),
+                ("empty.c", '#include "extension.h"\nDDPTRAIN_EXTENSION();\n', "names no layer, loss, optimizer, format or sampler"),
                 ("part.c", source.replace("    .backward = backward,\n", ""), "a function is missing: a layer has plan, forward and backward"),
                 ("twice.c", source.replace('{"rational"', '{"relu"'), "there is a type 'relu' already"),
                 ("symbol.c", source.replace("static status plan(struct layer *layer, struct planning *planning) {",
@@ -258,6 +258,18 @@ class Extension(program.Case):
         err = self.train("c.yaml", "--nproc", "2", code=PEER)
         self.assertIn("the extension bad.c crashed", err)
         self.assertIn("was killed by SIGSEGV", err)
+
+    def test_exit_names_the_file(self):
+        """Where it is called: in a pass, on a rank, when the file is loaded."""
+        source = self.read(os.path.join(EXAMPLES, "tweedie.c"))
+        self.write("bad.c", source.replace("    (void)targets;", "    (void)targets;\n    exit(0);").replace('#include "extension.h"', '#include "extension.h"\n#include <stdlib.h>'))
+        self.write("c.yaml", CONFIG % ("bad.c", "tanh", "tweedie", "adam"))
+        message = "ddptrain: the extension bad.c has ended the process by exit(0); it must return a status\n"
+        self.assertTrue(self.train(code=USAGE).endswith(message))
+        self.assertIn(message, self.train("c.yaml", "--nproc", "2", code=None))
+        self.assertNotEqual(self.code, OK)
+        self.write("bad.c", source + "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { exit(0); }\n")
+        self.assertTrue(self.train(code=USAGE).endswith(message))
 
     def test_exports(self):
         self.example("rational.c")

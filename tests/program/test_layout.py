@@ -290,6 +290,7 @@ class Layout(unittest.TestCase):
             ("src/base/files/hdf5_child.c", "exits"): "a child process that only reads a file",
             ("src/device/gpus.c", "exits"): "a child process that only counts GPUs",
             ("src/train/config/extension.c", "prints"): "the file of a crash, in a signal handler, and where the compiler's messages go",
+            ("src/train/config/extension.c", "exits"): "the end of a process that an extension ends by exit, with another code",
             ("src/sweep/workers/worker.c", "exits"): "a worker of a sweep, forked without exec, and its run, between fork and exec",
             ("src/dist/comm/mpi/comm_mpi.c", "exits"): "a thread that ends the process when MPI_Finalize does not return",
             ("src/dist/launch/launch.c", "prints"): "lines of the ranks, passed on by the launcher, and a rank's standard streams",

@@ -96,6 +96,18 @@ struct schema_variant {
 
 #define TYPES_MAX_ADDED 64 /* types of extensions in a table */
 
+/* A table of types: those of the program, then those that extensions add. A row begins with `const char *`, its name.
+ */
+struct type_table {
+    const void *const *own; /* (own_count) */
+    size_t own_count, added_count;
+    const void *added[TYPES_MAX_ADDED];
+};
+/* Row [index]; NULL past the end. */
+const void *type_table_at(const struct type_table *table, size_t index);
+/* False: there is a row of its name, or no space. */
+bool type_table_add(struct type_table *table, const void *type);
+
 struct schema_variants {
     const char *what;                                 /* "layer", "optimizer": for messages and docs */
     const struct schema_variant *(*at)(size_t index); /* row [index] of the owner's table; NULL past its end */
@@ -249,9 +261,6 @@ void schema_suggest_value(const struct schema *root, const char *path, const cha
  * a config or an alias for one, or what there is instead of such a key; nothing when it is neither. [value]: the
  * option's; may be NULL. */
 void schema_suggest_override(const struct schema *root, const char *word, const char *value, struct text *out);
-
-/* Whether a type of the table has this name. */
-bool schema_has_variant(const struct schema_variants *variants, const char *name);
 
 /* The entry of the NULL-terminated [known] with the smallest edit distance to [word] (transpositions count one), if it
  * is small enough for a typo; else NULL. */

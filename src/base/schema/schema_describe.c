@@ -136,6 +136,22 @@ const struct schema_variant *variants_find(const struct schema_variants *variant
     return NULL;
 }
 
+/* ---- tables of types ---- */
+
+const void *type_table_at(const struct type_table *table, size_t index) {
+    if (index < table->own_count) return table->own[index];
+    return index - table->own_count < table->added_count ? table->added[index - table->own_count] : NULL;
+}
+
+bool type_table_add(struct type_table *table, const void *type) {
+    const char *const *name = type, *const * other;
+    for (size_t i = 0; (other = type_table_at(table, i)) != NULL; i++)
+        if (strcmp(*other, *name) == 0) return false;
+    if (table->added_count == TYPES_MAX_ADDED) return false;
+    table->added[table->added_count++] = type;
+    return true;
+}
+
 /* ---- keys by their paths ---- */
 
 /* For completion. Unlike the sections, the keys of a table of types are visited at every place that has the table. */
@@ -161,13 +177,6 @@ static void visit(struct walk *w, const char *path, const char *const *values) {
     }
     w->paths[w->count++] = path;
     w->visit(w->context, path, values);
-}
-
-bool schema_has_variant(const struct schema_variants *variants, const char *name) {
-    const struct schema_variant *type;
-    for (size_t i = 0; (type = variants->at(i)) != NULL; i++)
-        if (strcmp(type->name, name) == 0) return true;
-    return false;
 }
 
 static void walk_rows(struct walk *w, const char *path, const struct schema *schema);
@@ -526,7 +535,7 @@ static void page_choice(struct text *out, const struct sections *all, const stru
     add_cell(out, s->row->doc ? s->row->doc : "");
     text_printf(out, " Written as `NAME` or `%s`. ",
                 variants->is_keyed ? "NAME: {KEY: VALUE}" : "{type: NAME, KEY: VALUE}");
-    text_add(out, "One of:\n\n");
+    text_add(out, variants->at(0) ? "One of:\n\n" : "All types are those of extensions.\n");
     for (size_t i = 0; (type = variants->at(i)) != NULL; i++)
         text_printf(out, "- [`%s`](#%s.%s)\n", type->name, s->path, type->name);
     text_add(out, "\n");
@@ -786,7 +795,9 @@ static json_t *definition_of(const struct writer *w, const struct schema_variant
                                                 ? keyed_of(w, type, variants->common)
                                                 : object_of(w, type->schema, variants->common, type->name, is_implied));
     }
-    return json_pack("{s:o}", "anyOf", alternatives);
+    if (json_array_size(alternatives) > 0) return json_pack("{s:o}", "anyOf", alternatives);
+    json_decref(alternatives);
+    return json_pack("{s:[s,s]}", "type", "string", "object"); /* of extensions */
 }
 
 void schema_write_json(const struct schema *schema, struct text *out) {

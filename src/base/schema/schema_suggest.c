@@ -614,7 +614,7 @@ void suggest_type(const char *name, const struct schema_variants *variants, cons
     if (is_part_of_call(name)) text_printf(out, "; it looks like the end of a call; write NAME: {KEY: VALUE}");
     if (!meant) {
         if (!alias) suggest_nearest(name, known, out);
-        text_add(out, " (known: ");
+        text_add(out, *known ? " (known: " : " (there is none; an extension can define one");
         add_joined(out, known);
         text_add(out, ")");
     }

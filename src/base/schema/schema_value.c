@@ -189,6 +189,7 @@ static void add_types(const struct schema_variants *variants, struct text *out) 
     const struct schema_variant *type;
     for (size_t i = 0; (type = variants->at(i)) != NULL; i++)
         text_printf(out, "%s%s", i ? ", " : "one of ", type->name);
+    if (!variants->at(0)) text_add(out, "a type of an extension");
 }
 
 static void add_type(const struct schema_row *row, struct text *out) {

@@ -31,6 +31,8 @@ struct loader {
     bool is_slow;                              /* reading the last batch took more than SLOW_ROW for each row */
     double *cumulative;                        /* (part_rows) for a weighted sampler */
     int64_t epoch;
+    struct own_sampler *own; /* of an extension, started; else NULL */
+    struct arena *own_arena;
     void *scratch_image; /* of dataset_augment; NULL: nothing is augmented */
 
     size_t slots;
@@ -267,11 +269,14 @@ static void set_shard_sizes(struct loader *loader) {
     if (loader->batch_rows == 0) loader->batch_rows = 1;
 }
 
+static bool has_class(const struct dataset_info *info) {
+    return (info->target_kind == TARGET_CLASS || info->is_binary) && info->input_kind != INPUT_TOKENS &&
+           info->target_size == 1;
+}
+
 status loader_check(const struct dataset_info *info, const struct sampler_config *sampler, size_t batch,
                     int world_size) {
-    bool has_class = (info->target_kind == TARGET_CLASS || info->is_binary) && info->input_kind != INPUT_TOKENS &&
-                     info->target_size == 1;
-    if (sampler->type == SAMPLER_WEIGHTED && !has_class)
+    if (sampler->type == SAMPLER_WEIGHTED && !has_class(info))
         return status_new(STATUS_USAGE,
                           "sampler.type weighted needs one class per row as target, but this dataset has other "
                           "targets");
@@ -338,6 +343,7 @@ void loader_destroy(struct loader *loader) {
     order_free(&loader->order);
     buffer_free(loader->cumulative);
     buffer_free(loader->scratch_image);
+    arena_destroy(loader->own_arena);
     status_free(loader->failure);
     pthread_cond_destroy(&loader->changed);
     pthread_mutex_destroy(&loader->mutex);
@@ -379,13 +385,57 @@ static struct orders *orders_of(const struct loader *loader) {
     return is_of_seed && loader->order.small ? dataset_orders(loader->dataset) : NULL;
 }
 
-static void draw_order(struct loader *loader, int64_t epoch) {
+/* A sampler of an extension draws nothing before it has started. */
+static status draw_order(struct loader *loader, int64_t epoch) {
+    if (loader->own) return sampler_draw_own(loader->own, loader->epoch_rows, epoch, &loader->order);
+    if (loader->part == DATASET_TRAIN && loader->sampler.type == SAMPLER_EXTENSION) return OK;
     struct orders *orders = orders_of(loader);
     uint64_t seed = (uint64_t)loader->sampler.seed + (uint64_t)epoch;
-    if (orders && orders_get(orders, seed, loader->part_rows, &loader->order)) return;
+    if (orders && orders_get(orders, seed, loader->part_rows, &loader->order)) return OK;
     if (loader->part == DATASET_TRAIN) sampler_draw(&loader->sampler, loader->part_rows, epoch, &loader->order);
     if (orders) orders_put(orders, seed, loader->part_rows, &loader->order);
+    return OK;
 }
+
+status sampler_read(const struct sampler_rows *rows, size_t first, size_t count, float *inputs, float *targets) {
+    const struct dataset_info *info = dataset_info(rows->dataset);
+    bool is_tokens = info->input_kind == INPUT_TOKENS, is_class = info->target_kind == TARGET_CLASS;
+    float *x = malloc((rows->input_size + 1) * sizeof *x);
+    void *y = malloc((rows->target_size + 1) * sizeof(int64_t));
+    status s = x && y ? OK : status_memory("a row of the sampler");
+    for (size_t r = 0; r < count && !s; r++) {
+        int64_t position = (int64_t)(first + r);
+        if ((s = dataset_read(rows->dataset, DATASET_TRAIN, &position, 1, x, y))) break;
+        for (size_t i = 0; inputs && i < rows->input_size; i++)
+            inputs[r * rows->input_size + i] = is_tokens ? (float)((const int32_t *)(const void *)x)[i] : x[i];
+        for (size_t i = 0; targets && i < rows->target_size; i++)
+            targets[r * rows->target_size + i] = is_class ? (float)((const int64_t *)y)[i] : ((const float *)y)[i];
+    }
+    free(x);
+    free(y);
+    return s;
+}
+
+status loader_start_sampler(struct loader *loader, struct comm *ranks) {
+    const struct dataset_info *info = dataset_info(loader->dataset);
+    if (loader->sampler.type != SAMPLER_EXTENSION) return OK;
+    if (!(loader->own_arena = arena_create())) status_exit_without_memory();
+    struct sampler_rows rows = {.rows = loader->part_rows,
+                                .input_size = info->input_size,
+                                .target_size = info->target_size,
+                                .seed = loader->sampler.seed,
+                                .ranks = ranks,
+                                .arena = loader->own_arena,
+                                .dataset = loader->dataset};
+    if (has_class(info)) {
+        int64_t *classes = arena_alloc(loader->own_arena, loader->part_rows * sizeof *classes);
+        TRY(dataset_train_classes(loader->dataset, classes));
+        rows.classes = classes;
+    }
+    return sampler_start(&loader->sampler, &rows, &loader->order, &loader->own);
+}
+
+const struct row_order *loader_own_order(const struct loader *loader) { return loader->own ? &loader->order : NULL; }
 
 status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
     if (first > loader->n_batches)
@@ -396,7 +446,7 @@ status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
     pthread_mutex_unlock(&loader->mutex);
 
     loader->epoch = epoch; /* no lock needed: the thread is paused */
-    draw_order(loader, epoch);
+    TRY(draw_order(loader, epoch));
 
     pthread_mutex_lock(&loader->mutex);
     loader->filled = loader->taken = loader->in_use = loader->announced = first;

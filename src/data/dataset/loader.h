@@ -30,6 +30,13 @@ status loader_create(struct dataset *dataset, const struct sampler_config *sampl
                      int world_size, int64_t prefetch, struct loader **out);
 void loader_destroy(struct loader *loader); /* takes NULL */
 
+/* With a sampler of an extension: starts it, before the first loader_seek; else does nothing. [ranks]: a group for it
+ * alone. All ranks. */
+status loader_start_sampler(struct loader *loader, struct comm *ranks);
+
+/* With a sampler of an extension: the order of the epoch that was drawn; else NULL. */
+const struct row_order *loader_own_order(const struct loader *loader);
+
 /* Batches of an epoch, the same on every rank. */
 size_t loader_batches(const struct loader *loader);
 

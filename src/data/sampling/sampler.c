@@ -11,7 +11,7 @@
 
 /* ---- rows of an epoch ---- */
 
-static const char *const types[] = {"distributed", "dataloader", "weighted", "indices", "batchify", NULL};
+static const char *const types[] = {"distributed", "dataloader", "weighted", "indices", "batchify", "extension", NULL};
 
 static const struct schema_row sampler_rows[] = {
     SCHEMA_ROW(
@@ -25,7 +25,7 @@ static const struct schema_row sampler_rows[] = {
             "`indices`: the rows of the file `path`, a sampler of your own (`shuffle` and `seed` are not used); "
             "`batchify`: rows that follow each other, such as the windows of a text, are divided into as many parts as "
             "a global batch has rows, and batch i has row i of each part, for layers with `carry_state`; what does not "
-            "fill a batch at the end is left out (`shuffle` is not used)."),
+            "fill a batch at the end is left out (`shuffle` is not used); `extension`: that of `order`."),
     SCHEMA_ROW(
         INT, struct sampler_config, batch_size, .fallback = "null", .min = 1, .max = 1e9,
         .doc = "Rows of a batch on each rank (DataLoader's batch_size); 32 when neither this nor global_batch_size is "
@@ -61,6 +61,11 @@ static const struct schema_row sampler_rows[] = {
     SCHEMA_ROW(BOOL, struct sampler_config, per_rank, .fallback = "false",
                .doc = "For `indices`: the file has an order for each rank, shape (ranks, rows) or (epochs, ranks, "
                       "rows). False: one order, whose rows are distributed over the ranks as by DistributedSampler."),
+    SCHEMA_ROW(VARIANT, struct sampler_config, order, .fallback = "null", .variants = &sampler_variants,
+               .present_offset = offsetof(struct sampler_config, has_order),
+               .doc = "A sampler of an extension (docs/extensions.md): `order: by_class` or `order: {type: curriculum, "
+                      "...}`. Its order is distributed over the ranks as by DistributedSampler (`shuffle` is not "
+                      "used)."),
     {0},
 };
 
@@ -71,6 +76,18 @@ static void check_indices(const struct sampler_config *sampler, const struct nod
         problems_add(problems, place, path, "type indices needs path, an .npy file of the numbers of training rows");
     if (sampler->type != SAMPLER_INDICES && (sampler->path || sampler->per_rank))
         problems_add(problems, place, path, "%s is for type indices, not %s", sampler->path ? "path" : "per_rank",
+                     types[sampler->type]);
+}
+
+static void check_order(struct sampler_config *sampler, const struct node *where, const char *path,
+                        struct problems *problems) {
+    struct place place = where ? where->place : (struct place){0};
+    bool is_given = sampler->order.index >= 0;
+    if (is_given && sampler->type == SAMPLER_DISTRIBUTED) sampler->type = SAMPLER_EXTENSION;
+    if (!is_given && sampler->type == SAMPLER_EXTENSION)
+        problems_add(problems, place, path, "type extension needs order, a sampler of an extension");
+    if (is_given && sampler->type != SAMPLER_EXTENSION)
+        problems_add(problems, place, path, "order is a sampler of its own, and type is %s; give one of the two",
                      types[sampler->type]);
 }
 
@@ -87,6 +104,7 @@ static void check_sampler(void *config, const struct node *where, const char *pa
         problems_add(problems, where ? where->place : (struct place){0}, path,
                      "uneven (each row once) and drop_last_batch (a short last batch is dropped) exclude each other; "
                      "give one");
+    check_order(sampler, where, path, problems);
     check_indices(sampler, where, path, problems);
     if (sampler->type == SAMPLER_BATCHIFY && !has_global)
         problems_add(problems, where ? where->place : (struct place){0}, path,
@@ -202,12 +220,12 @@ static void draw_parts(size_t parts, size_t rows, struct row_order *drawn) {
 
 bool sampler_draws(const struct sampler_config *config) {
     return config->shuffle || config->type == SAMPLER_WEIGHTED || config->type == SAMPLER_INDICES ||
-           config->type == SAMPLER_BATCHIFY;
+           config->type == SAMPLER_BATCHIFY || config->type == SAMPLER_EXTENSION;
 }
 
 status sampler_alloc(const struct sampler_config *config, size_t rows, struct row_order *out) {
     *out = (struct row_order){0};
-    if (config->type == SAMPLER_INDICES)
+    if (config->type == SAMPLER_INDICES || config->type == SAMPLER_EXTENSION)
         return order_alloc(config->indices->length, rows, "the order of the rows", out);
     bool is_stored = config->type == SAMPLER_WEIGHTED || config->type == SAMPLER_BATCHIFY;
     if (!sampler_draws(config) || (!is_stored && rows > ORDER_MAX_SMALL)) return OK;
@@ -263,7 +281,8 @@ size_t sampler_evaluation_row(enum evaluation_order order, size_t first, size_t 
 
 /* ---- the file of SAMPLER_INDICES ---- */
 
-#define PIECE 4096 /* values that are read at a time */
+#define PIECE 4096                   /* values that are read at a time */
+#define MAX_LENGTH ((size_t)1 << 40) /* rows of an epoch of an extension */
 
 struct index_file {
     const struct sampler_config *config;
@@ -445,10 +464,27 @@ static status read_indices(struct index_file *file, int world_size, struct sampl
     return OK;
 }
 
+static status ask_length(const struct sampler_config *config, size_t rows, struct sampler_indices **out) {
+    const struct sampler_type *type = sampler_type_at((size_t)config->order.index);
+    size_t length = type->length ? type->length(config->order.config, rows) : rows;
+    if (length == 0 || length > MAX_LENGTH)
+        return status_new(STATUS_DATA, "sampler.order %s: its length is %zu, but an epoch has 1 to 2^40 rows",
+                          type->variant.name, length);
+    if (type->each_row_once && length != rows)
+        return status_new(STATUS_DATA,
+                          "sampler.order %s: its length is %zu, but it says that it has each of the %zu training rows "
+                          "once",
+                          type->variant.name, length, rows);
+    if (!(*out = calloc(1, sizeof **out))) return status_memory("the length of the sampler");
+    (*out)->length = length;
+    return OK;
+}
+
 status sampler_open_indices(const struct sampler_config *config, size_t rows, int world_size,
                             struct sampler_indices **out) {
     struct index_file file = {.config = config, .train_rows = rows};
     *out = NULL;
+    if (config->type == SAMPLER_EXTENSION) return ask_length(config, rows, out);
     if (config->type != SAMPLER_INDICES) return OK;
     TRY(status_prefix(io_open(config->path, &file.fd), "sampler.path"));
     struct sampler_indices *indices = calloc(1, sizeof *indices);
@@ -469,6 +505,10 @@ void sampler_close_indices(struct sampler_indices *indices) {
 
 void sampler_describe_indices(const struct sampler_config *config, struct text *out) {
     const struct sampler_indices *in = config->indices;
+    if (config->type == SAMPLER_EXTENSION) {
+        text_printf(out, "%s: %zu row%s in an epoch", config->order.name, in->length, text_plural(in->length, "s"));
+        return;
+    }
     text_printf(out, "%s: %zu epoch%s of %zu row%s", config->path, in->epochs, text_plural(in->epochs, "s"), in->length,
                 text_plural(in->length, "s"));
     if (in->uneven_epochs)
@@ -478,6 +518,99 @@ void sampler_describe_indices(const struct sampler_config *config, struct text *
         text_printf(out, ", and %zu other epoch%s not each row once", in->uneven_epochs - 1,
                     in->uneven_epochs == 2 ? " has" : "s have");
     if (in->unused) text_printf(out, "; %zu row%s in no epoch", in->unused, in->unused == 1 ? " is" : "s are");
+}
+
+/* ---- samplers of extensions ---- */
+
+static struct type_table own_types;
+
+const struct sampler_type *sampler_type_at(size_t index) { return type_table_at(&own_types, index); }
+
+bool sampler_type_add(const struct sampler_type *type) { return type_table_add(&own_types, type); }
+
+static const struct schema_variant *variant_at(size_t index) {
+    const struct sampler_type *type = sampler_type_at(index);
+    return type ? &type->variant : NULL;
+}
+
+const struct schema_variants sampler_variants = {.what = "sampler", .at = variant_at};
+
+void sampler_yield(struct sampler_epoch *epoch, size_t row) {
+    size_t index = epoch->count++;
+    if (epoch->bad_index != SIZE_MAX || index >= epoch->length) return;
+    if (row < epoch->rows)
+        order_set(epoch->order, index, row);
+    else
+        epoch->bad_index = index, epoch->bad_row = row;
+}
+
+static status check_once(const struct own_sampler *sampler, const struct sampler_epoch *epoch) {
+    memset(sampler->is_used, 0, epoch->rows);
+    for (size_t i = 0; i < epoch->length; i++) {
+        size_t row = order_at(epoch->order, i), first = 0;
+        if (!sampler->is_used[row]++) continue;
+        while (order_at(epoch->order, first) != row) first++;
+        return status_new(STATUS_DATA,
+                          "sampler.order %s: epoch %lld: index %zu is row %zu, as index %zu is, but it says that it "
+                          "has each row once",
+                          sampler->type->variant.name, (long long)epoch->number + 1, i, row, first);
+    }
+    return OK;
+}
+
+status sampler_draw_own(const struct own_sampler *sampler, size_t length, int64_t epoch, struct row_order *order) {
+    const struct sampler_rows *rows = &sampler->rows;
+    const char *name = sampler->type->variant.name;
+    struct sampler_epoch drawn = {
+        .number = epoch, .order = order, .rows = rows->rows, .length = length, .bad_index = SIZE_MAX};
+    rng_seed(&drawn.rng, (uint64_t)rows->seed + (uint64_t)epoch);
+    long long number = (long long)epoch + 1;
+    TRY(status_prefix(sampler->type->draw(sampler->config, rows, sampler->state, &drawn),
+                      "sampler.order %s: epoch %lld", name, number));
+    if (drawn.bad_index != SIZE_MAX)
+        return status_new(STATUS_DATA,
+                          "sampler.order %s: epoch %lld: index %zu is row %zu, but the %zu training row%s numbered 0 "
+                          "to %zu",
+                          name, number, drawn.bad_index, drawn.bad_row, rows->rows, rows->rows == 1 ? " is" : "s are",
+                          rows->rows - 1);
+    if (drawn.count != length)
+        return status_new(STATUS_DATA, "sampler.order %s: epoch %lld has %zu rows, but its length is %zu", name, number,
+                          drawn.count, length);
+    return sampler->type->each_row_once ? check_once(sampler, &drawn) : OK;
+}
+
+/* Epochs 1, 2 and 1 again, which must be as before. */
+static status check_repeats(const struct own_sampler *sampler, size_t length, struct row_order *order) {
+    int64_t *before;
+    void *memory;
+    TRY(sampler_draw_own(sampler, length, 0, order));
+    TRY(rows_alloc(length, sizeof *before, "the order of an epoch", &memory));
+    before = memory;
+    for (size_t i = 0; i < length; i++) before[i] = (int64_t)order_at(order, i);
+    status s = sampler_draw_own(sampler, length, 1, order);
+    if (!s) s = sampler_draw_own(sampler, length, 0, order);
+    for (size_t i = 0; i < length && !s; i++)
+        if (before[i] != (int64_t)order_at(order, i))
+            s = status_new(STATUS_DATA,
+                           "sampler.order %s: epoch 1: index %zu was row %lld in a first draw and is row %zu in a "
+                           "second one; a draw must depend on the epoch alone, or a run cannot resume",
+                           sampler->type->variant.name, i, (long long)before[i], order_at(order, i));
+    buffer_free(memory);
+    return s;
+}
+
+status sampler_start(const struct sampler_config *config, const struct sampler_rows *rows, struct row_order *order,
+                     struct own_sampler **out) {
+    struct own_sampler *own = arena_alloc(rows->arena, sizeof *own);
+    *own = (struct own_sampler){.type = sampler_type_at((size_t)config->order.index),
+                                .config = config->order.config,
+                                .rows = *rows,
+                                .is_used = arena_alloc(rows->arena, rows->rows)};
+    if (own->type->start)
+        TRY(status_prefix(own->type->start(own->config, rows, &own->state), "sampler.order %s",
+                          own->type->variant.name));
+    *out = own;
+    return check_repeats(own, config->indices->length, order);
 }
 
 /* ---- orders that were drawn ---- */

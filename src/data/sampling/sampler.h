@@ -8,21 +8,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/files/digest.h"
 #include "base/numbers/rng.h"
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "data/files/order.h"
 
-enum sampler_type {
+enum sampler_kind {
     SAMPLER_DISTRIBUTED, /* DistributedSampler */
     SAMPLER_DATALOADER,  /* DataLoader(shuffle=True) with PyTorch's default generator, on one rank */
     SAMPLER_WEIGHTED,    /* WeightedRandomSampler: all classes equally often, with replacement */
     SAMPLER_INDICES,     /* the rows of a file: any sampler, written down */
-    SAMPLER_BATCHIFY     /* row r of each batch follows row r of the batch before in the data */
+    SAMPLER_BATCHIFY,    /* row r of each batch follows row r of the batch before in the data */
+    SAMPLER_EXTENSION    /* struct sampler_type of an extension */
 };
 
-/* The rows of each epoch of SAMPLER_INDICES, from its file. */
+/* The rows of each epoch of SAMPLER_INDICES, from its file; of SAMPLER_EXTENSION the length alone. */
 struct sampler_indices {
     size_t epochs, length; /* length: rows of an epoch, of all ranks */
     struct row_order
@@ -34,7 +36,7 @@ struct sampler_indices {
 };
 
 struct sampler_config {
-    int type;                  /* enum sampler_type */
+    int type;                  /* enum sampler_kind */
     int64_t batch_size;        /* rows per rank and (micro-)batch; SCHEMA_NO_INT when global_batch_size is given; 32
                                   when neither is */
     int64_t global_batch_size; /* rows of all ranks together; SCHEMA_NO_INT when batch_size is given */
@@ -43,9 +45,12 @@ struct sampler_config {
     bool uneven;          /* no padding: each row once, the last ranks have one row less */
     bool drop_last_batch; /* DataLoader's drop_last: omit the short last batch of an epoch */
     int64_t seed;
-    const char *path; /* SAMPLER_INDICES: the file */
-    bool per_rank;    /* its orders are those of the ranks; else one is distributed over them */
-    /* Not a key: of sampler_open_indices, for SAMPLER_INDICES; NULL: lengths are those of all training rows. */
+    const char *path;     /* SAMPLER_INDICES: the file */
+    bool per_rank;        /* its orders are those of the ranks; else one is distributed over them */
+    struct variant order; /* SAMPLER_EXTENSION: of sampler_variants */
+    bool has_order;
+    /* Not a key: of sampler_open_indices, for SAMPLER_INDICES and SAMPLER_EXTENSION; NULL: lengths are those of all
+     * training rows. */
     const struct sampler_indices *indices;
     /* Not a key: PyTorch's default generator in its state after the model was built, for SAMPLER_DATALOADER. */
     const struct rng *generator;
@@ -56,14 +61,15 @@ struct sampler_config {
 };
 extern const struct schema sampler_schema;
 
-/* Reads the file of SAMPLER_INDICES for [rows] training rows and checks every number; NULL for another type. For
- * sampler_close_indices. STATUS_DATA with the file, and the index of the first number that is no training row;
- * STATUS_USAGE for orders of another number of ranks. */
+/* Reads the file of SAMPLER_INDICES for [rows] training rows and checks every number, or asks SAMPLER_EXTENSION for its
+ * length; NULL for another type. For sampler_close_indices. STATUS_DATA with the file, and the index of the first
+ * number that is no training row; STATUS_USAGE for orders of another number of ranks. */
 status sampler_open_indices(const struct sampler_config *config, size_t rows, int world_size,
                             struct sampler_indices **out);
 void sampler_close_indices(struct sampler_indices *indices); /* takes NULL */
 
-/* Adds "order.npy: 3 epochs of 142 rows, ..." with the rows that are repeated or left out. */
+/* Adds "order.npy: 3 epochs of 142 rows, ..." with the rows that are repeated or left out, or "by_class: 142 rows in an
+ * epoch". */
 void sampler_describe_indices(const struct sampler_config *config, struct text *out);
 
 /* The rows of an epoch of all ranks, before they are padded: [rows] training rows, or as many as the file has. */
@@ -124,6 +130,72 @@ enum evaluation_order sampler_evaluation_order(const struct sampler_config *conf
 /* Row [index] of [rank] in batches of [batch] rows; [first], [count]: sampler_evaluation_range. */
 size_t sampler_evaluation_row(enum evaluation_order order, size_t first, size_t count, int rank, int world_size,
                               size_t batch, size_t index);
+
+/* ---- samplers of extensions ---- */
+
+/* A class like torch.utils.data.Sampler, with functions for __init__, __len__ and set_epoch with __iter__. All ranks
+ * draw the order of all, which is distributed over them as by DistributedSampler; a draw depends on its arguments
+ * alone, so that a run can resume in the middle of any epoch, on any number of ranks. The program verifies each draw:
+ * rows in range, the length, each row once where the type says so, and the same order on all ranks. */
+
+struct comm;
+
+/* The training rows, as a sampler sees them. */
+struct sampler_rows {
+    size_t rows, input_size, target_size; /* training rows; values of one */
+    int64_t seed;                         /* sampler.seed */
+    const int64_t *classes;               /* (rows); NULL: a row has no class */
+    struct comm *ranks;                   /* a group of all ranks, of the sampler alone: dist/comm/comm.h */
+    struct arena *arena;                  /* memory until the end of the run */
+    struct dataset *dataset;              /* of sampler_read */
+};
+
+/* Training rows [first, first + count) as the model gets them, before augmentation: inputs (count, input_size), tokens
+ * and classes as numbers, too; targets (count, target_size). Either may be NULL. */
+status sampler_read(const struct sampler_rows *rows, size_t first, size_t count, float *inputs, float *targets);
+
+/* The epoch that is drawn. */
+struct sampler_epoch {
+    int64_t number; /* from 0, as set_epoch's argument */
+    struct rng rng; /* seeded with sampler.seed + number */
+    /* the program's: */
+    struct row_order *order; /* (length) */
+    size_t rows, length, count, bad_index, bad_row;
+};
+
+/* The next row of the epoch, a number below the training rows. */
+void sampler_yield(struct sampler_epoch *epoch, size_t row);
+
+struct sampler_type {
+    struct schema_variant variant;
+    bool each_row_once; /* an epoch has each training row, once */
+    /* Rows of an epoch of all ranks, from 1. NULL: as many as there are training rows. */
+    size_t (*length)(const void *config, size_t rows);
+    /* Before the first draw. *state: for draw, in rows->arena. NULL: there is none. All ranks. */
+    status (*start)(const void *config, const struct sampler_rows *rows, void **state);
+    /* Yields the rows of the epoch in their order. All ranks. */
+    status (*draw)(const void *config, const struct sampler_rows *rows, const void *state, struct sampler_epoch *epoch);
+};
+
+extern const struct schema_variants sampler_variants;
+const struct sampler_type *sampler_type_at(size_t index);
+/* Adds the type of an extension. False: there is one of its name. */
+bool sampler_type_add(const struct sampler_type *type);
+
+/* A sampler of an extension that has started. */
+struct own_sampler {
+    const struct sampler_type *type;
+    const void *config;
+    struct sampler_rows rows;
+    void *state;
+    uint8_t *is_used; /* (rows) workspace */
+};
+/* Starts the type of [config] with [rows], and draws an epoch twice: STATUS_DATA if its order is another one the second
+ * time. [order]: of sampler_alloc. *out is in rows->arena. All ranks. */
+status sampler_start(const struct sampler_config *config, const struct sampler_rows *rows, struct row_order *order,
+                     struct own_sampler **out);
+/* Draws [epoch] into [order] and verifies it: STATUS_DATA with the epoch and the index. All ranks. */
+status sampler_draw_own(const struct own_sampler *sampler, size_t length, int64_t epoch, struct row_order *order);
 
 /* ---- orders that were drawn ---- */
 

@@ -11,31 +11,17 @@
 
 /* ---- the table of formats ---- */
 
-static const struct dataset_format *const formats[] = {
+static const void *const formats[] = {
 #define X(name) &dataset_##name,
     DATASET_FORMATS(X)
 #undef X
 };
 
-#define X(name) +1
-enum { N_FORMATS = DATASET_FORMATS(X) };
-#undef X
+static struct type_table table = {.own = formats, .own_count = sizeof formats / sizeof *formats};
 
-static const struct dataset_format *added[TYPES_MAX_ADDED];
-static size_t added_count;
+const struct dataset_format *dataset_format_at(size_t index) { return type_table_at(&table, index); }
 
-const struct dataset_format *dataset_format_at(size_t index) {
-    if (index < N_FORMATS) return formats[index];
-    return index - N_FORMATS < added_count ? added[index - N_FORMATS] : NULL;
-}
-
-bool dataset_format_add(const struct dataset_format *format) {
-    for (size_t i = 0; dataset_format_at(i); i++)
-        if (strcmp(dataset_format_at(i)->name, format->name) == 0) return false;
-    if (added_count == TYPES_MAX_ADDED) return false;
-    added[added_count++] = format;
-    return true;
-}
+bool dataset_format_add(const struct dataset_format *format) { return type_table_add(&table, format); }
 
 static bool ends_with(const char *path, const char *extension) {
     size_t length = strlen(path), tail = strlen(extension);

@@ -446,8 +446,8 @@ static void check_metrics(const struct config *c, const struct node *root, struc
 /* "mse, l1 and huber": the losses whose targets can be scaled. */
 static void add_regression_losses(struct text *out) {
     size_t count = 0, added = 0;
-    for (size_t i = 0; i < loss_type_count; i++) count += loss_type_at(i)->is_regression;
-    for (size_t i = 0; i < loss_type_count; i++) {
+    for (size_t i = 0; loss_type_at(i); i++) count += loss_type_at(i)->is_regression;
+    for (size_t i = 0; loss_type_at(i); i++) {
         if (!loss_type_at(i)->is_regression) continue;
         text_add(out, added == 0 ? "" : added + 1 == count ? " and " : ", ");
         text_add(out, loss_type_at(i)->variant.name);

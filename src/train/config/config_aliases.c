@@ -500,13 +500,13 @@ static const struct schema_alias aliases[] = {
 const struct schema_alias *config_alias_table(size_t index) {
     static const struct schema_alias none = {0};
     const struct schema_alias *own;
-    if (index < layer_type_count)
+    if (index < layer_type_count())
         own = layer_type_at(index)->aliases;
-    else if ((index -= layer_type_count) < loss_type_count)
+    else if ((index -= layer_type_count()) < loss_type_count())
         own = loss_type_at(index)->aliases;
-    else if ((index -= loss_type_count) < optimizer_type_count)
+    else if ((index -= loss_type_count()) < optimizer_type_count())
         own = optimizer_type_at(index)->aliases;
     else
-        return index == optimizer_type_count ? aliases : NULL;
+        return index == optimizer_type_count() ? aliases : NULL;
     return own ? own : &none;
 }

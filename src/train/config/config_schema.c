@@ -283,10 +283,11 @@ static const struct schema_row config_rows[] = {
     SECTION(checkpoint, checkpoint_schema, "What is saved and when."),
     SECTION(dist, dist_schema, "Processes and communication."),
     SECTION(determinism, determinism_schema, "Which runs have the same bits."),
-    SCHEMA_ROW(SECTION_LIST, struct config, extensions, .fallback = "[]", .section = &extension_schema,
-               .present_offset = offsetof(struct config, has_extensions),
-               .doc = "C files that define own layers, losses, optimizers and dataset formats (docs/extensions.md): "
-                      "[my_loss.c]. They are code, which runs with the rights of the user."),
+    SCHEMA_ROW(
+        SECTION_LIST, struct config, extensions, .fallback = "[]", .section = &extension_schema,
+        .present_offset = offsetof(struct config, has_extensions),
+        .doc = "C files that define own layers, losses, optimizers, dataset formats and samplers (docs/extensions.md): "
+               "[my_loss.c]. They are code, which runs with the rights of the user."),
     {0},
 };
 

@@ -28,10 +28,10 @@
 extern char **environ;
 
 static const struct schema_row rows[] = {
-    SCHEMA_ROW(
-        STRING, struct extension_file, path, .flags = SCHEMA_REQUIRED | SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-        .doc =
-            "A C file that defines a layer, a loss, an optimizer or a dataset format, or a .so that was made of one."),
+    SCHEMA_ROW(STRING, struct extension_file, path, .flags = SCHEMA_REQUIRED | SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+               .doc = "A C file that defines a layer, a loss, an optimizer, a dataset format or a sampler, or a .so "
+                      "that was made "
+                      "of one."),
     SCHEMA_ROW(STRING, struct extension_file, sha256, .fallback = "null",
                .doc =
                    "SHA-256 of the file. A run writes it into its resolved config; with it the program uses the file "
@@ -50,8 +50,10 @@ static struct loaded {
 static size_t loaded_count;
 
 bool extensions_run_on_gpus(void) {
-    for (size_t i = 0; i < loaded_count; i++)
-        if (!loaded[i].extension->runs_on_gpus) return false;
+    for (size_t i = 0; i < loaded_count; i++) {
+        const struct extension *e = loaded[i].extension;
+        if (!e->runs_on_gpus && (e->layer || e->loss || e->optimizer)) return false;
+    }
     return true;
 }
 
@@ -61,29 +63,45 @@ static const struct extension *find_loaded(const char *sha256) {
     return NULL;
 }
 
-/* ---- a crash inside an extension ---- */
+/* ---- a crash or an exit inside an extension ---- */
 
 static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 /* Memory of the code of an extension: [begin, end). */
 struct code {
     uintptr_t begin, end;
-    char message[512]; /* of a crash, written by the handler as it is */
+    char message[512]; /* "ddptrain: the extension FILE", written by the handlers as it is */
 };
-static struct code codes[MAX_LOADED];
+static struct code codes[MAX_LOADED], opening; /* opening: of the extension that is being opened, only its message */
 static size_t code_count;
 
-/* Says which extension crashed, if one did; the signal then ends the process as without a handler. */
-static void on_crash(int number) {
+/* Names the extension that the process is in; false: it is in none. */
+static bool name_extension(void) {
     void *frames[32];
     int count = backtrace(frames, sizeof frames / sizeof *frames);
+    const struct code *code = *opening.message ? &opening : NULL;
+    for (int f = 0; f < count && !code; f++)
+        for (size_t i = 0; i < code_count && !code; i++)
+            if ((uintptr_t)frames[f] >= codes[i].begin && (uintptr_t)frames[f] < codes[i].end) code = &codes[i];
+    if (code) (void)!write(STDERR_FILENO, code->message, strlen(code->message));
+    return code != NULL;
+}
+
+/* The signal then ends the process as without a handler. */
+static void on_crash(int number) {
+    static const char crashed[] = " crashed\n";
     signal(number, SIG_DFL);
-    for (int f = 0; f < count; f++)
-        for (size_t i = 0; i < code_count; i++)
-            if ((uintptr_t)frames[f] >= codes[i].begin && (uintptr_t)frames[f] < codes[i].end) {
-                (void)!write(STDERR_FILENO, codes[i].message, strlen(codes[i].message));
-                return;
-            }
+    if (name_extension()) (void)!write(STDERR_FILENO, crashed, sizeof crashed - 1);
+}
+
+/* A call of exit would otherwise end a run as if it were complete. */
+static void on_end(int code, void *unused) {
+    (void)unused;
+    if (!name_extension()) return;
+    char text[80];
+    int length = snprintf(text, sizeof text, " has ended the process by exit(%d); it must return a status\n", code);
+    (void)!write(STDERR_FILENO, text, (size_t)length);
+    _exit(STATUS_USAGE);
 }
 
 static int find_code(struct dl_phdr_info *info, size_t size, void *user) {
@@ -99,13 +117,17 @@ static int find_code(struct dl_phdr_info *info, size_t size, void *user) {
     return 0;
 }
 
+static void name_code(struct code *code, const char *path) {
+    snprintf(code->message, sizeof code->message, "ddptrain: the extension %.400s", path);
+}
+
 /* [function]: any of the extension. */
 static void watch_crashes(uintptr_t function, const char *path) {
     void *frame;
     struct code *code = &codes[code_count];
     code->begin = function;
     if (!function || !dl_iterate_phdr(find_code, code)) return;
-    snprintf(code->message, sizeof code->message, "ddptrain: the extension %.400s crashed\n", path);
+    name_code(code, path);
     code_count++;
     backtrace(&frame, 1); /* loads what it needs, which a handler must not do */
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) {
@@ -122,6 +144,7 @@ static status add_types(const struct extension *e, const char *path) {
     if (e->loss && !loss_type_add(e->loss)) name = e->loss->variant.name;
     if (e->optimizer && !optimizer_type_add(e->optimizer)) name = e->optimizer->variant.name;
     if (e->format && !dataset_format_add(e->format)) name = e->format->name;
+    if (e->sampler && !sampler_type_add(e->sampler)) name = e->sampler->variant.name;
     if (!name) return OK;
     return status_new(STATUS_USAGE,
                       "%s: there is a type '%s' already: of the program, of another extension, or of an earlier "
@@ -136,8 +159,9 @@ static status check_types(const struct extension *e, const char *path) {
                           "%s was compiled for version %.40s of ddptrain or for another build of it, and this is "
                           "version " DDPTRAIN_VERSION "; compile it again: ddptrain extension build",
                           path, e->version);
-    if (!e->layer && !e->loss && !e->optimizer && !e->format)
-        return status_new(STATUS_USAGE, "%s: DDPTRAIN_EXTENSION names no layer, loss, optimizer or format", path);
+    if (!e->layer && !e->loss && !e->optimizer && !e->format && !e->sampler)
+        return status_new(STATUS_USAGE, "%s: DDPTRAIN_EXTENSION names no layer, loss, optimizer, format or sampler",
+                          path);
     bool is_whole = true;
     if (e->layer) is_whole = is_whole && (e->layer->plan || e->layer->expand);
     if (e->layer && !e->layer->expand)
@@ -147,18 +171,22 @@ static status check_types(const struct extension *e, const char *path) {
     if (e->loss) is_whole = is_whole && e->loss->check && e->loss->run;
     if (e->optimizer) is_whole = is_whole && e->optimizer->settings && e->optimizer->plan;
     if (e->format) is_whole = is_whole && e->format->open && e->format->read && e->format->describe && e->format->close;
+    if (e->sampler) is_whole = is_whole && e->sampler->draw;
     if (!is_whole)
         return status_new(STATUS_USAGE,
                           "%s: a function is missing: a layer has plan, forward and backward (join and join_backward "
                           "of several inputs), a loss check and run, an optimizer settings and plan, a format open, "
-                          "read, describe and close",
+                          "read, describe and close, a sampler draw",
                           path);
     return OK;
 }
 
 /* Opens the shared object [object] of the extension [path]. */
 static status open_object(const char *object, const char *path, const char *sha256, const struct extension **out) {
+    if (loaded_count == 0) on_exit(on_end, NULL);
+    name_code(&opening, path);
     void *handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+    *opening.message = 0;
     if (!handle) return status_new(STATUS_USAGE, "%s: cannot be loaded: %s", path, dlerror());
     const struct extension *e = dlsym(handle, EXTENSION_SYMBOL);
     if (!e)
@@ -171,7 +199,8 @@ static status open_object(const char *object, const char *path, const char *sha2
     watch_crashes(e->layer       ? (uintptr_t)e->layer->plan
                   : e->loss      ? (uintptr_t)e->loss->run
                   : e->optimizer ? (uintptr_t)e->optimizer->plan
-                                 : (uintptr_t)e->format->open,
+                  : e->format    ? (uintptr_t)e->format->open
+                                 : (uintptr_t)e->sampler->draw,
                   path);
     memcpy(loaded[loaded_count].sha256, sha256, DIGEST_HEX_SIZE);
     loaded[loaded_count++].extension = e;

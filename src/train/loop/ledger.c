@@ -75,7 +75,8 @@ status ledger_start(struct trainer *t, const char *program, const char *config_t
     metrics_int(ledger, "elastic", is_elastic);
     metrics_text(ledger, "config_sha256", hex);
     metrics_text(ledger, "dataset_fingerprint", dataset_info(t->dataset)->fingerprint);
-    if (t->sampler->indices) metrics_text(ledger, "sampler_sha256", t->sampler->indices->digest);
+    if (t->sampler->indices && *t->sampler->indices->digest)
+        metrics_text(ledger, "sampler_sha256", t->sampler->indices->digest);
     metrics_int(ledger, "every", t->ledger_every);
     metrics_text(ledger, "config", config_text);
     if (!t->averaging.zero) TRY(add_state(t)); /* else rank 0 has a part of it */

@@ -105,7 +105,7 @@ static status after_step(struct trainer *t, bool is_applied, bool must_stop, enu
     if (ends_run && !has_rolled_back) TRY(complete_run(t, &has_rolled_back, state));
     if (*state == LOOP_COMPLETE) return OK;
     if (must_stop) return stop(t, state);
-    return ends_epoch && !has_rolled_back ? loader_seek(t->loader, c->epoch, 0) : OK;
+    return ends_epoch && !has_rolled_back ? rank_sync_seek(t, c->epoch, 0) : OK;
 }
 
 /* Runs a step and does what is due after it. */
@@ -141,7 +141,7 @@ static status run_all(struct trainer *t, enum loop_state *state) {
     bool is_complete = progress_is_complete(t->config, c), has_rolled_back;
     TRY(check_position(t));
     TRY(save(t, save_first, &has_rolled_back));
-    TRY(loader_seek(t->loader, c->epoch, (size_t)c->batch));
+    TRY(rank_sync_seek(t, c->epoch, (size_t)c->batch));
     if (is_complete) return save(t, save_last, &has_rolled_back);
     while (*state == LOOP_RUNNING) {
         if (c->pending_end)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/files/digest.h"
 #include "base/stop.h"
 
 #define MAX_ROWS_FRACTION 0.01 /* of the time, for comparing rows in memory */
@@ -60,6 +61,63 @@ status rank_sync_stop_request(struct trainer *t, bool *must_stop) {
     TRY(comm_all_reduce(t->comm, &has_request, 1, COMM_UINT8, COMM_MAX));
     *must_stop = *must_stop || has_request;
     return OK;
+}
+
+/* ---- the rows of an epoch ---- */
+
+#define PIECE 1024 /* rows that are compared at a time */
+
+/* The first difference of a rank from rank 0. */
+struct other_row {
+    int64_t index, row, first; /* index: INT64_MAX: none; row: of this rank; first: of rank 0 */
+};
+
+/* The rows of rank 0 are compared piece by piece. */
+static status find_other_row(const struct trainer *t, const struct row_order *order, size_t length,
+                             struct other_row *out) {
+    int64_t rows[PIECE];
+    for (size_t at = 0; at < length; at += PIECE) {
+        size_t count = length - at < PIECE ? length - at : PIECE;
+        for (size_t i = 0; i < count; i++) rows[i] = (int64_t)order_at(order, at + i);
+        TRY(comm_broadcast(t->comm, rows, count, COMM_INT64, 0));
+        for (size_t i = 0; i < count && out->index == INT64_MAX; i++)
+            if (rows[i] != (int64_t)order_at(order, at + i))
+                *out = (struct other_row){(int64_t)(at + i), (int64_t)order_at(order, at + i), rows[i]};
+    }
+    return OK;
+}
+
+static status name_other_row(const struct trainer *t, const struct row_order *order, size_t length, int64_t epoch) {
+    struct other_row own = {.index = INT64_MAX};
+    int world = comm_world_size(t->comm), other = 0;
+    struct other_row *all = calloc((size_t)world, sizeof *all);
+    status s = all ? find_other_row(t, order, length, &own) : status_memory("the rows of an epoch");
+    if (!s) s = comm_all_gather(t->comm, &own, sizeof own, COMM_UINT8, all);
+    for (int r = 0; r < world && !s; r++)
+        if (all[r].index < all[other].index) other = r;
+    if (!s)
+        s = status_new(STATUS_DATA,
+                       "sampler.order %s: epoch %lld: index %lld is row %lld on rank %d, but row %lld on rank 0; all "
+                       "ranks must draw the same order",
+                       t->sampler->order.name, (long long)epoch + 1, (long long)all[other].index,
+                       (long long)all[other].row, other, (long long)all[other].first);
+    free(all);
+    return s;
+}
+
+status rank_sync_seek(struct trainer *t, int64_t epoch, size_t batch) {
+    const struct row_order *order = loader_own_order(t->loader);
+    TRY(loader_seek(t->loader, epoch, batch));
+    if (!order || comm_world_size(t->comm) == 1) return OK;
+    size_t length = t->sampler->indices->length;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < length; i++) {
+        int64_t row = (int64_t)order_at(order, i);
+        hash = hash_add(hash, &row, sizeof row);
+    }
+    int64_t hashes[2] = {(int64_t)(hash >> 1), -(int64_t)(hash >> 1)}; /* the largest, minus the smallest */
+    TRY(comm_all_reduce(t->comm, hashes, 2, COMM_INT64, COMM_MAX));
+    return hashes[0] == -hashes[1] ? OK : name_other_row(t, order, length, epoch);
 }
 
 /* ---- the rows in memory ---- */

@@ -20,6 +20,10 @@ status rank_sync_verify_rows(struct trainer *trainer);
 /* Before the first step. */
 void rank_sync_open_rows(struct trainer *trainer);
 
+/* loader_seek of the training rows; verifies that a sampler of an extension has drawn the same rows on all ranks:
+ * STATUS_DATA with the first index that differs, the same sentence on all ranks. */
+status rank_sync_seek(struct trainer *trainer, int64_t epoch, size_t batch);
+
 /* Broadcasts the counters and the state of rank 0: parameters, running statistics, optimizer, moving average. The state
  * must be mapped (state_map). */
 status rank_sync_state(struct trainer *trainer);

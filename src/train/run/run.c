@@ -50,7 +50,8 @@ struct run {
     struct log *any_log; /* on all ranks */
     struct plan *plan;
     struct store *store;
-    struct comm *own_comm; /* of this rank alone, for evaluations that are not shared; NULL: they are shared */
+    struct comm *own_comm;     /* of this rank alone, for evaluations that are not shared; NULL: they are shared */
+    struct comm *sampler_comm; /* for a sampler of an extension; else NULL */
     struct run_folder *folder;
     char *folder_path;
     struct text config_text;
@@ -396,7 +397,10 @@ static void describe_invariants(const struct run *run, struct text *out) {
     text_add(out, text_string(&run->config_text));
     text_printf(out, "device: %s\n", config_device_name(run->config));
     text_printf(out, "dataset fingerprint: %s\n", run->plan->info.fingerprint);
-    if (run->plan->indices) text_printf(out, "rows of sampler.path: %s\n", run->plan->indices->digest);
+    if (run->plan->indices && *run->plan->indices->digest)
+        text_printf(out, "rows of sampler.path: %s\n", run->plan->indices->digest);
+    else if (run->plan->indices)
+        text_printf(out, "rows of sampler.order: %zu\n", run->plan->indices->length);
     for (size_t i = 0; i < params->count; i++) {
         text_printf(out, "parameter %s:", params->items[i].name);
         for (int d = 0; d < params->items[i].dims; d++) text_printf(out, " %lld", (long long)params->items[i].shape[d]);
@@ -550,6 +554,8 @@ static status join(struct run *run) {
     TRY(alloc_gradients(t));
     TRY(open_evaluation(run));
     TRY(is_elastic ? open_elastic(run) : open_reducer(t));
+    if (t->sampler->type == SAMPLER_EXTENSION) TRY(comm_split(t->comm, 0, run->env->rank, &run->sampler_comm));
+    TRY(loader_start_sampler(t->loader, run->sampler_comm));
     t->averaging.hooks = averaging_choose(t);
     t->ledger_every = ledger_interval(t);
     return OK;
@@ -947,8 +953,9 @@ static status create_parts(struct run *run) {
     TRY(trainer_create(t, run->plan));
     TRY(init_model(run));
     TRY(plan_explain_rows(open_loaders(run)));
+    const struct sampler_indices *indices = run->plan->indices;
     return state_create(t->model, t->optimizer, t->ema, t->dataset, text_string(&run->config_text),
-                        run->plan->indices ? run->plan->indices->digest : NULL, &t->state);
+                        indices && *indices->digest ? indices->digest : NULL, &t->state);
 }
 
 /* A checkpoint resets the launcher's count of restarts. Called in the saver's thread. */
@@ -1068,6 +1075,7 @@ static void destroy(struct run *run, status *result) {
     elastic_destroy(t->averaging.elastic);
     trainer_close_recordings(t);
     comm_destroy(run->own_comm);
+    comm_destroy(run->sampler_comm);
     comm_destroy(t->comm);
     saver_destroy(t->outputs.saver); /* its thread uses the activity record of the store and the state */
     store_close(run->store);
