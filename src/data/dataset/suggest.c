@@ -19,6 +19,7 @@
 #include "data/source/column_view.h"
 #include "data/source/csv_source.h"
 #include "data/source/first_look.h"
+#include "data/source/frame.h"
 #include "data/source/source.h"
 
 #define SUGGESTED_NUMBER_CLASSES 20 /* different whole numbers that are taken for classes */
@@ -790,6 +791,19 @@ static status suggest_sqlite(const char *path, const char *target, struct arena 
     return s;
 }
 
+/* ---- files with typed columns ---- */
+
+static status suggest_frame(const struct frame_reader *reader, const char *path, const char *target,
+                            struct arena *arena, struct suggestion *out) {
+    struct frame_records *rows;
+    TRY(frame_records_open(reader, path, target, &rows));
+    struct record_reader records = {
+        .path = path, .header = "the columns", .advice = "", .decimal = '.', .state = rows, .next = frame_records_next};
+    status s = suggest_columns(&records, target, arena, out);
+    frame_records_close(rows);
+    return s;
+}
+
 /* ---- other formats ---- */
 
 static status count_smallest(struct dataset *dataset, struct suggestion *out) {
@@ -1006,6 +1020,8 @@ status suggest(const char *path, const char *target, const struct csv_choice *cs
     }
     out->format = format->name;
     if (format == &dataset_sqlite) return suggest_sqlite(path, target, arena, out);
+    const struct frame_reader *reader = frame_reader_of(format);
+    if (reader) return suggest_frame(reader, path, target, arena, out);
     if (format != &dataset_csv) return suggest_rows(path, target, arena, out);
     struct string_list files;
     TRY(file_pattern_expand(path, arena, &files)); /* the first file is typical */

@@ -549,7 +549,7 @@ status csv_find_files(struct csv *csv, const struct dataset_config *config, bool
     struct string_list files = {&csv->path, 1};
     const struct string_list *others = dataset_others(config, is_validation);
     if (csv->base.format != &dataset_cells) TRY(file_list_expand(csv->path, others, csv->arena, &files));
-    if (csv->records && files.count > 1)
+    if (csv->records && files.count > 1 && !csv->input->reads_many)
         return files_are_too_many(csv->path, others, files.count, csv->base.format->name);
     csv->parts = arena_alloc(csv->arena, files.count * sizeof *csv->parts);
     csv->part_count = files.count;
@@ -624,16 +624,17 @@ static status match_columns(struct csv *csv) {
 
 /* Starts file csv->part; its first row is the current record then. */
 static status start_file(struct csv *csv, const struct dataset_config *config, bool *has_record) {
+    const bool is_validation = false; /* matters only to formats with one file */
     struct csv_part *part = &csv->parts[csv->part];
     part->first_row = csv->base.rows;
     csv->path = part->path;
     csv_free(&csv->reader);
-    TRY(csv_read_text(csv, config));
-    TRY(csv_next(&csv->reader, has_record));
+    TRY(csv->input->start(csv, config, is_validation));
+    TRY(csv->input->next(csv, has_record));
     if (csv->has_no_header) return OK;
     if (!*has_record) return status_new(STATUS_DATA, "%s: the file is empty", csv->path);
     TRY(match_columns(csv));
-    return csv_next(&csv->reader, has_record);
+    return csv->input->next(csv, has_record);
 }
 
 status csv_next_file(struct csv *csv, const struct dataset_config *config, bool *has_record) {

@@ -45,6 +45,7 @@ struct row_filter;
 /* Records of another kind of file, which is read as a CSV file is. */
 struct csv_input {
     const char *unit; /* of lines (rows): "line" */
+    bool reads_many;  /* start may be called for each of several files, csv->path */
     status (*start)(struct csv *csv, const struct dataset_config *config, bool is_validation);
     /* The next record, the names of the columns first: csv->reader.fields (count) and record_line. Its texts stay until
      * the next call. A number needs no text if csv_takes_number: csv->numbers of its column is set instead. */

@@ -1,0 +1,348 @@
+/* One file is open at a time. A block of rows is read by columns, then given to the table row by row. */
+#include "data/source/frame.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DATE_TEXT 40 /* bytes of a date and a time */
+
+struct records {
+    const struct frame_reader *reader;
+    struct frame frame;
+    struct string_list names;                                   /* that the config names */
+    uint64_t row;                                               /* the next one */
+    size_t at, got;                                             /* the next one in the block, rows of the block */
+    bool has_names;                                             /* the names of the columns were given */
+    char (*texts)[DATE_TEXT > CSV_REAL ? DATE_TEXT : CSV_REAL]; /* (count): values of the current row */
+};
+
+/* ---- names ---- */
+
+static void add_names(struct string_list *out, const struct string_list *names) {
+    for (size_t i = 0; i < names->count; i++) out->items[out->count++] = names->items[i];
+}
+
+/* The columns that the config, or the model that was trained, names. */
+static struct string_list named_columns(const struct dataset_config *config, struct arena *arena) {
+    const struct column_list *trained = &config->request.columns;
+    struct string_list out = {0};
+    out.items =
+        arena_alloc(arena, (config->inputs.count + config->targets.count + trained->count + 2) * sizeof *out.items);
+    add_names(&out, &config->inputs);
+    if (!config->request.without_targets) add_names(&out, &config->targets);
+    if (!config->request.without_targets && config->weights) out.items[out.count++] = config->weights;
+    if (dataset_group(config)) out.items[out.count++] = dataset_group(config);
+    for (size_t i = 0; i < trained->count; i++)
+        if (trained->items[i].role == COLUMN_INPUT) out.items[out.count++] = trained->items[i].name;
+    return out;
+}
+
+static status check_named(const struct frame *frame, const struct string_list *names) {
+    for (size_t i = 0; i < frame->count; i++)
+        if (frame->columns[i].unread && string_list_has(names, frame->columns[i].name)) {
+            struct text name = {0};
+            text_add_value(&name, frame->columns[i].name, TEXT_MAX_NAME);
+            status s = status_new(STATUS_DATA, "%s: column '%s' cannot be read: %s", frame->path, text_string(&name),
+                                  frame->columns[i].unread);
+            text_free(&name);
+            return s;
+        }
+    return OK;
+}
+
+/* ---- files ---- */
+
+static void close_file(struct records *r) {
+    if (r->frame.arena) r->reader->close(&r->frame);
+    arena_destroy(r->frame.arena);
+    r->frame = (struct frame){0};
+}
+
+/* Columns that cannot be read are no columns of the table. */
+static void drop_unread(struct frame *frame) {
+    size_t kept = 0;
+    for (size_t i = 0; i < frame->count; i++)
+        if (!frame->columns[i].unread) frame->columns[kept++] = frame->columns[i];
+    frame->count = kept;
+}
+
+static status open_file(struct records *r, const char *path) {
+    close_file(r);
+    r->frame = (struct frame){.path = path, .arena = arena_create()};
+    r->row = r->at = r->got = 0;
+    r->has_names = false;
+    TRY(r->reader->open(&r->frame, &r->names));
+    TRY(check_named(&r->frame, &r->names));
+    drop_unread(&r->frame);
+    if (r->frame.count == 0) return status_new(STATUS_DATA, "%s: the file has no columns that can be read", path);
+    r->texts = arena_alloc(r->frame.arena, r->frame.count * sizeof *r->texts);
+    return OK;
+}
+
+static void want(struct frame *frame, size_t column) {
+    struct frame_column *c = &frame->columns[column];
+    c->is_wanted = true;
+    if (c->holds_texts)
+        c->texts = arena_alloc(frame->arena, FRAME_ROWS * sizeof *c->texts);
+    else
+        c->numbers = arena_alloc(frame->arena, FRAME_ROWS * sizeof *c->numbers);
+}
+
+/* *has_row false: there are no more. */
+static status next_row(struct records *r, bool *has_row) {
+    *has_row = r->row < r->frame.rows;
+    if (!*has_row) return OK;
+    if (r->at == r->got) {
+        uint64_t left = r->frame.rows - r->row;
+        r->at = 0;
+        r->got = left < FRAME_ROWS ? (size_t)left : FRAME_ROWS;
+        TRY(r->reader->read(&r->frame, r->row, r->got));
+    }
+    r->at++;
+    r->row++;
+    return OK;
+}
+
+/* ---- values ---- */
+
+/* Seconds since 1970 as ISO 8601, with a fraction of up to six digits; false: the year is not 1 to 9999. */
+static bool format_date(double seconds, char text[DATE_TEXT]) {
+    double days = floor(seconds / 86400), micros = rint((seconds - days * 86400) * 1e6);
+    if (micros >= 86400e6) {
+        days++;
+        micros = 0;
+    }
+    if (!(days >= -719162 && days < 2932897)) return false;
+    double noon = days * 86400;
+    long long rest = (long long)micros;
+    int length = snprintf(text, DATE_TEXT, "%04d-%02d-%02d", (int)date_part_of(noon, DATE_YEAR),
+                          (int)date_part_of(noon, DATE_MONTH), (int)date_part_of(noon, DATE_DAY));
+    length += snprintf(text + length, DATE_TEXT - (size_t)length, "T%02d:%02d:%02d", (int)(rest / 3600000000),
+                       (int)(rest / 60000000 % 60), (int)(rest / 1000000 % 60));
+    if (rest % 1000000) snprintf(text + length, DATE_TEXT - (size_t)length, ".%06d", (int)(rest % 1000000));
+    return true;
+}
+
+/* The text of a value; NULL: it is missing. A date out of range is STATUS_DATA. */
+static status text_of(struct records *r, size_t field, const char **text) {
+    const struct frame_column *column = &r->frame.columns[field];
+    size_t at = r->at - 1;
+    *text = NULL;
+    if (column->holds_texts) {
+        *text = column->texts[at];
+        return OK;
+    }
+    double value = column->numbers[at];
+    if (isnan(value)) return OK;
+    *text = r->texts[field];
+    if (!column->is_date)
+        snprintf(r->texts[field], sizeof *r->texts, "%.17g", value);
+    else if (!format_date(value, r->texts[field]))
+        return status_new(STATUS_DATA, "%s:row %llu: column '%s': the date is not in the years 1 to 9999",
+                          r->frame.path, (unsigned long long)r->row - 1, column->name);
+    return OK;
+}
+
+/* What means a missing value in this column of the table. */
+static const char *missing_text(const struct csv *csv, size_t column) {
+    bool is_listed = csv->missing && !csv->roles[column].is_target && !csv->roles[column].is_weight;
+    return is_listed ? csv->missing[0] : "";
+}
+
+static status read_value(struct csv *csv, size_t column, size_t field) {
+    struct records *r = csv->records;
+    const struct frame_column *c = &r->frame.columns[field];
+    const char *text;
+    csv->numbers[column].is_given = false;
+    csv->reader.fields[field].text = missing_text(csv, column);
+    bool is_number = !c->holds_texts && !c->is_date && !isnan(c->numbers[r->at - 1]);
+    if (is_number && csv_takes_number(csv, column, c->numbers[r->at - 1])) {
+        csv->numbers[column] = (struct csv_number){true, c->numbers[r->at - 1]};
+        return OK;
+    }
+    TRY(text_of(r, field, &text));
+    if (is_number) csv_format_real(csv, column, c->numbers[r->at - 1], r->texts[field]);
+    if (text) csv->reader.fields[field].text = text;
+    return OK;
+}
+
+/* ---- records of a table ---- */
+
+static status make_fields(struct csv_reader *reader, const char *path, size_t count) {
+    free(reader->fields);
+    reader->fields = calloc(count + 1, sizeof *reader->fields);
+    reader->count = reader->capacity = reader->fields ? count : 0;
+    return reader->fields ? OK : status_memory("the columns of %s", path);
+}
+
+static status start(struct csv *csv, const struct dataset_config *config, bool is_validation) {
+    struct records *r = csv->records;
+    uint64_t bytes;
+    (void)is_validation;
+    TRY(file_check(csv->path, &bytes));
+    csv->base.file_bytes += bytes;
+    r->names = named_columns(config, csv->arena);
+    TRY(open_file(r, csv->path));
+    return make_fields(&csv->reader, csv->path, r->frame.count);
+}
+
+static bool is_used(const struct csv *csv, size_t column) {
+    return csv->roles[column].at != NOT_USED || csv->roles[column].is_filtered || csv->roles[column].may_be_date;
+}
+
+static status give_names(struct csv *csv) {
+    struct records *r = csv->records;
+    r->has_names = true;
+    for (size_t i = 0; i < r->frame.count; i++)
+        csv->reader.fields[i].text = arena_copy(csv->arena, r->frame.columns[i].name);
+    if (!csv->numbers) csv->numbers = arena_alloc(csv->arena, (r->frame.count + 1) * sizeof *csv->numbers);
+    return OK;
+}
+
+static status next_record(struct csv *csv, bool *has_record) {
+    struct records *r = csv->records;
+    *has_record = true;
+    if (!r->has_names) return give_names(csv);
+    for (size_t i = 0; r->row == 0 && i < csv->n_own; i++)
+        if (is_used(csv, i)) want(&r->frame, csv->fields[i]);
+    TRY(next_row(r, has_record));
+    csv->reader.record_line = (size_t)r->row - 1;
+    for (size_t i = 0; *has_record && i < csv->n_own; i++)
+        if (is_used(csv, i)) TRY(read_value(csv, i, csv->fields[i]));
+    return OK;
+}
+
+static void close_records(struct csv *csv) {
+    struct records *r = csv->records;
+    close_file(r);
+    free(r);
+}
+
+static const struct csv_input input = {
+    .unit = "row", .reads_many = true, .start = start, .next = next_record, .close = close_records};
+
+status frame_open(const struct dataset_format *format, const struct frame_reader *reader,
+                  const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
+                  struct source **out) {
+    struct records *records = calloc(1, sizeof *records);
+    if (!records) return status_memory("a dataset");
+    records->reader = reader;
+    return csv_open(format, &input, records, config, path, wants_classes, train, out);
+}
+
+/* ---- all columns ---- */
+
+static status add_rows(struct records *r, bool with_names, struct text *out) {
+    bool has_row;
+    for (size_t i = 0; i < r->frame.count; i++) {
+        want(&r->frame, i);
+        if (with_names && i > 0) text_add(out, ",");
+        if (with_names) csv_add_field(out, r->frame.columns[i].name);
+    }
+    if (with_names) text_add(out, "\n");
+    for (;;) {
+        TRY(next_row(r, &has_row));
+        if (!has_row) return OK;
+        size_t start = out->length;
+        for (size_t i = 0; i < r->frame.count; i++) {
+            const char *text;
+            TRY(text_of(r, i, &text));
+            if (i > 0) text_add(out, ",");
+            if (text && (r->frame.columns[i].holds_texts || r->frame.columns[i].is_date))
+                csv_add_field(out, text);
+            else if (text)
+                text_add_double(out, r->frame.columns[i].numbers[r->at - 1]);
+        }
+        if (out->length == start) text_add(out, "\"\""); /* an empty line would be none */
+        text_add(out, "\n");
+    }
+}
+
+status frame_add_records(const struct frame_reader *reader, const struct dataset_config *config, bool is_validation,
+                         struct text *out) {
+    struct records r = {.reader = reader};
+    struct arena *arena = arena_create();
+    struct string_list files;
+    r.names = named_columns(config, arena);
+    status s = file_list_expand(is_validation ? config->validation.path : config->path,
+                                dataset_others(config, is_validation), arena, &files);
+    for (size_t i = 0; !s && i < files.count; i++) {
+        s = open_file(&r, files.items[i]);
+        if (!s) s = add_rows(&r, true, out);
+    }
+    close_file(&r);
+    arena_destroy(arena);
+    return s;
+}
+
+struct frame_records {
+    struct records records;
+    struct csv_reader reader;
+};
+
+status frame_records_open(const struct frame_reader *reader, const char *path, const char *target,
+                          struct frame_records **out) {
+    struct frame_records *r = calloc(1, sizeof *r);
+    if (!r) return status_memory("a table");
+    r->records.reader = reader;
+    r->records.names = (struct string_list){&target, target != NULL};
+    status s = open_file(&r->records, path);
+    r->records.names = (struct string_list){0};
+    if (!s) s = make_fields(&r->reader, path, r->records.frame.count);
+    if (s)
+        frame_records_close(r);
+    else
+        *out = r;
+    return s;
+}
+
+status frame_records_next(void *state, const struct csv_reader **record) {
+    struct frame_records *r = state;
+    struct records *records = &r->records;
+    bool has_row = true, is_first = !records->has_names;
+    for (size_t i = 0; is_first && i < records->frame.count; i++) {
+        r->reader.fields[i].text = records->frame.columns[i].name;
+        want(&records->frame, i);
+    }
+    records->has_names = true;
+    if (!is_first) TRY(next_row(records, &has_row));
+    *record = has_row ? &r->reader : NULL;
+    for (size_t i = 0; !is_first && has_row && i < records->frame.count; i++) {
+        const char *text;
+        TRY(text_of(records, i, &text));
+        r->reader.fields[i].text = text ? text : "";
+    }
+    return OK;
+}
+
+void frame_records_close(struct frame_records *r) {
+    close_file(&r->records);
+    free(r->reader.fields);
+    free(r);
+}
+
+status frame_inspect(const char *format, const struct frame_reader *reader, const char *path, struct text *out) {
+    struct frame frame = {.path = path, .arena = arena_create()};
+    status s = reader->open(&frame, &(struct string_list){0});
+    if (!s)
+        text_printf(out, "file    %s\nformat  %s, %llu rows, %zu %s%s\n\n", path, format,
+                    (unsigned long long)frame.rows, frame.count, reader->unit, text_plural(frame.count, "s"));
+    for (size_t i = 0; !s && i < frame.count; i++) {
+        const struct frame_column *c = &frame.columns[i];
+        text_add(out, "  ");
+        size_t start = out->length;
+        text_add_value(out, c->name, TEXT_MAX_NAME);
+        text_pad(out, start, 26);
+        text_printf(out, " %s%s%s%s\n", c->type, c->unread ? " (not read: " : "", c->unread ? c->unread : "",
+                    c->unread ? ")" : "");
+    }
+    reader->close(&frame);
+    arena_destroy(frame.arena);
+    return s;
+}
+
+const struct frame_reader *frame_reader_of(const struct dataset_format *format) {
+    return format == &dataset_netcdf ? &netcdf_reader : NULL;
+}

@@ -1,0 +1,162 @@
+"""netCDF-4 files, written with its conventions by h5py: rows, missing and packed values, dates, several files. ctest-labels: dist"""
+import datetime
+import os
+import unittest
+
+import h5py
+import numpy as np
+
+import program
+
+CONFIG = """
+name: test
+dataset: {path: FILE, inputs: [time, lat, z, wind], targets: temp, drop_missing_targets: true, split: {test: 0.2, seed: 1}}
+sampler: {batch_size: 16}
+model: {layers: [{linear: 4}, relu, {linear: 1}]}
+loss: mse
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 2}
+"""
+TIMES, LATS, LONS = 8, 4, 5
+
+
+def write(path, start=0, **changes):
+    """(time, lat, lon) with packed temperatures, and what CF files have besides."""
+    rng = np.random.default_rng(start)
+    packed = rng.integers(-100, 100, (TIMES, LATS, LONS)).astype("i2")
+    packed[1, 2, 3], packed[2, 0, 0] = -32768, -999
+    with h5py.File(path, "w", track_order=True) as f:
+        def add(name, values, dims=(), **attributes):
+            d = f.create_dataset(name, data=values)
+            for i, dim in enumerate(dims):
+                d.dims[i].attach_scale(f[dim])
+            for key, value in attributes.items():
+                d.attrs[key] = value
+            return d
+        add("time", 6.0 * np.arange(start, start + TIMES), units=changes.get("units", np.bytes_("hours since 2000-01-01 12:00:00")), calendar="standard")
+        add("lat", np.linspace(-45, 45, LATS)), add("lon", np.linspace(0, 270, LONS)), add("nv", np.zeros(2), NAME="This is a netCDF dimension but not a netCDF variable.       2")
+        for dim in ("time", "lat", "lon", "nv"):
+            f[dim].make_scale(dim)
+        f["nv"].attrs["NAME"] = np.bytes_("This is a netCDF dimension but not a netCDF variable         2")
+        f["lat"].attrs["bounds"] = "lat_bounds"
+        add("temp", packed, ("time", "lat", "lon"), scale_factor=0.5, add_offset=np.float32(280), _FillValue=np.int16(-32768), missing_value=np.array([-999, -998], "i2"))
+        wind = rng.normal(size=(TIMES, LATS, LONS)).astype("f4")
+        add("wind", wind, ("time", "lat", "lon"))
+        z = rng.normal(size=(LATS, LONS)).astype("f4")
+        add("z", z, ("lat", "lon"))
+        add("level", 3.0), add("lat_bounds", np.zeros((LATS, 2)), ("lat", "nv")), add("turned", wind.T.copy(), ("lon", "lat", "time"))
+        add("station", np.array([b"a"] * LATS), ("lat",))
+        byte = add("unsigned", np.arange(-4, 4, dtype="i1"), ("time",), _Unsigned="true", _FillValue=np.int8(-1))
+        counts = np.arange(TIMES, dtype="i4")
+        counts[5] = -2147483647
+        add("counts", counts, ("time",))
+    temp = np.where(np.isin(packed, (-32768, -999)), np.nan, packed * 0.5 + 280)
+    return temp, wind, z, byte
+
+
+def write_csv(path, *files):
+    begin = datetime.datetime(2000, 1, 1, 12)
+    with open(path, "w") as f:
+        print("time,lat,lon,temp,wind,z", file=f)
+        for start, (temp, wind, z, _) in files:
+            for t in range(TIMES):
+                for i in range(LATS):
+                    for j in range(LONS):
+                        when = (begin + datetime.timedelta(hours=6 * (start + t))).isoformat()
+                        value = "" if np.isnan(temp[t, i, j]) else repr(float(temp[t, i, j]))
+                        print(f"{when},{float(-45 + 30 * i)!r},{67.5 * j},{value},{float(wind[t, i, j])!r},{float(z[i, j])!r}", file=f)
+
+
+class NetCDF(program.Case):
+    def test_rows_are_those_of_a_table(self):
+        """One file, two files, a model of the table that predicts rows of the file, and the reverse."""
+        first, second = write(self.path("a-0.nc")), write(self.path("a-1.nc"), TIMES)
+        write_csv(self.path("one.csv"), (0, first))
+        write_csv(self.path("two.csv"), (0, first), (TIMES, second))
+        for table, file in (("one.csv", "a-0.nc"), ("two.csv", '"a-*.nc"')):
+            self.write("table.yaml", CONFIG.replace("FILE", table))
+            self.write("test.yaml", CONFIG.replace("FILE", file))
+            self.run_program("table.yaml", "--run-dir", "runs/" + table)
+            out, _ = self.run_program("test.yaml", "--run-dir", "runs/" + table + "-nc")
+            self.assertIn("rows without a target are left out", self.read(f"runs/{table}-nc/log.txt"))
+            self.assertEqual(self.sha("runs/" + table + "-nc"), self.sha("runs/" + table))
+        for name in ("test", "table"):
+            self.run_program(f"{name}.yaml", "--run-dir", f"runs/{name}-ranks", "--nproc", "2")
+        self.assertEqual(self.sha("runs/test-ranks"), self.sha("runs/table-ranks"))
+        of_file = self.run_program("predict", "runs/two.csv", "a-1.nc")[0]
+        self.assertEqual(self.run_program("predict", "runs/two.csv-nc", "a-1.nc")[0], of_file)
+        write_csv(self.path("new.csv"), (TIMES, second))
+        self.assertEqual(self.run_program("predict", "runs/two.csv-nc", "new.csv")[0], of_file)
+        out, _ = self.run_program("predict", "runs/two.csv-nc", "a-1.nc", "--with-inputs")
+        self.assertEqual(out.splitlines()[0], "time,lat,lon,temp,wind,z,unsigned,counts,row,predicted_temp")
+        self.assertTrue(out.splitlines()[1].startswith("2000-01-03T12:00:00,-45,0,"), out.splitlines()[1])
+
+    def test_values(self):
+        """Missing values by attribute and by default, unsigned bytes; a date before the Gregorian calendar; other calendars."""
+        write(self.path("a.nc"))
+        self.write("test.yaml", CONFIG.replace("FILE", "a.nc").replace("[time, lat, z, wind]", "[time, unsigned]").replace("temp", "counts, columns: {unsigned: {missing: median}}"))
+        self.run_program("test.yaml")
+        out, _ = self.run_program("predict", "test.yaml", "a.nc", "--with-inputs")
+        rows = [line.split(",") for line in out.splitlines()]
+        names = rows[0]
+        self.assertEqual([row[names.index("unsigned")] for row in rows[1:]], ["252", "253", "254", "", "0", "1", "2", "3"])
+        self.assertEqual([row[names.index("counts")] for row in rows[1:]], ["0", "1", "2", "3", "4", "", "6", "7"])
+        self.assertIn('"train_rows":5', self.read("runs/test/metrics.jsonl"))  # of 8: one without a target, 2 validate
+        for units, text in ((np.bytes_("days since 1500-1-1 00:00:0.0"), "1500-01-16T00:00:00"), ("days since 1900-01-01 UTC", "1900-01-07T00:00:00"),
+                            ("minutes since 2000-02-29T23:59:59.5Z", "2000-03-01T00:05:59.500000"), ("months since 2000-01-01", "6"), ("days since 2000-01-01 +05:00", "6"),
+                            ("days since yesterday", "6"), ("degrees", "6")):
+            write(self.path("b.nc"), units=units)
+            out, _ = self.run_program("init", "b.nc", "--target", "wind")
+            with_dates = "dates in column 'time'" in out
+            self.assertEqual(with_dates, "T" in text, units)
+            if with_dates:
+                out, _ = self.run_program("predict", "test.yaml", "b.nc", "--with-inputs")
+                line = out.splitlines()[2]
+                self.assertTrue(line.startswith(text), (units, line))
+
+    def test_inspect_and_init(self):
+        write(self.path("a.nc"))
+        out, _ = self.run_program("inspect", "a.nc")
+        self.assertIn("format  netcdf, 160 rows, 12 variables\n", out)
+        for line in ("  temp                       int16 (time 8, lat 4, lon 5)\n", "  time                       float64 (time 8), hours since 2000-01-01 12:00:00\n",
+                     "(not read: it is one value without dimensions)", "(not read: its dimensions are not those of 'temp' or some of them, in the same order)",
+                     "(not read: texts of netCDF are not read; write the column as numbers)"):
+            self.assertIn(line, out)
+        self.write("new.yaml", self.run_program("init", "a.nc", "--target", "temp")[0])
+        self.run_program("check", "new.yaml", "--data")
+
+    def test_wrong_files(self):
+        write(self.path("a.nc"))
+        with open(self.path("three.nc"), "wb") as f:
+            f.write(b"CDF\x01" + bytes(100))
+        self.write("text.nc", "hello")
+        with h5py.File(self.path("empty.nc"), "w") as f:
+            f["x"] = 1.0
+        with h5py.File(self.path("unwritten.nc"), "w") as f:
+            f["y"] = np.arange(4.0)
+            f.create_dataset("x", (4,), "f8", chunks=(2,))
+        with h5py.File(self.path("other.nc"), "w") as f:
+            f["temp"], f["wind"] = np.arange(4.0), np.arange(4.0)
+        os.link(self.path("a.nc"), self.path("cut.nc"))
+        with open(self.path("a.nc"), "rb") as f:
+            whole = f.read()
+        os.remove(self.path("cut.nc"))
+        with open(self.path("cut.nc"), "wb") as f:
+            f.write(whole[:len(whole) // 2])
+        for name, words, message in (("three.nc", (), "three.nc: this is a netCDF-3 file; netCDF-4 is read. Convert it first: nccopy -k nc4 FILE NEW.nc"),
+                                     ("text.nc", (), "text.nc: this is not a netCDF-4 file"), ("empty.nc", (), "empty.nc: the file has no variables of numbers"),
+                                     ("cut.nc", (), "cut.nc: cannot be opened as netCDF-4 file"),
+                                     ("unwritten.nc", ("dataset.inputs=[x]", "dataset.targets=[y]"), "unwritten.nc: dataset 'x' was created but its values were never written"),
+                                     ("a.nc", ("dataset.inputs=[station]",), "column 'station' cannot be read: texts of netCDF are not read"),
+                                     ("a.nc", ("dataset.inputs=[turned]",), "column 'turned' cannot be read: its dimensions are not those of"),
+                                     ("a.nc", ("dataset.inputs=[winds]",), "there is no column 'winds'; did you mean 'wind'"), ("[a.nc, other.nc]", (), "other.nc: there is no column 'time', which 'a.nc' has")):
+            self.write("test.yaml", CONFIG.replace("FILE", name))
+            _, err = self.run_program("check", "test.yaml", *words, code=program.DATA)
+            self.assertIn(message, err)
+        self.write("test.yaml", CONFIG.replace("FILE", "a.nc"))
+        _, err = self.run_program("check", "test.yaml", "dataset.drop_missing_targets=false", code=program.DATA)
+        self.assertIn("a.nc:row 33: column 'temp': missing value", err)  # time 1, lat 2, lon 3
+
+
+if __name__ == "__main__":
+    unittest.main()
