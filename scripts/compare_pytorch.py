@@ -78,7 +78,7 @@ def execute(code, output):
 
 def execute_ranks(code, output, nproc):
     """The same as [nproc] ranks, in processes that need not load PyTorch again."""
-    import torch.distributed
+    import torch.distributed  # before the processes are started
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -93,7 +93,6 @@ def execute_ranks(code, output, nproc):
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(nproc), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         try:
             execute(code, output if rank == 0 else os.devnull)
-            torch.distributed.destroy_process_group()
             os._exit(0)
         except BaseException:
             traceback.print_exc()

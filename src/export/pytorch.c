@@ -547,7 +547,7 @@ static status write_training(struct script *s) {
     if (s->plan->info.test_rows) add_evaluation_of(s, "model", "test", "    ");
     text_add(out, "    torch.save(model.state_dict(), ");
     text_add_json(out, arena_printf(s->arena, "%s.pt", c->name));
-    text_add(out, ")\n");
+    text_add(out, ")\nif world > 1:\n    dist.destroy_process_group()\n");
     return OK;
 }
 
@@ -641,28 +641,29 @@ static void add_imports(const char *code, struct text *out) {
     }
 }
 
-/* Where the model is; NCCL reduces gradients on GPUs, Gloo the losses, which are on the CPU. */
-static const char on_cpu[] = "device = torch.device(\"cpu\")\n"
-                             "if world > 1:\n    dist.init_process_group(\"gloo\")\n",
-                  on_any[] = "device = torch.device(\"cpu\")\n"
-                             "if torch.cuda.is_available():\n"
-                             "    device = torch.device(\"cuda\", int(os.environ.get(\"LOCAL_RANK\", 0)))\n"
-                             "    torch.cuda.set_device(device)\n"
-                             "    torch.backends.cudnn.allow_tf32 = False\n"
-                             "if world > 1:\n"
-                             "    dist.init_process_group(\"gloo\" if device.type == \"cpu\" else "
-                             "\"cpu:gloo,cuda:nccl\")\n";
+/* Where the model is: on GPUs if there is one for each process of the host, as with train.device: auto. NCCL reduces
+ * gradients on GPUs, Gloo the losses, which are on the CPU. */
+static void add_device(const struct train_config *t, struct text *out) {
+    bool may_be_gpu = t->device != DEVICE_CPU, is_high = t->matmul_precision == MATMUL_HIGH;
+    text_add(out, "device = torch.device(\"cpu\")\n");
+    if (may_be_gpu)
+        text_printf(out,
+                    "if torch.cuda.device_count() >= int(os.environ.get(\"LOCAL_WORLD_SIZE\", 1)):\n"
+                    "    device = torch.device(\"cuda\", int(os.environ.get(\"LOCAL_RANK\", 0)))\n"
+                    "    torch.cuda.set_device(device)\n"
+                    "    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = %s\n",
+                    is_high ? "True" : "False");
+    text_printf(out, "if world > 1:\n    dist.init_process_group(%s)\n",
+                may_be_gpu ? "\"gloo\" if device.type == \"cpu\" else \"cpu:gloo,cuda:nccl\"" : "\"gloo\"");
+}
 
 static void write_script(struct script *s, struct text *out) {
     struct text body = {0}, pieces = {0};
-    text_printf(&body,
-                "\n\ndtype = torch.float32  # with torch.float64 the same run with less rounding\n"
-                "rank, world = int(os.environ.get(\"RANK\", 0)), int(os.environ.get(\"WORLD_SIZE\", 1))\n%s\n# ---- "
-                "data ----\n\n%s\n# ---- model "
-                "----\n\n%s\n# ---- training "
-                "----\n\n%s",
-                s->config->train.device == DEVICE_CPU ? on_cpu : on_any, text_string(&s->data),
-                text_string(&s->network), text_string(&s->training));
+    text_printf(&body, "\n\ndtype = torch.float32  # with torch.float64 the same run with less rounding\n"
+                       "rank, world = int(os.environ.get(\"RANK\", 0)), int(os.environ.get(\"WORLD_SIZE\", 1))\n");
+    add_device(&s->config->train, &body);
+    text_printf(&body, "\n# ---- data ----\n\n%s\n# ---- model ----\n\n%s\n# ---- training ----\n\n%s",
+                text_string(&s->data), text_string(&s->network), text_string(&s->training));
     add_pieces(s->arena, text_string(&body), &pieces);
     struct text all = {0};
     text_printf(&all, "%s\n%s", text_string(&pieces), text_string(&body));

@@ -8,6 +8,7 @@ class RMSNorm(nn.Module):
         self.eps, self.weight = eps, nn.Parameter(torch.ones(width)) if elementwise_affine else None
 
     def forward(self, x):
+        x = x.to(dtype)  # under autocast: squares of 16 bits overflow
         y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
         return y if self.weight is None else y * self.weight
 
@@ -20,7 +21,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
     def forward(self, x):
         if not self.training or world == 1:
             return super().forward(x)
-        dims, shape = [0, *range(2, x.dim())], [1, -1] + [1] * (x.dim() - 2)
+        dims, shape, x = [0, *range(2, x.dim())], [1, -1] + [1] * (x.dim() - 2), x.to(dtype)
         total = dist.nn.functional.all_reduce
         count = total(torch.tensor(x.numel() / x.shape[1], dtype=dtype, device=device))
         mean = total(x.sum(dims)) / count
@@ -110,7 +111,7 @@ class draws:
         u = (words[:, ::2].astype(np.float32) * np.float32(2.0 ** -32) + np.float32(2.0 ** -33)).astype(np.float64)
         angle = ((words[:, 1::2] >> np.uint64(30)) + (words[:, 1::2] & np.uint64(0x3FFFFFFF)) / 2.0 ** 30 - 0.5) * np.pi / 2
         pair = np.sqrt(-2 * np.log(u)) * np.stack([np.cos(angle), np.sin(angle)])
-        return torch.tensor(pair.transpose(1, 2, 0).reshape(len(words), -1)[:, :size]).to(dtype)
+        return torch.tensor(pair.transpose(1, 2, 0).reshape(len(words), -1)[:, :size]).to(device, dtype)
 
 
 class Dropout(nn.Module):
@@ -242,7 +243,7 @@ def recurrent(kind):
         def __init__(self, width, size, num_layers=1, output="all", dropout=0, stream=0, **options):
             super().__init__(width, size, num_layers, batch_first=True, **options)
             self.output, self.p, self.stream, self.layers = output, dropout, stream, []
-            with torch.random.fork_rng():
+            with torch.random.fork_rng([]):
                 for number in range(num_layers if dropout else 0):  # single layers with the same parameters, for dropout between them
                     layer = kind(width if number == 0 else size * (1 + self.bidirectional), size, batch_first=True, **options)
                     for name, _ in list(layer.named_parameters()):
@@ -315,7 +316,7 @@ def binary_cross_entropy(y, t, pos_weight=None, reduction="mean"):
 
 
 def soft_cross_entropy(y, t, weight=None, label_smoothing=0.0):
-    weight = None if weight is None else torch.tensor(weight, dtype=y.dtype)
+    weight = None if weight is None else torch.tensor(weight, dtype=y.dtype, device=device)
     return F.cross_entropy(y.flatten(0, -2), t.flatten(0, -2), weight=weight, label_smoothing=label_smoothing)
 
 
@@ -326,7 +327,7 @@ def quantile_loss(y, t, quantile):
 
 class ex:
     """The functions of expressions: of features, the last dimension, which reductions make one number."""
-    number = staticmethod(lambda x: torch.as_tensor(x) * 1.0)
+    number = staticmethod(lambda x: torch.as_tensor(x, device=device) * 1.0)
     both = staticmethod(lambda a, b: ex.number((ex.number(a) != 0) & (ex.number(b) != 0)))
     either = staticmethod(lambda a, b: ex.number((ex.number(a) != 0) | (ex.number(b) != 0)))
     neither = staticmethod(lambda a: ex.number(ex.number(a) == 0))

@@ -239,6 +239,27 @@ class Losses(program.Case):
                                   [e["val_loss"] for e in self.events("epoch", f"run-{nproc}")], 1e-6, "those of evaluations")
                 self.assertTrue(os.path.exists(self.path("wine.pt")))
 
+    def test_on_another_device(self):
+        """The model and the loss keep all tensors on the script's device: here one without data, on which an operation with a tensor of the CPU fails."""
+        import torch
+        for loss, layers in (("soft_cross_entropy, weight: [1, 2, 3]", "{linear: 3}"), ("expression: 'mean((y - t) ^ 2) * mean(2) + sum(where(index > 1, y, 3))'", "{linear: 3}"),
+                             ("mse", "{linear: {out: 3, name: a}}, {linear: {from: input, out: 3, name: b}}, {sample_normal: {from: [a, b]}}, {dropout: 0.5}"),
+                             ("bce_with_logits, pos_weight: [1, 2, 3]", "{linear: 3}, rms_norm")):
+            with self.subTest(loss):
+                kind = f"{{{loss}}}" if loss.startswith("expression") else f"{{type: {loss}}}"
+                self.write("device.yaml", "dataset: {format: synthetic, synthetic: {kind: uniform, rows: 32, inputs: 5, targets: 3}}\n"
+                           f"model: {{layers: [{layers}]}}\nloss: {kind}\ntrain: {{epochs: 1}}\n")
+                self.run_program("export", "device.yaml", "--out", "device.py", "--quiet")
+                head, _, rest = self.read("device.py").partition("# ---- model ----")
+                space = {"__name__": "device"}
+                exec(compile(head, "head", "exec"), space)
+                space["device"] = torch.device("meta")
+                exec(compile(rest.partition("\noptimizer = ")[0], "model", "exec"), space)
+                if "draws" in space:
+                    space["draws"].rows = space["np"].arange(4, dtype="u8")
+                with torch.no_grad():
+                    self.assertEqual(space["loss_of"](space["model"](torch.empty(4, 5, device="meta")), torch.empty(4, 3, device="meta")).device.type, "meta")
+
     def test_the_table(self):
         """Each layer, loss, optimizer and schedule, and small versions of shipped configs."""
         out = self.compare("--table")
