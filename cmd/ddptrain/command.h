@@ -60,6 +60,8 @@ struct command_line {
     double grace, temperature, top_p;
     const struct subcommand *subcommand;
     bool wants_tensorboard; /* --tensorboard, which has become an override */
+    bool is_shared;         /* sweep */
+    double lease;           /* sweep */
     bool is_fresh, is_quiet, has_no_progress, is_standalone;
     int max_restarts;
     int stop_after;      /* -1: not given */
@@ -98,7 +100,8 @@ enum subcommand_option {
     OPTION_STOP_AFTER = 1 << 24,
     OPTION_AUDIT = 1 << 25,  /* --intervals, --fraction, --all, --statement */
     OPTION_REPLAY = 1 << 26, /* --step */
-    OPTION_SHOW = 1 << 27    /* --show, --group, --values, --root, --op */
+    OPTION_SHOW = 1 << 27,   /* --show, --group, --values, --root, --op */
+    OPTION_SHARE = 1 << 28   /* --share, --lease */
 };
 
 struct subcommand {

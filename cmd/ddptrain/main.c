@@ -156,6 +156,7 @@ int main(int argc, char **argv) {
                                 .argv = argv,
                                 .nnodes = 1,
                                 .grace = 30,
+                                .lease = 60,
                                 .characters = 500,
                                 .seed = -1,
                                 .seeds = 10,

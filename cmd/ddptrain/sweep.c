@@ -50,14 +50,25 @@ static status count_workers(const struct command_line *line, const struct sweep_
 status command_sweep_open(const struct command_line *line, const struct sweep_file *file, const char *folder,
                           struct command_sweep *out) {
     *out = (struct command_sweep){.log = log_create(line->is_quiet, !line->has_no_progress)};
-    out->options =
-        (struct sweep_options){.folder = folder, .is_fresh = line->is_fresh, .env = &out->env, .grace = line->grace};
+    out->options = (struct sweep_options){.folder = folder,
+                                          .is_fresh = line->is_fresh,
+                                          .is_shared = line->is_shared,
+                                          .lease = line->lease,
+                                          .env = &out->env,
+                                          .grace = line->grace};
     TRY(dist_env_detect(&out->env));
+    if (line->is_shared && line->is_fresh)
+        return status_new(STATUS_USAGE,
+                          "--share with --fresh: other processes may be training in the folder; move it away");
     if (line->nnodes > 1)
         return status_new(STATUS_USAGE, "%s on several machines: start it with srun, mpirun or torchrun",
                           line->subcommand->name);
     TRY(count_workers(line, file, &out->env, &out->options.workers, &out->no_gpu));
     out->options.threads = command_threads(&out->env, out->options.workers);
+    if (line->is_shared) { /* each task of a launcher joins by itself */
+        out->env.rank = 0;
+        out->env.world_size = 1;
+    }
     if (out->no_gpu.length) out->options.no_gpu = text_string(&out->no_gpu);
     command_stop_before(out->env.ends_at, line->grace, out->log);
     stop_defer();
@@ -90,7 +101,7 @@ const struct subcommand subcommand_sweep = {
     .takes_overrides = true,
     .help = "train a config with many values of its keys; write a table of trials",
     .run = run,
-    .options = OPTION_FRESH | OPTION_TENSORBOARD,
+    .options = OPTION_FRESH | OPTION_TENSORBOARD | OPTION_SHARE,
     .tensorboard = "tensorboard=true",
     .operand = "sweep",
     .saves = true,

@@ -18,6 +18,7 @@
 #include "base/stop.h"
 #include "dist/process/env.h"
 #include "dist/process/net.h"
+#include "sweep/claims.h"
 #include "sweep/compare.h"
 #include "sweep/sweep_folder.h"
 #include "sweep/sweep_tensorboard.h"
@@ -37,9 +38,10 @@ struct run_queue {
     const struct sweep_config *config;
     struct trials *trials; /* TPE's points are set in it */
     struct tpe *tpe;       /* NULL: another method */
+    struct claims *claims; /* NULL: all trials are this process's */
     struct retry *retries; /* runs that were handed out before */
     size_t retry_count, retry_capacity;
-    int64_t next;        /* the first run that was never handed out */
+    int64_t next, end;   /* the first run that was never handed out, of those up to [end] */
     const int64_t *kept; /* trials whose runs are trained again; NULL: not yet */
     int64_t kept_count;
     int64_t checked; /* runs of kept that were handed out */
@@ -108,7 +110,7 @@ static void run_queue_observe(struct run_queue *q, int64_t trial) {
 }
 
 static void run_queue_open(struct run_queue *q, const struct sweep_config *config, struct trials *trials) {
-    *q = (struct run_queue){.config = config, .trials = trials};
+    *q = (struct run_queue){.config = config, .trials = trials, .end = config->trials * config->runs};
     if (config->method == SWEEP_TPE) q->tpe = tpe_create(&config->space);
     for (int64_t trial = 0; q->tpe && trial < config->trials; trial++) run_queue_observe(q, trial);
 }
@@ -123,6 +125,7 @@ static void suggest(const struct run_queue *q, int64_t trial, struct point *out)
 /* The other runs of a trial are not done when one was pruned. They are when one has failed: else the table would depend
  * on which run came first. */
 static bool is_due(const struct run_queue *q, int64_t run) {
+    if (q->claims && !claims_has(q->claims, run / q->config->runs)) return false;
     return trials_run(q->trials, run)->state == TRIAL_PENDING &&
            trials_summary(q->trials, run / q->config->runs).state != TRIAL_PRUNED;
 }
@@ -138,7 +141,7 @@ static bool next_retry(struct run_queue *q, int64_t *run) {
 }
 
 static bool next_pending(struct run_queue *q, int64_t *run) {
-    while (q->next < q->config->trials * q->config->runs) {
+    while (q->next < q->end) {
         *run = q->next++;
         if (is_due(q, *run)) return true;
     }
@@ -164,6 +167,17 @@ static bool run_queue_next(struct run_queue *q, struct worker_job *job) {
     trials_set_point(q->trials, trial, &job->point);
     if (!has_point) run_queue_observe(q, trial);
     return true;
+}
+
+/* Trials of a shared sweep that this process has claimed; OK without any. */
+static status run_queue_claim(struct run_queue *q) {
+    int64_t first, end;
+    bool has = q->claims && !q->kept && q->next == q->end;
+    if (has) TRY(claims_next(q->claims, &first, &end, &has));
+    if (!has) return OK;
+    q->next = first * q->config->runs;
+    q->end = end * q->config->runs;
+    return OK;
 }
 
 /* ---- progress messages ---- */
@@ -395,7 +409,8 @@ struct coordinator {
     const struct sweep_config *config;
     const struct sweep_options *options;
     struct log *log;
-    struct sweep_folder *folder;
+    struct sweep_folder *folder, *runs_folder; /* runs_folder: where runs are trained; [folder], or of a shared sweep */
+    struct claims *claims;                     /* NULL: the sweep is not shared */
     struct trials *trials;
     struct pruner *pruner;
     struct dataset_cache *cache;
@@ -438,16 +453,24 @@ static bool is_in_progress(const struct coordinator *s, int64_t trial) {
 
 /* [log] NULL: without a line for a folder that is left. */
 static status remove_trial(struct coordinator *s, int64_t trial, struct log *log) {
-    return sweep_folder_remove_trial(s->folder, s->config, trial, trials_run(s->trials, trial * s->config->runs), log);
+    return sweep_folder_remove_trial(s->runs_folder, s->config, trial, trials_run(s->trials, trial * s->config->runs),
+                                     log);
 }
 
 /* [result] of [run] is in the table from now on. Takes result->message. */
 static status record(struct coordinator *s, int64_t run, struct trial_run *result) {
     int64_t trial = run / s->config->runs;
+    bool is_pending = trials_run(s->trials, run)->state == TRIAL_PENDING;
+    if (s->claims && !(is_pending && claims_has(s->claims, trial))) { /* lost meanwhile, or lost and handed out twice */
+        free(result->message);
+        return OK;
+    }
     if (result->state == TRIAL_COMPLETE && s->pruner) pruner_complete(s->pruner, run);
     TRY(trials_add(s->trials, run, result));
+    if (s->claims) TRY(claims_add(s->claims, run));
+    if (trials_run(s->trials, run)->state == TRIAL_PENDING) return OK; /* lost now */
     run_queue_observe(&s->queue, trial);
-    TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
+    if (!s->claims) TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
     sweep_report_run(&s->report, run);
     struct trial_summary summary = trials_summary(s->trials, trial);
     bool has_ended = summary.state != TRIAL_PENDING && !is_in_progress(s, trial);
@@ -482,7 +505,7 @@ static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *
         return OK;
     }
     text_printf(&message, "its worker %s, %d times in a row", how, losses);
-    if (!s->is_keeping_best) text_add(&message, "; the same command tries it again");
+    if (!s->is_keeping_best && !s->claims) text_add(&message, "; the same command tries it again");
     if (s->is_keeping_best) {
         status failure = status_new(STATUS_PEER, "trial %" PRId64 " could not be kept: %s", trial, message.data);
         text_free(&message);
@@ -528,6 +551,11 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
     if (r->event != WORKER_FAILED) TRY(trials_check_data(s->trials, r->dataset, r->fingerprint));
     if (s->is_keeping_best) return check_kept(s, r);
     bool is_of_system = r->code == STATUS_IO || r->code == STATUS_DIVERGED;
+    if (r->event == WORKER_FAILED && is_of_system && s->claims) { /* whoever took it over may have moved its folder */
+        bool has;
+        TRY(claims_check(s->claims, r->run / s->config->runs, &has));
+        if (!has) return OK;
+    }
     if (r->event == WORKER_FAILED && is_of_system) /* not because of its values: it is to be done again */
         return status_new((enum status_code)r->code, "trial %" PRId64 ": %s", r->run / s->config->runs, r->message);
     struct trial_run result = {.state = states[r->event],
@@ -600,39 +628,47 @@ static int count_busy(const struct coordinator *s) {
     return busy;
 }
 
-/* false: nothing is left to hand out. */
-static bool next_job(struct coordinator *s, const struct worker_slot *slot, struct worker_job *job) {
-    if (!run_queue_next(&s->queue, job)) return false;
+/* *got false: nothing is left to hand out. */
+static status next_job(struct coordinator *s, const struct worker_slot *slot, struct worker_job *job, bool *got) {
+    *got = run_queue_next(&s->queue, job);
+    if (!*got) TRY(run_queue_claim(&s->queue));
+    *got = *got || run_queue_next(&s->queue, job);
+    if (!*got) return OK;
     if (!slot->is_remote) job->folder_inode = sweep_folder_inode(s->folder);
     if (s->has_moved) snprintf(job->folder, sizeof job->folder, "%s", sweep_folder_path(s->folder));
-    return true;
+    return OK;
 }
 
 /* Of short runs several are handed out at once, so that a worker need not wait until this process, which shares the
  * processors with others, has taken its report; near the end fewer, because the last ones may be longer. Not where the
  * results of one run decide about another, nor for answers to epochs, which would wait behind the jobs. */
-static void assign_ahead(struct coordinator *s) {
+static status assign_ahead(struct coordinator *s) {
     struct worker_job job;
     int64_t share = (runs_of(s->config) - s->queue.next) / (2 * s->slot_count);
+    bool got;
     bool is_allowed =
         !s->pruner && !s->is_keeping_best && s->config->method != SWEEP_TPE && s->config->nproc_per_trial == 1;
     for (int i = 0; is_allowed && i < s->slot_count; i++) {
         struct worker_slot *slot = &s->slots[i];
-        while (slot->is_busy && slot->ahead_count < slot_wanted_ahead(slot) && slot->ahead_count < share &&
-               next_job(s, slot, &job))
+        while (slot->is_busy && slot->ahead_count < slot_wanted_ahead(slot) && slot->ahead_count < share) {
+            TRY(next_job(s, slot, &job, &got));
+            if (!got) return OK;
             slot_send_ahead(slot, &job);
+        }
     }
+    return OK;
 }
 
 static status assign_runs(struct coordinator *s) {
     for (int i = 0; i < s->slot_count && !s->is_stopping; i++) {
         struct worker_slot *slot = &s->slots[i];
         if (slot->is_busy || (slot->is_remote && !slot->connection)) continue;
-        if (!next_job(s, slot, &slot->job)) return OK;
+        bool got;
+        TRY(next_job(s, slot, &slot->job, &got));
+        if (!got) return OK;
         TRY(slot_send_job(slot, s->cache));
     }
-    if (!s->is_stopping) assign_ahead(s);
-    return OK;
+    return s->is_stopping ? OK : assign_ahead(s);
 }
 
 /* Ranks that have connected since: each is one more worker. */
@@ -685,6 +721,16 @@ static void check_deadlines(struct coordinator *s) {
         if (s->slots[i].is_busy) slot_end(&s->slots[i], true);
 }
 
+/* Workers that train what another process has taken over save and end; their reports do not count. */
+static status beat(struct coordinator *s) {
+    bool has_lost = false;
+    if (s->claims) TRY(claims_beat(s->claims, &has_lost));
+    for (int i = 0; has_lost && !s->is_keeping_best && i < s->slot_count; i++)
+        if (s->slots[i].is_busy && !claims_has(s->claims, s->slots[i].job.run / s->config->runs))
+            slot_stop(&s->slots[i]);
+    return OK;
+}
+
 /* Until nothing is left to hand out and every worker is idle. */
 static status run_until_idle(struct coordinator *s) {
     status failure = assign_runs(s);
@@ -693,6 +739,7 @@ static status run_until_idle(struct coordinator *s) {
         check_deadlines(s);
         if (!failure) failure = assign_runs(s);
         if (!failure) failure = trials_write_if_due(s->trials);
+        if (!failure) failure = beat(s);
         sweep_report_progress(&s->report);
     }
     return failure;
@@ -703,7 +750,9 @@ static status remove_unless_kept(void *user, int64_t trial) {
     for (int64_t i = 0; i < s->kept_count; i++)
         if (s->kept[i] == trial) return OK;
     s->out_of_range += trial >= s->config->trials;
-    return trial >= s->config->trials ? OK : remove_trial(s, trial, s->log);
+    if (trial >= s->config->trials) return OK;
+    return sweep_folder_remove_trial(s->folder, s->config, trial, trials_run(s->trials, trial * s->config->runs),
+                                     s->log);
 }
 
 /* Removes the folders of other trials than those to keep. */
@@ -762,6 +811,19 @@ static status list_without_folder(struct coordinator *s) {
     return failure;
 }
 
+/* Of a shared sweep: run folders of the trials to keep come from the processes that trained them; what is complete in
+ * the sweep's folder stays. */
+static status collect_kept(struct coordinator *s) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < s->kept_count; i++) {
+        bool is_kept;
+        TRY(claims_collect(s->claims, s->kept[i], &is_kept));
+        if (!is_kept) s->kept[count++] = s->kept[i];
+    }
+    s->kept_count = count;
+    return OK;
+}
+
 /* Every run has ended: the best ones get their folders, all others lose them. */
 static status keep_best(struct coordinator *s) {
     s->is_keeping_best = true;
@@ -777,8 +839,11 @@ static status keep_best(struct coordinator *s) {
         TRY(remove_others(s));
     }
     TRY(skip_extended(s));
+    if (s->claims) TRY(collect_kept(s));
     run_queue_keep(&s->queue, s->kept, s->kept_count);
-    return run_until_idle(s);
+    TRY(run_until_idle(s));
+    for (int64_t i = 0; s->claims && !s->is_stopping && i < s->kept_count; i++) TRY(claims_keep(s->claims, s->kept[i]));
+    return OK;
 }
 
 /* Of runs that an earlier start told to stop, but whose workers did not report it any more. Their checkpoints may be
@@ -796,6 +861,84 @@ static status train_all(struct coordinator *s) {
     TRY(record_pruned(s));
     TRY(run_until_idle(s));
     return s->is_stopping ? OK : keep_best(s);
+}
+
+/* ---- a sweep that several processes share ---- */
+
+#define SHARED_PAUSE 0.05 /* seconds, of a process that has nothing to do now */
+
+static status pause_shared(struct coordinator *s) {
+    clock_sleep(SHARED_PAUSE);
+    check_deadlines(s);
+    sweep_report_progress(&s->report);
+    return beat(s);
+}
+
+/* Until every run of the sweep has a published result. */
+static status train_shared(struct coordinator *s) {
+    bool is_complete = false;
+    while (!is_complete && !s->is_stopping) {
+        TRY(run_until_idle(s));
+        if (!s->is_stopping) TRY(claims_read(s->claims, &is_complete));
+        if (!is_complete && !s->is_stopping) TRY(pause_shared(s));
+    }
+    return claims_give_back(s->claims);
+}
+
+/* One process keeps the best trials and writes the tables; the others wait for it. */
+static status end_shared(struct coordinator *s) {
+    enum claims_end end = CLAIMS_END_WAIT;
+    while (!s->is_stopping && end != CLAIMS_END_DONE) {
+        bool is_mine = false;
+        TRY(claims_end(s->claims, &end));
+        if (end == CLAIMS_END_WAIT) TRY(pause_shared(s));
+        if (end != CLAIMS_END_MINE) continue;
+        TRY(keep_best(s));
+        if (s->is_stopping) return OK;
+        TRY(trials_write(s->trials));
+        TRY(claims_remove_rest(s->claims));
+        TRY(claims_end_done(s->claims, &is_mine));
+    }
+    return OK;
+}
+
+static status train_all_shared(struct coordinator *s) {
+    s->started = clock_seconds();
+    sweep_report_start(&s->report);
+    TRY(train_shared(s));
+    return s->is_stopping ? OK : end_shared(s);
+}
+
+static void observe_other(void *user, int64_t trial) {
+    struct coordinator *s = user;
+    run_queue_observe(&s->queue, trial);
+}
+
+static status check_shared(const struct coordinator *s) {
+    if (s->config->early_terminate.type != PRUNE_NONE)
+        return status_new(STATUS_USAGE,
+                          "--share: early_terminate compares the epochs of all runs, which processes of a shared sweep "
+                          "do not see; leave one of the two out");
+    if (s->options->lease < 1 || s->options->lease > 1e6)
+        return status_new(STATUS_USAGE, "--lease: expected 1 to 1000000 seconds, got %g", s->options->lease);
+    return OK;
+}
+
+static status open_shared(struct coordinator *s) {
+    char id[CLAIMS_ID_SIZE];
+    claims_make_id(id);
+    TRY(check_shared(s));
+    TRY(sweep_folder_open_shared(s->options->folder, id, s->file, &s->folder));
+    const char *folder = sweep_folder_path(s->folder);
+    TRY(trials_open_shared(folder, s->config, sweep_folder_temporary(s->folder), s->log, &s->trials));
+    run_queue_open(&s->queue, s->config, s->trials);
+    s->queue.end = 0;
+    struct claims_options options = {
+        .folder = folder, .id = id, .lease = s->options->lease, .observe = observe_other, .user = s};
+    TRY(claims_open(&options, s->config, s->trials, s->log, &s->claims));
+    s->queue.claims = s->claims;
+    s->runs_folder = sweep_folder_of_member(claims_folder(s->claims));
+    return OK;
 }
 
 /* ---- start and end ---- */
@@ -826,12 +969,13 @@ static void prepare_slots(struct coordinator *s) {
         slot->env = *s->options->env;
         slot->env.rank = 0;
         slot->env.world_size = 1;
-        if (s->options->env->world_size == 1) {
+        if (s->options->env->world_size == 1 && s->options->env->launcher == LAUNCHER_NONE) {
             slot->env.local_rank = i;
             slot->env.local_world_size = n;
         }
         slot->options = worker_options(s->file, s->options, &slot->env);
         slot->options.reports_epochs = s->pruner != NULL;
+        if (s->claims) slot->options.folder = claims_folder(s->claims);
     }
 }
 
@@ -856,13 +1000,7 @@ static void end_ranks(struct coordinator *s, enum status_code code) {
     for (int i = 0; i < s->slot_count; i++) slot_end_rank(&s->slots[i], (int)code);
 }
 
-static status open_all(struct coordinator *s) {
-    int64_t kept = s->config->kept == INT64_MAX ? s->config->trials : s->config->kept;
-    s->kept = calloc((size_t)kept + 1, sizeof *s->kept);
-    s->slot_count = s->options->workers + s->options->env->world_size - 1;
-    s->slots = calloc((size_t)s->slot_count, sizeof *s->slots);
-    s->fds = calloc((size_t)s->slot_count + WORKER_LISTENER_DESCRIPTORS, sizeof *s->fds);
-    if (!s->kept || !s->slots || !s->fds) return status_memory("the sweep");
+static status open_alone(struct coordinator *s) {
     if (s->options->env->world_size > 1) TRY(listen_for_ranks(s));
     TRY(sweep_folder_open(s->options->folder, s->options->is_fresh, s->file, s->log, &s->folder));
     s->pruner = pruner_create(&s->config->early_terminate);
@@ -872,6 +1010,21 @@ static status open_all(struct coordinator *s) {
         log_line(s->log, "trying %" PRId64 " run%s again whose workers were lost at an earlier start", lost,
                  text_plural((uint64_t)lost, "s"));
     run_queue_open(&s->queue, s->config, s->trials);
+    s->runs_folder = s->folder;
+    return OK;
+}
+
+static status open_all(struct coordinator *s) {
+    int64_t kept = s->config->kept == INT64_MAX ? s->config->trials : s->config->kept;
+    s->kept = calloc((size_t)kept + 1, sizeof *s->kept);
+    s->slot_count = s->options->workers + s->options->env->world_size - 1;
+    s->slots = calloc((size_t)s->slot_count, sizeof *s->slots);
+    s->fds = calloc((size_t)s->slot_count + WORKER_LISTENER_DESCRIPTORS, sizeof *s->fds);
+    if (!s->kept || !s->slots || !s->fds) return status_memory("the sweep");
+    if (s->options->is_shared)
+        TRY(open_shared(s));
+    else
+        TRY(open_alone(s));
     s->cache = dataset_cache_create();
     prepare_slots(s);
     s->report = (struct sweep_report){.log = s->log,
@@ -916,11 +1069,20 @@ static void close_all(struct coordinator *s) {
     free(s->fds);
     dataset_cache_destroy(s->cache);
     pruner_destroy(s->pruner);
+    claims_close(s->claims);
     status_free(trials_close(s->trials));
+    if (s->runs_folder != s->folder) sweep_folder_close(s->runs_folder);
     sweep_folder_close(s->folder);
     free(s->slots);
     free(s->kept);
     run_queue_close(&s->queue);
+}
+
+/* What a sweep of one process writes at its end, also after a [failure]. */
+static status write_all(struct coordinator *s, status failure) {
+    if (!s->is_lost) failure = status_first(failure, follow_folder(s));
+    if (!failure && s->is_stopping) failure = trials_add_stop(s->trials);
+    return s->is_lost ? failure : status_first(failure, trials_write(s->trials));
 }
 
 status sweep_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log) {
@@ -928,10 +1090,8 @@ status sweep_run(const struct sweep_file *file, const struct sweep_options *opti
     status failure = open_all(&s);
     bool is_open = !failure;
     if (is_open) failure = open_base_dataset(&s);
-    if (is_open && !failure) failure = train_all(&s);
-    if (is_open && !s.is_lost) failure = status_first(failure, follow_folder(&s));
-    if (is_open && !failure && s.is_stopping) failure = trials_add_stop(s.trials);
-    if (is_open && !s.is_lost) failure = status_first(failure, trials_write(s.trials));
+    if (is_open && !failure) failure = s.claims ? train_all_shared(&s) : train_all(&s);
+    if (is_open && !s.claims) failure = write_all(&s, failure);
     log_progress(log, NULL);
     if (is_open && options->folder_now) text_add(options->folder_now, sweep_folder_path(s.folder));
     if (!failure) failure = report_result(&s);

@@ -1,5 +1,6 @@
 /* sweep: trains one config many times with other values of some keys. The process that calls it is the coordinator: it
- * hands out runs to worker processes, decides which continue, and alone writes the table. */
+ * hands out runs to worker processes, decides which continue, and alone writes the table. Or several such processes
+ * share the sweep, each with workers of its own, and only the last one writes the table. */
 #ifndef SWEEP_SWEEP_H
 #define SWEEP_SWEEP_H
 
@@ -10,6 +11,8 @@
 struct sweep_options {
     const char *folder; /* of the sweep */
     bool is_fresh;      /* an earlier sweep in it is moved aside */
+    bool is_shared;     /* with other processes (claims.h); never together with is_fresh */
+    double lease;       /* is_shared: seconds of silence after which another process is given up */
     int workers;        /* processes of this rank, >= 1 */
     int threads;        /* of each */
     /* One rank, or one of several that a launcher has started: then rank 0 calls sweep_run and the others

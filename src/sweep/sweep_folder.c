@@ -107,6 +107,13 @@ status trial_folder_compare(const char *path, const struct trial_run *result, en
     return OK;
 }
 
+status trial_folder_is_complete(const char *path, const struct trial_run *result, bool *out) {
+    struct progress now;
+    TRY(read_progress(path, &now));
+    *out = now.has_ended && strcmp(now.state_sha256, result->state_sha256) == 0;
+    return OK;
+}
+
 /* ---- the run folder of a trial: what is in it ---- */
 
 static bool is_of_run(const char *name) {
@@ -156,7 +163,8 @@ status trial_folder_find_other(const char *path, struct text *name) {
 
 struct sweep_folder {
     struct arena *arena;
-    const char *path, *sweep, *base, *other, *runs;
+    const char *path, *sweep, *base, *other, *runs, *shared;
+    const char *temporary; /* of a process that shares the sweep: in its own folder; NULL: there is one process */
     struct folder_lock lock;
     int fd;                            /* of the folder; -1: not open */
     struct io_info folder_id, lock_id; /* device and inode */
@@ -174,24 +182,24 @@ static status read_config(const char *path, char **text) {
 /* ---- the same sweep as before ---- */
 
 /* Keys of sweep.yaml that may change from one start to the next; what config and overrides say is in the config of the
- * trials. */
-static bool is_free(const char *line) {
+ * trials. Processes that share a sweep must agree on its runs: repeat.seeds is the last key. */
+static bool is_free(const char *line, bool is_shared) {
     static const char *const keys[] = {
         "config: ", "overrides:", "trials: ", "budget:", "keep:", "tensorboard: ", "  seeds: "};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; i + is_shared < sizeof keys / sizeof *keys; i++)
         if (strncmp(line, keys[i], strlen(keys[i])) == 0) return true;
     return false;
 }
 
 /* The next line from *at that must not change, with its length; NULL: none. */
-static const char *next_line(const char **at, size_t *length) {
+static const char *next_line(const char **at, bool is_shared, size_t *length) {
     bool is_in_free_section = false;
     while (**at) {
         const char *line = *at;
         *length = strcspn(line, "\n");
         *at = line + *length + (line[*length] == '\n');
-        if (*line != ' ') is_in_free_section = is_free(line);
-        if (!is_in_free_section && !is_free(line)) return line;
+        if (*line != ' ') is_in_free_section = is_free(line, is_shared);
+        if (!is_in_free_section && !is_free(line, is_shared)) return line;
     }
     *length = 0;
     return NULL;
@@ -216,8 +224,8 @@ static status compare_lines(const struct sweep_folder *f, const char *path, cons
     const char *a, *b;
     size_t a_length, b_length;
     do {
-        a = next_line(&before, &a_length);
-        b = next_line(&now, &b_length);
+        a = next_line(&before, f->temporary != NULL, &a_length);
+        b = next_line(&now, f->temporary != NULL, &b_length);
         bool is_same = a && b ? are_same(a, a_length, b, b_length) : a == b;
         if (is_same) continue;
         bool is_goal = a && strncmp(a, "  goal: ", strlen("  goal: ")) == 0; /* that of a metric was once minimize */
@@ -258,6 +266,28 @@ static status compare_configs(const struct sweep_folder *f, const char *path, co
     return s;
 }
 
+status sweep_folder_publish(const char *temporary, const char *path, const char *text, bool is_durable,
+                            bool *is_taken) {
+    int fd;
+    *is_taken = false;
+    TRY(io_remove(temporary)); /* after a failure */
+    TRY(io_create(temporary, &fd));
+    status s = io_write(fd, temporary, text, strlen(text));
+    if (!s) s = io_sync(fd, temporary);
+    s = status_first(s, io_close(fd, temporary));
+    if (!s) s = io_link(temporary, path, is_taken);
+    s = status_first(s, io_remove(temporary));
+    return s || *is_taken || !is_durable ? s : io_sync_folder_of(path);
+}
+
+/* Replaces or creates a file. The temporary file of io_replace has the name of a process of this host. */
+static status write_file(const struct sweep_folder *f, const char *path, const char *text, bool exists) {
+    bool is_taken = false;
+    if (!f->temporary) return io_replace_text(path, text);
+    if (!exists) return sweep_folder_publish(f->temporary, path, text, true, &is_taken);
+    return io_replace_by(f->temporary, path, text);
+}
+
 typedef status compare_function(const struct sweep_folder *f, const char *path, const char *before, const char *now);
 
 /* Writes the file when it is new or only differs in what may change. */
@@ -265,8 +295,12 @@ static status update_config_file(const struct sweep_folder *f, const char *path,
                                  compare_function *compare) {
     char *before;
     status s = read_config(path, &before);
+    if (!s && !before && f->temporary) { /* another process may be the first */
+        s = write_file(f, path, now, false);
+        if (!s) s = read_config(path, &before);
+    }
     if (!s && before && strcmp(before, now) != 0) s = compare(f, path, before, now);
-    if (!s && (!before || strcmp(before, now) != 0)) s = io_replace_text(path, now);
+    if (!s && (!before || strcmp(before, now) != 0)) s = write_file(f, path, now, before != NULL);
     free(before);
     return s;
 }
@@ -380,9 +414,10 @@ static void set_path(struct sweep_folder *f, const char *path) {
     f->base = arena_printf(f->arena, "%s/" SWEEP_BASE_CONFIG, path);
     f->other = arena_printf(f->arena, "%s/" SWEEP_OTHER_CONFIG, path);
     f->runs = arena_printf(f->arena, "%s/runs", path);
+    f->shared = arena_printf(f->arena, "%s/" SWEEP_SHARED, path);
 }
 
-/* Whether the folder has the lock of a sweep, or nothing at all. */
+/* Whether the folder has the lock of a sweep, or nothing at all, or only what another process has just begun. */
 static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     struct io_info info;
     struct io_names names;
@@ -395,11 +430,12 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     *has_sweep = lock == FOLDER_LOCK_COMPLETE || lock == FOLDER_LOCK_PARTIAL;
     if (*has_sweep) return OK;
     TRY(io_list(f->path, &names));
-    status s = names.count == 0 ? OK
-                                : status_new(STATUS_USAGE,
-                                             "%s: this folder is not a sweep's, and has files (%s); choose another "
-                                             "--run-dir",
-                                             f->path, names.items[0]);
+    bool is_begun = f->temporary && names.count == 1 && strcmp(names.items[0], SWEEP_SHARED) == 0;
+    status s =
+        names.count == 0 || is_begun
+            ? OK
+            : status_new(STATUS_USAGE, "%s: this folder is not a sweep's, and has files (%s); choose another --run-dir",
+                         f->path, names.items[0]);
     io_names_free(&names);
     return s;
 }
@@ -410,19 +446,35 @@ static status record_identity(struct sweep_folder *f) {
     return io_stat_fd(f->lock.fd, f->lock.path, &f->lock_id);
 }
 
-status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
-                         struct sweep_folder **out) {
+static struct sweep_folder *folder_at(const char *path) {
     struct arena *arena = arena_create();
     struct sweep_folder *f = arena_alloc(arena, sizeof *f);
-    bool has_sweep;
-    *out = NULL;
     *f = (struct sweep_folder){.arena = arena, .lock = {.fd = -1}, .fd = -1};
     set_path(f, path);
+    return f;
+}
+
+static status check_is_alone(const struct sweep_folder *f) {
+    struct io_info info;
+    TRY(io_stat(f->shared, &info));
+    if (!info.exists) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: this sweep was started with --share, and other processes may be part of it; continue it "
+                      "with --share, or use --fresh to start over (the old folder is kept)",
+                      f->path);
+}
+
+status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
+                         struct sweep_folder **out) {
+    struct sweep_folder *f = folder_at(path);
+    bool has_sweep;
+    *out = NULL;
     status s = check_owner(f, &has_sweep);
     if (!s && has_sweep && is_fresh) s = folder_lock_rename_folder(&f->lock, log);
     if (!s) s = status_prefix(io_make_folders(f->path), "the folder of the sweep (--run-dir names another)");
     if (!s) s = folder_lock_acquire(&f->lock, log);
     if (!s) s = record_identity(f);
+    if (!s) s = check_is_alone(f);
     if (!s) s = io_make_folders(f->runs);
     if (!s) s = update_config_files(f, file);
     if (!s) s = move_runs(f, sweep_file_config(file), log);
@@ -431,6 +483,37 @@ status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_fil
     else
         *out = f;
     return s;
+}
+
+/* The file that says whose the folder is, which no process that shares it locks. */
+static status mark_folder(const struct sweep_folder *f) {
+    bool is_taken;
+    TRY(sweep_folder_publish(f->temporary, f->lock.path, LOCK_TEXT, true, &is_taken));
+    return folder_lock_check(&f->lock);
+}
+
+status sweep_folder_open_shared(const char *path, const char *member, const struct sweep_file *file,
+                                struct sweep_folder **out) {
+    struct sweep_folder *f = folder_at(path);
+    const char *own = arena_printf(f->arena, "%s/" SWEEP_MEMBERS "/%s", path, member);
+    bool has_sweep;
+    *out = NULL;
+    f->temporary = arena_printf(f->arena, "%s/new", own);
+    status s = check_owner(f, &has_sweep);
+    if (!s) s = status_prefix(io_make_folders(own), "the folder of the sweep (--run-dir names another)");
+    if (!s) s = mark_folder(f);
+    if (!s) s = io_make_folders(f->runs);
+    if (!s) s = update_config_files(f, file);
+    if (s && has_sweep) status_free(io_remove_folder(own));
+    if (s)
+        sweep_folder_close(f);
+    else
+        *out = f;
+    return s;
+}
+
+struct sweep_folder *sweep_folder_of_member(const char *own) {
+    return folder_at(own);
 }
 
 void sweep_folder_close(struct sweep_folder *f) {
@@ -487,11 +570,14 @@ status sweep_folder_follow(struct sweep_folder *f, struct log *log, bool *has_mo
     struct io_info lock;
     bool is_own;
     *has_moved = false;
+    if (f->temporary) return OK; /* its paths are used by others, too */
     TRY(is_own_folder(f, f->path, &is_own));
     if (!is_own) TRY(follow_move(f, log, has_moved));
     TRY(io_stat(f->lock.path, &lock));
     return io_is_same(&lock, &f->lock_id) ? OK : lock_again(f, log);
 }
+
+const char *sweep_folder_temporary(const struct sweep_folder *f) { return f->temporary; }
 
 uint64_t sweep_folder_inode(const struct sweep_folder *f) { return f->folder_id.inode; }
 
@@ -499,13 +585,13 @@ const char *sweep_folder_path(const struct sweep_folder *f) { return f->path; }
 
 /* ---- run folders ---- */
 
-static void add_trial_path(const char *runs, int64_t trial, struct text *out) {
-    text_printf(out, "%s/%04" PRId64, runs, trial);
+void sweep_trial_path(const char *folder, int64_t trial, struct text *out) {
+    text_printf(out, "%s/runs/%04" PRId64, folder, trial);
 }
 
 void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out) {
     int64_t seed = sweep_seed_of(sweep, run % sweep->runs), fold = sweep_fold_of(sweep, run % sweep->runs);
-    text_printf(out, "%s/runs/%04" PRId64, folder, run / sweep->runs);
+    sweep_trial_path(folder, run / sweep->runs, out);
     if (seed >= 0 || fold >= 0) text_add(out, "/");
     if (seed >= 0) text_printf(out, "seed-%" PRId64 "%s", seed, fold >= 0 ? "-" : "");
     if (fold >= 0) text_printf(out, "fold-%" PRId64, fold);
@@ -590,7 +676,7 @@ status sweep_folder_remove_trial(const struct sweep_folder *f, const struct swee
         s = remove_run(text_string(&path));
     }
     text_clear(&path);
-    add_trial_path(f->runs, trial, &path);
+    sweep_trial_path(f->path, trial, &path);
     if (!s) s = io_remove_folder(text_string(&path));
     text_free(&path);
     return s;

@@ -1,6 +1,7 @@
 /* sweep_folder: sweeps/<name>, where a sweep keeps sweep.yaml and base_config.yaml (both resolved; of a comparison
  * also other_config.yaml), history.jsonl, trials.csv and runs/0042, ordinary run folders. One coordinator at a time
- * owns it. */
+ * owns it, or several processes share it (claims.h): then nothing in it is locked, and its files are created by
+ * io_link and replaced by a rename. */
 #ifndef SWEEP_SWEEP_FOLDER_H
 #define SWEEP_SWEEP_FOLDER_H
 
@@ -11,12 +12,26 @@ struct sweep_folder;
 
 #define SWEEP_BASE_CONFIG "base_config.yaml"
 #define SWEEP_OTHER_CONFIG "other_config.yaml"
+#define SWEEP_SHARED "shared"                 /* of a sweep that several processes share */
+#define SWEEP_MEMBERS SWEEP_SHARED "/members" /* a folder for each process */
+#define SWEEP_BLOCKS SWEEP_SHARED "/blocks"   /* claims and results */
 
 /* Opens (makes) [path] and takes its lock. STATUS_USAGE: another process has it; the folder is another sweep's, with
  * the first difference; it has files that are no sweep's. [is_fresh]: what is there is first moved to "<path>.1" ...
  * Where repeat.seeds was added or removed since the last start, the runs of the first seed are moved to their paths. */
 status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,
                          struct sweep_folder **out);
+/* The same for one of several processes, whose own folder becomes <path>/shared/members/[member]. STATUS_USAGE also
+ * where repeat.seeds has changed, and where one process alone runs the sweep. */
+status sweep_folder_open_shared(const char *path, const char *member, const struct sweep_file *file,
+                                struct sweep_folder **out);
+/* The own folder of a process that shares the sweep, only for its run folders. */
+struct sweep_folder *sweep_folder_of_member(const char *own);
+/* A path for temporary files of this process alone, on the same file system; NULL: the folder is not shared. */
+const char *sweep_folder_temporary(const struct sweep_folder *folder);
+/* A new file, complete from the moment it has its name, or *is_taken: there is one. [temporary]:
+ * sweep_folder_temporary. [is_durable]: its name, too, is on disk on return. */
+status sweep_folder_publish(const char *temporary, const char *path, const char *text, bool is_durable, bool *is_taken);
 void sweep_folder_close(struct sweep_folder *folder); /* takes NULL */
 /* Before files of it are written: finds the locked folder, which may have been moved; then the path is the new one,
  * with a warning (*has_moved). STATUS_IO: it was deleted, or another process has its lock. */
@@ -24,6 +39,8 @@ status sweep_folder_follow(struct sweep_folder *folder, struct log *log, bool *h
 uint64_t sweep_folder_inode(const struct sweep_folder *folder);
 const char *sweep_folder_path(const struct sweep_folder *folder);
 
+/* "<path>/runs/0042" */
+void sweep_trial_path(const char *folder, int64_t trial, struct text *out);
 /* "<path>/runs/0042", with repeats "<path>/runs/0042/seed-1-fold-2". */
 void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out);
 
@@ -46,6 +63,9 @@ enum trial_folder_state {
 
 /* What the folder [path] has of the run that is [result] in the table. */
 status trial_folder_compare(const char *path, const struct trial_run *result, enum trial_folder_state *out);
+
+/* Whether the folder [path] has the complete run that is [result] in the table. */
+status trial_folder_is_complete(const char *path, const struct trial_run *result, bool *out);
 
 /* The value [name] of the last line of the run in the folder [path], if it has ended; NAN: there is none. */
 status trial_folder_value(const char *path, const char *name, double *out);

@@ -65,11 +65,13 @@ struct trials {
     bool *has_point;            /* (trials) */
     int64_t counts[4];          /* by enum trial_state */
     char *history, *table, *summary;
-    int fd;
+    int fd;                                /* of the history; -1: it is only read */
+    char *temporary;                       /* then: for files that are replaced */
     double synced_at, written_at, writing; /* the history, and the tables, which took [writing] seconds */
     struct text line, scratch;
     struct data_seen data[MAX_DATA]; /* (data_count): the first [data_written] are in the history */
     size_t data_count, data_written;
+    status unlike; /* the first line that was read and has other data for a dataset */
 };
 
 static void count(struct trials *t, int64_t run, int by) { t->counts[t->runs[run].state] += by; }
@@ -103,11 +105,15 @@ bool trials_must_stop(const struct trials *t, int64_t run, struct trial_run *out
     return t->runs[run].state == TRIAL_PENDING && r->must_stop;
 }
 
+void trials_reset(struct trials *t, int64_t run) {
+    trials_set_run(t, run, &(struct trial_run){.state = TRIAL_PENDING});
+}
+
 int64_t trials_retry_lost(struct trials *t) {
     int64_t count = 0;
     for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++) {
         if (t->runs[run].state != TRIAL_FAILED || t->runs[run].code != STATUS_PEER) continue;
-        trials_set_run(t, run, &(struct trial_run){.state = TRIAL_PENDING});
+        trials_reset(t, run);
         count++;
     }
     return count;
@@ -262,6 +268,7 @@ static void read_data(struct trials *t, const struct json_line *event) {
             continue;
         snprintf(dataset, sizeof dataset, "%.*s", (int)field->key_length, field->key);
         snprintf(fingerprint, sizeof fingerprint, "%.*s", (int)field->length, field->text);
+        if (!t->unlike) t->unlike = trials_compare_data(t, dataset, fingerprint);
         see_data(t, dataset, fingerprint);
     }
     t->data_written = t->data_count;
@@ -281,12 +288,17 @@ static struct text *begin_event(struct trials *t, const char *event, int64_t run
 
 static status append_event(struct trials *t) {
     text_add(&t->line, "}\n");
-    return io_write(t->fd, t->history, t->line.data, t->line.length);
+    return t->fd < 0 ? OK : io_write(t->fd, t->history, t->line.data, t->line.length);
 }
 
-status trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
+const struct text *trials_line(const struct trials *t) { return &t->line; }
+
+void trials_repeat_data(struct trials *t) { t->data_written = 0; }
+
+/* The line of run [run], which has ended, up to its last brace. */
+static void set_line(struct trials *t, int64_t run) {
+    const struct trial_run *r = &t->runs[run];
     struct text *line = begin_event(t, "run", run);
-    trials_set_run(t, run, r);
     text_add_member(line, "state", trial_states[r->state]);
     add_parameters(t, run / t->sweep->runs, line);
     text_add_member_double(line, "value", r->value);
@@ -298,7 +310,31 @@ status trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
     add_data(t, line);
     if (r->message) text_add_member_int(line, "code", r->code);
     if (r->message) text_add_member(line, "message", r->message);
+}
+
+status trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
+    trials_set_run(t, run, r);
+    set_line(t, run);
     return append_event(t);
+}
+
+static status replace(const struct trials *t, const char *path, const struct text *text) {
+    return t->fd < 0 ? io_replace_by(t->temporary, path, text_string(text)) : io_replace_text(path, text_string(text));
+}
+
+/* All lines, anew. */
+static status write_history(struct trials *t) {
+    struct text lines = {0};
+    trials_repeat_data(t);
+    for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++) {
+        if (t->runs[run].state == TRIAL_PENDING) continue;
+        set_line(t, run);
+        text_add_bytes(&lines, t->line.data, t->line.length);
+        text_add(&lines, "}\n");
+    }
+    status s = replace(t, t->history, &lines);
+    text_free(&lines);
+    return s;
 }
 
 status trials_add_epoch(struct trials *t, int64_t run, int64_t epoch, double value, bool must_stop) {
@@ -413,31 +449,37 @@ static bool read_event(struct trials *t, const struct json_line *event, struct p
     return true;
 }
 
-static status reject_line(const struct trials *t, size_t number, bool has_zeros) {
+static status reject_line(const char *path, size_t number, bool has_zeros) {
     struct text file = {0};
-    text_add_shell(&file, t->history);
-    status s =
-        status_new(STATUS_DATA,
-                   "%s:%zu: not a line of this sweep; it was changed or damaged%s. Remove the line to have "
-                   "its run done again (sed -i %zud %s), or use --fresh to start over",
-                   t->history, number, has_zeros ? " (it has zero bytes, as a crash of the machine may leave)" : "",
-                   number, text_string(&file));
+    text_add_shell(&file, path);
+    status s = status_new(STATUS_DATA,
+                          "%s:%zu: not a line of this sweep; it was changed or damaged%s. Remove the line to have "
+                          "its run done again (sed -i %zud %s), or use --fresh to start over",
+                          path, number, has_zeros ? " (it has zero bytes, as a crash of the machine may leave)" : "",
+                          number, text_string(&file));
     text_free(&file);
     return s;
 }
 
-/* The lines of [text] (size); what follows the last line end was not written whole. */
-static status read_lines(struct trials *t, const char *text, size_t size, struct pruner *pruner) {
+/* The lines of [text] (size), from line [number] of [path] on; what follows the last line end was not written whole. */
+static status read_lines(struct trials *t, const char *path, size_t number, const char *text, size_t size,
+                         struct pruner *pruner) {
     const char *after = text + size;
     struct json_line event;
-    size_t number = 1;
     for (const char *end; (end = memchr(text, '\n', (size_t)(after - text))); text = end + 1, number++) {
         size_t length = (size_t)(end - text);
         bool is_good =
             json_line_is_clean(text, length) && json_line_read(text, length, &event) && read_event(t, &event, pruner);
-        if (!is_good) return reject_line(t, number, memchr(text, 0, (size_t)(end - text)) != NULL);
+        if (!is_good) return reject_line(path, number, memchr(text, 0, (size_t)(end - text)) != NULL);
     }
     return OK;
+}
+
+status trials_read(struct trials *t, const char *path, size_t number, const char *lines, size_t size) {
+    TRY(read_lines(t, path, number, lines, size, NULL));
+    status s = t->unlike;
+    t->unlike = OK;
+    return s;
 }
 
 #define MAX_HISTORY ((uint64_t)16 << 30)
@@ -454,17 +496,18 @@ static status trials_read_history(struct trials *t, struct pruner *pruner, struc
     struct io_info info;
     char *text;
     TRY(io_read_text(t->history, MAX_HISTORY, &text, &info));
+    if (!text && !info.exists) return OK;
     if (!text) return status_new(STATUS_DATA, "%s: not the history of a sweep", t->history);
     size_t size = size_without_zeros(text, info.size);
     const char *last = memrchr(text, '\n', size);
     size_t whole = last ? (size_t)(last - text) + 1 : 0;
-    status s = read_lines(t, text, size, pruner);
+    status s = read_lines(t, t->history, 1, text, size, pruner);
     if (!s && size < info.size)
         log_line(log,
                  "%s: dropped %zu zero bytes at its end, as a crash of the machine may leave; what they replaced is "
                  "done again",
                  t->history, (size_t)info.size - size);
-    if (!s && whole < info.size) s = io_truncate(t->fd, t->history, whole);
+    if (!s && whole < info.size && t->fd >= 0) s = io_truncate(t->fd, t->history, whole);
     free(text);
     return s;
 }
@@ -606,11 +649,11 @@ static status write_tables(const struct trials *t) {
     struct string_list keys = list_keys(t->sweep, arena);
     struct text text = {0};
     write_table(t, &keys, &text);
-    status s = io_replace_text(t->table, text_string(&text));
+    status s = replace(t, t->table, &text);
     text_clear(&text);
     if (!s && t->sweep->runs > 1) {
         write_summary(t, &keys, &text);
-        s = io_replace_text(t->summary, text_string(&text));
+        s = replace(t, t->summary, &text);
     }
     text_free(&text);
     arena_destroy(arena);
@@ -619,7 +662,7 @@ static status write_tables(const struct trials *t) {
 
 status trials_write(struct trials *t) {
     double start = clock_seconds();
-    TRY(io_sync(t->fd, t->history));
+    TRY(t->fd < 0 ? write_history(t) : io_sync(t->fd, t->history));
     TRY(write_tables(t));
     t->written_at = clock_seconds();
     t->writing = t->written_at - start;
@@ -628,7 +671,7 @@ status trials_write(struct trials *t) {
 
 status trials_write_if_due(struct trials *t) {
     double now = clock_seconds();
-    if (now - t->synced_at < TRIALS_SECONDS) return OK;
+    if (t->fd < 0 || now - t->synced_at < TRIALS_SECONDS) return OK;
     t->synced_at = now;
     return now - t->written_at < trials_pause(t->writing) ? io_sync(t->fd, t->history) : trials_write(t);
 }
@@ -658,8 +701,8 @@ void trials_move(struct trials *t, const char *folder) {
     set_paths(t, folder);
 }
 
-status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct log *log,
-                   struct trials **out) {
+static status open_trials(const char *folder, const struct sweep_config *sweep, struct pruner *pruner,
+                          const char *temporary, struct log *log, struct trials **out) {
     struct trials *t = calloc(1, sizeof *t);
     *out = NULL;
     if (!t) return status_memory("the table of trials");
@@ -675,16 +718,27 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
                          .written_at = clock_seconds(),
                          .fd = -1};
     set_paths(t, folder);
+    if (temporary && !(t->temporary = strdup(temporary))) status_exit_without_memory();
     status s = t->runs && t->reported && t->values && t->points && t->has_point
                    ? OK
                    : status_memory("the table of %zu trials", n);
-    if (!s) s = io_open_append(t->history, &t->fd);
+    if (!s && !temporary) s = io_open_append(t->history, &t->fd);
     if (!s) s = trials_read_history(t, pruner, log);
     if (s)
         status_free(trials_close(t));
     else
         *out = t;
     return s;
+}
+
+status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct log *log,
+                   struct trials **out) {
+    return open_trials(folder, sweep, pruner, NULL, log, out);
+}
+
+status trials_open_shared(const char *folder, const struct sweep_config *sweep, const char *temporary, struct log *log,
+                          struct trials **out) {
+    return open_trials(folder, sweep, NULL, temporary, log, out);
 }
 
 status trials_close(struct trials *t) {
@@ -697,6 +751,8 @@ status trials_close(struct trials *t) {
     free(t->points);
     free(t->has_point);
     free_paths(t);
+    free(t->temporary);
+    status_free(t->unlike);
     text_free(&t->line);
     text_free(&t->scratch);
     free(t);

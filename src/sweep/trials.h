@@ -52,6 +52,20 @@ struct trials;
  * none of this sweep's. */
 status trials_open(const char *folder, const struct sweep_config *sweep, struct pruner *pruner, struct log *log,
                    struct trials **out);
+/* Of a sweep of several processes (claims.h): the same, but the history is only read; its lines are those of
+ * trials_line, and trials_write writes it anew, a line for each run, by number, by the temporary file
+ * [temporary] (io_replace_by). */
+status trials_open_shared(const char *folder, const struct sweep_config *sweep, const char *temporary, struct log *log,
+                          struct trials **out);
+/* The line of the last trials_add, with its end. */
+const struct text *trials_line(const struct trials *trials);
+/* The next line has all fingerprints again (trials_check_data). */
+void trials_repeat_data(struct trials *trials);
+/* Reads lines (size) of another process, from line [number] of [path] on. STATUS_DATA: they are none of this sweep's,
+ * or their runs were trained on other data. */
+status trials_read(struct trials *trials, const char *path, size_t number, const char *lines, size_t size);
+/* Run [run] has no result any more. */
+void trials_reset(struct trials *trials, int64_t run);
 /* The folder of the sweep was moved to [folder]. */
 void trials_move(struct trials *trials, const char *folder);
 status trials_close(struct trials *trials); /* takes NULL */

@@ -60,7 +60,7 @@ PROGRAMS = {
               "program_metrics", "program_inference", "program_trained_config", "program_predict", "program_preparation", "program_target_scale", "program_sample_weights", "program_padding",
               "program_init", "program_check", "program_elastic", "program_agreement", "program_audit", "program_bisect", "program_replay", "program_check_compute", "program_files", "program_in_backward", "program_zero", "program_worlds",
               "program_losses", "program_lbfgs", "program_best", "program_save", "program_tensorboard", "program_runs", "program_stop", "program_once_per_job"],
-    "sweep": ["program_sweep", "program_sweep_ends"],
+    "sweep": ["program_sweep", "program_sweep_ends", "program_sweep_shared"],
     "export": ["program_export", "program_export_onnx", "program_export_c", "program_weights"],
     "report": ["corpus_report", "program_report", "program_watch"],
 }
@@ -109,7 +109,7 @@ FIRST = [
     ("*groups*", ["data_split", "program_groups"]), ("sampling/split*", ["data_split", "program_groups", "program_three_parts"]),
     ("plan/feed*", ["program_worlds", "program_sample_weights"]), ("state/labels*", ["program_labels"]),
     ("state/state*", ["program_resume", "program_readers"]), ("loop/trainer.c", ["program_metrics", "program_worlds"]),
-    ("report/watch*", ["program_watch"]), ("src/report/*", ["program_report", "program_watch"]), ("src/sweep/*", ["program_sweep", "program_sweep_ends"]),
+    ("report/watch*", ["program_watch"]), ("src/report/*", ["program_report", "program_watch"]), ("src/sweep/claims*", ["program_sweep_shared"]), ("src/sweep/*", ["program_sweep", "program_sweep_ends"]),
     ("schema_suggest*", ["base_schema_alias", "program_mistakes", "program_bad_configs", "program_typos", "train_config_aliases"]),
     ("find_file*", ["program_places"]), ("model/gradients*", ["program_in_backward"]),
     ("micro_batch*", ["program_batch_norm", "program_worlds", "program_contrastive"]), ("plan_describe*", ["program_check"]), ("step_log*", ["program_metrics"]),

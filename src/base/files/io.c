@@ -340,6 +340,15 @@ status io_rename(const char *from, const char *to) {
     return status_errno(STATUS_IO, errno, "cannot rename '%s' to '%s'", from, to);
 }
 
+status io_link(const char *from, const char *to, bool *is_taken) {
+    struct stat st;
+    *is_taken = false;
+    if (!has_fault(CALL_RENAME, to) && link(from, to) == 0) return OK;
+    if (errno != EEXIST) return status_errno(STATUS_IO, errno, "cannot link '%s' to '%s'", from, to);
+    *is_taken = stat(from, &st) != 0 || st.st_nlink < 2;
+    return OK;
+}
+
 status io_remove(const char *path) {
     if (!has_fault(CALL_REMOVE, path) && unlink(path) == 0) return OK;
     return errno == ENOENT ? OK : status_errno(STATUS_IO, errno, "cannot remove '%s'", path);
@@ -569,4 +578,10 @@ status io_replace_text(const char *path, const char *text) {
     struct io_part part = {text, strlen(text)};
     status_free(io_remove_temporaries(path)); /* a failure does not matter for the new file */
     return io_replace(path, &part, 1);
+}
+
+status io_replace_by(const char *temporary, const char *path, const char *text) {
+    TRY(io_replace_text(temporary, text));
+    TRY(io_rename(temporary, path));
+    return io_sync_folder_of(path);
 }

@@ -79,6 +79,10 @@ char *io_path_of(int fd);
 bool io_is_same(const struct io_info *a, const struct io_info *b);
 
 status io_rename(const char *from, const char *to);
+/* Gives the file [from] the second name [to], atomically also on NFS and Lustre; *is_taken: [to] exists, and stays.
+ * Only this process may give [from] names: where it has two, an earlier reply of the server was lost, and [to] is its
+ * own. */
+status io_link(const char *from, const char *to, bool *is_taken);
 status io_remove(const char *path);        /* a file; OK when absent */
 status io_remove_folder(const char *path); /* OK when absent or not empty */
 
@@ -133,5 +137,8 @@ status io_remove_temporaries(const char *path);
 
 /* As io_replace, with one text; before, removes what killed processes have left. */
 status io_replace_text(const char *path, const char *text);
+/* The same by the temporary file [temporary], of this process alone: in a folder that processes of several hosts write,
+ * the name that io_replace makes of the process's number may be another one's. */
+status io_replace_by(const char *temporary, const char *path, const char *text);
 
 #endif
