@@ -35,7 +35,7 @@ struct member {
     bool is_dead;     /* it is gone, or silent now */
 };
 
-struct block {
+struct trial_block {
     char name[64];        /* of its entries, before ".<n>" */
     int64_t first, count; /* trials; of the end: none */
     int next;             /* the first entry that is not known */
@@ -60,13 +60,13 @@ struct claims {
     double beat_at, read_at, looked_at; /* the last time that others were read, and that lost claims were looked for */
     struct member *members;             /* (member_count); the first one is this process */
     size_t member_count;
-    struct block **blocks;        /* (block_count) by trial */
+    struct trial_block **blocks;  /* (block_count) by trial */
     size_t block_count, complete; /* the first [complete] need no look any more */
     int64_t frontier;             /* the first trial that no known block has */
     int64_t last_count;           /* of the last block of this process */
     double seconds;               /* of a trial, wall time; 0: not known */
     double completed_at;
-    struct block end;
+    struct trial_block end;
     int end_at_start;      /* its entries at claims_open */
     uint16_t *trial_owner; /* (trials) the member that published the last run of a trial */
 };
@@ -83,7 +83,7 @@ static char *format(const char *pattern, ...) {
     return out;
 }
 
-static char *entry_path(const struct claims *c, const struct block *b, int n) {
+static char *entry_path(const struct claims *c, const struct trial_block *b, int n) {
     return format("%s/" SWEEP_BLOCKS "/%s.%d", c->options.folder, b->name, n);
 }
 
@@ -214,7 +214,7 @@ static size_t member_of(struct claims *c, const char *id) {
 /* ---- entries ---- */
 
 /* Appends an entry to the list of [b]; *is_taken: another process has appended one. */
-static status publish(struct claims *c, struct block *b, const char *text, bool is_durable, bool *is_taken) {
+static status publish(struct claims *c, struct trial_block *b, const char *text, bool is_durable, bool *is_taken) {
     char *path = entry_path(c, b, b->next);
     status s = sweep_folder_publish(c->temporary, path, text, is_durable, is_taken);
     if (!s && !*is_taken) b->next++;
@@ -222,7 +222,7 @@ static status publish(struct claims *c, struct block *b, const char *text, bool 
     return s;
 }
 
-static status publish_claim(struct claims *c, struct block *b, bool *is_mine) {
+static status publish_claim(struct claims *c, struct trial_block *b, bool *is_mine) {
     struct text line = {0};
     bool is_taken = false;
     text_add(&line, "{");
@@ -241,7 +241,7 @@ static status publish_claim(struct claims *c, struct block *b, bool *is_mine) {
     return OK;
 }
 
-static void observe(struct claims *c, const struct block *b, size_t member) {
+static void observe(struct claims *c, const struct trial_block *b, size_t member) {
     for (int64_t trial = b->first; trial < b->first + b->count && trial < c->sweep->trials; trial++) {
         if (trials_run(c->trials, trial * c->sweep->runs)->state == TRIAL_PENDING && c->sweep->runs == 1) continue;
         c->trial_owner[trial] = (uint16_t)(member < UINT16_MAX ? member : 0);
@@ -257,7 +257,7 @@ static status damaged(const char *path) {
 }
 
 /* The entry [text] of [b]. */
-static status apply(struct claims *c, struct block *b, const char *path, const char *text, size_t size) {
+static status apply(struct claims *c, struct trial_block *b, const char *path, const char *text, size_t size) {
     struct json_line line;
     const char *end = memchr(text, '\n', size);
     if (!end || text[size - 1] != '\n' || !json_line_read(text, (size_t)(end - text), &line)) return damaged(path);
@@ -286,7 +286,7 @@ static status apply(struct claims *c, struct block *b, const char *path, const c
 }
 
 /* Reads the entries from b->next on. */
-static status read_block(struct claims *c, struct block *b) {
+static status read_block(struct claims *c, struct trial_block *b) {
     for (;; b->next++) {
         char *path = entry_path(c, b, b->next), *text;
         struct io_info info;
@@ -300,7 +300,7 @@ static status read_block(struct claims *c, struct block *b) {
 
 /* ---- blocks ---- */
 
-static int64_t end_of(const struct claims *c, const struct block *b) {
+static int64_t end_of(const struct claims *c, const struct trial_block *b) {
     return b->first + b->count < c->sweep->trials ? b->first + b->count : c->sweep->trials;
 }
 
@@ -312,21 +312,21 @@ static int64_t pending_in(const struct claims *c, int64_t first, int64_t end) {
 }
 
 /* Every run has a published result. */
-static bool is_complete(const struct claims *c, const struct block *b) {
+static bool is_complete(const struct claims *c, const struct trial_block *b) {
     return !b->run_count && pending_in(c, b->first, end_of(c, b)) == 0;
 }
 
-static void free_block(struct block *b) {
+static void free_block(struct trial_block *b) {
     text_free(&b->lines);
     free(b->runs);
 }
 
-static struct block *add_block(struct claims *c, const struct block *b) {
+static struct trial_block *add_block(struct claims *c, const struct trial_block *b) {
     if ((c->block_count & (c->block_count - 1)) == 0) { /* at powers of two */
         c->blocks = realloc(c->blocks, (c->block_count ? 2 * c->block_count : 1) * sizeof *c->blocks);
         if (!c->blocks) status_exit_without_memory();
     }
-    struct block *own = malloc(sizeof *own);
+    struct trial_block *own = malloc(sizeof *own);
     if (!own) status_exit_without_memory();
     *own = *b;
     c->blocks[c->block_count++] = own;
@@ -334,7 +334,7 @@ static struct block *add_block(struct claims *c, const struct block *b) {
     return own;
 }
 
-static struct block *find_block(const struct claims *c, int64_t trial) {
+static struct trial_block *find_block(const struct claims *c, int64_t trial) {
     size_t low = 0, high = c->block_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -343,17 +343,17 @@ static struct block *find_block(const struct claims *c, int64_t trial) {
         else
             high = middle;
     }
-    struct block *b = low ? c->blocks[low - 1] : NULL;
+    struct trial_block *b = low ? c->blocks[low - 1] : NULL;
     return b && trial < b->first + b->count ? b : NULL;
 }
 
 bool claims_has(const struct claims *c, int64_t trial) {
-    const struct block *b = find_block(c, trial);
+    const struct trial_block *b = find_block(c, trial);
     return b && b->is_mine;
 }
 
 /* Another process has taken it over: what this one has computed since its last result does not count. */
-static status lose(struct claims *c, struct block *b) {
+static status lose(struct claims *c, struct trial_block *b) {
     log_warning(c->log,
                 "trials %" PRId64 " to %" PRId64
                 ": this process was silent for longer than the lease, and another one has taken them over",
@@ -366,7 +366,7 @@ static status lose(struct claims *c, struct block *b) {
 }
 
 /* Publishes the results that [b] has; [is_last]: and gives it back. */
-static status publish_results(struct claims *c, struct block *b, bool is_last) {
+static status publish_results(struct claims *c, struct trial_block *b, bool is_last) {
     struct text text = {0};
     bool is_taken = false;
     text_add(&text, "{");
@@ -387,7 +387,7 @@ static status publish_results(struct claims *c, struct block *b, bool is_last) {
     return OK;
 }
 
-static void measure(struct claims *c, const struct block *b) {
+static void measure(struct claims *c, const struct trial_block *b) {
     double now = clock_seconds(), since = fmax(b->begun, c->completed_at);
     double seconds = (now - since) / (double)b->count;
     c->seconds = c->seconds > 0 ? (c->seconds + seconds) / 2 : seconds;
@@ -395,7 +395,7 @@ static void measure(struct claims *c, const struct block *b) {
 }
 
 status claims_add(struct claims *c, int64_t run) {
-    struct block *b = find_block(c, run / c->sweep->runs);
+    struct trial_block *b = find_block(c, run / c->sweep->runs);
     const struct text *line = trials_line(c->trials);
     if (!b->runs) b->runs = calloc((size_t)(b->count * c->sweep->runs), sizeof *b->runs);
     if (!b->runs) status_exit_without_memory();
@@ -413,7 +413,7 @@ status claims_add(struct claims *c, int64_t run) {
     return OK;
 }
 
-static status find_lost(struct claims *c, struct block *b, bool *is_lost) {
+static status find_lost(struct claims *c, struct trial_block *b, bool *is_lost) {
     char *path = entry_path(c, b, b->next);
     struct io_info info;
     status s = io_stat(path, &info);
@@ -423,7 +423,7 @@ static status find_lost(struct claims *c, struct block *b, bool *is_lost) {
 }
 
 status claims_check(struct claims *c, int64_t trial, bool *has) {
-    struct block *b = find_block(c, trial);
+    struct trial_block *b = find_block(c, trial);
     bool is_lost = false;
     if (b && b->is_mine) TRY(find_lost(c, b, &is_lost));
     *has = b && b->is_mine;
@@ -454,7 +454,7 @@ status claims_give_back(struct claims *c) {
 status claims_read(struct claims *c, bool *is_complete_out) {
     *is_complete_out = false;
     for (size_t i = c->complete; i < c->block_count; i++) {
-        struct block *b = c->blocks[i];
+        struct trial_block *b = c->blocks[i];
         if (!b->is_mine && !is_complete(c, b)) TRY(read_block(c, b));
         if (i == c->complete && !b->is_mine && is_complete(c, b)) c->complete++;
     }
@@ -546,7 +546,7 @@ static void continue_trial(const struct claims *c, size_t member, int64_t trial)
 }
 
 /* From whoever had the block before; the newest first. */
-static status continue_block(struct claims *c, const struct block *b) {
+static status continue_block(struct claims *c, const struct trial_block *b) {
     for (int n = b->next - 2; n >= 0; n--) {
         char *path = entry_path(c, b, n), *text;
         struct io_info info;
@@ -581,10 +581,10 @@ static int64_t wanted_count(const struct claims *c) {
     return wanted > 1 ? (int64_t)wanted : 1;
 }
 
-static status claim_frontier(struct claims *c, struct block **out) {
+static status claim_frontier(struct claims *c, struct trial_block **out) {
     *out = NULL;
     while (!*out && c->frontier < c->sweep->trials) {
-        struct block b = {.first = c->frontier};
+        struct trial_block b = {.first = c->frontier};
         bool is_mine = false;
         snprintf(b.name, sizeof b.name, "%" PRId64, b.first);
         TRY(read_block(c, &b));
@@ -596,7 +596,7 @@ static status claim_frontier(struct claims *c, struct block **out) {
         if (b.count <= 0)
             return status_new(STATUS_IO, "%s: the claim of trial %" PRId64 " cannot be read", c->options.folder,
                               b.first);
-        struct block *added = add_block(c, &b);
+        struct trial_block *added = add_block(c, &b);
         if (!is_mine) continue;
         c->last_count = b.count;
         if (is_complete(c, added))
@@ -608,7 +608,7 @@ static status claim_frontier(struct claims *c, struct block **out) {
 }
 
 /* A block of a process that has given it back, or is dead. */
-static status take_over(struct claims *c, struct block **out) {
+static status take_over(struct claims *c, struct trial_block **out) {
     double now = clock_seconds();
     bool all;
     *out = NULL;
@@ -616,7 +616,7 @@ static status take_over(struct claims *c, struct block **out) {
     c->read_at = now;
     TRY(claims_read(c, &all));
     for (size_t i = c->complete; !all && !*out && i < c->block_count; i++) {
-        struct block *b = c->blocks[i];
+        struct trial_block *b = c->blocks[i];
         bool is_mine = false;
         if (b->is_mine || is_complete(c, b)) continue;
         if (b->is_claimed) TRY(look_at(c, b->owner));
@@ -629,7 +629,7 @@ static status take_over(struct claims *c, struct block **out) {
 }
 
 status claims_next(struct claims *c, int64_t *first, int64_t *end, bool *has) {
-    struct block *b;
+    struct trial_block *b;
     TRY(claim_frontier(c, &b));
     if (!b) TRY(take_over(c, &b));
     *has = b != NULL;
@@ -642,7 +642,7 @@ status claims_next(struct claims *c, int64_t *first, int64_t *end, bool *has) {
 /* ---- the end ---- */
 
 status claims_end(struct claims *c, enum claims_end *out) {
-    struct block *b = &c->end;
+    struct trial_block *b = &c->end;
     bool is_mine = false;
     TRY(read_block(c, b));
     *out = !b->is_claimed && b->next > c->end_at_start ? CLAIMS_END_DONE : CLAIMS_END_WAIT;
