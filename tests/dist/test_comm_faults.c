@@ -145,9 +145,39 @@ TEST_LOOP(messages_of_different_sizes, 0, 2) {
     ranks_run(2, sizes_body, &_i);
 }
 
-/* A stranger connects to the first socket on which this process listens, and sends nothing. */
-static void *be_a_stranger(void *unused) {
-    (void)unused;
+/* What a stranger does after it has connected: the last four send a message of Gloo. */
+enum stranger { SILENT, CLOSING, NOISE, TEXT, UNKNOWN_KIND, UNKNOWN_SLOT, LONG_MESSAGE, WRONG_PROOF, STRANGERS };
+
+/* A header of Gloo: bytes of the message, kind, slot, offset, bytes of its data, offset there. */
+static void send_message(int fd, uint64_t kind, uint64_t slot, uint64_t size) {
+    static const unsigned char data[4096] = {1};
+    uint64_t header[6] = {48 + size, kind, slot, 0, size, 0};
+    send(fd, header, sizeof header, MSG_NOSIGNAL);
+    send(fd, data, size < sizeof data ? size : sizeof data, MSG_NOSIGNAL);
+}
+
+#define SEND_UNBOUND 1                    /* the kind of a message with data */
+#define PROOF_SLOT ((uint64_t)0x60 << 56) /* that of the proofs in links.cc */
+
+static void behave(int fd, enum stranger kind) {
+    static const char text[] =
+        "GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: a scanner of ports\r\nAccept: */*\r\n\r\n";
+    unsigned char noise[4096];
+    uint32_t random = 1;
+    for (size_t i = 0; i < sizeof noise; i++)
+        noise[i] = (unsigned char)((random = random * 1664525u + 1013904223u) >> 24);
+    if (kind == CLOSING) close(fd);
+    if (kind == NOISE) send(fd, noise, sizeof noise, MSG_NOSIGNAL);
+    if (kind == TEXT) send(fd, text, sizeof text, MSG_NOSIGNAL);
+    if (kind == UNKNOWN_KIND) send_message(fd, 77, PROOF_SLOT, 32);
+    if (kind == UNKNOWN_SLOT) send_message(fd, SEND_UNBOUND, 5, 32);
+    if (kind == LONG_MESSAGE) send_message(fd, SEND_UNBOUND, PROOF_SLOT, (uint64_t)1 << 40);
+    if (kind == WRONG_PROOF) send_message(fd, SEND_UNBOUND, PROOF_SLOT, 32);
+}
+
+/* A stranger connects to the first socket on which this process listens. [data]: an enum stranger. */
+static void *be_a_stranger(void *data) {
+    enum stranger kind = *(enum stranger *)data;
     for (double end = clock_seconds() + 5; clock_seconds() < end; clock_sleep(0.01))
         for (int fd = 3; fd < 256; fd++) {
             struct sockaddr_storage address = {0};
@@ -157,6 +187,7 @@ static void *be_a_stranger(void *unused) {
             if (getsockname(fd, (struct sockaddr *)&address, &size) != 0 || address.ss_family != AF_INET) continue;
             int stranger = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
             RANK_CHECK(connect(stranger, (struct sockaddr *)&address, size) == 0);
+            behave(stranger, kind);
             return NULL;
         }
     return NULL;
@@ -166,9 +197,10 @@ static void *be_a_stranger(void *unused) {
 static void late_body(const struct dist_env *env, void *argument) {
     (void)argument;
     pthread_t stranger;
+    enum stranger kind = SILENT;
     struct rank_group g = rank_join(env, 60);
     if (env->rank != 0) /* rank 0 listens for the store */
-        RANK_CHECK(pthread_create(&stranger, NULL, be_a_stranger, NULL) == 0);
+        RANK_CHECK(pthread_create(&stranger, NULL, be_a_stranger, &kind) == 0);
     if (env->rank == 1) clock_sleep(11);
     float sum = (float)env->rank;
     rank_must(comm_all_reduce(g.comm, &sum, 1, COMM_FLOAT32, COMM_SUM));
@@ -182,24 +214,31 @@ TEST(late_rank_and_strangers) {
     ranks_run(3, late_body, NULL);
 }
 
-/* A stranger is first and says nothing: the ranks are connected before the job counts as hung (8 s). */
-static void silent_body(const struct dist_env *env, void *argument) {
-    (void)argument;
+/* A stranger is first: the ranks are connected before the job counts as hung (8 s). Then nothing listens any more. */
+static void stranger_body(const struct dist_env *env, void *argument) {
+    enum stranger kind = *(enum stranger *)argument;
     pthread_t stranger;
     struct rank_group g = rank_join(env, 60);
     if (env->rank == 1) /* rank 0 listens for the store */
-        RANK_CHECK(pthread_create(&stranger, NULL, be_a_stranger, NULL) == 0);
+        RANK_CHECK(pthread_create(&stranger, NULL, be_a_stranger, &kind) == 0);
+    if (env->rank == 0) clock_sleep(0.2); /* the stranger is before rank 0 */
     double start = clock_seconds();
     float sum = (float)env->rank;
     rank_must(comm_all_reduce(g.comm, &sum, 1, COMM_FLOAT32, COMM_SUM));
     RANK_CHECK(sum == 1 && clock_seconds() - start < 8);
+    for (int fd = 3; env->rank == 1 && fd < 256; fd++) {
+        int is_listening = 0;
+        socklen_t size = sizeof is_listening;
+        RANK_CHECK(getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &size) != 0 || !is_listening);
+    }
     if (env->rank == 1) pthread_join(stranger, NULL);
     rank_leave(&g);
 }
 
-TEST_LOOP(silent_stranger, 0, 3) { /* in about half of the runs rank 1 is the one that listens */
+TEST_LOOP(stranger_on_a_port_of_gloo, 0, 2 * STRANGERS) { /* in half of the runs rank 1 is the one that listens */
+    enum stranger kind = (enum stranger)(_i / 2);
     setenv("TEST_BACKEND", "gloo", 1);
-    ranks_run(2, silent_body, NULL);
+    ranks_run(2, stranger_body, &kind);
 }
 
 /* Rank 1 may not open the files that its first call needs. */

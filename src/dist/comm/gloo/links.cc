@@ -66,17 +66,31 @@ bool is_same(const sockaddr_storage &one, const sockaddr_storage &other) {
     return one.ss_family == AF_INET && a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr;
 }
 
-/* The descriptor of a connected pair, which Gloo does not expose: the only connection from the address that this rank
- * has published, or to that of its peer. The local address of the rank that connects does not identify it: Linux lets
- * connections to different peers share a port. [near]: where to look first; a rank may have thousands. */
-int socket_of(const Address &own, const Address &peer, int near) {
-    auto is_it = [&](int fd) {
-        sockaddr_storage here = {}, there = {};
-        socklen_t size = sizeof here, there_size = sizeof there;
-        return getpeername(fd, reinterpret_cast<sockaddr *>(&there), &there_size) == 0 &&
-               getsockname(fd, reinterpret_cast<sockaddr *>(&here), &size) == 0 &&
-               (is_same(there, peer.getSockaddr()) || is_same(here, own.getSockaddr()));
-    };
+sockaddr_storage local_address(int fd) {
+    sockaddr_storage address = {};
+    socklen_t size = sizeof address;
+    if (getsockname(fd, reinterpret_cast<sockaddr *>(&address), &size) != 0) address.ss_family = AF_UNSPEC;
+    return address;
+}
+
+/* AF_UNSPEC: it is not connected. */
+sockaddr_storage remote_address(int fd) {
+    sockaddr_storage address = {};
+    socklen_t size = sizeof address;
+    if (getpeername(fd, reinterpret_cast<sockaddr *>(&address), &size) != 0) address.ss_family = AF_UNSPEC;
+    return address;
+}
+
+bool is_connected(int fd) { return remote_address(fd).ss_family != AF_UNSPEC; }
+
+bool is_listening(int fd) {
+    int is_it = 0;
+    socklen_t size = sizeof is_it;
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_it, &size) == 0 && is_it;
+}
+
+/* -1: none. [near]: where to look first; a rank may have thousands. */
+template <class Condition> int find_descriptor(int near, Condition is_it) {
     for (int fd = std::max(near - kNear, 0); fd < near + kNear; fd++)
         if (is_it(fd)) return fd;
     DIR *folder = opendir("/proc/self/fd");
@@ -86,6 +100,18 @@ int socket_of(const Address &own, const Address &peer, int near) {
     while (found < 0 && (entry = readdir(folder)))
         if (is_it(std::atoi(entry->d_name))) found = std::atoi(entry->d_name);
     closedir(folder);
+    return found;
+}
+
+/* The descriptor of a connected pair, which Gloo does not expose: the only connection from the address that this rank
+ * has published, or to that of its peer. The local address of the rank that connects does not identify it: Linux lets
+ * connections to different peers share a port. */
+int socket_of(const Address &own, const Address &peer, int near) {
+    int found = find_descriptor(near, [&](int fd) {
+        sockaddr_storage there = remote_address(fd);
+        return there.ss_family != AF_UNSPEC &&
+               (is_same(there, peer.getSockaddr()) || is_same(local_address(fd), own.getSockaddr()));
+    });
     if (found < 0) throw std::runtime_error("the connection was closed");
     return found;
 }
@@ -120,6 +146,31 @@ std::string without_location(const char *what) {
     const char *end = what[0] == '[' ? std::strstr(what, "] ") : nullptr;
     std::string text = end ? end + 2 : what;
     return text.substr(0, text.find('\n'));
+}
+
+/* ---- the guard ---- */
+
+Guard::Guard(gloo::transport::Device &device, Pair &pair, int near)
+    : near_(near), device_(dynamic_cast<gloo::transport::tcp::Device &>(device)), pair_(pair),
+      handler_(dynamic_cast<gloo::transport::tcp::Handler &>(pair)), address_(pair.address().bytes()) {
+    const Address own(address_);
+    int fd =
+        find_descriptor(near_, [&](int i) { return is_listening(i) && is_same(local_address(i), own.getSockaddr()); });
+    if (fd >= 0) device_.registerDescriptor(fd, EPOLLIN, this);
+}
+
+void Guard::handleEvents(int events) {
+    try {
+        handler_.handleEvents(events);
+        if (is_connected_) return;
+        const Address own(address_);
+        int fd = find_descriptor(
+            near_, [&](int i) { return is_connected(i) && is_same(local_address(i), own.getSockaddr()); });
+        is_connected_ = fd >= 0;
+        if (is_connected_) device_.registerDescriptor(fd, EPOLLIN, this);
+    } catch (const std::exception &) {
+        pair_.close();
+    }
 }
 
 /* ---- the timer ---- */
@@ -222,6 +273,7 @@ void Links::close(Link &link, int peer) {
     if (!link.context) return;
     network_.remove(link.context->getPair(1 - index(peer)).get(), link.socket);
     link.context.reset();
+    link.guard.reset();
     link.socket = -1;
 }
 
@@ -232,10 +284,12 @@ std::string Links::key(int from, int to, int attempt) const {
 }
 
 void Links::publish(int peer, Link &link, double seconds) {
-    link.context = network_.device()->createContext(index(peer), 2);
+    auto device = network_.device();
+    link.context = device->createContext(index(peer), 2);
     link.context->setTimeout(to_milliseconds(seconds / kGlooFactor));
     auto &pair = link.context->createPair(1 - index(peer));
     network_.add(pair.get());
+    link.guard = std::make_unique<Guard>(*device, *pair, newest_);
     link.nonce = new_nonce();
     auto address = pair->address().bytes();
     std::string value = link.nonce + std::string(address.begin(), address.end());

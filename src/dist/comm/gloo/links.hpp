@@ -7,6 +7,7 @@
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
 #include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/tcp/loop.h>
 
 #include <pthread.h>
@@ -22,6 +23,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 extern "C" {
 #include "base/system/signals.h"
@@ -138,6 +140,27 @@ class Network {
     std::set<int> sockets_;
 };
 
+/* ---- the guard ---- */
+
+/* Gloo accepts any connection, and an exception for a message that it does not expect, thrown in its thread, would end
+ * the process. The guard takes the place of a listening [pair] in the list of Gloo's thread, then that of its first
+ * connection: an exception closes the pair. Later, when the proofs of both ranks were good, Gloo may replace it. It
+ * must outlive the pair. */
+class Guard : public gloo::transport::tcp::Handler {
+  public:
+    /* [near]: a descriptor in whose neighbourhood that of the pair probably is. */
+    Guard(gloo::transport::Device &device, Pair &pair, int near);
+    void handleEvents(int events) override;
+
+  private:
+    int near_;
+    gloo::transport::tcp::Device &device_;
+    Pair &pair_;
+    gloo::transport::tcp::Handler &handler_; /* of the pair */
+    std::vector<char> address_;              /* on which it listens */
+    bool is_connected_ = false;
+};
+
 /* ---- links ---- */
 
 /* The links of one thread, for one kind of messages. */
@@ -161,7 +184,8 @@ class Links {
 
   private:
     struct Link {
-        std::shared_ptr<Context> context;
+        std::unique_ptr<Guard> guard;
+        std::shared_ptr<Context> context; /* after the guard, which outlives it */
         std::string nonce;
         int attempt = 0, socket = -1;
     };
