@@ -276,6 +276,38 @@ TEST_LOOP(many_ranks_wait_along_a_tree, 0, 5) {
     ranks_run(MAX_TEST_RANKS, bodies[_i], _i < 4 ? (void *)shared_count() : (void *)"shm");
 }
 
+/* In a tree the failure of every rank names the rank that is late, not one that waits for it: rank 35 is below rank 2,
+ * rank 1 has ranks below it. */
+struct late {
+    int rank;
+    atomic_int *done;
+};
+
+static void late_body(const struct dist_env *env, void *argument) {
+    const struct late *late = argument;
+    struct rank_group g = rank_join(env, 3);
+    char name[32];
+    rank_must(comm_barrier(g.comm));
+    snprintf(name, sizeof name, "rank %d did not make", late->rank);
+    if (env->rank != late->rank) {
+        float data[10] = {0};
+        status s = comm_all_reduce(g.comm, data, 10, COMM_FLOAT32, COMM_SUM);
+        if (!s || !strstr(status_message(s), name)) printf("rank %d: %s\n", env->rank, s ? status_message(s) : "OK");
+        RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), name));
+        status_free(s);
+        atomic_fetch_add(late->done, 1);
+    }
+    while (atomic_load(late->done) < env->world_size - 1) clock_sleep(0.01); /* all are there while one waits */
+    _exit(0);
+}
+
+TEST_LOOP(the_late_rank_of_a_tree_is_named, 0, 3) {
+    static const int ranks[] = {35, 1, 0};
+    struct late late = {ranks[_i], shared_count()};
+    set_backend(1);
+    ranks_run(MAX_TEST_RANKS, late_body, &late);
+}
+
 /* Over a network always; in shared memory if the ranks, of one thread each, leave a processor. */
 static void overlap_body(const struct dist_env *env, void *argument) {
     (void)argument;
