@@ -15,6 +15,16 @@ struct draw_key;
 
 #define ATTENTION_MAX_HALF 128 /* maximum head size with 16-bit operands; a multiple of 8 */
 
+/* What the numbers of a mask mean: 1 a key that is not attended to, 1 one that is, or what is added to a score. */
+enum attention_mask { MASK_IGNORE, MASK_KEEP, MASK_ADD };
+#define MASK_HIDDEN (-1e30f) /* the scaled score of a key that is not attended to, and the least of MASK_ADD */
+
+/* What is added to a scaled score. */
+HOST_DEVICE static inline float attention_mask_bias(enum attention_mask kind, float x) {
+    if (kind == MASK_ADD) return x < MASK_HIDDEN ? MASK_HIDDEN : x;
+    return (x > 0 || x < 0) == (kind == MASK_IGNORE) ? MASK_HIDDEN : 0;
+}
+
 struct attention_shape {
     size_t rows, tokens, heads, head_size;
     size_t keys;    /* of cross_attention_*: positions of keys and values, which are not causal; else not used */
@@ -24,6 +34,11 @@ struct attention_shape {
     const struct draw_key *dropout; /* of the softmaxes (torch.nn.functional.scaled_dot_product_attention's dropout_p);
                                        NULL: none. Number of an element: (head, query, key) */
     float dropout_p;
+    /* Of cross_attention_*, where takes_masks: (rows, mask_queries, keys), mask_queries 1 (the same for all queries) or
+     * tokens; NULL: none. A query that attends to no key gets NaN, as in PyTorch. */
+    const float *mask;
+    size_t mask_queries;
+    enum attention_mask mask_kind;
 };
 
 /* Rotary position embedding (Su et al., RoFormer) of the first heads * head_size of [features]: each pair of numbers of
@@ -58,6 +73,7 @@ HOST_DEVICE static inline size_t bag_count(const struct embedding_bag *bag, cons
 
 struct sequence_ops {
     size_t max_head_size; /* of attention; 0: any */
+    bool takes_masks;     /* attention_shape's mask */
     /* lengths (rows): the positions of each row up to the last one that is not [padding], at least 1; tokens (rows,
      * positions). */
     void (*padding_lengths)(struct device *, const int32_t *tokens, int32_t padding, int32_t *lengths, size_t rows,

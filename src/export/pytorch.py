@@ -163,9 +163,11 @@ def token_lengths(x, padding):
     return (torch.arange(1, x.shape[1] + 1, device=device) * (x != padding)).max(1).values.clamp(min=1)
 
 
-def attend(q, k, v, causal, lengths, dropout, stream, training):
+def attend(q, k, v, causal, lengths, dropout, stream, training, bias=None):
     """Scaled dot product attention of (rows, heads, positions, size); positions behind `lengths` are not attended to."""
     scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
+    if bias is not None:
+        scores = scores + bias
     if causal:
         scores = scores + torch.full(scores.shape[2:], float("-inf"), device=device).triu(1)
     if lengths is not None:
@@ -182,20 +184,26 @@ class Attention(nn.MultiheadAttention):
         super().__init__(width, heads, bias=bias)
         self.causal, self.p, self.stream = causal, dropout, stream
 
-    def forward(self, x, lengths=None, memory=None):
+    def forward(self, x, lengths=None, memory=None, mask=None):
         width, bias = self.embed_dim, self.in_proj_bias
         q = F.linear(x, self.in_proj_weight[:width], bias if bias is None else bias[:width])
         kv = F.linear(x if memory is None else memory, self.in_proj_weight[width:], bias if bias is None else bias[width:])
         q, k, v = (t.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for t in (q, *kv.chunk(2, 2)))
-        return self.out_proj(attend(q, k, v, self.causal, lengths, self.p, self.stream, self.training))
+        return self.out_proj(attend(q, k, v, self.causal, lengths, self.p, self.stream, self.training, mask))
 
 
 class CrossAttention(Attention):
-    def __init__(self, width, heads, bias=True, dropout=0, stream=0):
+    def __init__(self, width, heads, bias=True, dropout=0, mask="ignore", stream=0):
         super().__init__(width, heads, False, bias, dropout, stream)
+        self.mask = mask
 
-    def forward(self, x, memory, lengths=None):
-        return super().forward(x, lengths, memory)
+    def forward(self, x, memory, *others):
+        lengths, mask = (next((t for t in others if (t.dim() > 1) == is_mask), None) for is_mask in (False, True))
+        if mask is not None:  # (rows, keys) or (rows, queries, keys)
+            mask = mask.reshape(len(x), 1, -1, memory.shape[1])
+            if self.mask != "add":
+                mask = torch.zeros_like(mask).masked_fill((mask != 0) == (self.mask == "ignore"), float("-inf"))
+        return super().forward(x, lengths, memory, mask)
 
 
 class DotProductAttention(nn.Module):

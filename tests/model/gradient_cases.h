@@ -349,6 +349,11 @@ static const struct {
      2,
      {5, 6}},
     {"cross_attention",
+     "[{reshape: {shape: [5, 5], name: mask}}, {linear: {out: 6, name: q}}, {cross_attention: {heads: 2, mask: add, "
+     "dropout: 0.2, from: [q, q, mask]}}, {linear: 3}]",
+     2,
+     {5, 5}},
+    {"cross_attention",
      "[{embedding: {embedding_dim: 6, padding_idx: 0, name: memory}}, {positional_embedding: {name: q}}, "
      "{cross_attention: {heads: 2, from: [q, memory]}}, {linear: 3}]",
      1,

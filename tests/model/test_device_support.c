@@ -56,6 +56,11 @@ static const struct {
     {"- linear: {out: 8, name: q}\n- linear: 8\n- cross_attention: {heads: 2, from: q}\n",
      {.dims = 2, .size = {3, 16}},
      NULL},
+    {"- reshape: {shape: [3, 3], name: m}\n- linear: {out: 8, name: q}\n- cross_attention: {heads: 2, from: [q, q, "
+     "m]}\n",
+     {.dims = 2, .size = {3, 3}},
+     "test.yaml:4:3: model.layers.2.cross_attention: on cuda:0 (a GPU): a mask is for the CPU only: use train.device: "
+     "cpu"},
     {"- linear: {out: 520, name: q}\n- linear: 520\n- cross_attention: {heads: 2, from: q}\n",
      {.dims = 2, .size = {3, 16}},
      "test.yaml:4:3: model.layers.2.cross_attention: on cuda:0 (a GPU): a head has at most 256 features, got 260"},

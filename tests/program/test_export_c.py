@@ -224,6 +224,9 @@ PADDED = {
        {cross_attention: {heads: 2, bias: false, from: memory}}, {linear: 3}]"""),
     "cross_of_series": ("{series: x, other: v}", 2, "[{linear: {out: 6, from: series, name: s}}, {linear: {out: 6, from: other, name: o}}, "
                                                     "{cross_attention: {heads: 3, from: [o, s]}}, flatten, {linear: 2}]"),
+    "masks": ("{series: x, mask: m, key_mask: k, bias: b}", 2, "[{linear: {out: 6, from: series, name: s}}, {cross_attention: {heads: 3, from: [s, s, mask]}}, {tanh: {name: a}}, "
+                                                               "{cross_attention: {heads: 2, mask: keep, from: [a, s, key_mask]}}, {linear: {out: 6, name: c}}, "
+                                                               "{cross_attention: {heads: 1, mask: add, from: [c, c, bias]}}, flatten, {linear: 2}]"),
 }
 
 
@@ -238,6 +241,8 @@ def write_padded(folder, name):
         for i, length in enumerate([1, 2, positions, 64, 65, positions - 1, 3, 30, 66, 10, 63, 5]):
             arrays[key][i, length - 1], arrays[key][i, length:] = 1 + i % 8, 0  # zeros before the last token are none
     arrays["y"] = r.normal(size=(12, *np.atleast_1d(outputs)))
+    arrays["m"], arrays["k"], arrays["b"] = r.random((12, 9, 9)) < 0.5, r.random((12, 9)) < 0.5, r.normal(size=(12, 9, 9))
+    arrays["m"][:, range(9), range(9)], arrays["k"][:, 4] = 0, 1
     with h5py.File(os.path.join(folder, "data.h5"), "w") as f:
         for key, values in arrays.items():
             f[key] = values.astype("f4")

@@ -50,6 +50,7 @@ ATTRIBUTES = {
         "{attention: {heads: 2}}", "{attention: {heads: 4, causal: true}}", "{attention: {heads: 1, bias: false}}", "{linear: 24}, {scaled_dot_product_attention: {heads: 2}}",
         "{linear: 24}, {scaled_dot_product_attention: {heads: 4, causal: true}}", "{linear: 16}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 2}}",
         "{linear: {out: 8, name: q}}, {linear: 8}, {cross_attention: {heads: 2, from: q}}", "{linear: {out: 8, name: q}}, {linear: 8}, {cross_attention: {heads: 1, bias: false, from: q}}",
+        "{reshape: {shape: [5, 8], name: rows}}, {reshape: {shape: [8, 5], name: m}}, {linear: {out: 4, name: q}}, {linear: {out: 4, from: rows, name: kv}}, {cross_attention: {heads: 2, mask: add, from: [q, kv, m]}}",
         "{expression: {value: x * sigmoid(x) - mean(x)}}", "{rotary_embedding: {head_size: 4}}", "{rotary_embedding: {head_size: 4, heads: 1}}", "{rotary_embedding: {head_size: 4, base: 7}}", "{rotary_embedding: {head_size: 4, interleaved: true}}",
         *(f"{{{kind}: {{hidden_size: 3{keys}}}}}" for kind in ("lstm", "gru", "rnn") for keys in ("", ", num_layers: 2", ", bias: false", ", bidirectional: true", ", output: last")), "{rnn: {hidden_size: 3, nonlinearity: relu}}"],
 }

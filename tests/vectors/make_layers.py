@@ -257,6 +257,7 @@ CASES = [
     ("[{conv2d: {out: 3, kernel_size: 2}}, {mean: {dim: 1}}, {mean: 2}, {linear: 3}]", [2, 4, 5]),
     ("[{linear: {out: 6, name: q}}, tanh, {linear: 6}, {slice: {end: 3, name: memory}}, {cross_attention: {heads: 2, dropout: 0, from: [q, memory]}}, "
      "{cross_attention: {heads: 3, bias: false, from: q}}, {linear: 3}]", [5, 6]),
+    ("[{reshape: {shape: [5, 5], name: mask}}, {linear: {out: 6, name: q}}, {cross_attention: {heads: 2, mask: add, from: [q, q, mask]}}, {linear: 3}]", [5, 5]),
     ("[{embedding: {embedding_dim: 6, padding_idx: 0, name: memory}}, tanh, {linear: {out: 6, name: q}}, {cross_attention: {heads: 2, from: "
      "[q, memory]}}, {linear: 7}]", [5], 7),
     # frozen parameters

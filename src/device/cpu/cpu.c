@@ -78,6 +78,7 @@ static void set_attention(struct cpu_device *device, const struct attention_kern
     device->sequence.attention_forward = attention->forward;
     device->sequence.attention_backward = attention->backward;
     device->sequence.cross_attention_forward = attention->cross_forward;
+    device->sequence.takes_masks = true;
     device->sequence.cross_attention_backward = attention->cross_backward;
 }
 

@@ -15,6 +15,7 @@ struct attention_config {
     bool is_causal;          /* not of cross_attention */
     double dropout;
     bool bias; /* of the projections; not of scaled_dot_product_attention */
+    int mask;  /* enum attention_mask; cross_attention only */
 };
 
 /* The parameters of a layer with an output of (T, C): in_proj_weight (3C, C), in_proj_bias (3C), out_proj.weight (C,
@@ -417,15 +418,27 @@ static const char *without_padding(const struct onnx_call *c, const char *scores
     return onnx_where(c->g, are_real, scores, onnx_scalar(c->g, -INFINITY));
 }
 
+/* Scores with the third input of cross_attention, (tokens, keys) or (keys). */
+static const char *masked_onnx(const struct onnx_call *c, const char *scores, const char *mask, int64_t keys) {
+    struct onnx_graph *g = c->g;
+    int64_t queries = c->layer->ins[2].dims == 2 ? c->layer->ins[2].size[0] : 1;
+    mask = onnx_reshape(g, mask, (const int64_t[]){1, queries, keys}, 3);
+    if (config_of(c->layer)->mask == MASK_ADD) return onnx_node2(g, "Add", scores, mask);
+    const char *are_zero = onnx_node2(g, "Equal", mask, onnx_scalar(g, 0)), *hidden = onnx_scalar(g, -INFINITY);
+    bool ignores = config_of(c->layer)->mask == MASK_IGNORE;
+    return onnx_where(g, are_zero, ignores ? scores : hidden, ignores ? hidden : scores);
+}
+
 /* softmax(q k^T / sqrt(size)) v of each head: (batch, tokens, width). [k], [v]: of [keys] positions */
 static const char *attend_onnx(const struct onnx_call *c, const char *q, const char *k, const char *v, size_t lengths,
-                               int64_t keys) {
+                               int64_t keys, const char *mask) {
     struct onnx_graph *g = c->g;
     int64_t tokens = c->layer->out.size[0], width = c->layer->out.size[1];
     const char *scale = onnx_scalar(g, 1 / sqrtf((float)(width / config_of(c->layer)->heads)));
     const char *products = onnx_node2(g, "MatMul", q, onnx_transpose(g, k, (const int64_t[]){0, 1, 3, 2}, 4));
     const char *scores = onnx_node2(g, "Mul", products, scale);
     if (config_of(c->layer)->is_causal) scores = onnx_node2(g, "Add", scores, causal_mask(g, (size_t)tokens));
+    if (mask) scores = masked_onnx(c, scores, mask, keys);
     const char *y = onnx_node2(g, "MatMul", onnx_softmax(g, without_padding(c, scores, lengths, keys)), v);
     return onnx_reshape(g, onnx_transpose(g, y, (const int64_t[]){0, 2, 1, 3}, 4), (const int64_t[]){tokens, width}, 2);
 }
@@ -436,7 +449,7 @@ static const char *self_onnx(const struct onnx_call *c, const char *qkv) {
             kv_heads = (int64_t)kv_heads_of(c->layer);
     const char *q = columns_onnx(c, qkv, tokens, 0, heads), *k = columns_onnx(c, qkv, tokens, heads, kv_heads);
     const char *v = columns_onnx(c, qkv, tokens, heads + kv_heads, kv_heads);
-    return attend_onnx(c, q, k, v, c->layer->in.lengths, tokens);
+    return attend_onnx(c, q, k, v, c->layer->in.lengths, tokens, NULL);
 }
 
 static const char *core_onnx(const struct onnx_call *c) { return self_onnx(c, c->x); }
@@ -509,6 +522,8 @@ static const struct schema_alias aliases[] = {
     KEY_ALIAS("layer.attention", "dropout_p attention_dropout attn_dropout p", ".dropout"),
     KEY_ALIAS_NOTE("layer.attention", "key_padding_mask", NULL,
                    "padding follows from padding_idx of the embedding or from sequence_lengths"),
+    KEY_ALIAS_NOTE("layer.attention", "attn_mask mask", NULL,
+                   "a mask of the dataset is the third input of cross_attention, `from: [x, x, mask]`"),
     KEY_ALIAS_NOTE("layer.attention", "embed_dim d_model dim hidden_size", NULL,
                    "the size of the input is inferred; leave the key out"),
     CALL_ALIAS("layer", "attention", "~ heads"),
@@ -638,12 +653,18 @@ static void attention_cache_forward(struct attention_cache *c, struct device *de
 /* cross_attention: queries of one output, keys and values of another, as in a decoder (torch.nn.MultiheadAttention with
  * two inputs). in_proj has the rows of the queries first. */
 
+static const char *const masks[] = {"ignore", "keep", "add", NULL};
+
 static const struct schema_row rows[] = {
     SCHEMA_ROW(INT, struct attention_config, heads, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 16,
                .doc = "Number of heads (PyTorch's num_heads); must divide the features."),
     SCHEMA_ROW(REAL, struct attention_config, dropout, .fallback = "0", .min = 0, .max = 1,
                .doc = "Probability of dropout of the attention weights, the softmaxes, in training."),
     SCHEMA_ROW(BOOL, struct attention_config, bias, .fallback = "true", .doc = "Whether the projections have biases."),
+    SCHEMA_ROW(CHOICE, struct attention_config, mask, .fallback = "ignore", .choices = masks,
+               .doc = "What the numbers of a third input mean: `ignore`: keys with 1 are not attended to "
+                      "(MultiheadAttention's boolean attn_mask and key_padding_mask); `keep`: only those with 1 are "
+                      "(scaled_dot_product_attention's boolean attn_mask); `add`: they are added to the scores."),
     {0},
 };
 static const struct schema schema = {
@@ -654,8 +675,14 @@ static size_t cross_tokens_of(const struct layer *layer) { return (size_t)layer-
 static size_t cross_features_of(const struct layer *layer) { return (size_t)layer->out.size[1]; }
 static size_t keys_of(const struct layer *layer) { return (size_t)layer->ins[1].size[0]; }
 
-/* [key]: filled, because the shape refers to it. */
-static struct attention_shape cross_shape_of(const struct layer *layer, const struct pass *pass, struct draw_key *key) {
+/* Rows of the mask: one for each query, or one for all. */
+static size_t mask_queries(const struct layer *layer) {
+    return layer->ins[2].dims == 2 ? (size_t)layer->ins[2].size[0] : 1;
+}
+
+/* [key]: filled, because the shape refers to it. [mask]: of a third input. */
+static struct attention_shape cross_shape_of(const struct layer *layer, const struct pass *pass, struct draw_key *key,
+                                             const float *mask) {
     size_t heads = (size_t)cross_config_of(layer)->heads;
     struct attention_shape shape = {.rows = pass->rows,
                                     .tokens = cross_tokens_of(layer),
@@ -663,7 +690,9 @@ static struct attention_shape cross_shape_of(const struct layer *layer, const st
                                     .heads = heads,
                                     .head_size = cross_features_of(layer) / heads,
                                     .lengths = pass_lengths(pass, &layer->ins[1]),
-                                    .dropout_p = (float)cross_config_of(layer)->dropout};
+                                    .dropout_p = (float)cross_config_of(layer)->dropout,
+                                    .mask_kind = (enum attention_mask)cross_config_of(layer)->mask};
+    if (layer->in_count > 2) shape.mask = mask, shape.mask_queries = mask_queries(layer);
     *key = pass->draws;
     key->stream = layer->stream;
     if (pass->is_training && cross_config_of(layer)->dropout > 0) shape.dropout = key;
@@ -689,11 +718,53 @@ static status check_inputs(const struct layer *layer) {
     return s;
 }
 
+static status check_mask(const struct layer *layer) {
+    const struct shape *mask = &layer->ins[2];
+    int64_t queries = layer->ins[0].size[0], keys = layer->ins[1].size[0];
+    bool is_last = mask->dims > 0 && mask->size[mask->dims - 1] == keys;
+    if (mask->input && !mask->is_tokens && is_last &&
+        (mask->dims == 1 || (mask->dims == 2 && (mask->size[0] == queries || mask->size[0] == 1))))
+        return OK;
+    struct text shape = {0};
+    shape_print(mask, &shape);
+    status s =
+        status_new(STATUS_USAGE,
+                   "its mask must be values of the dataset in each row, (%lld keys) or (%lld queries, %lld keys), "
+                   "but is %s%s",
+                   (long long)keys, (long long)queries, (long long)keys, text_string(&shape),
+                   mask->input ? "" : ", which a layer computes");
+    text_free(&shape);
+    return s;
+}
+
+/* Whether each query attends to a key. */
+static status check_mask_row(const struct layer *layer, const struct params *params, const float *row) {
+    enum attention_mask kind = (enum attention_mask)cross_config_of(layer)->mask;
+    size_t keys = keys_of(layer);
+    (void)params;
+    for (size_t q = 0; layer->in_count == 3 && q < mask_queries(layer); q++) {
+        const float *mask = row + layer->ins[2].input - 1 + q * keys;
+        size_t k = 0;
+        while (k < keys && attention_mask_bias(kind, mask[k]) <= MASK_HIDDEN / 2) k++;
+        if (k == keys)
+            return status_new(STATUS_DATA, "the mask of %s leaves query %zu no key to attend to", layer->path, q);
+    }
+    return OK;
+}
+
+static status cross_check_device(const struct layer *layer, const struct device_ops *ops) {
+    if (layer->in_count == 3 && !ops->sequence->takes_masks)
+        return status_new(STATUS_USAGE, "a mask is for the CPU only: use train.device: cpu");
+    return attention_check_device(layer, ops);
+}
+
 static status plan(struct layer *layer, struct planning *planning) {
-    if (layer->in_count != 2)
-        return status_new(STATUS_USAGE, "it takes two outputs, `from: [queries, keys_and_values]`, got %zu",
+    if (layer->in_count != 2 && layer->in_count != 3)
+        return status_new(STATUS_USAGE,
+                          "it takes two outputs, `from: [queries, keys_and_values]`, and a mask or none, got %zu",
                           layer->in_count);
     TRY(check_inputs(layer));
+    if (layer->in_count == 3) TRY(check_mask(layer));
     layer->out = layer->in;
     attention_declare(layer, planning);
     size_t c = cross_features_of(layer), t = cross_tokens_of(layer);
@@ -727,7 +798,7 @@ static const float *later(const float *x, size_t elements) { return x ? x + elem
 static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
-    struct attention_shape shape = cross_shape_of(layer, pass, &key);
+    struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&x[2]) : NULL);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
     struct tensor attended = layer_inner(layer, CROSS_HEADS_COPY, s.heads);
     size_t n = pass->rows * cross_tokens_of(layer), m = pass->rows * keys_of(layer), c = cross_features_of(layer);
@@ -745,7 +816,7 @@ static void join_backward(const struct layer *layer, const struct pass *pass, co
     (void)y;
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
-    struct attention_shape shape = cross_shape_of(layer, pass, &key);
+    struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&x[2]) : NULL);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
     struct tensor dq = layer_inner(layer, DQ_COPY, s.dq), dkv = layer_inner(layer, DKV_COPY, s.dkv);
     size_t n = pass->rows * cross_tokens_of(layer), m = pass->rows * keys_of(layer), c = cross_features_of(layer);
@@ -795,7 +866,8 @@ static const char *cross_onnx(const struct onnx_call *c) {
     const char *q = projection_onnx(c, c->inputs[0], 0, width),
                *kv = projection_onnx(c, c->inputs[1], width, 3 * width);
     const char *k = columns_onnx(c, kv, keys, 0, heads), *v = columns_onnx(c, kv, keys, heads, heads);
-    const char *y = attend_onnx(c, columns_onnx(c, q, tokens, 0, heads), k, v, layer->ins[1].lengths, keys);
+    const char *y = attend_onnx(c, columns_onnx(c, q, tokens, 0, heads), k, v, layer->ins[1].lengths, keys,
+                                layer->in_count > 2 ? c->inputs[2] : NULL);
     return onnx_linear(c->g, y, attention_param(layer, OUT_WEIGHT), bias_or_none(layer, OUT_BIAS), 2);
 }
 
@@ -811,8 +883,11 @@ static void cross_c(const struct c_call *c) {
     const char *heads = arena_printf(arena, "%s + %zu", kv, 2 * keys * width);
     linear_c(c, c->inputs[0], c_matrix_rows(c, weight, 0, width), bias, q, tokens, width, width);
     linear_c(c, c->inputs[1], c_matrix_rows(c, weight, width, 2 * width), kv_bias, kv, keys, width, 2 * width);
-    text_printf(c_use(c, "cross_attention"), "    cross_attention(%s, %s, %s, %zu, %zu, %s, %zu, %zu, %s);\n", q, kv,
-                heads, tokens, keys, c_length(c, layer->ins[1].lengths, keys), count, width / count, c->scratch[0]);
+    text_printf(c_use(c, "cross_attention"),
+                "    cross_attention(%s, %s, %s, %zu, %zu, %s, %zu, %zu, %s, %zu, %d, %s);\n", q, kv, heads, tokens,
+                keys, c_length(c, layer->ins[1].lengths, keys), count, width / count,
+                layer->in_count > 2 ? c->inputs[2] : "NULL", layer->in_count > 2 ? mask_queries(layer) : 0,
+                cross_config_of(layer)->mask, c->scratch[0]);
     projection_c(c, heads);
 }
 
@@ -826,11 +901,13 @@ const struct layer_type layer_cross_attention = {
     .variant =
         {"cross_attention", &schema,
          "Multi-head attention of queries to the keys and values of another output: `cross_attention: {heads: 4, "
-         "from: [queries, memory]}` (torch.nn.MultiheadAttention)."},
+         "from: [queries, memory]}`, of an output to itself with a mask of the dataset: `from: [x, x, mask]` "
+         "(torch.nn.MultiheadAttention)."},
     .joins = true,
     .ignores = IGNORES_Y,
     .keeps_positions = true,
-    .check_device = attention_check_device,
+    .check_device = cross_check_device,
+    .check_row = check_mask_row,
     .plan = plan,
     .init = attention_init,
     .autocast = AUTOCAST_PRODUCT,
@@ -843,5 +920,5 @@ const struct layer_type layer_cross_attention = {
     .onnx = cross_onnx,
     .c = cross_c,
     .c_scratch = cross_c_scratch,
-    .pytorch = "CrossAttention({in}, {heads}{,bias}{,dropout}{stream})",
+    .pytorch = "CrossAttention({in}, {heads}{,bias}{,dropout}{,mask}{stream})",
 };

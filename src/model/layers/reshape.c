@@ -29,7 +29,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     if (shape->count < 1 || shape->count > MAX_DIMS) return wrong_shape(layer, "shape must have 1 to 8 sizes");
     size_t known = 1;
     int inferred = -1;
-    layer->out = (struct shape){.dims = (int)shape->count};
+    layer->out = (struct shape){.dims = (int)shape->count, .input = layer->in.input};
     for (int d = 0; d < layer->out.dims; d++) {
         int64_t size = layer->out.size[d] = shape->items[d];
         if (size == 0) return wrong_shape(layer, "a size must not be 0");

@@ -144,6 +144,16 @@ static size_t mask(float *row, size_t count) {
     return padded;
 }
 
+/* Adds what the mask of the row says to a block of scores, which are not yet scaled. */
+static void add_mask(const struct head *h, float *block, size_t first, size_t queries, size_t k, size_t keys) {
+    const struct attention_shape *s = h->shape;
+    for (size_t i = 0; i < queries; i++) {
+        size_t query = s->mask_queries > 1 ? first + i : 0;
+        const float *of = s->mask + (h->row * s->mask_queries + query) * h->all_keys + k;
+        for (size_t j = 0; j < keys; j++) block[i * BLOCK + j] += attention_mask_bias(s->mask_kind, of[j]) / h->scale;
+    }
+}
+
 /* The online softmax of a block of queries: for each the maximum score so far, not scaled, and the sum of exp((score -
  * maximum) scale). */
 struct softmax_state {
@@ -205,6 +215,7 @@ static void forward_block(const struct head *h, size_t first, size_t k, const st
     _Alignas(64) float block[BLOCK * BLOCK], factors[BLOCK];
     size_t queries = block_at(h->tokens, first);
     scores(block, h->at.q + first * h->at.q_stride, h->at.q_stride, queries, keys, h->size);
+    if (h->shape->mask) add_mask(h, block, first, queries, k, keys->count);
     update_softmax(h, block, first, queries, k, keys->count, state, factors);
     if (h->shape->dropout) drop(h, block, first, queries, k, keys->count);
     for (size_t i = 0; i < queries && k > 0; i++)
@@ -232,6 +243,7 @@ static void forward_group(const struct head *h, size_t first, float *y, float *s
     for (size_t q = first; q < end; q++) {
         const struct softmax_state *state = &states[(q - first) / BLOCK];
         float inverse = 1 / (float)state->sum[(q - first) % BLOCK];
+        if (h->shape->mask && state->maximum[(q - first) % BLOCK] * h->scale < MASK_HIDDEN / 2) inverse = NAN;
         for (size_t d = 0; d < h->size; d++) y[q * h->y_stride + d] *= inverse;
         softmaxes[2 * q] = state->maximum[(q - first) % BLOCK], softmaxes[2 * q + 1] = inverse;
     }
@@ -291,6 +303,7 @@ static void backward_blocks(const struct head *h, const struct head_gradients *g
     const float *q = h->at.q + first * h->at.q_stride, *dy = g->dy + first * h->y_stride,
                 *y = g->y + first * h->y_stride;
     scores(p, q, h->at.q_stride, queries, of_keys, h->size);
+    if (h->shape->mask) add_mask(h, p, first, queries, k, keys);
     scores(dp, dy, h->y_stride, queries, of_values, h->size);
     if (h->shape->dropout) drop(h, dp, first, queries, k, keys);
     for (size_t i = 0; i < queries; i++) {

@@ -56,6 +56,9 @@ struct attention {
     const float *q, *k, *v;
     size_t q_stride, kv_stride, rows, keys, length, heads, kv_heads, size;
     int is_causal;
+    const float *mask; /* (mask_queries, keys): of the kind that cross_attention describes; NULL: none */
+    size_t mask_queries;
+    int mask_kind;
 };
 
 /* y (rows, heads * size) = softmax(q k^T / sqrt(size)) v of each head. Queries and keys are taken in blocks of 64; a
@@ -85,6 +88,13 @@ INLINE void attend(struct attention a, float *y, float *work) {
                     for (j = 0; j < keys; j++) row[j] = 0;
                     for (d = 0; d < size; d++)
                         for (j = 0; j < keys; j++) row[j] = fmaf(transposed[d * TOKENS + j], q[d], row[j]);
+                    for (j = 0; a.mask && j < visible; j++) {
+                        float m = a.mask[(a.mask_queries > 1 ? first + i : 0) * a.keys + k + j];
+                        if (a.mask_kind == 2)
+                            row[j] += (m < -1e30f ? -1e30f : m) / scale;
+                        else if ((m > 0 || m < 0) == (a.mask_kind == 0))
+                            row[j] += -1e30f / scale;
+                    }
                     max = largest(row, visible);
                     max = max > before ? max : before;
                     maximum[i] = max;
@@ -122,11 +132,12 @@ INLINE void self_attention(const float *qkv, float *y, size_t tokens, size_t len
 
 /* ---- cross_attention (attention) ---- */
 /* y (rows, heads * size) of q (rows, heads * size) and kv (keys, 2 * heads * size), of which the first [length] are
- * real
- */
+ * real; mask (mask_queries, keys), or NULL: 1 hides a key (kind 0), or shows it (1), or it is added to the score (2) */
 INLINE void cross_attention(const float *q, const float *kv, float *y, size_t rows, size_t keys, size_t length,
-                            size_t heads, size_t size, float *work) {
+                            size_t heads, size_t size, const float *mask, size_t mask_queries, int mask_kind,
+                            float *work) {
     struct attention a = {0};
+    a.mask = mask, a.mask_queries = mask_queries, a.mask_kind = mask_kind;
     a.q = q, a.k = kv, a.v = kv + heads * size;
     a.q_stride = heads * size, a.kv_stride = 2 * heads * size;
     a.rows = rows, a.keys = keys, a.length = length;
