@@ -47,6 +47,8 @@ struct command_line {
     int root;                                              /* comm; negative: not given */
     const char *format;                                    /* export */
     const char *target;                                    /* init */
+    const char *time, *queue;                              /* submit; NULL: not given */
+    bool is_now;                                           /* submit: --now */
     bool prints_dot, reads_all, prints_sources;            /* check: --dot, --data, --sources */
     bool is_quick;                                         /* selftest: --quick */
     const char *prompt, *prompt_file, *stop_text;          /* generate */
@@ -101,7 +103,8 @@ enum subcommand_option {
     OPTION_AUDIT = 1 << 25,  /* --intervals, --fraction, --all, --statement */
     OPTION_REPLAY = 1 << 26, /* --step */
     OPTION_SHOW = 1 << 27,   /* --show, --group, --values, --root, --op */
-    OPTION_SHARE = 1 << 28   /* --share, --lease */
+    OPTION_SHARE = 1 << 28,  /* --share, --lease */
+    OPTION_SUBMIT = 1 << 29  /* --time, --queue, --now */
 };
 
 struct subcommand {
@@ -125,7 +128,7 @@ struct subcommand {
 #define SUBCOMMANDS(X) \
     X(train) X(check) X(eval) X(predict) X(generate) X(sweep) X(compare) \
     X(init) X(inspect) X(runs) X(report) X(watch) X(export) X(comm) X(selftest) X(audit) X(bisect) X(certify) X(replay) \
-    X(doctor) X(extension)
+    X(doctor) X(extension) X(submit)
 /* clang-format on */
 #define X(name) extern const struct subcommand subcommand_##name;
 SUBCOMMANDS(X)

@@ -322,17 +322,29 @@ static const struct {
     const char *name;
     enum use use;
 } own_variables[] = {
-    {SECRET_VARIABLE, FOR_USERS},         {JOB_VARIABLE, FOR_USERS},
-    {"DDPTRAIN_MODULE_DIR", FOR_USERS},   {"DDPTRAIN_INCLUDE_DIR", FOR_USERS},
-    {"DDPTRAIN_FAULT", FOR_TESTS},        {"DDPTRAIN_FAULT_CLOCK", FOR_TESTS},
-    {"DDPTRAIN_FAULT_FILTER", FOR_TESTS}, {"DDPTRAIN_FAULT_FLIP", FOR_TESTS},
-    {"DDPTRAIN_FAULT_LATE", FOR_TESTS},   {GPUS_SHARE_VARIABLE, FOR_TESTS},
-    {"DDPTRAIN_GPU_OPERANDS", FOR_TESTS}, {"DDPTRAIN_HOST", FOR_TESTS},
-    {LAUNCHER_VARIABLE, FOR_LAUNCHERS},   {STORE_FD_VARIABLE, FOR_LAUNCHERS},
-    {SECRET_FD_VARIABLE, FOR_LAUNCHERS},  {REPORT_FD_VARIABLE, FOR_LAUNCHERS},
-    {EXITS_FD_VARIABLE, FOR_LAUNCHERS},   {ACTIVITY_FD_VARIABLE, FOR_LAUNCHERS},
-    {LINK_VARIABLE, FOR_LAUNCHERS},       {RESTART_COUNT_VARIABLE, FOR_LAUNCHERS},
-    {BEGUN_VARIABLE, FOR_LAUNCHERS},      {"DDPTRAIN_DEVICE", FOR_LAUNCHERS},
+    {SECRET_VARIABLE, FOR_USERS},
+    {JOB_VARIABLE, FOR_USERS},
+    {END_VARIABLE, FOR_USERS},
+    {"DDPTRAIN_MODULE_DIR", FOR_USERS},
+    {"DDPTRAIN_INCLUDE_DIR", FOR_USERS},
+    {"DDPTRAIN_FAULT", FOR_TESTS},
+    {"DDPTRAIN_FAULT_CLOCK", FOR_TESTS},
+    {"DDPTRAIN_FAULT_FILTER", FOR_TESTS},
+    {"DDPTRAIN_FAULT_FLIP", FOR_TESTS},
+    {"DDPTRAIN_FAULT_LATE", FOR_TESTS},
+    {GPUS_SHARE_VARIABLE, FOR_TESTS},
+    {"DDPTRAIN_GPU_OPERANDS", FOR_TESTS},
+    {"DDPTRAIN_HOST", FOR_TESTS},
+    {LAUNCHER_VARIABLE, FOR_LAUNCHERS},
+    {STORE_FD_VARIABLE, FOR_LAUNCHERS},
+    {SECRET_FD_VARIABLE, FOR_LAUNCHERS},
+    {REPORT_FD_VARIABLE, FOR_LAUNCHERS},
+    {EXITS_FD_VARIABLE, FOR_LAUNCHERS},
+    {ACTIVITY_FD_VARIABLE, FOR_LAUNCHERS},
+    {LINK_VARIABLE, FOR_LAUNCHERS},
+    {RESTART_COUNT_VARIABLE, FOR_LAUNCHERS},
+    {BEGUN_VARIABLE, FOR_LAUNCHERS},
+    {"DDPTRAIN_DEVICE", FOR_LAUNCHERS},
     {"DDPTRAIN_THREADS", FOR_LAUNCHERS},
 };
 #define OWN_VARIABLES (sizeof own_variables / sizeof *own_variables)
@@ -687,7 +699,8 @@ static bool check_limits(struct doctor *d) {
                 "/proc/self/exe cannot be read (%s), by which ranks are started: is /proc mounted?", strerror(errno));
     if (d->env.ends_at > 0 && d->env.ends_at - clock_unix() < SHORT_SECONDS)
         note(d, "limits",
-             "the allocation ends in %.0f s (SLURM_JOB_END_TIME): a run saves and stops before; ask for more time",
+             "the allocation ends in %.0f s (SLURM_JOB_END_TIME, " END_VARIABLE
+             "): a run saves and stops before; ask for more time",
              fmax(d->env.ends_at - clock_unix(), 0));
     return is_enough;
 }

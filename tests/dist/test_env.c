@@ -36,6 +36,7 @@ static const char *const known[] = {"RANK",
                                     "SLURM_JOBID",
                                     "SLURM_RESTART_COUNT",
                                     "SLURM_JOB_END_TIME",
+                                    END_VARIABLE,
                                     "OMPI_COMM_WORLD_RANK",
                                     "OMPI_COMM_WORLD_SIZE",
                                     "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -69,7 +70,11 @@ static const char *const known[] = {"RANK",
                                     "PBS_NODEFILE",
                                     "LSB_DJOB_RANKFILE",
                                     "PE_HOSTFILE",
-                                    "JSM_NAMESPACE_RANK"};
+                                    "JSM_NAMESPACE_RANK",
+                                    "JSM_NAMESPACE_SIZE",
+                                    "JSM_NAMESPACE_LOCAL_RANK",
+                                    "JSM_NAMESPACE_LOCAL_SIZE",
+                                    "LSB_JOBID"};
 
 /* Sets exactly the variables of "A=1 B=2". PARENT stands for the parent's pid. */
 static void set_environment(const char *assignments) {
@@ -92,6 +97,7 @@ static void set_environment(const char *assignments) {
 #define PALS "PALS_RANKID=3 PALS_NODEID=1 PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2 PALS_APID=5f01 PALS_DEPTH=1 "
 #define CRAY_PMI "PMI_RANK=3 PMI_SIZE=4 PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=2 PMI_UNIVERSE_SIZE=4 "
 #define PMIX "PMIX_RANK=3 PMIX_SECURITY_MODE=native PMIX_HOSTNAME=n2 PMIX_NAMESPACE="
+#define JSM "JSM_NAMESPACE_RANK=3 JSM_NAMESPACE_SIZE=4 JSM_NAMESPACE_LOCAL_RANK=1 LSB_JOBID=91 PMIX_RANK=3 "
 #define FLUX "FLUX_TASK_RANK=3 FLUX_TASK_LOCAL_ID=1 FLUX_JOB_ID=f2YP "
 
 #define SLURM2                                                                                                         \
@@ -185,6 +191,13 @@ static const struct {
      4, 0, 1, "n1:0", NULL},
     {FLUX "FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=2 MASTER_ADDR=n1 PMI_RANK=3 PMI_SIZE=4", LAUNCHER_FLUX, 3, 4, 1, 2, "n1:0",
      "Flux f2YP"},
+    /* jsrun: without an MPI, on one host, with Spectrum MPI, which is Open MPI */
+    {JSM "JSM_NAMESPACE_LOCAL_SIZE=2 MASTER_ADDR=n1", LAUNCHER_JSM, 3, 4, 1, 2, "n1:0", "jsrun 91"},
+    {"JSM_NAMESPACE_RANK=3 JSM_NAMESPACE_SIZE=4 JSM_NAMESPACE_LOCAL_RANK=3 JSM_NAMESPACE_LOCAL_SIZE=4", LAUNCHER_JSM, 3,
+     4, 3, 4, "127.0.0.1:0", NULL},
+    {JSM "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
+         "MASTER_ADDR=n1",
+     LAUNCHER_OPENMPI, 3, 4, 1, 2, "n1:0", NULL},
     {FLUX "FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1", LAUNCHER_FLUX, 3, 4, 1, 4, "127.0.0.1:0", "Flux f2YP"},
     /* Flux in a Slurm job; MPICH's mpirun in one task of Flux, of PALS and of Slurm */
     {FLUX "FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0", LAUNCHER_FLUX, 3, 4, 1, 4,
@@ -400,6 +413,11 @@ TEST(the_end_of_an_allocation) {
     set_environment("SLURM_JOB_END_TIME=2147483649");
     ck_ok(dist_env_detect(&env));
     ck_assert_double_eq(env.ends_at, 2147483649.0);
+    set_environment("SLURM_JOB_END_TIME=100 DDPTRAIN_END_TIME=2147483650"); /* the script's word */
+    ck_ok(dist_env_detect(&env));
+    ck_assert_double_eq(env.ends_at, 2147483650.0);
+    set_environment("DDPTRAIN_END_TIME=soon");
+    ck_failure(dist_env_detect(&env), STATUS_USAGE, "DDPTRAIN_END_TIME is 'soon', but must be a number from 0 to");
     set_environment("SLURM_JOB_END_TIME=never");
     ck_failure(dist_env_detect(&env), STATUS_USAGE, "SLURM_JOB_END_TIME is 'never', but must be a number from 0 to");
 }

@@ -323,6 +323,12 @@ static const struct variables flux = {.rank = {"FLUX_TASK_RANK"},
                                       .local_rank = {"FLUX_TASK_LOCAL_ID"},
                                       .job = {"FLUX_JOB_ID"},
                                       .nodes = "FLUX_JOB_NNODES"};
+/* jsrun, where its MPI does not set the variables of Open MPI */
+static const struct variables jsm = {.rank = {"JSM_NAMESPACE_RANK"},
+                                     .size = {"JSM_NAMESPACE_SIZE"},
+                                     .local_rank = {"JSM_NAMESPACE_LOCAL_RANK"},
+                                     .local_size = {"JSM_NAMESPACE_LOCAL_SIZE"},
+                                     .job = {"LSB_JOBID", "PMIX_NAMESPACE"}};
 static const struct variables mvapich2 = {.rank = {"MV2_COMM_WORLD_RANK"},
                                           .size = {"MV2_COMM_WORLD_SIZE"},
                                           .local_rank = {"MV2_COMM_WORLD_LOCAL_RANK"},
@@ -442,16 +448,18 @@ static const struct launcher {
     {LAUNCHER_MVAPICH2, "MVAPICH2", NULL, &mvapich2},
     {LAUNCHER_MPICH, "MPICH", NULL, &pmi},
     {LAUNCHER_PALS, "PALS", NULL, &pals},
+    {LAUNCHER_JSM, "jsrun", NULL, &jsm},
     {LAUNCHER_PMIX, "PMIx", NULL, &slurm_pmix},
     {LAUNCHER_PMIX, "PMIx", NULL, &pmix},
     {LAUNCHER_ENVIRONMENT, "the environment", from_world_size, NULL},
     {LAUNCHER_NONE, NULL, NULL, NULL},
 };
 
-/* Set in every process of a Slurm job, under any launcher. */
+/* Set in every process of a Slurm job, under any launcher, or by a job script of any queue. */
 static status read_end(struct dist_env *env) {
     int64_t seconds = 0;
     TRY(read_number("SLURM_JOB_END_TIME", 0, MAX_SECONDS, &seconds));
+    TRY(read_number(END_VARIABLE, 0, MAX_SECONDS, &seconds));
     env->ends_at = (double)seconds;
     return OK;
 }

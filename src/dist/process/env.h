@@ -21,6 +21,7 @@ enum dist_launcher {
     LAUNCHER_SLURM,       /* a job step of srun with more than one task; not the batch script itself */
     LAUNCHER_OPENMPI,
     LAUNCHER_FLUX,
+    LAUNCHER_JSM, /* jsrun of LSF */
     LAUNCHER_MVAPICH2,
     LAUNCHER_MPICH, /* and Intel MPI, and PALS with Cray's PMI */
     LAUNCHER_PALS,
@@ -35,7 +36,7 @@ struct dist_env {
     int master_port;   /* of the store; 0: none needed (world_size 1) */
     char job_id[128];  /* distinguishes jobs that use the same port */
     int restart_count; /* restarts of the ranks so far; the store rejects ranks of another start */
-    double ends_at;    /* end of the Slurm allocation, in seconds since 1970; 0: not known */
+    double ends_at;    /* end of the allocation, in seconds since 1970; 0: not known */
     bool has_begun;    /* an earlier start of this job has opened the run folder: resume, even with --fresh */
 };
 
@@ -83,6 +84,7 @@ int slurm_count(const char *list, int index);
 #define LINK_VARIABLE "DDPTRAIN_LINK"                 /* 1: this rank must create a link to the launcher of node 0 */
 #define RESTART_COUNT_VARIABLE "DDPTRAIN_INCARNATION" /* restarts of the ranks so far */
 #define BEGUN_VARIABLE "DDPTRAIN_BEGUN"               /* 1: an earlier start has opened the run folder */
+#define END_VARIABLE "DDPTRAIN_END_TIME"              /* set by job scripts: when the allocation ends */
 #define SECRET_VARIABLE "DDPTRAIN_SECRET"             /* set by the user across nodes */
 #define INTERFACE_VARIABLE "GLOO_SOCKET_IFNAME"       /* as PyTorch: overrides the network interface */
 
