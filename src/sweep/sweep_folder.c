@@ -99,7 +99,8 @@ status trial_folder_compare(const char *path, const struct trial_run *result, en
     bool is_same = now.has_ended && is_complete && strcmp(now.state_sha256, result->state_sha256) == 0;
     bool is_beyond =
         is_complete && (now.step_epochs >= result->epochs || (now.is_at_rest && now.epochs >= result->epochs));
-    bool has_more = (is_complete || result->state == TRIAL_PRUNED) && now.epochs > result->epochs;
+    /* the last epoch of train.steps may be a part of one, which has a line, too */
+    bool has_more = !is_same && (is_complete || result->state == TRIAL_PRUNED) && now.epochs > result->epochs;
     if (is_used || has_more || (now.has_ended && !is_complete) || (!now.has_ended && is_beyond))
         *out = TRIAL_FOLDER_EXTENDED;
     else if (now.has_ended && !is_same)

@@ -100,6 +100,8 @@ static const struct {
     {"x y", 2, "expected an operator, such as *, before 'y'"},
     {"2x", 0, "'2x' is not a number; a product is written 2 * x"},
     {"x (y)", 0, "unknown function 'x'"},
+    {"clamp(x, 1, -1)", 0, "clamp: low is 1, above high, which is -1; it is clamp(x, low, high)"},
+    {"clamp(x, 2 * 3, 5)", 0, "clamp: low is 6, above high, which is 5"},
     {"1.2.3", 0, "'1.2.' is not a number"},
     {"1e999", 0, "the number is too large for float32"},
     {"4e38", 0, "the number is too large for float32"},

@@ -70,6 +70,21 @@ class ConfigParts(program.Case):
             else:
                 self.assertIn("mse", own)
 
+    def test_null_removes_what_a_base_gives(self):
+        """A section or a list, at any depth, and a value of the top level; their defaults then hold."""
+        self.write("parts/more.yaml", "base: common.yaml\nschedule: {type: cosine}\ntrain: {metrics: [f1], early_stop: {metric: val_loss, patience: 2}}\n"
+                   "checkpoint: {best: val_loss}\n")
+        text = OWN.replace("common", "more")
+        for own, path, gone in [("schedule: null\n", "schedule", "schedule.type"), ("optimizer: ~\n", "optimizer", "optimizer"), ("checkpoint: null\n", "checkpoint", "checkpoint"),
+                                ("train: {metrics: null}\n", "train", "train.metrics"), ("train: {early_stop: null}\n", "train", "train.early_stop"), ("seed: null\n", "seed", "seed")]:
+            with self.subTest(own):
+                self.write("c.yaml", text.replace("optimizer: {lr: 0.02}\n", "") + own)
+                out, _ = self.run_program("check", "c.yaml", "--sources")
+                self.assertNotRegex(out, rf"(?m)^{gone}[.:]")
+                self.assertEqual("train.epochs: 2" in out, True)
+        self.assertRegex(self.failure(text.replace("optimizer: {lr: 0.02}", "sampler: {batch_size: 8, seed: null}")), "c.yaml:8:.*sampler.seed: null is not allowed")
+        self.assertIn("optimizer: null is not allowed", self.failure(self.read("parts/common.yaml").replace("adam", "null") + "model: {layers: [{linear: 3}]}\n", "parts/one.yaml"))
+
     def test_several_bases(self):
         self.write("parts/fast.yaml", "base: deep/more.yaml\ntrain: {epochs: 1}\n")
         os.mkdir(self.path("parts/deep"))

@@ -978,6 +978,12 @@ static struct node *extended(struct merger *m, struct node *base, const struct n
     return is_other ? NULL : base;
 }
 
+/* Whether [own], null, removes the value [base] of a base: a section, a list, or a value of the top level such as
+ * `schedule: cosine`, which then has its default. */
+static bool is_removed(const struct node *base, const struct node *own, const char *path) {
+    return own->kind == NODE_SCALAR && !own->is_quoted && node_is_null(own) && (base->kind != NODE_SCALAR || !*path);
+}
+
 /* [base] with the keys of [own], both mappings at the dotted [path]; lists and single values are replaced. */
 static struct node *merge(struct merger *m, const struct node *base, const struct node *own, const char *path) {
     struct children c = {0};
@@ -989,6 +995,7 @@ static struct node *merge(struct merger *m, const struct node *base, const struc
         struct node *value = base->items[i];
         if (k < own->count) {
             struct node *replacement = own->items[k];
+            if (is_removed(value, replacement, path)) continue;
             struct node *below = replacement->kind == NODE_MAPPING ? extended(m, value, replacement) : NULL;
             const char *at = *path ? arena_printf(m->arena, "%s.%s", path, key) : key;
             value = below ? merge(m, below, replacement, at) : replacement;

@@ -488,6 +488,11 @@ static uint16_t composite(struct parser *p, enum composite composite, const uint
     uint16_t a = x[0];
     switch (composite) {
     case COMPOSITE_CLAMP: { /* the bound itself has the derivative 1, as torch.clamp's */
+        const struct expression_node *nodes = p->out->nodes;
+        bool is_known = !p->failure && is_number(p->out, x[1]) && is_number(p->out, x[2]);
+        if (is_known && nodes[x[1]].value > nodes[x[2]].value)
+            return fail(p, at, "clamp: low is %g, above high, which is %g; it is clamp(x, low, high)",
+                        nodes[x[1]].value, nodes[x[2]].value);
         uint16_t upper = add(p, EXPRESSION_WHERE, add(p, EXPRESSION_LESS, x[2], a, 0, at), x[2], a, at);
         return add(p, EXPRESSION_WHERE, add(p, EXPRESSION_LESS, a, x[1], 0, at), x[1], upper, at);
     }
