@@ -97,9 +97,9 @@ status trial_folder_compare(const char *path, const struct trial_run *result, en
     TRY(folder_lock_is_held(path, &is_used));
     TRY(read_progress(path, &now));
     bool is_same = now.has_ended && is_complete && strcmp(now.state_sha256, result->state_sha256) == 0;
-    bool is_beyond =
-        is_complete && (now.step_epochs >= result->epochs || (now.is_at_rest && now.epochs >= result->epochs));
-    /* the last epoch of train.steps may be a part of one, which has a line, too */
+    /* train.steps may end within an epoch, which has a line, too, and may be the best one */
+    int64_t all = result->epochs + (result->epochs == 0 || result->best_epoch > result->epochs);
+    bool is_beyond = is_complete && (now.step_epochs >= all || (now.is_at_rest && now.epochs >= all));
     bool has_more = !is_same && (is_complete || result->state == TRIAL_PRUNED) && now.epochs > result->epochs;
     if (is_used || has_more || (now.has_ended && !is_complete) || (!now.has_ended && is_beyond))
         *out = TRIAL_FOLDER_EXTENDED;

@@ -433,12 +433,13 @@ class Folders(SweepCase):
 
     def test_a_last_epoch_that_is_a_part(self):
         """The line of the epoch that train.steps ends in the middle is not further training."""
-        _, err = self.sweep(GRID, "overrides=[train.epochs=null, train.steps=7]")
+        steps = "overrides=[train.epochs=null, train.steps=7]"
+        _, err = self.sweep(SWEEP, steps, "keep=best 2")
         self.assertNotIn("trained further", err)
-        self.sweep(GRID, "overrides=[train.epochs=null, train.steps=7]")
-        self.run_program("sweeps/test/runs/0001/config.yaml", "--run-dir", "sweeps/test/runs/0001", "train.steps=8")
-        _, err = self.sweep(GRID, "overrides=[train.epochs=null, train.steps=7]")
-        self.assertIn("sweeps/test/runs/0001: its run was trained further than the sweep's", err)
+        best = f"sweeps/test/runs/{self.best()[0]:04d}"
+        self.run_program(f"{best}/config.yaml", "train.steps=8", "--run-dir", best)
+        _, err = self.sweep(SWEEP, steps, "keep=best 3")
+        self.assertIn(f"{best}: its run was trained further than the sweep's", err)
 
     def test_all_files_of_runs_are_removed(self):
         for words in (("train.tensorboard=true",), ("nproc_per_trial=2", "--nproc", 2), ("repeat.seeds=2",), ("checkpoint.keep=0",)):
