@@ -59,6 +59,7 @@ struct command_line {
     const char *statement;                                 /* audit; NULL: not given */
     const char *metric;                                    /* compare */
     int seeds;                                             /* compare */
+    int ahead;                                             /* predict; 0: not given */
     double grace, temperature, top_p;
     const struct subcommand *subcommand;
     bool wants_tensorboard; /* --tensorboard, which has become an override */
@@ -92,7 +93,7 @@ enum subcommand_option {
     OPTION_METRIC = 1 << 14,
     OPTION_TENSORBOARD = 1 << 15,
     OPTION_FORMAT = 1 << 16,
-    OPTION_PREDICTIONS = 1 << 17, /* --probabilities, --with-inputs, --outputs */
+    OPTION_PREDICTIONS = 1 << 17, /* --probabilities, --with-inputs, --outputs, --ahead */
     OPTION_TARGET = 1 << 18,
     OPTION_CHECK = 1 << 19, /* --dot, --data, --sources */
     OPTION_TOP_P = 1 << 20,

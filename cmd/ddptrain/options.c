@@ -218,6 +218,13 @@ static const struct option options[] = {
      .value = "",
      .help = "also a column for each class with its probability; the columns of\n"
              "the CSV file in front; the model's outputs as they are (logits)"},
+    {.name = "--ahead",
+     .type = VALUE_NUMBER,
+     .offset = AT(ahead),
+     .subcommands = OPTION_PREDICTIONS,
+     .value = "N",
+     .help = "the N steps after each row of a series: the outputs of a step are the inputs of\n"
+             "the next one"},
     {.name = "--skip-bad-rows",
      .type = VALUE_NONE,
      .offset = AT(skips_bad_rows),

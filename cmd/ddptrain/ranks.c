@@ -139,6 +139,7 @@ status command_inference(const struct command_line *line, struct inference_optio
                                           .wants_probabilities = line->wants_probabilities,
                                           .wants_inputs = line->wants_inputs,
                                           .wants_outputs = line->wants_outputs,
+                                          .ahead = (size_t)line->ahead,
                                           .skips_bad_rows = line->skips_bad_rows,
                                           .overdue = command_end_overdue};
     if (*training) options->weights.training = config_of(*training);

@@ -1,6 +1,7 @@
 """predict: labels, probabilities, the rows' own columns, rows from the standard input. ctest-labels: dist"""
 import csv, gzip, io, json, math, os, struct, subprocess
 
+import h5py
 import numpy as np
 
 import program
@@ -273,6 +274,74 @@ checkpoint: {best: val_loss}
                 self.predict("test.yaml", other, "dataset.divide=7", "--outputs", code=USAGE)
                 self.assertIn("\n  dataset.divide: null -> 7\n", self.err)
             self.assertEqual(self.run_program("eval", "test.yaml", others[0])[0], self.run_program("eval", "test.yaml", trained)[0])
+
+    SERIES = """name: test
+dataset: {path: series.npz, split: {test: 0.25, shuffle: false}}
+sampler: {batch_size: 3}
+model: {layers: [{rnn: {hidden_size: 6, name: a}}, {lstm: {hidden_size: 5, name: b}}, {linear: {out: 2, name: c}}]}
+loss: mse
+optimizer: {type: adam, lr: 0.02}
+train: {epochs: 4}
+"""
+
+    def write_series(self, targets=2):
+        rng = np.random.default_rng(4)
+        x = np.cumsum(rng.normal(size=(20, 13, 2)), 1).astype("f4") * 0.3
+        np.savez(self.path("series.npz"), x=x[:, :-1], y=x[:, 1:, :targets])
+        self.write("test.yaml", self.SERIES)
+        return x[:, :-1]
+
+    def test_ahead(self):
+        """The outputs of a step are the inputs of the next one, as a computation in float64 with the same weights has them."""
+        x = self.write_series()
+        self.run_program("test.yaml")
+        self.run_program("predict", "test.yaml", "--ahead", 9, "--part", "all", "--out", "ahead.csv")
+        ahead = self.read("ahead.csv")
+        rows = list(csv.reader(io.StringIO(ahead)))
+        self.assertEqual(rows[0], ["row"] + [f"prediction_{i}" for i in range(18)])
+        got = np.array([r[1:] for r in rows[1:]], float).reshape(20, 9, 2)
+        self.run_program("predict", "test.yaml", "--part", "all", "--out", "plain.csv")
+        plain = [r[-2:] for r in csv.reader(io.StringIO(self.read("plain.csv")))]
+        self.assertEqual([r[1:3] for r in rows[1:]], plain[1:])  # the first step ahead is the last output of the row
+        with h5py.File(self.path("runs/test/checkpoints/epoch-0004.h5")) as f:
+            w = {name[6:]: f["model/" + name[6:]][:].astype(float) for name in ("model/" + n for n in f["model"])}
+        sigmoid = lambda v: 1 / (1 + np.exp(-v))
+        h, s, c, step = np.zeros((20, 6)), np.zeros((20, 5)), np.zeros((20, 5)), None
+        for p in range(12 + 8):
+            step = x[:, p] if p < 12 else step
+            h = np.tanh(step @ w["a.weight_ih_l0"].T + w["a.bias_ih_l0"] + h @ w["a.weight_hh_l0"].T + w["a.bias_hh_l0"])
+            i, f, g, o = np.split(h @ w["b.weight_ih_l0"].T + w["b.bias_ih_l0"] + s @ w["b.weight_hh_l0"].T + w["b.bias_hh_l0"], 4, 1)
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            s = sigmoid(o) * np.tanh(c)
+            step = s @ w["c.weight"].T + w["c.bias"]
+            if p >= 11:
+                np.testing.assert_allclose(got[:, p - 11], step, rtol=1e-4, atol=1e-5)
+        for nproc in 2, 3:
+            self.run_program("predict", "test.yaml", "--ahead", 9, "--part", "all", "--out", "ahead.csv", "--nproc", nproc, "sampler.batch_size=2")
+            self.assertEqual(self.read("ahead.csv"), ahead)
+        self.run_program("predict", "test.yaml", "--ahead", 3, "--out", "ahead.h5")
+        with h5py.File(self.path("ahead.h5")) as f:
+            np.testing.assert_allclose(f["prediction"][:], got[15:, :3].reshape(5, 6), rtol=1e-6)
+
+    def test_ahead_is_not_for_all_models(self):
+        self.write_series()
+        for keys, message in ((["dataset.scale=standard"], "outputs have another unit than inputs"), (["dataset.target_scale=standard"], "outputs have another unit than inputs"),
+                              (["loss=poisson_nll"], "it needs one loss of values, such as mse"),
+                              (["model.layers.0={rnn: {hidden_size: 6, bidirectional: true}}"], "the model is computed one step after the other: .*model.layers.0.rnn: it needs all positions at once"),
+                              (["model.layers.1={conv1d: {out: 12, kernel_size: 1}}", "model.layers.2={linear: 2}"], "the model is computed one step after the other: ")):
+            with self.subTest(keys):
+                self.run_program("test.yaml", "--fresh", *keys)
+                _, err = self.run_program("predict", "runs/test", "--ahead", 3, code=USAGE)
+                self.assertRegex(err, "--ahead: " + message)
+                self.assertEqual(err.count("\n"), 2, err)
+        self.write_series(1)
+        self.run_program("test.yaml", "--fresh", "model.layers.2.linear.out=1")
+        self.assertIn("--ahead: the model needs an output for each input of each step", self.run_program("predict", "runs/test", "--ahead", 3, code=USAGE)[1])
+        self.rows("train.csv", ["u", "v", "y"], [(1, 2, 3), (2, 3, 4), (5, 1, 2), (3, 3, 1)])
+        self.write("table.yaml", "name: test\ndataset: {path: train.csv, targets: y}\nmodel: {layers: [{linear: 1}]}\nloss: mse\ntrain: {epochs: 1}\n")
+        self.run_program("table.yaml", "--fresh")
+        self.assertIn("--ahead: it needs rows of steps, of the shape (steps, values)", self.run_program("predict", "runs/test", "--ahead", 3, code=USAGE)[1])
+        self.assertIn("--ahead", self.run_program("eval", "runs/test", "--ahead", 3, code=USAGE)[1])
 
 
 if __name__ == "__main__":

@@ -40,6 +40,9 @@ struct inference {
     float *weights;      /* (batch); NULL: the rows have none */
     void *targets;       /* (batch) int64_t or (batch, target_size) float */
     struct feed *feed;
+    size_t outputs;     /* values that are predicted for a row: of the model, or of all steps ahead */
+    struct plan *steps; /* ahead: the model for one position after the other; NULL: not wanted */
+    struct shape ahead; /* (steps, outputs of a step) */
 };
 
 static const char *part_name(const struct inference *inf) {
@@ -222,6 +225,7 @@ static status open_model(struct inference *inf) {
     inf->device = inf->plan->device;
     inf->model = inf->plan->model;
     inf->batch = inf->plan->batch;
+    inf->outputs = inf->model->out_size;
     if (inf->plan->objective) TRY(objective_alloc(inf->plan->objective, inf->device, inf->batch));
     if (!inf->predicts)
         TRY(loss_prepare(inf->loss, inf->plan->loss_config, inf->device, &inf->model->out, info->target_size,
@@ -352,7 +356,61 @@ static status reserve_memory(const struct inference *inf) {
 static struct prediction_meaning meaning_of(const struct inference *inf) {
     struct prediction_meaning meaning = session_meaning(&inf->session, inf->plan);
     meaning.wants_probabilities = inf->options->wants_probabilities;
+    if (!inf->steps) return meaning;
+    meaning.output = &inf->ahead;
+    meaning.targets = (struct string_list){0};
     return meaning;
+}
+
+/* ---- steps ahead ---- */
+
+/* Why outputs of the model are no inputs of the next step; NULL: they are. */
+static const char *reject_ahead(const struct inference *inf, const struct dataset_info *info) {
+    const struct session *session = &inf->session;
+    bool is_value = info->target_kind == TARGET_VALUES && !info->is_binary && info->input_kind == INPUT_VALUES;
+    if (inf->plan->objective || !is_value || !inf->loss->is_regression ||
+        loss_predicts_logarithms(inf->loss, inf->plan->loss_config))
+        return "it needs one loss of values, such as mse";
+    if (info->input_dims != 2) return "it needs rows of steps, of the shape (steps, values)";
+    if (session->mean.count || session->target_scale || dataset_divide(inf->dataset) != 1)
+        return "outputs have another unit than inputs: train without dataset.scale, target_scale and divide";
+    if (inf->outputs != info->input_size) return "the model needs an output for each input of each step";
+    return device_is_host(inf->device) ? NULL : "it is computed on the CPU: add train.device=cpu";
+}
+
+/* Plans the model for rows of one position: layers then store what later positions need of it. */
+static status open_steps(struct inference *inf) {
+    static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
+    const struct dataset_info *info = dataset_info(inf->dataset);
+    if (inf->options->ahead == 0) return OK;
+    const char *why = reject_ahead(inf, info);
+    if (why) return status_new(STATUS_USAGE, "--ahead: %s", why);
+    size_t steps = (size_t)info->input_shape[0], values = info->input_size / steps;
+    const struct dataset_info step = {.input_kind = INPUT_VALUES,
+                                      .input_dims = 2,
+                                      .input_shape = {1, (int64_t)values},
+                                      .input_size = values,
+                                      .target_kind = TARGET_VALUES,
+                                      .target_size = values};
+    struct plan_options options = {
+        .purpose = PLAN_INFERENCE, .env = &alone, .info = &step, .cached_positions = steps + inf->options->ahead};
+    status s = plan_create(inf->session.config, &options, &inf->steps);
+    if (!s) s = session_load(&inf->session, inf->steps, 1);
+    if (s) return status_prefix(s, "--ahead: the model is computed one step after the other");
+    inf->outputs = inf->options->ahead * values;
+    inf->ahead = (struct shape){.dims = 2, .size = {(int64_t)inf->options->ahead, (int64_t)values}};
+    return OK;
+}
+
+/* The steps of [row], then those whose inputs are the outputs of the steps before: out (inf->outputs). */
+static status run_ahead(struct inference *inf, const float *row, float *out) {
+    size_t values = inf->steps->model->out_size, steps = dataset_info(inf->dataset)->input_size / values;
+    for (size_t p = 0; p + 1 < steps + inf->options->ahead; p++) {
+        const float *input = p < steps ? row + p * values : out + (p - steps) * values, *output;
+        TRY(session_run(inf->steps, 1, p, false, input, &output));
+        if (p + 1 >= steps) memcpy(out + (p + 1 - steps) * values, output, values * sizeof *out);
+    }
+    return OK;
 }
 
 /* STATUS_USAGE for options that do not fit the dataset or the model. */
@@ -381,6 +439,7 @@ static status set_up(struct inference *inf, const struct inference_options *opti
     if (!s) s = explain_classes(inf, open_model(inf));
     if (!s) s = explain_columns(inf, session_load(session, inf->plan, inf->batch));
     s = explain_shape(inf, info.input_dims, info.input_shape, s);
+    if (!s) s = open_steps(inf);
     if (!s) s = reserve_memory(inf);
     if (!s && inf->predicts) s = check_options(inf);
     if (!s) s = compare_split(inf, log);
@@ -401,6 +460,7 @@ static void tear_down(struct inference *inf, status failure) {
     buffer_free(inf->targets);
     if (!inf->plan) dataset_close(inf->dataset);
     plan_destroy(inf->plan);
+    plan_destroy(inf->steps);
     session_close(&inf->session);
     arena_destroy(inf->arena);
 }
@@ -546,7 +606,7 @@ static status evaluate(struct inference *inf, struct text *out) {
 
 /* Shares differ by at most one row: every rank sends as many rows as rank 0 has, and the padding is removed after. */
 static status gather(struct inference *inf, const float *own, float **all) {
-    size_t first, max, out_size = inf->model->out_size;
+    size_t first, max, out_size = inf->outputs;
     sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &max);
     float *padded;
     TRY(buffer_new((size_t)inf->env->world_size * max * out_size * sizeof *padded, "the predictions",
@@ -609,7 +669,7 @@ static status write_predictions(const struct inference *inf, const float *output
     struct predictions predictions = {.rows = inf->rows,
                                       .row_of = rows,
                                       .outputs = outputs,
-                                      .size = inf->model->out_size,
+                                      .size = inf->outputs,
                                       .wants_outputs = inf->options->wants_outputs};
     status s = blank.count ? predictions_spread(&predictions, is_blank, count) : OK;
     if (!s) s = predictions_make(&predictions, &meaning, inf->arena);
@@ -625,8 +685,19 @@ static status write_predictions(const struct inference *inf, const float *output
     return s;
 }
 
+/* out (rows, inf->outputs) for rows of the part at [positions]. */
+static status predict_ahead(struct inference *inf, size_t rows, const int64_t *positions, float *out) {
+    size_t size = dataset_info(inf->dataset)->input_size;
+    TRY(dataset_read(inf->dataset, inf->part, positions, rows, inf->inputs, inf->targets));
+    for (size_t r = 0; r < rows; r++) {
+        TRY(check_stop(inf));
+        TRY(run_ahead(inf, inf->inputs + r * size, out + r * inf->outputs));
+    }
+    return OK;
+}
+
 static status predict(struct inference *inf, struct text *text) {
-    size_t first, max, out_size = inf->model->out_size;
+    size_t first, max, out_size = inf->outputs;
     int64_t *positions = arena_alloc(inf->arena, inf->batch * sizeof *positions);
     float *own = NULL, *all = NULL;
     sampler_evaluation_range(inf->rows, 0, inf->env->world_size, &first, &max);
@@ -638,8 +709,12 @@ static status predict(struct inference *inf, struct text *text) {
         set_phase(inf, ACTIVITY_PREDICTING);
         s = check_stop(inf);
         set_positions(inf, done, rows, EVALUATION_IN_ORDER, positions);
-        if (!s) s = forward(inf, rows, positions, &host, &fed, &output);
-        if (!s) s = device_download(inf->device, own + done * out_size, output, rows * out_size * sizeof *own);
+        if (!s && inf->steps)
+            s = predict_ahead(inf, rows, positions, own + done * out_size);
+        else if (!s)
+            s = forward(inf, rows, positions, &host, &fed, &output);
+        if (!s && !inf->steps)
+            s = device_download(inf->device, own + done * out_size, output, rows * out_size * sizeof *own);
         done += rows;
     }
     if (!s) s = gather(inf, own, &all);

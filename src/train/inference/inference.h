@@ -21,8 +21,10 @@ struct inference_options {
                          validation, or train when there is no validation part */
     const char *out;  /* predict: .csv or .h5; NULL or "-": standard output, as CSV */
     bool wants_probabilities, wants_inputs, wants_outputs; /* predict: see predictions.h */
-    bool skips_bad_rows;                                   /* of the dataset; else they are STATUS_DATA */
-    store_overdue_function *overdue;                       /* as in store_options; NULL: none */
+    size_t ahead; /* predict: so many steps after each row, whose inputs are the outputs of the steps before; 0: the
+                     outputs of the row */
+    bool skips_bad_rows;             /* of the dataset; else they are STATUS_DATA */
+    store_overdue_function *overdue; /* as in store_options; NULL: none */
 };
 
 /* The loss, accuracy and metrics over all rows of the part, each once, as a line of JSON: {"event":"eval","part":..,
@@ -32,7 +34,8 @@ status inference_evaluate(const struct config *config, const struct dist_env *en
 
 /* Predicts all rows of the part, in the order of the part, and writes them to options->out as predictions.h describes;
  * for the standard output rank 0 adds the CSV text to [text]. Targets are not read, except for dataset.split.stratify.
- * Labels and names of targets are those of the checkpoint. Rank 0 writes. All ranks. */
+ * Labels and names of targets are those of the checkpoint. STATUS_USAGE for [ahead] with a model that does not compute
+ * one step after the other, or whose outputs are no inputs. Rank 0 writes. All ranks. */
 status inference_predict(const struct config *config, const struct dist_env *env,
                          const struct inference_options *options, struct log *log, struct text *text);
 
