@@ -46,7 +46,7 @@ PROGRAMS = {
     "device": ["model_gradients", "model_layers", "model_loss", "model_model", "model_batch_norm_sync", "optim_optimizer", "program_parity", "program_parity_cnn",
                "program_precision", "program_recurrent", "program_pixels", "program_ctc", "program_pretrained"],
     "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference", "program_pretrained",
-              "program_recurrent", "program_padding", "program_masks", "program_pixels", "program_ctc", "program_check", "program_shapes", "program_unused", "program_recompute"],
+              "program_recurrent", "program_padding", "program_masks", "program_several_layers", "program_pixels", "program_ctc", "program_check", "program_shapes", "program_unused", "program_recompute"],
     "data": ["corpus_csv", "corpus_idx", "corpus_npy", "corpus_image", "corpus_archive", "program_archives", "program_netcdf", "corpus_tokenizer", "corpus_hdf5_data", "program_images", "program_image_targets", "program_npy", "program_sqlite",
              "corpus_sqlite", "program_patterns", "program_dates", "program_dialects", "program_row_filter", "program_columns", "program_new_rows", "program_labels", "program_data", "program_losses", "program_inspect", "program_bad_configs",
              "program_inference", "program_init", "program_preparation", "program_texts", "program_padding", "program_scaling", "program_sample_weights", "program_groups", "program_balanced_classes",
