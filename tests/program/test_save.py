@@ -1,6 +1,6 @@
 """When checkpoints are written: without checkpoint.save_every, and before a long evaluation. DDPTRAIN_FAULT_CLOCK makes
 the time pass. ctest-labels: dist fault"""
-import collections, json, os, re, shutil, signal, time
+import collections, json, os, re, shutil, signal, subprocess, time, unittest
 
 import program
 
@@ -56,6 +56,38 @@ class Automatic(program.Case):
                     _, err = self.run_program("test.yaml", "--nproc", nproc)
                     self.assertIn("resuming from runs/test/checkpoints/step-00000002.h5", err)
                     self.assertEqual(self.sha(), sha)
+
+    @unittest.skipUnless(shutil.which("cc"), "there is no C compiler, which this test needs (cc)")
+    @unittest.skipIf(program.SANITIZER, "a sanitizer must be the first library")
+    def test_the_order_of_writing(self):
+        """By the calls that the program makes: the lines to which a checkpoint refers are on disk before it is written; all
+        of it is before it gets its name; its name is before an older one is removed and before the next one is written."""
+        library = self.path("file_order.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", library, os.path.join(program.SOURCE, "tests/program/file_order.c"), "-ldl"], check=True)
+        large = program.WINE.replace("out: 64", "out: 40000")
+        for name, config in (("small", program.WINE), ("large", large)):
+            self.write("test.yaml", config.replace("save_every: 5", "save_every: {steps: 2}, keep: 1").replace("epochs: 10", "epochs: 1"))
+            log, run = self.path(name), os.path.realpath(self.path("runs/test"))
+            self.run_program("test.yaml", "--fresh", env={"LD_PRELOAD": library, "FILE_ORDER": log})
+            calls = [tuple(line.split(" ", 1)) for line in self.read(log).splitlines()]
+            saved = [i for i, (what, path) in enumerate(calls) if what == "rename" and path.endswith(".h5")]
+            self.assertEqual([os.path.basename(calls[i][1]) for i in saved], ["step-00000002.h5", "step-00000004.h5", "epoch-0001.h5"])
+            before = 0
+            for at, after in zip(saved, saved[1:] + [len(calls)]):
+                path = calls[at][1]
+                written = [i for i, (what, of) in enumerate(calls[:after]) if what == "write" and of.startswith(path + ".tmp-")]
+                temporary = calls[written[0]][1]
+                self.assertLess(before, written[0])
+                self.assertLess(written[-1], at, "nothing is written after the rename")
+                self.assertIn(("sync", temporary), calls[written[-1] + 1:at], "the file before its name")
+                for lines in "metrics.jsonl", "ledger.jsonl":
+                    self.assertIn(("sync", f"{run}/{lines}"), calls[before:written[0]], "what it refers to before the file")
+                done = calls.index(("sync", os.path.dirname(path)), at)
+                self.assertLess(done, after, "the name before the next checkpoint")
+                removed = [i for i, call in enumerate(calls[at:after], at) if call[0] == "remove" and re.search(r"/(step|epoch)-\d+\.h5$", call[1])]
+                self.assertEqual(len(removed), at != saved[0])
+                self.assertTrue(all(done < i for i in removed), "the name before an older checkpoint is removed")
+                before = done
 
     def test_saves_within_an_epoch_after_ten_minutes(self):
         """Minutes pass in a fraction of a second. A killed run continues from there, to the same bits."""
