@@ -61,7 +61,7 @@ fetch_libc() { # suite[=mirror], root
 }
 
 run() { # words of ddptrain; exit code 75: stopped as asked
-    env ${debug:+LD_DEBUG="$debug"} chroot --userspec="$PORTABLE_USER" "$at" "/ddptrain/bin/ddptrain" "$@" --run-dir /home/run >"$at/log" 2>&1 || [ $? -eq 75 ] || {
+    env ${debug:+LD_DEBUG="$debug"} chroot --userspec="$PORTABLE_USER" "$at" "/ddptrain/bin/ddptrain" "$@" --run-dir /runs/run >"$at/log" 2>&1 || [ $? -eq 75 ] || {
         cat "$at/log" >&2
         fail "$1 failed with $name: see above"
     }
@@ -71,7 +71,7 @@ expect() { # what is trained, the state of the normal build, words of ddptrain
     local what=$1 wanted=$2 got
     shift 2
     run "$@" --fresh
-    got=$(state_of "$at/home/run")
+    got=$(state_of "$at/runs/run")
     [ "$got" = "$wanted" ] || fail "$name: $what ends with $got, the normal build with $wanted"
 }
 
@@ -89,7 +89,7 @@ wine=$(state_of "$folder/wine") two=$(state_of "$folder/two") cnn=$(state_of "$f
 
 for name in "$@"; do
     at=$folder/${name%%=*}
-    mkdir -p "$at/proc" "$at/dev" "$at/home" "$at/ddptrain"
+    mkdir -p "$at/proc" "$at/dev" "$at/runs" "$at/ddptrain"
     if [ "$name" = here ]; then copy_libc "$at"; else fetch_libc "$name" "$at"; fi
     for place in lib lib64; do
         [ -e "$at/$place" ] || ln -s "usr/$place" "$at/$place"
@@ -99,7 +99,7 @@ for name in "$@"; do
     mount -t proc proc "$at/proc"
     touch "$at/dev/null"
     mount --bind /dev/null "$at/dev/null"
-    chmod 777 "$at/home"
+    chmod 777 "$at/runs"
     configs=/ddptrain/share/ddptrain
     expect "the wine model" "$wine" "$configs/configs/wine_mlp.yaml"
     took=$((($(date +%s%N) - begin) / 1000000))
