@@ -2,7 +2,8 @@
 # Makes what users install, in build/package, and checks it.
 #
 #     packaging/package.sh               the Debian package, ddptrain_VERSION_ARCHITECTURE.deb, checked by lintian
-#     packaging/package.sh portable      ddptrain-VERSION-linux-x86_64.tar.gz, for every Linux with glibc 2.28 or later
+#     packaging/package.sh portable      ddptrain-VERSION-linux-x86_64.tar.gz, for every Linux with glibc 2.28 or later, and the same with
+#                                        the Python package as a wheel, ddptrain-VERSION-py3-none-manylinux_2_28_x86_64.whl
 #
 # Without the modules of the GPU, whose libraries Debian does not have: for them build from source (docs/gpu.md).
 set -euo pipefail
@@ -48,13 +49,16 @@ build_portable() {
     cmake --build build/portable --target install_files
     version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/portable/CMakeCache.txt)
     tree=build/portable/ddptrain-$version-linux-x86_64
-    rm -rf build/portable/ddptrain-* build/package/*.tar.gz
+    rm -rf build/portable/ddptrain-* build/package/*.tar.gz build/package/*.whl
     cmake --install build/portable --prefix "$root/$tree" --strip
     copy_library libgomp.so.1
     copy_library libgcc_s.so.1
     copy_library libstdc++.so.6
     copy_library libgloo.so.0 libhiredis.so.0.14 libibverbs.so.1
     copy_library libdnnl.so.2 libOpenCL.so.1
+    for name in gloo onednn; do
+        packaging/portable/glibc.py rebind "$tree/lib/ddptrain/ddptrain_$name.so"
+    done
     for name in "${bundled[@]}"; do
         install -D -m 644 "/usr/share/doc/$name/copyright" "$tree/share/doc/ddptrain/licenses/$name"
     done
@@ -62,6 +66,7 @@ build_portable() {
     mkdir -p build/package
     tar --directory build/portable --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 --create "ddptrain-$version-linux-x86_64" |
         gzip -9 -n >"build/package/ddptrain-$version-linux-x86_64.tar.gz"
+    packaging/python/wheel.py "$tree" "$version" build/package
 }
 
 case "${1:-deb}" in
@@ -79,7 +84,7 @@ case "${1:-deb}" in
         scripts/install-deps.sh package
         quietly build_portable
         tests/proof/portable.sh
-        ls -s --block-size=K build/package/*.tar.gz
+        ls -s --block-size=K build/package/*.tar.gz build/package/*.whl
         ;;
     *)
         echo "package: unknown word '$1'; known: deb portable" >&2

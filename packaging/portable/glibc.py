@@ -3,7 +3,8 @@
 
     packaging/portable/glibc.py link FOLDER             what to link with instead of libc: gcc -L FOLDER
     packaging/portable/glibc.py rebind FILE [LIBRARY ...]
-                                                        changes a shared library to the same end, and removes its need for LIBRARY
+                                                        changes a shared library to the same end, removes its need for LIBRARY, and
+                                                        gives libraries of gcc names that are not the system's
     packaging/portable/glibc.py check FOLDER            reads each program and shared library: which versions does it need?
 
 glibc keeps every version of a symbol, so the libc of this machine has all that version 2.28 has: RHEL 8, SLES 15 SP3, Debian 10, Ubuntu
@@ -21,6 +22,9 @@ from pathlib import Path
 NEWEST = (2, 28)
 LIBRARIES = ("libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2")
 ALLOWED = {*LIBRARIES, "libpthread.so.0", "libdl.so.2", "librt.so.1"} # of the machine that runs it
+# New names of gcc's libraries and of the beginnings of their versions: a process may have those of the system, too. The lengths are the same.
+RENAMED = {"libstdc++.so.6": "libddpc++.so.6", "libgcc_s.so.1": "libddgcc.so.1"}
+RENAMED_VERSIONS = {"GLIBCXX_": "DDP_CXX_", "CXXABI_": "DDPABI_"}
 SHIMS = Path(__file__).with_name("glibc.c")
 NEEDED, VERSIONS_NEEDED, VERSIONS_COUNT = 1, 0x6FFFFFFE, 0x6FFFFFFF  # DT_...
 UNDEFINED, ABSOLUTE, GLOBAL, WEAK, OBJECT, TLS = 0, 0xFFF1, 1, 2, 1, 6
@@ -97,11 +101,11 @@ class Elf:
             at = at + following if following else 0
 
     def definitions(self):
-        """{number: name} of the versions that the file itself has."""
+        """{number: (place, name)} of the versions that the file itself has."""
         names, at = {}, self.sections.get(".gnu.version_d", (0,))[0]
         while at:
             _, _, number, _, _, first, following = struct.unpack_from("<HHHHIII", self.data, at)
-            names[number] = self.string(struct.unpack_from("<I", self.data, at + first)[0])
+            names[number] = (at, self.string(struct.unpack_from("<I", self.data, at + first)[0]))
             at = at + following if following else 0
         return names
 
@@ -112,7 +116,7 @@ def symbols_of_old(library):
     elf, found, moved = Elf(path), {}, set()
     versions = elf.definitions()
     for s in elf.symbols:
-        version = versions.get(s.number, "")
+        version = versions.get(s.number, (0, ""))[1]
         if s.section in (UNDEFINED, ABSOLUTE) or s.type == TLS or not version_of(version):
             continue
         if is_newer(version):
@@ -195,7 +199,23 @@ def rebind(path, dropped):
             struct.pack_into("<I", elf.data, n.at, hash_of(base.name))
             struct.pack_into("<I", elf.data, n.at + 8, base.name_at)
     drop_libraries(elf, dropped)
-    Path(path).write_bytes(elf.data)
+    rename(elf)
+    path = Path(path)
+    path.write_bytes(elf.data)
+    path.rename(path.with_name(RENAMED.get(path.name, path.name)))
+
+
+def rename(elf):
+    """Writes the new names, and then the hash of each version anew."""
+    at, size, _ = elf.sections[".dynstr"]
+    strings = bytes(elf.data[at : at + size])
+    for before, after in {**{f"\0{a}\0": f"\0{b}\0" for a, b in RENAMED.items()}, **{f"\0{a}": f"\0{b}" for a, b in RENAMED_VERSIONS.items()}}.items():
+        strings = strings.replace(before.encode(), after.encode())
+    elf.data[at : at + size] = strings
+    for n in elf.needs:
+        struct.pack_into("<I", elf.data, n.at, hash_of(elf.string(struct.unpack_from("<I", elf.data, n.at + 8)[0])))
+    for number, (place, _) in elf.definitions().items():
+        struct.pack_into("<I", elf.data, place + 8, hash_of(elf.definitions()[number][1]))
 
 
 def names_of_shims():

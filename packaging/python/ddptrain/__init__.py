@@ -1,0 +1,396 @@
+"""ddptrain from Python: trains by starting the program, predicts by its library, reads what a run has written.
+
+    import ddptrain
+    run = ddptrain.train("wine.yaml", optimizer__lr=0.01)      # a config file, or the same as a dict
+    run.metrics()["val_loss"]                                  # of each epoch, as NumPy arrays
+    run.predict(rows)                                          # an array, or a DataFrame with the columns of the training file
+    run.weights()["0.weight"]
+
+It needs NumPy, and takes DataFrames of pandas where that is installed. Everything is computed by the program that is in this package, or
+by that of DDPTRAIN_PROGRAM and DDPTRAIN_LIBRARY (libddptrain_predict.so.0), or by the one that is installed as `ddptrain`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import weakref
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_ubyte, c_void_p
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NoReturn, Optional, Sequence, Union
+
+import numpy as np
+
+__all__ = ["Error", "Run", "Sweep", "program", "sweep", "train", "version"]
+
+Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
+PathLike = Union[str, "os.PathLike[str]"]
+Table = Mapping[str, Any]  # columns by name; a pandas.DataFrame is one
+STOPPED = 75  # exit code
+
+
+class Error(RuntimeError):
+    """A failure of the program: its sentence, and `code`, its exit code (docs/commands.md)."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+# ---- the program and the library ----
+
+
+def program() -> str:
+    """The path of the program."""
+    own = Path(__file__).parent / "native" / "bin" / "ddptrain"
+    found = os.environ.get("DDPTRAIN_PROGRAM") or (str(own) if own.exists() else shutil.which("ddptrain"))
+    if not found:
+        raise Error("the program ddptrain is not installed: neither in this package nor in PATH, and DDPTRAIN_PROGRAM is not set", 64)
+    return found
+
+
+def _library_path() -> str:
+    given = os.environ.get("DDPTRAIN_LIBRARY")
+    if given:
+        return given
+    folder = Path(program()).resolve().parent
+    for place in (folder.parent / "lib", folder, *folder.parent.glob("lib/*-linux-gnu")):
+        if (place / "libddptrain_predict.so.0").exists():
+            return str(place / "libddptrain_predict.so.0")
+    return "libddptrain_predict.so.0"
+
+
+def version() -> str:
+    """The version of the program: "0.1.0"."""
+    return _call(["--version"], quiet=True).split()[-1]
+
+
+def main() -> NoReturn:
+    """The command `ddptrain`: the program in place of this process."""
+    try:
+        os.execv(program(), ["ddptrain", *sys.argv[1:]])
+    except Error as failure:
+        sys.exit(f"ddptrain: {failure}")
+
+
+def _words(overrides: Mapping[str, Any]) -> list[str]:
+    """KEY=VALUE words; `__` in a name stands for the dot, which Python's names do not have."""
+    return [f"{key.replace('__', '.')}={value if isinstance(value, str) else json.dumps(value)}" for key, value in overrides.items()]
+
+
+def _call(words: Sequence[PathLike], quiet: bool, accept: Sequence[int] = ()) -> str:
+    """Runs the program and returns what it printed, which is printed here, too, unless [quiet]. An interrupt is given to it: it saves."""
+    printed, code, interrupted = "", None, False
+    with subprocess.Popen([program(), *(os.fspath(word) for word in words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          encoding="utf-8", errors="replace", start_new_session=True) as child:  # a terminal would interrupt it, too
+        while code is None:
+            try:
+                for line in child.stdout or ():
+                    printed += line
+                    if not quiet:
+                        print(line, end="", flush=True)
+                code = child.wait()
+            except KeyboardInterrupt:
+                interrupted = True
+                child.send_signal(signal.SIGINT)
+            except BaseException:
+                child.kill()
+                raise
+    if interrupted:
+        raise KeyboardInterrupt
+    if code != 0 and code not in accept:  # the log, and then the failure; what is wrong in a config is all that there is
+        failure = re.search(r"^ddptrain: .*", printed, re.M | re.S)
+        sentence = re.sub(r"^ddptrain: ", "", failure[0] if failure else printed, flags=re.M).strip()
+        raise Error(sentence or f"ddptrain ended with exit code {code}", 128 - code if code < 0 else code)
+    return printed
+
+
+@contextlib.contextmanager
+def _config_file(config: Config) -> Iterator[str]:
+    """The path of a config; a mapping is written to a file first (JSON is YAML)."""
+    if not isinstance(config, Mapping):
+        yield os.fspath(config)
+        return
+    with tempfile.TemporaryDirectory(prefix="ddptrain-") as folder:
+        path = Path(folder) / f"{config.get('name', 'model')}.yaml"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        yield str(path)
+
+
+def _run_folder(path: str, words: Sequence[str]) -> Path:
+    """runs/NAME: the name of the config, or else of its file."""
+    given = re.search(r"^name: (.*?) +# ", _call(["check", path, *words, "--sources"], quiet=True), re.M)
+    return Path("runs") / (given[1].strip("'\"") if given else Path(path).stem)
+
+
+def train(config: Config, *, nproc: Union[int, str, None] = None, run_dir: Optional[PathLike] = None, fresh: bool = False,
+          stop_after: Optional[int] = None, quiet: bool = False, **overrides: Any) -> Run:
+    """Trains [config], a file or a mapping with the same keys, and returns the run; a run that was stopped continues.
+
+    Overrides are keys of the config: `optimizer__lr=0.01`, or `**{"optimizer.lr": 0.01}`. The other parameters are options of the program:
+    processes of this host, the folder of the run (runs/NAME), whether an existing run begins again, the step after which it is saved and
+    stops. Failures of the program are an Error with its sentence and exit code."""
+    words = _words(overrides)
+    with _config_file(config) as path:
+        folder = Path(run_dir) if run_dir is not None else _run_folder(path, words)
+        options = {"--nproc": nproc, "--run-dir": folder, "--stop-after": stop_after}
+        given = [str(word) for option, value in options.items() if value is not None for word in (option, value)]
+        _call([path, *words, *given, *(["--fresh"] if fresh else [])], quiet, [STOPPED] if stop_after is not None else [])
+    return Run(folder)
+
+
+def sweep(config: PathLike, *, run_dir: Optional[PathLike] = None, fresh: bool = False, quiet: bool = False, **overrides: Any) -> Sweep:
+    """Runs the sweep file [config]; overrides are keys of the configs of its trials. A sweep that was stopped continues."""
+    folder = Path(run_dir) if run_dir is not None else Path("sweeps") / Path(config).stem
+    printed = _call(["sweep", config, *_words(overrides), "--run-dir", folder, *(["--fresh"] if fresh else [])], quiet)
+    best = re.search(r"^the best one is .*?(\d+)/config\.yaml", printed, re.M)
+    return Sweep(folder, folder / "runs" / best[1] if best else None)
+
+
+# ---- what a run has written ----
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Numbers where all values are; a missing number is NaN."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    values = {name: [row.get(name) for row in rows] for name in names}
+    is_number = {name: all(value is None or isinstance(value, (int, float)) for value in column) for name, column in values.items()}
+    return {name: np.array([np.nan if value is None else value for value in column]) if is_number[name] else np.array(column, dtype=object)
+            for name, column in values.items()}
+
+
+class Run:
+    """A run folder."""
+
+    def __init__(self, folder: PathLike) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / "config.yaml").exists():
+            raise Error(f"'{self.folder}' is not a run folder: it has no config.yaml", 64)
+        self._model: Optional[_Model] = None
+
+    def __repr__(self) -> str:
+        return f"ddptrain.Run({str(self.folder)!r})"
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl of a kind: "start", "step", "epoch", "checkpoint", "end". A run that was continued has some twice."""
+        with open(self.folder / "metrics.jsonl", encoding="utf-8") as lines:
+            return [row for row in (json.loads(line) for line in lines if line.endswith("\n")) if row["event"] == event]
+
+    def metrics(self, event: str = "epoch") -> dict[str, np.ndarray]:
+        """A column for each metric with a value for each epoch, or "step"; pandas.DataFrame(run.metrics()) is a table of them. What a
+        continued run has computed again counts once."""
+        rows = {row[event]: row for row in self.events(event)}
+        return _columns([{name: value for name, value in rows[at].items() if name != "event"} for at in sorted(rows)])
+
+    @property
+    def state(self) -> str:
+        """SHA-256 of the state at the end: runs with the same bits have the same."""
+        ends = self.events("end") or self.events("stopped")
+        if not ends:
+            raise Error(f"the run '{self.folder}' has not ended", 64)
+        return str(ends[-1]["state_sha256"])
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The parameters and buffers of the best checkpoint, else of the newest, by PyTorch's names."""
+        with tempfile.TemporaryDirectory(prefix="ddptrain-") as folder:
+            path = Path(folder) / "weights.safetensors"
+            _call(["export", self.folder, "--out", path], quiet=True)
+            return _read_safetensors(path.read_bytes())
+
+    def predict(self, rows: Union[np.ndarray, Table, Sequence[str]]) -> np.ndarray:
+        """What `ddptrain predict` writes for [rows], which are as in the training file: an array (rows, ...), a table of columns by name
+        (DataFrame, dict), or integers, the tokens of a model of texts. Labels of classes, where classes have labels; with several
+        predictions (rows, predictions)."""
+        model = self._open()
+        return model.labels(model.run(rows)["predictions"])
+
+    def predict_proba(self, rows: Union[np.ndarray, Table]) -> np.ndarray:
+        """The probabilities of the classes (rows, classes), in the order of `classes`."""
+        if self._open().info.probabilities == 0:
+            raise Error("this model gives no probabilities", 64)
+        return self._open().run(rows)["probabilities"]
+
+    def outputs(self, rows: Union[np.ndarray, Table]) -> np.ndarray:
+        """The outputs of the model as they are: logits, values."""
+        return self._open().run(rows)["outputs"]
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the columns of `predict_proba`."""
+        info = self._open().info
+        return [info.probability_names[i].decode() for i in range(info.probabilities)]
+
+    def _open(self) -> _Model:
+        if self._model is None:
+            self._model = _Model(self.folder)
+        return self._model
+
+
+class Sweep:
+    """The folder of a sweep; `best` is the run of the best trial that is complete."""
+
+    def __init__(self, folder: PathLike, best: Optional[PathLike] = None) -> None:
+        self.folder = Path(folder)
+        self.best = Run(best) if best is not None else None
+
+    def trials(self) -> dict[str, np.ndarray]:
+        """The columns of trials.csv; pandas.DataFrame(sweep.trials()) is a table of them."""
+        with open(self.folder / "trials.csv", encoding="utf-8", newline="") as lines:
+            rows = list(csv.reader(lines))
+        return {name: _numbers([row[i] for row in rows[1:]]) for i, name in enumerate(rows[0])}
+
+
+def _numbers(cells: list[str]) -> np.ndarray:
+    for number in (int, lambda cell: float(cell or "nan")):
+        with contextlib.suppress(ValueError):
+            if any(cells):
+                return np.array([number(cell) for cell in cells])
+    return np.array(cells, dtype=object)
+
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?", "BF16": "<u2"}
+
+
+def _read_safetensors(data: bytes) -> dict[str, np.ndarray]:
+    size, = struct.unpack_from("<Q", data)
+    arrays = {}
+    for name, entry in json.loads(data[8 : 8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        array = np.frombuffer(data[8 + size + begin : 8 + size + end], dtype=_TYPES[entry["dtype"]]).reshape(entry["shape"])
+        if entry["dtype"] == "BF16":  # the upper half of a float32
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        arrays[name] = array
+    return arrays
+
+
+# ---- libddptrain_predict: src/predict/ddptrain.h ----
+
+
+class _Info(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("epoch", c_int64), ("step", c_int64), ("parameters", c_size_t), ("inputs", c_int),
+                ("input_size", c_size_t), ("input_dims", c_size_t), ("input_shape", POINTER(c_int64)), ("vocabulary", c_int64),
+                ("columns", c_size_t), ("column_names", POINTER(c_char_p)), ("outputs", c_size_t), ("predictions", c_size_t),
+                ("prediction_names", POINTER(c_char_p)), ("prediction_is_class", POINTER(c_ubyte)), ("probabilities", c_size_t),
+                ("probability_names", POINTER(c_char_p)), ("labels", c_size_t), ("label_names", POINTER(c_char_p))]
+
+
+class _Column(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("texts", POINTER(c_char_p)), ("numbers", POINTER(c_double))]
+
+
+class _Results(ctypes.Structure):
+    _fields_ = [("outputs", POINTER(c_float)), ("predictions", POINTER(c_double)), ("probabilities", POINTER(c_float))]
+
+
+_MESSAGE = 2000  # bytes
+_library: Optional[ctypes.CDLL] = None
+
+
+def _open_library() -> ctypes.CDLL:
+    global _library
+    if _library is None:
+        try:
+            library = ctypes.CDLL(_library_path())
+        except OSError as failure:
+            raise Error(f"the library for predictions cannot be opened: {failure}; DDPTRAIN_LIBRARY names it", 64) from None
+        library.ddptrain_model_open.argtypes = [c_char_p, c_void_p, POINTER(c_void_p), c_char_p, c_size_t]
+        library.ddptrain_model_info.argtypes = [c_void_p]
+        library.ddptrain_model_info.restype = POINTER(_Info)
+        library.ddptrain_model_close.argtypes = [c_void_p]
+        library.ddptrain_model_close.restype = None
+        for name, number in (("predict", c_float), ("predict_doubles", c_double), ("predict_tokens", c_int32)):
+            getattr(library, f"ddptrain_{name}").argtypes = [c_void_p, POINTER(number), c_size_t, POINTER(_Results), c_char_p, c_size_t]
+        library.ddptrain_predict_table.argtypes = [c_void_p, POINTER(_Column), c_size_t, c_size_t, POINTER(_Results), c_char_p, c_size_t]
+        _library = library
+    return _library
+
+
+class _Model:
+    def __init__(self, folder: Path) -> None:
+        self.library, self.handle = _open_library(), c_void_p()
+        message = ctypes.create_string_buffer(_MESSAGE)
+        code = self.library.ddptrain_model_open(os.fsencode(folder), None, byref(self.handle), message, _MESSAGE)
+        self.check(code, message)
+        self.info = self.library.ddptrain_model_info(self.handle).contents
+        weakref.finalize(self, self.library.ddptrain_model_close, self.handle)
+
+    @staticmethod
+    def check(code: int, message: Any) -> None:
+        if code != 0:
+            raise Error(message.value.decode("utf-8", "replace"), code)
+
+    def run(self, rows: Any) -> dict[str, np.ndarray]:
+        """Outputs, predictions and probabilities of rows; any number of threads may be here at once."""
+        keep: list[Any] = []  # arrays that the call reads
+        is_table = isinstance(rows, Mapping) or hasattr(rows, "columns")
+        function, inputs, count = (self.table if is_table else self.array)(rows, keep)
+        sizes = {"outputs": self.info.outputs, "predictions": self.info.predictions, "probabilities": self.info.probabilities}
+        results = {name: np.empty((count, size), np.float64 if name == "predictions" else np.float32) for name, size in sizes.items()}
+        pointers = _Results(*(array.ctypes.data_as(POINTER(c_double if name == "predictions" else c_float)) if sizes[name] else None
+                              for name, array in results.items()))
+        message = ctypes.create_string_buffer(_MESSAGE)
+        columns = [len(keep[0])] if is_table else []
+        self.check(function(self.handle, inputs, *columns, count, byref(pointers), message, _MESSAGE), message)
+        return results
+
+    def array(self, rows: Any, keep: list[Any]) -> tuple[Any, Any, int]:
+        given = np.asarray(rows)
+        if given.ndim == 0 or given.dtype.kind not in "fiub":
+            raise Error(f"rows are an array of numbers or a table of columns by name, not {type(rows).__name__} of {given.dtype}", 64)
+        takes_tokens, size = self.info.inputs == 1, self.info.input_size
+        if size == 0 or given.size != len(given) * size:
+            shape = [self.info.input_shape[i] for i in range(self.info.input_dims)]
+            raise Error(f"an array of the shape {given.shape} has no rows of {tuple(shape)}, which this model takes", 64)
+        name, kind, number = ("predict_tokens", np.int32, c_int32) if takes_tokens else \
+            ("predict", np.float32, c_float) if given.dtype == np.float32 else ("predict_doubles", np.float64, c_double)
+        if takes_tokens and given.dtype.kind not in "iu":
+            raise Error(f"this model takes tokens, which are integers, not {given.dtype}", 64)
+        keep.append(np.ascontiguousarray(given, dtype=kind))
+        return getattr(self.library, f"ddptrain_{name}"), keep[0].ctypes.data_as(POINTER(number)), len(given)
+
+    def table(self, rows: Any, keep: list[Any]) -> tuple[Any, Any, int]:
+        names = list(rows.columns if hasattr(rows, "columns") else rows)
+        columns, count = (_Column * len(names))(), len(rows[names[0]]) if names else 0
+        keep.append(columns)
+        for column, name in zip(columns, names):
+            values = np.asarray(rows[name])
+            if values.ndim != 1 or len(values) != count:
+                raise Error(f"the column '{name}' has {len(values) if values.ndim else 1} values, the first one {count}", 64)
+            column.name = str(name).encode()
+            if values.dtype.kind in "fiu":
+                keep.append(np.ascontiguousarray(values, dtype=np.float64))
+                column.numbers = keep[-1].ctypes.data_as(POINTER(c_double))
+            else:  # the texts that pandas writes into a CSV file
+                if values.dtype.kind == "M":
+                    is_day = (values == values.astype("M8[D]")) | np.isnat(values)
+                    values = np.datetime_as_string(values, unit="D" if is_day.all() else "s")
+                cells = [None if _is_missing(value) else str(value).encode() for value in values.tolist()]
+                keep.append((c_char_p * count)(*cells))
+                column.texts = keep[-1]
+        return self.library.ddptrain_predict_table, columns, count
+
+    def labels(self, predictions: np.ndarray) -> np.ndarray:
+        """Classes as their labels or as integers."""
+        is_class = [bool(self.info.prediction_is_class[i]) for i in range(self.info.predictions)]
+        if all(is_class):
+            predictions = predictions.astype(np.int64)
+            if self.info.labels and len(is_class) == 1:
+                predictions = np.array([self.info.label_names[i].decode() for i in range(self.info.labels)], dtype=object)[predictions]
+        return predictions[:, 0] if len(is_class) == 1 else predictions
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value == "NaT" or isinstance(value, float) and value != value
