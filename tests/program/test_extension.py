@@ -10,6 +10,7 @@ from program import DATA, DIVERGED, OK, PEER, USAGE
 EXAMPLES = os.path.join(program.SOURCE, "examples/extensions")
 ROWS = "dataset: {format: synthetic, synthetic: {kind: linear, rows: 96, inputs: 4, targets: 1}, split: 0.25}\nsampler: {batch_size: 16}\n"
 CONFIG = "extensions: [%s]\n" + ROWS + "model: {layers: [{linear: 8}, %s, {linear: 1}]}\nloss: %s\noptimizer: %s\ntrain: {epochs: 3}\n"
+PAIRS = "model: {layers: [{linear: 8}, tanh, {linear: 2}]}\nloss: pairs\ntrain: {epochs: 1}\n"
 
 
 class Extension(program.Case):
@@ -51,6 +52,7 @@ class Extension(program.Case):
     def test_examples(self):
         """Gradients against differences, or an optimizer whose loss falls; each example is in the list of the docs."""
         configs = {"cox.c": ROWS.replace("targets: 1", "targets: 2") + "model: {layers: [{linear: 8}, tanh, {linear: 1}]}\nloss: cox\ntrain: {epochs: 1}\n",
+                   "pairs.c": ROWS.replace("kind: linear", "kind: classes").replace("targets: 1", "classes: 3") + PAIRS,
                    "fourier.c": ROWS + "model: {layers: [{linear: 4}, {fourier: 16}, {linear: 1}]}\nloss: mse\ntrain: {epochs: 1}\n"}
         page = self.read(os.path.join(program.SOURCE, "docs/extensions.md"))
         for path in sorted(glob.glob(os.path.join(EXAMPLES, "*.c"))):
@@ -125,6 +127,31 @@ class Extension(program.Case):
         self.train("c.yaml", "--nproc", "2")
         np.testing.assert_allclose(self.losses("c"), alone[0], rtol=1e-5)
         np.testing.assert_allclose(self.weights("c", "0.weight"), alone[1], rtol=1e-4, atol=1e-6)
+
+    def test_pairs_of_all_ranks(self):
+        """The loss as computed from its formula; the same on any number of processes, which see the pairs of all rows of a batch."""
+        self.example("pairs.c")
+        rng = np.random.default_rng(6)
+        y = np.arange(64) % 3
+        x = (rng.normal(size=(64, 5)) + y[:, None]).astype(np.float32)
+        np.savez(self.path("d.npz"), x=x, y=y.astype(np.float32))
+        self.write("c.yaml", "extensions: [pairs.c]\ndataset: {path: d.npz}\nsampler: {global_batch_size: 64, shuffle: false}\nmodel: {layers: [{linear: 2}]}\n"
+                   "loss: {type: pairs, margin: 1.5}\noptimizer: {type: sgd, lr: 0}\ntrain: {epochs: 1}\n")
+        self.train()
+        z = x @ self.weights("c", "0.weight").T + self.weights("c", "0.bias")
+        d, same = np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1)), y[:, None] == y[None]
+        upper = np.triu(np.ones((64, 64), bool), 1)
+        expected = (d[upper & same] ** 2).mean() / 2 + (np.maximum(0, 1.5 - d[upper & ~same]) ** 2).mean() / 2
+        np.testing.assert_allclose(self.losses("c")[0], expected, rtol=1e-5)
+        rate = ("optimizer.lr=0.1", "sampler={global_batch_size: 24, uneven: true}", "train.epochs=5")
+        self.train("c.yaml", *rate)
+        alone = self.losses("c"), self.weights("c", "0.weight")
+        self.assertLess(alone[0][-1], 0.8 * expected)
+        for nproc in "2", "3":
+            self.train("c.yaml", "--nproc", nproc, *rate)
+            np.testing.assert_allclose(self.losses("c"), alone[0], rtol=1e-5)
+            np.testing.assert_allclose(self.weights("c", "0.weight"), alone[1], rtol=1e-4, atol=1e-6)
+        self.assertIn("pairs needs an embedding for each row", self.train("c.yaml", "model.layers=[{reshape: [5, 1]}, {linear: 2}]", code=USAGE))
 
     def test_adabelief(self):
         self.example("adabelief.c")
