@@ -12,32 +12,13 @@
 #include "base/clock.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
-#include "base/files/json_lines.h"
-#include "base/files/sealed.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
-#include "command.h"
+#include "recorded_run.h"
 #include "train/folder/run_folder.h"
 #include "train/loop/trainer.h"
 
 /* ---- the intervals ---- */
-
-/* A config that starts had. */
-struct known_config {
-    const char *sha256, *text; /* text NULL: not in the folder */
-};
-
-/* The name of a checkpoint, and its line. */
-struct saved_name {
-    const char *name;
-    size_t line;
-};
-
-/* A line of an epoch in metrics.jsonl. */
-struct epoch_line {
-    int64_t epoch;
-    const struct ledger_line *line;
-};
 
 /* What lies between lines [first] and [last]: a start or a checkpoint, and a checkpoint. */
 struct interval {
@@ -54,105 +35,21 @@ struct audit {
     const struct command_line *line;
     struct arena *arena;
     const char *folder;
-    struct ledger_file ledger, metrics; /* metrics: of metrics.jsonl; count 0: there is none */
-    size_t metrics_at;                  /* the first of its lines that may be of the next interval */
-    struct epoch_line *epochs;          /* (epoch_count) in order */
-    size_t epoch_count;
-    struct known_config *configs; /* (config_count) */
-    size_t config_count;
-    struct saved_name *names; /* (name_count), in order of names and lines */
-    size_t name_count;
-    struct interval *intervals;                        /* (interval_count) */
+    struct recorded_run recorded;
+    size_t metrics_at;          /* the first line of metrics.jsonl that may be of the next interval */
+    struct interval *intervals; /* (interval_count) */
     size_t interval_count, possible, chosen, repeated; /* possible: those that can be repeated */
     size_t compared;                                   /* lines */
     char *temporary;                                   /* the folder of the repeated runs */
     const char *run, *state;                           /* the newest of them, and the checkpoint at its end */
-    int64_t best_step;                                 /* of best.h5; -1: there is none */
-    bool lacks_end;                                    /* metrics.jsonl has no end of the run, which the ledger has */
 };
-
-/* The text of the config of a start; NULL: not in the folder. */
-static status find_config(struct audit *a, const struct ledger_line *start, const char **text) {
-    const char *wanted = ledger_line_word(a->arena, start, "config_sha256");
-    size_t i = 0;
-    while (i < a->config_count && strcmp(a->configs[i].sha256, wanted) != 0) i++;
-    if (i == a->config_count) {
-        TRY(ledger_find_config(a->arena, a->folder, &a->ledger, wanted, text));
-        a->configs[a->config_count++] = (struct known_config){wanted, *text};
-    }
-    *text = a->configs[i].text;
-    return OK;
-}
-
-/* The config.yaml of the folder must be that of the newest start. */
-static status read_config(struct audit *a) {
-    char *text = NULL, hex[DIGEST_HEX_SIZE];
-    const char *path = arena_printf(a->arena, "%s/config.yaml", a->folder);
-    struct io_info info;
-    TRY(io_read_text(path, 1 << 24, &text, &info));
-    if (!text) return status_new(STATUS_DATA, "%s: there is no such file", path);
-    const struct ledger_line *newest = ledger_start_at(&a->ledger, INT64_MAX);
-    const char *wanted = ledger_line_word(a->arena, newest, "config_sha256");
-    digest_hex_of(text, strlen(text), hex);
-    a->configs[a->config_count++] = (struct known_config){arena_copy(a->arena, hex), arena_copy(a->arena, text)};
-    free(text);
-    if (strcmp(hex, wanted) == 0) return OK;
-    return status_new(STATUS_DIVERGED, "%s: not the config of the run: its SHA-256 is %.16s..., and %.16s... in %s:%zu",
-                      path, hex, wanted, a->ledger.path, ledger_line_number(&a->ledger, newest));
-}
-
-static int compare_names(const void *a, const void *b) {
-    const struct saved_name *x = a, *y = b;
-    int order = strcmp(x->name, y->name);
-    return order ? order : (x->line > y->line) - (x->line < y->line);
-}
-
-static void find_names(struct audit *a) {
-    a->names = arena_alloc(a->arena, a->ledger.count * sizeof *a->names);
-    for (size_t i = 0; i < a->ledger.count; i++)
-        if (a->ledger.lines[i].event == METRICS_CHECKPOINT)
-            a->names[a->name_count++] = (struct saved_name){ledger_line_word(a->arena, &a->ledger.lines[i], "name"), i};
-    if (a->name_count) qsort(a->names, a->name_count, sizeof *a->names, compare_names);
-}
-
-/* The number of names that are not after [name] at [line]. */
-static size_t count_names(const struct audit *a, const char *name, size_t line) {
-    const struct saved_name wanted = {name, line};
-    size_t low = 0, high = a->name_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (compare_names(&a->names[middle], &wanted) <= 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* The newest line that a checkpoint [name] was saved at; SIZE_MAX: there is none. */
-static size_t line_of_name(const struct audit *a, const char *name) {
-    size_t count = count_names(a, name, SIZE_MAX);
-    bool is_found = count > 0 && strcmp(a->names[count - 1].name, name) == 0;
-    return is_found ? a->names[count - 1].line : SIZE_MAX;
-}
-
-/* [path]; NULL: there is no such file. */
-static const char *existing(const char *path) { return ledger_has_file(path) ? path : NULL; }
-
-/* The file of the checkpoint of line [index], unless a later line has the same name; NULL: there is none. */
-static const char *find_checkpoint(struct audit *a, size_t index) {
-    const char *name = ledger_line_word(a->arena, &a->ledger.lines[index], "name");
-    if (line_of_name(a, name) != index) return NULL;
-    return existing(arena_printf(a->arena, "%s/checkpoints/%s.h5", a->folder, name));
-}
 
 /* The intervals between the start and the checkpoints. A checkpoint at the step of the one before replaces it. */
 static void find_intervals(struct audit *a) {
-    const struct ledger_file *l = &a->ledger;
+    const struct ledger_file *l = &a->recorded.ledger;
     const struct ledger_line *start = &l->lines[0];
     size_t first = 0;
     a->intervals = arena_alloc(a->arena, l->count * sizeof *a->intervals);
-    a->configs = arena_alloc(a->arena, (l->count + 1) * sizeof *a->configs);
     for (size_t i = 1; i < l->count; i++) {
         if (l->lines[i].event == METRICS_RESUME) start = &l->lines[i];
         if (l->lines[i].event != METRICS_CHECKPOINT || ledger_line_has(&l->lines[i], "pending")) continue;
@@ -163,40 +60,19 @@ static void find_intervals(struct audit *a) {
 }
 
 /* Where each interval can start, and with which config. */
-static status find_files(struct audit *a) {
+static void find_files(struct audit *a) {
     for (size_t i = 0; i < a->interval_count; i++) {
         struct interval *p = &a->intervals[i];
-        int64_t step = a->ledger.lines[p->first].step;
-        TRY(find_config(a, p->start, &p->config));
-        if (step > a->ledger.lines[0].step) {
-            p->checkpoint = find_checkpoint(a, p->first);
+        int64_t step = a->recorded.ledger.lines[p->first].step;
+        p->config = recorded_config(&a->recorded, p->start);
+        if (step > a->recorded.ledger.lines[0].step) {
+            p->checkpoint = recorded_checkpoint(&a->recorded, p->first);
             p->is_removed = !p->checkpoint;
         } else if (step > 0) { /* the beginning of the ledger, but not of the run */
             p->checkpoint =
-                existing(arena_printf(a->arena, "%s/checkpoints/step-%08lld.h5", a->folder, (long long)step));
+                recorded_file(arena_printf(a->arena, "%s/checkpoints/step-%08lld.h5", a->folder, (long long)step));
         }
     }
-    return OK;
-}
-
-/* A resume may change few keys of a config: those that all starts have must not differ in another one. */
-static status compare_configs(const struct audit *a) {
-    for (size_t i = 1; i < a->config_count; i++) {
-        struct config_file *before = NULL, *newest = NULL;
-        struct text differences = {0};
-        if (!a->configs[i].text) continue;
-        status s = config_parse("the config of an earlier start", a->configs[i].text, &before);
-        if (!s) s = config_parse("config.yaml", a->configs[0].text, &newest);
-        if (!s && schema_diff(&config_schema, config_of(before), config_of(newest), &differences))
-            s = status_new(
-                STATUS_DIVERGED,
-                "%s: its starts have configs with which no run continues another (earlier -> config.yaml):\n%s",
-                a->ledger.path, text_string(&differences));
-        config_free(before), config_free(newest);
-        text_free(&differences);
-        TRY(s);
-    }
-    return OK;
 }
 
 /* After find_files. An interval that starts from a file that was removed is repeated after the one before it. */
@@ -207,280 +83,6 @@ static void find_origins(struct audit *a) {
         p->origin = !p->config ? SIZE_MAX : p->is_removed ? before : i;
         a->possible += p->origin != SIZE_MAX;
     }
-}
-
-/* ---- metrics.jsonl ---- */
-
-/* Whether a field has another value each time, or where a run begins with the file of a checkpoint. */
-static bool is_own(const char *key) {
-    static const char *const keys[] = {"seconds",    "samples_per_second", "comm_hidden", "peak_memory_bytes",
-                                       "best_epoch", "best_epoch_index",   "best_value",  "early_stop_wait"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(key, keys[i]) == 0) return true;
-    return false;
-}
-
-static bool is_equal(const struct json_field *a, const struct json_field *b) {
-    if (a->kind != b->kind) return false;
-    bool is_same = a->length == b->length && memcmp(a->text, b->text, a->length) == 0;
-    return is_same || (a->kind == KIND_NUMBER && json_field_exact(a) == json_field_exact(b));
-}
-
-static status metrics_differ(const struct audit *a, const struct ledger_line *line, const char *why) {
-    return status_new(STATUS_DIVERGED, "%s:%zu: %s", a->metrics.path, ledger_line_number(&a->metrics, line), why);
-}
-
-/* STATUS_DIVERGED with the first field of [line], of metrics.jsonl, that [other] has otherwise, or where [is_whole]
- * has not. [where]: what [other] is. */
-static status compare_fields(const struct audit *a, const struct ledger_line *line, const struct ledger_line *other,
-                             bool is_whole, const char *where) {
-    struct json_line x, y;
-    if (!json_line_read(line->text, line->size, &x) || !json_line_read(other->text, other->size, &y))
-        return metrics_differ(a, line, "not a JSON object");
-    for (size_t i = 0; i < x.count; i++) {
-        const char *key = arena_printf(a->arena, "%.*s", (int)x.fields[i].key_length, x.fields[i].key);
-        const struct json_field *field = json_line_find(&y, key);
-        bool differs = field ? !is_equal(&x.fields[i], field) : is_whole;
-        if (!differs || is_own(key)) continue;
-        struct text why = {0};
-        text_printf(&why, "%s is ", key);
-        ledger_line_add(line, key, &why);
-        if (field) text_add(&why, ", and ");
-        if (field) ledger_line_add(other, key, &why);
-        text_printf(&why, "%s %s", field ? "" : ", which is not", where);
-        status s = metrics_differ(a, line, text_string(&why));
-        text_free(&why);
-        return s;
-    }
-    return OK;
-}
-
-/* Only a run that ended within an epoch and was extended has two lines of it, before and after the start. */
-static status find_epochs(struct audit *a) {
-    const struct ledger_file *m = &a->metrics;
-    bool has_started = false; /* since the line of the last epoch */
-    a->epochs = arena_alloc(a->arena, m->count * sizeof *a->epochs);
-    for (size_t i = 0; i < m->count; i++) {
-        has_started = has_started || m->lines[i].event == METRICS_RESUME;
-        if (m->lines[i].event != METRICS_EPOCH) continue;
-        int64_t epoch = ledger_line_int(&m->lines[i], "epoch");
-        int64_t before = a->epoch_count ? a->epochs[a->epoch_count - 1].epoch : -1;
-        if (epoch < before || (epoch == before && !has_started))
-            return metrics_differ(a, &m->lines[i], "an epoch that was already there: lines were added or moved");
-        a->epochs[a->epoch_count++] = (struct epoch_line){epoch, &m->lines[i]};
-        has_started = false;
-    }
-    return OK;
-}
-
-/* The last line of an epoch; NULL: there is none. */
-static const struct ledger_line *find_epoch(const struct audit *a, int64_t epoch) {
-    size_t low = 0, high = a->epoch_count; /* the number of lines that are not of a later epoch */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (a->epochs[middle].epoch <= epoch)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low > 0 && a->epochs[low - 1].epoch == epoch ? a->epochs[low - 1].line : NULL;
-}
-
-/* The line of a run that has ended or was stopped; NULL: it has not. */
-static const struct ledger_line *end_of(const struct ledger_file *file) {
-    const struct ledger_line *last = file->count ? &file->lines[file->count - 1] : NULL;
-    return last && (last->event == METRICS_END || last->event == METRICS_STOPPED) ? last : NULL;
-}
-
-/* metrics.jsonl has no step and no epoch after the end of the ledger. */
-static status check_last(const struct audit *a) {
-    const struct ledger_line *end = end_of(&a->ledger), *saved = ledger_find(&a->ledger, METRICS_CHECKPOINT, -1);
-    const struct epoch_line *last = a->epoch_count ? &a->epochs[a->epoch_count - 1] : NULL;
-    if (!end) return OK;
-    int64_t epochs = ledger_line_int(end, "epoch") + (saved && ledger_line_int(saved, "batch") > 0);
-    for (size_t i = a->metrics.count; i-- > 0;)
-        if (a->metrics.lines[i].step > end->step)
-            return metrics_differ(a, &a->metrics.lines[i], "a step after the end of the run: lines were added");
-    return last && last->epoch >= epochs
-               ? metrics_differ(a, last->line, "an epoch after the end of the run: lines were added")
-               : OK;
-}
-
-/* The best epoch of the end has the value that its line has. */
-static status check_best(const struct audit *a) {
-    const struct ledger_line *end = end_of(&a->metrics);
-    int64_t best = end ? ledger_line_int(end, "best_epoch") : 0;
-    const struct ledger_line *line = best > 0 ? find_epoch(a, best - 1) : NULL;
-    struct json_line x, y;
-    if (!line || !json_line_read(end->text, end->size, &x) || !json_line_read(line->text, line->size, &y)) return OK;
-    const struct json_field *value = json_line_find(&x, "best_value");
-    const struct json_field *field = json_line_find(&y, ledger_line_word(a->arena, end, "best_metric"));
-    return value && field && !is_equal(value, field)
-               ? metrics_differ(a, end, "best_value is not that of its best epoch")
-               : OK;
-}
-
-/* What the ledger says of a step, metrics.jsonl says too; each step has one line there, after that of the step before.
- */
-static status check_metrics(struct audit *a) {
-    const struct ledger_file *l = &a->ledger, *m = &a->metrics;
-    int64_t newest = 0;
-    size_t at = 0;
-    TRY(ledger_file_read_metrics(a->folder, &a->metrics));
-    TRY(find_epochs(a));
-    for (size_t i = 0; i < m->count; i++) {
-        const struct ledger_line *line = &m->lines[i];
-        if (line->event != METRICS_STEP) continue;
-        if (line->step <= newest)
-            return metrics_differ(a, line, "a step that was already there: lines were added, changed or moved");
-        newest = line->step;
-        while (at < l->count && (l->lines[at].event != METRICS_STEP || l->lines[at].step < newest)) at++;
-        if (at == l->count || l->lines[at].step != newest) continue;
-        struct text where = {0};
-        text_printf(&where, "in %s:%zu", l->path, at + 1);
-        status s = compare_fields(a, line, &l->lines[at], false, text_string(&where));
-        text_free(&where);
-        TRY(s);
-    }
-    TRY(check_last(a));
-    return check_best(a);
-}
-
-/* ---- whether lines are missing at the end ---- */
-
-/* A checkpoint that the run has saved is in the ledger. */
-static status check_checkpoints(struct audit *a) {
-    struct text folder = {0};
-    struct io_names names = {0};
-    struct io_info info;
-    text_printf(&folder, "%s/checkpoints", a->folder);
-    status s = io_stat(text_string(&folder), &info);
-    if (!s && info.exists) s = io_list(text_string(&folder), &names);
-    for (size_t i = 0; !s && i < names.count; i++) {
-        const char *name = names.items[i];
-        if (!checkpoint_is_name(name)) continue;
-        char *saved = strndup(name, strlen(name) - strlen(".h5"));
-        if (!saved) status_exit_without_memory();
-        struct seal seal = {0};
-        struct text path = {0};
-        text_printf(&path, "%s/%s", text_string(&folder), name);
-        bool is_listed = line_of_name(a, saved) != SIZE_MAX;
-        if (!is_listed) s = sealed_read_seal(text_string(&path), &seal);
-        text_free(&path);
-        bool is_before = a->ledger.lines[0].step > 0 && (int64_t)seal.order <= a->ledger.lines[0].step;
-        if (!s && !is_listed && !is_before) /* before: the ledger was off */
-            s = status_new(STATUS_DIVERGED, "%s: it has no line for %s/%s: lines were removed, or that file was added",
-                           a->ledger.path, text_string(&folder), name);
-        free(saved);
-    }
-    io_names_free(&names);
-    text_free(&folder);
-    return s;
-}
-
-/* best.h5; NULL: there is none. */
-static const char *best_of(const struct audit *a) {
-    return existing(arena_printf(a->arena, "%s/checkpoints/" CHECKPOINT_BEST ".h5", a->folder));
-}
-
-/* best.h5 is that of the best epoch at the end, if the run keeps one. */
-static status check_best_file(const struct audit *a, const char *best) {
-    const struct ledger_line *end = end_of(&a->metrics);
-    int64_t best_epoch = end ? ledger_line_int(end, "best_epoch") : 0, epoch = 0, batch = 0;
-    struct config_file *file = NULL;
-    if (best_epoch <= 0) return OK;
-    TRY(config_parse("config.yaml", a->configs[0].text, &file));
-    bool is_kept = config_of(file)->checkpoint.best.metric != NULL;
-    config_free(file);
-    TRY(ledger_read_counter(best, "state/epoch", &epoch));
-    TRY(ledger_read_counter(best, "state/batch", &batch));
-    if (!is_kept || epoch + (batch > 0) == best_epoch) return OK;
-    return status_new(STATUS_DIVERGED, "%s: the state after epoch %lld, and %s:%zu says that epoch %lld is the best",
-                      best, (long long)epoch + (batch > 0), a->metrics.path, ledger_line_number(&a->metrics, end),
-                      (long long)best_epoch);
-}
-
-/* The files that predictions and exports use: the newest checkpoint and the best one are there and as they were saved.
- */
-static status verify_newest(struct audit *a) {
-    const struct ledger_line *line = ledger_find(&a->ledger, METRICS_CHECKPOINT, -1);
-    struct seal seal;
-    a->best_step = -1;
-    if (!line) return OK;
-    const char *name = ledger_line_word(a->arena, line, "name");
-    const char *newest = arena_printf(a->arena, "%s/checkpoints/%s.h5", a->folder, name), *best = best_of(a);
-    if (!existing(newest)) return status_new(STATUS_DATA, "%s: the newest checkpoint of the ledger is missing", newest);
-    TRY(sealed_verify(newest, &seal));
-    TRY(ledger_check_config(a->arena, &a->ledger, newest));
-    if (!best) return OK;
-    TRY(sealed_verify(best, &seal));
-    if (a->ledger.lines[0].step == 0) TRY(ledger_check_config(a->arena, &a->ledger, best)); /* else it may be older */
-    a->best_step = (int64_t)seal.order;
-    return check_best_file(a, best);
-}
-
-static status out_of_order(const struct audit *a, size_t index, const char *why) {
-    return status_new(STATUS_DIVERGED, "%s:%zu: %s: lines were added, changed or moved", a->ledger.path, index + 1,
-                      why);
-}
-
-/* Line [index] with [saved], the newest checkpoint before it. */
-static status check_line(const struct audit *a, size_t index, const struct ledger_line *saved) {
-    const struct ledger_line *line = &a->ledger.lines[index];
-    bool is_last = index + 1 == a->ledger.count, is_end = line->event == METRICS_END || line->event == METRICS_STOPPED;
-    if (line->event == METRICS_START) return out_of_order(a, index, "a second start");
-    if (is_end && !is_last) return out_of_order(a, index, "an end before other lines");
-    if (line->event == METRICS_END && saved && saved->step != line->step)
-        return out_of_order(a, index, "the end of the run is at another step than its last checkpoint");
-    if (line->step < line[-1].step) return out_of_order(a, index, "a step before that of the line above");
-    if (ledger_line_has(&line[-1], "pending") && line->step != line[-1].step)
-        return out_of_order(a, index, "no other line of the step of a pending evaluation");
-    bool is_state = line->event == METRICS_RESUME || line->event == METRICS_CHECKPOINT;
-    if (!is_state || !saved) return OK;
-    if (line->event == METRICS_RESUME && line->step > saved->step)
-        return status_new(STATUS_DATA, "%s:%zu: it has no lines of steps %lld to %lld; was train.ledger off then?",
-                          a->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
-    bool is_same = line->step == saved->step && !ledger_line_has(saved, "pending");
-    bool has_states = ledger_line_has(line, "state") && ledger_line_has(saved, "state");
-    if (is_same && has_states && !ledger_line_equals(line, saved, "state"))
-        return out_of_order(a, index, "another state at the step of the checkpoint above");
-    return OK;
-}
-
-/* What every ledger of a run has, so that a line cannot take the place of another. */
-static status check_order(const struct audit *a) {
-    const struct ledger_line *saved = NULL;
-    int64_t step = 0; /* of the newest line of a step */
-    for (size_t i = 1; i < a->ledger.count; i++) {
-        TRY(check_line(a, i, saved));
-        if (a->ledger.lines[i].event == METRICS_STEP) {
-            if (a->ledger.lines[i].step <= step) return out_of_order(a, i, "a step that was already there");
-            step = a->ledger.lines[i].step;
-        }
-        if (a->ledger.lines[i].event == METRICS_CHECKPOINT) saved = &a->ledger.lines[i];
-    }
-    return OK;
-}
-
-/* The state at the end of metrics.jsonl is that of the last line. */
-static status check_end(struct audit *a) {
-    struct text path = {0};
-    struct metrics_lines lines;
-    const struct ledger_line *last = &a->ledger.lines[a->ledger.count - 1];
-    text_printf(&path, "%s/metrics.jsonl", a->folder);
-    status s = metrics_read(text_string(&path), &lines);
-    text_free(&path);
-    TRY(s);
-    bool has_end = metrics_line_is(lines.other, METRICS_END);
-    struct ledger_line end = {.text = lines.other, .size = has_end ? strcspn(lines.other, "\n") : 0};
-    if (has_end && !ledger_line_equals(&end, last, "state_sha256"))
-        s = status_new(STATUS_DIVERGED,
-                       "%s:%zu: the last line is not that of the end of the run, which is in metrics.jsonl: lines were "
-                       "removed or changed",
-                       a->ledger.path, a->ledger.count);
-    if (!s && last->event == METRICS_END) a->lacks_end = !has_end;
-    metrics_lines_free(&lines);
-    return s;
 }
 
 /* ---- whether this machine can repeat it ---- */
@@ -512,7 +114,7 @@ static status choose(struct audit *a, uint64_t seed) {
     size_t possible = a->possible, wanted = a->interval_count, left;
     if (a->interval_count == 0)
         return status_new(STATUS_DATA, "%s: the run has no checkpoint yet, so there is nothing to repeat",
-                          a->ledger.path);
+                          a->recorded.ledger.path);
     if (possible == 0)
         return status_new(STATUS_DATA,
                           "%s: no interval of the run can be repeated: the configs of its starts are not in the folder",
@@ -541,20 +143,22 @@ static status choose(struct audit *a, uint64_t seed) {
 /* ---- repeating an interval ---- */
 
 static int64_t first_step(const struct audit *a, const struct interval *p) {
-    return a->ledger.lines[p->first].step + 1;
+    return a->recorded.ledger.lines[p->first].step + 1;
 }
-static int64_t last_step(const struct audit *a, const struct interval *p) { return a->ledger.lines[p->last].step; }
+static int64_t last_step(const struct audit *a, const struct interval *p) {
+    return a->recorded.ledger.lines[p->last].step;
+}
 
 /* STATUS_DIVERGED with the fields of line [index] that [other], its repetition, does not have. */
 static status compare(const struct audit *a, size_t index, const struct ledger_line *other, const char *const *keys) {
-    const struct ledger_line *line = &a->ledger.lines[index];
+    const struct ledger_line *line = &a->recorded.ledger.lines[index];
     struct text differences = {0}, equal = {0};
     ledger_line_compare(line, other, keys, &equal, &differences);
     status s = OK;
     /* data are the same on every processor */
-    bool is_portable = ledger_line_int(&a->ledger.lines[0], "portable") == 1 || strcmp(keys[0], "epoch") != 0;
+    bool is_portable = ledger_line_int(&a->recorded.ledger.lines[0], "portable") == 1 || strcmp(keys[0], "epoch") != 0;
     if (differences.length)
-        s = status_new(STATUS_DIVERGED, "%s:%zu: step %lld differs: %s%s%s%s", a->ledger.path, index + 1,
+        s = status_new(STATUS_DIVERGED, "%s:%zu: step %lld differs: %s%s%s%s", a->recorded.ledger.path, index + 1,
                        (long long)line->step, text_string(&differences), equal.length ? "; equal: " : "",
                        text_string(&equal),
                        is_portable ? "" : " (without determinism.portable, bits may depend on the number of threads)");
@@ -564,8 +168,8 @@ static status compare(const struct audit *a, size_t index, const struct ledger_l
 
 static status compare_line(struct audit *a, size_t index, const struct ledger_line *other, const char *const *keys) {
     if (!other)
-        return status_new(STATUS_DIVERGED, "%s:%zu: the repeated run has no such line for step %lld", a->ledger.path,
-                          index + 1, (long long)a->ledger.lines[index].step);
+        return status_new(STATUS_DIVERGED, "%s:%zu: the repeated run has no such line for step %lld",
+                          a->recorded.ledger.path, index + 1, (long long)a->recorded.ledger.lines[index].step);
     a->compared++;
     return compare(a, index, other, keys);
 }
@@ -573,7 +177,7 @@ static status compare_line(struct audit *a, size_t index, const struct ledger_li
 /* The data and the state that the repetition of [p] started from. */
 static status compare_start(struct audit *a, const struct interval *p, const struct ledger_file *again) {
     static const char *const of_state[] = {"epoch", "state", NULL};
-    const struct ledger_file *l = &a->ledger;
+    const struct ledger_file *l = &a->recorded.ledger;
     const struct ledger_line *start = ledger_find(again, METRICS_START, -1);
     bool has_file = ledger_line_has(p->start, "sampler_sha256"); /* of the order of the rows */
     const char *const of_data[] = {"dataset_fingerprint", has_file ? "sampler_sha256" : NULL, NULL};
@@ -598,7 +202,7 @@ static status compare_interval(struct audit *a, const struct interval *p, const 
     static const char *const of_step[] = {"epoch", "rows", "loss", "grad_norm", "parameters", NULL};
     static const char *const of_state[] = {"epoch", "batch", "state", NULL}, *const of_end[] = {"epoch", "state_sha256",
                                                                                                 NULL};
-    const struct ledger_file *l = &a->ledger;
+    const struct ledger_file *l = &a->recorded.ledger;
     size_t steps = 0, steps_again = 0, at = 0;
     for (size_t i = 0; i < again->count; i++) {
         int64_t step = again->lines[i].step;
@@ -628,59 +232,63 @@ static size_t next_step(const struct ledger_file *m, size_t at, int64_t from) {
 
 #define REPEATED "when it is repeated"
 
+/* The numbers of rows that all starts of metrics.jsonl have, and what each process had, if the repetition has as many.
+ */
+static status compare_starts(const struct audit *a, const struct ledger_file *again) {
+    static const char *const keys[] = {"train_rows", "val_rows", "test_rows", "batch_size"};
+    const struct ledger_file *m = &a->recorded.metrics;
+    const struct ledger_line *repeated = again->count ? &again->lines[0] : NULL;
+    for (size_t i = 0; i < m->count && repeated; i++) {
+        const struct ledger_line *line = &m->lines[i];
+        if (line->event != METRICS_START && line->event != METRICS_RESUME) continue;
+        size_t count = sizeof keys / sizeof *keys - !ledger_line_equals(line, repeated, "world_size");
+        for (size_t k = 0; k < count; k++)
+            if (!ledger_line_equals(line, repeated, keys[k]))
+                return recorded_metrics_differ(&a->recorded, line,
+                                               arena_printf(a->arena, "%s is not that of its repetition", keys[k]));
+    }
+    return OK;
+}
+
 /* The lines of metrics.jsonl for the steps of [count] intervals, and for the epochs that ended in them, with those of
  * their repetition. */
 static status compare_metrics(struct audit *a, const struct interval *p, size_t count,
                               const struct ledger_file *again) {
-    const struct ledger_file *m = &a->metrics;
+    const struct ledger_file *m = &a->recorded.metrics;
     size_t at = next_step(m, a->metrics_at, first_step(a, p));
     for (size_t i = 0; i < again->count && m->count > 0; i++) {
         const struct ledger_line *other = &again->lines[i], *line = at < m->count ? &m->lines[at] : NULL;
         bool is_step = other->event == METRICS_STEP;
         if (!is_step && other->event != METRICS_EPOCH) continue;
         int64_t number = is_step ? other->step : ledger_line_int(other, "epoch");
-        if (!is_step) line = find_epoch(a, number);
-        if (is_step && line && line->step < number) return metrics_differ(a, line, "no such line " REPEATED);
+        if (!is_step) line = recorded_find_epoch(&a->recorded, number);
+        if (is_step && line && line->step < number)
+            return recorded_metrics_differ(&a->recorded, line, "no such line " REPEATED);
         if (!line || (is_step && line->step > number))
             return status_new(STATUS_DIVERGED, "%s: it has no line of %s %lld, which is there " REPEATED, m->path,
                               is_step ? "step" : "epoch", (long long)number);
-        TRY(compare_fields(a, line, other, true, REPEATED));
+        TRY(recorded_compare_fields(&a->recorded, line, other, true, REPEATED));
         if (is_step) at = next_step(m, at + 1, 0);
     }
     a->metrics_at = at;
-    const struct ledger_line *end = end_of(m), *other_end = end_of(again);
+    const struct ledger_line *end = recorded_end(m), *other_end = recorded_end(again);
     bool is_end = end && other_end && end->event == other_end->event && end->step == other_end->step;
     if (is_end && ledger_line_equals(end, other_end, "test_checkpoint"))
-        TRY(compare_fields(a, end, other_end, false, REPEATED));
+        TRY(recorded_compare_fields(&a->recorded, end, other_end, false, REPEATED));
     bool is_more = m->count > 0 && at < m->count && m->lines[at].step <= last_step(a, &p[count - 1]);
-    return is_more ? metrics_differ(a, &m->lines[at], "no such line " REPEATED) : OK;
+    return is_more ? recorded_metrics_differ(&a->recorded, &m->lines[at], "no such line " REPEATED) : OK;
 }
 
-/* ---- the files of checkpoints ---- */
-
-/* [path], a checkpoint of the run, with [repeated], the one that the repetition has saved at the same step: the state,
- * and what predictions need besides. */
-static status compare_files(const char *path, const char *repeated) {
-    static const char *const groups[] = {"model", "optimizer", "ema", NULL};
-    static const char *const others[] = {
-        "state/epoch",       "state/batch", "state/step",   "state/samples",  "scaler/mean",     "scaler/scale",
-        "data/inputs",       "data/labels", "data/columns", "data/tokenizer", "data/vocabulary", "data/preparation",
-        "data/target_scale", NULL};
-    const char *const paths[] = {path, repeated}, *const names[] = {"the file", "its repetition"};
-    struct text difference = {0};
-    status s = checkpoint_compare(paths, groups, others, names, &difference);
-    if (!s && difference.length)
-        s = status_new(STATUS_DIVERGED, "%s: not what the run gives when it is repeated: %s", path,
-                       text_string(&difference));
-    text_free(&difference);
+/* What the run has saved at the end of [p] with [path], which its repetition has saved there. */
+static status compare_saved(struct audit *a, const struct interval *p, const char *path) {
+    bool is_best = a->recorded.best_step == last_step(a, p);
+    struct checkpoint *repeated;
+    if (a->repeated > 0 && !is_best && !recorded_checkpoint(&a->recorded, p->last)) return OK;
+    TRY(checkpoint_open(path, &repeated));
+    status s = recorded_compare_checkpoint(&a->recorded, p->last, repeated);
+    if (!s) s = recorded_compare_constants(&a->recorded, repeated);
+    checkpoint_close(repeated);
     return s;
-}
-
-/* The file of the checkpoint at the end of [p], and that of the best epoch if it has the same step. */
-static status compare_checkpoints(struct audit *a, const struct interval *p, const char *repeated) {
-    const char *path = find_checkpoint(a, p->last);
-    if (path) TRY(compare_files(path, repeated));
-    return a->best_step == last_step(a, p) ? compare_files(best_of(a), repeated) : OK;
 }
 
 /* Repeats [count] intervals in a new [folder], as one run. */
@@ -717,13 +325,14 @@ static status repeat(struct audit *a, size_t index, size_t count) {
     if (!s) s = compare_start(a, p, &again);
     for (size_t i = 0; !s && i < count; i++) s = compare_interval(a, &p[i], &again);
     if (!s) s = ledger_file_read_metrics(folder, &metrics);
+    if (!s) s = compare_starts(a, &metrics);
     if (!s) s = compare_metrics(a, p, count, &metrics);
     if (!s) {
         const struct ledger_line *end = ledger_find(&again, METRICS_CHECKPOINT, last_step(a, last));
         if (a->run) command_remove_tree(a->run);
         a->run = folder;
         a->state = arena_printf(a->arena, "%s/checkpoints/%s.h5", folder, ledger_line_word(a->arena, end, "name"));
-        s = compare_checkpoints(a, last, a->state);
+        s = compare_saved(a, last, a->state);
     }
     ledger_file_close(&again), ledger_file_close(&metrics);
     TRY(s);
@@ -755,7 +364,7 @@ static size_t count_together(const struct audit *a, size_t index) {
     const struct interval *p = &a->intervals[index];
     size_t count = 1, left = a->interval_count - index;
     while (count < left && count < MAX_SAVE_STEPS && p[count].is_needed && p[count].is_removed &&
-           p[count].start == p->start && last_step(a, &p[count - 1]) != a->best_step)
+           p[count].start == p->start && last_step(a, &p[count - 1]) != a->recorded.best_step)
         count++;
     return count;
 }
@@ -811,10 +420,10 @@ static status add_subject(const struct audit *a, const char *name, struct text *
 
 /* The newest checkpoint, and the best one if the run kept it. */
 static status add_weights(const struct audit *a, struct text *out) {
-    const struct ledger_line *newest = ledger_find(&a->ledger, METRICS_CHECKPOINT, -1);
-    if (!newest) return status_new(STATUS_DATA, "%s: no checkpoint", a->ledger.path);
+    const struct ledger_line *newest = ledger_find(&a->recorded.ledger, METRICS_CHECKPOINT, -1);
+    if (!newest) return status_new(STATUS_DATA, "%s: no checkpoint", a->recorded.ledger.path);
     TRY(add_subject(a, arena_printf(a->arena, "checkpoints/%s.h5", ledger_line_word(a->arena, newest, "name")), out));
-    return best_of(a) ? add_subject(a, "checkpoints/" CHECKPOINT_BEST ".h5", out) : OK;
+    return a->recorded.best ? add_subject(a, "checkpoints/" CHECKPOINT_BEST ".h5", out) : OK;
 }
 
 static void add_copy(const struct ledger_line *line, const char *key, const char *name, const char *after,
@@ -825,7 +434,7 @@ static void add_copy(const struct ledger_line *line, const char *key, const char
 }
 
 static status write_statement(const struct audit *a, struct text *out) {
-    const struct ledger_file *l = &a->ledger;
+    const struct ledger_file *l = &a->recorded.ledger;
     const struct ledger_line *start = ledger_start_at(l, INT64_MAX), *end = &l->lines[l->count - 1];
     if (end->event != METRICS_END) return status_new(STATUS_DATA, "%s: the run has not ended", l->path);
     text_add(out, "{\n  \"_type\": \"" STATEMENT "\",\n  \"subject\": [\n");
@@ -922,26 +531,13 @@ static status compare_statement(const struct audit *a) {
 
 /* ---- the command ---- */
 
-/* What can be checked without repeating anything. */
-static status read_run(struct audit *a) {
-    TRY(ledger_file_read(a->folder, &a->ledger));
-    TRY(check_order(a));
-    find_names(a);
-    find_intervals(a);
-    TRY(read_config(a));
-    TRY(check_checkpoints(a));
-    TRY(check_metrics(a));
-    TRY(check_end(a));
-    return verify_newest(a);
-}
-
 static status prepare(struct audit *a) {
-    const struct ledger_file *l = &a->ledger;
-    TRY(read_run(a));
+    const struct ledger_file *l = &a->recorded.ledger;
+    TRY(recorded_run_read(a->folder, &a->recorded));
+    find_intervals(a);
     if (a->line->statement) TRY(compare_statement(a));
-    TRY(find_files(a));
+    find_files(a);
     find_origins(a);
-    TRY(compare_configs(a));
     for (size_t i = 0; i < a->interval_count; i++) {
         int64_t processes;
         TRY(count_processes(a, &a->intervals[i], &processes));
@@ -952,6 +548,10 @@ static status prepare(struct audit *a) {
     if (l->lines[0].step > 0)
         printf("it begins after step %lld, with the state of checkpoint.resume or of a time without a ledger\n",
                (long long)l->lines[0].step);
+    if (a->recorded.best_since)
+        printf("best.h5 is that of the best epoch since the resume of step %lld: it was lost then, or the names of the "
+               "best epoch were changed\n",
+               (long long)a->recorded.best_since->step + 1);
     if (last->event == METRICS_END) printf("the run ended after step %lld\n", (long long)last->step);
     return OK;
 }
@@ -978,7 +578,7 @@ static status check_choice(const struct command_line *line) {
     return line->intervals == 0 ? status_new(STATUS_USAGE, "--intervals: expected at least 1, got 0") : OK;
 }
 
-static status audit(struct audit *a) {
+static status repeat_parts(struct audit *a) {
     uint64_t seed = (uint64_t)a->line->seed;
     TRY(check_choice(a->line));
     TRY(ledger_check_ended(a->folder));
@@ -992,7 +592,8 @@ static status audit(struct audit *a) {
     TRY(command_make_folder(a->line->run_dir, "audit", &a->temporary));
     stop_defer(); /* the folder is removed first */
     TRY(repeat_chosen(a));
-    if (a->lacks_end)
+    if (a->recorded.late) return OK;
+    if (a->recorded.lacks_end)
         return status_new(STATUS_DIVERGED,
                           "%s/metrics.jsonl: it does not end with the end of the run, which the ledger has: lines were "
                           "removed, or the file was",
@@ -1000,6 +601,17 @@ static status audit(struct audit *a) {
     print_result(a);
     return OK;
 }
+
+/* What is known without a repetition is reported after it, unless that has found a difference, too. */
+static status take_late(struct audit *a, status s) {
+    if (!a->recorded.late || status_code(s) == STATUS_DIVERGED) return s;
+    status late = a->recorded.late;
+    a->recorded.late = OK;
+    status_free(s);
+    return late;
+}
+
+static status audit(struct audit *a) { return take_late(a, repeat_parts(a)); }
 
 /* Only an earlier statement is replaced. */
 static status check_out(const char *path) {
@@ -1016,7 +628,7 @@ static status check_out(const char *path) {
 
 static status certify(struct audit *a) {
     struct text text = {0};
-    status s = read_run(a);
+    status s = take_late(a, recorded_run_read(a->folder, &a->recorded));
     if (!s) s = write_statement(a, &text);
     if (!s && a->line->out) s = check_out(a->line->out);
     if (!s && a->line->out) s = io_replace_text(a->line->out, text_string(&text));
@@ -1032,7 +644,7 @@ static status run(const struct command_line *line, status (*work)(struct audit *
     if (!s && !is_run) s = status_new(STATUS_USAGE, "%s: not the folder of a run", line->config);
     if (!s) s = work(&a);
     command_remove_folder(a.temporary);
-    ledger_file_close(&a.ledger), ledger_file_close(&a.metrics);
+    recorded_run_close(&a.recorded);
     arena_destroy(a.arena);
     return s;
 }

@@ -301,9 +301,6 @@ bool ledger_line_equals(const struct ledger_line *a, const struct ledger_line *b
 void ledger_line_compare(const struct ledger_line *recorded, const struct ledger_line *repeated,
                          const char *const *keys, struct text *equal, struct text *differences);
 
-/* STATUS_DIVERGED unless the config in the checkpoint [path] is that of a start of the run. */
-status ledger_check_config(struct arena *arena, const struct ledger_file *ledger, const char *path);
-
 /* The config with the SHA-256 [wanted], in [arena], from the starts of the [ledger] of a run [folder], from its
  * config.yaml or from a checkpoint: ledgers of earlier versions have no configs. NULL: none. */
 status ledger_find_config(struct arena *arena, const char *folder, const struct ledger_file *ledger, const char *wanted,

@@ -212,19 +212,6 @@ static char *config_of_file(const char *path) {
     return text;
 }
 
-status ledger_check_config(struct arena *arena, const struct ledger_file *ledger, const char *path) {
-    char *text = config_of_file(path);
-    bool is_known = false;
-    for (size_t i = 0; text && i < ledger->count && !is_known; i++) {
-        const struct ledger_line *line = &ledger->lines[i];
-        bool is_start = line->event == METRICS_START || line->event == METRICS_RESUME;
-        is_known = is_start && has_sha256(text, ledger_line_word(arena, line, "config_sha256"));
-    }
-    free(text);
-    if (is_known) return OK;
-    return status_new(STATUS_DIVERGED, "%s: the config in it is not one that the run had, by %s", path, ledger->path);
-}
-
 /* That of a start. STATUS_DIVERGED: another one than its line says. */
 static status config_of_start(struct arena *arena, const struct ledger_file *ledger, const char *wanted,
                               const char **out) {

@@ -42,12 +42,12 @@ def softmax(rows):
     return e / e.sum(1, keepdims=True)
 
 
-def change_checkpoint(path, change):
-    """Calls [change] with the open HDF5 file of a checkpoint, and makes its seal anew."""
+def change_checkpoint(path, change, order=None):
+    """Calls [change] with the open HDF5 file of a checkpoint, and makes its seal anew, with the step [order]."""
     import h5py
     with open(path, "rb") as f:
         whole = f.read()
-    image, order = whole[:-128], struct.unpack("<Q", whole[-64:-56])[0]
+    image, own = whole[:-128], struct.unpack("<Q", whole[-64:-56])[0]
     with open(path, "wb") as f:
         f.write(image)
     with h5py.File(path, "r+", libver="earliest") as f:
@@ -55,7 +55,7 @@ def change_checkpoint(path, change):
     with open(path, "rb") as f:
         image = f.read()
     seal = b"ddptrain sealed\n" + struct.pack("<IIQ", 1, 128, len(image)) + hashlib.sha256(image).digest()
-    seal += struct.pack("<Q", order) + bytes(24)
+    seal += struct.pack("<Q", own if order is None else order) + bytes(24)
     with open(path, "wb") as f:
         f.write(image + seal + hashlib.sha256(seal).digest())
 

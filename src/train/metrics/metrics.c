@@ -353,9 +353,10 @@ status metrics_sync(const struct metrics *metrics) { return io_sync(metrics->fil
 #define TAIL 4096 /* longer than nearly any line */
 
 bool metrics_line_is(const char *line, enum metrics_event event) {
-    char start[64];
-    int length = snprintf(start, sizeof start, "{\"event\":\"%s\"", event_names[event]);
-    return line && strncmp(line, start, (size_t)length) == 0;
+    static const char start[] = "{\"event\":\"";
+    size_t length = strlen(event_names[event]);
+    if (!line || strncmp(line, start, sizeof start - 1) != 0) return false;
+    return strncmp(line + sizeof start - 1, event_names[event], length) == 0 && line[sizeof start - 1 + length] == '"';
 }
 
 static status open_file(const char *path, FILE **out) {

@@ -69,47 +69,67 @@ static void add_lbfgs(struct state *state) {
                                   .data = o->numbers});
 }
 
-static void add_counters(struct state *state) {
-    struct counters *c = &state->counters;
+#define MAX_COUNTERS 32
+
+/* The entries of [c]; returns their number. */
+static size_t list_counters(struct counters *c, struct entry entries[MAX_COUNTERS]) {
     const struct {
-        const char *name;
+        const char *path;
         enum entry_type type;
         void *value;
         bool is_newer; /* checkpoints of early versions do not have it */
-    } counters[] = {{"epoch", ENTRY_INT64, &c->epoch, false},
-                    {"batch", ENTRY_INT64, &c->batch, false},
-                    {"step", ENTRY_INT64, &c->step, false},
-                    {"samples", ENTRY_INT64, &c->samples, false},
-                    {"skipped", ENTRY_INT64, &c->skipped, true},
-                    {"skipped_in_row", ENTRY_INT64, &c->skipped_in_row, true},
-                    {"world_size", ENTRY_INT64, &c->world_size, false},
-                    {"metrics_bytes", ENTRY_INT64, &c->metrics_bytes, false},
-                    {"ledger_bytes", ENTRY_INT64, &c->ledger_bytes, true},
-                    {"pending_end", ENTRY_INT64, &c->pending_end, true},
-                    {"best_epoch", ENTRY_INT64, &c->best_epoch, false},
-                    {"early_stop_wait", ENTRY_INT64, &c->early_stop_wait, true},
-                    {"plateau_bad_epochs", ENTRY_INT64, &c->plateau.bad_epochs, true},
-                    {"plateau_cooldown", ENTRY_INT64, &c->plateau.cooldown, true},
-                    {"plateau_reductions", ENTRY_INT64, &c->plateau.reductions, true},
-                    {"loss_scale_growth_tracker", ENTRY_INT64, &c->loss_scale.growth_tracker, true},
-                    {"epoch_loss", ENTRY_FLOAT64, &c->epoch_loss, false},
-                    {"epoch_count", ENTRY_FLOAT64, &c->epoch_count, false},
-                    {"epoch_correct", ENTRY_FLOAT64, &c->epoch_correct, false},
-                    {"epoch_scored", ENTRY_FLOAT64, &c->epoch_scored, true},
-                    {"epoch_samples", ENTRY_FLOAT64, &c->epoch_samples, false},
-                    {"epoch_seconds", ENTRY_FLOAT64, &c->epoch_seconds, false},
-                    {"seconds", ENTRY_FLOAT64, &c->seconds, false},
-                    {"best_value", ENTRY_FLOAT64, &c->best_value, false},
-                    {"early_stop_best", ENTRY_FLOAT64, &c->early_stop_best, true},
-                    {"plateau_best", ENTRY_FLOAT64, &c->plateau.best, true},
-                    {"loss_scale", ENTRY_FLOAT64, &c->loss_scale.scale, true}};
+    } counters[] = {{"state/epoch", ENTRY_INT64, &c->epoch, false},
+                    {"state/batch", ENTRY_INT64, &c->batch, false},
+                    {"state/step", ENTRY_INT64, &c->step, false},
+                    {"state/samples", ENTRY_INT64, &c->samples, false},
+                    {"state/skipped", ENTRY_INT64, &c->skipped, true},
+                    {"state/skipped_in_row", ENTRY_INT64, &c->skipped_in_row, true},
+                    {"state/world_size", ENTRY_INT64, &c->world_size, false},
+                    {"state/metrics_bytes", ENTRY_INT64, &c->metrics_bytes, false},
+                    {"state/ledger_bytes", ENTRY_INT64, &c->ledger_bytes, true},
+                    {"state/pending_end", ENTRY_INT64, &c->pending_end, true},
+                    {"state/best_epoch", ENTRY_INT64, &c->best_epoch, false},
+                    {"state/early_stop_wait", ENTRY_INT64, &c->early_stop_wait, true},
+                    {"state/plateau_bad_epochs", ENTRY_INT64, &c->plateau.bad_epochs, true},
+                    {"state/plateau_cooldown", ENTRY_INT64, &c->plateau.cooldown, true},
+                    {"state/plateau_reductions", ENTRY_INT64, &c->plateau.reductions, true},
+                    {"state/loss_scale_growth_tracker", ENTRY_INT64, &c->loss_scale.growth_tracker, true},
+                    {"state/epoch_loss", ENTRY_FLOAT64, &c->epoch_loss, false},
+                    {"state/epoch_count", ENTRY_FLOAT64, &c->epoch_count, false},
+                    {"state/epoch_correct", ENTRY_FLOAT64, &c->epoch_correct, false},
+                    {"state/epoch_scored", ENTRY_FLOAT64, &c->epoch_scored, true},
+                    {"state/epoch_samples", ENTRY_FLOAT64, &c->epoch_samples, false},
+                    {"state/epoch_seconds", ENTRY_FLOAT64, &c->epoch_seconds, false},
+                    {"state/seconds", ENTRY_FLOAT64, &c->seconds, false},
+                    {"state/best_value", ENTRY_FLOAT64, &c->best_value, false},
+                    {"state/early_stop_best", ENTRY_FLOAT64, &c->early_stop_best, true},
+                    {"state/plateau_best", ENTRY_FLOAT64, &c->plateau.best, true},
+                    {"state/loss_scale", ENTRY_FLOAT64, &c->loss_scale.scale, true}};
+    const size_t count = sizeof counters / sizeof *counters;
+    _Static_assert(sizeof counters / sizeof *counters <= MAX_COUNTERS, "more counters than entries");
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (struct entry){.path = counters[i].path,
+                                    .type = counters[i].type,
+                                    .data = counters[i].value,
+                                    .is_optional = counters[i].is_newer};
+    return count;
+}
+
+static void add_counters(struct state *state) {
+    struct entry entries[MAX_COUNTERS];
     state->counters_first = state->entry_count;
-    state->counter_count = sizeof counters / sizeof *counters;
-    for (size_t i = 0; i < state->counter_count; i++)
-        add(state, (struct entry){.path = arena_printf(state->arena, "state/%s", counters[i].name),
-                                  .type = counters[i].type,
-                                  .data = counters[i].value,
-                                  .is_optional = counters[i].is_newer});
+    state->counter_count = list_counters(&state->counters, entries);
+    for (size_t i = 0; i < state->counter_count; i++) add(state, entries[i]);
+}
+
+static struct counters no_counters(void) {
+    return (struct counters){.best_value = NAN, .early_stop_best = NAN, .plateau.best = NAN};
+}
+
+status state_read_counters(struct checkpoint *checkpoint, struct counters *out) {
+    struct entry entries[MAX_COUNTERS];
+    *out = no_counters();
+    return checkpoint_read(checkpoint, entries, list_counters(out, entries), NULL);
 }
 
 /* As add, but state_load reads the entry into [loaded] and does not overwrite the state. */
@@ -237,7 +257,7 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     s->model = model;
     s->optimizer = optimizer;
     s->ema = ema;
-    s->counters.best_value = s->counters.early_stop_best = s->counters.plateau.best = NAN;
+    s->counters = no_counters();
     s->max_entries = model->params.count * (2 + OPTIMIZER_MAX_BUFFERS) + model->buffers.count + MAX_OTHER_ENTRIES;
     s->entries = arena_alloc(arena, s->max_entries * sizeof *s->entries);
     s->loaded = arena_alloc(arena, s->max_entries * sizeof *s->loaded);
@@ -248,8 +268,8 @@ status state_create(struct model *model, struct optimizer *optimizer, struct ema
     add_lbfgs(s);
     if (ema) s->ema_first = add_tensors(s, &model->params, "ema");
     add_counters(s);
-    add_scaler(s, dataset);
-    add_dataset(s, dataset, config_text, sampler);
+    if (dataset) add_scaler(s, dataset);
+    if (dataset) add_dataset(s, dataset, config_text, sampler);
     mark_steady(s);
     *out = s;
     return OK;

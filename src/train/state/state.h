@@ -79,7 +79,7 @@ status state_unmap(struct state *state, bool has_changed);
 
 /* Creates the list of entries; state_map sets their data. The resolved config [config_text] and the scaler,
  * fingerprint, columns, labels and vocabulary of [dataset] are entries, too, and so is the digest [sampler] of
- * the sampler's file (NULL: it has none). [dataset] must outlive the state. */
+ * the sampler's file (NULL: it has none). [dataset] must outlive the state; NULL: none of these entries. */
 status state_create(struct model *model, struct optimizer *optimizer, struct ema *ema, const struct dataset *dataset,
                     const char *config_text, const char *sampler, struct state **out);
 void state_destroy(struct state *state); /* takes NULL */
@@ -105,6 +105,9 @@ uint64_t state_hasher_finish(struct state_hasher *hasher);
 /* Restores parameters, optimizer state and counters, or changes nothing: STATUS_DATA with all differences for a
  * checkpoint of another model, optimizer or dataset. [path], [otherwise]: for messages, as of column_names_compare. */
 status state_load(struct state *state, struct checkpoint *checkpoint, const char *path, const char *otherwise);
+
+/* The counters of a checkpoint alone. */
+status state_read_counters(struct checkpoint *checkpoint, struct counters *out);
 
 /* SHA-256 (hex) of parameters, buffers, optimizer state, the moving average of the weights and the counters epoch,
  * batch, step and samples. */
