@@ -101,51 +101,40 @@ static void send_finding(int to, const struct finding *finding, const char *sent
     if (is_sent && write(to, sentence, finding->length) != (ssize_t)finding->length) _exit(1);
 }
 
-static void add(struct doctor *d, enum kind kind, enum status_code code, const char *subject, const char *sentence) {
+static __attribute__((format(printf, 5, 6))) void add(struct doctor *d, enum kind kind, enum status_code code,
+                                                      const char *subject, const char *format, ...) {
+    char *sentence;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&sentence, format, arguments) < 0) status_exit_without_memory();
+    va_end(arguments);
     struct finding finding = {.kind = kind, .code = code, .length = strlen(sentence)};
     snprintf(finding.subject, sizeof finding.subject, "%s", subject);
-    if (d->pipe >= 0)
-        send_finding(d->pipe, &finding, sentence);
-    else
-        keep(d, &finding, strdup(sentence));
-}
-
-static void addv(struct doctor *d, enum kind kind, enum status_code code, const char *subject, const char *format,
-                 va_list arguments) {
-    char *sentence;
-    if (vasprintf(&sentence, format, arguments) < 0) status_exit_without_memory();
-    add(d, kind, code, subject, sentence);
+    if (d->pipe < 0) {
+        keep(d, &finding, sentence);
+        return;
+    }
+    send_finding(d->pipe, &finding, sentence);
     free(sentence);
 }
 
-static __attribute__((format(printf, 4, 5))) void problem(struct doctor *d, enum status_code code, const char *subject,
-                                                          const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    addv(d, PROBLEM, code, subject, format, arguments);
-    va_end(arguments);
-}
+/* Of a subject, with a format and its arguments. */
+#define problem(d, code, ...) add(d, PROBLEM, code, __VA_ARGS__)
+#define note(d, ...) add(d, NOTE, STATUS_OK, __VA_ARGS__)
+#define fact(d, ...) add(d, FACT, STATUS_OK, __VA_ARGS__)
 
-static __attribute__((format(printf, 3, 4))) void note(struct doctor *d, const char *subject, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    addv(d, NOTE, STATUS_OK, subject, format, arguments);
-    va_end(arguments);
-}
-
-static __attribute__((format(printf, 3, 4))) void fact(struct doctor *d, const char *subject, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    addv(d, FACT, STATUS_OK, subject, format, arguments);
-    va_end(arguments);
-}
-
-/* A failure that a run would have; OK: none. Consumes it. Returns whether there is none. */
-static bool expect(struct doctor *d, const char *subject, status s) {
+/* Whether there is no failure; else it is found, between two parts of a sentence. Consumes it. */
+static bool expect_or(struct doctor *d, enum kind kind, enum status_code code, const char *subject, const char *before,
+                      status s, const char *after) {
     bool is_ok = !s;
-    if (s) problem(d, status_code(s), subject, "%s", status_message(s));
+    if (s) add(d, kind, code, subject, "%s%s%s", before, status_message(s), after);
     status_free(s);
     return is_ok;
+}
+
+/* The same of a failure that a run would have. */
+static bool expect(struct doctor *d, const char *subject, status s) {
+    return expect_or(d, PROBLEM, s ? status_code(s) : STATUS_OK, subject, "", s, "");
 }
 
 /* ---- the process of a check ---- */
@@ -608,21 +597,30 @@ static void add_limit(struct text *out, const char *name, rlim_t limit) {
         text_add_int(out, (int64_t)limit);
 }
 
-/* The threads of this user's processes. */
-static uint64_t count_threads(void) {
-    struct io_names names;
-    uint64_t sum = 0;
-    status s = io_list("/proc", &names);
-    for (size_t i = 0; !s && i < names.count; i++) {
-        char path[300];
-        uint64_t owner, threads;
-        snprintf(path, sizeof path, "/proc/%.200s/status", names.items[i]);
-        if (strspn(names.items[i], "0123456789") != strlen(names.items[i])) continue;
-        if (machine_number(path, "Uid:", &owner) && owner == getuid() && machine_number(path, "Threads:", &threads))
-            sum += threads;
+/* Calls visit(user, folder) for the folder in /proc of each process of this user, by its effective id. */
+static void visit_processes(void (*visit)(void *user, const char *folder), void *user) {
+    struct io_names names = {0};
+    struct stat info;
+    status_free(io_list("/proc", &names)); /* without it there are none */
+    for (size_t i = 0; i < names.count; i++) {
+        char folder[64];
+        bool is_process = strspn(names.items[i], "0123456789") == strlen(names.items[i]);
+        snprintf(folder, sizeof folder, "/proc/%.40s", names.items[i]);
+        if (is_process && stat(folder, &info) == 0 && info.st_uid == geteuid()) visit(user, folder);
     }
-    if (!s) io_names_free(&names);
-    status_free(s);
+    io_names_free(&names);
+}
+
+static void add_threads(void *sum, const char *folder) {
+    char path[80];
+    uint64_t threads, *all = sum;
+    snprintf(path, sizeof path, "%s/status", folder);
+    if (machine_number(path, "Threads:", &threads)) *all += threads;
+}
+
+static uint64_t count_threads(void) {
+    uint64_t sum = 0;
+    visit_processes(add_threads, &sum);
     return sum;
 }
 
@@ -713,12 +711,10 @@ static void check_mpi(struct doctor *d, int backend) {
     bool is_chosen = backend == BACKEND_AUTO && is_several_hosts(d) && comm_mpi_module(d->env.launcher);
     if (d->env.world_size == 1 || !(is_chosen || backend == BACKEND_MPI)) return;
     status s = comm_backend_mpi(d->env.launcher, &mpi);
-    if (s && is_chosen) {
-        note(d, "modules", "%s; Gloo is used instead", status_message(s));
-        status_free(s);
-    } else {
+    if (is_chosen)
+        expect_or(d, NOTE, STATUS_OK, "modules", "", s, "; Gloo is used instead");
+    else
         expect(d, "modules", s);
-    }
 }
 
 static bool uses_gloo(const struct doctor *d) {
@@ -730,11 +726,11 @@ static bool uses_gloo(const struct doctor *d) {
 static void check_modules(struct doctor *d) {
     static const struct {
         const char *name, *symbol, *what; /* what a run does without it */
-    } modules[] = {{"gloo", "ddptrain_comm_gloo", "it averages between hosts where no MPI has started the ranks"},
-                   {"onednn", "ddptrain_onednn_open", "large convolutions are slower without it"},
-                   {"cuda", "ddptrain_cuda_gpus", "it is needed for GPUs"},
-                   {"cudnn", "ddptrain_cudnn_plans", "it is needed for convolutions on GPUs"},
-                   {"nccl", "ddptrain_comm_nccl", "it averages between GPUs"}};
+    } modules[] = {{"gloo", "ddptrain_comm_gloo", "; it averages between hosts where no MPI has started the ranks"},
+                   {"onednn", "ddptrain_onednn_open", "; large convolutions are slower without it"},
+                   {"cuda", "ddptrain_cuda_gpus", "; it is needed for GPUs"},
+                   {"cudnn", "ddptrain_cudnn_plans", "; it is needed for convolutions on GPUs"},
+                   {"nccl", "ddptrain_comm_nccl", "; it averages between GPUs"}};
     struct text found = {0};
     int backend = d->config ? d->config->dist.backend : BACKEND_AUTO;
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
@@ -742,10 +738,10 @@ static void check_modules(struct doctor *d) {
         void *address;
         if (!is_installed && !is_needed) continue;
         status s = module_open(modules[i].name, modules[i].symbol, &address);
-        if (!s) text_printf(&found, "%s%s", found.length ? ", " : "", modules[i].name);
-        if (s && is_needed) problem(d, status_code(s), "modules", "%s; this job needs it", status_message(s));
-        if (s && !is_needed) note(d, "modules", "%s; %s", status_message(s), modules[i].what);
-        status_free(s);
+        enum status_code code = s ? status_code(s) : STATUS_OK;
+        if (expect_or(d, is_needed ? PROBLEM : NOTE, code, "modules", "", s,
+                      is_needed ? "; this job needs it" : modules[i].what))
+            text_printf(&found, "%s%s", found.length ? ", " : "", modules[i].name);
     }
     fact(d, "modules", "%s", found.length ? text_string(&found) : "none");
     text_free(&found);
@@ -785,9 +781,7 @@ static void check_gpus(struct doctor *d) {
     bool is_hidden = visible && !*visible && (driver.kernel[0] || driver.has_device);
     if (is_hidden) note(d, "GPU", "CUDA_VISIBLE_DEVICES is empty and hides all GPUs: unset it to use them");
     if (driver.has_library && driver.kernel[0] && !is_hidden) {
-        status s = gpus_count(&gpus);
-        if (s) note(d, "GPU", "the GPUs cannot be used: a run on them needs %s", status_message(s));
-        status_free(s);
+        expect_or(d, NOTE, STATUS_OK, "GPU", "the GPUs cannot be used: a run on them needs ", gpus_count(&gpus), "");
     }
     if (gpus > 0)
         fact(d, "GPU", "%d, driver %s", gpus, driver.kernel);
@@ -871,20 +865,24 @@ static struct mount find_mount(const char *path) {
 }
 
 static void check_type(struct doctor *d, const char *folder, const struct mount *m) {
+    static const char is_memory[] =
+        "is in memory: its files take it from runs, and are lost at a restart of the machine";
+    static const char keeps_locks[] = "keeps locks on each host, so runs on two hosts may write to one run folder";
+    static const char is_soft[] = "is mounted soft: a server that is slow for a while makes saves fail; mount it hard";
     static const struct {
         const char *type, *option; /* NULL: any */
         const char *what;
     } types[] = {
-        {"tmpfs", NULL, "is in memory: its files take it from runs, and are lost at a restart of the machine"},
-        {"ramfs", NULL, "is in memory: its files take it from runs, and are lost at a restart of the machine"},
+        {"tmpfs", NULL, is_memory},
+        {"ramfs", NULL, is_memory},
         {"nfs", ",nolock,",
          "is mounted with nolock, so runs on two hosts may write to one run folder: mount it without"},
-        {"nfs", ",local_lock=all,", "keeps locks on each host, so runs on two hosts may write to one run folder"},
-        {"nfs4", ",local_lock=all,", "keeps locks on each host, so runs on two hosts may write to one run folder"},
-        {"nfs", ",local_lock=flock,", "keeps locks on each host, so runs on two hosts may write to one run folder"},
-        {"nfs", ",soft,", "is mounted soft: a server that is slow for a while makes saves fail; mount it hard"},
-        {"nfs4", ",soft,", "is mounted soft: a server that is slow for a while makes saves fail; mount it hard"},
-        {"lustre", ",localflock,", "keeps locks on each host, so runs on two hosts may write to one run folder"},
+        {"nfs", ",local_lock=all,", keeps_locks},
+        {"nfs4", ",local_lock=all,", keeps_locks},
+        {"nfs", ",local_lock=flock,", keeps_locks},
+        {"nfs", ",soft,", is_soft},
+        {"nfs4", ",soft,", is_soft},
+        {"lustre", ",localflock,", keeps_locks},
         {"overlay", NULL,
          "is the layer of a container, and is lost with it: use a folder that is mounted from outside"},
     };
@@ -1028,10 +1026,8 @@ static void check_temporary(struct doctor *d) {
     int fd;
     status s = io_create_unnamed(folder, &fd);
     if (!s) s = io_close(fd, folder);
-    if (s)
-        note(d, "temporary", "%s; columns that do not fit in memory would go there: set TMPDIR to a folder that exists",
-             status_message(s));
-    status_free(s);
+    expect_or(d, NOTE, STATUS_OK, "temporary", "", s,
+              "; columns that do not fit in memory would go there: set TMPDIR to a folder that exists");
 }
 
 /* ---- shared memory ---- */
@@ -1135,13 +1131,8 @@ static void check_loopback(struct doctor *d) {
     if (getsockname(listener, (struct sockaddr *)&address, &size) != 0)
         s = status_errno(STATUS_IO, errno, "cannot find a free port");
     if (!s) s = net_connect("127.0.0.1", net_port(&address), clock_seconds() + CONNECT_SECONDS, &connected, &is_final);
-    if (s) {
-        problem(
-            d, STATUS_PEER, "network",
-            "the processes of a host cannot reach each other at %s: is the loopback interface up (ip link set lo up)?",
-            status_message(s));
-        status_free(s);
-    }
+    expect_or(d, PROBLEM, STATUS_PEER, "network", "the processes of a host cannot reach each other at ", s,
+              ": is the loopback interface up (ip link set lo up)?");
     if (connected >= 0) close(connected);
     close(listener);
 }
@@ -1173,16 +1164,11 @@ static void check_way(struct doctor *d) {
         return;
     }
     status s = net_check_way(env->master_addr, env->master_port, clock_seconds() + CONNECT_SECONDS, &listens);
-    if (s)
-        problem(
-            d, STATUS_PEER, "network",
-            "the host of rank 0 does not answer at %s: is it on, is the name that of the right interface, and does a "
-            "firewall between the hosts allow TCP to all ports?",
-            status_message(s));
-    else
+    if (expect_or(d, PROBLEM, STATUS_PEER, "network", "the host of rank 0 does not answer at ", s,
+                  ": is it on, is the name that of the right interface, and does a firewall between the hosts allow "
+                  "TCP to all ports?"))
         fact(d, "network", "the host of rank 0 answers at %s:%d%s", env->master_addr, env->master_port,
              listens ? "" : "; no program listens there now");
-    status_free(s);
 }
 
 static void check_interfaces(struct doctor *d) {
@@ -1229,29 +1215,33 @@ struct process {
     double age; /* seconds */
 };
 
-static bool read_process(const char *name, struct process *out) {
-    char path[300], line[1024] = "";
-    unsigned long long start = 0;
-    double up = 0;
-    snprintf(path, sizeof path, "/proc/%.200s/stat", name);
-    FILE *file = fopen(path, "re"), *uptime = fopen("/proc/uptime", "re");
-    bool is_read = file && fgets(line, sizeof line, file) && uptime && fscanf(uptime, "%lf", &up) == 1;
+/* The first line of a file of a process; empty: it cannot be read. */
+static void read_line(const char *folder, const char *name, char line[1024]) {
+    char path[80];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    if (!file || !fgets(line, 1024, file)) line[0] = 0;
     if (file) fclose(file);
-    if (uptime) fclose(uptime);
+}
+
+static bool read_process(const char *folder, struct process *out) {
+    char line[1024], uptime[1024];
+    unsigned long long start = 0;
+    read_line(folder, "stat", line), read_line("/proc", "uptime", uptime);
     const char *after = strrchr(line, ')');
-    out->pid = atol(name);
-    if (!is_read || !after ||
+    out->pid = atol(folder + strlen("/proc/"));
+    if (!*uptime || !after ||
         sscanf(after, ") %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &out->state,
                &out->parent, &start) != 3)
         return false;
-    out->age = up - (double)start / (double)sysconf(_SC_CLK_TCK);
+    out->age = strtod(uptime, NULL) - (double)start / (double)sysconf(_SC_CLK_TCK);
     return true;
 }
 
 /* The file of a process, without " (deleted)". */
-static bool read_program(const char *name, char program[PATH_MAX]) {
-    char path[300];
-    snprintf(path, sizeof path, "/proc/%.200s/exe", name);
+static bool read_program(const char *folder, char program[PATH_MAX]) {
+    char path[80];
+    snprintf(path, sizeof path, "%s/exe", folder);
     ssize_t length = readlink(path, program, PATH_MAX - 1);
     program[length > 0 ? length : 0] = 0;
     char *deleted = strstr(program, " (deleted)");
@@ -1289,29 +1279,28 @@ static void describe_process(struct doctor *d, const struct process *p) {
              p->pid, p->age / OLD_SECONDS, p->pid);
 }
 
+struct others {
+    struct doctor *d;
+    char own[PATH_MAX]; /* the file of this program */
+    size_t count;
+};
+
+static void visit_other(void *user, const char *folder) {
+    struct others *others = user;
+    struct process p;
+    char program[PATH_MAX];
+    if (!read_program(folder, program) || strcmp(strrchr(program, '/'), strrchr(others->own, '/')) != 0) return;
+    if (!read_process(folder, &p) || p.pid == getpid() || p.pid == getppid()) return;
+    others->count++;
+    describe_process(others->d, &p);
+}
+
 static void check_processes(struct doctor *d) {
-    struct io_names names;
-    char own[PATH_MAX], program[PATH_MAX];
-    size_t others = 0;
-    status s = io_list("/proc", &names);
-    if (!read_program("self", own)) own[0] = 0;
-    for (size_t i = 0; !s && own[0] && i < names.count; i++) {
-        struct process p;
-        struct stat info;
-        char path[300];
-        snprintf(path, sizeof path, "/proc/%.200s", names.items[i]);
-        if (strspn(names.items[i], "0123456789") != strlen(names.items[i]) || !read_program(names.items[i], program) ||
-            strcmp(strrchr(program, '/'), strrchr(own, '/')) != 0)
-            continue;
-        if (stat(path, &info) != 0 || info.st_uid != geteuid() || !read_process(names.items[i], &p)) continue;
-        if (p.pid == getpid() || p.pid == getppid()) continue;
-        others++;
-        describe_process(d, &p);
-    }
-    if (!s) io_names_free(&names);
-    status_free(s);
-    if (others > 0)
-        fact(d, "processes", "%zu other%s of ddptrain by this user", others, others == 1 ? " process" : " processes");
+    struct others others = {.d = d};
+    if (read_program("/proc/self", others.own)) visit_processes(visit_other, &others);
+    if (others.count > 0)
+        fact(d, "processes", "%zu other process%s of ddptrain by this user", others.count,
+             text_plural(others.count, "es"));
 }
 
 /* ---- the command ---- */
