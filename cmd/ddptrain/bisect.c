@@ -953,6 +953,9 @@ static void print_equal(const struct bisect *b) {
     if (have_average[0] != have_average[1])
         printf("only %s has a moving average of the weights, with which nothing is compared\n",
                b->sides[have_average[1]].name);
+    for (int i = 0; i < 2; i++)
+        if (b->sides[i].is_run && !b->sides[i].metrics.count)
+            printf("%s has no metrics.jsonl, so its evaluations are not compared\n", b->sides[i].name);
     printf("no difference up to step %lld", (long long)b->equal);
     if (b->equal == last && x->is_run && y->is_run)
         printf(", the last of %s", x->last == y->last ? "both" : b->sides[y->last < x->last].name);
@@ -985,7 +988,8 @@ static status bisect(struct bisect *b) {
     for (int i = 0; i < 2; i++) TRY(open_side(b, &b->sides[i], b->line->operands[i]));
     compare_records(&x->ledger, &y->ledger, &b->equal, &b->bad);
     compare_records(&x->metrics, &y->metrics, &b->equal, &b->bad);
-    struct result in_both = find_result(b, &x->metrics, &y->metrics, false);
+    bool has_steps = config_of(x->file)->train.log_every == 1 && config_of(y->file)->train.log_every == 1;
+    struct result in_both = find_result(b, &x->metrics, &y->metrics, has_steps);
     if (in_both.step < b->bad) b->bad = in_both.step;
     find_own_checkpoint(x, y->at), find_own_checkpoint(y, x->at);
     int64_t until = NO_STEP, last = x->last < y->last ? x->last : y->last;

@@ -275,6 +275,14 @@ train: {{steps: 3}}
         lines = self.read("b/metrics.jsonl").replace('"val_loss":0.', '"val_loss":1.', 1)
         self.write("b/metrics.jsonl", lines)
         self.assertRegex(self.bisect("a", "b"), r"\nddptrain: b is not what its config gives after step 9: b/metrics.jsonl:\d+: val_loss of epoch 1 is 1\.\d+ in the file and 0\.\d+ in its repetition")
+        os.remove(self.path("b/metrics.jsonl"))
+        self.assertIn("b has no metrics.jsonl, so its evaluations are not compared\nno difference up to step 54", self.bisect("a", "b", code=OK))
+
+    def test_an_epoch_that_was_not_ended(self):
+        """Its mean loss is not that of the whole epoch."""
+        for steps in (20, 25):
+            self.train(f"s{steps}", "train.epochs=null", f"train.steps={steps}", "schedule=constant")
+        self.assertEqual(self.bisect("s20", "s25", code=OK), "the configs differ (s20 -> s25):\n  train.steps: 20 -> 25\nno difference up to step 20, the last of s20\n")
 
     def test_a_bit_that_flipped(self):
         self.every_step("a")
