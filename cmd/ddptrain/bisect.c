@@ -985,7 +985,12 @@ static status report(struct bisect *b) {
 
 static status bisect(struct bisect *b) {
     struct side *x = &b->sides[0], *y = &b->sides[1];
-    for (int i = 0; i < 2; i++) TRY(open_side(b, &b->sides[i], b->line->operands[i]));
+    TRY(open_side(b, x, b->line->operands[0]));
+    status s = open_side(b, y, b->line->operands[1]);
+    if (s && config_of(x->file)->has_extensions)
+        s = status_prefix(s, "%s beside %s, whose extensions are loaded, too: types of both must have different names",
+                          b->line->operands[1], x->name);
+    TRY(s);
     compare_records(&x->ledger, &y->ledger, &b->equal, &b->bad);
     compare_records(&x->metrics, &y->metrics, &b->equal, &b->bad);
     bool has_steps = config_of(x->file)->train.log_every == 1 && config_of(y->file)->train.log_every == 1;

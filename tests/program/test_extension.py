@@ -153,6 +153,19 @@ class Extension(program.Case):
             np.testing.assert_allclose(self.weights("c", "0.weight"), alone[1], rtol=1e-4, atol=1e-6)
         self.assertIn("pairs needs an embedding for each row", self.train("c.yaml", "model.layers=[{reshape: [5, 1]}, {linear: 2}]", code=USAGE))
 
+    def test_bisect_of_two_versions(self):
+        """The types of both cannot be loaded by one process, which is said."""
+        self.example("adabelief.c")
+        np.savez(self.path("d.npz"), x=np.ones((8, 2), "f4"), y=np.ones((8, 1), "f4"))
+        self.write("c.yaml", "extensions: [adabelief.c]\ndataset: {path: d.npz}\nmodel: {layers: [{linear: 1}]}\nloss: mse\noptimizer: {type: adabelief, lr: 0.05}\ntrain: {steps: 3}\n")
+        self.run_program("c.yaml", "--run-dir", "a", "--quiet")
+        self.run_program("c.yaml", "--run-dir", "b", "--quiet")
+        self.assertIn("no difference up to step 3", self.run_program("bisect", "a", "b")[0])
+        self.write("other.c", self.read("adabelief.c").replace('"1e-16"', '"1e-3"'))
+        self.run_program("c.yaml", "--run-dir", "c", "--quiet", "extensions=[other.c]")
+        _, err = self.run_program("bisect", "a", "c", code=64)
+        self.assertRegex(err, "c beside a, whose extensions are loaded, too: types of both must have different names: .*there is a type 'adabelief' already")
+
     def test_adabelief(self):
         self.example("adabelief.c")
         x = np.array([[1.0], [2.0], [-1.0], [0.5]], np.float32)
