@@ -592,17 +592,18 @@ static void check_records(struct bisect *b, struct side *side, const struct ledg
 static void check_results(struct bisect *b, struct side *side) {
     const struct ledger_line *again, *line;
     const char *const names[] = {"the file", "its repetition"};
-    for (size_t i = 0; (again = next_epoch(&side->again_metrics, &i, 0)); i++) {
+    for (size_t i = 0, at = 0; (again = next_epoch(&side->again_metrics, &i, 0)); i++) {
         const struct ledger_line *differing = NULL;
         const char *key = NULL;
         int64_t epoch = ledger_line_int(again, "epoch");
-        size_t at = 0;
-        for (; (line = next_epoch(&side->metrics, &at, epoch)) && ledger_line_int(line, "epoch") == epoch; at++) {
+        bool is_there = false;
+        while (!is_there && (line = next_epoch(&side->metrics, &at, epoch)) &&
+               ledger_line_int(line, "epoch") == epoch) {
             const char *found = differing_result(b, line, again);
-            if (!found) break;
-            differing = line, key = found;
+            if (found) differing = line, key = found;
+            is_there = !found;
+            at++;
         }
-        bool is_there = line && ledger_line_int(line, "epoch") == epoch;
         if (is_there || !differing) continue;
         const struct ledger_line *const lines[] = {differing, again};
         note_wrong(side, again->step,
