@@ -84,10 +84,89 @@ bool parameter_read(const struct parameter *p, const char *text, double *out) {
     return is_number && (!parameter_is_int(p) || *out == round(*out));
 }
 
-void space_draw(const struct space *space, struct rng *rng, struct point *out) {
-    *out = (struct point){0};
-    for (size_t i = 0; i < space->count; i++) out->values[i] = parameter_draw(&space->items[i], rng);
+/* ---- conditions and constraints ---- */
+
+static double first_value(const struct parameter *p) { return p->kind == PARAMETER_VALUES ? 0 : p->min; }
+
+static bool holds(const struct space *space, const struct condition *c, const struct point *point) {
+    struct text value = {0};
+    bool is_one = false;
+    if (!space_is_active(space, c->parameter, point)) return false;
+    parameter_write(&space->items[c->parameter], point->values[c->parameter], &value);
+    for (size_t i = 0; !is_one && i < c->count; i++)
+        is_one = parameter_is_same_text(c->texts[i], strlen(c->texts[i]), text_string(&value), value.length);
+    text_free(&value);
+    return is_one;
 }
+
+bool space_is_active(const struct space *space, size_t index, const struct point *point) {
+    const struct parameter *p = &space->items[index];
+    for (size_t i = 0; i < p->condition_count; i++)
+        if (!holds(space, &p->conditions[i], point)) return false;
+    return true;
+}
+
+void space_write(const struct space *space, size_t index, const struct point *point, struct text *out) {
+    if (space_is_active(space, index, point)) parameter_write(&space->items[index], point->values[index], out);
+}
+
+bool space_read(const struct space *space, size_t index, const char *text, double *out) {
+    const struct parameter *p = &space->items[index];
+    *out = first_value(p);
+    return (p->condition_count && !*text) || parameter_read(p, text, out);
+}
+
+void space_normalize(const struct space *space, struct point *point) {
+    for (size_t i = 0; i < space->count; i++)
+        if (!space_is_active(space, i, point)) point->values[i] = first_value(&space->items[i]);
+}
+
+void space_activate(const struct space *space, size_t index, struct point *point) {
+    const struct parameter *p = &space->items[index];
+    for (size_t i = 0; i < p->condition_count; i++) {
+        const struct condition *c = &p->conditions[i];
+        double value;
+        space_activate(space, c->parameter, point);
+        for (size_t k = 0; k < c->count; k++)
+            if (parameter_read(&space->items[c->parameter], c->texts[k], &value)) {
+                point->values[c->parameter] = value;
+                break;
+            }
+    }
+}
+
+bool space_satisfies(const struct space *space, size_t index, const struct point *point) {
+    const struct expression *e = space->constraints[index];
+    double values[SPACE_MAX_PARAMETERS];
+    for (size_t i = 0; i < space->count; i++) {
+        const struct parameter *p = &space->items[i];
+        if (!expression_uses(e, i)) continue;
+        if (!space_is_active(space, i, point)) return true;
+        values[i] = point->values[i];
+        if (p->kind == PARAMETER_VALUES) {
+            const char *text = p->texts[(size_t)values[i]];
+            values[i] = number_at(text, strlen(text));
+        }
+    }
+    return expression_evaluate(e, values) != 0;
+}
+
+bool space_is_allowed(const struct space *space, const struct point *point) {
+    for (size_t i = 0; i < space->constraint_count; i++)
+        if (!space_satisfies(space, i, point)) return false;
+    return true;
+}
+
+void space_draw(const struct space *space, struct rng *rng, struct point *out) {
+    for (int n = 0; n < SPACE_MAX_DRAWS; n++) {
+        *out = (struct point){0};
+        for (size_t i = 0; i < space->count; i++) out->values[i] = parameter_draw(&space->items[i], rng);
+        space_normalize(space, out);
+        if (space_is_allowed(space, out)) return;
+    }
+}
+
+/* ---- grids ---- */
 
 /* 0: it has no finite number of values. */
 static double count_values(const struct parameter *p) {
@@ -109,7 +188,7 @@ uint64_t space_grid_size(const struct space *space, const struct parameter **end
     return size <= MAX_EXACT ? (uint64_t)size : 0;
 }
 
-void space_grid_point(const struct space *space, uint64_t index, struct point *out) {
+static void combination(const struct space *space, uint64_t index, struct point *out) {
     *out = (struct point){0};
     for (size_t i = space->count; i-- > 0;) {
         const struct parameter *p = &space->items[i];
@@ -118,4 +197,24 @@ void space_grid_point(const struct space *space, uint64_t index, struct point *o
         out->values[i] = p->kind == PARAMETER_VALUES ? k : at_step(p, k);
         index /= count;
     }
+}
+
+void space_list_grid(struct space *space, uint64_t size, struct arena *arena) {
+    bool is_needed = space->constraint_count > 0;
+    for (size_t i = 0; i < space->count; i++) is_needed = is_needed || space->items[i].condition_count;
+    if (!is_needed) return;
+    space->grid = arena_alloc(arena, (size + 1) * sizeof *space->grid);
+    for (uint64_t index = 0; index < size; index++) {
+        struct point point, normal;
+        combination(space, index, &point);
+        normal = point;
+        space_normalize(space, &normal);
+        bool is_normal = true;
+        for (size_t i = 0; is_normal && i < space->count; i++) is_normal = normal.values[i] == point.values[i];
+        if (is_normal && space_is_allowed(space, &point)) space->grid[space->grid_count++] = index;
+    }
+}
+
+void space_grid_point(const struct space *space, uint64_t index, struct point *out) {
+    combination(space, space->grid ? space->grid[index] : index, out);
 }

@@ -241,8 +241,9 @@ static void add_point(const struct sweep_report *r, int64_t trial, struct text *
     }
     trials_point(r->trials, trial, &point);
     for (size_t i = 0; i < r->sweep->space.count; i++) {
+        if (!space_is_active(&r->sweep->space, i, &point)) continue;
         text_printf(out, "  %s=", r->sweep->space.items[i].path);
-        parameter_write(&r->sweep->space.items[i], point.values[i], out);
+        space_write(&r->sweep->space, i, &point, out);
     }
 }
 
@@ -278,8 +279,9 @@ static void warn_of_parameters(const struct sweep_report *r) {
     struct text warnings = {0};
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
-        if (p->kind != PARAMETER_VALUES || p->count > 1)
-            comparability_explain_key(p->path, sweep->metric.name, &warnings);
+        const char *own[] = {p->path, NULL}, **keys = p->keys ? p->keys : own;
+        for (; (p->kind != PARAMETER_VALUES || p->count > 1) && *keys; keys++)
+            comparability_explain_key(*keys, sweep->metric.name, &warnings);
     }
     for (int64_t i = 1; sweep->list && i < sweep->trials && !warnings.length; i++) {
         add_warnings_of_words(r, sweep->list[i], sweep->list[0], &warnings);

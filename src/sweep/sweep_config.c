@@ -109,6 +109,12 @@ static const struct schema_row sweep_rows[] = {
             "1, new processes are started for each run."),
     SECTION(budget, budget_schema, SCHEMA_EXTENDS, "Limits of the sweep."),
     SCHEMA_ROW(INT, struct sweep_config, seed, .fallback = "0", .doc = "Seed of the draws of random and tpe."),
+    {.key = "constraints",
+     .type = SCHEMA_STRING_LIST,
+     .offset = FIELD(struct sweep_config, constraints),
+     .fallback = "[]",
+     .doc = "Formulas of parameters (docs/expressions.md) that hold in every trial: [width % heads == 0]. One with a "
+            "parameter that a trial does not have says nothing about it."},
     SECTION(keep, keep_schema, SCHEMA_EXTENDS, "Which run folders are kept."),
     SCHEMA_ROW(
         BOOL, struct sweep_config, tensorboard, .fallback = "false", .flags = SCHEMA_EXTENDS,
@@ -188,9 +194,170 @@ static void check_range(const struct parameter *p, const char *path, struct prob
         problems_add(problems, p->place, path, "min and max must be between -1e15 and 1e15");
 }
 
-static void read_parameter(const struct node *node, struct arena *arena, struct problems *problems,
-                           struct parameter *p) {
+/* ---- the keys of the user's: conditions, several keys, constraints ---- */
+
+/* [node] without the keys [left_out] (NULL-terminated). */
+static const struct node *without_keys(const struct node *node, const char *const *left_out, struct arena *arena) {
+    struct node *copy = arena_alloc(arena, sizeof *copy);
+    *copy = *node;
+    copy->items = arena_alloc(arena, (node->count + 1) * sizeof *copy->items);
+    copy->keys = arena_alloc(arena, (node->count + 1) * sizeof *copy->keys);
+    copy->key_places = arena_alloc(arena, (node->count + 1) * sizeof *copy->key_places);
+    copy->count = 0;
+    for (size_t i = 0; i < node->count; i++) {
+        size_t k = 0;
+        while (left_out[k] && strcmp(left_out[k], node->keys[i]) != 0) k++;
+        if (left_out[k]) continue;
+        copy->items[copy->count] = node->items[i];
+        copy->keys[copy->count] = node->keys[i];
+        copy->key_places[copy->count++] = node->key_places[i];
+    }
+    return copy;
+}
+
+static const char **texts_of(const struct node *node, struct arena *arena, size_t *count) {
+    *count = node->kind == NODE_SEQUENCE ? node->count : 1;
+    const char **texts = arena_alloc(arena, (*count + 1) * sizeof *texts);
+    for (size_t i = 0; i < *count; i++) texts[i] = text_of(node->kind == NODE_SEQUENCE ? node->items[i] : node, arena);
+    texts[*count] = NULL;
+    return texts;
+}
+
+static void read_keys(const struct node *keys, const char *path, struct arena *arena, struct problems *problems,
+                      struct parameter *p) {
+    size_t count;
+    if (!keys) return;
+    if (keys->kind != NODE_SEQUENCE || keys->count == 0)
+        problems_add(problems, keys->place, path, "keys must be a list of keys of the config that get the same value");
+    else
+        p->keys = texts_of(keys, arena, &count);
+}
+
+/* [before]: the parameters before this one (count), which its conditions may name. */
+static void read_conditions(const struct node *when, const char *path, const struct parameter *before, size_t count,
+                            struct arena *arena, struct problems *problems, struct parameter *p) {
+    if (!when) return;
+    if (when->kind != NODE_MAPPING || when->count == 0) {
+        problems_add(problems, when->place, path, "when must be a mapping such as {optimizer.type: sgd}");
+        return;
+    }
+    p->conditions = arena_alloc(arena, when->count * sizeof *p->conditions);
+    for (size_t i = 0; i < when->count; i++) {
+        struct condition c = {0};
+        double value;
+        while (c.parameter < count && strcmp(before[c.parameter].path, when->keys[i]) != 0) c.parameter++;
+        if (c.parameter == count) {
+            problems_add(problems, when->key_places[i], path, "when: '%s' is not one of the parameters before this one",
+                         when->keys[i]);
+            continue;
+        }
+        c.texts = texts_of(when->items[i], arena, &c.count);
+        for (size_t k = 0; k < c.count; k++)
+            if (!parameter_read(&before[c.parameter], c.texts[k], &value))
+                problems_add(problems, when->items[i]->place, path, "when: '%s' never is %s", when->keys[i],
+                             c.texts[k]);
+        p->conditions[p->condition_count++] = c;
+    }
+}
+
+/* A dotted path is a name in backquotes for the expression. */
+static const char *quote_paths(const char *text, struct arena *arena) {
+    struct text out = {0};
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+    static const char others[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789.";
+    while (*text) {
+        size_t quoted = *text == '`' ? strcspn(text + 1, "`") + 1 : 0, number = strspn(text, "0123456789.");
+        size_t plain = quoted ? quoted + (text[quoted] == '`') : number ? number : strcspn(text, letters);
+        if (number && strchr("eE", text[number])) plain++;
+        text_add_bytes(&out, text, plain > 0 ? plain : 0);
+        text += plain;
+        size_t name = plain ? 0 : strspn(text, others);
+        bool is_path = name && memchr(text, '.', name);
+        if (is_path) text_add(&out, "`");
+        text_add_bytes(&out, text, name);
+        if (is_path) text_add(&out, "`");
+        text += name;
+    }
+    const char *copy = arena_copy(arena, text_string(&out));
+    text_free(&out);
+    return copy;
+}
+
+static bool has_numbers(const struct parameter *p) {
+    double value;
+    char *end;
+    for (size_t i = 0; p->kind == PARAMETER_VALUES && i < p->count; i++) {
+        value = strtod(p->texts[i], &end);
+        if (end == p->texts[i] || *end || !isfinite(value)) return false;
+    }
+    return true;
+}
+
+static void read_constraint(struct space *space, const char *text, const struct node *node, struct arena *arena,
+                            struct problems *problems) {
+    const char *names[SPACE_MAX_PARAMETERS + 1] = {NULL};
+    struct expression *e = arena_alloc(arena, sizeof *e);
+    size_t at;
+    for (size_t i = 0; i < space->count; i++) names[i] = space->items[i].path;
+    struct expression_options options = {.names = names, .is_of_numbers = true};
+    status s = expression_parse(quote_paths(text, arena), &options, e, &at, NULL);
+    if (s) problems_add(problems, node->place, "constraints", "'%s': %s", text, status_message(s));
+    for (size_t i = 0; !s && i < space->count; i++)
+        if (expression_uses(e, i) && !has_numbers(&space->items[i]))
+            problems_add(problems, node->place, "constraints", "'%s': values of %s are no numbers", text, names[i]);
+    if (!s) space->constraints[space->constraint_count++] = e;
+    status_free(s);
+}
+
+static void read_constraints(struct sweep_config *sweep, const struct node *root, struct arena *arena,
+                             struct problems *problems) {
+    const struct node *node = node_get(root, "constraints");
+    size_t count = sweep->constraints.count;
+    if (!node || !count) return;
+    if (sweep->method == SWEEP_LIST) {
+        problems_add(problems, node->place, "constraints", "method list has no parameters; leave constraints out");
+        return;
+    }
+    sweep->space.constraints = arena_alloc(arena, count * sizeof *sweep->space.constraints);
+    for (size_t i = 0; i < count; i++)
+        read_constraint(&sweep->space, sweep->constraints.items[i], node, arena, problems);
+}
+
+#define CONSTRAINT_DRAWS 10000
+
+/* Constraints that random points do not satisfy, alone or together. */
+static void check_constraints(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
+    const struct node *node = node_get(root, "constraints");
+    struct space all = sweep->space;
+    size_t satisfied = 0, before = problems->count;
+    if (!all.constraint_count || sweep->method == SWEEP_GRID) return;
+    for (size_t i = 0; i <= sweep->space.constraint_count; i++) {
+        struct rng rng;
+        bool is_last = i == sweep->space.constraint_count;
+        sweep_rng(sweep, -1, &rng);
+        all.constraint_count = 0;
+        satisfied = 0;
+        for (int n = 0; n < CONSTRAINT_DRAWS && !satisfied; n++) {
+            struct point point;
+            space_draw(&all, &rng, &point);
+            satisfied += is_last ? space_is_allowed(&sweep->space, &point) : space_satisfies(&sweep->space, i, &point);
+        }
+        if (satisfied || (is_last && problems->count > before)) continue;
+        problems_add(problems, node->place, "constraints", "none of %d random trials satisfies %s%s%s",
+                     CONSTRAINT_DRAWS, is_last ? "all constraints" : "'", is_last ? "" : sweep->constraints.items[i],
+                     is_last ? "" : "'");
+    }
+}
+
+static void read_parameter(const struct node *node, const struct parameter *earlier, size_t count, struct arena *arena,
+                           struct problems *problems, struct parameter *p) {
+    static const char *const others[] = {"when", "keys", NULL};
     const char *path = arena_printf(arena, "parameters.%s", p->path);
+    if (node->kind == NODE_MAPPING) {
+        read_keys(node_get(node, "keys"), path, arena, problems, p);
+        read_conditions(node_get(node, "when"), path, earlier, count, arena, problems, p);
+        node = without_keys(node, others, arena);
+    }
     bool is_mapping = node->kind == NODE_MAPPING;
     const struct node *values = is_mapping ? node_get(node, "values") : node->kind == NODE_SEQUENCE ? node : NULL;
     const struct node *value = is_mapping ? node_get(node, "value") : NULL;
@@ -234,8 +401,8 @@ static void sweep_read_parameters(const struct node *node, struct sweep_config *
     sweep->space.items = arena_alloc(arena, node->count * sizeof *sweep->space.items);
     sweep->space.count = node->count;
     for (size_t i = 0; i < node->count; i++) {
-        sweep->space.items[i].path = node->keys[i];
-        read_parameter(node->items[i], arena, problems, &sweep->space.items[i]);
+        sweep->space.items[i] = (struct parameter){.path = node->keys[i]};
+        read_parameter(node->items[i], sweep->space.items, i, arena, problems, &sweep->space.items[i]);
     }
 }
 
@@ -258,21 +425,37 @@ static void sweep_read_list(const struct node *list, struct sweep_config *sweep,
 
 /* ---- the keys of the user's: writing ---- */
 
-static void write_parameter(const struct parameter *p, struct text *out) {
-    text_printf(out, "  %s: {", p->path);
-    if (p->kind == PARAMETER_VALUES) {
-        text_add(out, "values: [");
-        for (size_t i = 0; i < p->count; i++) text_printf(out, "%s%s", i ? ", " : "", p->texts[i]);
-        text_add(out, "]}\n");
-        return;
-    }
+static void write_texts(const char *const *texts, size_t count, struct text *out) {
+    text_add(out, "[");
+    for (size_t i = 0; i < count; i++) text_printf(out, "%s%s", i ? ", " : "", texts[i]);
+    text_add(out, "]");
+}
+
+static void write_distribution(const struct parameter *p, struct text *out) {
     text_printf(out, "distribution: %s, min: ", parameter_kinds[p->kind]);
     text_add_double(out, p->min);
     text_add(out, ", max: ");
     text_add_double(out, p->max);
     if (p->step > 0) text_add(out, ", step: ");
     if (p->step > 0) text_add_double(out, p->step);
-    text_add(out, "}\n");
+}
+
+static void write_parameter(const struct space *space, const struct parameter *p, struct text *out) {
+    size_t keys = 0;
+    text_printf(out, "  %s: {", p->path);
+    if (p->kind == PARAMETER_VALUES) text_add(out, "values: ");
+    if (p->kind == PARAMETER_VALUES)
+        write_texts(p->texts, p->count, out);
+    else
+        write_distribution(p, out);
+    while (p->keys && p->keys[keys]) keys++;
+    if (keys) text_add(out, ", keys: ");
+    if (keys) write_texts(p->keys, keys, out);
+    for (size_t i = 0; i < p->condition_count; i++) {
+        text_printf(out, "%s%s: ", i ? ", " : ", when: {", space->items[p->conditions[i].parameter].path);
+        write_texts(p->conditions[i].texts, p->conditions[i].count, out);
+    }
+    text_add(out, p->condition_count ? "}}\n" : "}\n");
 }
 
 static void write_trial(const char *const *words, struct text *out) {
@@ -287,7 +470,7 @@ static void write_trial(const char *const *words, struct text *out) {
 /* Add them as YAML; nothing where there are none. */
 static void sweep_write_parameters(const struct sweep_config *sweep, struct text *out) {
     if (sweep->space.count) text_add(out, "parameters:\n");
-    for (size_t i = 0; i < sweep->space.count; i++) write_parameter(&sweep->space.items[i], out);
+    for (size_t i = 0; i < sweep->space.count; i++) write_parameter(&sweep->space, &sweep->space.items[i], out);
 }
 
 static void sweep_write_list(const struct sweep_config *sweep, struct text *out) {
@@ -358,10 +541,15 @@ static void add_point(const struct sweep_config *sweep, int64_t trial, const str
     struct text word = {0};
     for (size_t i = 0; sweep->list && sweep->list[trial][i]; i++) add_word(words, sweep->list[trial][i]);
     for (size_t i = 0; i < sweep->space.count; i++) {
-        text_clear(&word);
-        text_printf(&word, "%s=", sweep->space.items[i].path);
-        parameter_write(&sweep->space.items[i], point->values[i], &word);
-        add_word(words, text_string(&word));
+        const struct parameter *p = &sweep->space.items[i];
+        const char *own[] = {p->path, NULL};
+        bool is_active = space_is_active(&sweep->space, i, point);
+        for (const char **key = p->keys ? p->keys : own; is_active && *key; key++) {
+            text_clear(&word);
+            text_printf(&word, "%s=", *key);
+            parameter_write(p, point->values[i], &word);
+            add_word(words, text_string(&word));
+        }
     }
     text_free(&word);
 }
@@ -466,6 +654,7 @@ static status try_value(const struct sweep_config *sweep, size_t index, double v
         if (i > 0) space_draw(&sweep->space, &rng, &point);
         for (size_t k = 0; i == 0 && k < sweep->space.count; k++)
             if (sweep->space.items[k].kind != PARAMETER_VALUES) point.values[k] = sweep->space.items[k].min;
+        space_activate(&sweep->space, index, &point);
         point.values[index] = value;
         status s = sweep_trial_config(sweep, 0, &point, 0, &config);
         config_free(config);
@@ -553,21 +742,24 @@ static status try_values(const struct sweep_config *sweep, size_t index) {
     return s;
 }
 
+static const char *first_key(const struct parameter *p) { return p->keys ? p->keys[0] : p->path; }
+
 /* A parameter that the config never takes is the reason against every value of the others, too: it is reported once. */
 static void check_values(const struct sweep_config *sweep, struct problems *problems) {
     status failures[SPACE_MAX_PARAMETERS];
     bool is_explained = false;
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
-        check_is_free(sweep, p->path, p->place, problems);
+        const char *own[] = {p->path, NULL};
+        for (const char **key = p->keys ? p->keys : own; *key; key++) check_is_free(sweep, *key, p->place, problems);
         failures[i] = try_values(sweep, i);
-        if (!failures[i] || !own_refusal(failures[i], p->path)) continue;
-        add_refusal(problems, p->place, p->path, failures[i]);
+        if (!failures[i] || !own_refusal(failures[i], first_key(p))) continue;
+        add_refusal(problems, p->place, first_key(p), failures[i]);
         is_explained = true;
     }
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
-        if (failures[i] && !is_explained) add_refusal(problems, p->place, p->path, failures[i]);
+        if (failures[i] && !is_explained) add_refusal(problems, p->place, first_key(p), failures[i]);
         status_free(failures[i]);
     }
 }
@@ -606,24 +798,13 @@ struct sweep_file {
 
 /* [root] without the keys that the schema cannot bind. */
 static const struct node *fixed_keys(const struct node *root, struct arena *arena) {
-    struct node *copy = arena_alloc(arena, sizeof *copy);
     const struct node *trials = node_get(root, "trials");
-    *copy = *root;
-    copy->items = arena_alloc(arena, (root->count + 1) * sizeof *copy->items);
-    copy->keys = arena_alloc(arena, (root->count + 1) * sizeof *copy->keys);
-    copy->key_places = arena_alloc(arena, (root->count + 1) * sizeof *copy->key_places);
-    copy->count = 0;
-    for (size_t i = 0; i < root->count; i++) {
-        bool is_list = root->items[i] == trials && trials->kind == NODE_SEQUENCE;
-        if (is_list || strcmp(root->keys[i], "parameters") == 0) continue;
-        copy->items[copy->count] = root->items[i];
-        copy->keys[copy->count] = root->keys[i];
-        copy->key_places[copy->count++] = root->key_places[i];
-    }
-    return copy;
+    bool has_list = trials && trials->kind == NODE_SEQUENCE;
+    return without_keys(root, (const char *const[]){"parameters", has_list ? "trials" : NULL, NULL}, arena);
 }
 
-static void check_trials(struct sweep_config *sweep, const struct node *root, struct problems *problems) {
+static void check_trials(struct sweep_config *sweep, const struct node *root, struct arena *arena,
+                         struct problems *problems) {
     const struct parameter *endless;
     const struct node *node = node_get(root, "trials");
     struct place place = node ? node->place : root->place;
@@ -641,6 +822,12 @@ static void check_trials(struct sweep_config *sweep, const struct node *root, st
     else if (size == 0 || size > SWEEP_MAX_TRIALS)
         problems_add(problems, place, "parameters", "the grid has more than %d points; use method: random",
                      SWEEP_MAX_TRIALS);
+    if (endless || size == 0 || size > SWEEP_MAX_TRIALS) return;
+    space_list_grid(&sweep->space, size, arena);
+    if (sweep->space.grid) size = sweep->space.grid_count;
+    if (size == 0)
+        problems_add(problems, node_get(root, "constraints")->place, "constraints",
+                     "no point of the grid satisfies the constraints");
     else if (sweep->trials == SCHEMA_NO_INT || (uint64_t)sweep->trials > size)
         sweep->trials = (int64_t)size;
 }
@@ -695,7 +882,10 @@ static void read_root(struct sweep_file *file, struct problems *problems) {
     if (parameters && sweep->method != SWEEP_LIST) sweep_read_parameters(parameters, sweep, arena, problems);
     if (trials && trials->kind == NODE_SEQUENCE) sweep_read_list(trials, sweep, arena, problems);
     if (problems->count) return;
-    check_trials(sweep, root, problems);
+    read_constraints(sweep, root, arena, problems);
+    if (problems->count) return;
+    check_constraints(sweep, root, problems);
+    check_trials(sweep, root, arena, problems);
     check_keep(sweep, root, problems);
     int64_t seeds = sweep->repeat.seeds == SCHEMA_NO_INT ? 1 : sweep->repeat.seeds;
     sweep->folds = sweep->repeat.folds == SCHEMA_NO_INT ? 1 : sweep->repeat.folds;

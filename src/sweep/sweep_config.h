@@ -47,6 +47,7 @@ struct sweep_config {
     int64_t trials;          /* how many; of a grid: all of them unless fewer are asked for */
     struct sweep_budget budget;
     int64_t seed;
+    struct string_list constraints; /* formulas of parameters, parsed in space.constraints */
     struct sweep_keep keep;
     bool tensorboard; /* an event file for each run */
 

@@ -39,11 +39,12 @@ static size_t list_hparams(const struct sweep_config *sweep, const struct trials
     }
     if (sweep->list) return count;
     trials_point(trials, trial, &point);
-    for (; count < sweep->space.count; count++) {
-        const struct parameter *p = &sweep->space.items[count];
-        double value = point.values[count];
-        out[count] = p->kind == PARAMETER_VALUES ? hparam_of(p->path, p->texts[(size_t)value])
-                                                 : (struct hparam){.name = p->path, .value = value};
+    for (size_t i = 0; i < sweep->space.count; i++) {
+        const struct parameter *p = &sweep->space.items[i];
+        double value = point.values[i];
+        if (!space_is_active(&sweep->space, i, &point)) continue;
+        out[count++] = p->kind == PARAMETER_VALUES ? hparam_of(p->path, p->texts[(size_t)value])
+                                                   : (struct hparam){.name = p->path, .value = value};
     }
     return count;
 }

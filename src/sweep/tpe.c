@@ -56,6 +56,14 @@ static size_t slot_of(const struct tpe *tpe, const double *values) {
     return (size_t)hash & (tpe->slot_count - 1);
 }
 
+/* An inactive parameter of a trial says nothing about its value: there its kernel is the prior. */
+static bool is_active(const struct tpe *tpe, size_t trial, size_t parameter) {
+    struct point point = {0};
+    if (!tpe->space->items[parameter].condition_count) return true;
+    memcpy(point.values, point_of(tpe, trial), tpe->space->count * sizeof *point.values);
+    return space_is_active(tpe->space, parameter, &point);
+}
+
 static bool is_same_point(const struct tpe *tpe, size_t trial, const double *values) {
     const double *own = point_of(tpe, trial);
     size_t j = 0;
@@ -259,14 +267,15 @@ static struct density density_new(struct arena *arena, const struct axes *axes, 
         density.log_other[j] = portable_log(density.other[j]);
         for (size_t k = 0; k < kernels; k++) {
             double *center = &density.centers[k * n + j];
+            bool is_known = k < count && is_active(tpe, trials[k], j);
             if (p->kind == PARAMETER_VALUES) {
-                *center = k < count ? point_of(tpe, trials[k])[j] : ANY_VALUE;
-                if (k == count) density.factors[k] -= portable_log(values);
+                *center = is_known ? point_of(tpe, trials[k])[j] : ANY_VALUE;
+                if (!is_known) density.factors[k] -= portable_log(values);
                 continue;
             }
-            double value = k < count ? point_of(tpe, trials[k])[j] : 0, deviation = 1;
-            *center = k < count ? to_coordinate(p, axes->extents[j], value) : 0.5;
-            if (k < count) deviation = fmax(axes->deviation, cell_deviation(p, axes->extents[j], value));
+            double value = is_known ? point_of(tpe, trials[k])[j] : 0, deviation = 1;
+            *center = is_known ? to_coordinate(p, axes->extents[j], value) : 0.5;
+            if (is_known) deviation = fmax(axes->deviation, cell_deviation(p, axes->extents[j], value));
             double inside = portable_normal((1 - *center) / deviation) - portable_normal(-*center / deviation);
             density.inverse[k * n + j] = 1 / deviation;
             bool is_usual = inside == 1 && deviation == axes->deviation; /* saves the logarithm */
@@ -383,7 +392,8 @@ static bool suggest(struct arena *arena, const struct tpe *tpe, struct rng *rng,
         struct point point;
         double coordinates[SPACE_MAX_PARAMETERS];
         density_draw(&good, &axes, rng, &point);
-        if (is_observed(tpe, &point)) continue;
+        space_normalize(space, &point);
+        if (is_observed(tpe, &point) || !space_is_allowed(space, &point)) continue;
         for (size_t j = 0; j < space->count; j++)
             coordinates[j] = to_coordinate(&space->items[j], axes.extents[j], point.values[j]);
         double ratio = density_log(&good, space, coordinates, terms) - density_log(&rest, space, coordinates, terms);

@@ -208,10 +208,9 @@ static void add_parameters(const struct trials *t, int64_t trial, struct text *o
     text_add(out, "{");
     trials_point(t, trial, &point);
     for (size_t i = 0; i < t->sweep->space.count; i++) {
-        const struct parameter *p = &t->sweep->space.items[i];
         text_clear(&value);
-        parameter_write(p, point.values[i], &value);
-        text_add_member(out, p->path, text_string(&value));
+        space_write(&t->sweep->space, i, &point, &value);
+        text_add_member(out, t->sweep->space.items[i].path, text_string(&value));
     }
     text_add(out, "}");
     text_free(&value);
@@ -397,7 +396,7 @@ static bool get_point(struct trials *t, const struct json_line *event, int64_t t
     for (size_t i = 0; i < t->sweep->space.count; i++) {
         const struct parameter *p = &t->sweep->space.items[i];
         const char *text = get_text(t, json_line_find(&texts, p->path));
-        if (!text || !parameter_read(p, text, &point.values[i])) return false;
+        if (!text || !space_read(&t->sweep->space, i, text, &point.values[i])) return false;
     }
     if (t->sweep->method == SWEEP_TPE || t->sweep->method == SWEEP_RANDOM) trials_set_point(t, trial, &point);
     return true;
@@ -564,7 +563,7 @@ static void add_point(const struct trials *t, int64_t trial, const struct string
     for (size_t i = 0; i < t->sweep->space.count; i++) {
         const struct parameter *p = &t->sweep->space.items[i];
         text_clear(&value);
-        if (trial >= 0) parameter_write(p, point.values[i], &value);
+        if (trial >= 0) space_write(&t->sweep->space, i, &point, &value);
         text_add(out, ",");
         add_field(out, trial < 0 ? p->path : text_string(&value));
     }

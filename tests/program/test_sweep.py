@@ -117,6 +117,74 @@ class TestRows(SweepCase):
         self.assertFalse([name for name in self.rows("loss")[0] if name.startswith("test_")])
 
 
+class Spaces(SweepCase):
+    """Parameters that depend on each other."""
+    TEXT = """config: base.yaml
+method: random
+trials: 40
+parameters:
+  optimizer.type: [sgd, adam]
+  optimizer.momentum: {distribution: uniform, min: 0.5, max: 0.9, when: {optimizer.type: sgd}}
+  optimizer.nesterov: {values: [true, false], when: {optimizer.type: [sgd]}}
+  parts: {values: [1, 2, 3], keys: [train.accumulate]}
+  model.layers.0.linear.out: {distribution: int_uniform, min: 4, max: 9}
+constraints: ["model.layers.0.linear.out % parts == 0", "optimizer.momentum < 0.8"]
+"""
+
+    def check_rows(self, name="test"):
+        rows = self.rows(name)
+        for row in rows:
+            self.assertEqual(row["state"], "complete", row)
+            is_sgd = row["optimizer.type"] == "sgd"
+            self.assertEqual((row["optimizer.momentum"] != "", row["optimizer.nesterov"] != ""), (is_sgd, is_sgd))
+            self.assertEqual(int(row["model.layers.0.linear.out"]) % int(row["parts"]), 0)
+            self.assertLess(float(row["optimizer.momentum"] or 0), 0.8)
+        self.assertEqual({r["optimizer.type"] for r in rows}, {"sgd", "adam"})
+        return rows
+
+    def test_random_and_tpe(self):
+        """The table is that of a second start, which reads the empty values; each trial is the run of its row."""
+        for name, words in (("test", ()), ("tpe", ("method=tpe",))):
+            self.sweep(self.TEXT, *words, "--nproc", 1, name=name)
+            self.check_rows(name)
+            table = self.read(f"sweeps/{name}/trials.csv")
+            self.sweep(self.TEXT, *words, "--nproc", 1, name=name)
+            self.assertEqual(self.read(f"sweeps/{name}/trials.csv"), table)
+        row = next(r for r in self.rows() if r["parts"] == "3")
+        words = [f"{k}={row[k]}" for k in ("optimizer.type", "optimizer.momentum", "optimizer.nesterov", "model.layers.0.linear.out") if row[k]]
+        self.run_program("base.yaml", *words, "train.accumulate=3", "--run-dir", "alone", "checkpoint.best=val_loss")
+        with open(self.path("alone/metrics.jsonl")) as f:
+            self.assertEqual(json.loads(f.readlines()[-1])["state_sha256"], row["state_sha256"])
+        self.sweep(self.TEXT, "--share", "--run-dir", "many")
+        self.assertEqual(self.read("many/trials.csv"), self.read("sweeps/test/trials.csv"))
+
+    def test_grid(self):
+        """Every allowed combination once; without a parameter that a trial does not have."""
+        text = self.TEXT.replace("random\ntrials: 40", "grid").replace("{distribution: uniform, min: 0.5, max: 0.9,", "{values: [0.5, 0.7, 0.85],")
+        self.sweep(text, "--nproc", 1)
+        names = ("optimizer.type", "optimizer.momentum", "optimizer.nesterov", "parts", "model.layers.0.linear.out")
+        wanted = [(t, m, n, str(p), str(w)) for t in ("sgd", "adam") for m in (("0.5", "0.7") if t == "sgd" else ("",))
+                  for n in (("true", "false") if t == "sgd" else ("",)) for p in (1, 2, 3) for w in range(4, 10) if w % p == 0]
+        self.assertEqual([tuple(r[n] for n in names) for r in self.check_rows()], wanted)
+
+    def test_what_is_refused(self):
+        for words, message in ((('constraints=["parts > 9"]',), "none of 10000 random trials satisfies 'parts > 9'"),
+                               (('constraints=["parts > 2", "parts < 2"]',), "none of 10000 random trials satisfies all constraints"),
+                               (('constraints=["optimizer.type > 2"]',), "values of optimizer.type are no numbers"),
+                               (('constraints=["part > 2"]',), "unknown name 'part'; did you mean 'parts'?"),
+                               (("parameters.optimizer.lr={values: [0.1], when: {optimizer.type: rms}}",), "when: 'optimizer.type' never is rms"),
+                               (("parameters.optimizer.lr={values: [0.1], when: {train.epochs: 3}}",), "when: 'train.epochs' is not one of the parameters before this one"),
+                               (("parameters.optimizer.lr={values: [0.1], when: sgd}",), "when must be a mapping such as"),
+                               (("parameters.both={values: [0.1], keys: 3}",), "keys must be a list of keys"),
+                               (("parameters.both={values: [0.1], keys: [optimizer.lrr]}",), "optimizer.lrr"),
+                               (("parameters.optimizer.momentum={values: [-1], when: {optimizer.type: sgd}}",), "-1")):
+            _, err = self.sweep(self.TEXT, *words, code=USAGE)
+            self.assertIn(message, err)
+            self.assertEqual(err.count("\n"), 1, err)
+        _, err = self.sweep(self.TEXT.replace("random\ntrials: 40", "grid").replace("distribution: uniform, min: 0.5, max: 0.9", "value: 0.5"), 'constraints=["parts > 9"]', code=USAGE)
+        self.assertIn("constraints: no point of the grid satisfies the constraints", err)
+
+
 class Sweep(SweepCase):
     def test_the_time_that_is_left(self):
         """It does not grow while a long trial runs."""

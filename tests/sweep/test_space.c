@@ -128,11 +128,11 @@ TEST(what_has_no_grid) {
     struct parameter wide[] = {{.path = "x", .kind = PARAMETER_INT_UNIFORM, .min = 0, .max = 1e9},
                                {.path = "y", .kind = PARAMETER_INT_UNIFORM, .min = 0, .max = 1e9}};
     const struct parameter *endless;
-    ck_assert_uint_eq(space_grid_size(&(struct space){items, 2}, &endless), 0);
+    ck_assert_uint_eq(space_grid_size(&(struct space){.items = items, .count = 2}, &endless), 0);
     ck_assert_ptr_eq(endless, &items[1]);
-    ck_assert_uint_eq(space_grid_size(&(struct space){wide, 2}, &endless), 0);
+    ck_assert_uint_eq(space_grid_size(&(struct space){.items = wide, .count = 2}, &endless), 0);
     ck_assert_ptr_null(endless);
-    ck_assert_uint_eq(space_grid_size(&(struct space){wide, 1}, &endless), 1000000001);
+    ck_assert_uint_eq(space_grid_size(&(struct space){.items = wide, .count = 1}, &endless), 1000000001);
 }
 
 CHECK_MAIN("space")

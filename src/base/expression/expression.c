@@ -664,12 +664,17 @@ static uint16_t parse_product(struct parser *p) {
     while (!p->failure) {
         skip_blanks(p);
         size_t at = p->at;
-        bool is_product = accept(p, "*");
-        if (!is_product && !accept(p, "/")) break;
+        bool is_product = accept(p, "*"), is_remainder = !is_product && accept(p, "%");
+        if (!is_product && !is_remainder && !accept(p, "/")) break;
         if (p->text[p->at] == '/') return fail(p, at, "'//' is not available; write floor(a / b)");
-        write_python(p, is_product ? " * " : " / ");
+        write_python(p, is_product ? " * " : is_remainder ? " % " : " / ");
         uint16_t other = parse_unary(p);
-        node = add(p, is_product ? EXPRESSION_MULTIPLY : EXPRESSION_DIVIDE, node, other, 0, at);
+        uint16_t result = add(p, is_product ? EXPRESSION_MULTIPLY : EXPRESSION_DIVIDE, node, other, 0, at);
+        if (is_remainder) { /* a - floor(a / b) b */
+            uint16_t whole = add(p, EXPRESSION_FLOOR, result, 0, 0, at);
+            result = add(p, EXPRESSION_SUBTRACT, node, add(p, EXPRESSION_MULTIPLY, whole, other, 0, at), 0, at);
+        }
+        node = result;
     }
     return node;
 }
