@@ -70,6 +70,23 @@ else()
   set(GLOO_FOUND FALSE)
 endif()
 
+# Arrow's C++ library, for Parquet: of the system, or in the folder of PyPI's pyarrow, which has its headers, too.
+set(DDPTRAIN_PYARROW "" CACHE PATH "folder of the Python package pyarrow, whose Arrow library is used; empty: that of the system")
+set(ARROW_LIBRARIES "")
+if(DDPTRAIN_PYARROW)
+  file(GLOB ARROW_LIBRARIES ${DDPTRAIN_PYARROW}/libarrow.so.* ${DDPTRAIN_PYARROW}/libparquet.so.*)
+  set(ARROW_INCLUDE_DIRS ${DDPTRAIN_PYARROW}/include)
+  if(NOT ARROW_LIBRARIES OR NOT EXISTS ${ARROW_INCLUDE_DIRS}/parquet/arrow/reader.h)
+    message(FATAL_ERROR "DDPTRAIN_PYARROW=${DDPTRAIN_PYARROW} has no Arrow library with headers; python3 -c 'import pyarrow; print(pyarrow.__path__[0])' prints the folder")
+  endif()
+else()
+  find_package(Arrow CONFIG QUIET)
+  find_package(Parquet CONFIG QUIET)
+  if(Arrow_FOUND AND Parquet_FOUND)
+    set(ARROW_LIBRARIES Parquet::parquet_shared Arrow::arrow_shared)
+  endif()
+endif()
+
 # Each MPI is a module of its own: their binary interfaces differ. Debian's packages exist side by side.
 option(DDPTRAIN_MPI "build the modules for Open MPI and MPICH where they are found" ON)
 function(mpi_library name package) # NAME_LIBRARY: what the program opens at run time, as libmpi.so.40

@@ -47,7 +47,7 @@ PROGRAMS = {
                "program_precision", "program_recurrent", "program_pixels", "program_ctc", "program_pretrained"],
     "model": ["program_bad_configs", "program_weights", "program_parity", "program_batch_norm", "program_parity_cnn", "program_inference", "program_pretrained",
               "program_recurrent", "program_padding", "program_masks", "program_several_layers", "program_pixels", "program_ctc", "program_check", "program_shapes", "program_unused", "program_recompute"],
-    "data": ["corpus_csv", "corpus_idx", "corpus_npy", "corpus_image", "corpus_archive", "program_archives", "program_netcdf", "corpus_tokenizer", "corpus_hdf5_data", "program_images", "program_image_targets", "program_npy", "program_sqlite",
+    "data": ["corpus_csv", "corpus_idx", "corpus_npy", "corpus_image", "corpus_archive", "program_archives", "program_netcdf", "program_parquet", "corpus_tokenizer", "corpus_hdf5_data", "program_images", "program_image_targets", "program_npy", "program_sqlite",
              "corpus_sqlite", "program_patterns", "program_dates", "program_dialects", "program_row_filter", "program_columns", "program_new_rows", "program_labels", "program_data", "program_losses", "program_inspect", "program_bad_configs",
              "program_inference", "program_init", "program_preparation", "program_texts", "program_padding", "program_scaling", "program_sample_weights", "program_groups", "program_balanced_classes",
              "program_target_scale", "program_predict", "program_untrusted_files", "program_large_tables", "program_shapes", "program_windows", "program_three_parts", "program_baseline", "program_indices", "program_own_samplers"],

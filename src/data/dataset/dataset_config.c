@@ -267,7 +267,8 @@ static const struct schema_row dataset_rows[] = {
     SCHEMA_ROW(
         CHOICE, struct dataset_config, format, .fallback = "auto", .choices = format_choices, .flags = SCHEMA_INFERENCE,
         .doc =
-            "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .nc .nc4 .netcdf: netcdf, .csv .tsv .csv.gz .tsv.gz "
+            "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .nc .nc4 .netcdf: netcdf, .parquet .pq .arrow "
+            ".feather: parquet, .csv .tsv .csv.gz .tsv.gz "
             ".data: csv, .db .sqlite "
             ".sqlite3: sqlite, -ubyte -ubyte.gz .idx .idx.gz: idx, .npy: npy, .npz: npz, .txt: text, .bin: tokens; a "
             "folder: images, with image.size)."),

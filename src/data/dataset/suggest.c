@@ -1020,7 +1020,8 @@ status suggest(const char *path, const char *target, const struct csv_choice *cs
     }
     out->format = format->name;
     if (format == &dataset_sqlite) return suggest_sqlite(path, target, arena, out);
-    const struct frame_reader *reader = frame_reader_of(format);
+    const struct frame_reader *reader;
+    TRY(frame_reader_of(format, &reader));
     if (reader) return suggest_frame(reader, path, target, arena, out);
     if (format != &dataset_csv) return suggest_rows(path, target, arena, out);
     struct string_list files;

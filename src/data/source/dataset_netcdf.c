@@ -376,7 +376,7 @@ static status set_columns(struct netcdf *n, struct frame *frame, const struct st
     return OK;
 }
 
-static status open_frame(struct frame *frame, const struct string_list *names) {
+static status open_frame(struct frame *frame, const char *const *names, size_t name_count) {
     struct netcdf *n = frame->state = arena_alloc(frame->arena, sizeof *n);
     struct hdf5_silence silence;
     *n = (struct netcdf){.path = frame->path, .arena = frame->arena};
@@ -385,7 +385,8 @@ static status open_frame(struct frame *frame, const struct string_list *names) {
     status s = hdf5_try_in_child(n->path, read_variables, n);
     if (!s) s = read_variables(n);
     hdf5_leave(&silence);
-    return s ? s : set_columns(n, frame, names);
+    struct string_list named = {(const char **)names, name_count};
+    return s ? s : set_columns(n, frame, &named);
 }
 
 static void close_frame(struct frame *frame) {

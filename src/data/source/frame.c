@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/system/module.h"
+
 #define DATE_TEXT 40 /* bytes of a date and a time */
 
 struct records {
@@ -73,7 +75,7 @@ static status open_file(struct records *r, const char *path) {
     r->frame = (struct frame){.path = path, .arena = arena_create()};
     r->row = r->at = r->got = 0;
     r->has_names = false;
-    TRY(r->reader->open(&r->frame, &r->names));
+    TRY(r->reader->open(&r->frame, r->names.items, r->names.count));
     TRY(check_named(&r->frame, &r->names));
     drop_unread(&r->frame);
     if (r->frame.count == 0) return status_new(STATUS_DATA, "%s: the file has no columns that can be read", path);
@@ -325,7 +327,7 @@ void frame_records_close(struct frame_records *r) {
 
 status frame_inspect(const char *format, const struct frame_reader *reader, const char *path, struct text *out) {
     struct frame frame = {.path = path, .arena = arena_create()};
-    status s = reader->open(&frame, &(struct string_list){0});
+    status s = reader->open(&frame, NULL, 0);
     if (!s)
         text_printf(out, "file    %s\nformat  %s, %llu rows, %zu %s%s\n\n", path, format,
                     (unsigned long long)frame.rows, frame.count, reader->unit, text_plural(frame.count, "s"));
@@ -343,6 +345,13 @@ status frame_inspect(const char *format, const struct frame_reader *reader, cons
     return s;
 }
 
-const struct frame_reader *frame_reader_of(const struct dataset_format *format) {
-    return format == &dataset_netcdf ? &netcdf_reader : NULL;
+status frame_reader_of(const struct dataset_format *format, const struct frame_reader **out) {
+    *out = format == &dataset_netcdf ? &netcdf_reader : NULL;
+    if (format != &dataset_parquet) return OK;
+    void *reader;
+    TRY(module_need("parquet", FRAME_PARQUET_SYMBOL, "files of Parquet and Arrow need Arrow's module",
+                    "install it, or convert the file: pandas.read_parquet(FILE).to_csv('new.csv', index=False)",
+                    &reader));
+    *out = reader;
+    return OK;
 }

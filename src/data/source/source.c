@@ -55,7 +55,6 @@ const char *dataset_format_advice(const char *path) {
         {".json", "; convert it first: pandas.read_json(FILE).to_csv('new.csv', index=False)"},
         {".arff", "; write CSV: remove the lines up to @data, and use dataset.csv.no_header"},
         {".xlsx", "; save the sheet as CSV"},
-        {".parquet", "; convert it first: pandas.read_parquet(FILE).to_csv('new.csv', index=False)"},
     };
     size_t length = strlen(path);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

@@ -165,7 +165,7 @@ struct dataset_format {
 
 /* The table of formats; dataset_<name>.c defines `const struct dataset_format dataset_<name>`. */
 #define DATASET_FORMATS(X)                                                                                             \
-    X(hdf5) X(netcdf) X(csv) X(sqlite) X(idx) X(npy) X(npz) X(images) X(text) X(tokens) X(synthetic)
+    X(hdf5) X(netcdf) X(parquet) X(csv) X(sqlite) X(idx) X(npy) X(npz) X(images) X(text) X(tokens) X(synthetic)
 #define X(name) extern const struct dataset_format dataset_##name;
 DATASET_FORMATS(X)
 #undef X

@@ -1,0 +1,39 @@
+/* Files of Parquet and Arrow, which the module ddptrain_parquet.so reads with Arrow's C++ library (parquet.cc): it is
+ * not in every distribution, and loading it takes longer than a small run. */
+#include "data/source/frame.h"
+
+static status open_parquet(const struct dataset_config *config, const char *path, bool wants_classes,
+                           const struct source *train, struct source **out) {
+    const struct frame_reader *reader;
+    TRY(frame_reader_of(&dataset_parquet, &reader));
+    return frame_open(&dataset_parquet, reader, config, path, wants_classes, train, out);
+}
+
+static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
+    const struct frame_reader *reader;
+    TRY(frame_reader_of(&dataset_parquet, &reader));
+    return frame_add_records(reader, config, is_validation, out);
+}
+
+static status inspect(const char *path, struct text *out) {
+    const struct frame_reader *reader;
+    TRY(frame_reader_of(&dataset_parquet, &reader));
+    return frame_inspect(dataset_parquet.name, reader, path, out);
+}
+
+static const char *const extensions[] = {".parquet", ".pq", ".arrow", ".feather", NULL};
+const struct dataset_format dataset_parquet = {.name = "parquet",
+                                               .keys = KEYS_OF_NAMES | KEY_COLUMNS,
+                                               .extensions = extensions,
+                                               .reads_patterns = true,
+                                               .open = open_parquet,
+                                               .read = csv_read_rows,
+                                               .read_column = csv_read_column,
+                                               .release = csv_release,
+                                               .will_read = csv_will_read,
+                                               .read_extra = csv_read_extra,
+                                               .describe = csv_describe,
+                                               .columns = csv_columns,
+                                               .close = csv_close,
+                                               .add_records = add_records,
+                                               .inspect = inspect};

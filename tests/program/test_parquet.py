@@ -1,0 +1,55 @@
+"""Parquet and Arrow files: the rows of the same table as CSV where the module is built, else a sentence that says what to do.
+The files of tests/vectors/parquet were written by pyarrow 26, in row groups of 25 rows and batches of 16. ctest-labels: dist"""
+import os
+import shutil
+import unittest
+
+import program
+
+CONFIG = """
+name: test
+dataset: {path: table.csv, inputs: [x, i, b, cat, s, t, f], targets: y, columns: {x: {missing: median}, s: {missing: most_frequent}}, split: {test: 0.2, seed: 1}}
+sampler: {batch_size: 16}
+model: {layers: [{linear: 4}, relu, {linear: 3}]}
+loss: cross_entropy
+optimizer: {type: adam, lr: 0.01}
+train: {epochs: 2}
+"""
+HAS_MODULE = os.path.exists(os.path.join(os.path.dirname(program.BINARY), "ddptrain_parquet.so"))
+
+
+class Parquet(program.Case):
+    def setUp(self):
+        super().setUp()
+        for name in ("table.csv", "table.parquet", "table.feather"):
+            shutil.copy(os.path.join(program.VECTORS, "parquet", name), self.path(name))
+        self.write("test.yaml", CONFIG)
+
+    def test_without_the_module(self):
+        if HAS_MODULE:
+            return self.check_rows()
+        for words in (("check", "test.yaml", "dataset.path=table.parquet"), ("inspect", "table.feather"), ("init", "table.parquet")):
+            _, err = self.run_program(*words, code=program.USAGE)
+            self.assertIn("files of Parquet and Arrow need Arrow's module: the module ddptrain_parquet.so is not installed (looked for ", err)
+            self.assertIn("); install it, or convert the file: pandas.read_parquet(FILE).to_csv('new.csv', index=False)", err)
+
+    def check_rows(self):
+        self.run_program("test.yaml")
+        for name in ("table.parquet", "table.feather"):
+            self.run_program("test.yaml", f"dataset.path={name}", "--run-dir", f"runs/{name}")
+            self.assertEqual(self.sha(f"runs/{name}"), self.sha())
+            out, _ = self.run_program("inspect", name)
+            self.assertIn("format  parquet, 60 rows, 11 columns\n", out)
+            for reason in ("(not read: it is nested; make columns of its parts)", "(not read: values of this type are not read; ", "(not read: it is the index of pandas)"):
+                self.assertIn(reason, out)
+            _, err = self.run_program("check", "test.yaml", f"dataset.path={name}", "dataset.inputs=[list]", code=program.DATA)
+            self.assertIn(f"{name}: column 'list' cannot be read: it is nested; make columns of its parts", err)
+            self.write("new.yaml", self.run_program("init", name)[0])
+            self.run_program("check", "new.yaml", "--data")
+            os.truncate(self.path(name), 1000)
+            _, err = self.run_program("check", "test.yaml", f"dataset.path={name}", code=program.DATA)
+            self.assertIn(f"{name}: ", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
