@@ -223,13 +223,13 @@ static bool is_same_reason(const char *a, const char *b) {
     return *a == *b;
 }
 
-static int64_t reason_index(struct sweep_data *s, const char *message) {
+static int16_t reason_index(struct sweep_data *s, const char *message) {
     for (size_t i = 0; i < s->reason_count; i++)
-        if (is_same_reason(s->reasons[i].message, message)) return (int64_t)i;
+        if (is_same_reason(s->reasons[i].message, message)) return (int16_t)i;
     if (s->reason_count == MAX_REASONS) return -1;
     s->reasons = checked(realloc(s->reasons, (s->reason_count + 1) * sizeof *s->reasons));
     s->reasons[s->reason_count] = (struct sweep_data_reason){.message = copy(message)};
-    return (int64_t)s->reason_count++;
+    return (int16_t)s->reason_count++;
 }
 
 static double *new_run(struct sweep_data *s) {
@@ -246,28 +246,26 @@ static double *new_run(struct sweep_data *s) {
 
 static bool is_count(double number, double max) { return number >= 0 && number <= max && number == floor(number); }
 
-static int state_of(const struct json_line *line) {
+static uint8_t state_of(const struct json_line *line) {
     for (int state = TRIAL_COMPLETE; state <= TRIAL_FAILED; state++)
-        if (json_line_is(line, "state", trial_states[state])) return state;
+        if (json_line_is(line, "state", trial_states[state])) return (uint8_t)state;
     return TRIAL_PENDING;
 }
 
 static bool read_run(struct sweep_data *s, const struct json_line *line) {
     double trial = json_line_number(line, "trial"), repeat = json_line_number(line, "repeat");
-    const struct json_field *hash = json_line_find(line, "state_sha256");
     struct sweep_data_run run = {.state = state_of(line),
                                  .value = json_line_number(line, "value"),
                                  .seconds = json_line_number(line, "seconds"),
                                  .epochs = json_line_number(line, "epochs"),
+                                 .offset = s->file.offset,
                                  .message = -1};
-    if (!is_count(trial, 1e15) || !is_count(repeat, 1e9) || run.state == TRIAL_PENDING ||
+    if (!is_count(trial, INT32_MAX) || !is_count(repeat, INT32_MAX) || run.state == TRIAL_PENDING ||
         s->run_count == SWEEP_DATA_MAX_RUNS)
         return false;
-    run.trial = (int64_t)trial;
-    run.repeat = (int64_t)repeat;
+    run.trial = (int32_t)trial;
+    run.repeat = (int32_t)repeat;
     if (s->trial_count >= 0 && run.trial >= s->trial_count) return true; /* of a time of more trials */
-    if (hash && hash->kind == KIND_TEXT && hash->length < sizeof run.sha256)
-        snprintf(run.sha256, sizeof run.sha256, "%.*s", (int)hash->length, hash->text);
     char *message = json_field_text(json_line_find(line, "message"));
     if (message && run.state == TRIAL_FAILED) run.message = reason_index(s, message);
     free(message);
@@ -295,8 +293,8 @@ bool sweep_data_is_better(const struct sweep_data *s, double a, double b) {
 
 /* Where a run is in runs, for sorting. */
 struct run_place {
-    int64_t trial, repeat;
-    size_t index;
+    int32_t trial, repeat;
+    uint32_t index;
 };
 
 static int by_run(const void *a, const void *b) {
@@ -306,18 +304,9 @@ static int by_run(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-struct indexed {
-    size_t last, trial;
-};
-
-static int by_last(const void *a, const void *b) {
-    const struct indexed *x = a, *y = b;
-    return x->last < y->last ? -1 : x->last > y->last;
-}
-
 /* Of the entries (count) of one trial, one for each repeat; returns the index of the run that ended last. */
 static size_t add_trial(struct sweep_data *s, const struct run_place *entries, size_t count) {
-    struct sweep_data_trial t = {.trial = entries[0].trial, .pruned = NAN, .runs = count};
+    struct sweep_data_trial t = {.trial = entries[0].trial, .pruned = NAN, .runs = (uint32_t)count};
     struct trial_value *values = checked(calloc(count, sizeof *values));
     double sum = 0;
     size_t last = 0, pruned = 0;
@@ -334,10 +323,10 @@ static size_t add_trial(struct sweep_data *s, const struct run_place *entries, s
     t.state = summary.state;
     t.mean = summary.mean;
     t.error = summary.error;
-    t.complete = (size_t)summary.complete;
+    t.complete = (uint32_t)summary.complete;
     if (pruned) t.pruned = sum / (double)pruned;
     t.point = s->points + entries[0].index * s->parameter_count;
-    t.sha256 = s->runs[entries[0].index].sha256;
+    t.first = entries[0].index;
     s->trials[s->trial_total++] = t;
     free(values);
     return last;
@@ -365,13 +354,13 @@ static void sort_trials(struct sweep_data *s) {
 static void rank_trials(struct sweep_data *s) {
     size_t n = s->run_count;
     struct run_place *entries = checked(calloc(n + 1, sizeof *entries));
-    struct indexed *ends = checked(calloc(n + 1, sizeof *ends));
+    uint32_t *ends = checked(calloc(n + 1, sizeof *ends)); /* of the last run of a trial: its place in trials, + 1 */
     memset(s->counts, 0, sizeof s->counts);
     for (size_t i = 0; i < s->reason_count; i++) s->reasons[i].count = 0;
     free(s->trials);
     s->trials = checked(calloc(n + 1, sizeof *s->trials));
     s->trial_total = 0;
-    for (size_t i = 0; i < n; i++) entries[i] = (struct run_place){s->runs[i].trial, s->runs[i].repeat, i};
+    for (size_t i = 0; i < n; i++) entries[i] = (struct run_place){s->runs[i].trial, s->runs[i].repeat, (uint32_t)i};
     qsort(entries, n, sizeof *entries, by_run);
     size_t kept = 0; /* of a run that is there twice, the last one */
     for (size_t i = 0; i < n; i++)
@@ -380,14 +369,15 @@ static void rank_trials(struct sweep_data *s) {
     for (size_t i = 0, count; i < kept; i += count) {
         for (count = 1; i + count < kept && entries[i + count].trial == entries[i].trial; count++) {
         }
-        size_t trial = s->trial_total;
-        ends[trial] = (struct indexed){add_trial(s, entries + i, count), trial};
+        size_t last = add_trial(s, entries + i, count);
+        ends[last] = (uint32_t)s->trial_total;
     }
-    qsort(ends, s->trial_total, sizeof *ends, by_last);
-    for (size_t i = 0; i < s->trial_total; i++) s->trials[ends[i].trial].order = i;
-    sort_trials(s);
     free(entries);
+    uint32_t order = 0;
+    for (size_t i = 0; i < n; i++)
+        if (ends[i]) s->trials[ends[i] - 1].order = order++;
     free(ends);
+    sort_trials(s);
 }
 
 /* ---- the folder ---- */
@@ -530,6 +520,25 @@ void sweep_data_free(struct sweep_data *s) {
     free(s->path);
     free(s->label);
     free(s);
+}
+
+#define MAX_HASH_LINE ((size_t)1 << 16) /* a longer line of a run has none that is shown */
+
+char *sweep_data_hash(const struct sweep_data *s, const struct sweep_data_trial *trial) {
+    char *path = path_in(s->path, "history.jsonl"), *text = NULL, *bytes = checked(malloc(MAX_HASH_LINE));
+    struct json_line line;
+    size_t got = 0;
+    int fd;
+    status r = io_open(path, &fd);
+    if (!r) r = io_read_at(fd, path, bytes, MAX_HASH_LINE, s->runs[trial->first].offset, &got);
+    if (!r) status_free(io_close(fd, path));
+    status_free(r);
+    const char *end = memchr(bytes, '\n', got);
+    if (end && json_line_read(bytes, (size_t)(end - bytes), &line))
+        text = json_field_text(json_line_find(&line, "state_sha256"));
+    free(bytes);
+    free(path);
+    return text ? text : copy("");
 }
 
 /* ---- words and commands ---- */

@@ -23,25 +23,25 @@ struct sweep_data_parameter {
     size_t word_count, word_capacity;
 };
 
-/* A run that has ended; a trial has one for each repeat. */
+/* A run that has ended; a trial has one for each repeat. There may be millions, so both structures are small. */
 struct sweep_data_run {
-    int64_t trial, repeat;
-    int state; /* enum trial_state */
     double value, seconds, epochs;
-    char sha256[65];
-    int64_t message; /* index of messages; -1: none */
+    uint64_t offset; /* of its line in history.jsonl */
+    int32_t trial, repeat;
+    int16_t message; /* index of reasons; -1: none */
+    uint8_t state;   /* enum trial_state */
 };
 
 struct sweep_data_trial {
-    int64_t trial;
-    int state;             /* as trial_summary's */
-    double mean, error;    /* as trial_summary's */
-    double pruned;         /* mean of the values of pruned runs; NAN: none */
-    size_t complete, runs; /* complete, ended */
-    size_t order;          /* how many trials ended before it */
+    double mean, error; /* as trial_summary's */
+    double pruned;      /* mean of the values of pruned runs; NAN: none */
     double seconds;
-    const char *sha256;  /* of its first run */
     const double *point; /* (parameter_count); NAN: not given */
+    int64_t trial;
+    uint32_t first;          /* index of its first run */
+    uint32_t complete, runs; /* complete, ended */
+    uint32_t order;          /* how many trials ended before it */
+    int state;               /* as trial_summary's */
 };
 
 /* Runs that failed for the same reason but for numbers in it. */
@@ -82,6 +82,9 @@ status sweep_data_read(const char *path, struct sweep_data **out);
 /* What was added since. */
 status sweep_data_update(struct sweep_data *sweep);
 void sweep_data_free(struct sweep_data *sweep); /* takes NULL */
+
+/* The state's SHA-256 of the first run of a trial, from history.jsonl; the caller frees it. "": there is none. */
+char *sweep_data_hash(const struct sweep_data *sweep, const struct sweep_data_trial *trial);
 
 /* Runs of a trial. */
 int64_t sweep_data_repeats(const struct sweep_data *sweep);

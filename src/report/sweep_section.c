@@ -244,7 +244,9 @@ static void add_best_row(struct text *out, const struct sweep_data *s, const str
         else
             page_cell(out, text_string(&cell), NULL);
     }
-    page_hash(out, t->sha256);
+    char *hash = sweep_data_hash(s, t);
+    page_hash(out, hash);
+    free(hash);
     page_row_end(out);
     text_free(&cell);
 }

@@ -1,6 +1,6 @@
 """ddptrain watch: what it shows of a run or a sweep, on a terminal and elsewhere, and when it ends.
 ctest-labels: unit"""
-import fcntl, json, os, pty, re, select, signal, struct, termios, time
+import fcntl, json, os, pty, re, resource, select, signal, struct, termios, time, unittest
 
 import program
 from program import DATA, LONG, OK, STOPPED, USAGE, WINE
@@ -43,6 +43,26 @@ class Screen:
 
 
 class Watch(program.Case):
+    @unittest.skipIf(program.SANITIZER, "a sanitizer needs more memory")
+    def test_the_memory_of_many_trials(self):
+        """20 MB for 100,000 trials with one parameter, 25 MB for a report; 36 MB when each kept its hash."""
+        count = 100000
+        self.write("base.yaml", WINE)
+        self.write("sweep.yaml", "config: base.yaml\nmethod: random\ntrials: 1\noverrides: [train.epochs=1]\nkeep: none\n"
+                   "parameters: {optimizer.lr: {distribution: uniform, min: 0.1, max: 0.2}}\n")
+        self.run_program("sweep", "sweep.yaml")
+        self.write("sweeps/sweep/sweep.yaml", self.read("sweeps/sweep/sweep.yaml").replace("trials: 1\n", f"trials: {count}\n"))
+        line = json.loads(self.read("sweeps/sweep/history.jsonl").splitlines()[0])
+        with open(self.path("sweeps/sweep/history.jsonl"), "w") as f:
+            f.writelines(json.dumps({**line, "trial": i, "value": (i * 7919 % count) / count, "state_sha256": f"{i:064x}"}) + "\n" for i in range(count))
+        best = next(i for i in range(count) if i * 7919 % count == 0)
+        for words, most in ((("watch", "sweeps/sweep"), 20e6), (("report", "sweeps/sweep", "--out", "s.html"), 25e6)):
+            p = self.start(*words, preexec_fn=lambda limit=int(most): resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+            out, err = p.communicate(timeout=60)
+            self.assertEqual((p.returncode, err), (OK, ""), out)
+            self.assertIn("100000", out.replace(",", "") + self.read("s.html").replace(",", "") if words[0] == "report" else out.replace(",", ""))
+        self.assertIn(f'title="{best:064x}"', self.read("s.html"), "the hash of the best trial")
+
     def once(self, folder, **options):
         out, err = self.run_program("watch", folder, env={"LC_ALL": "C"}, **options)
         self.assertEqual(err, "")
