@@ -65,7 +65,7 @@ struct bisect {
     int64_t parted;       /* the first step that differs between the repetitions; NO_STEP: none */
     struct result result; /* the first one that differs before that step */
     bool keeps_start;     /* the next repetition begins where this one has */
-    bool is_trusted;      /* what both have recorded is enough: the configs and the files are the same */
+    bool is_trusted;      /* what both have recorded is enough: by their own configs and files */
     struct text headline; /* of the result */
 };
 
@@ -251,11 +251,12 @@ static bool has_effect(const char *key, size_t length) {
     return length < end || strncmp(key + length - end, recompute, end) != 0;
 }
 
-/* Adds the lines "  key: old -> new" of keys with an effect. Returns their number. */
-static size_t add_keys(const struct config *x, const struct config *y, struct text *out) {
+/* Adds the lines "  key: old -> new" of keys with an effect, without those with a flag of [skipped]. Returns their
+ * number. */
+static size_t add_keys(const struct config *x, const struct config *y, unsigned skipped, struct text *out) {
     struct text all = {0};
     size_t count = 0;
-    schema_diff_keys(&config_schema, NULL, 0, x, y, &all);
+    schema_diff_keys(&config_schema, NULL, skipped, x, y, &all);
     for (const char *line = text_string(&all), *end; (end = strchr(line, '\n')); line = end + 1) {
         const char *key = line + strspn(line, " ");
         if (!has_effect(key, strcspn(key, ":"))) continue;
@@ -270,8 +271,10 @@ static size_t add_keys(const struct config *x, const struct config *y, struct te
 static void print_keys(struct bisect *b) {
     const struct side *sides = b->sides;
     const struct config *x = config_of(sides[0].file), *y = config_of(sides[1].file);
-    struct text out = {0};
-    size_t differing = add_keys(x, y, &out);
+    struct text out = {0}, of_steps = {0};
+    size_t differing = add_keys(x, y, 0, &out);
+    bool are_known = sides[0].ledger.count && sides[1].ledger.count; /* the configs are those of the runs */
+    b->is_trusted = b->line->override_count == 0 && (are_known || add_keys(x, y, SCHEMA_EXTENDS, &of_steps) == 0);
     const struct {
         const char *name;
         int64_t values[2];
@@ -285,13 +288,12 @@ static void print_keys(struct bisect *b) {
             text_printf(&out, "  %s: %lld -> %lld\n", others[i].name, (long long)others[i].values[0],
                         (long long)others[i].values[1]),
                 differing++;
-    b->is_trusted = differing == 0 && b->line->override_count == 0;
     if (differing) printf("the configs differ (%s -> %s):\n", sides[0].name, sides[1].name);
     if (differing)
         command_print(stdout, &out);
     else
         printf("the configs have the same values\n");
-    text_free(&out);
+    text_free(&out), text_free(&of_steps);
 }
 
 /* The line with the fingerprint of the data that a side has read; NULL: it has read none yet. */
