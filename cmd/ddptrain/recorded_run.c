@@ -222,8 +222,7 @@ static status compare_configs(const struct recorded_run *r) {
     for (size_t i = 1; i < r->config_count; i++) {
         struct text differences = {0};
         if (!r->configs[i].file) continue;
-        size_t count =
-            schema_diff(&config_schema, config_of(r->configs[i].file), recorded_newest_config(r), &differences);
+        size_t count = config_diff(config_of(r->configs[i].file), recorded_newest_config(r), &differences);
         status s = !count ? OK
                           : status_new(STATUS_DIVERGED,
                                        "%s: its starts have configs with which no run continues another (earlier -> "

@@ -119,6 +119,20 @@ class Expressions(program.Case):
                 self.assertAlmostEqual(line["val_mine"], line["val_loss"], places=5)
                 self.assertIn("val_f1", line)
 
+    def test_a_resume_with_another_expression(self):
+        """One whose earlier values are compared with: of checkpoint.best, of early_stop, of the schedule. Others may change."""
+        first = "{error: mean(abs(y - t)), other: mean(y)}"
+        for watch, value in (("checkpoint", "{best: {metric: val_error, mode: min}}"), ("train.early_stop", "{metric: val_error, mode: min, patience: 9}"),
+                             ("schedule", "{type: reduce_on_plateau, monitor: val_error, mode: max}")):
+            with self.subTest(watch):
+                self.write("test.yaml", CONFIG % ("", "relu", "mse"))
+                words = (f"{watch}={value}", "--no-progress")
+                self.run_program("test.yaml", "--fresh", f"train.metrics={first}", *words)
+                err = self.run_program("test.yaml", "train.metrics={error: mean((y - t) ^ 2), other: mean(y)}", "train.epochs=6", *words, code=USAGE)[1]
+                self.assertIn("it differs in 1 key (run folder -> now):\n  train.metrics.error: mean(abs(y - t)) -> mean((y - t) ^ 2)\n", err)
+                self.run_program("test.yaml", "train.metrics={error: mean(abs(y - t)), other: mean(t), more: mean(y)}", "train.epochs=6", *words)
+                self.assertEqual(self.events("end")[-1]["epoch"], 6)
+
     def test_wrong_metrics(self):
         for metrics, message in (
                 ("{a: mean(y - u)}", "test.yaml:7:42: train.metrics.a: unknown name 'u' (known: y, t, w)"), ("{mae: mean(y)}", "'mae' is a metric of the program: write mae: mae"),

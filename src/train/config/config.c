@@ -503,6 +503,40 @@ static void check_monitors(const struct config *c, const struct node *root, stru
     arena_destroy(arena);
 }
 
+/* Whether [metric] of an epoch is the metric [name], of a run with `losses` that of one of them. */
+static bool is_metric(const char *metric, const char *name, bool has_losses) {
+    if (!metric || !monitor_is_of_validation(metric)) return false;
+    size_t length = strlen(metric), end = strlen(name);
+    if (length <= end || strcmp(metric + length - end, name) != 0) return false;
+    return metric[length - end - 1] == '_' && (has_losses || length - end == strlen("val_"));
+}
+
+/* The expression of the metric [name]; "": it is none, or there is no such metric. */
+static const char *formula_of(const struct metric_list *list, const char *name) {
+    for (size_t i = 0; i < list->names.count; i++)
+        if (list->formulas[i] && strcmp(list->names.items[i], name) == 0) return list->formulas[i];
+    return "";
+}
+
+size_t config_diff(const struct config *before, const struct config *now, struct text *out) {
+    size_t count = schema_diff(&config_schema, before, now, out);
+    int mode;
+    const char *const watched[] = {now->checkpoint.best.metric, early_stop_of(&now->train.early_stop).monitor.metric,
+                                   schedule_monitor(&now->schedule, &mode)};
+    const struct metric_list *list = &now->train.metric_list;
+    for (size_t i = 0; i < list->names.count; i++) {
+        const char *name = list->names.items[i], *old = formula_of(&before->train.metric_list, name);
+        const char *new = formula_of(list, name);
+        bool is_watched = false;
+        for (size_t k = 0; k < sizeof watched / sizeof *watched; k++)
+            is_watched = is_watched || is_metric(watched[k], name, now->losses.count > 0);
+        if (!is_watched || strcmp(old, new) == 0) continue;
+        text_printf(out, "  train.metrics.%s: %s -> %s\n", name, *old ? old : "(none)", *new ? new : "(none)");
+        count++;
+    }
+    return count;
+}
+
 /* The momentum that a schedule changes must exist. */
 static void check_schedule(const struct config *c, const struct node *root, struct problems *problems) {
     struct place place = config_place(node_get(root, "schedule"));

@@ -151,6 +151,12 @@ status config_check_written(const char *written);
 
 const struct config *config_of(const struct config_file *file);
 
+/* Adds a line for each key in which a run cannot continue from [before] with [now] (schema_diff), and for the
+ * expression of a metric that checkpoint.best, train.early_stop or the schedule compares with earlier values; returns
+ * their number.
+ */
+size_t config_diff(const struct config *before, const struct config *now, struct text *out);
+
 /* Whether train.device is `auto` and no other key needs the CPU. The device is the CPU until config_set_auto_device. */
 bool config_device_is_auto(const struct config *config);
 /* Sets the device of `auto`: the CPU for the reason [why_cpu], a clause, or the GPU when that is NULL. STATUS_USAGE

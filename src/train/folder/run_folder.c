@@ -88,7 +88,7 @@ static status compare_config(struct run_folder *f, const struct config *config) 
             "continue (checkpoints have the config, too); else use --fresh to start over, or another --run-dir",
             f->path);
     struct text diff = {0};
-    size_t count = schema_diff(&config_schema, config_of(before), config, &diff);
+    size_t count = config_diff(config_of(before), config, &diff);
     if (count)
         s = status_new(
             STATUS_USAGE,
