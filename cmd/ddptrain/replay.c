@@ -165,7 +165,7 @@ static status check_out(struct replay *r) {
     bool is_own = length > strlen(end) && strcmp(r->out + strlen(r->out) - strlen(end), end) == 0;
     if (info.exists && !(info.is_file && is_own))
         return status_new(STATUS_USAGE, "--out %s: it exists; name a new file", r->out);
-    if (length > ending && strcmp(r->out + strlen(r->out) - ending, FILE_ENDING) == 0) return OK;
+    if (length > ending && strcmp(r->out + strlen(r->out) - ending, FILE_ENDING) == 0) return io_check_replace(r->out);
     return status_new(STATUS_USAGE, "--out %s: it is an HDF5 file; give it a name that ends with " FILE_ENDING, r->out);
 }
 

@@ -1,5 +1,5 @@
 """The formats of export, read by Python's standard library. ctest-labels: unit"""
-import collections, io, os, pickle, shutil, struct, unittest, zipfile
+import collections, io, os, pickle, shutil, stat, struct, unittest, zipfile
 
 import numpy as np
 
@@ -52,6 +52,13 @@ class Export(program.Case):
     def setUp(self):
         super().setUp()
         self.write("test.yaml", program.WINE)
+
+    def test_only_files_are_replaced(self):
+        self.run_program("test.yaml", "train.epochs=1")
+        os.mkfifo(self.path("w.pt"))
+        for words in (["export", "runs/test", "--out", "w.pt"], ["export", "test.yaml", "--format", "pytorch", "--out", "w.pt"], ["export", "runs/test", "--format", "pt", "--out", "/dev/null"]):
+            self.assertIn("it exists and is not a regular file", self.run_program(*words, code=program.USAGE)[1])
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.path("w.pt")).st_mode))
 
     def test_pt_is_the_state_dict(self):
         """Any bits are kept: NaN, denormals, -0; the names are those of safetensors."""

@@ -188,6 +188,9 @@ train: {steps: 10}
             f.write(b"damage")
         with open(self.path("runs/test/checkpoints/step-00000009.h5"), "w") as f:
             f.write("not a checkpoint")
+        self.assertIn("deep/er/own.h5", self.run_program("replay", "runs/test", "--step", 6, "--out", "deep/er/own.h5", code=program.IO)[1])
+        self.assertFalse(os.path.exists(self.path("deep")))
+        os.makedirs(self.path("deep/er"))
         out = self.run_program("replay", "runs/test", "--step", 6, "--out", "deep/er/own.h5")
         self.assertIn("from the beginning", out[0])
         self.assertIn("skipped a checkpoint", out[1])

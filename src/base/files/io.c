@@ -548,6 +548,7 @@ status io_check_replace(const char *path) {
     int fd = -1;
     TRY(io_stat(path, &info));
     if (info.is_folder) return status_new(STATUS_IO, "'%s' is a folder", path);
+    if (info.exists && !info.is_file) return status_new(STATUS_IO, "'%s' is not a regular file", path);
     status s = create_temporary(path, &temporary, &fd);
     if (s == OK) s = status_first(io_close(fd, temporary.data), io_remove(temporary.data));
     text_free(&temporary);

@@ -125,8 +125,8 @@ status io_replace_with(const char *path, io_writer *write, void *context);
 /* The STATUS_IO failure of a file that differs from what was written. */
 status io_read_back_failure(const char *path);
 
-/* What prevents io_replace from creating its temporary file, such as a folder that does not exist: for a file that is
- * written after long work. */
+/* What prevents io_replace from creating its temporary file, such as a folder that does not exist, and STATUS_IO for a
+ * device or FIFO at [path], which it would replace: for a file that is written after long work. */
 status io_check_replace(const char *path);
 
 /* Whether [name] is a temporary file of io_replace, which a killed process leaves. */

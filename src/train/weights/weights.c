@@ -182,6 +182,8 @@ status weights_check_out(const char *out) {
     struct io_info info;
     bool is_checkpoint = false;
     TRY(io_stat(out, &info));
+    if (info.exists && !info.is_file)
+        return status_new(STATUS_USAGE, "--out %s: it exists and is not a regular file; choose another name", out);
     if (info.is_file) TRY(sealed_has_trailer(out, &is_checkpoint));
     if (!is_checkpoint) return OK;
     return status_new(STATUS_USAGE, "--out %s: this is a checkpoint, which would be overwritten; choose another name",

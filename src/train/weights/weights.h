@@ -31,7 +31,8 @@ status weights_open(const struct config *config, const struct weights_options *o
  * its path, for free; NULL: [path]. */
 status weights_open_start(const char *path, struct checkpoint **out, char **found);
 
-/* STATUS_USAGE when [out] is a checkpoint, which a command must not overwrite. OK when it does not exist. */
+/* STATUS_USAGE when [out] is a checkpoint, or anything but a file (a device), which a command must not replace. OK when
+ * it does not exist. */
 status weights_check_out(const char *out);
 
 /* Loads the parameters ([average]: from the moving average) and buffers of [model], which must have memory, or changes
