@@ -345,9 +345,9 @@ static status repeat(struct audit *a, size_t index, size_t count) {
     return OK;
 }
 
-/* With 95 % confidence at most this share of all intervals can differ when [chosen] of them, chosen at random, do not:
- * the largest number of which a choice of [chosen] misses all with a probability of 5 %. */
-static double largest_share(size_t intervals, size_t chosen) {
+/* With 95 % confidence at most so many of all intervals differ when [chosen] of them, chosen at random, do not: the
+ * largest number of which a choice of [chosen] misses all with a probability of 5 %. */
+static size_t most_differing(size_t intervals, size_t chosen) {
     double missed = 1;
     size_t differing = 0;
     while (differing + chosen < intervals) {
@@ -355,7 +355,7 @@ static double largest_share(size_t intervals, size_t chosen) {
         if (missed < 0.05) break;
         differing++;
     }
-    return (double)differing / (double)intervals;
+    return differing;
 }
 
 /* The number of needed intervals from [index] on that one run repeats: none starts from a file, and no file was saved
@@ -557,16 +557,14 @@ static status prepare(struct audit *a) {
 }
 
 static void print_result(const struct audit *a) {
-    size_t impossible = a->interval_count - a->possible;
-    double differing = largest_share(a->possible, a->chosen) * (double)a->possible + (double)impossible;
-    differing /= (double)a->interval_count;
+    size_t differing = most_differing(a->possible, a->chosen) + a->interval_count - a->possible;
     printf("\n%zu of %zu interval%s repeated, all equal (%zu lines): ", a->repeated, a->interval_count,
            text_plural(a->interval_count, "s"), a->compared);
     if (a->repeated == a->interval_count)
         printf("the run is as recorded\n");
     else
-        printf("with 95 %% confidence at least %.0f %% of its intervals are as recorded\n",
-               floor(100 * (1 - differing)));
+        printf("with 95 %% confidence at least %zu %% of its intervals are as recorded\n",
+               100 * (a->interval_count - differing) / a->interval_count);
 }
 
 static status check_choice(const struct command_line *line) {

@@ -265,7 +265,13 @@ static bool is_pipe(const char *path) {
     return stat(path, &info) == 0 && S_ISFIFO(info.st_mode);
 }
 
-static void check_config(struct doctor *d) { d->answers.has_config = expect(d, "config", load(d)); }
+static void check_config(struct doctor *d) {
+    d->answers.has_config = expect(d, "config", load(d));
+    size_t count = d->config ? d->config->extensions.count : 0;
+    if (count)
+        fact(d, "config", "%zu extension%s: compiled for this check unless the cache has %s, as by a run", count,
+             text_plural(count, "s"), count == 1 ? "it" : "them");
+}
 
 static bool uses_gpus(const struct doctor *d) { return d->config && d->config->device == DEVICE_CUDA; }
 static bool is_several_hosts(const struct doctor *d) { return d->env.world_size > d->env.local_world_size; }

@@ -271,7 +271,8 @@ status ledger_processes(const struct command_line *line, int64_t world, bool is_
     if (!line->nproc) return OK;
     char *end;
     *out = strtol(line->nproc, &end, 10);
-    if (*end || *out < 1) return status_new(STATUS_USAGE, "--nproc: expected a number, got '%s'", line->nproc);
+    if (*end || *out < 1)
+        return status_new(STATUS_USAGE, "--nproc: expected a number of at least 1, got '%s'", line->nproc);
     if (*out == world || is_elastic) return OK;
     return status_new(STATUS_USAGE,
                       "--nproc %s: this run had %lld process%s, and only runs with determinism.mode: elastic have the "

@@ -135,6 +135,12 @@ class Audit(program.Case):
         self.assertRegex(out, r"with 95 % confidence at least \d+ % of its intervals are as recorded")
         self.assertRegex(self.audit(), r"\n1 of 8 intervals repeated")
 
+    def test_confidence(self):
+        """Whole numbers: one interval of ten that differs is missed by nine with a probability of 10 %, so nine are 90 %."""
+        self.train("train.epochs=10")
+        for count, percent in ((1, 10), (5, 70), (9, 90)):
+            self.assertIn(f"at least {percent} % of its intervals", self.audit("--intervals", count))
+
     def without_times(self, out, like):
         times = iter(re.findall(r"\d+\.\d s", like))
         return re.sub(r"\d+\.\d s", lambda _: next(times), out)
@@ -749,6 +755,8 @@ class Audit(program.Case):
         self.assertIn("c.yaml: not the folder of a run", err)
         self.train()
         self.assertIn("--nproc 2: this run had 1 process", self.audit("--nproc", 2, code=USAGE))
+        for word in (0, -1, "x"):
+            self.assertIn(f"--nproc: expected a number of at least 1, got '{word}'", self.audit("--nproc", word, code=USAGE))
         for steps in ("3,x", "0", ",".join(map(str, range(1, 70)))):
             self.assertIn("--save-at: expected at most 64 numbers of steps", self.train("--save-at", steps, code=USAGE)[1])
         for words in (("--all", "--intervals", 3), ("--fraction", 0.5, "--intervals", 3), ("--all", "--fraction", 1)):

@@ -263,6 +263,11 @@ class Extension(program.Case):
             self.assertFalse(os.path.exists(marker))
             os.rename(self.path("kept"), self.path("runs/c/config.yaml"))
 
+    def test_the_doctor_says_that_it_compiles(self):
+        self.example("rational.c")
+        self.write("c.yaml", CONFIG % ("rational.c", "rational", "mse", "adam"))
+        self.assertIn("1 extension: compiled for this check unless the cache has it", self.run_own("doctor", "c.yaml", code=None)[0])
+
     # ---- failures ----
 
     def test_failures(self):
