@@ -7,6 +7,7 @@
 #include "base/system/machine.h"
 #include "command.h"
 #include "device/gpus.h"
+#include "sweep/compare.h"
 
 char *command_sweep_folder(const struct command_line *line) {
     struct text path = {0};
@@ -80,16 +81,36 @@ void command_sweep_close(struct command_sweep *sweep) {
     log_destroy(sweep->log);
 }
 
+/* Alone, also where other ranks took part in the sweep: they have ended with it. */
+static status confirm(const struct sweep_file *file, const struct command_sweep *sweep, const char *folder) {
+    struct text out = {0};
+    struct dist_env env = sweep->env;
+    struct sweep_options options = sweep->options;
+    env.rank = 0;
+    env.world_size = 1;
+    options.env = &env;
+    options.folder = folder;
+    status s = confirm_run(file, &options, sweep->log, &out);
+    command_print(stdout, &out);
+    text_free(&out);
+    return s;
+}
+
 static status run(const struct command_line *line) {
     struct sweep_file *file;
     struct command_sweep sweep;
+    struct text now = {0};
     TRY(sweep_load(line->config, line->overrides, line->override_count, &file));
     char *folder = command_sweep_folder(line);
     status s = command_sweep_open(line, file, folder, &sweep);
+    sweep.options.folder_now = &now;
     if (!s)
         s = sweep.env.rank == 0 ? sweep_run(file, &sweep.options, sweep.log)
                                 : sweep_run_worker(file, &sweep.options, sweep_file_base(file)->dist.timeout);
+    bool is_confirmed = sweep_file_config(file)->confirm.seeds != SCHEMA_NO_INT && sweep.env.rank == 0;
+    if (!s && is_confirmed) s = confirm(file, &sweep, text_string(&now));
     command_sweep_close(&sweep);
+    text_free(&now);
     free(folder);
     sweep_free(file);
     return s;

@@ -2,6 +2,7 @@
  * The values of the runs are read from the table that the sweep has written. */
 #include "sweep/compare.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,4 +260,90 @@ status compare_run(const struct sweep_file *file, const struct sweep_options *op
     if (!s) warn(file, NULL, out);
     text_free(&folder);
     return status_first(s, trials_close(trials));
+}
+
+/* ---- the best trial of a sweep ---- */
+
+/* [trial] negative: without parameters. */
+static status write_trial(const struct sweep_config *sweep, const struct trials *trials, int64_t trial,
+                          const char *path) {
+    struct point point = {0};
+    struct config_file *config = NULL;
+    struct text text = {0};
+    if (trial >= 0) trials_point(trials, trial, &point);
+    TRY(sweep_trial_config(sweep, trial >= 0 ? trial : 0, trial >= 0 ? &point : NULL, 0, &config));
+    schema_write_yaml(&config_schema, config_of(config), &text);
+    status s = io_replace_text(path, text_string(&text));
+    text_free(&text);
+    config_free(config);
+    return s;
+}
+
+/* best (2); *count: how many are needed, and there; 0: the sweep has not ended. */
+static status find_best(const struct sweep_config *sweep, const struct trials *trials, int64_t *best, size_t *count) {
+    *count = 0;
+    for (int64_t trial = 0; trial < sweep->trials; trial++)
+        if (trials_summary(trials, trial).state == TRIAL_PENDING) return OK;
+    size_t needed = sweep->confirm.against == CONFIRM_SECOND ? 2 : 1;
+    if ((size_t)trials_best(trials, (int64_t)needed, best) < needed)
+        return status_new(STATUS_DATA, "confirm: fewer than %zu trials are complete and have a value", needed);
+    *count = needed;
+    return OK;
+}
+
+/* The seeds after those of the trials. */
+static status compare_new_seeds(const struct sweep_file *file, const char *a, const char *b,
+                                const struct sweep_options *options, struct log *log, struct text *out) {
+    const struct sweep_config *sweep = sweep_file_config(file);
+    const struct config *base = sweep_file_base(file);
+    int64_t used = sweep->repeat.seeds == SCHEMA_NO_INT ? 1 : sweep->repeat.seeds;
+    struct sweep_file *comparison;
+    if (base->seed > INT64_MAX - used || base->sampler.seed > INT64_MAX - used)
+        return status_new(STATUS_USAGE,
+                          "confirm: no larger seeds than those of the trials are left; choose smaller ones");
+    struct text seed = {0}, sampler = {0};
+    text_printf(&seed, "seed=%" PRId64, base->seed + used);
+    text_printf(&sampler, "sampler.seed=%" PRId64, base->sampler.seed + used);
+    char *words[] = {seed.data, sampler.data};
+    status s = sweep_load_comparison(a, b, words, 2, sweep->confirm.seeds, sweep->metric.name, &comparison);
+    if (!s) s = compare_run(comparison, options, log, out);
+    if (comparison) sweep_free(comparison);
+    text_free(&seed);
+    text_free(&sampler);
+    return s;
+}
+
+status confirm_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log,
+                   struct text *out) {
+    const struct sweep_config *sweep = sweep_file_config(file);
+    struct trials *trials;
+    struct text a = {0}, b = {0}, folder = {0};
+    int64_t best[2] = {-1, -1};
+    size_t count;
+    text_printf(&folder, "%s/confirm", options->folder);
+    TRY(trials_open(options->folder, sweep, NULL, log, &trials));
+    status s = find_best(sweep, trials, best, &count);
+    if (!s && count) s = io_make_folders(text_string(&folder));
+    text_printf(&a, "%s/%04lld.yaml", text_string(&folder), (long long)best[0]);
+    if (best[1] >= 0)
+        text_printf(&b, "%s/%04lld.yaml", text_string(&folder), (long long)best[1]);
+    else
+        text_printf(&b, "%s/base.yaml", text_string(&folder));
+    if (!s && count) s = write_trial(sweep, trials, best[0], text_string(&a));
+    if (!s && count) s = write_trial(sweep, trials, best[1], text_string(&b));
+    s = status_first(s, trials_close(trials));
+    if (best[1] >= 0)
+        text_printf(&folder, "/%04lld-or-%04lld", (long long)best[0], (long long)best[1]);
+    else
+        text_printf(&folder, "/%04lld-or-base", (long long)best[0]);
+    struct sweep_options own = *options;
+    own.folder = text_string(&folder);
+    own.is_fresh = false;
+    if (!s && count)
+        log_line(log, "confirming trial %lld with %lld new seeds", (long long)best[0], (long long)sweep->confirm.seeds);
+    if (!s && count) s = compare_new_seeds(file, text_string(&a), text_string(&b), &own, log, out);
+    text_free(&a);
+    text_free(&b);
+    text_free(&folder);
+    return s;
 }

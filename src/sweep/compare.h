@@ -18,6 +18,12 @@
 status compare_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log,
                    struct text *out);
 
+/* Of a sweep with `confirm` that has ended: trains its best trial and the other config with new seeds, and adds the
+ * result as compare_run. The files are in <folder of the sweep>/confirm. Nothing where trials are left to do.
+ * STATUS_DATA: there are not enough complete trials. */
+status confirm_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log,
+                   struct text *out);
+
 /* ---- whether a metric means the same ---- */
 
 /* Adds a sentence for each reason why values of [metric] of [a] and [b] are not comparable, each with "\n": another

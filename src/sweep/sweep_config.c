@@ -65,6 +65,20 @@ static const struct schema_row budget_rows[] = {
 static const struct schema budget_schema = {
     .name = "budget", .size = sizeof(struct sweep_budget), .rows = budget_rows, .shorthand = "seconds"};
 
+static const char *const opponents[] = {"base", "second", NULL};
+static const struct schema_row confirm_rows[] = {
+    SCHEMA_ROW(INT, struct confirm_config, seeds, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 2, .max = 10000,
+               .doc =
+                   "After the sweep the best trial is trained again with this number of seeds that no trial had, and "
+                   "compared by paired tests; null: it is not."),
+    SCHEMA_ROW(CHOICE, struct confirm_config, against, .fallback = "base", .choices = opponents,
+               .flags = SCHEMA_EXTENDS,
+               .doc = "With what: `base`, the config without parameters, or `second`, the second best trial."),
+    {0},
+};
+static const struct schema confirm_schema = {
+    .name = "confirm", .size = sizeof(struct confirm_config), .rows = confirm_rows, .shorthand = "seeds"};
+
 static const struct schema_row keep_rows[] = {
     SCHEMA_ROW(STRING, struct sweep_keep, runs, .fallback = "best 10",
                .doc =
@@ -115,6 +129,7 @@ static const struct schema_row sweep_rows[] = {
      .fallback = "[]",
      .doc = "Formulas of parameters (docs/expressions.md) that hold in every trial: [width % heads == 0]. One with a "
             "parameter that a trial does not have says nothing about it."},
+    SECTION(confirm, confirm_schema, SCHEMA_EXTENDS, "A test of the best trial, so that the best of many is not luck."),
     SECTION(keep, keep_schema, SCHEMA_EXTENDS, "Which run folders are kept."),
     SCHEMA_ROW(
         BOOL, struct sweep_config, tensorboard, .fallback = "false", .flags = SCHEMA_EXTENDS,
@@ -879,6 +894,9 @@ static void read_root(struct sweep_file *file, struct problems *problems) {
     if (problems->count) return;
     if (sweep->metric.goal == SWEEP_AUTO) sweep->metric.goal = (int)sweep_goal_of(sweep->metric.name);
     check_method(sweep, root, problems);
+    if (sweep->confirm.seeds != SCHEMA_NO_INT && sweep->metric.goal != (int)sweep_goal_of(sweep->metric.name))
+        problems_add(problems, node_get(root, "confirm")->place, "confirm",
+                     "a comparison knows only the usual goal of %s; leave metric.goal out", sweep->metric.name);
     if (parameters && sweep->method != SWEEP_LIST) sweep_read_parameters(parameters, sweep, arena, problems);
     if (trials && trials->kind == NODE_SEQUENCE) sweep_read_list(trials, sweep, arena, problems);
     if (problems->count) return;
@@ -976,6 +994,7 @@ status sweep_load_comparison(const char *a, const char *b, char *const *override
                               .metric = {metric, (int)sweep_goal_of(metric)},
                               .repeat = {.seeds = seeds, .folds = SCHEMA_NO_INT},
                               .early_terminate = {.min_epochs = 1, .reduction_factor = 3, .startup_trials = 5},
+                              .confirm = {.seeds = SCHEMA_NO_INT},
                               .nproc_per_trial = 1,
                               .trials = 2,
                               .budget = {NAN},

@@ -31,6 +31,12 @@ struct sweep_budget {
     double seconds; /* NAN: none */
 };
 
+enum confirm_against { CONFIRM_BASE, CONFIRM_SECOND };
+struct confirm_config {
+    int64_t seeds; /* SCHEMA_NO_INT: no confirmation */
+    int against;   /* enum confirm_against */
+};
+
 struct sweep_keep {
     const char *runs; /* "all", "none" or "best N" */
 };
@@ -48,6 +54,7 @@ struct sweep_config {
     struct sweep_budget budget;
     int64_t seed;
     struct string_list constraints; /* formulas of parameters, parsed in space.constraints */
+    struct confirm_config confirm;
     struct sweep_keep keep;
     bool tensorboard; /* an event file for each run */
 

@@ -167,6 +167,33 @@ constraints: ["model.layers.0.linear.out % parts == 0", "optimizer.momentum < 0.
                   for n in (("true", "false") if t == "sgd" else ("",)) for p in (1, 2, 3) for w in range(4, 10) if w % p == 0]
         self.assertEqual([tuple(r[n] for n in names) for r in self.check_rows()], wanted)
 
+    def test_confirm(self):
+        """The best trial and another config with seeds that no trial had; a second start trains nothing again."""
+        text = SWEEP + "repeat: {seeds: 2}\n"
+        for against, name in (("base", "base"), ("second", None)):
+            out, _ = self.sweep(text, f"confirm={{seeds: 5, against: {against}}}", "--nproc", 1)
+            means = {r["trial"]: float(r["val_loss"]) for r in self.rows(table="summary.csv")}
+            best, second = sorted(means, key=means.get)[:2]
+            a, b = f"sweeps/test/confirm/{best:>04}.yaml", f"sweeps/test/confirm/{name or second.zfill(4)}.yaml"
+            self.assertIn("val_loss over 5 seeds", out)
+            other, _ = self.run_program("compare", a, b, "seed=44", "sampler.seed=2", "--seeds", 5, "--run-dir", "own-" + against)
+            self.assertEqual(re.findall("p-values.*", out), re.findall("p-values.*", other))
+            folder = f"{a[:-5]}-or-{name or second.zfill(4)}"
+            for key in ("seed: 44", "  seed: 2"):
+                self.assertIn(key, self.read(f"{folder}/base_config.yaml"))
+            history = self.read(f"{folder}/history.jsonl")
+            again, _ = self.sweep(text, f"confirm={{seeds: 5, against: {against}}}", "--nproc", 1)
+            self.assertEqual((again, self.read(f"{folder}/history.jsonl")), (out, history))
+        out, _ = self.sweep(text, "confirm=5", "budget=0.0001", "--nproc", 1, name="over")
+        self.assertEqual(out.count("p-values"), 0)
+        for words, message in ((("confirm=1",), ">= 2"), (("confirm=5", "metric={name: val_loss, goal: maximize}"), "knows only the usual goal of val_loss"),
+                               (("confirm=5", "--share", "--run-dir", "many"), "--share: confirm is for one process")):
+            _, err = self.sweep(text, *words, name="bad", code=USAGE)
+            self.assertIn(message, err)
+        _, err = self.sweep("config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.1}, {optimizer: {type: sgd, lr: 1.0e+30}}]\nconfirm: {seeds: 3, against: second}\n",
+                            name="few", code=DATA)
+        self.assertIn("confirm: fewer than 2 trials are complete", err)
+
     def test_what_is_refused(self):
         for words, message in ((('constraints=["parts > 9"]',), "none of 10000 random trials satisfies 'parts > 9'"),
                                (('constraints=["parts > 2", "parts < 2"]',), "none of 10000 random trials satisfies all constraints"),
