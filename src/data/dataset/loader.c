@@ -437,6 +437,10 @@ status loader_start_sampler(struct loader *loader, struct comm *ranks) {
 
 const struct row_order *loader_own_order(const struct loader *loader) { return loader->own ? &loader->order : NULL; }
 
+struct comm *loader_own_ranks(const struct loader *loader) {
+    return loader->own ? loader->own->rows.ranks : NULL;
+}
+
 status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
     if (first > loader->n_batches)
         return status_new(STATUS_BUG, "batch %zu of an epoch of %zu batches", first, loader->n_batches);

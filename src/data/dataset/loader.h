@@ -36,6 +36,8 @@ status loader_start_sampler(struct loader *loader, struct comm *ranks);
 
 /* With a sampler of an extension: the order of the epoch that was drawn; else NULL. */
 const struct row_order *loader_own_order(const struct loader *loader);
+/* Its group; NULL without such a sampler. */
+struct comm *loader_own_ranks(const struct loader *loader);
 
 /* Batches of an epoch, the same on every rank. */
 size_t loader_batches(const struct loader *loader);

@@ -73,13 +73,12 @@ struct other_row {
 };
 
 /* The rows of rank 0 are compared piece by piece. */
-static status find_other_row(const struct trainer *t, const struct row_order *order, size_t length,
-                             struct other_row *out) {
+static status find_other_row(struct comm *ranks, const struct row_order *order, size_t length, struct other_row *out) {
     int64_t rows[PIECE];
     for (size_t at = 0; at < length; at += PIECE) {
         size_t count = length - at < PIECE ? length - at : PIECE;
         for (size_t i = 0; i < count; i++) rows[i] = (int64_t)order_at(order, at + i);
-        TRY(comm_broadcast(t->comm, rows, count, COMM_INT64, 0));
+        TRY(comm_broadcast(ranks, rows, count, COMM_INT64, 0));
         for (size_t i = 0; i < count && out->index == INT64_MAX; i++)
             if (rows[i] != (int64_t)order_at(order, at + i))
                 *out = (struct other_row){(int64_t)(at + i), (int64_t)order_at(order, at + i), rows[i]};
@@ -89,10 +88,11 @@ static status find_other_row(const struct trainer *t, const struct row_order *or
 
 static status name_other_row(const struct trainer *t, const struct row_order *order, size_t length, int64_t epoch) {
     struct other_row own = {.index = INT64_MAX};
-    int world = comm_world_size(t->comm), other = 0;
+    struct comm *ranks = loader_own_ranks(t->loader);
+    int world = comm_world_size(ranks), other = 0;
     struct other_row *all = calloc((size_t)world, sizeof *all);
-    status s = all ? find_other_row(t, order, length, &own) : status_memory("the rows of an epoch");
-    if (!s) s = comm_all_gather(t->comm, &own, sizeof own, COMM_UINT8, all);
+    status s = all ? find_other_row(ranks, order, length, &own) : status_memory("the rows of an epoch");
+    if (!s) s = comm_all_gather(ranks, &own, sizeof own, COMM_UINT8, all);
     for (int r = 0; r < world && !s; r++)
         if (all[r].index < all[other].index) other = r;
     if (!s)
@@ -107,8 +107,9 @@ static status name_other_row(const struct trainer *t, const struct row_order *or
 
 status rank_sync_seek(struct trainer *t, int64_t epoch, size_t batch) {
     const struct row_order *order = loader_own_order(t->loader);
+    struct comm *ranks = loader_own_ranks(t->loader);
     TRY(loader_seek(t->loader, epoch, batch));
-    if (!order || comm_world_size(t->comm) == 1) return OK;
+    if (!order || comm_world_size(ranks) == 1) return OK;
     size_t length = t->sampler->indices->length;
     uint64_t hash = 0;
     for (size_t i = 0; i < length; i++) {
@@ -116,7 +117,8 @@ status rank_sync_seek(struct trainer *t, int64_t epoch, size_t batch) {
         hash = hash_add(hash, &row, sizeof row);
     }
     int64_t hashes[2] = {(int64_t)(hash >> 1), -(int64_t)(hash >> 1)}; /* the largest, minus the smallest */
-    TRY(comm_all_reduce(t->comm, hashes, 2, COMM_INT64, COMM_MAX));
+    TRY(status_prefix(comm_all_reduce(ranks, hashes, 2, COMM_INT64, COMM_MAX), "sampler.order %s",
+                      t->sampler->order.name)); /* in its group: another rank may still be in a call of the sampler */
     return hashes[0] == -hashes[1] ? OK : name_other_row(t, order, length, epoch);
 }
 

@@ -541,6 +541,14 @@ static status open_reducer(struct trainer *t) {
     return s;
 }
 
+/* The barrier is of the sampler's group, so that a rank that has made other calls than the others is found at once. */
+static status start_sampler(struct run *run) {
+    struct trainer *t = &run->trainer;
+    TRY(comm_split(t->comm, 0, run->env->rank, &run->sampler_comm));
+    TRY(loader_start_sampler(t->loader, run->sampler_comm));
+    return status_prefix(comm_barrier(run->sampler_comm), "sampler.order %s", t->sampler->order.name);
+}
+
 static status join(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct dist_config *d = &run->config->dist;
@@ -554,8 +562,7 @@ static status join(struct run *run) {
     TRY(alloc_gradients(t));
     TRY(open_evaluation(run));
     TRY(is_elastic ? open_elastic(run) : open_reducer(t));
-    if (t->sampler->type == SAMPLER_EXTENSION) TRY(comm_split(t->comm, 0, run->env->rank, &run->sampler_comm));
-    TRY(loader_start_sampler(t->loader, run->sampler_comm));
+    if (t->sampler->type == SAMPLER_EXTENSION) TRY(start_sampler(run));
     t->averaging.hooks = averaging_choose(t);
     t->ledger_every = ledger_interval(t);
     return OK;
