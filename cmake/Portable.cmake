@@ -15,7 +15,7 @@ function(make_portable)
   find_library(AEC_LIBRARY libaec.a REQUIRED) # of libsz.a
   target_link_libraries(hdf5_imported INTERFACE ${AEC_LIBRARY})
   # what modules see of the program is the program's own
-  set(archives libhdf5_serial.a libsz.a libaec.a libyaml.a libnettle.a libjansson.a libz.a libjpeg.a libpng16.a libsqlite3.a libutf8proc.a)
+  set(archives libhdf5.a libsz.a libaec.a libyaml.a libnettle.a libjansson.a libz.a libjpeg.a libpng16.a libsqlite3.a libutf8proc.a)
   list(JOIN archives ":" archives)
   target_link_options(ddptrain PRIVATE -Wl,--wrap=__libc_start_main -Wl,--exclude-libs,${archives})
   # libjansson.a is not made for a shared library, in which it must not name data of another; nothing here reads stdin by it
@@ -27,4 +27,7 @@ function(make_portable)
     target_link_libraries(ddptrain_${module} PRIVATE ${DDPTRAIN_PORTABLE}/glibc-visible.o -Wl,--no-as-needed stdc++ gcc_s)
   endforeach()
   target_link_libraries(ddptrain_onednn PRIVATE -l:libgomp.so.1)
+  # what the headers for extensions include, which a machine without its Debian package compiles
+  find_path(NETTLE_INCLUDE nettle/sha2.h REQUIRED)
+  install(FILES ${NETTLE_INCLUDE}/nettle/sha2.h ${NETTLE_INCLUDE}/nettle/nettle-types.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddptrain/nettle)
 endfunction()

@@ -56,7 +56,7 @@ class Python(program.Case):
     def test_a_mapping_is_a_config(self):
         run = ddptrain.train({**WINE, "name": "mapped"}, quiet=True)
         self.assertEqual(str(run.folder), "runs/mapped")
-        two = self.train(nproc=2, **{"sampler.batch_size": 16})
+        two = self.train(nproc=2, **{"sampler.batch_size": np.int64(16), "optimizer": {"type": "adam", "lr": np.float32(0.001)}})
         self.assertEqual(two.events("start")[0]["world_size"], 2)
         np.testing.assert_allclose(two.metrics()["train_loss"], run.metrics()["train_loss"], rtol=1e-4)
 
@@ -77,10 +77,14 @@ class Python(program.Case):
 
     def test_an_interrupt_saves(self):
         self.write("long.yaml", program.WINE.replace("epochs: 10", "epochs: 1000000"))
-        timer = threading.Timer(1.0 * program.SLOW, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
+        def interrupt():
+            self.wait_for(lambda: os.path.exists("runs/test/metrics.jsonl") and self.events("epoch"), 60)
+            os.kill(os.getpid(), signal.SIGINT)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
         with self.assertRaises(KeyboardInterrupt):
             self.train("long.yaml")
+        thread.join()
         self.assertEqual(len(self.events("stopped")), 1)
         self.assert_no_leftovers_but_this()
 
@@ -98,6 +102,7 @@ class Python(program.Case):
 
     def test_weights(self):
         run = self.train()
+        self.assertEqual(len(run.weights()), 4)
         with h5py.File(self.checkpoints()[-1]) as f:
             self.assertEqual(sorted(run.weights()), sorted(f["model"]))
             for name, value in run.weights().items():
@@ -154,6 +159,16 @@ class Python(program.Case):
             self.assertEqual(run.predict(frame).tolist(), run.predict(columns).tolist())
             self.assertEqual(run.predict(frame[::-1]).tolist(), run.predict(columns).tolist()[::-1])
             self.assertEqual(len(pandas.DataFrame(run.metrics())), 20)
+
+    @without_sanitizer
+    def test_tokens(self):
+        self.write("text.txt", "to be or not to be " * 40)
+        run = self.train({"dataset": {"path": "text.txt", "format": "text", "text": {"block_size": 8}}, "model": {"layers": [{"embedding": {"num_embeddings": 8, "embedding_dim": 8}}, {"linear": {"out": 8}}]},
+                          "loss": "cross_entropy", "optimizer": "adam", "train": {"epochs": 1}, "sampler": {"batch_size": 16}})
+        tokens = np.arange(16).reshape(2, 8) % 7
+        np.testing.assert_array_equal(run.outputs(tokens.astype(np.int8)), run.outputs(tokens))
+        self.fails(USAGE, "takes tokens, which are integers, not float64", run.predict, tokens * 1.0)
+        self.fails(DATA, "token", run.predict, tokens + 100)
 
     @without_sanitizer
     def test_a_regression_in_threads(self):

@@ -83,9 +83,14 @@ def main() -> NoReturn:
         sys.exit(f"ddptrain: {failure}")
 
 
+def _json(value: Any) -> str:
+    """With numbers of NumPy and paths as values."""
+    return json.dumps(value, default=lambda other: other.tolist() if hasattr(other, "tolist") else os.fspath(other))
+
+
 def _words(overrides: Mapping[str, Any]) -> list[str]:
     """KEY=VALUE words; `__` in a name stands for the dot, which Python's names do not have."""
-    return [f"{key.replace('__', '.')}={value if isinstance(value, str) else json.dumps(value)}" for key, value in overrides.items()]
+    return [f"{key.replace('__', '.')}={value if isinstance(value, str) else _json(value)}" for key, value in overrides.items()]
 
 
 def _call(words: Sequence[PathLike], quiet: bool, accept: Sequence[int] = ()) -> str:
@@ -123,7 +128,7 @@ def _config_file(config: Config) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory(prefix="ddptrain-") as folder:
         path = Path(folder) / f"{config.get('name', 'model')}.yaml"
-        path.write_text(json.dumps(config), encoding="utf-8")
+        path.write_text(_json(config), encoding="utf-8")
         yield str(path)
 
 
@@ -231,8 +236,7 @@ class Run:
         return [info.probability_names[i].decode() for i in range(info.probabilities)]
 
     def _open(self) -> _Model:
-        if self._model is None:
-            self._model = _Model(self.folder)
+        self._model = self._model or _Model(self.folder)
         return self._model
 
 
