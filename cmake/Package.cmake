@@ -24,7 +24,7 @@ install(FILES ${generated}/completion.zsh DESTINATION ${share}/zsh/vendor-comple
 install(FILES ${generated}/completion.fish DESTINATION ${share}/fish/vendor_completions.d RENAME ddptrain.fish)
 install(DIRECTORY configs datasets DESTINATION ${share}/ddptrain)
 # What extensions are compiled against.
-install(DIRECTORY src/base src/device src/model src/optim src/data src/train DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddptrain
+install(DIRECTORY src/base src/device src/model src/optim src/data src/dist src/train DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddptrain
   FILES_MATCHING PATTERN *.h PATTERN cuda EXCLUDE)
 install(FILES README.md NOTICE DESTINATION ${doc})
 install(DIRECTORY docs/ DESTINATION ${doc}/docs)

@@ -109,6 +109,10 @@ class Installed(program.Case):
                      "share/zsh/vendor-completions/_ddptrain", "share/fish/vendor_completions.d/ddptrain.fish",
                      "share/ddptrain/datasets/wine.h5", "share/doc/ddptrain/copyright"):
             self.assertGreater(os.path.getsize(os.path.join(prefix, path)), 0, path)
+        env["XDG_CACHE_HOME"] = self.path("cache")
+        for arguments in (["extension", "new", "loss", "mine"], ["extension", "build", "mine.c"]):  # with the installed headers
+            p = subprocess.run(["ddptrain", *arguments], cwd=self.path("anywhere"), env=env, capture_output=True, text=True)
+            self.assertEqual(p.returncode, 0, p.stderr)
 
     @skip_without("gcc", "pkg-config")
     @unittest.skipIf(SANITIZER, "programs without the sanitizer cannot load the library")
