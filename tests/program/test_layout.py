@@ -75,7 +75,7 @@ BELOW_SWEEP = {
     "workers": set(),
 }
 MAX_LINES = 1500
-CPP_FILES = re.compile(r"^src/dist/comm/comm_gloo\.cc$|^src/dist/comm/(?:gloo|nccl)/|^src/device/cuda/|^tests/emulation/")
+CPP_FILES = re.compile(r"^src/dist/comm/comm_gloo\.cc$|^src/dist/comm/(?:gloo|nccl)/|^src/device/cuda/|^src/data/source/parquet\.cc$|^tests/emulation/")
 # Of a home folder, or of this checkout; a short one ("/src") would fit too much.
 CHECKOUT = os.path.realpath(SOURCE)
 MACHINE_PATHS = re.compile(r"(?<![\w.$}/])(?:/(?:home|Users)/\w" + (f"|{re.escape(CHECKOUT)}\\b" if CHECKOUT.count("/") > 1 else "") + ")")
