@@ -341,6 +341,23 @@ static const struct {
      "bidirectional: true}}, {attention: {heads: 2}}, {linear: 3}]",
      1,
      {13}},
+    {"unfold",
+     "[{conv2d: {out: 3, kernel_size: 2}}, {unfold: {kernel_size: [3, 2], stride: [1, 2], padding: [1, 0], dilation: "
+     "[1, "
+     "2]}}, {linear: 5}, tanh, {linear: 3}]",
+     3,
+     {2, 6, 7}},
+    {"fold",
+     "[{linear: 12}, tanh, {fold: {output_size: [4, 5], kernel_size: 2}}, {conv2d: {out: 2, kernel_size: 2}}, {unfold: "
+     "2}, "
+     "{fold: {output_size: [3, 4], kernel_size: [2, 2], padding: 0}}, flatten, {linear: 3}]",
+     2,
+     {8, 4}},
+    {"fold",
+     "[{linear: 4}, {fold: {output_size: [5, 6], kernel_size: [3, 2], stride: [2, 3], padding: [1, 1], dilation: 2}}, "
+     "flatten, {linear: 3}]",
+     2,
+     {12, 4}},
     {"cross_attention",
      "[{linear: {out: 6, name: q}}, tanh, {linear: {out: 6, name: kv}}, {slice: {dim: 1, end: 4, name: memory}}, "
      "{cross_attention: {heads: 2, dropout: 0.3, from: [q, memory]}}, {cross_attention: {heads: 3, bias: false, from: "

@@ -267,6 +267,16 @@ def compute(operator, options, x):
         before, after = np.split(x[1], 2)
         mode = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}[options["mode"]]
         return [np.pad(x[0], list(zip(before, after)), mode, **({"constant_values": x[2].item()} if mode == "constant" else {}))]
+    if operator == "Col2Im":
+        (height, width), (kh, kw) = x[1].tolist(), x[2].tolist()
+        top, left, bottom, right = options["pads"]
+        (sh, sw), (dh, dw) = options["strides"], options["dilations"]
+        oh, ow = ((size + pad - d * (k - 1) - 1) // s + 1 for size, pad, d, k, s in ((height, top + bottom, dh, kh, sh), (width, left + right, dw, kw, sw)))
+        columns = x[0].reshape(len(x[0]), -1, kh, kw, oh, ow)
+        image = np.zeros((*columns.shape[:2], height + top + bottom, width + left + right))
+        for a, b, i, j in itertools.product(range(kh), range(kw), range(oh), range(ow)):
+            image[:, :, i * sh + a * dh, j * sw + b * dw] += columns[:, :, a, b, i, j]
+        return [image[:, :, top:top + height, left:left + width]]
     if operator == "Softmax":
         e = np.exp(x[0] - x[0].max(-1, keepdims=True))
         return [e / e.sum(-1, keepdims=True)]

@@ -71,6 +71,8 @@ LAYERS = {
                                     "{slice: {start: 1, end: 7}}, {slice: {start: 1, end: 5, dim: 2, name: s}}, {slice: {start: 1, end: 3, dim: -1}}, "
                                     "{concat: {from: s, dim: 3}}, {parallel: {branches: [[{conv2d: {out: 3, kernel_size: 1}}, relu], "
                                     "[{conv2d: {out: 5, kernel_size: 3, padding: 1}}]], join: concat}}, {upsample: [1, 3]}, flatten, {linear: 3}]"),
+    "unfolded": ((3, 6, 7), 3, "[{unfold: {kernel_size: [3, 2], stride: [1, 2], padding: [1, 0], dilation: [1, 2]}}, {linear: 9}, "
+                               "{fold: {output_size: [5, 5], kernel_size: 3, stride: 2, padding: 1, dilation: [1, 1]}}, flatten, {linear: 3}]"),
     "upsampled": ((3, 5, 4), 3, "[{upsample: {scale_factor: 2, mode: bilinear}}, {conv2d: {out: 4, kernel_size: 3}}, {upsample: {size: [5, 9], mode: bilinear, "
                                 "align_corners: true}}, {upsample: {size: [7, 4]}}, {upsample: {scale_factor: [0.6, 1.7], mode: bilinear}}, flatten, {linear: 3}]"),
     "hardly_upsampled": ((2, 3, 5), 3, "[{upsample: 1.3}, {conv2d: {out: 3, kernel_size: 1}}, {upsample: {scale_factor: [1.2, 2], mode: bilinear}}, flatten, {linear: 3}]"),

@@ -28,7 +28,7 @@ ATTRIBUTES = {
         "{permute: {dims: [0, 3, 1, 2]}}", "{reshape: {shape: [-1, 14]}}", "{slice: {start: 3, end: 6, dim: 2}}", "{slice: {end: 1}}", "{mean: {dim: [2, 3]}}", "{mean: {dim: 3, keepdim: true}}",
         "{max: {dim: 2}}", "{max: {dim: 3, keepdim: true}}", "{tanh: {name: t}}, {concat: {from: [t, t], dim: 3}}", "{linear: {out: 9, name: t}}, {split: {split_size: [2, 7], dim: 3, names: [p, q]}}, {concat: {from: [q, p], dim: 3}}",
         "{linear: {out: 8, name: t}}, {chunk: {chunks: 2, dim: 3, names: [p, q]}}, {multiply: {from: [p, q]}}"],
-    (4, 6, 8): ["{pixel_shuffle: {upscale_factor: 2}}", "{pixel_unshuffle: {downscale_factor: 2}}", "{patch_embedding: {embed_dim: 5, patch_size: [3, 2]}}",
+    (4, 6, 8): ["{unfold: {kernel_size: [3, 2]}}", "{unfold: {kernel_size: 2, stride: [2, 3], padding: [1, 0], dilation: [1, 3]}}", "{pixel_shuffle: {upscale_factor: 2}}", "{pixel_unshuffle: {downscale_factor: 2}}", "{patch_embedding: {embed_dim: 5, patch_size: [3, 2]}}",
                 "{patch_embedding: {embed_dim: 5, patch_size: 2, bias: false}}"],
     (2, 11): [
         "{conv1d: {out: 3, kernel_size: 3, stride: 2}}", "{conv1d: {out: 3, kernel_size: 3, padding: 2}}", "{conv1d: {out: 3, kernel_size: 3, dilation: 2}}", "{conv1d: {out: 4, kernel_size: 3, groups: 2, bias: false}}",
@@ -44,6 +44,7 @@ ATTRIBUTES = {
         "{avg_pool3d: {kernel_size: 2, padding: 1, count_include_pad: false}}", "{avg_pool3d: {kernel_size: 2, stride: 3, ceil_mode: true}}", "{avg_pool3d: {kernel_size: [3, 2, 1], divisor_override: 5}}",
         "{adaptive_avg_pool3d: {output_size: [2, 3, 4]}}", "{adaptive_max_pool3d: {output_size: [3, 1, 2]}}"],
     (5, 8): [
+        "{reshape: [10, 4]}, {fold: {output_size: [3, 5], kernel_size: [2, 5], stride: [1, 3], padding: [1, 0], dilation: 1}}", "{reshape: [10, 4]}, {fold: {output_size: [2, 5], kernel_size: [1, 2], dilation: [1, 3], stride: 1}}",
         "{linear: {out: 3, bias: false}}", "{linear: {out: 3}}", "{gelu: {approximate: tanh}}", "{leaky_relu: {negative_slope: 0.3}}", "{elu: {alpha: 0.4}}", "{celu: {alpha: 0.4}}", "{softplus: {beta: 2, threshold: 0.5}}", "{softplus: {beta: 0.5}}", "{glu: {dim: -1}}", "{permute: [0, 2, 1]}, {glu: {dim: 1}}",
         "{hardtanh: {min_val: -0.8, max_val: 0.6}}", "{threshold: {threshold: -0.3, value: 0.2}}", "{softshrink: {lambd: 0.2}}", "{hardshrink: {lambd: 0.2}}", "{layer_scale: {}}", "{positional_embedding: {}}",
         "{layer_norm: {eps: 0.5}}", "{layer_norm: {elementwise_affine: false}}", "{layer_norm: {bias: false}}", "{rms_norm: {eps: 0.5}}", "{rms_norm: {elementwise_affine: false}}",

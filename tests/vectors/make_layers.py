@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DDPTRAIN = os.environ.get("DDPTRAIN", os.path.join(HERE, "..", "..", "build", "release", "bin", "ddptrain"))
 # the key of a value that stands alone, `linear: 3`
 SHORTHANDS = {
-    "out": "linear", "kernel_size": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d",
+    "out": "linear", "kernel_size": "unfold max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d",
     "output_size": "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
     "num_groups": "group_norm", "embedding_dim": "embedding embedding_bag", "head_size": "rotary_embedding", "hidden_size": "lstm gru rnn",
     "alpha": "elu celu", "beta": "softplus", "lambd": "softshrink hardshrink", "negative_slope": "leaky_relu", "num_parameters": "prelu", "p": "dropout dropout1d dropout2d drop_path",
@@ -257,6 +257,9 @@ CASES = [
     ("[{conv2d: {out: 3, kernel_size: 2}}, {mean: {dim: 1}}, {mean: 2}, {linear: 3}]", [2, 4, 5]),
     ("[{linear: {out: 6, name: q}}, tanh, {linear: 6}, {slice: {end: 3, name: memory}}, {cross_attention: {heads: 2, dropout: 0, from: [q, memory]}}, "
      "{cross_attention: {heads: 3, bias: false, from: q}}, {linear: 3}]", [5, 6]),
+    ("[{conv2d: {out: 3, kernel_size: 2}}, {unfold: {kernel_size: [3, 2], stride: [1, 2], padding: [1, 0], dilation: [1, 2]}}, {linear: 5}, tanh, {linear: 3}]", [2, 6, 7]),
+    ("[{linear: 12}, tanh, {fold: {output_size: [4, 5], kernel_size: 2}}, flatten, {linear: 3}]", [8, 4]),
+    ("[{linear: 4}, {fold: {output_size: [5, 6], kernel_size: [3, 2], stride: [2, 3], padding: 1, dilation: 2}}, flatten, {linear: 3}]", [12, 4]),
     ("[{reshape: {shape: [5, 5], name: mask}}, {linear: {out: 6, name: q}}, {cross_attention: {heads: 2, mask: add, from: [q, q, mask]}}, {linear: 3}]", [5, 5]),
     ("[{embedding: {embedding_dim: 6, padding_idx: 0, name: memory}}, tanh, {linear: {out: 6, name: q}}, {cross_attention: {heads: 2, from: "
      "[q, memory]}}, {linear: 7}]", [5], 7),

@@ -53,6 +53,51 @@ INLINE void permute(const float *x, float *y, size_t dims, const size_t *size, c
     }
 }
 
+/* ---- unfold ---- */
+/* y (channels, kernel[0], kernel[1], out[0], out[1]): the windows of x (channels, in[0], in[1]), 0 in the padding */
+INLINE void unfold(const float *x, float *y, size_t channels, const size_t *in, const size_t *out, const size_t *kernel,
+                   const size_t *stride, const size_t *padding, const size_t *dilation) {
+    size_t c, a, b, i, j;
+    for (c = 0; c < channels; c++, x += in[0] * in[1])
+        for (a = 0; a < kernel[0]; a++)
+            for (b = 0; b < kernel[1]; b++)
+                for (i = 0; i < out[0]; i++)
+                    for (j = 0; j < out[1]; j++) {
+                        size_t row = i * stride[0] + a * dilation[0] - padding[0];
+                        size_t column = j * stride[1] + b * dilation[1] - padding[1];
+                        *y++ = row < in[0] && column < in[1] ? x[row * in[1] + column] : 0;
+                    }
+}
+
+/* ---- fold ---- */
+/* The number of the window that has pixel [i] as element [k]; out: none has */
+INLINE size_t fold_window(size_t i, size_t k, size_t out, size_t stride, size_t padding, size_t dilation) {
+    size_t at = i + padding, offset = k * dilation;
+    return at < offset || (at - offset) % stride || (at - offset) / stride >= out ? out : (at - offset) / stride;
+}
+
+/* y (channels, in[0], in[1]): the sums of the elements of all windows x (channels, kernel[0], kernel[1], out[0],
+ * out[1]) */
+INLINE void fold(const float *x, float *y, size_t channels, const size_t *in, const size_t *out, const size_t *kernel,
+                 const size_t *stride, const size_t *padding, const size_t *dilation) {
+    size_t c, a, b, i, j, windows = out[0] * out[1];
+    for (c = 0; c < channels; c++, x += kernel[0] * kernel[1] * windows)
+        for (i = 0; i < in[0]; i++)
+            for (j = 0; j < in[1]; j++) {
+                float sum = 0;
+                for (a = 0; a < kernel[0]; a++) {
+                    size_t row = fold_window(i, a, out[0], stride[0], padding[0], dilation[0]);
+                    float part = 0;
+                    for (b = 0; b < kernel[1] && row < out[0]; b++) {
+                        size_t column = fold_window(j, b, out[1], stride[1], padding[1], dilation[1]);
+                        if (column < out[1]) part += x[(a * kernel[1] + b) * windows + row * out[1] + column];
+                    }
+                    sum += part;
+                }
+                *y++ = sum;
+            }
+}
+
 /* ---- pad ---- */
 /* The element that element [o] of a padded dimension of [in] elements copies; in: none. The mode is 'c', of constants,
  * or that of reflect, edge or wrap. */
