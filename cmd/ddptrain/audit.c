@@ -624,10 +624,21 @@ static status check_out(const char *path) {
                         : status_new(STATUS_USAGE, "--out %s: it exists and is no statement; name a new file", path);
 }
 
+/* What a statement is about although no hash of the ledger says it. */
+static void print_gaps(const struct recorded_run *r) {
+    if (r->ledger.lines[0].step > 0)
+        fprintf(stderr, "the ledger begins after step %lld\n", (long long)r->ledger.lines[0].step);
+    if (r->best && !r->is_best_compared)
+        fprintf(stderr,
+                "%s: the ledger has no hash of step %lld, so its weights are not compared; ddptrain audit --all does\n",
+                r->best, (long long)r->best_step);
+}
+
 static status certify(struct audit *a) {
     struct text text = {0};
     status s = take_late(a, recorded_run_read(a->folder, &a->recorded));
     if (!s) s = write_statement(a, &text);
+    if (!s) print_gaps(&a->recorded);
     if (!s && a->line->out) s = check_out(a->line->out);
     if (!s && a->line->out) s = io_replace_text(a->line->out, text_string(&text));
     if (!s && !a->line->out) fputs(text_string(&text), stdout);

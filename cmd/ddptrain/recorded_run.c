@@ -556,6 +556,16 @@ static bool has_one_rule(const struct recorded_run *r) {
     return is_one;
 }
 
+/* A checkpoint that metrics.jsonl has is in the ledger, unless that was off. */
+static status check_saved(const struct recorded_run *r, const struct ledger_line *line) {
+    const char *path = ledger_line_word(r->arena, line, "path"), *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    if (line->step <= r->ledger.lines[0].step || !checkpoint_is_name(name)) return OK;
+    name = arena_printf(r->arena, "%.*s", (int)(strlen(name) - strlen(".h5")), name);
+    if (line_of_name(r, name) != SIZE_MAX) return OK;
+    return recorded_metrics_differ(r, line, "a checkpoint that is not in the ledger: lines of it were removed");
+}
+
 /* What the ledger says of a step, metrics.jsonl says too; each step has one line there, after that of the step before.
  */
 static status check_metrics(struct recorded_run *r) {
@@ -567,6 +577,7 @@ static status check_metrics(struct recorded_run *r) {
     TRY(find_epochs(r));
     for (size_t i = 0; i < m->count; i++) {
         const struct ledger_line *line = &m->lines[i];
+        if (line->event == METRICS_CHECKPOINT) TRY(check_saved(r, line));
         if (line->event != METRICS_STEP) continue;
         if (line->step <= newest)
             return recorded_metrics_differ(r, line,
@@ -951,6 +962,21 @@ static status check_best_epoch(const struct recorded_run *r, const struct counte
                       (long long)r->best_epoch);
 }
 
+/* The counts at the end of metrics.jsonl are those of the newest checkpoint. */
+static status check_end_counters(const struct recorded_run *r) {
+    const struct counters *c = &r->newest_counters;
+    const struct ledger_line *end = recorded_end(&r->metrics);
+    const struct {
+        const char *key;
+        int64_t value;
+    } counts[] = {{"epoch", c->epoch}, {"samples", c->samples}, {"skipped", c->skipped}};
+    for (size_t i = 0; end && end->step == c->step && i < sizeof counts / sizeof *counts; i++)
+        if (ledger_line_int(end, counts[i].key) != counts[i].value)
+            return recorded_metrics_differ(
+                r, end, arena_printf(r->arena, "%s is not that of the newest checkpoint", counts[i].key));
+    return OK;
+}
+
 static status check_elements(const struct recorded_run *r, size_t elements) {
     for (size_t i = 0; i < r->metrics.count; i++)
         if (is_start(&r->metrics.lines[i]) && ledger_line_int(&r->metrics.lines[i], "parameters") != (int64_t)elements)
@@ -986,6 +1012,7 @@ static status check_state(struct recorded_run *r, const char *path, size_t index
     }
     const struct ledger_line *end = recorded_end(&r->metrics);
     r->newest_counters = saved.counters;
+    report_late(r, check_end_counters(r));
     r->best_epoch = end ? ledger_line_int(end, "best_epoch") : saved.counters.best_epoch;
     return check_elements(r, saved.elements);
 }
@@ -1059,8 +1086,8 @@ status recorded_run_read(const char *folder, struct recorded_run *r) {
     TRY(check_order(r));
     find_names(r);
     TRY(compare_configs(r));
-    TRY(check_metrics(r));
     TRY(check_file_names(r));
+    TRY(check_metrics(r));
     TRY(check_end(r));
     return check_files(r);
 }

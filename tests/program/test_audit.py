@@ -450,6 +450,8 @@ class Audit(program.Case):
         self.assertIn("data/inputs", self.run_changed("best.h5", lambda f: f.pop("data/inputs"), DATA))
         self.train("--fresh", "checkpoint={best: val_loss, save_every: {steps: 72}}", "train.ledger={every: 9}")
         self.assertRegex(self.changed("best.h5", flip("model/0.weight")), r"best.h5: not the state that the run had: its parameters is \w{16}")
+        self.train("--fresh", "checkpoint={best: val_loss, save_every: {steps: 72}}", "train.ledger={every: 50}")
+        self.assertRegex(self.run_program("certify", "runs/test")[1], r"best.h5: the ledger has no hash of step \d+, so its weights are not compared")
 
     def run_changed(self, name, change, code):
         path = self.path("runs/test/checkpoints", name)
@@ -542,6 +544,20 @@ class Audit(program.Case):
                     self.assertRegex(self.run_program("certify", "runs/test", code=DIVERGED)[1], rf"metrics.jsonl:{i + 1}: {key} is ")
             self.write("runs/test/metrics.jsonl", "".join(lines[:i] + lines[i + 1:]))
             self.assertRegex(self.audit(code=DIVERGED), "no line of a start above it|it has no line of the start of runs/test/ledger.jsonl")
+
+    def test_what_metrics_says_of_checkpoints(self):
+        """One whose line and file were removed; the counts of the end."""
+        self.train()
+        bodies = self.bodies()
+        os.remove(self.path("runs/test/checkpoints/epoch-0003.h5"))
+        self.forge([body for body in bodies if '"name":"epoch-0003"' not in body])
+        self.assertRegex(self.audit(code=DIVERGED), r"metrics.jsonl:\d+: a checkpoint that is not in the ledger: lines of it were removed")
+        self.train("--fresh")
+        for key in ("samples", "skipped", "epoch"):
+            whole = self.read("runs/test/metrics.jsonl")
+            self.write("runs/test/metrics.jsonl", re.sub(rf'("event":"end".*"{key}":)\d', r"\g<1>7", whole))
+            self.assertRegex(self.run_program("certify", "runs/test", code=DIVERGED)[1], rf"metrics.jsonl:\d+: {key} is not that of the newest checkpoint")
+            self.write("runs/test/metrics.jsonl", whole)
 
     def test_the_config_of_another_checkpoint(self):
         """One that is neither the newest nor the best."""
