@@ -23,7 +23,9 @@
 #define MEMBER_SECONDS 0.1 /* the same for each further process: all of them read each claim */
 #define PUBLISH_SECONDS 10 /* after which a part of a block is published */
 #define BEATS 6            /* in a lease */
-#define OBSERVATIONS 4     /* of a dead process, at least */
+#define MAX_READS 100      /* of a claim that is there, READ_SECONDS apart */
+#define READ_SECONDS 0.1
+#define OBSERVATIONS 4 /* of a dead process, at least */
 
 /* Another process. */
 struct member {
@@ -293,8 +295,9 @@ static status read_block(struct claims *c, struct trial_block *b) {
         status s = io_read_text(path, MAX_ENTRY, &text, &info);
         if (!s && text) s = apply(c, b, path, text, info.size);
         free(path);
-        if (s || !text) return s;
+        bool is_last = s || !text;
         free(text);
+        if (is_last) return s;
     }
 }
 
@@ -591,7 +594,10 @@ static status claim_frontier(struct claims *c, struct trial_block **out) {
         if (b.next == 0) {
             b.count = wanted_count(c);
             TRY(publish_claim(c, &b, &is_mine));
-            if (!is_mine) TRY(read_block(c, &b));
+            for (int n = 0; !is_mine && b.next == 0 && n < MAX_READS; n++) { /* a client may not see the name yet */
+                if (n > 0) clock_sleep(READ_SECONDS);
+                TRY(read_block(c, &b));
+            }
         }
         if (b.count <= 0)
             return status_new(STATUS_IO, "%s: the claim of trial %" PRId64 " cannot be read", c->options.folder,
