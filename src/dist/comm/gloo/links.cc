@@ -153,22 +153,32 @@ std::string without_location(const char *what) {
 Guard::Guard(gloo::transport::Device &device, Pair &pair, int near)
     : near_(near), device_(dynamic_cast<gloo::transport::tcp::Device &>(device)), pair_(pair),
       handler_(dynamic_cast<gloo::transport::tcp::Handler &>(pair)), address_(pair.address().bytes()) {
-    const Address own(address_);
-    int fd =
-        find_descriptor(near_, [&](int i) { return is_listening(i) && is_same(local_address(i), own.getSockaddr()); });
+    std::lock_guard<std::mutex> lock(mutex_);
+    int fd = find([](int i) { return is_listening(i); });
     if (fd >= 0) device_.registerDescriptor(fd, EPOLLIN, this);
 }
 
+/* The socket with the address of the pair for which [is_it] holds. */
+template <class Condition> int Guard::find(Condition is_it) const {
+    const Address own(address_);
+    return find_descriptor(near_, [&](int i) { return is_it(i) && is_same(local_address(i), own.getSockaddr()); });
+}
+
+void Guard::stop() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_stopped_ = true;
+}
+
 void Guard::handleEvents(int events) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (is_stopped_) return;
     try {
         handler_.handleEvents(events);
-        if (is_connected_) return;
-        const Address own(address_);
-        int fd = find_descriptor(
-            near_, [&](int i) { return is_connected(i) && is_same(local_address(i), own.getSockaddr()); });
-        is_connected_ = fd >= 0;
-        if (is_connected_) device_.registerDescriptor(fd, EPOLLIN, this);
+        if (connection_ >= 0) return;
+        connection_ = find(is_connected);
+        if (connection_ >= 0) device_.registerDescriptor(connection_, EPOLLIN, this);
     } catch (const std::exception &) {
+        is_stopped_ = true;
         pair_.close();
     }
 }
@@ -271,6 +281,7 @@ Links::~Links() {
 
 void Links::close(Link &link, int peer) {
     if (!link.context) return;
+    if (link.guard) link.guard->stop();
     network_.remove(link.context->getPair(1 - index(peer)).get(), link.socket);
     link.context.reset();
     link.guard.reset();

@@ -144,21 +144,27 @@ class Network {
 
 /* Gloo accepts any connection, and an exception for a message that it does not expect, thrown in its thread, would end
  * the process. The guard takes the place of a listening [pair] in the list of Gloo's thread, then that of its first
- * connection: an exception closes the pair. Later, when the proofs of both ranks were good, Gloo may replace it. It
- * must outlive the pair. */
+ * connection: an exception closes the pair. Later, when the proofs of both ranks
+ * were good, Gloo may replace it. It must outlive the pair. */
 class Guard : public gloo::transport::tcp::Handler {
   public:
     /* [near]: a descriptor in whose neighbourhood that of the pair probably is. */
     Guard(gloo::transport::Device &device, Pair &pair, int near);
+    /* Before the pair is destroyed: Gloo's thread is in no call of the guard and ignores later ones. */
+    void stop();
     void handleEvents(int events) override;
 
   private:
+    template <class Condition> int find(Condition is_it) const;
+
+    std::mutex mutex_; /* guards what follows, and the pair against its end */
+    bool is_stopped_ = false;
     int near_;
+    int connection_ = -1; /* descriptor */
     gloo::transport::tcp::Device &device_;
     Pair &pair_;
     gloo::transport::tcp::Handler &handler_; /* of the pair */
     std::vector<char> address_;              /* on which it listens */
-    bool is_connected_ = false;
 };
 
 /* ---- links ---- */
