@@ -4,7 +4,7 @@
 #
 #     tests/proof/portable.sh                             the C library of this machine
 #     tests/proof/portable.sh bullseye trixie sid         those of other Debian suites: their package libc6
-#     tests/proof/portable.sh focal=http://archive.ubuntu.com/ubuntu
+#     tests/proof/portable.sh focal=MIRROR               a suite of another mirror, of Ubuntu say
 #
 # Needs root, or a kernel that lets users have namespaces; for other suites what apt-get needs. MIRROR (where this machine gets its
 # packages) may be set. Trained are the wine model, in one process, in two over shared memory and over Gloo, and a convolutional network
