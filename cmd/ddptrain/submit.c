@@ -11,9 +11,11 @@
 #include "base/files/io.h"
 #include "command.h"
 #include "sweep/sweep.h"
+#include "train/weights/weights.h"
 
 #define MAX_HOURS 10000
 #define MIN_SECONDS 60
+#define FIRST_LINES "#!/bin/bash\n# Written by ddptrain submit." /* of every template */
 
 static const struct queue {
     const char *name, *template, *program; /* program: that submits */
@@ -199,6 +201,24 @@ static const char *absolute(const char *path, struct arena *arena) {
     return out;
 }
 
+/* STATUS_USAGE when [path] is anything but a script of this command: a config, a checkpoint, a device. */
+static status check_out(const char *path) {
+    char first[sizeof FIRST_LINES] = "";
+    struct io_info info;
+    size_t got = 0;
+    int fd;
+    TRY(weights_check_out(path));
+    TRY(io_stat(path, &info));
+    if (!info.exists || info.size == 0) return OK;
+    TRY(io_open(path, &fd));
+    status s = io_read(fd, path, first, sizeof FIRST_LINES - 1, &got);
+    s = status_first(s, io_close(fd, path));
+    if (s || strcmp(first, FIRST_LINES) == 0) return s;
+    return status_new(STATUS_USAGE,
+                      "--out %s: the file exists and is no script of submit; it was not overwritten. Give another name",
+                      path);
+}
+
 static status write_script(const struct command_line *line, struct job *job, struct arena *arena) {
     struct text script = {0};
     TRY(find_queue(line->queue, &job->queue));
@@ -206,6 +226,7 @@ static status write_script(const struct command_line *line, struct job *job, str
     TRY(read_nproc(line->nproc, &job->nproc));
     TRY(read_config(line, job, arena));
     const char *path = line->out ? line->out : arena_printf(arena, "%s.%s.sh", job->name, job->queue->name);
+    TRY(check_out(path));
     job->script = absolute(path, arena);
     add_script(line, job, &script);
     status s = io_replace_text(path, text_string(&script));

@@ -117,6 +117,11 @@ class Submit(program.Case):
         self.assertIn("cannot start bsub: No such file or directory", err)
         _, err = self.submit("--queue", "lsf", "--time", "1:00:00", "--out", "missing/x.sh", code=program.IO)
         self.assertIn("missing/x.sh", err)
+        os.mkfifo(self.path("fifo"))
+        for name, message in (("wine.yaml", "the file exists and is no script of submit; it was not overwritten. Give another name"),
+                              ("fifo", "it exists and is not a regular file; choose another name"), ("bin", "it exists and is not a regular file")):
+            _, err = self.submit("--queue", "lsf", "--time", "1:00:00", "--out", name, code=program.USAGE)
+            self.assertIn(f"--out {name}: {message}", err)
         _, err = self.run_program("wine.yaml", "--time", "1:00:00", code=program.USAGE)
         self.assertIn("--time is for submit; 'train' does not accept it", err)
 
