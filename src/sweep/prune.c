@@ -1,7 +1,7 @@
-/* Decides which runs are stopped early: asynchronous successive halving or the median rule. Reports are kept in one
- * list for each group and epoch: an asha rung is the list of its epoch. A hash table finds the value of a run, and two
- * heaps the worst value of a rung that goes on, or the median, so that a report costs the same with any number of runs.
- */
+/* Decides which runs are stopped early: asynchronous successive halving, alone or in the brackets of hyperband, or the
+ * median rule. Reports are kept in one list for each group (of a repeat, and a bracket) and epoch: a rung is the list
+ * of its epoch. A hash table finds the value of a run, and two heaps the worst value of a rung that goes on, or the
+ * median, so that a report costs the same with any number of runs. */
 #include "sweep/prune.h"
 
 #include <math.h>
@@ -32,6 +32,7 @@ struct level {
 
 struct pruner {
     const struct prune_config *config;
+    int64_t runs, brackets; /* of a trial; 1: not hyperband */
     struct level *levels;
     size_t count, capacity;
     uint8_t *complete; /* (complete_bytes) a bit for each run */
@@ -46,11 +47,13 @@ static void *grow(void *items, size_t count, size_t *capacity, size_t size) {
     return grown;
 }
 
-struct pruner *pruner_create(const struct prune_config *config) {
+struct pruner *pruner_create(const struct prune_config *config, int64_t runs) {
     if (config->type == PRUNE_NONE) return NULL;
     struct pruner *p = calloc(1, sizeof *p);
     if (!p) status_exit_without_memory();
     p->config = config;
+    p->runs = runs;
+    p->brackets = config->type == PRUNE_HYPERBAND ? hyperband_brackets(config) : 1;
     return p;
 }
 
@@ -162,21 +165,50 @@ static void rung_sort(struct level *rung, double factor) {
     for (size_t i = 0; i < rung->count; i++) rank_value(rung, rung->values[i].value, factor);
 }
 
-/* Whether [epoch] is a rung: min_epochs times a power of the factor, rounded down. */
-static bool is_rung(const struct prune_config *c, int64_t epoch) {
+/* Whether [epoch] is a rung: min_epochs times the k-th power of the factor, rounded down, with first <= k < end. */
+static bool is_rung(const struct prune_config *c, int64_t epoch, int64_t first, int64_t end) {
     double rung = (double)c->min_epochs;
-    while (rung < (double)epoch) rung *= c->reduction_factor;
-    return (int64_t)rung == epoch;
+    for (int64_t k = 0; k < end && rung < (double)epoch + 1; k++, rung *= c->reduction_factor)
+        if (k >= first && (int64_t)rung == epoch) return true;
+    return false;
 }
 
-static bool report_asha(struct pruner *p, int64_t group, int64_t run, int64_t epoch, double value) {
+static bool report_rung(struct pruner *p, int64_t group, int64_t run, int64_t epoch, double value) {
     double factor = p->config->reduction_factor;
-    if (!is_rung(p->config, epoch)) return false;
     struct level *rung = find_level(p, group, epoch);
     enum change change = set_value(rung, run, value);
     if (change == CHANGE_ADDED) rank_value(rung, value, factor);
     if (change == CHANGE_REPLACED) rung_sort(rung, factor);
     return value == INFINITY || value > -rung->best.items[0];
+}
+
+static bool report_asha(struct pruner *p, int64_t group, int64_t run, int64_t epoch, double value) {
+    return is_rung(p->config, epoch, 0, INT64_MAX) && report_rung(p, group, run, epoch, value);
+}
+
+/* ---- hyperband ---- */
+
+int64_t hyperband_brackets(const struct prune_config *c) {
+    double last = log((double)c->max_epochs / (double)c->min_epochs) / log(c->reduction_factor);
+    return last > 0 ? (int64_t)(last + 1e-9) + 1 : 1;
+}
+
+#define GOLDEN_RATIO 0x9e3779b97f4a7c15u /* its part after the point, times 2^64 */
+
+int64_t hyperband_bracket(const struct prune_config *c, int64_t trial) {
+    int64_t count = hyperband_brackets(c), bracket = 0;
+    double all = 0, power = 1, at = (double)((uint64_t)trial * GOLDEN_RATIO >> 11) * 0x1p-53;
+    for (int64_t b = 0; b < count; b++, power /= c->reduction_factor) all += power / (double)(count - b);
+    at *= all;
+    for (power = 1; bracket < count - 1 && at >= power / (double)(count - bracket); power /= c->reduction_factor)
+        at -= power / (double)(count - bracket++);
+    return bracket;
+}
+
+static bool report_hyperband(struct pruner *p, int64_t repeat, int64_t run, int64_t epoch, double value) {
+    int64_t bracket = hyperband_bracket(p->config, run / p->runs);
+    return is_rung(p->config, epoch, bracket, p->brackets - 1) &&
+           report_rung(p, repeat * p->brackets + bracket, run, epoch, value);
 }
 
 /* ---- the median rule ---- */
@@ -225,9 +257,10 @@ static bool report_median(struct pruner *p, int64_t group, int64_t run, int64_t 
     return epoch >= p->config->min_epochs && best > median(p, level);
 }
 
-bool pruner_report(struct pruner *p, int64_t group, int64_t run, int64_t epoch, double value) {
-    if (!isfinite(value)) value = INFINITY;
-    return (p->config->type == PRUNE_ASHA ? report_asha : report_median)(p, group, run, epoch, value);
+bool pruner_report(struct pruner *p, int64_t run, int64_t epoch, double value) {
+    static bool (*const reports[])(struct pruner *, int64_t, int64_t, int64_t, double) = {
+        [PRUNE_ASHA] = report_asha, [PRUNE_MEDIAN] = report_median, [PRUNE_HYPERBAND] = report_hyperband};
+    return reports[p->config->type](p, run % p->runs, run, epoch, isfinite(value) ? value : INFINITY);
 }
 
 void pruner_complete(struct pruner *p, int64_t run) {

@@ -582,7 +582,7 @@ static status answer_epoch(struct coordinator *s, struct worker_slot *slot, cons
     double value = s->config->metric.goal == SWEEP_MAXIMIZE ? -r->value : r->value;
     bool must_stop = false;
     if (!s->is_keeping_best) {
-        must_stop = pruner_report(s->pruner, r->run % s->config->runs, r->run, r->epoch, value) && !r->is_last;
+        must_stop = pruner_report(s->pruner, r->run, r->epoch, value) && !r->is_last;
         TRY(trials_add_epoch(s->trials, r->run, r->epoch, value, must_stop));
     }
     slot_answer(slot, must_stop);
@@ -1009,7 +1009,7 @@ static void end_ranks(struct coordinator *s, enum status_code code) {
 static status open_alone(struct coordinator *s) {
     if (s->options->env->world_size > 1) TRY(listen_for_ranks(s));
     TRY(sweep_folder_open(s->options->folder, s->options->is_fresh, s->file, s->log, &s->folder));
-    s->pruner = pruner_create(&s->config->early_terminate);
+    s->pruner = pruner_create(&s->config->early_terminate, s->config->runs);
     TRY(trials_open(sweep_folder_path(s->folder), s->config, s->pruner, s->log, &s->trials));
     int64_t lost = trials_retry_lost(s->trials);
     if (lost)

@@ -10,6 +10,7 @@
 
 #include "base/files/find_file.h"
 #include "data/sampling/split.h"
+#include "sweep/prune.h"
 
 /* The rows of the schema of a sweep: every key but `parameters` and the list of `trials`. */
 
@@ -17,7 +18,7 @@
 
 static const char *const methods[] = {"grid", "random", "tpe", "list", NULL};
 static const char *const goals[] = {"auto", "minimize", "maximize", NULL};
-static const char *const prunes[] = {"none", "asha", "median", NULL};
+static const char *const prunes[] = {"none", "asha", "median", "hyperband", NULL};
 
 static const struct schema_row metric_rows[] = {
     SCHEMA_ROW(STRING, struct sweep_metric, name, .fallback = "val_loss",
@@ -42,14 +43,19 @@ static const struct schema_row prune_rows[] = {
     SCHEMA_ROW(
         CHOICE, struct prune_config, type, .fallback = "none", .choices = prunes,
         .doc = "`asha`: asynchronous successive halving; `median`: a run is stopped if its best value so far is worse "
-               "than the median of the complete runs at the same epoch."),
+               "than the median of the complete runs at the same epoch; `hyperband`: asha with several first rungs, "
+               "each for a share of the trials."),
     SCHEMA_ROW(INT, struct prune_config, min_epochs, .fallback = "1", .min = 1, .max = INFINITY,
-               .doc = "No run is stopped before this epoch; the first rung of asha."),
+               .doc = "No run is stopped before this epoch; the first rung of asha, and of the first bracket of "
+                      "hyperband."),
+    SCHEMA_ROW(INT, struct prune_config, max_epochs, .fallback = "null", .min = 1, .max = INFINITY,
+               .doc = "hyperband: epochs of a complete run, which with the two other keys say how many brackets there "
+                      "are; null: `train.epochs` of the config."),
     SCHEMA_ROW(
         REAL, struct prune_config, reduction_factor, .fallback = "3", .min = 1, .max = 1000, .excludes_min = true,
         .doc =
-            "asha: of the runs that have reached a rung the best 1 / reduction_factor continue to the next, which is "
-            "reduction_factor times as many epochs away."),
+            "asha, hyperband: of the runs that have reached a rung the best 1 / reduction_factor continue to the next, "
+            "which is reduction_factor times as many epochs away."),
     SCHEMA_ROW(INT, struct prune_config, startup_trials, .fallback = "5", .min = 1, .max = INFINITY,
                .doc = "median: no run is stopped before this number of runs is complete."),
     {0},
@@ -796,6 +802,29 @@ static void check_list(const struct sweep_config *sweep, const struct node *list
     }
 }
 
+/* hyperband's max_epochs is that of the config where it is not given. */
+static void set_brackets(struct sweep_config *sweep, const struct config *config, const struct node *root,
+                         struct problems *problems) {
+    static const char key[] = "early_terminate.max_epochs";
+    struct prune_config *rule = &sweep->early_terminate;
+    if (rule->type != PRUNE_HYPERBAND) return;
+    struct place place = node_get(root, "early_terminate")->place;
+    if (rule->max_epochs == SCHEMA_NO_INT) rule->max_epochs = config->train.epochs;
+    if (rule->max_epochs == SCHEMA_NO_INT) {
+        problems_add(problems, place, key, "missing: hyperband needs it, since the config has no train.epochs");
+        return;
+    }
+    int64_t brackets = hyperband_brackets(rule);
+    if (brackets == 1)
+        problems_add(problems, place, key,
+                     "hyperband needs at least min_epochs times reduction_factor, %g epochs, got %" PRId64,
+                     (double)rule->min_epochs * rule->reduction_factor, rule->max_epochs);
+    if (brackets > HYPERBAND_MAX_BRACKETS)
+        problems_add(problems, place, "early_terminate.reduction_factor",
+                     "hyperband would have %" PRId64 " brackets, more than %d; choose a larger one", brackets,
+                     HYPERBAND_MAX_BRACKETS);
+}
+
 static void sweep_check(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
     check_metric(sweep, root, problems);
     if (problems->count) return;
@@ -940,6 +969,7 @@ static status check_with_config(struct sweep_file *file, struct problems *proble
     struct sweep_config *sweep = &file->sweep;
     TRY(config_load(sweep->config, (char *const *)sweep->overrides.items, sweep->overrides.count, &file->base));
     TRY(config_source_open(sweep->config, &sweep->source));
+    set_brackets(sweep, config_of(file->base), document_root(file->document), problems);
     sweep_check(sweep, document_root(file->document), problems);
     return problems_status(problems, STATUS_USAGE);
 }
@@ -987,22 +1017,22 @@ status sweep_load_comparison(const char *a, const char *b, char *const *override
     struct sweep_file *file = calloc(1, sizeof *file);
     *out = NULL;
     if (!file) return status_memory("the comparison");
-    file->sweep =
-        (struct sweep_config){.config = a,
-                              .other = b,
-                              .method = SWEEP_LIST,
-                              .metric = {metric, (int)sweep_goal_of(metric)},
-                              .repeat = {.seeds = seeds, .folds = SCHEMA_NO_INT},
-                              .early_terminate = {.min_epochs = 1, .reduction_factor = 3, .startup_trials = 5},
-                              .confirm = {.seeds = SCHEMA_NO_INT},
-                              .nproc_per_trial = 1,
-                              .trials = 2,
-                              .budget = {NAN},
-                              .keep = {"none"},
-                              .list = list,
-                              .overrides = {(const char **)overrides, count},
-                              .runs = seeds,
-                              .folds = 1};
+    file->sweep = (struct sweep_config){
+        .config = a,
+        .other = b,
+        .method = SWEEP_LIST,
+        .metric = {metric, (int)sweep_goal_of(metric)},
+        .repeat = {.seeds = seeds, .folds = SCHEMA_NO_INT},
+        .early_terminate = {.min_epochs = 1, .max_epochs = SCHEMA_NO_INT, .reduction_factor = 3, .startup_trials = 5},
+        .confirm = {.seeds = SCHEMA_NO_INT},
+        .nproc_per_trial = 1,
+        .trials = 2,
+        .budget = {NAN},
+        .keep = {"none"},
+        .list = list,
+        .overrides = {(const char **)overrides, count},
+        .runs = seeds,
+        .folds = 1};
     status s = config_load(a, overrides, count, &file->base);
     if (!s) s = config_load(b, overrides, count, &file->other);
     if (!s) s = config_source_open(a, &file->sweep.source);

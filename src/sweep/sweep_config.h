@@ -8,7 +8,7 @@
 
 enum sweep_method { SWEEP_GRID, SWEEP_RANDOM, SWEEP_TPE, SWEEP_LIST };
 enum sweep_goal { SWEEP_AUTO, SWEEP_MINIMIZE, SWEEP_MAXIMIZE };
-enum sweep_prune { PRUNE_NONE, PRUNE_ASHA, PRUNE_MEDIAN };
+enum sweep_prune { PRUNE_NONE, PRUNE_ASHA, PRUNE_MEDIAN, PRUNE_HYPERBAND };
 
 struct sweep_metric {
     const char *name; /* of a number of the epochs, as in checkpoint.best */
@@ -23,7 +23,8 @@ struct sweep_repeat {
 struct prune_config {
     int type;                /* enum sweep_prune */
     int64_t min_epochs;      /* no run is stopped before */
-    double reduction_factor; /* asha: of a rung's runs the best 1 / reduction_factor continue */
+    int64_t max_epochs;      /* hyperband: of a complete run; of a sweep that was read never SCHEMA_NO_INT then */
+    double reduction_factor; /* asha, hyperband: of a rung's runs the best 1 / reduction_factor continue */
     int64_t startup_trials;  /* median: this many runs must be complete first */
 };
 

@@ -444,7 +444,7 @@ static bool read_event(struct trials *t, const struct json_line *event, struct p
     const struct json_field *stop = json_line_find(event, "must_stop");
     bool must_stop = stop && stop->kind == KIND_BOOL && *stop->text == 't';
     trials_set_epoch(t, run, epoch, value, must_stop && get_point(t, event, run / t->sweep->runs));
-    if (pruner) pruner_report(pruner, run % t->sweep->runs, run, epoch, value);
+    if (pruner) pruner_report(pruner, run, epoch, value);
     return true;
 }
 

@@ -848,6 +848,42 @@ class Pruning(SweepCase):
             self.assertEqual(row["state"], "pruned" if trial in stopped else "complete", row)
             self.assertEqual(int(row["epochs"]), stopped.get(trial, 9))
 
+    def test_hyperband_is_an_asha_in_each_bracket(self):
+        """Li et al. 2018; the rungs and the shares of the brackets are computed here."""
+        first, factor, epochs = 1, 2, 9
+        self.sweep(SWEEP + "early_terminate: {type: hyperband, reduction_factor: 2}\n", "trials=40", f"train.epochs={epochs}", "--nproc", 2)
+        self.assertRegex(self.read("sweeps/test/sweep.yaml"), "\n  max_epochs: 9\n")
+        last = 3  # floor(log2(9)): brackets 0 to 3
+        shares = [factor ** (last - b) / (last - b + 1) for b in range(last + 1)]
+        ends = [sum(shares[:b + 1]) / sum(shares) for b in range(last + 1)]
+
+        def bracket(trial):
+            part = trial * 0x9e3779b97f4a7c15 % 2 ** 64 / 2 ** 64
+            return next(b for b in range(last + 1) if part < ends[b] or b == last)
+
+        rungs, stopped = {}, {}
+        for trial, epoch, value in self.reports():
+            if epoch in [first * factor ** k for k in range(bracket(trial), last)]:
+                rung = rungs.setdefault((bracket(trial), epoch), [])
+                rung.append(value)
+                if value > sorted(rung)[max(len(rung) // factor, 1) - 1]:
+                    stopped[trial] = epoch
+        self.assertEqual({b for b, _ in rungs}, {0, 1, 2})
+        self.assertTrue({bracket(t) for t in stopped} >= {0, 1})
+        for row in self.rows():
+            trial = int(row["trial"])
+            self.assertEqual(row["state"], "pruned" if trial in stopped else "complete", row)
+            self.assertEqual(int(row["epochs"]), stopped.get(trial, epochs))
+
+    def test_hyperband_without_brackets(self):
+        for rule, words, message in (
+                ("hyperband", ("train.epochs=2",), "max_epochs: hyperband needs at least min_epochs times reduction_factor, 3 epochs, got 2"),
+                ("hyperband", ("train.steps=9",), "max_epochs: missing: hyperband needs it, since the config has no train.epochs"),
+                ("{type: hyperband, max_epochs: 20, min_epochs: 8}", (), "max_epochs: hyperband needs at least min_epochs times reduction_factor, 24 epochs, got 20"),
+                ("{type: hyperband, max_epochs: 9, reduction_factor: 1.01}", (), "reduction_factor: hyperband would have 221 brackets, more than 100; choose a larger one")):
+            _, err = self.sweep(GRID + f"early_terminate: {rule}\n", *words, name="bad", code=USAGE)
+            self.assertEqual(err, f"bad.yaml:7:18: early_terminate.{message}\n")
+
     def test_the_median_rule_stops_what_is_worse_than_the_complete_runs(self):
         self.sweep(self.LONG % "median", "trials=30", "train.epochs=6", "--nproc", 1)
         reports, complete, values, stopped = self.reports(), set(), {}, {}
@@ -882,7 +918,7 @@ class Pruning(SweepCase):
 
     def test_a_kill_between_a_decision_and_its_result(self):
         """The worker has saved the epoch at which it was told to stop, and would not ask again."""
-        for rule, metric, method in (("asha", "val_loss", ()), ("median", "val_accuracy", ()), ("asha", "val_loss", ("method=tpe",))):
+        for rule, metric, method in (("asha", "val_loss", ()), ("median", "val_accuracy", ()), ("hyperband", "val_loss", ()), ("asha", "val_loss", ("method=tpe",))):
             text = self.LONG % f"{rule}, startup_trials: 2" + f"metric: {metric}\nkeep: all\n"
             words = ("trials=16", "train.epochs=9", *method, "--nproc", "1")
             self.sweep(text, *words, "--fresh", name=rule)
