@@ -254,6 +254,14 @@ static void read_keys(const struct node *keys, const char *path, struct arena *a
         p->keys = texts_of(keys, arena, &count);
 }
 
+static bool has_any_real(const struct parameter *p) {
+    return p->kind != PARAMETER_VALUES && !parameter_is_int(p) && parameter_step(p) <= 0;
+}
+
+static bool is_on_step(const struct parameter *p, double value) {
+    return p->kind == PARAMETER_VALUES || fabs(parameter_round(p, value) - value) <= 0;
+}
+
 /* [before]: the parameters before this one (count), which its conditions may name. */
 static void read_conditions(const struct node *when, const char *path, const struct parameter *before, size_t count,
                             struct arena *arena, struct problems *problems, struct parameter *p) {
@@ -272,9 +280,20 @@ static void read_conditions(const struct node *when, const char *path, const str
                          when->keys[i]);
             continue;
         }
+        const struct parameter *other = &before[c.parameter];
         c.texts = texts_of(when->items[i], arena, &c.count);
+        if (c.count == 0)
+            problems_add(problems, when->items[i]->place, path, "when: the list of values of '%s' is empty",
+                         when->keys[i]);
+        if (has_any_real(other)) {
+            problems_add(problems, when->items[i]->place, path,
+                         "when: '%s' is any real number of its range; when needs values that it has: a list, whole "
+                         "numbers or a step",
+                         when->keys[i]);
+            continue;
+        }
         for (size_t k = 0; k < c.count; k++)
-            if (!parameter_read(&before[c.parameter], c.texts[k], &value))
+            if (!parameter_read(other, c.texts[k], &value) || !is_on_step(other, value))
                 problems_add(problems, when->items[i]->place, path, "when: '%s' never is %s", when->keys[i],
                              c.texts[k]);
         p->conditions[p->condition_count++] = c;
@@ -748,6 +767,10 @@ static void check_is_free(const struct sweep_config *sweep, const char *key, str
     if (strncmp(key, BEST, strlen(BEST)) == 0)
         problems_add(problems, place, NULL, "%.*s: the sweep sets it to its metric; use the key metric", (int)length,
                      key);
+    bool is_seed = (length == strlen("seed") && strncmp(key, "seed", length) == 0) ||
+                   (length == strlen("sampler.seed") && strncmp(key, "sampler.seed", length) == 0);
+    if (is_seed && sweep->confirm.seeds != SCHEMA_NO_INT)
+        problems_add(problems, place, NULL, "%.*s: confirm sets it; leave one of the two out", (int)length, key);
     if (is_fold && sweep->repeat.folds != SCHEMA_NO_INT)
         problems_add(problems, place, NULL, "%.*s: repeat.folds sets it; leave one of the two out", (int)length, key);
 }
@@ -763,16 +786,104 @@ static status try_values(const struct sweep_config *sweep, size_t index) {
     return s;
 }
 
+/* The parameters (bits) on which it depends that parameter [index] exists, and itself. */
+static uint64_t ancestors(const struct space *space, size_t index) {
+    uint64_t out = (uint64_t)1 << index;
+    for (size_t i = index + 1; i-- > 0;)
+        for (size_t k = 0; (out >> i & 1) && k < space->items[i].condition_count; k++)
+            out |= (uint64_t)1 << space->items[i].conditions[k].parameter;
+    return out;
+}
+
+static bool are_disjoint(const struct condition *a, const struct condition *b) {
+    if (a->parameter != b->parameter) return false;
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t k = 0; k < b->count; k++)
+            if (parameter_is_same_text(a->texts[i], strlen(a->texts[i]), b->texts[k], strlen(b->texts[k])))
+                return false;
+    return true;
+}
+
+/* Whether a condition of one parameter and one of the other never hold in the same trial. */
+static bool have_disjoint_conditions(const struct parameter *a, const struct parameter *b) {
+    for (size_t i = 0; i < a->condition_count; i++)
+        for (size_t k = 0; k < b->condition_count; k++)
+            if (are_disjoint(&a->conditions[i], &b->conditions[k])) return true;
+    return false;
+}
+
+/* Whether no trial has both parameters, by their conditions. */
+static bool are_exclusive(const struct space *space, size_t first, size_t second) {
+    uint64_t of_first = ancestors(space, first), of_second = ancestors(space, second);
+    for (size_t i = 0; i < space->count; i++)
+        for (size_t k = 0; (of_first >> i & 1) && k < space->count; k++)
+            if ((of_second >> k & 1) && have_disjoint_conditions(&space->items[i], &space->items[k])) return true;
+    return false;
+}
+
+/* A key of [p] that is [key] or in its section; NULL: none. A later word for a section replaces it as a whole. */
+static const char *key_within(const struct parameter *p, const char *key) {
+    const char *own[] = {p->path, NULL};
+    size_t length = strlen(key);
+    for (const char **it = p->keys ? p->keys : own; *it; it++)
+        if (strncmp(*it, key, length) == 0 && ((*it)[length] == 0 || (*it)[length] == '.')) return *it;
+    return NULL;
+}
+
+/* Two parameters that set a key in the same trial: the first one would be in the table without effect. */
+static void check_keys_once(const struct sweep_config *sweep, struct problems *problems) {
+    const struct space *space = &sweep->space;
+    for (size_t i = 0; i < space->count; i++) {
+        const struct parameter *p = &space->items[i];
+        const char *own[] = {p->path, NULL};
+        for (const char **key = p->keys ? p->keys : own; *key; key++)
+            for (size_t k = 0; k < i; k++) {
+                const char *twice = key_within(&space->items[k], *key);
+                if (!twice || are_exclusive(space, k, i)) continue;
+                problems_add(problems, p->place, NULL,
+                             "parameters.%s sets %s, which parameters.%s before it sets in the same trials; leave one "
+                             "of the two out, or give them different 'when'",
+                             p->path, twice, space->items[k].path);
+                break;
+            }
+    }
+}
+
+/* The tables have a column of the name of each parameter, which [keys] makes free. */
+static void check_name(const struct sweep_config *sweep, const struct parameter *p, struct problems *problems) {
+    struct text test = {0};
+    sweep_add_test_name(sweep, &test);
+    const char *const columns[] = {"trial",
+                                   "state",
+                                   "best_epoch",
+                                   "epochs",
+                                   "state_sha256",
+                                   "message",
+                                   "standard_error",
+                                   "runs",
+                                   sweep->metric.name,
+                                   text_string(&test),
+                                   sweep->repeat.seeds != SCHEMA_NO_INT ? "seed" : "",
+                                   sweep->repeat.folds != SCHEMA_NO_INT ? "fold" : ""};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (p->keys && strcmp(p->path, columns[i]) == 0)
+            problems_add(problems, p->place, NULL,
+                         "parameters.%s: the tables have another column of this name; choose another one", p->path);
+    text_free(&test);
+}
+
 static const char *first_key(const struct parameter *p) { return p->keys ? p->keys[0] : p->path; }
 
 /* A parameter that the config never takes is the reason against every value of the others, too: it is reported once. */
 static void check_values(const struct sweep_config *sweep, struct problems *problems) {
     status failures[SPACE_MAX_PARAMETERS];
     bool is_explained = false;
+    check_keys_once(sweep, problems);
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
         const char *own[] = {p->path, NULL};
         for (const char **key = p->keys ? p->keys : own; *key; key++) check_is_free(sweep, *key, p->place, problems);
+        check_name(sweep, p, problems);
         failures[i] = try_values(sweep, i);
         if (!failures[i] || !own_refusal(failures[i], first_key(p))) continue;
         add_refusal(problems, p->place, first_key(p), failures[i]);

@@ -194,6 +194,13 @@ constraints: ["model.layers.0.linear.out % parts == 0", "optimizer.momentum < 0.
                             name="few", code=DATA)
         self.assertIn("confirm: fewer than 2 trials are complete", err)
 
+    def test_parameters_of_a_key_that_no_trial_has_together(self):
+        self.sweep("config: base.yaml\nmethod: grid\nparameters:\n  optimizer.type: [sgd, adam]\n"
+                   "  optimizer.momentum: {values: [0.5, 0.9], when: {optimizer.type: sgd}}\n"
+                   "  high: {values: [0.1], keys: [optimizer.lr], when: {optimizer.momentum: 0.5}}\n"
+                   "  low: {values: [0.01], keys: [optimizer.lr], when: {optimizer.type: adam}}\n")
+        self.assertEqual([(r["optimizer.type"], r["high"], r["low"]) for r in self.rows()], [("sgd", "0.1", ""), ("sgd", "", ""), ("adam", "", "0.01")])
+
     def test_what_is_refused(self):
         for words, message in ((('constraints=["parts > 9"]',), "none of 10000 random trials satisfies 'parts > 9'"),
                                (('constraints=["parts > 2", "parts < 2"]',), "none of 10000 random trials satisfies all constraints"),
@@ -201,7 +208,15 @@ constraints: ["model.layers.0.linear.out % parts == 0", "optimizer.momentum < 0.
                                (('constraints=["part > 2"]',), "unknown name 'part'; did you mean 'parts'?"),
                                (("parameters.optimizer.lr={values: [0.1], when: {optimizer.type: rms}}",), "when: 'optimizer.type' never is rms"),
                                (("parameters.optimizer.lr={values: [0.1], when: {train.epochs: 3}}",), "when: 'train.epochs' is not one of the parameters before this one"),
+                               (("parameters.optimizer.lr={values: [0.1], when: {optimizer.type: []}}",), "when: the list of values of 'optimizer.type' is empty"),
+                               (("parameters.optimizer.lr={values: [0.1], when: {optimizer.momentum: 0.6}}",), "when: 'optimizer.momentum' is any real number of its range"),
+                               (("parameters.width={distribution: int_uniform, min: 16, max: 64, step: 16, keys: [sampler.batch_size]}", "parameters.optimizer.lr={values: [0.1], when: {width: 30}}"), "when: 'width' never is 30"),
                                (("parameters.optimizer.lr={values: [0.1], when: sgd}",), "when must be a mapping such as"),
+                               (("parameters.twice={values: [1, 2], keys: [train.accumulate]}",), "parameters.twice sets train.accumulate, which parameters.parts before it sets in the same trials"),
+                               (("parameters.optimizer={values: [{type: sgd}]}",), "parameters.optimizer sets optimizer.type, which parameters.optimizer.type before it sets"),
+                               (("parameters.other={values: [0.1], keys: [optimizer.momentum], when: {optimizer.type: [sgd]}}",), "parameters.other sets optimizer.momentum"),
+                               (("parameters.val_loss={values: [0.1], keys: [optimizer.lr]}",), "parameters.val_loss: the tables have another column of this name"),
+                               (("parameters.seed={values: [1, 2]}", "confirm=3"), "seed: confirm sets it; leave one of the two out"),
                                (("parameters.both={values: [0.1], keys: 3}",), "keys must be a list of keys"),
                                (("parameters.both={values: [0.1], keys: [optimizer.lrr]}",), "optimizer.lrr"),
                                (("parameters.optimizer.momentum={values: [-1], when: {optimizer.type: sgd}}",), "-1")):
