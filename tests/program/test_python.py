@@ -60,6 +60,13 @@ class Python(program.Case):
         self.assertEqual(two.events("start")[0]["world_size"], 2)
         np.testing.assert_allclose(two.metrics()["train_loss"], run.metrics()["train_loss"], rtol=1e-4)
 
+    def test_names_of_runs(self):
+        for name in ("x # y", "it's", "'quoted'", "7", "n" * 100):
+            run = ddptrain.train({**WINE, "name": name, "train": {"epochs": 1}}, quiet=True)
+            self.assertEqual(str(run.folder), f"runs/{name}")
+        self.fails(USAGE, "name: must be a file name without '/', got 'a/b'", ddptrain.train, {**WINE, "name": "a/b"}, quiet=True)
+        self.assertEqual(len(run.metrics("start")["world_size"]), 1)
+
     def test_what_it_prints(self):
         for quiet in (False, True):
             with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -150,8 +157,13 @@ class Python(program.Case):
         self.assertEqual(sorted(run.classes), ["lily", "rose"])
         missing = {"colour": ["red"], "length": [float("nan")]}
         np.testing.assert_allclose(run.predict_proba(missing).sum(1), 1, rtol=1e-6)
-        self.fails(USAGE, "the column 'length' has 1 values, the first one 2", run.predict, {"colour": ["red", "red"], "length": [1.0]})
+        self.fails(USAGE, r"the column 'length' has the shape \(1,\), and the first one has 2 values", run.predict, {"colour": ["red", "red"], "length": [1.0]})
+        self.fails(USAGE, r"the column 'length' has the shape \(\)", run.predict, {"colour": ["red"], "length": 1.0})
         self.fails(DATA, "there is no column .length.", run.predict, {"colour": ["red"]})
+        read = {**columns, "colour": np.array([c.encode() for c, _, _ in rows])}  # as h5py reads texts
+        self.assertEqual(run.predict(read).tolist(), run.predict(columns).tolist())
+        for text in ("re\0d", "\udc80", b"\xff"):
+            self.fails(DATA, "row 1 of the column 'colour' is no UTF-8 text without zero bytes", run.predict, {"colour": np.array(["red", text], dtype=object), "length": [1, 2]})
         if pandas:
             frame = pandas.DataFrame(columns)
             self.assertEqual(run.predict(frame).tolist(), run.predict(columns).tolist())
@@ -159,6 +171,22 @@ class Python(program.Case):
             self.assertEqual(run.predict(frame).tolist(), run.predict(columns).tolist())
             self.assertEqual(run.predict(frame[::-1]).tolist(), run.predict(columns).tolist()[::-1])
             self.assertEqual(len(pandas.DataFrame(run.metrics())), 20)
+
+    @without_sanitizer
+    def test_large_integers_are_categories(self):
+        numbers = 2**60 + np.arange(40) % 4
+        self.write("large.csv", "number,kind\n" + "".join(f"{n},{'odd' if n % 2 else 'even'}\n" for n in numbers))
+        run = self.train({**FLOWERS, "dataset": {"path": "large.csv", "targets": "kind", "columns": {"number": "category"}}})
+        for given in (numbers, numbers.astype(np.uint64), [str(n) for n in numbers]):
+            self.assertEqual(run.predict({"number": given}).tolist(), ["odd" if n % 2 else "even" for n in numbers])
+
+    @without_sanitizer
+    def test_images_have_the_shape_of_those_in_the_file(self):
+        x = np.random.default_rng(0).random((24, 3, 4, 4)).astype(np.float32)
+        np.savez("images.npz", x=x, y=np.arange(24) % 2)
+        run = self.train({**FLOWERS, "dataset": {"path": "images.npz", "inputs": "x", "targets": "y"}, "model": {"layers": ["flatten", {"linear": {"out": 2}}]}})
+        np.testing.assert_array_equal(run.outputs(x.reshape(24, 48)), run.outputs(x))
+        self.fails(USAGE, r"an array of the shape \(24, 4, 4, 3\) has no rows of \(3, 4, 4\)", run.predict, x.transpose(0, 2, 3, 1))
 
     @without_sanitizer
     def test_tokens(self):

@@ -37,6 +37,7 @@ Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 PathLike = Union[str, "os.PathLike[str]"]
 Table = Mapping[str, Any]  # columns by name; a pandas.DataFrame is one
 STOPPED = 75  # exit code
+_LIBRARY = "libddptrain_predict.so.0"
 
 
 class Error(RuntimeError):
@@ -64,10 +65,8 @@ def _library_path() -> str:
     if given:
         return given
     folder = Path(program()).resolve().parent
-    for place in (folder.parent / "lib", folder, *folder.parent.glob("lib/*-linux-gnu")):
-        if (place / "libddptrain_predict.so.0").exists():
-            return str(place / "libddptrain_predict.so.0")
-    return "libddptrain_predict.so.0"
+    places = (folder.parent / "lib", folder, *folder.parent.glob("lib/*-linux-gnu"))
+    return next((str(place / _LIBRARY) for place in places if (place / _LIBRARY).exists()), _LIBRARY)
 
 
 def version() -> str:
@@ -127,15 +126,14 @@ def _config_file(config: Config) -> Iterator[str]:
         yield os.fspath(config)
         return
     with tempfile.TemporaryDirectory(prefix="ddptrain-") as folder:
-        path = Path(folder) / f"{config.get('name', 'model')}.yaml"
-        path.write_text(_json(config), encoding="utf-8")
-        yield str(path)
+        Path(folder, "model.yaml").write_text(_json(config), encoding="utf-8")
+        yield os.path.join(folder, "model.yaml")
 
 
 def _run_folder(path: str, words: Sequence[str]) -> Path:
     """runs/NAME: the name of the config, or else of its file."""
-    given = re.search(r"^name: (.*?) +# ", _call(["check", path, *words, "--sources"], quiet=True), re.M)
-    return Path("runs") / (given[1].strip("'\"") if given else Path(path).stem)
+    given = re.search(r"^name: (.{55}|.{56,}?) # ", _call(["check", path, *words, "--sources"], quiet=True), re.M)
+    return Path("runs") / (given[1].rstrip() if given else Path(path).stem)
 
 
 def train(config: Config, *, nproc: Union[int, str, None] = None, run_dir: Optional[PathLike] = None, fresh: bool = False,
@@ -194,16 +192,15 @@ class Run:
     def metrics(self, event: str = "epoch") -> dict[str, np.ndarray]:
         """A column for each metric with a value for each epoch, or "step"; pandas.DataFrame(run.metrics()) is a table of them. What a
         continued run has computed again counts once."""
-        rows = {row[event]: row for row in self.events(event)}
+        rows = {row.get(event, at): row for at, row in enumerate(self.events(event))}
         return _columns([{name: value for name, value in rows[at].items() if name != "event"} for at in sorted(rows)])
 
     @property
     def state(self) -> str:
         """SHA-256 of the state at the end: runs with the same bits have the same."""
-        ends = self.events("end") or self.events("stopped")
-        if not ends:
-            raise Error(f"the run '{self.folder}' has not ended", 64)
-        return str(ends[-1]["state_sha256"])
+        for event in (self.events("end") or self.events("stopped"))[-1:]:
+            return str(event["state_sha256"])
+        raise Error(f"the run '{self.folder}' has not ended", 64)
 
     def weights(self) -> dict[str, np.ndarray]:
         """The parameters and buffers of the best checkpoint, else of the newest, by PyTorch's names."""
@@ -216,12 +213,11 @@ class Run:
         """What `ddptrain predict` writes for [rows], which are as in the training file: an array (rows, ...), a table of columns by name
         (DataFrame, dict), or integers, the tokens of a model of texts. Labels of classes, where classes have labels; with several
         predictions (rows, predictions)."""
-        model = self._open()
-        return model.labels(model.run(rows)["predictions"])
+        return self._open().labels(self._open().run(rows)["predictions"])
 
     def predict_proba(self, rows: Union[np.ndarray, Table]) -> np.ndarray:
         """The probabilities of the classes (rows, classes), in the order of `classes`."""
-        if self._open().info.probabilities == 0:
+        if not self.classes:
             raise Error("this model gives no probabilities", 64)
         return self._open().run(rows)["probabilities"]
 
@@ -266,16 +262,13 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", 
 
 
 def _read_safetensors(data: bytes) -> dict[str, np.ndarray]:
-    size, = struct.unpack_from("<Q", data)
-    arrays = {}
+    (size,), arrays = struct.unpack_from("<Q", data), {}
     for name, entry in json.loads(data[8 : 8 + size]).items():
         if name == "__metadata__":
             continue
         begin, end = entry["data_offsets"]
         array = np.frombuffer(data[8 + size + begin : 8 + size + end], dtype=_TYPES[entry["dtype"]]).reshape(entry["shape"])
-        if entry["dtype"] == "BF16":  # the upper half of a float32
-            array = (array.astype(np.uint32) << 16).view(np.float32)
-        arrays[name] = array
+        arrays[name] = array if entry["dtype"] != "BF16" else (array.astype(np.uint32) << 16).view(np.float32)  # the upper half of it
     return arrays
 
 
@@ -325,8 +318,7 @@ class _Model:
     def __init__(self, folder: Path) -> None:
         self.library, self.handle = _open_library(), c_void_p()
         message = ctypes.create_string_buffer(_MESSAGE)
-        code = self.library.ddptrain_model_open(os.fsencode(folder), None, byref(self.handle), message, _MESSAGE)
-        self.check(code, message)
+        self.check(self.library.ddptrain_model_open(os.fsencode(folder), None, byref(self.handle), message, _MESSAGE), message)
         self.info = self.library.ddptrain_model_info(self.handle).contents
         weakref.finalize(self, self.library.ddptrain_model_close, self.handle)
 
@@ -344,8 +336,7 @@ class _Model:
         results = {name: np.empty((count, size), np.float64 if name == "predictions" else np.float32) for name, size in sizes.items()}
         pointers = _Results(*(array.ctypes.data_as(POINTER(c_double if name == "predictions" else c_float)) if sizes[name] else None
                               for name, array in results.items()))
-        message = ctypes.create_string_buffer(_MESSAGE)
-        columns = [len(keep[0])] if is_table else []
+        message, columns = ctypes.create_string_buffer(_MESSAGE), [len(keep[0])] if is_table else []
         self.check(function(self.handle, inputs, *columns, count, byref(pointers), message, _MESSAGE), message)
         return results
 
@@ -354,8 +345,9 @@ class _Model:
         if given.ndim == 0 or given.dtype.kind not in "fiub":
             raise Error(f"rows are an array of numbers or a table of columns by name, not {type(rows).__name__} of {given.dtype}", 64)
         takes_tokens, size = self.info.inputs == 1, self.info.input_size
-        if size == 0 or given.size != len(given) * size:
-            shape = [self.info.input_shape[i] for i in range(self.info.input_dims)]
+        shape = [self.info.input_shape[i] for i in range(self.info.input_dims)]
+        own, wanted = ([size for size in sizes if size != 1] for sizes in (given.shape[1:], shape))
+        if size == 0 or given.shape[1:] != (size,) and own != wanted:
             raise Error(f"an array of the shape {given.shape} has no rows of {tuple(shape)}, which this model takes", 64)
         name, kind, number = ("predict_tokens", np.int32, c_int32) if takes_tokens else \
             ("predict", np.float32, c_float) if given.dtype == np.float32 else ("predict_doubles", np.float64, c_double)
@@ -366,21 +358,21 @@ class _Model:
 
     def table(self, rows: Any, keep: list[Any]) -> tuple[Any, Any, int]:
         names = list(rows.columns if hasattr(rows, "columns") else rows)
-        columns, count = (_Column * len(names))(), len(rows[names[0]]) if names else 0
+        columns, count = (_Column * len(names))(), len(np.atleast_1d(rows[names[0]])) if names else 0
         keep.append(columns)
         for column, name in zip(columns, names):
             values = np.asarray(rows[name])
-            if values.ndim != 1 or len(values) != count:
-                raise Error(f"the column '{name}' has {len(values) if values.ndim else 1} values, the first one {count}", 64)
-            column.name = str(name).encode()
-            if values.dtype.kind in "fiu":
+            if values.shape != (count,):
+                raise Error(f"the column '{name}' has the shape {values.shape}, and the first one has {count} values", 64)
+            column.name = _utf8(name, f"the name of the column '{name}'")
+            if values.dtype.kind == "f" or values.dtype.kind in "iu" and not (abs(values.astype(np.float64)) > 2**53).any():
                 keep.append(np.ascontiguousarray(values, dtype=np.float64))
                 column.numbers = keep[-1].ctypes.data_as(POINTER(c_double))
             else:  # the texts that pandas writes into a CSV file
                 if values.dtype.kind == "M":
                     is_day = (values == values.astype("M8[D]")) | np.isnat(values)
                     values = np.datetime_as_string(values, unit="D" if is_day.all() else "s")
-                cells = [None if _is_missing(value) else str(value).encode() for value in values.tolist()]
+                cells = [None if _is_missing(value) else _utf8(value, f"row {row} of the column '{name}'") for row, value in enumerate(values.tolist())]
                 keep.append((c_char_p * count)(*cells))
                 column.texts = keep[-1]
         return self.library.ddptrain_predict_table, columns, count
@@ -393,6 +385,14 @@ class _Model:
             if self.info.labels and len(is_class) == 1:
                 predictions = np.array([self.info.label_names[i].decode() for i in range(self.info.labels)], dtype=object)[predictions]
         return predictions[:, 0] if len(is_class) == 1 else predictions
+
+
+def _utf8(value: Any, place: str) -> bytes:
+    """A text of a table for the library; HDF5 files have bytes."""
+    text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+    if re.search("[\0\ud800-\udfff]", text):
+        raise Error(f"{place} is no UTF-8 text without zero bytes: {text!r}", 65)
+    return text.encode()
 
 
 def _is_missing(value: Any) -> bool:
