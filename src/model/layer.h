@@ -144,6 +144,7 @@ struct layer_facts {
     bool uses_batch; /* its outputs outside of training depend on the rows that are computed together */
     bool reads_tokens;
     int32_t padding; /* of them: the one that is left out; -1: none */
+    size_t unscaled; /* 1 + the index of its input whose numbers are tokens, lengths or a mask; 0: none */
     /* What configs of other programs say, too. */
     size_t heads, kv_heads, head_size;  /* 0: it has none; kv_heads: of an attention without projections */
     double rotation_base;               /* with head_size */

@@ -74,6 +74,9 @@ class Masks(program.Case):
         def fails(code, message, *words):
             _, err = self.run_program("test.yaml", "--run-dir", "refused", *words, code=code)
             self.assertIn(message, err)
+        self.data(~self.mask)
+        for words in (["dataset.scale=standard"], ["dataset.scale=minmax"], ["dataset.divide=2"]):
+            fails(USAGE, "test.yaml:7:7: model.layers.1.cross_attention: dataset.scale or divide would change its mask, which must be as in the file", "model.layers.1.cross_attention.mask=keep", *words)
         self.mask[5, 7] = True
         self.data(self.mask)
         fails(DATA, "the mask of model.layers.1.cross_attention leaves query 7 no key to attend to")

@@ -848,7 +848,10 @@ static size_t multiply_adds(const struct layer *layer) {
     return 2 * t * c * c + 2 * k * c * c + 2 * t * k * c;
 }
 
-static void cross_facts(const struct layer *layer, struct layer_facts *to) { to->lengths = layer->ins[1].lengths; }
+static void cross_facts(const struct layer *layer, struct layer_facts *to) {
+    to->lengths = layer->ins[1].lengths;
+    to->unscaled = layer->in_count == 3 ? 3 : 0;
+}
 
 /* x w^T + b of elements [first, end) of the output */
 static const char *projection_onnx(const struct onnx_call *c, const char *x, int64_t first, int64_t end) {

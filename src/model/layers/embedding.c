@@ -253,6 +253,7 @@ static int32_t padding_token(const struct layer *layer) { return has_padding(lay
 
 static void embedding_facts(const struct layer *layer, struct layer_facts *to) {
     to->reads_tokens = true;
+    to->unscaled = 1;
     to->padding = padding_token(layer);
 }
 
@@ -446,6 +447,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
 
 static void bag_facts(const struct layer *layer, struct layer_facts *to) {
     to->reads_tokens = true;
+    to->unscaled = 1;
     to->padding = bag_padding_of(layer);
 }
 

@@ -45,6 +45,11 @@ static status check_row(const struct layer *layer, const struct params *params, 
                       layer->ins[1].input - 1, (double)length, layer->path, (long long)layer->out.size[0]);
 }
 
+static void lengths_facts(const struct layer *layer, struct layer_facts *to) {
+    (void)layer;
+    to->unscaled = 2;
+}
+
 /* The second input has one element; values beyond the positions count as the nearest one. */
 static const char *write_onnx(const struct onnx_call *c) {
     struct onnx_graph *g = c->g;
@@ -82,6 +87,7 @@ const struct layer_type layer_sequence_lengths = {
     .ignores = IGNORES_X_AND_Y,
     .plan = plan,
     .check_row = check_row,
+    .facts = lengths_facts,
     .join = join,
     .join_backward = join_backward,
     .onnx = write_onnx,

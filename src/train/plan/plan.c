@@ -273,6 +273,34 @@ static status input_check_padding(const struct model *model, const struct prepar
     return OK;
 }
 
+/* Scaled tokens, lengths and masks may be other ones: of a constant feature each is 0. */
+static status input_check_unscaled(const struct model *model, const struct dataset *dataset) {
+    const double *mean, *scale;
+    size_t features, size = dataset_info(dataset)->input_size;
+    dataset_scaler(dataset, &mean, &scale, &features);
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        size_t index = layer_facts_of(layer).unscaled;
+        const struct shape *in = index ? &layer->ins[index - 1] : NULL;
+        if (!in || !in->input || in->is_tokens) continue;
+        bool is_scaled = dataset_divide(dataset) != 1;
+        for (size_t e = in->input - 1; features && e < in->input - 1 + shape_elements(in); e++) {
+            size_t f = features == size ? e : e * features / size;
+            is_scaled = is_scaled || mean[f] != 0 || scale[f] != 1;
+        }
+        if (is_scaled)
+            return status_new(STATUS_USAGE,
+                              "%s: %s: dataset.scale or divide would change %s, which must be as in the file; scale "
+                              "the other inputs in the file instead, or write {mean: [...], std: [...]} with 0 and 1 "
+                              "for these",
+                              place_text(layer->place).s, layer->path,
+                              index == 3   ? "its mask"
+                              : index == 2 ? "its lengths"
+                                           : "its tokens");
+    }
+    return OK;
+}
+
 /* ---- plan ---- */
 
 bool plan_is_elastic(const struct plan *p) { return p->config->determinism.mode == DETERMINISM_ELASTIC; }
@@ -385,6 +413,7 @@ static status plan_layers(struct plan *p, size_t cached_positions) {
     if (p->dataset) TRY(input_check_padding(p->model, dataset_preparation(p->dataset)));
     if (p->dataset && (p->purpose != PLAN_CHECK || p->reads_all))
         TRY(input_check(p->model, p->dataset, &p->config->dataset, p->reads_all));
+    if (p->dataset && (p->purpose != PLAN_CHECK || p->reads_all)) TRY(input_check_unscaled(p->model, p->dataset));
     p->model->target_size = p->info.target_size;
     p->loss_config = p->config->loss.config;
     if (p->config->losses.count) TRY(plan_objective(p));
