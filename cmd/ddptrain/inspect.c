@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/files/archive.h"
 #include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/foreign.h"
@@ -77,7 +78,8 @@ static status inspect(const char *path, struct text *out) {
     struct io_info info;
     TRY(io_stat(path, &info));
     if (info.is_folder) return inspect_folder(path, out);
-    if (info.exists && dataset_is_inspected(path)) return dataset_inspect(path, out);
+    bool is_in_archive = !info.exists && archive_in_path(path);
+    if (is_in_archive || (info.exists && dataset_is_inspected(path))) return dataset_inspect(path, out);
     if (tensor_index_is_name(path) || (dot && strcmp(dot, ".safetensors") == 0) || foreign_is_torch(path))
         return safetensors_inspect(path, out);
     return checkpoint_inspect(path, out);

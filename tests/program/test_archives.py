@@ -129,6 +129,12 @@ class Archives(program.Case):
         out, _ = self.run_program("inspect", "photos.zip")
         self.assertIn("format  images, 120 images, 3 classes\n", out)
         self.assertRegex(out, r"circle +40 images, the first: PNG \d+x\d+\n")
+        self.assertEqual(self.run_program("inspect", "photos.zip/photos")[0], out)
+        with open(self.path("photos.zip"), "rb") as whole, open(self.path("cut.zip"), "wb") as cut:
+            cut.write(whole.read()[:-30])
+        shutil.copy(self.path("photos/circle/01.png"), self.path("other.png"))  # an image that is not of the archive
+        _, err = self.run_program("inspect", "cut.zip", code=program.DATA)
+        self.assertIn("cut.zip: the zip archive is damaged or truncated", err)
         self.assertIn("image: {size: [", self.run_program("init", "photos.zip")[0])
         _, err = self.run_program("export", "test.yaml", "dataset.path=photos.zip", "--out", "t.py", code=program.USAGE)
         self.assertIn("photos.zip: a PyTorch script reads images of folders; unpack the archive", err)

@@ -907,9 +907,8 @@ static bool try_all(struct images *images) {
 static status inspect(const char *path, struct text *out) {
     struct images images = {.arena = arena_create()};
     const struct string_list none = {0};
-    status s = open_path(&images, path);
-    if (!s) s = find_files(&images, false, &none);
-    bool has_no_folders = s && images.base.rows == 0 && images.n_classes == 0;
+    status opened = open_path(&images, path), s = opened ? opened : find_files(&images, false, &none);
+    bool has_no_folders = !opened && s && images.base.rows == 0 && images.n_classes == 0;
     if (has_no_folders && try_all(&images)) {
         status_free(s);
         s = OK;
