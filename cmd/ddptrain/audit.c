@@ -558,6 +558,8 @@ static status prepare(struct audit *a) {
 
 static void print_result(const struct audit *a) {
     size_t differing = most_differing(a->possible, a->chosen) + a->interval_count - a->possible;
+    size_t left = a->interval_count - a->repeated; /* those that the chosen ones needed are proven, too */
+    if (differing > left) differing = left;
     printf("\n%zu of %zu interval%s repeated, all equal (%zu lines): ", a->repeated, a->interval_count,
            text_plural(a->interval_count, "s"), a->compared);
     if (a->repeated == a->interval_count)
