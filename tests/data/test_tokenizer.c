@@ -21,7 +21,7 @@ static void check_case(const struct tokenizer *tokenizer, const json_t *expected
     ck_assert_msg(list.count == json_array_size(ids), "'%s': %zu tokens", text, list.count);
     for (size_t i = 0; i < list.count; i++)
         ck_assert_msg(list.ids[i] == json_integer_value(json_array_get(ids, i)), "'%s': token %zu", text, i);
-    tokenizer_decode(tokenizer, list.ids, list.count, &bytes);
+    tokenizer_decode(tokenizer, list.ids, list.count, true, &bytes);
     ck_assert_uint_eq(utf8_repair(text_string(&bytes), bytes.length, true, &decoded), bytes.length);
     ck_assert_str_eq(text_string(&decoded), json_string_value(json_object_get(expected, "decoded")));
     free(list.ids);
@@ -109,6 +109,72 @@ TEST(long_words) {
 #define PIECES "{\"model\": {\"type\": \"WordPiece\", \"vocab\": {\"a\": 0}, \"unk_token\": \"a\"}, " BERT
 #define SPLIT "\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}"
 
+#define UNIGRAM(pieces, more) "{\"model\": {\"type\": \"Unigram\", \"vocab\": [" pieces "]" more "}"
+#define UNIGRAM_WITH(part) UNIGRAM("[\"a\", 0]", "") ", " part "}"
+#define TABLE(base64)                                                                                                  \
+    UNIGRAM_WITH("\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"" base64 "\"}")
+
+/* The best sum; the longer last piece of equal sums; unknown characters; the last of equal pieces. */
+TEST(unigram_pieces) {
+    struct tokenizer *tokenizer = parse(UNIGRAM("[\"?\", 0], [\"a\", -1], [\"b\", -1], [\"ab\", -2], [\"ba\", -2], "
+                                                "[\"bab\", -2.5], [\"a\", -1]",
+                                                ", \"unk_id\": 0") "}");
+    check_ids(tokenizer, "ab", "3");
+    check_ids(tokenizer, "aba", "6 4");
+    check_ids(tokenizer, "baba", "5 6");
+    check_ids(tokenizer, "xyaé", "0 6 0");
+    check_ids(tokenizer, "?", "0");
+    tokenizer_destroy(tokenizer);
+
+    struct token_list list = {0};
+    tokenizer = parse(UNIGRAM("[\"a\", -1], [\"ab\", -1]", "") "}");
+    check_ids(tokenizer, "aab", "0 1");
+    ck_failure(tokenizer_encode(tokenizer, "aé", 3, &list), STATUS_DATA,
+               "the tokenizer has neither a token for the character U+00E9 nor an unknown token (model.unk_id)");
+    free(list.ids);
+    tokenizer_destroy(tokenizer);
+}
+
+/* Linear: a word of a million bytes takes less than a second, also with sanitizers. */
+TEST(long_unigram_words) {
+    struct tokenizer *tokenizer = parse(UNIGRAM("[\"?\", 0], [\"aaaa\", -1], [\"a\", -1]", ", \"unk_id\": 0") "}");
+    size_t size = 1000000;
+    char *word = malloc(size);
+    struct token_list list = {0};
+    ck_assert_ptr_nonnull(word);
+    memset(word, 'a', size);
+    ck_ok(tokenizer_encode(tokenizer, word, size, &list));
+    ck_assert_uint_eq(list.count, size / 4);
+    free(list.ids);
+    free(word);
+    tokenizer_destroy(tokenizer);
+}
+
+TEST(huge_unigram_pieces) {
+    struct text json = {0};
+    struct tokenizer *tokenizer;
+    text_add(&json, "{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"");
+    for (size_t i = 0; i < 1025; i++) text_add(&json, "a");
+    text_add(&json, "\", 0]]}}");
+    ck_failure(tokenizer_parse("t.json", text_string(&json), json.length, &tokenizer), STATUS_DATA,
+               "t.json: model.vocab: the piece 0 has 1025 bytes; at most 1024 are supported");
+    text_free(&json);
+}
+
+/* Tables whose numbers point outside leave the text as it is. */
+TEST(damaged_tables_of_characters) {
+    static const char *const tables[] = {
+        TABLE("BAAAAP////8="), /* the first offset is beyond the trie */
+        TABLE("BAAAAAAAAAA="), /* no child */
+        "{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", 0]]}}",
+    };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        struct tokenizer *tokenizer = parse(tables[i]);
+        check_ids(tokenizer, "aa", "0 0");
+        tokenizer_destroy(tokenizer);
+    }
+}
+
 /* The words of a text in their order, line ends, other words; what is decoded. */
 TEST(words_of_a_text) {
     static const char text[] = "a b,\n<eos>  \tb,\u00a0\u00e9\n", other[] = " b, x\n\na\na";
@@ -127,7 +193,7 @@ TEST(words_of_a_text) {
     ck_ok(tokenizer_encode(tokenizer, other, strlen(other), &list));
     ck_assert_uint_eq(list.count, 7);
     ck_assert_mem_eq(list.ids, other_ids, sizeof other_ids);
-    tokenizer_decode(tokenizer, list.ids, list.count, &decoded);
+    tokenizer_decode(tokenizer, list.ids, list.count, true, &decoded);
     ck_assert_str_eq(text_string(&decoded), " b, <unk>\n\n a\n a");
     list.count = 0;
     ck_ok(tokenizer_encode(tokenizer, " \t", 2, &list));
@@ -143,7 +209,9 @@ static const struct {
 } refused[] = {
     {"{", "t.json:1:1: this is not JSON: string or '}' expected near end of file"},
     {"[]", "t.json: it has no model; is this a tokenizer.json of Hugging Face?"},
-    {"{\"model\": {\"type\": \"Unigram\"}}", "t.json: the model 'Unigram' is not supported; byte-level BPE (as of"},
+    {"{\"model\": {\"type\": \"Char\"}}",
+     "t.json: the model 'Char' is not supported; byte-level BPE (as of GPT-2 and Llama 3), WordPiece (as of BERT), "
+     "Unigram (as of T5) and WordLevel are"},
     {"{\"model\": {\"type\": \"WordPiece\"}, " WORDS "}",
      "t.json: pre_tokenizer of a WordPiece model must be BertPreTokenizer; others are not supported"},
     {PIECES ", \"normalizer\": {\"type\": \"NFC\"}}",
@@ -203,6 +271,46 @@ static const struct {
     {"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"unk_token\": \"a\"}, " SPLIT
      ", \"decoder\": {\"type\": \"ByteLevel\"}}",
      "t.json: the decoder of a WordLevel model must be null; others are not supported"},
+    {"{\"model\": {\"type\": \"Unigram\"}}",
+     "t.json: model.vocab of a Unigram model is not a list of pieces and scores"},
+    {UNIGRAM("", "") "}", "t.json: the vocabulary is empty"},
+    {UNIGRAM("[\"a\", 0]", ", \"unk_id\": 1") "}", "t.json: model.unk_id is not the number of a piece, 0 to 0"},
+    {UNIGRAM("[\"a\", 0]", ", \"unk_id\": \"a\"") "}", "t.json: model.unk_id is not the number of a piece, 0 to 0"},
+    {UNIGRAM("[\"a\", NaN]", "") "}", "t.json:1:49: this is not JSON: invalid token near 'NaN'"},
+    {UNIGRAM("[\"a\", 1e999]", "") "}", "t.json:1:51: this is not JSON: real number overflow near '1e999'"},
+    {UNIGRAM("[\"a\", 0], [\"b\", null]", "") "}",
+     "t.json: model.vocab: item 1 is not a piece and its score, a finite number"},
+    {UNIGRAM("\"a\"", "") "}", "t.json: model.vocab: item 0 is not a piece and its score, a finite number"},
+    {UNIGRAM("[\"\", 0]", "") "}", "t.json: the token 0 has no characters"},
+    {UNIGRAM("[\"a\", 0]", ", \"alpha\": 0.1") "}", "t.json: model.alpha makes tokens random, which is not supported"},
+    {UNIGRAM_WITH("\"pre_tokenizer\": {\"type\": \"Whitespace\"}"),
+     "t.json: pre_tokenizer of a Unigram model must be null, Metaspace or a Sequence of WhitespaceSplit and Metaspace"},
+    {UNIGRAM_WITH("\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"ab\"}"),
+     "t.json: pre_tokenizer: the replacement of Metaspace is not one character other than white space"},
+    {UNIGRAM_WITH("\"decoder\": {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"last\"}"),
+     "t.json: decoder: the prepend_scheme 'last' of Metaspace is not always, first or never"},
+    {UNIGRAM_WITH("\"decoder\": {\"type\": \"ByteLevel\"}"),
+     "t.json: the decoder of a Unigram model must be null, Metaspace"},
+    {UNIGRAM_WITH(
+         "\"normalizer\": {\"type\": \"Strip\"}, \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": "
+         "\"_\", \"prepend_scheme\": \"first\"}"),
+     "t.json: pre_tokenizer: the prepend_scheme first is not supported with WhitespaceSplit, or with a normalizer "
+     "that"},
+    {UNIGRAM_WITH("\"normalizer\": {\"type\": \"Nmt\"}"),
+     "t.json: the normalizer 'Nmt' is not supported with this model; Precompiled, NFC"},
+    {UNIGRAM_WITH("\"normalizer\": {\"type\": \"Sequence\"}"), "t.json: normalizer: Sequence has no list normalizers"},
+    {UNIGRAM_WITH("\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"x+\"}, \"content\": \"\"}"),
+     "t.json: normalizer: Replace is supported for a text and for the regular expression ' {2,}' only"},
+    {UNIGRAM_WITH("\"normalizer\": {\"type\": \"Precompiled\"}"),
+     "t.json: normalizer: Precompiled has no precompiled_charsmap"},
+    {TABLE("A-=="), "t.json: normalizer: precompiled_charsmap is not base64"},
+    {TABLE("AAA"), "t.json: normalizer: precompiled_charsmap is not base64"},
+    {TABLE("AAA="), "t.json: normalizer: precompiled_charsmap has 2 bytes; it begins with a size of 4"},
+    {TABLE("AAAAAA=="),
+     "t.json: normalizer: precompiled_charsmap is truncated: a trie of 0 numbers, but 0 bytes follow"},
+    {TABLE("CAAAAAAAAAA="),
+     "t.json: normalizer: precompiled_charsmap is truncated: a trie of 2 numbers, but 4 bytes follow"},
+    {TABLE("BAAAAAAAAAD/"), "t.json: normalizer: the strings of precompiled_charsmap are not valid UTF-8"},
     {"{" MODEL("") ", " WORDS ", \"added_tokens\": {}}", "t.json: added_tokens is not a list"},
     {"{" MODEL("") ", " WORDS ", \"added_tokens\": [{\"id\": 9}]}", "t.json: added token 1 has no content"},
     {"{" MODEL("") ", " WORDS ", \"added_tokens\": [{\"id\": 1, \"content\": \"x\"}]}",

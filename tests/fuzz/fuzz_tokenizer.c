@@ -18,7 +18,7 @@ static void use(const struct tokenizer *tokenizer) {
     status_free(s);
     for (size_t i = 0; i < list.count; i++)
         if (list.ids[i] < 0 || (size_t)list.ids[i] >= tokenizer_size(tokenizer)) abort();
-    tokenizer_decode(tokenizer, list.ids, list.count, &decoded);
+    tokenizer_decode(tokenizer, list.ids, list.count, true, &decoded);
     text_free(&decoded);
     free(list.ids);
 }

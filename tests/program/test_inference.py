@@ -464,9 +464,9 @@ class GenerateTokens(program.Case):
                              "--run-dir", "runs/ids", "--fresh")
             out, err = self.run_program(*arguments, "dataset.tokens.tokenizer=other.json", code=code)
             self.assertIn("aé😀b\n" if code == OK else "the model was trained with 9 tokens, and the tokenizer has 103; train with it", out + err)
-        self.write("tokenizer.json", '{"model": {"type": "Unigram"}}')
+        self.write("tokenizer.json", '{"model": {"type": "Char"}}')
         _, err = self.run_program("text.txt.yaml", "--fresh", code=DATA)
-        self.assertIn("tokenizer.json: the model 'Unigram' is not supported; byte-level BPE (as of GPT-2 and Llama 3), WordPiece (as of BERT) and WordLevel are", err)
+        self.assertIn("tokenizer.json: the model 'Char' is not supported; byte-level BPE (as of GPT-2 and Llama 3), WordPiece (as of BERT), Unigram (as of T5) and WordLevel are", err)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,8 @@ static const struct schema_row rows[] = {
      .offset = FIELD(struct column_rule, tokenizer),
      .fallback = "null",
      .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
-     .doc = "Of a text: tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece or WordLevel, the same "
+     .doc = "Of a text: tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece, Unigram or WordLevel, "
+            "the same "
             "for all columns of texts. "
             "null: the words that occur at least twice in the training rows, at most 20,000, are the tokens, any other "
             "word is its bytes, and padding is 0. It is kept in checkpoints."},

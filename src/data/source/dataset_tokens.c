@@ -77,10 +77,11 @@ static const struct schema_row tokens_rows[] = {
      .offset = FIELD(struct tokens_config, tokenizer),
      .fallback = "null",
      .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
-     .doc = "tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece or WordLevel: a text (.txt) is "
-            "read as its "
-            "tokens; for ids (.bin), the tokenizer they were made with. `words`: the words of the text, between white "
-            "space, with <eos> for each line end. It is kept in checkpoints, for generate."},
+     .doc =
+         "tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece, Unigram or WordLevel: a text (.txt) "
+         "is read as its tokens; for ids (.bin), the tokenizer they were made with. `words`: the words of the text, "
+         "between white "
+         "space, with <eos> for each line end. It is kept in checkpoints, for generate."},
     {0},
 };
 

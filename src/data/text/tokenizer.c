@@ -1,5 +1,5 @@
-/* Byte-level BPE and WordLevel: reading tokenizer.json, words and their tokens, and tokenizers that are made of the
- * words of a table or a text. */
+/* Byte-level BPE, WordPiece and WordLevel, and Unigram by unigram.h: reading tokenizer.json, words and their tokens,
+ * and tokenizers that are made of the words of a table or a text. */
 #include "data/text/tokenizer.h"
 
 #include <assert.h>
@@ -14,6 +14,8 @@
 #include "base/files/io.h"
 #include "base/utf8.h"
 #include "data/files/files.h"
+#include "data/text/normalizer.h"
+#include "data/text/unigram.h"
 
 #define TOKEN_NONE UINT32_MAX
 
@@ -43,13 +45,6 @@ struct byte_map {
 typedef size_t word_end(const char *text, size_t size);
 
 word_end words_gpt2; /* that of ByteLevel's use_regex */
-
-/* ---- normalization ---- */
-
-struct normalized {
-    char *text; /* (size); the caller frees it */
-    size_t size, capacity;
-};
 
 /* ---- the tokenizer ---- */
 
@@ -93,7 +88,8 @@ struct tokenizer {
     /* WordPiece: each word is the longest piece at its start, then the longest ones behind [prefix]. */
     bool is_word_piece, cleans, spaces_chinese, strips_accents, lowers;
     struct pool_range prefix;
-    size_t max_characters; /* of a word; longer ones are unknown */
+    size_t max_characters;   /* of a word; longer ones are unknown */
+    struct unigram *unigram; /* NULL: another model */
 };
 
 /* ---- bytes to ids ---- */
@@ -301,56 +297,6 @@ static word_end *words_of_pattern(const char *pattern) {
     return NULL;
 }
 
-/* ---- normalization ---- */
-
-/* The Unicode form NFC of a text, by utf8proc. Lines are normalized one by one: a line end composes with nothing, and
- * utf8proc needs four bytes for each character of its argument. */
-
-static bool tokenizer_is_ascii(const char *text, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        if ((uint8_t)text[i] >= 0x80) return false;
-    return true;
-}
-
-static status add(struct normalized *to, const void *bytes, size_t size) {
-    if (to->capacity - to->size < size) {
-        size_t capacity = 2 * to->capacity + size;
-        char *larger = realloc(to->text, capacity);
-        if (!larger) return status_memory("a text in the form NFC");
-        to->text = larger, to->capacity = capacity;
-    }
-    memcpy(to->text + to->size, bytes, size);
-    to->size += size;
-    return OK;
-}
-
-static status add_line(struct normalized *to, const char *line, size_t size) {
-    uint8_t *composed;
-    if (tokenizer_is_ascii(line, size)) return add(to, line, size);
-    utf8proc_ssize_t length =
-        utf8proc_map((const uint8_t *)line, (utf8proc_ssize_t)size, &composed, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    if (length == UTF8PROC_ERROR_NOMEM || length == UTF8PROC_ERROR_OVERFLOW)
-        return status_memory("the form NFC of a line of text");
-    if (length < 0) return status_new(STATUS_BUG, "a text cannot be normalized: %s", utf8proc_errmsg(length));
-    status s = add(to, composed, (size_t)length);
-    free(composed);
-    return s;
-}
-
-/* The form NFC of text (size), which is valid UTF-8; sets out, whose text must be freed also after a failure.
- * STATUS_MEMORY. */
-static status tokenizer_normalize(const char *text, size_t size, struct normalized *out) {
-    *out = (struct normalized){0};
-    status s = OK;
-    for (size_t at = 0; at < size && !s;) {
-        const char *end = memchr(text + at, '\n', size - at);
-        size_t length = end ? (size_t)(end - (text + at)) + 1 : size - at;
-        s = add_line(out, text + at, length);
-        at += length;
-    }
-    return s;
-}
-
 /* ---- encoding ---- */
 
 /* Most words of a text were seen before, so their tokens are kept; the pairs of a new word are merged with a heap,
@@ -375,6 +321,8 @@ struct encoder {
     struct symbol *symbols; /* (capacity) of a word */
     uint64_t *heap;         /* (3 * capacity) rank << 32 | position */
     size_t capacity, heap_count;
+    struct unigram_search search; /* of Unigram */
+    bool is_first;                /* the part of a text that is encoded is its start */
 };
 
 static status reserve_ids(struct token_list *list, size_t count) {
@@ -482,6 +430,7 @@ static status encode_new_word(struct encoder *e, uint64_t hash, const char *word
     const struct tokenizer *t = e->tokenizer;
     const struct byte_entry *token = t->ignores_merges ? byte_map_find(&t->vocabulary, hash, word, size) : NULL;
     TRY(reserve_ids(e->out, size));
+    if (t->unigram) return unigram_encode(t->unigram, &e->search, word, size, e->out);
     if (token) {
         put(e->out, token->value);
         return OK;
@@ -562,8 +511,8 @@ static status encode_replaced(struct encoder *e, const char *text, size_t size) 
     status s = OK;
     for (size_t at = 0; at < size && !s; at = found ? (size_t)(found - text) + t->replaced.length : size) {
         found = t->replaced.length ? memmem(text + at, size - at, pool + t->replaced.offset, t->replaced.length) : NULL;
-        s = add(&copy, text + at, found ? (size_t)(found - text) - at : size - at);
-        if (found && !s) s = add(&copy, pool + t->replacement.offset, t->replacement.length);
+        s = normalized_add(&copy, text + at, found ? (size_t)(found - text) - at : size - at);
+        if (found && !s) s = normalized_add(&copy, pool + t->replacement.offset, t->replacement.length);
     }
     if (!s) s = encode_levels(e, copy.text, copy.size);
     free(copy.text);
@@ -609,8 +558,8 @@ static status end_word(struct piece_word *w) {
     if (size == 0) return OK;
     w->key.size = 0;
     /* Memory for the longest key; NOLINTNEXTLINE(clang-analyzer-unix.Malloc): encode_pieces frees it */
-    TRY(add(&w->key, w->bytes.text, size));
-    if (t->prefix.length) TRY(add(&w->key, t->vocabulary.pool + t->prefix.offset, t->prefix.length));
+    TRY(normalized_add(&w->key, w->bytes.text, size));
+    if (t->prefix.length) TRY(normalized_add(&w->key, t->vocabulary.pool + t->prefix.offset, t->prefix.length));
     TRY(reserve_ids(w->e->out, size));
     if (w->characters > t->max_characters || !put_pieces(w)) {
         w->e->out->count = before;
@@ -644,7 +593,7 @@ static status add_character(struct piece_word *w, uint32_t code) {
     bool is_sign = is_punctuation((utf8proc_int32_t)code);
     if (is_sign || unicode_class(code) == UNICODE_SPACE) TRY(end_word(w));
     if (unicode_class(code) == UNICODE_SPACE) return OK;
-    TRY(add(&w->bytes, bytes, size));
+    TRY(normalized_add(&w->bytes, bytes, size));
     w->characters++;
     return is_sign ? end_word(w) : OK;
 }
@@ -694,7 +643,22 @@ static status encode_pieces(struct encoder *e, const char *text, size_t size) {
     return s;
 }
 
+/* ---- Unigram ---- */
+
+static status encode_unigram(struct encoder *e, const char *text, size_t size) {
+    const struct unigram *unigram = e->tokenizer->unigram;
+    struct normalized words = {0};
+    status s = unigram_pretokenize(unigram, text, size, e->is_first, &words);
+    for (size_t at = 0, length, skipped; at < words.size && !s; at += skipped + length) {
+        length = unigram_word(unigram, words.text + at, words.size - at, &skipped);
+        s = encode_word(e, words.text + at + skipped, length);
+    }
+    free(words.text);
+    return s;
+}
+
 static status encode_plain(struct encoder *e, const char *text, size_t size) {
+    if (e->tokenizer->unigram) return size ? encode_unigram(e, text, size) : OK;
     if (e->tokenizer->is_word_piece) return encode_pieces(e, text, size);
     if (e->tokenizer->is_word_level) return encode_replaced(e, text, size);
     if (!e->tokenizer->has_prefix_space || text[0] == ' ') return encode_words(e, text, size);
@@ -774,6 +738,7 @@ static status encode_around(struct encoder *e, size_t index, const char *text, s
         if (done < start) TRY(encode_between(e, index + 1, text + done, start - done));
         TRY(reserve_ids(e->out, 1));
         put(e->out, added->id);
+        e->is_first = false;
         done = added->takes_right ? after_spaces(text, next, size) : next;
     }
     return done < size ? encode_between(e, index + 1, text + done, size - done) : OK;
@@ -787,29 +752,37 @@ static status encode_from(struct encoder *e, size_t set, const char *text, size_
 
 /* A text between the added tokens of the sets before [set]. It is normalized before the second set is searched. */
 static status encode_between(struct encoder *e, size_t set, const char *text, size_t size) {
-    if (set != 1 || !e->tokenizer->is_nfc || tokenizer_is_ascii(text, size)) return encode_from(e, set, text, size);
-    struct normalized normalized;
-    status s = tokenizer_normalize(text, size, &normalized);
+    const struct tokenizer *t = e->tokenizer;
+    struct normalized normalized = {0};
+    if (set != 1 || (!t->unigram && (!t->is_nfc || is_ascii_text(text, size)))) return encode_from(e, set, text, size);
+    status s = t->unigram ? normalizer_run(unigram_normalizer(t->unigram), text, size, &normalized)
+                          : normalize_form(NORMAL_NFC, text, size, &normalized);
     if (!s) s = encode_from(e, set, normalized.text, normalized.size);
     free(normalized.text);
     return s;
 }
 
 status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size, struct token_list *out) {
-    struct encoder e = {.tokenizer = tokenizer, .out = out};
+    struct encoder e = {.tokenizer = tokenizer, .out = out, .is_first = true};
     status s = size ? encode_between(&e, 0, text, size) : OK;
     byte_map_free(&e.words);
     free(e.cached.ids);
     free(e.symbols);
     free(e.heap);
+    free(e.search.nodes);
     return s;
 }
 
-void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, struct text *out) {
+void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, bool is_start,
+                      struct text *out) {
     for (size_t i = 0; i < count; i++) {
         assert(ids[i] >= 0 && (size_t)ids[i] < tokenizer->size);
         struct pool_range token = tokenizer->tokens[ids[i]];
-        text_add_bytes(out, tokenizer->vocabulary.pool + token.offset, token.length);
+        const char *bytes = tokenizer->vocabulary.pool + token.offset;
+        if (tokenizer->unigram)
+            unigram_decode(tokenizer->unigram, bytes, token.length, is_start && i == 0, out);
+        else
+            text_add_bytes(out, bytes, token.length);
     }
 }
 
@@ -829,28 +802,6 @@ struct reader {
     char *scratch;                     /* (size of the file) bytes of a token */
     uint32_t unknown;                  /* the token for bytes without one; TOKEN_NONE: none */
 };
-
-static status bad(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static status bad(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    status s = status_newv(STATUS_DATA, format, arguments);
-    va_end(arguments);
-    return s;
-}
-
-static bool is_absent(const json_t *value) { return !value || json_is_null(value); }
-
-static bool is_type(const json_t *part, const char *type) {
-    const char *value = json_string_value(json_object_get(part, "type"));
-    return value && strcmp(value, type) == 0;
-}
-
-/* A boolean that may be absent. */
-static bool flag_of(const json_t *part, const char *key, bool fallback) {
-    const json_t *value = json_object_get(part, key);
-    return json_is_boolean(value) ? json_is_true(value) : fallback;
-}
 
 /* ---- tokens ---- */
 
@@ -953,13 +904,18 @@ static status read_vocabulary(struct reader *r) {
     const json_t *vocabulary = json_object_get(r->model, "vocab"), *added = json_object_get(r->root, "added_tokens");
     const char *token;
     json_t *value;
-    if (!json_is_object(vocabulary)) return bad("model.vocab is not an object of tokens and ids");
+    if (!t->unigram && !json_is_object(vocabulary)) return bad("model.vocab is not an object of tokens and ids");
     if (!is_absent(added) && !json_is_array(added)) return bad("added_tokens is not a list");
+    if (t->unigram) t->size = unigram_size(t->unigram);
     TRY(find_size(r, vocabulary, added));
     t->tokens = calloc(t->size ? t->size : 1, sizeof *t->tokens);
     if (!t->tokens) return status_memory("the tokenizer");
     json_object_foreach((json_t *)vocabulary, token, value) {
         TRY(add_token(r, token, (uint32_t)json_integer_value(value)));
+    }
+    for (size_t i = 0; t->unigram && i < unigram_size(t->unigram); i++) {
+        token = json_string_value(json_array_get(json_array_get(vocabulary, i), 0));
+        TRY(byte_map_keep(&t->vocabulary, token, strlen(token), &t->tokens[i]));
     }
     return OK;
 }
@@ -998,24 +954,44 @@ static status find_bytes(struct reader *r) {
 
 /* ---- added tokens ---- */
 
+/* The id of a token of the vocabulary; -1: it is not there. */
+static int64_t id_of_token(const struct reader *r, const char *token) {
+    const json_t *id = json_object_get(json_object_get(r->model, "vocab"), token);
+    if (r->tokenizer->unigram) return unigram_find(r->tokenizer->unigram, token, strlen(token));
+    return id ? json_integer_value(id) : -1;
+}
+
+/* Replaces what is searched for an added token by its normalized form. */
+static status normalize_content(struct tokenizer *t, struct added_token *token) {
+    struct pool_range content = token->content;
+    struct normalized text;
+    status s =
+        normalizer_run(unigram_normalizer(t->unigram), t->vocabulary.pool + content.offset, content.length, &text);
+    if (!s && text.size == 0) s = bad("the added token %u has no characters after the normalizer", token->id);
+    if (!s) s = byte_map_keep(&t->vocabulary, text.text, text.size, &token->content);
+    free(text.text);
+    return s;
+}
+
 static status add_added(struct reader *r, const json_t *value) {
     struct tokenizer *t = r->tokenizer;
     const char *content = json_string_value(json_object_get(value, "content"));
     uint32_t id = (uint32_t)json_integer_value(json_object_get(value, "id"));
-    const json_t *known = json_object_get(json_object_get(r->model, "vocab"), content);
+    int64_t known = id_of_token(r, content);
     struct added_set *set = &t->added[flag_of(value, "normalized", !flag_of(value, "special", false))];
     struct added_token *token = &set->items[set->count++];
+    token->id = id;
     if (flag_of(value, "single_word", false)) return bad("added token '%s': single_word is not supported", content);
-    if (t->is_nfc && set == &t->added[1] && !tokenizer_is_ascii(content, strlen(content)))
+    if (t->is_nfc && set == &t->added[1] && !is_ascii_text(content, strlen(content)))
         return bad("added token '%s': normalized by NFC and not ASCII, which is not supported", content);
-    if ((known && json_integer_value(known) != id) || (!known && t->tokens[id].length > 0))
+    if ((known >= 0 && known != id) || (known < 0 && t->tokens[id].length > 0))
         return bad("added token '%s' has the id %u, but the vocabulary has another token of this id", content, id);
     TRY(byte_map_keep(&t->vocabulary, content, strlen(content), &token->content));
+    if (t->unigram && set == &t->added[1]) TRY(normalize_content(t, token));
     t->tokens[id] = token->content;
-    token->id = id;
     token->takes_left = flag_of(value, "lstrip", false);
     token->takes_right = flag_of(value, "rstrip", false);
-    set->starts[(uint8_t)content[0]] = true;
+    set->starts[(uint8_t)t->vocabulary.pool[token->content.offset]] = true;
     return OK;
 }
 
@@ -1100,9 +1076,10 @@ static status check_model(const struct reader *r) {
     r->tokenizer->is_word_level = type && strcmp(type, "WordLevel") == 0;
     r->tokenizer->is_word_piece = type && strcmp(type, "WordPiece") == 0;
     if (r->tokenizer->is_word_level || r->tokenizer->is_word_piece) return OK;
+    if (type && strcmp(type, "Unigram") == 0) return unigram_read(r->root, &r->tokenizer->unigram);
     if (type && strcmp(type, "BPE") != 0)
         return bad("the model '%s' is not supported; byte-level BPE (as of GPT-2 and Llama 3), WordPiece "
-                   "(as of BERT) and WordLevel are",
+                   "(as of BERT), Unigram (as of T5) and WordLevel are",
                    type);
     if (json_number_value(dropout) != 0) return bad("model.dropout makes tokens random, which is not supported");
     if (flag_of(model, "byte_fallback", false))
@@ -1189,6 +1166,7 @@ static status read_piece_words(const struct reader *r) {
 static status read_words(const struct reader *r) {
     if (r->tokenizer->is_word_piece) return read_piece_words(r);
     if (r->tokenizer->is_word_level) return read_level_words(r);
+    if (r->tokenizer->unigram) return OK;
     struct tokenizer *t = r->tokenizer;
     const json_t *pre = json_object_get(r->root, "pre_tokenizer"), *normalizer = json_object_get(r->root, "normalizer");
     const json_t *decoder = json_object_get(r->root, "decoder");
@@ -1232,7 +1210,7 @@ static status read_all(struct reader *r) {
         TRY(find_unknown(r));
         r->tokenizer->unknown = r->unknown;
         if (r->unknown == TOKEN_NONE) return bad("model.unk_token is missing");
-    } else {
+    } else if (!r->tokenizer->unigram) {
         TRY(find_bytes(r));
         TRY(read_merges(r));
     }
@@ -1297,6 +1275,7 @@ void tokenizer_destroy(struct tokenizer *tokenizer) {
     for (size_t i = 0; i < 2; i++) free(tokenizer->added[i].items);
     free(tokenizer->tokens);
     free(tokenizer->merges);
+    unigram_destroy(tokenizer->unigram);
     free(tokenizer);
 }
 

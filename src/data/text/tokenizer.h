@@ -1,5 +1,6 @@
-/* tokenizer: byte-level BPE as in Hugging Face's tokenizer.json (GPT-2, Llama 3, Qwen 2), and WordLevel: the same ids
- * as tokenizers.Tokenizer.encode(text, add_special_tokens=False). Immutable, so that threads may share it.
+/* tokenizer: byte-level BPE as in Hugging Face's tokenizer.json (GPT-2, Llama 3, Qwen 2), WordPiece, Unigram (T5,
+ * unigram.h) and WordLevel: the same ids as tokenizers.Tokenizer.encode(text, add_special_tokens=False). Immutable, so
+ * that threads may share it.
  *
  * With WordLevel a text is the words between white space, each of which is a token or the unknown one. With BPE it is
  * cut at the added tokens; the rest is normalized (NFC or not) and cut into words by a regular expression; a word is
@@ -7,6 +8,7 @@
 #ifndef DATA_TOKENIZER_H
 #define DATA_TOKENIZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,8 +46,10 @@ status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, siz
 
 /* Adds the bytes of ids (count), each below tokenizer_size; an id without a token has none. They may end within a
  * character. Of WordLevel a blank and the word; what the normalizer has replaced is there again. Of WordPiece a blank
- * and the piece, or a later piece of a word without its prefix. */
-void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, struct text *out);
+ * and the piece, or a later piece of a word without its prefix. [is_start]: ids begin a text, so that Unigram's decoder
+ * writes no blank before the first word. */
+void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, bool is_start,
+                      struct text *out);
 
 /* ---- the words of a text ---- */
 

@@ -129,7 +129,7 @@ status vocabulary_encode(const struct vocabulary *vocabulary, const char *text, 
 
 void vocabulary_decode(const struct vocabulary *vocabulary, const int32_t *ids, size_t count, struct text *out) {
     if (vocabulary->tokenizer) {
-        tokenizer_decode(vocabulary->tokenizer, ids, count, out);
+        tokenizer_decode(vocabulary->tokenizer, ids, count, false, out);
         return;
     }
     for (size_t i = 0; i < count; i++) {
