@@ -35,7 +35,7 @@ static status run(const struct command_line *line) {
         return status_new(STATUS_USAGE, "--seeds: expected at least 2 pairs of runs, got %d; 30 show most differences",
                           line->seeds);
     TRY(sweep_load_comparison(line->operands[0], line->operands[1], line->overrides, line->override_count, line->seeds,
-                              line->metric ? line->metric : "val_loss", &file));
+                              1, line->metric ? line->metric : "val_loss", &file));
     char *folder = folder_of(line);
     struct command_sweep prepared;
     status s = command_sweep_open(line, file, folder, &prepared);

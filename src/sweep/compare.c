@@ -172,8 +172,7 @@ void paired_tests_add_sentence(const struct paired_tests *c, const char *metric,
         add_size(c, metric, out);
         text_add(out, " on average, and both tests say that this is not chance.");
     } else if (is_t || is_wilcoxon)
-        text_add(out,
-                 "Undecided: one test shows a difference and the other does not; more seeds (--seeds) may decide.");
+        text_add(out, "Undecided: one test shows a difference and the other does not; more seeds may decide.");
     else
         text_printf(out, "No difference is shown: with %zu pairs, differences like these are common by chance alone.",
                     c->pairs);
@@ -291,7 +290,7 @@ static status find_best(const struct sweep_config *sweep, const struct trials *t
     return OK;
 }
 
-/* The seeds after those of the trials. */
+/* The seeds after those of the trials, and as many processes for each run as they had. */
 static status compare_new_seeds(const struct sweep_file *file, const char *a, const char *b,
                                 const struct sweep_options *options, struct log *log, struct text *out) {
     const struct sweep_config *sweep = sweep_file_config(file);
@@ -305,7 +304,8 @@ static status compare_new_seeds(const struct sweep_file *file, const char *a, co
     text_printf(&seed, "seed=%" PRId64, base->seed + used);
     text_printf(&sampler, "sampler.seed=%" PRId64, base->sampler.seed + used);
     char *words[] = {seed.data, sampler.data};
-    status s = sweep_load_comparison(a, b, words, 2, sweep->confirm.seeds, sweep->metric.name, &comparison);
+    status s = sweep_load_comparison(a, b, words, 2, sweep->confirm.seeds, sweep->nproc_per_trial, sweep->metric.name,
+                                     &comparison);
     if (!s) s = compare_run(comparison, options, log, out);
     if (comparison) sweep_free(comparison);
     text_free(&seed);

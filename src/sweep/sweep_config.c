@@ -1122,7 +1122,7 @@ const struct config *sweep_file_other(const struct sweep_file *file) {
 }
 
 status sweep_load_comparison(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds,
-                             const char *metric, struct sweep_file **out) {
+                             int64_t processes, const char *metric, struct sweep_file **out) {
     static const char *const no_words[] = {NULL};
     static const char *const *const list[] = {no_words, no_words};
     struct sweep_file *file = calloc(1, sizeof *file);
@@ -1136,7 +1136,7 @@ status sweep_load_comparison(const char *a, const char *b, char *const *override
         .repeat = {.seeds = seeds, .folds = SCHEMA_NO_INT},
         .early_terminate = {.min_epochs = 1, .max_epochs = SCHEMA_NO_INT, .reduction_factor = 3, .startup_trials = 5},
         .confirm = {.seeds = SCHEMA_NO_INT},
-        .nproc_per_trial = 1,
+        .nproc_per_trial = processes,
         .trials = 2,
         .budget = {NAN},
         .keep = {"none"},

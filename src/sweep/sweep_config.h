@@ -88,10 +88,10 @@ status sweep_load(const char *path, char *const *overrides, size_t count, struct
 void sweep_free(struct sweep_file *file); /* takes NULL */
 const struct sweep_config *sweep_file_config(const struct sweep_file *file);
 
-/* Two trials, the configs [a] and [b] with the same [overrides] (count), each with [seeds] seeds; [metric] is compared
- * in its own direction. No run folder is kept. STATUS_USAGE as sweep_load. */
+/* Two trials, the configs [a] and [b] with the same [overrides] (count), each with [seeds] seeds and in [processes] for
+ * each run; [metric] is compared in its own direction. No run folder is kept. STATUS_USAGE as sweep_load. */
 status sweep_load_comparison(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds,
-                             const char *metric, struct sweep_file **out);
+                             int64_t processes, const char *metric, struct sweep_file **out);
 
 /* The config of the trials, without parameters; of the second one of a comparison, NULL: there is none. */
 const struct config *sweep_file_base(const struct sweep_file *file);

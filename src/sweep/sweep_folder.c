@@ -418,6 +418,16 @@ static void set_path(struct sweep_folder *f, const char *path) {
     f->shared = arena_printf(f->arena, "%s/" SWEEP_SHARED, path);
 }
 
+static status check_is_alone(const struct sweep_folder *f) {
+    struct io_info info;
+    TRY(io_stat(f->shared, &info));
+    if (!info.exists) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: this sweep was started with --share, and other processes may be part of it; continue it "
+                      "with --share, or use --fresh to start over (the old folder is kept)",
+                      f->path);
+}
+
 /* Whether the folder has the lock of a sweep, or nothing at all, or only what another process has just begun. */
 static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     struct io_info info;
@@ -431,12 +441,12 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     *has_sweep = lock == FOLDER_LOCK_COMPLETE || lock == FOLDER_LOCK_PARTIAL;
     if (*has_sweep) return OK;
     TRY(io_list(f->path, &names));
-    bool is_begun = f->temporary && names.count == 1 && strcmp(names.items[0], SWEEP_SHARED) == 0;
-    status s =
-        names.count == 0 || is_begun
-            ? OK
-            : status_new(STATUS_USAGE, "%s: this folder is not a sweep's, and has files (%s); choose another --run-dir",
-                         f->path, names.items[0]);
+    status s = OK;
+    if (names.count == 1 && strcmp(names.items[0], SWEEP_SHARED) == 0)
+        s = f->temporary ? OK : check_is_alone(f);
+    else if (names.count > 0)
+        s = status_new(STATUS_USAGE, "%s: this folder is not a sweep's, and has files (%s); choose another --run-dir",
+                       f->path, names.items[0]);
     io_names_free(&names);
     return s;
 }
@@ -453,16 +463,6 @@ static struct sweep_folder *folder_at(const char *path) {
     *f = (struct sweep_folder){.arena = arena, .lock = {.fd = -1}, .fd = -1};
     set_path(f, path);
     return f;
-}
-
-static status check_is_alone(const struct sweep_folder *f) {
-    struct io_info info;
-    TRY(io_stat(f->shared, &info));
-    if (!info.exists) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: this sweep was started with --share, and other processes may be part of it; continue it "
-                      "with --share, or use --fresh to start over (the old folder is kept)",
-                      f->path);
 }
 
 status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_file *file, struct log *log,

@@ -184,6 +184,12 @@ constraints: ["model.layers.0.linear.out % parts == 0", "optimizer.momentum < 0.
             history = self.read(f"{folder}/history.jsonl")
             again, _ = self.sweep(text, f"confirm={{seeds: 5, against: {against}}}", "--nproc", 1)
             self.assertEqual((again, self.read(f"{folder}/history.jsonl")), (out, history))
+        self.sweep(text, "confirm=2", "nproc_per_trial=2", "keep.runs=all", "--nproc", 1, name="pairs")
+        folder, = (self.path("sweeps/pairs/confirm", n) for n in os.listdir(self.path("sweeps/pairs/confirm")) if n.endswith("-or-base"))
+        with open(f"{folder}/trials.csv") as f:
+            trained = list(csv.DictReader(f))[0]["state_sha256"]
+        self.run_program(f"{folder}/base_config.yaml", "--nproc", 2, "--run-dir", "two")
+        self.assertEqual(self.sha("two"), trained)
         out, _ = self.sweep(text, "confirm=5", "budget=0.0001", "--nproc", 1, name="over")
         self.assertEqual(out.count("p-values"), 0)
         for words, message in ((("confirm=1",), ">= 2"), (("confirm=5", "metric={name: val_loss, goal: maximize}"), "knows only the usual goal of val_loss"),

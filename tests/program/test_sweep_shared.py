@@ -103,6 +103,9 @@ class Shared(SharedCase):
         _, err = self.sweep(SWEEP, "--share", "--run-dir", "other", code=USAGE)
         self.assertIn("not a sweep's, and has files (mine.txt)", err)
         self.assertEqual(os.listdir(self.path("other")), ["mine.txt"])
+        os.makedirs(self.path("begun/shared/blocks"))
+        _, err = self.sweep(SWEEP, "--run-dir", "begun", code=USAGE)
+        self.assertIn("begun: this sweep was started with --share", err)
 
     def test_a_process_alone_has_the_folder(self):
         self.write("test.yaml", LONG)
