@@ -398,8 +398,8 @@ TEST(wrong_configs) {
     static const char *const cases[][2] = {
         {"{}", "dataset.path: is missing: give the file of the rows, or format: synthetic"},
         {"path: a.xyz", "c.yaml:1:7: dataset.path: 'a.xyz': unknown file extension; set dataset.format to one "
-                        "of: hdf5, csv, sqlite, idx, npy, npz, images, text, tokens, synthetic"},
-        {"path: a.csv\nformat: parquet", "c.yaml:2:9: "},
+                        "of: hdf5, netcdf, parquet, csv, sqlite, idx, npy, npz, images, text, tokens, synthetic"},
+        {"path: a.csv\nformat: excel", "c.yaml:2:9: "},
         {"path: a.csv\nscale: {mean: 1}", "dataset.scale: mean and std must be given together"},
         {"path: a.csv\nscale: {type: minmax, mean: 1, std: 1}",
          "dataset.scale: type (fitted to the rows) and mean/std (given) exclude each other; give one"},

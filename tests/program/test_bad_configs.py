@@ -61,9 +61,7 @@ WRONG = [
     ("relu", "{scaled_dot_product_attention: {heads: 2, num_kv_heads: 0}}", "scaled_dot_product_attention.num_kv_heads: must be >= 1"),
     ("relu", "{hardtanh: {min_val: 1}}", "hardtanh: min_val must be less than max_val"),
     ("relu", "{threshold: {threshold: 1}}", "threshold.value: missing"),
-    ("relu", "{unfold: 2}", "needs an input of shape (channels, height, width), got"),
     ("relu", "{unfold: {kernel_size: [1, 2, 3]}}", "unfold.kernel_size: expected one number or two (height, width), got 3"),
-    ("relu", "{fold: {output_size: 4, kernel_size: 2}}", "its input must be (a multiple of 4, the elements of a window; 9 windows), but is"),
     ("relu", "{fold: {kernel_size: 2}}", "fold.output_size: missing"),
     ("relu", "{softplus: {beta: 0}}", "softplus.beta: must be > 0, got 0"),
     ("relu", "{celu: 0}", "celu.alpha: must be > 0, got 0"),
@@ -141,6 +139,8 @@ WRONG = [
 
 # The same for models that do not go with the data or the rest of the config.
 SHAPES = [
+    ("relu", "{unfold: 2}", "needs an input of shape (channels, height, width), got"),
+    ("relu", "{fold: {output_size: 4, kernel_size: 2}}", "its input must be (a multiple of 4, the elements of a window; 9 windows), but is"),
     ("{linear: {out: 3}}", "{linear: {out: 2}}", "the model's output is 2, but the targets have 3 classes (0 to 2)"),
     ("loss: cross_entropy", "loss: {type: cross_entropy, weight: [0, 0, 0]}", "loss: weight: at least one must be greater than 0"),
     ("loss: cross_entropy", "loss: mse", "the model's output is 3, but a target row has 1 value"),

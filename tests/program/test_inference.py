@@ -272,8 +272,8 @@ train: {epochs: 1}
             _, err = self.run_program("predict", "test.yaml", "--out", "none/p.csv", *words, code=program.IO)
             self.assertIn("cannot create 'none/p.csv.tmp-", err)
         os.mkdir(self.path("folder.csv"))
-        _, err = self.run_program("predict", "test.yaml", "--out", "folder.csv", "dataset.path=none.h5", code=program.IO)
-        self.assertIn("'folder.csv' is a folder", err)
+        _, err = self.run_program("predict", "test.yaml", "--out", "folder.csv", "dataset.path=none.h5", code=USAGE)
+        self.assertIn("--out folder.csv: it exists and is not a regular file; choose another name", err)
         self.run_program("predict", "test.yaml", "--out", "/proc/none/p.csv", code=program.IO)
 
 

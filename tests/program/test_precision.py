@@ -38,13 +38,13 @@ class Precision(program.Case):
         """Once for each key, by `check` and at the start of a run; a resolved config says nothing new."""
         lines = {"train.grad_scaler={init_scale: 1024}": "train.grad_scaler is for precision: float16; the loss is not scaled",
                  "train.cuda_graph=true": "train.cuda_graph is for GPUs",
-                 "dataset.columns={x: {missing: mean}}": "dataset.columns, which format synthetic does not use (for csv, sqlite)",
-                 "dataset.missing=['?']": "dataset.missing, which format synthetic does not use (for csv, sqlite)",
+                 "dataset.columns={x: {missing: mean}}": "dataset.columns, which format synthetic does not use (for netcdf, parquet, csv, sqlite)",
+                 "dataset.missing=['?']": "dataset.missing, which format synthetic does not use (for netcdf, parquet, csv, sqlite)",
                  "dataset.csv={delimiter: ';'}": "dataset.csv, which format synthetic does not use (for csv, images)",
                  "dataset.image={size: [8, 8]}": "dataset.image, which format synthetic does not use (for images)",
                  "dataset.text={block_size: 8}": "dataset.text, which format synthetic does not use (for text)",
                  "dataset.tokens={block_size: 8}": "dataset.tokens, which format synthetic does not use (for tokens)",
-                 "dataset.inputs=x": "dataset.inputs, which format synthetic does not use (for hdf5, csv, sqlite, npy, npz)"}
+                 "dataset.inputs=x": "dataset.inputs, which format synthetic does not use (for hdf5, netcdf, parquet, csv, sqlite, npy, npz)"}
         if not self.has_amx:
             lines["train.float32_matmul_precision=high"] = ("train.float32_matmul_precision: high is for GPUs and for CPUs with AMX, which "
                                                             "this one does not have")

@@ -96,8 +96,6 @@ dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
             for stage in (2, 3):
                 err = self.run_program("test.yaml", "--nproc", 2, f"dist.zero_stage={stage}", word, code=USAGE)[1]
                 self.assertIn(f"dist.zero_stage: {stage} cannot be combined with {reason}", err)
-        err = self.run_program("test.yaml", "--nproc", 2, "dist.zero_stage=2", "--stop-after", 2, "--trace", "x.h5", code=USAGE)[1]
-        self.assertIn("--trace: add dist.zero_stage=1, with which every process has all gradients", err)
 
     def peaks(self, *words):
         """The largest resident memory of each rank but the first, in MiB: rank 0 also writes checkpoints."""
