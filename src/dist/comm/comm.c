@@ -152,7 +152,13 @@ status comm_connect_with(struct comm *comm, const struct comm_backend *backend) 
     TRY(fill_setup(comm, g->name, address, &setup));
     TRY(backend->create(&setup, &g->group));
     g->backend = backend;
-    return store_on_failure(g->store, abort_group, g);
+    status s = store_on_failure(g->store, abort_group, g);
+    if (status_code(s) != STATUS_BUG) return s;
+    status_free(s);
+    return status_new(STATUS_USAGE,
+                      "there are %d groups of ranks, and no more are possible at once; an extension must destroy those "
+                      "that it no longer needs (comm_destroy)",
+                      STORE_MAX_HANDLERS);
 }
 
 status comm_agree(const struct comm_setup *setup, const char *what, status own, int *number) {

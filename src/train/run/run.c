@@ -541,12 +541,15 @@ static status open_reducer(struct trainer *t) {
     return s;
 }
 
-/* The barrier is of the sampler's group, so that a rank that has made other calls than the others is found at once. */
+/* The sum is of the sampler's group, so that a rank that has made other calls than the others is found at once: a call
+ * that hardly any sampler makes, where a barrier of one rank would be taken for this one. */
 static status start_sampler(struct run *run) {
     struct trainer *t = &run->trainer;
     TRY(comm_split(t->comm, 0, run->env->rank, &run->sampler_comm));
     TRY(loader_start_sampler(t->loader, run->sampler_comm));
-    return status_prefix(comm_barrier(run->sampler_comm), "sampler.order %s", t->sampler->order.name);
+    int64_t none[3] = {0};
+    return status_prefix(comm_all_reduce(run->sampler_comm, none, 3, COMM_INT64, COMM_MIN), "sampler.order %s",
+                         t->sampler->order.name);
 }
 
 static status join(struct run *run) {
