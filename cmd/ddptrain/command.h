@@ -20,6 +20,7 @@
 
 struct subcommand;
 
+#define DEFAULT_GRACE 30     /* seconds */
 #define MAX_DATA_OVERRIDES 9 /* one for each key that command_use_data sets */
 
 struct command_line {

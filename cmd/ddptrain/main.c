@@ -155,7 +155,7 @@ int main(int argc, char **argv) {
     struct command_line line = {.program = argv[0],
                                 .argv = argv,
                                 .nnodes = 1,
-                                .grace = 30,
+                                .grace = DEFAULT_GRACE,
                                 .lease = 60,
                                 .characters = 500,
                                 .seed = -1,

@@ -86,6 +86,15 @@ static status read_nproc(const char *text, int *nproc) {
     return OK;
 }
 
+/* Options of a launcher, which a job does not have. */
+static status check_launcher(const struct command_line *line) {
+    if (!line->is_standalone && !line->node_rank && !line->master_addr && !line->master_port && !line->max_restarts)
+        return OK;
+    return status_new(STATUS_USAGE,
+                      "submit does not accept --standalone, --node-rank, --master-addr, --master-port and "
+                      "--max-restarts: the queue starts the processes; leave them out");
+}
+
 /* The name of a run or a sweep in characters that every queue takes; the config must be one that can run. */
 static status read_config(const struct command_line *line, struct job *job, struct arena *arena) {
     struct config_file *config = NULL;
@@ -140,6 +149,8 @@ static void add_command(const struct command_line *line, const struct job *job, 
     }
     if (line->run_dir) text_add(out, " --run-dir ");
     if (line->run_dir) add_word(out, line->run_dir);
+    if (line->grace != DEFAULT_GRACE) text_printf(out, " --grace %g", line->grace);
+    if (line->is_quiet) text_add(out, " --quiet");
 }
 
 static void add_value(const char *name, size_t length, const struct command_line *line, const struct job *job,
@@ -224,6 +235,7 @@ static status write_script(const struct command_line *line, struct job *job, str
     TRY(find_queue(line->queue, &job->queue));
     TRY(read_time(line->time, &job->seconds));
     TRY(read_nproc(line->nproc, &job->nproc));
+    TRY(check_launcher(line));
     TRY(read_config(line, job, arena));
     const char *path = line->out ? line->out : arena_printf(arena, "%s.%s.sh", job->name, job->queue->name);
     TRY(check_out(path));
@@ -245,12 +257,14 @@ static status run(const struct command_line *line) {
         text_printf(&said, "%s: %d node%s, %d process%s on each, %s\n", job.script, line->nnodes,
                     text_plural((uint64_t)line->nnodes, "s"), job.nproc, text_plural((uint64_t)job.nproc, "es"),
                     line->time);
-    if (!s && !line->is_now)
-        text_printf(&said, "submit it: %s%s%s\n", job.queue->program,
+    if (!s && !line->is_now) {
+        text_printf(&said, "submit it: %s%s", job.queue->program,
                     job.queue->reads_input                    ? " < "
                     : strcmp(job.queue->program, "flux") == 0 ? " batch "
-                                                              : " ",
-                    job.script);
+                                                              : " ");
+        add_word(&said, job.script);
+        text_add(&said, "\n");
+    }
     if (!s) command_print(stdout, &said);
     text_free(&said);
     if (!s && line->is_now) s = submit(&job);
