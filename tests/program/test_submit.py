@@ -97,8 +97,8 @@ class Submit(program.Case):
         self.assertIn(" wine.yaml --run-dir x --grace 120 --quiet\n", self.script("slurm", "--run-dir", "x", "--grace", "120", "--quiet"))
         out, _ = self.submit("--queue", "lsf", "--time", "1:00:00", "--out", "my job.sh")
         self.assertIn(f"submit it: bsub < '{self.path('my job.sh')}'\n", out)
-        for words in (["--max-restarts", 2], ["--master-addr", "h"], ["--master-port", 3000], ["--node-rank", 1], ["--nodes", 1, "--standalone"]):
-            _, err = self.submit("--queue", "slurm", "--nodes", "2", "--time", "1:00:00", *words, code=program.USAGE)
+        for words in (["--max-restarts", 2], ["--master-addr", "h"], ["--master-port", 3000], ["--node-rank", 1], ["--standalone"]):
+            _, err = self.submit("--queue", "slurm", "--nodes", 1 if "--standalone" in words else 2, "--time", "1:00:00", *words, code=program.USAGE)
             self.assertIn("submit does not accept --standalone, --node-rank, --master-addr, --master-port and --max-restarts: the queue", err)
 
     def test_a_sweep(self):
