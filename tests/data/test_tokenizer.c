@@ -289,6 +289,10 @@ static const struct {
      "t.json: pre_tokenizer: the replacement of Metaspace is not one character other than white space"},
     {UNIGRAM_WITH("\"decoder\": {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"last\"}"),
      "t.json: decoder: the prepend_scheme 'last' of Metaspace is not always, first or never"},
+    {UNIGRAM_WITH("\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": "
+                  "{\"String\": \"_\"}, "
+                  "\"content\": \" \"}, {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]}"),
+     "t.json: the decoder of a Unigram model must be null, Metaspace or a Sequence of one Metaspace or Replace by a"},
     {UNIGRAM_WITH("\"decoder\": {\"type\": \"ByteLevel\"}"),
      "t.json: the decoder of a Unigram model must be null, Metaspace"},
     {UNIGRAM_WITH(

@@ -2,7 +2,6 @@
  * table, which takes memory in proportion to the bytes of the pieces, whatever they are. */
 #include "data/text/unigram.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -27,7 +26,7 @@ struct unigram {
     size_t size;
     double unknown_score;
     uint32_t unknown;     /* NO_ID: none */
-    bool has_byte_pieces; /* byte_fallback, and a piece for each byte that needs one is searched */
+    bool has_byte_pieces; /* byte_fallback */
     uint32_t bytes[256];  /* ids of <0x00> ..; NO_ID: none */
     /* The trie; node 0 is the root. */
     struct edge {
@@ -45,7 +44,7 @@ struct unigram {
     bool drops_first_blanks;    /* those of the first token */
     bool joins_by_blanks;       /* there is no decoder */
     bool decodes_bytes;         /* <0x41> is a byte */
-    size_t stripped;            /* blanks at the start of a text that are removed */
+    bool strips_blank;          /* the first one of a text */
 };
 
 /* ---- the trie ---- */
@@ -180,8 +179,9 @@ struct unigram_node {
 static status reserve_nodes(struct unigram_search *search, size_t count) {
     if (count <= search->capacity) return OK;
     free(search->nodes);
-    search->nodes = malloc(2 * count * sizeof *search->nodes);
-    search->capacity = search->nodes ? 2 * count : 0;
+    count += 1024; /* a longer word is rare, and nothing is copied */
+    search->nodes = malloc(count * sizeof *search->nodes);
+    search->capacity = search->nodes ? count : 0;
     return search->nodes ? OK : status_memory("the tokens of a text");
 }
 
@@ -259,7 +259,6 @@ static int byte_of_token(const char *token, size_t size) {
 void unigram_decode(const struct unigram *unigram, const char *token, size_t size, bool is_first, struct text *out) {
     const struct blank *b = &unigram->decoded_blank;
     int byte = unigram->decodes_bytes ? byte_of_token(token, size) : -1;
-    size_t stripped = is_first ? unigram->stripped : 0;
     if (byte >= 0) {
         text_add_bytes(out, (const char[]){(char)byte}, 1);
         return;
@@ -268,8 +267,8 @@ void unigram_decode(const struct unigram *unigram, const char *token, size_t siz
     for (size_t at = 0, length; at < size; at += length) {
         bool is_blank = b->length && size - at >= b->length && memcmp(token + at, b->bytes, b->length) == 0;
         length = is_blank ? b->length : 1;
-        bool drops = (is_blank && is_first && unigram->drops_first_blanks) || (is_blank && stripped > 0);
-        if (stripped > 0) stripped = drops ? stripped - 1 : 0;
+        bool is_stripped = unigram->strips_blank && at == 0 && (is_blank || token[at] == ' ');
+        bool drops = is_first && (is_stripped || (is_blank && unigram->drops_first_blanks));
         if (!drops) text_add_bytes(out, is_blank ? " " : token + at, is_blank ? 1 : length);
     }
 }
@@ -371,40 +370,49 @@ static status read_words(struct unigram *u, const json_t *json) {
     return OK;
 }
 
-static status read_decoder_part(struct unigram *u, const json_t *json) {
+/* Strip needs the tokens as one text, ByteFallback and Metaspace need them as they are. */
+static status read_decoder_part(struct unigram *u, const json_t *json, bool is_fused) {
     const char *from = json_string_value(json_object_get(json_object_get(json, "pattern"), "String"));
     const char *to = json_string_value(json_object_get(json, "content"));
     const json_t *start = json_object_get(json, "start"), *stop = json_object_get(json, "stop");
-    bool is_new = u->decoded_blank.length == 0;
-    if (is_type(json, "ByteFallback")) u->decodes_bytes = true;
-    if (is_type(json, "ByteFallback") || is_type(json, "Fuse")) return OK;
-    if (is_type(json, "Metaspace") && is_new) {
+    bool is_new = u->decoded_blank.length == 0, is_by_blank = to && strcmp(to, " ") == 0;
+    if (is_type(json, "Fuse")) return OK;
+    if (is_type(json, "ByteFallback") && !is_fused) {
+        u->decodes_bytes = true;
+        return OK;
+    }
+    if (is_type(json, "Metaspace") && is_new && !is_fused) {
         enum prepend prepend;
         TRY(read_metaspace(json, "decoder", &u->decoded_blank, &prepend));
         u->drops_first_blanks = prepend != PREPEND_NEVER;
         return OK;
     }
-    if (is_type(json, "Replace") && is_new && from && *from && strlen(from) <= 4 && to && strcmp(to, " ") == 0) {
+    if (is_type(json, "Replace") && is_new && from && *from && strlen(from) <= 4 && is_by_blank) {
         u->decoded_blank.length = strlen(from);
         memcpy(u->decoded_blank.bytes, from, strlen(from));
         return OK;
     }
-    if (is_type(json, "Strip") && to && strcmp(to, " ") == 0 && json_is_integer(start) && json_is_integer(stop) &&
-        json_integer_value(start) >= 0 && json_integer_value(stop) == 0) {
-        u->stripped = (size_t)json_integer_value(start);
+    if (is_type(json, "Strip") && !is_new && is_fused && is_by_blank && json_is_integer(start) &&
+        json_is_integer(stop) && json_integer_value(start) >= 0 && json_integer_value(start) <= 1 &&
+        json_integer_value(stop) == 0) {
+        u->strips_blank = json_integer_value(start) == 1;
         return OK;
     }
     return bad("the decoder of a Unigram model must be null, Metaspace or a Sequence of one Metaspace or Replace by a "
-               "blank, ByteFallback, Fuse and Strip of blanks at the start; others are not supported");
+               "blank, ByteFallback, Fuse and then Strip of a blank at the start; others are not supported");
 }
 
 static status read_decoder(struct unigram *u, const json_t *json) {
     const json_t *part;
     size_t i;
+    bool is_fused = false;
     u->joins_by_blanks = is_absent(json);
     if (u->joins_by_blanks) return OK;
-    if (!is_type(json, "Sequence")) return read_decoder_part(u, json);
-    json_array_foreach(json_object_get(json, "decoders"), i, part) TRY(read_decoder_part(u, part));
+    if (!is_type(json, "Sequence")) return read_decoder_part(u, json, false);
+    json_array_foreach(json_object_get(json, "decoders"), i, part) {
+        TRY(read_decoder_part(u, part, is_fused));
+        is_fused = is_fused || is_type(part, "Fuse");
+    }
     return OK;
 }
 

@@ -14,7 +14,8 @@
 struct unigram;
 struct token_list;
 
-/* Reads the parts of a tokenizer.json. STATUS_DATA with what is damaged or not supported. */
+/* Reads the parts of a tokenizer.json. STATUS_DATA with what is damaged or not supported; also then *out is to be
+ * destroyed. */
 status unigram_read(const json_t *root, struct unigram **out);
 void unigram_destroy(struct unigram *unigram); /* takes NULL */
 
