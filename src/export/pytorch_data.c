@@ -43,13 +43,16 @@ static void add_paths(const struct script *s, struct text *out) {
         script_add_names(out, files, NULL);
 }
 
-/* Sets the files of the training and the validation rows. */
+/* Sets the files of the training and the validation rows, which are of formats that a script reads. */
 static status find_files(struct script *s) {
     const struct dataset_config *d = &s->config->dataset;
     const char *paths[] = {d->path, d->validation.path};
     for (int i = 0; i < 2; i++) {
         if (!paths[i]) continue;
-        bool is_csv = strcmp(dataset_format_of(d, paths[i])->name, "csv") == 0;
+        const struct dataset_format *format = dataset_format_of(d, paths[i]);
+        bool is_csv = strcmp(format->name, "csv") == 0;
+        if (!format->pytorch)
+            return status_new(STATUS_USAGE, "dataset.format %s cannot be expressed in a PyTorch script", format->name);
         TRY(file_list_expand(paths[i], dataset_others(d, i), s->arena, &s->files[i]));
         if (s->files[i].count > 1 && !is_csv) return script_refuse("several files that are not CSV files");
     }
@@ -716,9 +719,6 @@ static void add_batches(struct script *s) {
 /* x and y of a format that reads arrays. */
 static status add_arrays(struct script *s, const struct dataset_format *format) {
     const struct dataset_config *d = &s->config->dataset;
-    if (!format || !format->pytorch)
-        return status_new(STATUS_USAGE, "dataset.format %s cannot be expressed in a PyTorch script",
-                          format ? format->name : "");
     const char *paths[] = {d->path, d->validation.path, d->image.masks, d->validation.targets};
     for (size_t i = 0; format->is_folder && i < sizeof paths / sizeof *paths; i++)
         if (paths[i] && archive_in_path(paths[i]))

@@ -156,6 +156,9 @@ class NetCDF(program.Case):
         self.write("test.yaml", CONFIG.replace("FILE", "a.nc"))
         _, err = self.run_program("check", "test.yaml", "dataset.drop_missing_targets=false", code=program.DATA)
         self.assertIn("a.nc:row 33: column 'temp': missing value", err)  # time 1, lat 2, lon 3
+        self.write("test.yaml", CONFIG.replace("FILE", "other.nc"))
+        _, err = self.run_program("export", "test.yaml", "--format", "pytorch", "--out", "x.py", "dataset={path: other.nc, inputs: [temp], targets: wind, split: 0}", code=program.USAGE)
+        self.assertIn("dataset.format netcdf cannot be expressed in a PyTorch script", err)
 
 
 if __name__ == "__main__":
