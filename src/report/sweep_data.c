@@ -137,6 +137,15 @@ static char *quoted_words(const struct node *list) {
     return copied;
 }
 
+static void read_other_metrics(struct sweep_data *s, const struct node *others) {
+    s->other_count = 0;
+    for (size_t i = 0; others && others->kind == NODE_MAPPING && i < others->count; i++) {
+        if (s->other_count == SWEEP_MAX_OTHER_METRICS) return;
+        s->is_other_max[s->other_count] = strcmp(text_or(node_get(others->items[i], "goal"), ""), "maximize") == 0;
+        s->others[s->other_count++] = copy(others->keys[i]);
+    }
+}
+
 static void read_sweep(struct sweep_data *s, const struct node *root) {
     const struct node *metric = node_get(root, "metric"), *repeat = node_get(root, "repeat");
     const struct node *trials = node_get(root, "trials"), *parameters = node_get(root, "parameters");
@@ -146,6 +155,7 @@ static void read_sweep(struct sweep_data *s, const struct node *root) {
     s->overrides = quoted_words(node_get(root, "overrides"));
     s->early = copy(text_or(node_get(node_get(root, "early_terminate"), "type"), "none"));
     s->is_max = strcmp(text_or(node_get(metric, "goal"), "minimize"), "maximize") == 0;
+    read_other_metrics(s, node_get(root, "other_metrics"));
     s->seeds = count_of(node_get(repeat, "seeds"), 1e4, 0);
     s->folds = count_of(node_get(repeat, "folds"), 1e4, 0);
     s->trial_count = count_of(trials, 1e9, -1);
@@ -238,6 +248,8 @@ static double *new_run(struct sweep_data *s) {
         s->run_capacity = s->run_capacity ? 2 * s->run_capacity : 256;
         s->runs = checked(realloc(s->runs, s->run_capacity * sizeof *s->runs));
         s->points = checked(realloc(s->points, s->run_capacity * (n ? n : 1) * sizeof *s->points));
+        if (s->other_count)
+            s->run_others = checked(realloc(s->run_others, s->run_capacity * s->other_count * sizeof(double)));
     }
     double *point = s->points + s->run_count++ * n;
     for (size_t i = 0; i < n; i++) point[i] = NAN;
@@ -250,6 +262,14 @@ static uint8_t state_of(const struct json_line *line) {
     for (int state = TRIAL_COMPLETE; state <= TRIAL_FAILED; state++)
         if (json_line_is(line, "state", trial_states[state])) return (uint8_t)state;
     return TRIAL_PENDING;
+}
+
+/* Of the last run. */
+static void read_others(struct sweep_data *s, const struct json_field *field) {
+    struct json_line values;
+    bool has = field && field->kind == KIND_NESTED && json_line_read(field->text, field->length, &values);
+    for (size_t i = 0; i < s->other_count; i++)
+        s->run_others[(s->run_count - 1) * s->other_count + i] = has ? json_line_number(&values, s->others[i]) : NAN;
 }
 
 static bool read_run(struct sweep_data *s, const struct json_line *line) {
@@ -271,6 +291,7 @@ static bool read_run(struct sweep_data *s, const struct json_line *line) {
     free(message);
     double *point = new_run(s);
     s->runs[s->run_count - 1] = run;
+    read_others(s, json_line_find(line, "metrics"));
     read_point(s, json_line_find(line, "parameters"), point);
     return true;
 }
@@ -324,6 +345,11 @@ static size_t add_trial(struct sweep_data *s, const struct run_place *entries, s
     t.mean = summary.mean;
     t.error = summary.error;
     t.complete = (uint32_t)summary.complete;
+    for (size_t k = 0; k < s->other_count; k++) {
+        for (size_t i = 0; i < count; i++) values[i].value = s->run_others[entries[i].index * s->other_count + k];
+        s->others_of[entries[0].index * s->other_count + k] =
+            trial_summary_make(values, count, sweep_data_repeats(s)).mean;
+    }
     if (pruned) t.pruned = sum / (double)pruned;
     t.point = s->points + entries[0].index * s->parameter_count;
     t.first = entries[0].index;
@@ -351,6 +377,28 @@ static void sort_trials(struct sweep_data *s) {
     }
 }
 
+double sweep_data_other(const struct sweep_data *s, const struct sweep_data_trial *t, size_t index) {
+    return s->others_of[t->first * s->other_count + index];
+}
+
+static void find_front(struct sweep_data *s) {
+    size_t metrics = 1 + s->other_count;
+    s->front = 0;
+    if (!s->other_count) return;
+    double *values = checked(calloc(s->ranked * metrics + 1, sizeof *values));
+    bool *front = checked(calloc(s->ranked + 1, sizeof *front));
+    for (size_t i = 0; i < s->ranked; i++) {
+        const struct sweep_data_trial *t = &s->trials[i];
+        values[i * metrics] = s->is_max ? -t->mean : t->mean;
+        for (size_t k = 0; k < s->other_count; k++)
+            values[i * metrics + 1 + k] = s->is_other_max[k] ? -sweep_data_other(s, t, k) : sweep_data_other(s, t, k);
+    }
+    pareto_front(values, s->ranked, metrics, front);
+    for (size_t i = 0; i < s->ranked; i++) s->front += s->trials[i].is_on_front = front[i];
+    free(values);
+    free(front);
+}
+
 static void rank_trials(struct sweep_data *s) {
     size_t n = s->run_count;
     struct run_place *entries = checked(calloc(n + 1, sizeof *entries));
@@ -359,6 +407,8 @@ static void rank_trials(struct sweep_data *s) {
     for (size_t i = 0; i < s->reason_count; i++) s->reasons[i].count = 0;
     free(s->trials);
     s->trials = checked(calloc(n + 1, sizeof *s->trials));
+    free(s->others_of);
+    s->others_of = s->other_count ? checked(calloc(n * s->other_count + 1, sizeof(double))) : NULL;
     s->trial_total = 0;
     for (size_t i = 0; i < n; i++) entries[i] = (struct run_place){s->runs[i].trial, s->runs[i].repeat, (uint32_t)i};
     qsort(entries, n, sizeof *entries, by_run);
@@ -378,6 +428,7 @@ static void rank_trials(struct sweep_data *s) {
         if (ends[i]) s->trials[ends[i] - 1].order = order++;
     free(ends);
     sort_trials(s);
+    find_front(s);
 }
 
 /* ---- the folder ---- */
@@ -387,12 +438,14 @@ static void clear_runs(struct sweep_data *s) {
     free(s->reasons);
     free(s->runs);
     free(s->points);
+    free(s->run_others);
+    free(s->others_of);
     free(s->trials);
     s->reasons = NULL;
     s->runs = NULL;
-    s->points = NULL;
+    s->points = s->run_others = s->others_of = NULL;
     s->trials = NULL;
-    s->reason_count = s->run_count = s->run_capacity = s->trial_total = s->ranked = 0;
+    s->reason_count = s->run_count = s->run_capacity = s->trial_total = s->ranked = s->front = 0;
     s->file = (struct line_file){0};
     s->has_stopped = false;
 }
@@ -403,7 +456,8 @@ static void clear_sweep(struct sweep_data *s) {
         free(s->parameters[i].words);
         free(s->parameters[i].path);
     }
-    s->parameter_count = 0;
+    for (size_t i = 0; i < s->other_count; i++) free(s->others[i]);
+    s->parameter_count = s->other_count = 0;
     free(s->method);
     free(s->metric);
     free(s->config);
@@ -450,6 +504,7 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
     struct document *document = NULL;
     size_t run_count = s->run_count;
     int64_t repeats = sweep_data_repeats(s);
+    size_t parameters = s->parameter_count, others = s->other_count;
     bool is_max = s->is_max;
     TRY(folder_lock_is_held(s->path, &s->is_locked));
     status r = read_yaml(s, yaml, &document);
@@ -460,9 +515,9 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
         bool has_restarted;
         r = line_file_read(&lines, yaml, read_other, s, &has_restarted);
     }
-    if (!r) {
-        r = read_history(s, history);
-    }
+    bool is_other = parameters != s->parameter_count || others != s->other_count;
+    if (is_other && s->run_count) clear_runs(s); /* another sweep: points have other columns */
+    if (!r) r = read_history(s, history);
     const struct node *trials = document ? node_get(document_root(document), "trials") : NULL;
     bool is_known = s->trials && s->run_count == run_count && s->is_max == is_max && sweep_data_repeats(s) == repeats;
     bool is_list = !r && !is_known && trials && trials->kind == NODE_SEQUENCE;
@@ -475,12 +530,7 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
 
 status sweep_data_update(struct sweep_data *s) {
     char *yaml = path_in(s->path, "sweep.yaml"), *history = path_in(s->path, "history.jsonl");
-    size_t before = s->parameter_count;
     status r = read_files(s, yaml, history);
-    if (!r && before != s->parameter_count && s->run_count) { /* another sweep: points have other columns */
-        clear_runs(s);
-        r = read_files(s, yaml, history);
-    }
     free(yaml);
     free(history);
     return r;

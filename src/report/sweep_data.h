@@ -42,6 +42,7 @@ struct sweep_data_trial {
     uint32_t complete, runs; /* complete, ended */
     uint32_t order;          /* how many trials ended before it */
     int state;               /* as trial_summary's */
+    bool is_on_front;        /* of the complete trials, by all metrics; false where there is one */
 };
 
 /* Runs that failed for the same reason but for numbers in it. */
@@ -59,13 +60,18 @@ struct sweep_data {
     char *other;     /* of a comparison: the config of trial 1; NULL: a sweep */
     char *overrides; /* of the config, quoted for a shell, each with a blank before it; "": none */
     bool is_max;
+    char *others[SWEEP_MAX_OTHER_METRICS]; /* (other_count) names of the other metrics */
+    bool is_other_max[SWEEP_MAX_OTHER_METRICS];
+    size_t other_count, front;               /* front: trials on the Pareto front */
     int64_t trial_count;                     /* asked for; -1: unknown */
     int64_t seeds, folds;                    /* of a trial; 0: not given */
     struct sweep_data_parameter *parameters; /* (parameter_count) */
     size_t parameter_count;
     struct sweep_data_run
-        *runs;      /* (run_count), in the order in which they ended; of a run that is there twice the last */
-    double *points; /* (run_count, parameter_count) */
+        *runs;          /* (run_count), in the order in which they ended; of a run that is there twice the last */
+    double *points;     /* (run_count, parameter_count) */
+    double *run_others; /* (run_count, other_count); NULL: other_count is 0 */
+    double *others_of;  /* the same, of trials: sweep_data_other */
     size_t run_count, run_capacity;
     struct sweep_data_reason *reasons; /* (reason_count), of failed runs */
     size_t reason_count;
@@ -82,6 +88,9 @@ status sweep_data_read(const char *path, struct sweep_data **out);
 /* What was added since. */
 status sweep_data_update(struct sweep_data *sweep);
 void sweep_data_free(struct sweep_data *sweep); /* takes NULL */
+
+/* The mean of other metric [index] of a trial; NAN: it has none. */
+double sweep_data_other(const struct sweep_data *sweep, const struct sweep_data_trial *trial, size_t index);
 
 /* The state's SHA-256 of the first run of a trial, from history.jsonl; the caller frees it. "": there is none. */
 char *sweep_data_hash(const struct sweep_data *sweep, const struct sweep_data_trial *trial);

@@ -166,6 +166,7 @@ static void comparison_section_add(struct text *out, const struct sweep_data *s)
 #define MAX_LINES 300        /* parallel coordinates */
 #define ALWAYS_DRAWN 50
 #define BEST_SHOWN 10
+#define FRONT_SHOWN 50
 #define BEST_COMMANDS 5
 #define BEST_CURVES 5
 
@@ -193,7 +194,9 @@ static void add_facts(struct text *out, const struct sweep_data *s) {
     page_facts_begin(out);
     page_fact(out, "State", sweep_data_state(s));
     text_printf(&t, "%s of %s", s->is_max ? "maximum" : "minimum", s->metric);
-    page_fact(out, "Goal", text_string(&t));
+    for (size_t i = 0; i < s->other_count; i++)
+        text_printf(&t, ", %s of %s", s->is_other_max[i] ? "maximum" : "minimum", s->others[i]);
+    page_fact(out, s->other_count ? "Goals" : "Goal", text_string(&t));
     page_fact(out, "Method", s->method);
     text_clear(&t);
     text_printf(&t, "%zu ended", s->trial_total);
@@ -234,6 +237,13 @@ static void add_best_row(struct text *out, const struct sweep_data *s, const str
     text_printf(out, "<td class=\"n\" data-v=\"%.17g\">", t->mean);
     html_add(out, text_string(&cell));
     text_add(out, "</td>");
+    for (size_t i = 0; i < s->other_count; i++) {
+        char value[32];
+        report_metric(s->others[i], sweep_data_other(s, t, i), value);
+        text_printf(out, "<td class=\"n\" data-v=\"%.17g\">", sweep_data_other(s, t, i));
+        html_add(out, value);
+        text_add(out, "</td>");
+    }
     if (sweep_data_repeats(s) > 1) page_number(out, (double)t->complete);
     for (size_t i = 0; i < s->parameter_count; i++) {
         const struct sweep_data_parameter *p = &s->parameters[i];
@@ -313,24 +323,36 @@ static void add_notices(struct text *out, const struct sweep_data *s) {
     text_free(&warnings);
 }
 
+/* The best trials, or with several metrics the Pareto front, by the first one. */
 static void add_best(struct text *out, const struct sweep_data *s) {
-    struct page_heading headings[SWEEP_DATA_MAX_PARAMETERS + 4];
+    struct page_heading headings[SWEEP_DATA_MAX_PARAMETERS + SWEEP_MAX_OTHER_METRICS + 4];
     struct text metric = {0};
-    size_t count = 0;
+    size_t count = 0, shown = 0, max = s->other_count ? FRONT_SHOWN : BEST_SHOWN;
     if (!s->ranked) return;
     text_printf(&metric, "%s%s", s->metric, sweep_data_repeats(s) > 1 ? " (mean \u00b1 standard error)" : "");
     headings[count++] = (struct page_heading){"Trial", true};
     headings[count++] = (struct page_heading){text_string(&metric), true};
+    for (size_t i = 0; i < s->other_count; i++) headings[count++] = (struct page_heading){s->others[i], true};
     if (sweep_data_repeats(s) > 1) headings[count++] = (struct page_heading){"Runs", true};
     for (size_t i = 0; i < s->parameter_count; i++)
         headings[count++] = (struct page_heading){s->parameters[i].path, s->parameters[i].is_number};
     headings[count++] =
         (struct page_heading){sweep_data_repeats(s) > 1 ? "State SHA-256 of the first run" : "State SHA-256", false};
-    text_add(out, "<h3>Best trials</h3>\n");
+    if (s->other_count)
+        text_printf(out, "<h3>Pareto front: %zu of %zu complete trials</h3>\n", s->front, s->ranked);
+    else
+        text_add(out, "<h3>Best trials</h3>\n");
     add_notices(out, s);
     page_table_begin(out, headings, count, true);
-    for (size_t i = 0; i < s->ranked && i < BEST_SHOWN; i++) add_best_row(out, s, &s->trials[i]);
+    for (size_t i = 0; i < s->ranked && shown < max; i++) {
+        if (s->other_count && !s->trials[i].is_on_front) continue;
+        add_best_row(out, s, &s->trials[i]);
+        shown++;
+    }
     page_table_end(out);
+    if (s->other_count)
+        page_note(out, "No other complete trial is as good in every metric and better in one. %s",
+                  shown < s->front ? "More of them: pareto_front is 1 in trials.csv." : "");
     text_free(&metric);
     add_commands(out, s);
 }
@@ -436,6 +458,39 @@ static void draw_best_so_far(struct text *out, const struct sweep_data *s, const
 
 /* Where words share a place, points are spread around it, always in the same way. */
 static double spread(int64_t trial) { return (double)((uint64_t)trial * 2654435761u % 1000) / 1000 * 0.5 - 0.25; }
+
+/* The metric over another one; the trials of the Pareto front on top. */
+static void draw_front(struct text *out, const struct sweep_data *s, size_t index, const struct metric_axis *m) {
+    const char *name = s->others[index];
+    struct svg_plot plot = {.out = out, .x = {.label = name, .is_percent = report_is_percent(name)}, .y = m->axis};
+    struct text title = {0}, label = {0};
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < s->ranked; i++) {
+        low = fmin(low, sweep_data_other(s, &s->trials[i], index));
+        high = fmax(high, sweep_data_other(s, &s->trials[i], index));
+    }
+    plot.x.is_log = low > 0 && axis_wants_log(low, low, high);
+    axis_fit(&plot.x, isfinite(low) ? low : 0, isfinite(high) ? high : 1, true);
+    text_printf(&title, "%s over %s", s->metric, name);
+    svg_begin(&plot, text_string(&title), NULL);
+    for (int on_top = 0; on_top < 2; on_top++)
+        for (size_t i = s->ranked; i-- > 0;) {
+            const struct sweep_data_trial *t = &s->trials[i];
+            bool is_top = t->is_on_front, fits = is_drawn(i, s->ranked, MAX_POINTS, ALWAYS_DRAWN);
+            if (is_top != on_top || isnan(sweep_data_other(s, t, index)) || !fits) continue;
+            add_label(s, t, &label);
+            char value[32];
+            report_metric(name, sweep_data_other(s, t, index), value);
+            text_printf(&label, ", %s %s", name, value);
+            svg_point(&plot, sweep_data_other(s, t, index), t->mean, is_top ? 3.6 : 2.8, is_top ? "pt top" : "pt",
+                      text_string(&label));
+        }
+    svg_end(&plot);
+    page_note(out, "Filled orange points are the Pareto front of all metrics.");
+    svg_end_figure(out);
+    text_free(&title);
+    text_free(&label);
+}
 
 static void draw_parameter(struct text *out, const struct sweep_data *s, size_t index, const struct metric_axis *m,
                            size_t max) {
@@ -649,6 +704,7 @@ status sweep_section_add(struct text *out, const struct sweep_data *s) {
     if (has_values) {
         struct metric_axis m = fit_metric(s);
         text_add(out, "<h3>Plots</h3>\n<div class=\"plots\">\n");
+        for (size_t i = 0; i < s->other_count && s->ranked; i++) draw_front(out, s, i, &m);
         if (s->ranked) draw_best_so_far(out, s, &m);
         if (s->ranked >= IMPORTANCE_MIN_VALUES && s->parameter_count) draw_importance(out, s);
         draw_parameters(out, s, &m);

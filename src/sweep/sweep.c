@@ -201,6 +201,7 @@ struct sweep_report {
 #define BAR_WIDTH 24
 #define LINE_SECONDS 10
 #define BEST_SHOWN 5
+#define FRONT_SHOWN 20
 
 static int64_t ended(const struct sweep_report *r) {
     return runs_of(r->sweep) - trials_count(r->trials, TRIAL_PENDING);
@@ -361,16 +362,52 @@ static void sweep_report_progress(struct sweep_report *r) {
     text_free(&line);
 }
 
-/* The best trials, and how to train the best one again. */
-static void list_best(const struct sweep_report *r) {
-    int64_t best[BEST_SHOWN], count = trials_best(r->trials, BEST_SHOWN, best);
+/* The other metrics of a trial: "  parameters 131". */
+static void add_others(const struct sweep_report *r, int64_t trial, struct text *out) {
+    for (size_t i = 0; i < r->sweep->other_metrics.count; i++) {
+        const char *name = sweep_other_metric(r->sweep, i)->name;
+        char value[32];
+        report_metric(name, trials_other(r->trials, trial, i), value);
+        text_printf(out, "  %s %s", name, value);
+    }
+}
+
+/* The heading of the Pareto front; returns how many trials it has. */
+static int64_t begin_front(const struct sweep_report *r) {
+    bool *front = calloc((size_t)r->sweep->trials + 1, sizeof *front);
     struct text line = {0};
-    if (count) log_line(r->log, "best of %s (%s):", r->sweep->metric.name, r->sweep->runs > 1 ? "mean" : "best epoch");
+    if (!front) status_exit_without_memory();
+    int64_t count = trials_front(r->trials, front);
+    text_printf(&line, "Pareto front of %s (%s)", r->sweep->metric.name,
+                sweep_goal_name((enum sweep_goal)r->sweep->metric.goal));
+    for (size_t i = 0; i < r->sweep->other_metrics.count; i++)
+        text_printf(&line, ", %s (%s)", sweep_other_metric(r->sweep, i)->name,
+                    sweep_goal_name((enum sweep_goal)sweep_other_metric(r->sweep, i)->goal));
+    log_line(r->log, "%s: %" PRId64 " trial%s%s", text_string(&line), count, text_plural((uint64_t)count, "s"),
+             count > FRONT_SHOWN ? ", the first of them:"
+             : count             ? ":"
+                                 : "");
+    text_free(&line);
+    free(front);
+    return count;
+}
+
+/* The best trials, or the Pareto front by the metric, and how to train the best one again. */
+static void list_best(const struct sweep_report *r) {
+    int64_t best[FRONT_SHOWN], count = trials_best(r->trials, BEST_SHOWN, best);
+    struct text line = {0};
+    if (count && r->sweep->other_metrics.count) {
+        int64_t front = begin_front(r);
+        count = trials_best(r->trials, front < FRONT_SHOWN ? front : FRONT_SHOWN, best);
+    } else if (count) {
+        log_line(r->log, "best of %s (%s):", r->sweep->metric.name, r->sweep->runs > 1 ? "mean" : "best epoch");
+    }
     for (int64_t i = 0; i < count; i++) {
         struct trial_summary s = trials_summary(r->trials, best[i]);
         text_clear(&line);
         text_printf(&line, "  trial %04" PRId64 "  ", best[i]);
         add_mean(r, &s, &line);
+        add_others(r, best[i], &line);
         add_point(r, best[i], &line);
         log_line(r->log, "%s", text_string(&line));
     }
@@ -433,10 +470,14 @@ struct coordinator {
 
 /* ---- reports of workers ---- */
 
-/* Whether the best trials may be others with the one that has just ended. */
-static bool may_be_kept(const struct coordinator *s, const struct trial_summary *ended) {
+/* Whether the best trials may be others with [trial], which has just ended. */
+static bool may_be_kept(const struct coordinator *s, int64_t trial, const struct trial_summary *ended) {
     if (ended->state != TRIAL_COMPLETE || s->config->kept == 0) return false;
     if (s->kept_count < s->config->kept) return true;
+    bool is_dominated = s->config->other_metrics.count == 0;
+    for (int64_t i = 0; i < s->kept_count && !is_dominated; i++)
+        is_dominated = trials_dominates(s->trials, s->kept[i], trial);
+    if (!is_dominated) return true;
     double worst = trials_summary(s->trials, s->kept[s->kept_count - 1]).mean;
     return !trials_is_better(s->config, worst, ended->mean);
 }
@@ -478,7 +519,7 @@ static status record(struct coordinator *s, int64_t run, struct trial_run *resul
     bool has_ended = summary.state != TRIAL_PENDING && !is_in_progress(s, trial);
     if (!has_ended || s->config->kept == INT64_MAX) return OK;
     /* run folders are those of the best trials only */
-    if (!may_be_kept(s, &summary)) return remove_trial(s, trial, NULL);
+    if (!may_be_kept(s, trial, &summary)) return remove_trial(s, trial, NULL);
     int64_t last = s->kept_count == s->config->kept && s->kept_count ? s->kept[s->kept_count - 1] : -1;
     s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
     bool is_kept = false;
@@ -567,6 +608,7 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
                                .value = isfinite(r->value) ? r->value : NAN, /* as the history has it */
                                .test = r->event == WORKER_DONE && isfinite(r->test) ? r->test : NAN,
                                .seconds = r->seconds};
+    memcpy(result.others, r->others, sizeof result.others);
     bool has_failed = r->event == WORKER_FAILED;
     if (has_failed) { /* its numbers are not those of a complete run */
         result.value = NAN;

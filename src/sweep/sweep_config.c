@@ -30,6 +30,15 @@ static const struct schema_row metric_rows[] = {
 static const struct schema metric_schema = {
     .name = "metric", .size = sizeof(struct sweep_metric), .rows = metric_rows, .shorthand = "name"};
 
+/* The name is that of the mapping. */
+static const struct schema_row other_metric_rows[] = {
+    SCHEMA_ROW(CHOICE, struct sweep_metric, goal, .fallback = "auto", .choices = goals,
+               .doc = "Which values are better; `auto`: as that of metric, and minimize for parameters and seconds."),
+    {0},
+};
+static const struct schema other_metric_schema = {
+    .name = "other_metrics", .size = sizeof(struct sweep_metric), .rows = other_metric_rows, .shorthand = "goal"};
+
 static const struct schema_row repeat_rows[] = {
     SCHEMA_ROW(INT, struct sweep_repeat, seeds, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = 10000,
                .doc = "Runs of a trial with other seeds: seed and sampler.seed of the config plus 0, 1, 2 ..."),
@@ -115,6 +124,14 @@ static const struct schema_row sweep_rows[] = {
         .doc = "`grid`: every combination; `random`: independent draws; `tpe`: Tree-structured Parzen Estimator, draws "
                "near the best trials so far; `list`: the trials that `trials` lists."),
     SECTION(metric, metric_schema, 0, "The metric by which trials are compared."),
+    {.key = "other_metrics",
+     .type = SCHEMA_SECTION_MAP,
+     .offset = FIELD(struct sweep_config, other_metrics),
+     .section = &other_metric_schema,
+     .doc =
+         "Up to 3 more metrics, by name, for a Pareto front: {val_accuracy: auto, parameters: minimize}. Fields of the "
+         "epoch events, of which a run has those of the best epoch of metric; `parameters`, the number of weights; "
+         "`seconds` of training."},
     SECTION(repeat, repeat_schema, 0, "Runs of each trial; its value is their mean."),
     SECTION(early_terminate, prune_schema, 0, "When a run with a bad metric is stopped early."),
     SCHEMA_ROW(
@@ -155,6 +172,15 @@ const struct schema sweep_schema = {
 const char *sweep_method_name(enum sweep_method method) { return methods[method]; }
 
 const char *sweep_goal_name(enum sweep_goal goal) { return goals[goal]; }
+
+const struct sweep_metric *sweep_other_metric(const struct sweep_config *sweep, size_t index) {
+    return (const struct sweep_metric *)sweep->other_metrics.items + index;
+}
+
+/* Not of epochs. */
+static bool is_cost(const char *metric) {
+    return strcmp(metric, SWEEP_PARAMETERS) == 0 || strcmp(metric, SWEEP_SECONDS) == 0;
+}
 
 /* ---- the keys of the user's ---- */
 
@@ -746,17 +772,26 @@ static void check_pruning(const struct sweep_config *sweep, const struct config 
                      "nothing is evaluated before the last epoch (train.evaluate_every: 0)");
 }
 
-/* Whether epochs have the metric: the config's own check says what they have. */
-static void check_metric(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
-    const struct node *node = node_get(root, "metric");
+/* Whether epochs have sweep->metric, that of [key]: the config's own check says what they have. */
+static void check_metric(const struct sweep_config *sweep, const struct node *root, const char *key,
+                         struct problems *problems) {
+    const struct node *node = node_get(root, key);
     struct config_file *config = NULL;
     status s = sweep_fixed_config(sweep, 0, &config);
     const char *line = s ? refusal(s, BEST) : "";
     if (strncmp(line, BEST ": ", strlen(BEST ": ")) == 0) line += strlen(BEST ": ");
-    if (s) problems_add(problems, node ? node->place : root->place, "metric", "%.*s", (int)strcspn(line, "\n"), line);
+    if (s) problems_add(problems, node ? node->place : root->place, key, "%.*s", (int)strcspn(line, "\n"), line);
     if (!s) check_pruning(sweep, config_of(config), root, problems);
     status_free(s);
     config_free(config);
+}
+
+static void check_other_metrics(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
+    for (size_t i = 0; i < sweep->other_metrics.count; i++) {
+        struct sweep_config one = *sweep;
+        one.metric = *sweep_other_metric(sweep, i);
+        if (!is_cost(one.metric.name)) check_metric(&one, root, "other_metrics", problems);
+    }
 }
 
 /* Keys that the sweep sets itself in every run: a parameter of the same would be in the table without effect. */
@@ -937,7 +972,8 @@ static void set_brackets(struct sweep_config *sweep, const struct config *config
 }
 
 static void sweep_check(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
-    check_metric(sweep, root, problems);
+    check_metric(sweep, root, "metric", problems);
+    if (!problems->count) check_other_metrics(sweep, root, problems);
     if (problems->count) return;
     check_values(sweep, problems);
     if (sweep->list) check_list(sweep, node_get(root, "trials"), problems);
@@ -1025,6 +1061,34 @@ enum sweep_goal sweep_goal_of(const char *metric) {
     return monitor_is_maximized(&(struct monitor){.metric = metric}) ? SWEEP_MAXIMIZE : SWEEP_MINIMIZE;
 }
 
+/* What follows one value goes with one metric only. */
+static void set_other_metrics(struct sweep_config *sweep, const struct node *root, struct problems *problems) {
+    struct sweep_metric *others = sweep->other_metrics.items;
+    const struct {
+        bool is_set;
+        const char *key, *what;
+    } single[] = {
+        {sweep->method == SWEEP_TPE, "method", "tpe draws near the best trials"},
+        {sweep->early_terminate.type != PRUNE_NONE, "early_terminate", "runs are stopped early"},
+        {sweep->confirm.seeds != SCHEMA_NO_INT, "confirm", "the best trial is tested"},
+    };
+    if (!sweep->other_metrics.count) return;
+    struct place place = node_get(root, "other_metrics")->place;
+    if (sweep->other_metrics.count > SWEEP_MAX_OTHER_METRICS)
+        problems_add(problems, place, "other_metrics", "at most %d, got %zu", SWEEP_MAX_OTHER_METRICS,
+                     sweep->other_metrics.count);
+    for (size_t i = 0; i < sweep->other_metrics.count; i++) {
+        if (strcmp(others[i].name, sweep->metric.name) == 0)
+            problems_add(problems, place, "other_metrics", "%s is the metric already; name others", others[i].name);
+        if (others[i].goal == SWEEP_AUTO)
+            others[i].goal = is_cost(others[i].name) ? SWEEP_MINIMIZE : (int)sweep_goal_of(others[i].name);
+    }
+    for (size_t i = 0; i < sizeof single / sizeof *single; i++)
+        if (single[i].is_set)
+            problems_add(problems, node_get(root, single[i].key)->place, single[i].key,
+                         "%s by one metric; leave it or other_metrics out", single[i].what);
+}
+
 static void read_root(struct sweep_file *file, struct problems *problems) {
     struct sweep_config *sweep = &file->sweep;
     struct arena *arena = document_arena(file->document);
@@ -1033,6 +1097,7 @@ static void read_root(struct sweep_file *file, struct problems *problems) {
     schema_bind(&sweep_schema, fixed_keys(root, arena), "", &sweep_schema, sweep, arena, problems);
     if (problems->count) return;
     if (sweep->metric.goal == SWEEP_AUTO) sweep->metric.goal = (int)sweep_goal_of(sweep->metric.name);
+    set_other_metrics(sweep, root, problems);
     check_method(sweep, root, problems);
     if (sweep->confirm.seeds != SCHEMA_NO_INT && sweep->metric.goal != (int)sweep_goal_of(sweep->metric.name))
         problems_add(problems, node_get(root, "confirm")->place, "confirm",

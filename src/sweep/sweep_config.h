@@ -15,6 +15,10 @@ struct sweep_metric {
     int goal;         /* enum sweep_goal; of a sweep that was read never SWEEP_AUTO */
 };
 
+#define SWEEP_MAX_OTHER_METRICS 3
+#define SWEEP_PARAMETERS "parameters" /* of other metrics: the number of weights of the model */
+#define SWEEP_SECONDS "seconds"       /* of training */
+
 /* Runs of a trial: every combination of seed and fold. */
 struct sweep_repeat {
     int64_t seeds, folds; /* SCHEMA_NO_INT: not given */
@@ -48,6 +52,7 @@ struct sweep_config {
         overrides; /* KEY=VALUE words for the config of all trials: the file's, then those of the command line */
     int method;    /* enum sweep_method */
     struct sweep_metric metric;
+    struct section_list other_metrics; /* struct sweep_metric, at most SWEEP_MAX_OTHER_METRICS */
     struct sweep_repeat repeat;
     struct prune_config early_terminate;
     int64_t nproc_per_trial; /* processes of a run */
@@ -74,6 +79,8 @@ extern const struct schema sweep_schema;
 
 /* The direction of a metric of that name, as `mode: auto` of checkpoint.best has it. */
 enum sweep_goal sweep_goal_of(const char *metric);
+/* Other metric [index]. */
+const struct sweep_metric *sweep_other_metric(const struct sweep_config *sweep, size_t index);
 /* "random": the name of a method in the file. */
 const char *sweep_method_name(enum sweep_method method);
 /* "minimize" or "maximize". */

@@ -185,8 +185,9 @@ static status read_config(const char *path, char **text) {
 /* Keys of sweep.yaml that may change from one start to the next; what config and overrides say is in the config of the
  * trials. Processes that share a sweep must agree on its runs: repeat.seeds is the last key. */
 static bool is_free(const char *line, bool is_shared) {
-    static const char *const keys[] = {"config: ", "overrides:", "constraints: []", "  max_epochs: null", "confirm:",
-                                       "trials: ", "budget:",    "keep:",           "tensorboard: ",      "  seeds: "};
+    static const char *const keys[] = {
+        "config: ", "overrides:", "constraints: []", "other_metrics: {}", "  max_epochs: null", "confirm:",
+        "trials: ", "budget:",    "keep:",           "tensorboard: ",     "  seeds: "};
     for (size_t i = 0; i + is_shared < sizeof keys / sizeof *keys; i++)
         if (strncmp(line, keys[i], strlen(keys[i])) == 0) return true;
     return false;

@@ -41,6 +41,51 @@ struct trial_summary trial_summary_make(const struct trial_value *runs, size_t c
     return s;
 }
 
+/* ---- several metrics ---- */
+
+struct front_row {
+    const double *values; /* (metrics) */
+    size_t metrics, index;
+};
+
+static int by_values(const void *left, const void *right) {
+    const struct front_row *a = left, *b = right;
+    size_t i = 0;
+    while (i < a->metrics && !(a->values[i] < b->values[i]) && !(a->values[i] > b->values[i])) i++;
+    return i == a->metrics ? 0 : a->values[i] < b->values[i] ? -1 : 1;
+}
+
+static bool dominates(const double *a, const double *b, size_t metrics) {
+    bool is_better = false;
+    for (size_t i = 0; i < metrics; i++) {
+        if (!(a[i] <= b[i])) return false;
+        is_better = is_better || a[i] < b[i];
+    }
+    return is_better;
+}
+
+/* Only rows before it dominate a row of the sorted ones, and if any does, one of the front does. Of two metrics the
+ * last row of the front has the smallest second value. */
+void pareto_front(const double *values, size_t count, size_t metrics, bool *out) {
+    struct front_row *rows = calloc(count + 1, sizeof *rows);
+    size_t n = 0, front = 0;
+    if (!rows) status_exit_without_memory();
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        out[i] = false;
+        while (k < metrics && !isnan(values[i * metrics + k])) k++;
+        if (k == metrics) rows[n++] = (struct front_row){values + i * metrics, metrics, i};
+    }
+    qsort(rows, n, sizeof *rows, by_values);
+    for (size_t i = 0; i < n; i++) {
+        size_t k = metrics == 2 && front ? front - 1 : 0;
+        while (k < front && !dominates(rows[k].values, rows[i].values, metrics)) k++;
+        if (k == front) rows[front++] = rows[i];
+    }
+    for (size_t i = 0; i < front; i++) out[rows[i].index] = true;
+    free(rows);
+}
+
 /* ---- results in memory ---- */
 
 #define MAX_DATA 256 /* datasets whose fingerprints are compared */
@@ -155,28 +200,87 @@ double trials_test(const struct trials *t, int64_t trial) {
     return trial_summary_make(t->values, count, t->sweep->runs).mean;
 }
 
+double trials_other(const struct trials *t, int64_t trial, size_t index) {
+    size_t count = (size_t)t->sweep->runs;
+    const struct trial_run *runs = t->runs + (size_t)trial * count;
+    for (size_t i = 0; i < count; i++) t->values[i] = (struct trial_value){runs[i].state, runs[i].others[index]};
+    return trial_summary_make(t->values, count, t->sweep->runs).mean;
+}
+
+/* All metrics of a trial, smaller ones are better; NAN: it is not complete. */
+static void list_metrics(const struct trials *t, int64_t trial, double *out) {
+    struct trial_summary s = trials_summary(t, trial);
+    double mean = s.state == TRIAL_COMPLETE ? s.mean : NAN;
+    *out++ = t->sweep->metric.goal == SWEEP_MAXIMIZE ? -mean : mean;
+    for (size_t i = 0; i < t->sweep->other_metrics.count; i++) {
+        double value = trials_other(t, trial, i);
+        *out++ = sweep_other_metric(t->sweep, i)->goal == SWEEP_MAXIMIZE ? -value : value;
+    }
+}
+
+int64_t trials_front(const struct trials *t, bool *out) {
+    size_t n = (size_t)t->sweep->trials, metrics = 1 + t->sweep->other_metrics.count;
+    double *values = calloc(n * metrics + 1, sizeof *values);
+    int64_t front = 0;
+    if (!values) status_exit_without_memory();
+    for (size_t i = 0; i < n; i++) list_metrics(t, (int64_t)i, values + i * metrics);
+    pareto_front(values, n, metrics, out);
+    for (size_t i = 0; i < n; i++) front += out[i];
+    free(values);
+    return front;
+}
+
+bool trials_dominates(const struct trials *t, int64_t a, int64_t b) {
+    double values[2][1 + SWEEP_MAX_OTHER_METRICS];
+    list_metrics(t, a, values[0]);
+    list_metrics(t, b, values[1]);
+    return dominates(values[0], values[1], 1 + t->sweep->other_metrics.count);
+}
+
+/* (trials) which ones are on the Pareto front, for the caller to free; NULL: there is one metric. */
+static bool *make_front(const struct trials *t) {
+    if (!t->sweep->other_metrics.count) return NULL;
+    bool *front = calloc((size_t)t->sweep->trials + 1, sizeof *front);
+    if (!front) status_exit_without_memory();
+    trials_front(t, front);
+    return front;
+}
+
 bool trials_is_better(const struct sweep_config *sweep, double a, double b) {
     if (isnan(a) || isnan(b)) return !isnan(a);
     return sweep->metric.goal == SWEEP_MAXIMIZE ? a > b : a < b;
 }
 
+struct ranked {
+    double value;
+    bool is_first; /* on the Pareto front */
+};
+
+static bool is_ranked_before(const struct trials *t, struct ranked a, struct ranked b) {
+    if (a.is_first != b.is_first) return a.is_first;
+    return trials_is_better(t->sweep, a.value, b.value);
+}
+
 int64_t trials_best(const struct trials *t, int64_t wanted, int64_t *out) {
     int64_t found = 0;
-    double *values = calloc((size_t)(wanted > 0 ? wanted : 1), sizeof *values);
+    bool *front = wanted > 0 ? make_front(t) : NULL;
+    struct ranked *values = calloc((size_t)(wanted > 0 ? wanted : 1), sizeof *values);
     if (!values) status_exit_without_memory();
     for (int64_t trial = 0; wanted > 0 && trial < t->sweep->trials; trial++) {
         struct trial_summary s = trials_summary(t, trial);
         if (s.state != TRIAL_COMPLETE || isnan(s.mean)) continue;
-        if (found == wanted && !trials_is_better(t->sweep, s.mean, values[found - 1])) continue;
+        struct ranked r = {s.mean, front && front[trial]};
+        if (found == wanted && !is_ranked_before(t, r, values[found - 1])) continue;
         int64_t at = found < wanted ? found++ : found - 1;
-        for (; at > 0 && trials_is_better(t->sweep, s.mean, values[at - 1]); at--) {
+        for (; at > 0 && is_ranked_before(t, r, values[at - 1]); at--) {
             values[at] = values[at - 1];
             out[at] = out[at - 1];
         }
-        values[at] = s.mean;
+        values[at] = r;
         out[at] = trial;
     }
     free(values);
+    free(front);
     return found;
 }
 
@@ -294,6 +398,24 @@ const struct text *trials_line(const struct trials *t) { return &t->line; }
 
 void trials_repeat_data(struct trials *t) { t->data_written = 0; }
 
+static void add_others(const struct trials *t, const struct trial_run *r, struct text *out) {
+    if (!t->sweep->other_metrics.count || r->state != TRIAL_COMPLETE) return;
+    text_add_name(out, "metrics");
+    text_add(out, "{");
+    for (size_t i = 0; i < t->sweep->other_metrics.count; i++)
+        text_add_member_double(out, sweep_other_metric(t->sweep, i)->name, r->others[i]);
+    text_add(out, "}");
+}
+
+/* NAN for what the line does not have. */
+static void read_others(const struct trials *t, const struct json_line *event, struct trial_run *out) {
+    const struct json_field *others = json_line_find(event, "metrics");
+    struct json_line values;
+    bool has = others && others->kind == KIND_NESTED && json_line_read(others->text, others->length, &values);
+    for (size_t i = 0; i < t->sweep->other_metrics.count; i++)
+        out->others[i] = has ? json_field_exact(json_line_find(&values, sweep_other_metric(t->sweep, i)->name)) : NAN;
+}
+
 /* The line of run [run], which has ended, up to its last brace. */
 static void set_line(struct trials *t, int64_t run) {
     const struct trial_run *r = &t->runs[run];
@@ -302,6 +424,7 @@ static void set_line(struct trials *t, int64_t run) {
     add_parameters(t, run / t->sweep->runs, line);
     text_add_member_double(line, "value", r->value);
     if (r->state == TRIAL_COMPLETE && !isnan(r->test)) text_add_member_double(line, "test", r->test);
+    add_others(t, r, line);
     text_add_member_int(line, "best_epoch", r->best_epoch);
     text_add_member_int(line, "epochs", r->epochs);
     text_add_member_double(line, "seconds", r->seconds);
@@ -420,6 +543,7 @@ static bool read_run(struct trials *t, const struct json_line *event, struct pru
                    (!message || get_int(event, "code", 0, 0xffff, &code)) && get_point(t, event, run / t->sweep->runs);
     if (!is_good) return false;
     get_real(event, "test", &r.test); /* none of runs without test rows */
+    read_others(t, event, &r);
     r.code = (int)code;
     memcpy(r.state_sha256, hash->text, hash->length);
     const char *why = get_text(t, message);
@@ -594,8 +718,22 @@ static void add_test_name(const struct trials *t, struct text *out) {
     sweep_add_test_name(t->sweep, out);
 }
 
+/* The fields of the other metrics, each with a comma before it, and whether the trial is on the Pareto front: [front],
+ * which is NULL where there are none. trial -1: their names; run -1: means. */
+static void add_other_metrics(const struct trials *t, int64_t trial, int64_t run, const bool *front, struct text *out) {
+    for (size_t i = 0; i < t->sweep->other_metrics.count; i++) {
+        if (trial < 0)
+            text_printf(out, ",%s", sweep_other_metric(t->sweep, i)->name);
+        else if (run < 0)
+            add_value(out, trials_other(t, trial, i));
+        else
+            add_value(out, t->runs[run].state == TRIAL_COMPLETE ? t->runs[run].others[i] : NAN);
+    }
+    if (front) text_add(out, trial < 0 ? ",pareto_front" : front[trial] ? ",1" : ",0");
+}
+
 static void add_run(const struct trials *t, int64_t run, const struct string_list *keys, bool with_test,
-                    struct text *out) {
+                    const bool *front, struct text *out) {
     const struct trial_run *r = &t->runs[run];
     int64_t trial = run / t->sweep->runs, repeat = run % t->sweep->runs;
     text_printf(out, "%" PRId64 ",%s", trial, trial_states[r->state]);
@@ -603,30 +741,33 @@ static void add_run(const struct trials *t, int64_t run, const struct string_lis
     if (sweep_seed_of(t->sweep, repeat) >= 0) text_printf(out, ",%" PRId64, sweep_seed_of(t->sweep, repeat));
     if (sweep_fold_of(t->sweep, repeat) >= 0) text_printf(out, ",%" PRId64, sweep_fold_of(t->sweep, repeat));
     add_value(out, r->value);
+    add_other_metrics(t, trial, run, front, out);
     if (with_test) add_value(out, r->state == TRIAL_COMPLETE ? r->test : NAN);
     text_printf(out, ",%" PRId64 ",%" PRId64 ",%s,", r->best_epoch, r->epochs, r->state_sha256);
     add_field(out, r->message ? r->message : "");
     text_add(out, "\n");
 }
 
-static void write_table(const struct trials *t, const struct string_list *keys, struct text *out) {
+static void write_table(const struct trials *t, const struct string_list *keys, const bool *front, struct text *out) {
     bool with_test = has_test(t);
     text_add(out, "trial,state");
     add_point(t, -1, keys, out);
     if (t->sweep->repeat.seeds != SCHEMA_NO_INT) text_add(out, ",seed");
     if (t->sweep->repeat.folds != SCHEMA_NO_INT) text_add(out, ",fold");
     text_printf(out, ",%s", t->sweep->metric.name);
+    add_other_metrics(t, -1, -1, front, out);
     if (with_test) add_test_name(t, out);
     text_add(out, ",best_epoch,epochs,state_sha256,message\n");
     for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++)
-        if (t->runs[run].state != TRIAL_PENDING) add_run(t, run, keys, with_test, out);
+        if (t->runs[run].state != TRIAL_PENDING) add_run(t, run, keys, with_test, front, out);
 }
 
-static void write_summary(const struct trials *t, const struct string_list *keys, struct text *out) {
+static void write_summary(const struct trials *t, const struct string_list *keys, const bool *front, struct text *out) {
     bool with_test = has_test(t);
     text_add(out, "trial,state");
     add_point(t, -1, keys, out);
     text_printf(out, ",%s,standard_error", t->sweep->metric.name);
+    add_other_metrics(t, -1, -1, front, out);
     if (with_test) add_test_name(t, out);
     text_add(out, ",runs\n");
     for (int64_t trial = 0; trial < t->sweep->trials; trial++) {
@@ -636,6 +777,7 @@ static void write_summary(const struct trials *t, const struct string_list *keys
         add_point(t, trial, keys, out);
         add_value(out, s.mean);
         add_value(out, s.error);
+        add_other_metrics(t, trial, -1, front, out);
         if (with_test) add_value(out, trials_test(t, trial));
         text_printf(out, ",%" PRId64 "\n", s.complete);
     }
@@ -647,14 +789,16 @@ static status write_tables(const struct trials *t) {
     struct arena *arena = arena_create();
     struct string_list keys = list_keys(t->sweep, arena);
     struct text text = {0};
-    write_table(t, &keys, &text);
+    bool *front = make_front(t);
+    write_table(t, &keys, front, &text);
     status s = replace(t, t->table, &text);
     text_clear(&text);
     if (!s && t->sweep->runs > 1) {
-        write_summary(t, &keys, &text);
+        write_summary(t, &keys, front, &text);
         s = replace(t, t->summary, &text);
     }
     text_free(&text);
+    free(front);
     arena_destroy(arena);
     return s;
 }

@@ -32,16 +32,24 @@ struct trial_summary {
 /* [runs] (count): those of a trial of [repeats] runs that are known; the others are pending. */
 struct trial_summary trial_summary_make(const struct trial_value *runs, size_t count, int64_t repeats);
 
+/* ---- several metrics ---- */
+
+/* Which of the rows of [values] (count, metrics) are on the Pareto front: no other row is as good in all metrics and
+ * better in one. Smaller values are better; a row with NAN is not on it, equal rows are all on it. Takes n log n steps
+ * for two metrics; for more, also n times the size of the front. */
+void pareto_front(const double *values, size_t count, size_t metrics, bool *out);
+
 /* A run. Its number is trial * sweep->runs + repeat. */
 struct trial_run {
     int state; /* enum trial_state */
     int code;  /* enum status_code of a failed run */
     int64_t best_epoch, epochs;
-    double value;          /* of the metric in the best epoch; NAN: none */
-    double test;           /* of a complete run: the metric of its test rows, which decides nothing; NAN: none */
-    double seconds;        /* of training */
-    char state_sha256[65]; /* hex; "" of a failed run */
-    char *message;         /* why it failed; NULL: it did not */
+    double value;   /* of the metric in the best epoch; NAN: none */
+    double test;    /* of a complete run: the metric of its test rows, which decides nothing; NAN: none */
+    double seconds; /* of training */
+    double others[SWEEP_MAX_OTHER_METRICS]; /* of a complete run: the other metrics in its best epoch; NAN: none */
+    char state_sha256[65];                  /* hex; "" of a failed run */
+    char *message;                          /* why it failed; NULL: it did not */
 };
 
 struct trials;
@@ -77,6 +85,13 @@ const struct trial_run *trials_run(const struct trials *trials, int64_t run);
 struct trial_summary trials_summary(const struct trials *trials, int64_t trial);
 /* The mean of the test rows' metric over the complete runs of a trial; NAN: one of them has none. */
 double trials_test(const struct trials *trials, int64_t trial);
+
+/* The mean of other metric [index] over the complete runs of a trial; NAN: one of them has none. */
+double trials_other(const struct trials *trials, int64_t trial, size_t index);
+/* Which trials (sweep->trials) are on the Pareto front of the complete ones; returns how many. */
+int64_t trials_front(const struct trials *trials, bool *out);
+/* Whether complete trial [a] is as good as complete trial [b] in all metrics and better in one. */
+bool trials_dominates(const struct trials *trials, int64_t a, int64_t b);
 
 /* The point of a trial; false: it has none yet (tpe). */
 bool trials_point(const struct trials *trials, int64_t trial, struct point *out);
@@ -117,7 +132,7 @@ void trials_explain_values(const struct trials *trials, struct text *out);
 /* Whether value [a] is better than [b]; NAN is worse than all. */
 bool trials_is_better(const struct sweep_config *sweep, double a, double b);
 /* The numbers of the best complete trials (at most count), the best first; returns how many there are. Of equal ones
- * the first. */
+ * the first. With other metrics those on the Pareto front come before the rest, both by the metric. */
 int64_t trials_best(const struct trials *trials, int64_t count, int64_t *out);
 
 #endif

@@ -526,6 +526,25 @@ class Report(program.Case):
         self.check_command(page, folder, first)
         self.assertEqual(sum("error" in e.get("@class", "").split() for e in page.elements), 3 * 3)
 
+    def test_a_sweep_with_several_metrics(self):
+        folder = self.sweep(SWEEP + "other_metrics: {train_loss: auto, seconds: minimize}\n", "trials=12")
+        page, values = self.page(folder), {}
+        for r in self.history(folder):
+            values[r["trial"]] = (r["value"], r["metrics"]["train_loss"], r["metrics"]["seconds"])
+        front = [t for t, v in values.items() if not any(w != v and all(a <= b for a, b in zip(w, v)) for w in values.values())]
+        rows = self.rows(page)
+        at = next(i for i, r in enumerate(rows) if r[0] == "Trial")
+        self.assertEqual(rows[at][:4], ["Trial", "val_loss", "train_loss", "seconds"])
+        shown = rows[at + 1:at + 1 + len(front)]
+        self.assertEqual([int(r[0]) for r in shown], sorted(front, key=lambda t: values[t][0]))
+        for row in shown:
+            self.assertEqual(row[1:4], ["%.6g" % v for v in values[int(row[0])]])
+        self.assertIn(f"Pareto front: {len(front)} of 12 complete trials", [e["text"] for e in page.all("h3")])
+        self.assertEqual(self.facts(page)["Goals"], "minimum of val_loss, minimum of train_loss, minimum of seconds")
+        for name in ("train_loss", "seconds"):
+            figure = page.figures()[f"val_loss over {name}"]
+            self.assertEqual(sum("top" in e.get("@class", "").split() for e in figure), len(front))
+
     def test_failed_and_pruned_trials(self):
         folder = self.sweep(SWEEP.replace("{distribution: log_uniform, min: 1.0e-4, max: 1.0e-1}", "{values: [0.001, 0.002, 0.003, 1.0e+30]}") +
                             "early_terminate: {type: asha, min_epochs: 1, reduction_factor: 3}\n", "trials=20")

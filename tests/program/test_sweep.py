@@ -985,6 +985,109 @@ class Pruning(SweepCase):
         self.assertEqual({(r["state"], r["epochs"]) for r in self.rows()}, {("complete", "4"), ("pruned", "2")})
 
 
+class OtherMetrics(SweepCase):
+    """Several metrics: the Pareto front."""
+    TEXT = SWEEP.replace("trials: 12", "trials: 40").replace("max: 1.0e-1", "max: 1.0e-2") + "other_metrics: {parameters: minimize, val_accuracy: auto}\n"
+
+    def front(self, rows, signs):
+        """By definition."""
+        values = {r["trial"]: [sign * float(r[name]) for name, sign in signs.items()] for r in rows}
+        return {t for t, v in values.items()
+                if not any(all(a <= b for a, b in zip(w, v)) and w != v for w in values.values())}
+
+    def test_the_front_is_in_the_table_and_at_the_end(self):
+        out, err = self.sweep(self.TEXT, "keep=all", "--nproc", 2)
+        rows = self.rows()
+        self.assertEqual(list(rows[0])[-8:], ["val_loss", "parameters", "val_accuracy", "pareto_front", "best_epoch", "epochs", "state_sha256", "message"])
+        for row in rows:
+            path = f"sweeps/test/runs/{int(row['trial']):04d}"
+            best = next(e for e in self.events("epoch", path) if e["epoch"] == int(row["best_epoch"]) - 1)
+            self.assertEqual(float(row["val_accuracy"]), best["val_accuracy"])
+            self.assertEqual(int(row["parameters"]), self.events("start", path)[0]["parameters"])
+            width = int(row["model.layers.0.linear.out"])
+            self.assertEqual(int(row["parameters"]), 7 * width + 3 * (width + 1))
+        front = self.front(rows, {"val_loss": 1, "parameters": 1, "val_accuracy": -1})
+        self.assertTrue(3 < len(front) < 30, front)
+        self.assertEqual({r["trial"] for r in rows if r["pareto_front"] == "1"}, front)
+        self.assertEqual({r["pareto_front"] for r in rows}, {"0", "1"})
+        log = out + err
+        self.assertIn(f"Pareto front of val_loss (minimize), parameters (minimize), val_accuracy (maximize): {len(front)} trials:\n", log)
+        shown = re.findall(r"^  trial (\d+) ", log, re.M)
+        by_loss = sorted((r for r in rows if r["trial"] in front), key=lambda r: float(r["val_loss"]))
+        self.assertEqual([int(t) for t in shown], [int(r["trial"]) for r in by_loss])
+
+    def test_a_long_front(self):
+        out, err = self.sweep(self.TEXT, "other_metrics={train_loss: maximize}")
+        front = self.front(self.rows(), {"val_loss": 1, "train_loss": -1})
+        self.assertTrue(20 < len(front), front)
+        self.assertIn(f"Pareto front of val_loss (minimize), train_loss (maximize): {len(front)} trials, the first of them:\n", out + err)
+        self.assertEqual(len(re.findall(r"^  trial \d+ ", out + err, re.M)), 20)
+        self.assertEqual({r["trial"] for r in self.rows() if r["pareto_front"] == "1"}, front)
+
+    def test_the_front_is_kept_first(self):
+        """`keep: best N`: the front by the metric, then the others; runs that lost their folders meanwhile are trained again."""
+        self.sweep(self.TEXT, "--nproc", 2)
+        rows, table = self.rows(), self.read("sweeps/test/trials.csv")
+        order = sorted(rows, key=lambda r: (r["pareto_front"] == "0", float(r["val_loss"]), int(r["trial"])))
+        self.assertEqual([int(t) for t in self.kept()], sorted(int(r["trial"]) for r in order[:10]))
+        self.sweep(self.TEXT, "keep=best 3")
+        self.assertEqual([int(t) for t in self.kept()], sorted(int(r["trial"]) for r in order[:3]))
+        self.sweep(self.TEXT, "keep=best 17")
+        self.assertEqual([int(t) for t in self.kept()], sorted(int(r["trial"]) for r in order[:17]))
+        self.assertEqual(self.read("sweeps/test/trials.csv"), table)
+
+    def test_repeats_and_kills_and_seconds(self):
+        text = self.TEXT + "repeat: {seeds: 2}\n"
+        self.sweep(text, "--nproc", 2)
+        rows, summary = self.rows(), self.rows(table="summary.csv")
+        for s in summary:
+            for name in ("parameters", "val_accuracy"):
+                values = [float(r[name]) for r in rows if r["trial"] == s["trial"]]
+                self.assertAlmostEqual(float(s[name]), sum(values) / 2, delta=1e-12)
+        front = self.front(summary, {"val_loss": 1, "parameters": 1, "val_accuracy": -1})
+        for table in (rows, summary):
+            self.assertEqual({r["trial"] for r in table if r["pareto_front"] == "1"}, front)
+        self.write("killed.yaml", text)
+        for _ in range(3):
+            p = self.start("sweep", "killed.yaml", "--nproc", 2)
+            time.sleep(0.1 * program.SLOW)
+            p.kill()
+            p.communicate()
+        self.sweep(text, "--nproc", 2, name="killed")
+        self.assertEqual(self.read("sweeps/killed/trials.csv"), self.read("sweeps/test/trials.csv"))
+        self.assertEqual(self.read("sweeps/killed/summary.csv"), self.read("sweeps/test/summary.csv"))
+        self.sweep(GRID + "other_metrics: {seconds: auto}\n", name="clock")
+        seconds = {e["trial"]: e["seconds"] for e in self.history("clock")}
+        self.assertEqual({int(r["trial"]): float(r["seconds"]) for r in self.rows("clock")}, seconds)
+
+    def test_processes_of_a_trial_and_of_a_sweep(self):
+        self.sweep(self.TEXT, "--nproc", 1)
+        table = self.read("sweeps/test/trials.csv")
+        self.sweep(self.TEXT, "--share", name="many")
+        self.assertEqual(self.read("sweeps/many/trials.csv"), table)
+        self.sweep(GRID + "other_metrics: {val_accuracy: auto}\n", "nproc_per_trial=2", "--nproc", 1, name="ranks")
+        for row in self.rows("ranks"):
+            best = next(e for e in self.events("epoch", f"sweeps/ranks/runs/{int(row['trial']):04d}") if e["epoch"] == int(row["best_epoch"]) - 1)
+            self.assertEqual(float(row["val_accuracy"]), best["val_accuracy"])
+
+    def test_what_is_refused(self):
+        for words, message in (
+                (("other_metrics={val_f2: auto}",), "epochs have no metric 'val_f2'; they have train_loss, val_loss, train_accuracy, val_accuracy (train.metrics adds others)"),
+                (("other_metrics={val_loss: auto}",), "other_metrics: val_loss is the metric already; name others"),
+                (("other_metrics={seconds: auto, seconds: maximize}",), "duplicate key 'seconds'"),
+                (("other_metrics={seconds: fast}",), "other_metrics.seconds.goal: expected one of auto, minimize, maximize, got 'fast'"),
+                (("other_metrics={seconds: auto, a: auto, b: auto, c: auto}",), "other_metrics: at most 3, got 4"),
+                (("method=tpe",), "method: tpe draws near the best trials by one metric; leave it or other_metrics out"),
+                (("early_terminate=asha",), "early_terminate: runs are stopped early by one metric; leave it or other_metrics out"),
+                (("confirm=3",), "confirm: the best trial is tested by one metric; leave it or other_metrics out")):
+            _, err = self.sweep(self.TEXT, *words, code=USAGE)
+            self.assertIn(message, err)
+            self.assertEqual(err.count("\n"), 1, err)
+        self.sweep(self.TEXT)
+        _, err = self.sweep(SWEEP, "trials=40", code=USAGE)
+        self.assertIn("sweep.yaml differs first in\n  folder: other_metrics:\n", err)
+
+
 class ShortForms(SweepCase):
     def test_parameters_in_short_forms(self):
         """`linear: 8` is {out: 8}."""

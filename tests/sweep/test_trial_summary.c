@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "base/numbers/rng.h"
 #include "check_main.h"
 #include "sweep/trials.h"
 
@@ -70,6 +71,59 @@ TEST(tables_take_a_bounded_part_of_the_time) {
     ck_assert_double_le(fraction, 3 * TRIALS_FRACTION);
     ck_assert_msg(many < 20 * few, "%g and %g rows", few, many);
     ck_assert_double_eq(trials_pause(0), TRIALS_SECONDS);
+}
+
+/* By definition, in n^2 steps; small whole numbers, so that there are many ties. */
+static const size_t metric_counts[] = {1, 2, 3, 4};
+
+TEST_EACH(the_pareto_front_is_its_definition, metric_counts) {
+    enum { COUNT = 400 };
+    static double values[COUNT * 4];
+    static bool front[COUNT];
+    size_t metrics = metric_counts[_i], on_front = 0;
+    struct rng rng;
+    rng_seed(&rng, 5);
+    for (int range = 2; range <= 2000; range *= 10) {
+        for (size_t i = 0; i < COUNT * metrics; i++) {
+            values[i] = floor(rng_uniform53(&rng) * range);
+            if (i % 97 == 0) values[i] = NAN;
+        }
+        pareto_front(values, COUNT, metrics, front);
+        for (size_t i = 0; i < COUNT; i++) {
+            bool expected = true;
+            for (size_t k = 0; k < metrics; k++) expected = expected && !isnan(values[i * metrics + k]);
+            for (size_t j = 0; j < COUNT && expected; j++) {
+                size_t as_good = 0, better = 0;
+                for (size_t k = 0; k < metrics; k++) {
+                    as_good += values[j * metrics + k] <= values[i * metrics + k];
+                    better += values[j * metrics + k] < values[i * metrics + k];
+                }
+                expected = as_good < metrics || better == 0;
+            }
+            ck_assert_msg(front[i] == expected, "%zu metrics below %d: row %zu", metrics, range, i);
+            on_front += front[i];
+        }
+    }
+    ck_assert_uint_gt(on_front, 4);
+    ck_assert_uint_lt(on_front, 4 * COUNT);
+}
+
+/* 10^6 trials whose front has all of them: with a comparison of each two it would take hours. */
+TEST(the_front_of_many_trials) {
+    enum { MANY = 1000000 };
+    double *values = calloc(2 * MANY, sizeof *values);
+    bool *front = calloc(MANY, sizeof *front);
+    size_t on_front = 0;
+    ck_assert(values && front);
+    for (size_t i = 0; i < MANY; i++) {
+        values[2 * i] = (double)(i * 7919 % MANY);
+        values[2 * i + 1] = -values[2 * i];
+    }
+    pareto_front(values, MANY, 2, front);
+    for (size_t i = 0; i < MANY; i++) on_front += front[i];
+    ck_assert_uint_eq(on_front, MANY);
+    free(values);
+    free(front);
 }
 
 CHECK_MAIN("trial_summary")

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/files/io.h"
+#include "base/files/json_lines.h"
 #include "base/stop.h"
 #include "base/system/program.h"
 #include "base/system/signals.h"
@@ -302,7 +303,8 @@ struct worker {
     uint64_t folder_inode;                           /* as of the job */
     char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows */
     bool is_pruned;
-    double test;         /* of the run's test rows; NAN: none */
+    double test;                            /* of the run's test rows; NAN: none */
+    double others[SWEEP_MAX_OTHER_METRICS]; /* of a complete run */
     double last_seconds; /* of training and evaluation, not of saving, in the last run, or half of the value before it;
                             INFINITY: there was no run */
 };
@@ -375,10 +377,11 @@ static bool wants_folder(const struct worker *w) {
     return w->last_seconds > SLOW_SECONDS || w->last_seconds * repeated > FOLDER_SECONDS;
 }
 
-/* A rollback needs a checkpoint, and so does the evaluation of the test rows; other processes report by their files. */
+/* A rollback needs a checkpoint, and so does the evaluation of the test rows; other processes report by their files,
+ * and other metrics are read from them. */
 static bool needs_folder(const struct worker *w, const struct config *config) {
     return config->train.on_nonfinite.policy == NONFINITE_ROLLBACK || split_has_test(&config->dataset.split) ||
-           w->options->sweep->nproc_per_trial > 1;
+           w->options->sweep->nproc_per_trial > 1 || w->options->sweep->other_metrics.count > 0;
 }
 
 static status train_with_or_without_folder(struct worker *w, const struct config *config, bool is_kept,
@@ -431,6 +434,46 @@ static status read_test(struct worker *w, const struct config *config) {
     return s;
 }
 
+struct other_reader {
+    struct worker *w;
+    int64_t epoch; /* the best one, from 0 */
+};
+
+static bool read_other_line(void *user, const char *bytes, size_t size) {
+    const struct other_reader *r = user;
+    const struct sweep_config *sweep = r->w->options->sweep;
+    struct json_line line;
+    int64_t epoch = -1;
+    if (!json_line_read(bytes, size, &line)) return false;
+    bool is_epoch = json_line_is(&line, "event", "epoch") &&
+                    json_field_int(json_line_find(&line, "epoch"), 0, INT64_MAX, &epoch) && epoch == r->epoch;
+    for (size_t i = 0; i < sweep->other_metrics.count; i++) {
+        const char *name = sweep_other_metric(sweep, i)->name;
+        bool is_start = strcmp(name, SWEEP_PARAMETERS) == 0 && json_line_find(&line, SWEEP_PARAMETERS);
+        if (is_start || (is_epoch && json_line_find(&line, name)))
+            r->w->others[i] = json_field_exact(json_line_find(&line, name));
+    }
+    return true;
+}
+
+/* Those of the best epoch; all lines of a run's metrics.jsonl are read. */
+static status read_others(struct worker *w, const struct run_summary *summary) {
+    const struct sweep_config *sweep = w->options->sweep;
+    struct text path = {0};
+    struct line_file file = {0};
+    struct other_reader reader = {w, summary->best_epoch - 1};
+    bool has_restarted;
+    if (!sweep->other_metrics.count) return OK;
+    TRY(check_place(w));
+    sweep_run_path(w->folder, sweep, w->run, &path);
+    text_add(&path, "/metrics.jsonl");
+    status s = line_file_read(&file, text_string(&path), read_other_line, &reader, &has_restarted);
+    for (size_t i = 0; i < sweep->other_metrics.count; i++)
+        if (strcmp(sweep_other_metric(sweep, i)->name, SWEEP_SECONDS) == 0) w->others[i] = summary->seconds;
+    text_free(&path);
+    return s;
+}
+
 static status run_job(struct worker *w, const struct worker_job *job, struct run_summary *summary) {
     const struct sweep_config *sweep = w->options->sweep;
     struct config_file *file;
@@ -439,6 +482,7 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     w->folder_inode = job->folder_inode;
     w->is_pruned = false;
     w->test = NAN;
+    for (size_t i = 0; i < SWEEP_MAX_OTHER_METRICS; i++) w->others[i] = NAN;
     w->dataset[0] = w->fingerprint[0] = 0;
     next_run();
     TRY(sweep_trial_config(sweep, job->run / sweep->runs, &job->point, job->run % sweep->runs, &file));
@@ -446,6 +490,7 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     if (!s) s = train_with_or_without_folder(w, config_of(file), job->is_kept, summary);
     if (!s) s = check_length(w, config_of(file), summary);
     if (!s) s = read_test(w, config_of(file));
+    if (!s) s = read_others(w, summary);
     config_free(file);
     return s;
 }
@@ -474,6 +519,7 @@ static struct worker_report report_of(const struct worker *w, status s, const st
               : status_code(s) != STATUS_STOPPED ? WORKER_FAILED
               : w->is_pruned                     ? WORKER_PRUNED
                                                  : WORKER_STOPPED;
+    memcpy(r.others, w->others, sizeof r.others);
     memcpy(r.state_sha256, summary->state_sha256, sizeof r.state_sha256);
     memcpy(r.dataset, w->dataset, sizeof r.dataset);
     memcpy(r.fingerprint, w->fingerprint, sizeof r.fingerprint);

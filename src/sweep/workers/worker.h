@@ -38,7 +38,8 @@ struct worker_report {
     int code;     /* enum status_code of WORKER_FAILED */
     bool is_last; /* of WORKER_EPOCH: it is the last one of train.epochs */
     int64_t run, epoch, best_epoch, epochs;
-    double value, test, seconds; /* test: of the test rows, where they were evaluated; NAN: they were not */
+    double value, test, seconds;            /* test: of the test rows, where they were evaluated; NAN: they were not */
+    double others[SWEEP_MAX_OTHER_METRICS]; /* of WORKER_DONE, as trial_run's */
     char state_sha256[65];
     char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows; "": unknown, it did not open them itself */
     char message[WORKER_MESSAGE];
