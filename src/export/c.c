@@ -377,6 +377,7 @@ static void add_codes(const struct c_file *c, struct text *out) {
         text_add(out, "; 2 for a token that the model does not have");
     if (c_code_uses(code, "given_length"))
         text_add(out, "; 2 for a length that is not from 1 to the positions of a row");
+    if (c_code_uses(code, "hides_all")) text_add(out, "; 2 for a mask that leaves a query without a key");
 }
 
 /* Of a model whose inputs are the columns of a table. */

@@ -587,6 +587,23 @@ class ExportC(program.Case):
             row[27] = length
             self.assertEqual(library.model_predict(row.ctypes.data_as(ctypes.c_void_p), outputs.ctypes.data_as(ctypes.c_void_p)), code, length)
 
+    def test_masks_that_hide_all(self):
+        """A query without a key is an error, as in predict: of each kind of mask; the header names it."""
+        config, rows = write_padded(self.folder, "masks")
+        self.write("test.yaml", config)
+        self.run_program("test.yaml")
+        self.run_program("export", "runs/test", "--out", "m.c")
+        header, outputs = self.read("m.h"), np.empty(2, "f4")
+        self.assertIn("; 2 for a mask that leaves a query without a key", header)
+        library = self.compile()
+        for name, hidden in ("mask", 1), ("key_mask", 0), ("bias", -1e30):
+            first, last = map(int, re.search(rf"inputs (\d+) to (\d+): {name}\n", header).groups())
+            for count in 0, 1:
+                row = rows[0].copy()
+                row[first:last + 1] = hidden
+                row[first:last + 1:9] += (1 - 2 * hidden if abs(hidden) <= 1 else 1e30) * count
+                self.assertEqual(library.model_predict(row.ctypes.data_as(ctypes.c_void_p), outputs.ctypes.data_as(ctypes.c_void_p)), 0 if count else 2, name)
+
     def test_padded_text(self):
         self.write("text.txt", "to be or not to be, that is the question. " * 30)
         text = self.read("text.txt")

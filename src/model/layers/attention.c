@@ -884,6 +884,9 @@ static void cross_c(const struct c_call *c) {
     const char *kv_bias = bias_param == NO_PARAM ? bias : arena_printf(arena, "%s + %zu", bias, width);
     const char *kv = arena_printf(arena, "%s + %zu", q, tokens * width);
     const char *heads = arena_printf(arena, "%s + %zu", kv, 2 * keys * width);
+    if (layer->in_count > 2)
+        text_printf(c_use(c, "hides_all"), "    if (hides_all(%s, %zu, %zu, %d)) return 2;\n", c->inputs[2],
+                    mask_queries(layer), keys, cross_config_of(layer)->mask);
     linear_c(c, c->inputs[0], c_matrix_rows(c, weight, 0, width), bias, q, tokens, width, width);
     linear_c(c, c->inputs[1], c_matrix_rows(c, weight, width, 2 * width), kv_bias, kv, keys, width, 2 * width);
     text_printf(c_use(c, "cross_attention"),

@@ -145,6 +145,21 @@ INLINE void cross_attention(const float *q, const float *kv, float *y, size_t ro
     attend(a, y, work);
 }
 
+/* ---- hides_all ---- */
+/* Whether mask (queries, keys), of a kind of cross_attention, leaves a query without a key */
+INLINE int hides_all(const float *mask, size_t queries, size_t keys, int kind) {
+    size_t q, k;
+    for (q = 0; q < queries; q++) {
+        int is_hidden = 1;
+        for (k = 0; k < keys; k++) {
+            float m = mask[q * keys + k];
+            is_hidden = is_hidden && (kind == 2 ? m <= -0.5e30f : (m > 0 || m < 0) == (kind == 0));
+        }
+        if (is_hidden) return 1;
+    }
+    return 0;
+}
+
 /* ---- length_of_tokens ---- */
 /* The tokens up to the last one that is not [padding], at least 1 */
 INLINE size_t length_of_tokens(const int32_t *tokens, size_t count, int32_t padding) {
