@@ -1037,7 +1037,7 @@ class OtherMetrics(SweepCase):
         self.assertEqual(self.read("sweeps/test/trials.csv"), table)
 
     def test_repeats_and_kills_and_seconds(self):
-        text = self.TEXT + "repeat: {seeds: 2}\n"
+        text = self.TEXT.replace("trials: 40", "trials: 16") + "repeat: {seeds: 2}\n"
         self.sweep(text, "--nproc", 2)
         rows, summary = self.rows(), self.rows(table="summary.csv")
         for s in summary:
@@ -1061,9 +1061,9 @@ class OtherMetrics(SweepCase):
         self.assertEqual({int(r["trial"]): float(r["seconds"]) for r in self.rows("clock")}, seconds)
 
     def test_processes_of_a_trial_and_of_a_sweep(self):
-        self.sweep(self.TEXT, "--nproc", 1)
+        self.sweep(self.TEXT, "trials=16", "--nproc", 1)
         table = self.read("sweeps/test/trials.csv")
-        self.sweep(self.TEXT, "--share", name="many")
+        self.sweep(self.TEXT, "trials=16", "--share", name="many")
         self.assertEqual(self.read("sweeps/many/trials.csv"), table)
         self.sweep(GRID + "other_metrics: {val_accuracy: auto}\n", "nproc_per_trial=2", "--nproc", 1, name="ranks")
         for row in self.rows("ranks"):
