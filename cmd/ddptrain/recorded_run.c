@@ -36,8 +36,35 @@ static status out_of_order(const struct recorded_run *r, size_t index, const cha
                       why);
 }
 
+/* The steps that have a line: multiples of `every` of the start before them. */
+struct due {
+    int64_t every, next;
+};
+
+static struct due due_after(const struct ledger_line *start) {
+    int64_t every = ledger_line_int(start, "every");
+    return (struct due){every, every > 0 ? (start->step / every + 1) * every : INT64_MAX};
+}
+
+/* Resume [index] is later than [saved]: from best.h5, which has no line. The steps before it must have its config. */
+static status check_resume(const struct recorded_run *r, size_t index, const struct ledger_line *saved,
+                           const struct due *due) {
+    const struct ledger_line *line = &r->ledger.lines[index], *start = line - 1;
+    while (!is_start(start)) start--; /* the first line is one */
+    if (line->step >= due->next)
+        return status_new(STATUS_DATA, "%s:%zu: it has no lines of steps %lld to %lld; was train.ledger off then?",
+                          r->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
+    if (ledger_line_equals(line, start, "config_sha256")) return OK;
+    return status_new(
+        STATUS_DATA,
+        "%s:%zu: the resume has another config than steps %lld to %lld, after which there is no line of a "
+        "checkpoint, so they cannot be repeated",
+        r->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
+}
+
 /* Line [index] with [saved], the newest checkpoint before it. */
-static status check_line(const struct recorded_run *r, size_t index, const struct ledger_line *saved) {
+static status check_line(const struct recorded_run *r, size_t index, const struct ledger_line *saved,
+                         const struct due *due) {
     const struct ledger_line *line = &r->ledger.lines[index];
     bool is_last = index + 1 == r->ledger.count, is_end = line->event == METRICS_END || line->event == METRICS_STOPPED;
     if (line->event == METRICS_START) return out_of_order(r, index, "a second start");
@@ -49,9 +76,7 @@ static status check_line(const struct recorded_run *r, size_t index, const struc
         return out_of_order(r, index, "no other line of the step of a pending evaluation");
     bool is_state = line->event == METRICS_RESUME || line->event == METRICS_CHECKPOINT;
     if (!is_state || !saved) return OK;
-    if (line->event == METRICS_RESUME && line->step > saved->step)
-        return status_new(STATUS_DATA, "%s:%zu: it has no lines of steps %lld to %lld; was train.ledger off then?",
-                          r->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
+    if (line->event == METRICS_RESUME && line->step > saved->step) return check_resume(r, index, saved, due);
     bool is_same = line->step == saved->step && !ledger_line_has(saved, "pending");
     if (line->event == METRICS_CHECKPOINT) /* after skipped batches a step is that of several states */
         is_same = is_same && ledger_line_equals(line, saved, "epoch") && ledger_line_equals(line, saved, "batch");
@@ -59,16 +84,6 @@ static status check_line(const struct recorded_run *r, size_t index, const struc
     if (is_same && has_states && !ledger_line_equals(line, saved, "state"))
         return out_of_order(r, index, "another state at the step of the checkpoint above");
     return OK;
-}
-
-/* The steps that have a line: multiples of `every` of the start before them. */
-struct due {
-    int64_t every, next;
-};
-
-static struct due due_after(const struct ledger_line *start) {
-    int64_t every = ledger_line_int(start, "every");
-    return (struct due){every, every > 0 ? (start->step / every + 1) * every : INT64_MAX};
 }
 
 /* Line [index] has none of the steps before it left out, and is itself one that is due. */
@@ -94,7 +109,7 @@ static status check_order(const struct recorded_run *r) {
     int64_t step = 0; /* of the newest line of a step */
     struct due due = due_after(&r->ledger.lines[0]);
     for (size_t i = 1; i < r->ledger.count; i++) {
-        TRY(check_line(r, i, saved));
+        TRY(check_line(r, i, saved, &due));
         if (r->ledger.lines[i].event == METRICS_STEP) {
             if (r->ledger.lines[i].step <= step) return out_of_order(r, i, "a step that was already there");
             step = r->ledger.lines[i].step;

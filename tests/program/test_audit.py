@@ -229,6 +229,29 @@ class Audit(program.Case):
         self.assertIn("it begins after step 20", out)
         self.assertIn("the run is as recorded", out)
 
+    def test_a_resume_from_the_best_checkpoint(self):
+        """It may be newer than all others, as after a kill, and has no line of its own."""
+        words = ("checkpoint.best=val_loss", "checkpoint.save_every=5")
+        self.train(*words)
+        os.remove(self.path("runs/test/checkpoints/epoch-0008.h5"))
+        shutil.copytree(self.path("runs/test"), self.path("longer"))
+        self.train(*words)
+        resumes = [line for line in self.ledger() if line["event"] == "resume"]
+        saves = [line["step"] for line in self.ledger() if line["event"] == "checkpoint"]
+        self.assertTrue(len(resumes) == 1 and resumes[0]["step"] > 45, resumes)
+        self.assertEqual(saves, [45, 72])
+        self.assertIn("2 of 2 intervals repeated", self.audit("--all"))
+        self.run_program("certify", "runs/test")
+        self.train(*words, "train.epochs=12", "--run-dir", "longer")
+        _, err = self.run_program("audit", "longer", code=DATA)
+        self.assertRegex(err, r"longer/ledger.jsonl:\d+: the resume has another config than steps 46 to \d+, after which there is no line of a checkpoint")
+
+    def test_a_ledger_without_a_part(self):
+        self.train("--stop-after", 20, code=STOPPED)
+        self.train("train.ledger=off", "--stop-after", 60, code=STOPPED)
+        self.train()
+        self.assertIn("ledger.jsonl:8: it has no lines of steps 21 to 60; was train.ledger off then?", self.audit(code=DATA))
+
     def test_what_cannot_be_repeated(self):
         """Counts as if it differed: the config of the first steps is nowhere in the folder of an earlier version."""
         self.train()
