@@ -896,14 +896,19 @@ static void check_name(const struct sweep_config *sweep, const struct parameter 
                                    "message",
                                    "standard_error",
                                    "runs",
+                                   "pareto_front",
                                    sweep->metric.name,
                                    text_string(&test),
                                    sweep->repeat.seeds != SCHEMA_NO_INT ? "seed" : "",
                                    sweep->repeat.folds != SCHEMA_NO_INT ? "fold" : ""};
+    bool is_taken = false;
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        if (p->keys && strcmp(p->path, columns[i]) == 0)
-            problems_add(problems, p->place, NULL,
-                         "parameters.%s: the tables have another column of this name; choose another one", p->path);
+        is_taken = is_taken || strcmp(p->path, columns[i]) == 0;
+    for (size_t i = 0; i < sweep->other_metrics.count; i++)
+        is_taken = is_taken || strcmp(p->path, sweep_other_metric(sweep, i)->name) == 0;
+    if (p->keys && is_taken)
+        problems_add(problems, p->place, NULL,
+                     "parameters.%s: the tables have another column of this name; choose another one", p->path);
     text_free(&test);
 }
 

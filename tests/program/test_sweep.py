@@ -222,6 +222,7 @@ constraints: ["model.layers.0.linear.out % parts == 0", "optimizer.momentum < 0.
                                (("parameters.optimizer={values: [{type: sgd}]}",), "parameters.optimizer sets optimizer.type, which parameters.optimizer.type before it sets"),
                                (("parameters.other={values: [0.1], keys: [optimizer.momentum], when: {optimizer.type: [sgd]}}",), "parameters.other sets optimizer.momentum"),
                                (("parameters.val_loss={values: [0.1], keys: [optimizer.lr]}",), "parameters.val_loss: the tables have another column of this name"),
+                               (("parameters.val_accuracy={values: [0.1], keys: [optimizer.lr]}", "other_metrics={val_accuracy: auto}"), "parameters.val_accuracy: the tables have another column"),
                                (("parameters.seed={values: [1, 2]}", "confirm=3"), "seed: confirm sets it; leave one of the two out"),
                                (("parameters.both={values: [0.1], keys: 3}",), "keys must be a list of keys"),
                                (("parameters.both={values: [0.1], keys: [optimizer.lrr]}",), "optimizer.lrr"),
