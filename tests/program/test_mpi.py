@@ -222,7 +222,7 @@ class Mpi(program.Case):
             self.assertIn("averaged by mpi", self.read("runs/test/log.txt"))
         else:
             self.assertNotEqual(p.returncode, OK, out + err)
-            self.assertRegex(out + err, "MPI_Init_thread.* failed")
+            self.assertRegex(out + err, "MPI_Init_thread.* failed|UCX  ERROR .* failed to allocate")  # mpirun may end before it has read all
         self.assert_no_leftovers()
 
     @with_each_mpi
