@@ -61,11 +61,13 @@ struct bisect {
     char *temporary;
     size_t runs;          /* repeated ones, which number their folders */
     int64_t equal;        /* newest step that is equal in both */
-    int64_t bad;          /* the first that is recorded and differs; NO_STEP: none */
+    int64_t bad;          /* the first that is recorded and differs; NO_STEP: none, or both compute the same there */
+    int64_t recorded;     /* the same of runs with the same config, whatever they compute */
     int64_t parted;       /* the first step that differs between the repetitions; NO_STEP: none */
     struct result result; /* the first one that differs before that step */
     bool keeps_start;     /* the next repetition begins where this one has */
     bool is_trusted;      /* what both have recorded is enough: by their own configs and files */
+    bool is_one_config;   /* both have the same config */
     struct text headline; /* of the result */
 };
 
@@ -288,6 +290,7 @@ static void print_keys(struct bisect *b) {
             text_printf(&out, "  %s: %lld -> %lld\n", others[i].name, (long long)others[i].values[0],
                         (long long)others[i].values[1]),
                 differing++;
+    b->is_one_config = differing == 0;
     if (differing) printf("the configs differ (%s -> %s):\n", sides[0].name, sides[1].name);
     if (differing)
         command_print(stdout, &out);
@@ -980,6 +983,11 @@ static status report(struct bisect *b) {
     for (int i = 0; i < 2; i++)
         if (b->sides[i].edited) text_printf(&b->headline, "%s%s", b->headline.length ? "; " : "", b->sides[i].edited);
     if (b->headline.length) return status_new(STATUS_DIVERGED, "%s", text_string(&b->headline));
+    if (b->recorded <= b->equal)
+        return status_new(STATUS_DIVERGED,
+                          "what %s and %s have recorded at step %lld differs, but both compute the same there: a file "
+                          "of one of them was changed; 'ddptrain audit' names it",
+                          x->name, y->name, (long long)b->recorded);
     print_equal(b);
     return OK;
 }
@@ -1009,6 +1017,7 @@ static status bisect(struct bisect *b) {
     if (b->parted != NO_STEP) return report(b);
     TRY(find_common_checkpoint(b, b->is_trusted ? NO_STEP : last));
     if (b->bad == NO_STEP && b->equal == last && b->is_trusted) return report(b);
+    if (b->is_one_config) b->recorded = b->bad;
     if (b->bad != NO_STEP) printf("what both have recorded differs at step %lld\n", (long long)b->bad);
     fflush(stdout);
     TRY(search(b));
@@ -1028,6 +1037,7 @@ static status run(const struct command_line *line) {
                        .arena = arena_create(),
                        .sides = {{.prefix = "A."}, {.prefix = "B."}},
                        .bad = NO_STEP,
+                       .recorded = NO_STEP,
                        .parted = NO_STEP,
                        .result = {NO_STEP, NULL}};
     status s = bisect(&b);

@@ -335,6 +335,13 @@ train: {{steps: 3}}
         self.train("e2", "--nproc", 2, "determinism={mode: elastic, shards: 4}", "sampler.batch_size=null", "sampler.global_batch_size=16")
         self.assertIn("no difference up to step 54", self.bisect("e1", "e2", code=OK))
 
+    def test_a_checkpoint_under_the_name_of_another(self):
+        self.train("a")
+        shutil.copytree(self.path("a"), self.path("b"))
+        shutil.copy(self.path("b/checkpoints/epoch-0004.h5"), self.path("b/checkpoints/epoch-0003.h5"))
+        self.assertIn("what a and b have recorded at step 27 differs, but both compute the same there: a file of one of them was changed",
+                      self.bisect("a", "b"))
+
     def test_files_that_have_moved(self):
         """Those of both runs, or of one."""
         self.train("before", "train.epochs=2")
