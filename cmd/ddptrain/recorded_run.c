@@ -1070,8 +1070,10 @@ static status check_files(struct recorded_run *r) {
     if (!line) return OK;
     const char *name = ledger_line_word(r->arena, line, "name");
     r->newest = arena_printf(r->arena, "%s/checkpoints/%s.h5", r->folder, name);
+    bool has_ended = r->ledger.lines[r->ledger.count - 1].event == METRICS_END;
     if (!recorded_file(r->newest))
-        return status_new(STATUS_DATA, "%s: the newest checkpoint of the ledger is missing", r->newest);
+        return status_new(STATUS_DATA, "%s: the newest checkpoint of the ledger is missing%s", r->newest,
+                          has_ended ? "" : "; if the run was killed while it wrote it, continue the run first");
     bool is_compared = false;
     TRY(check_state(r, r->newest, (size_t)(line - r->ledger.lines), &is_compared));
     is_compared = false;

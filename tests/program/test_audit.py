@@ -1,5 +1,5 @@
 """The ledger of a run and ddptrain audit: what is recorded, what is repeated, and that changes are found. ctest-labels: dist"""
-import hashlib, json, os, re, shutil, unittest
+import glob, hashlib, json, os, re, shutil, unittest
 
 import numpy as np
 
@@ -680,7 +680,12 @@ class Audit(program.Case):
             self.run_program("certify", "runs/test", code=DATA)
             shutil.copy(self.path("copy.h5"), self.path(path))
         os.remove(self.path("runs/test/checkpoints/epoch-0008.h5"))
-        self.assertIn("the newest checkpoint of the ledger is missing", self.audit(code=DATA))
+        self.assertIn("epoch-0008.h5: the newest checkpoint of the ledger is missing\n", self.audit(code=DATA))
+        self.train("--run-dir", "killed", "--stop-after", 30, code=STOPPED)
+        for path in glob.glob(self.path("killed/checkpoints/step-*.h5")):
+            os.remove(path)
+        self.assertIn("is missing; if the run was killed while it wrote it, continue the run first\n",
+                      self.run_program("audit", "killed", code=DATA)[1])
 
     def test_the_end_of_the_run(self):
         """A forged last step, and metrics.jsonl without its end, or without the file."""
