@@ -110,7 +110,7 @@ run() { # word
             ;;
         asan-quick)
             emulation=OFF
-            run_tests asan --exclude-regex '^(program_(configs|typos|layout|processes|resume|sweep_ends|sweep_shared|watch|stop|save|export_c|python|recurrent|in_backward|best|same_errors|init|sample_weights|target_scale|faults|comm|mpi|contrastive|own_samplers)|dist_launchers|train_config_aliases)$'
+            run_tests asan --exclude-regex '^(program_(configs|typos|layout|processes|resume|sweep_ends|sweep_shared|watch|stop|save|export_c|python|recurrent|in_backward|best|same_errors|init|sample_weights|target_scale|faults|comm|mpi|contrastive|recompute|selftest|own_samplers)|dist_launchers|train_config_aliases)$'
             ;;
         tsan) run_tsan ;;
         tsan-quick)
