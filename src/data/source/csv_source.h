@@ -160,6 +160,10 @@ status csv_read_extra(struct source *source, enum row_value extra, size_t first,
 struct column_list csv_columns(const struct source *source, struct arena *arena);
 void csv_describe(const struct source *source, enum row_value kind, size_t row, size_t element, struct text *out);
 void csv_close(struct source *source);
+/* All of them, in the table of a format that is read from files. */
+#define CSV_FUNCTIONS                                                                                                  \
+    .read = csv_read_rows, .read_column = csv_read_column, .release = csv_release, .will_read = csv_will_read,         \
+    .read_extra = csv_read_extra, .describe = csv_describe, .columns = csv_columns, .close = csv_close
 
 /* Finds the files that the paths of the config name. */
 status csv_find_files(struct csv *csv, const struct dataset_config *config, bool is_validation);
