@@ -209,6 +209,16 @@ class Output(program.Case):
         self.assertEqual(self.checkpoints(), [])
         _, err = self.run_program("wine.yaml", "train.epochs=6")
 
+    def test_a_data_file_that_is_not_there(self):
+        """It is reported before everything else that a format needs, such as a module."""
+        self.write("wine.yaml", program.WINE)
+        for extension in ("h5", "nc", "parquet", "arrow", "feather", "csv", "tsv.gz", "db", "idx", "npy", "npz", "txt", "bin"):
+            with self.subTest(extension=extension):
+                for words in (("init", f"no.{extension}"), ("check", "wine.yaml", f"dataset.path=no.{extension}")):
+                    _, err = self.run_program(*words, code=DATA)
+                    self.assertIn(f"ddptrain: cannot read the dataset 'no.{extension}' (working directory ", err)
+                    self.assertIn("): No such file or directory", err)
+
     def test_a_fifo_is_no_file(self):
         for name in ("f.h5", "f.safetensors"):
             os.mkfifo(self.path(name))

@@ -124,6 +124,8 @@ class NetCDF(program.Case):
             self.assertIn(line, out)
         self.write("new.yaml", self.run_program("init", "a.nc", "--target", "temp")[0])
         self.run_program("check", "new.yaml", "--data")
+        write(self.path("b.nc"), TIMES)
+        self.assertIn("320 rows", self.run_program("init", "[ab].nc", "--target", "temp")[0])
 
     def test_wrong_files(self):
         write(self.path("a.nc"))

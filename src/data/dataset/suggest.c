@@ -793,13 +793,20 @@ static status suggest_sqlite(const char *path, const char *target, struct arena 
 
 /* ---- files with typed columns ---- */
 
-static status suggest_frame(const struct frame_reader *reader, const char *path, const char *target,
+static status suggest_frame(const struct dataset_format *format, const char *path, const char *target,
                             struct arena *arena, struct suggestion *out) {
     struct frame_records *rows;
-    TRY(frame_records_open(reader, path, target, &rows));
-    struct record_reader records = {
-        .path = path, .header = "the columns", .advice = "", .decimal = '.', .state = rows, .next = frame_records_next};
+    struct string_list files;
+    TRY(file_pattern_expand(path, arena, &files)); /* the first file is typical */
+    TRY(frame_records_open(format, files.items[0], target, &rows));
+    struct record_reader records = {.path = files.items[0],
+                                    .header = "the columns",
+                                    .advice = "",
+                                    .decimal = '.',
+                                    .state = rows,
+                                    .next = frame_records_next};
     status s = suggest_columns(&records, target, arena, out);
+    out->rows *= files.count;
     frame_records_close(rows);
     return s;
 }
@@ -1020,9 +1027,7 @@ status suggest(const char *path, const char *target, const struct csv_choice *cs
     }
     out->format = format->name;
     if (format == &dataset_sqlite) return suggest_sqlite(path, target, arena, out);
-    const struct frame_reader *reader;
-    TRY(frame_reader_of(format, &reader));
-    if (reader) return suggest_frame(reader, path, target, arena, out);
+    if (frame_is_format(format)) return suggest_frame(format, path, target, arena, out);
     if (format != &dataset_csv) return suggest_rows(path, target, arena, out);
     struct string_list files;
     TRY(file_pattern_expand(path, arena, &files)); /* the first file is typical */

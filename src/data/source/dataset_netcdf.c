@@ -502,16 +502,14 @@ const struct frame_reader netcdf_reader = {
 
 static status open_netcdf(const struct dataset_config *config, const char *path, bool wants_classes,
                           const struct source *train, struct source **out) {
-    return frame_open(&dataset_netcdf, &netcdf_reader, config, path, wants_classes, train, out);
+    return frame_open(&dataset_netcdf, config, path, wants_classes, train, out);
 }
 
 static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
-    return frame_add_records(&netcdf_reader, config, is_validation, out);
+    return frame_add_records(&dataset_netcdf, config, is_validation, out);
 }
 
-static status inspect(const char *path, struct text *out) {
-    return frame_inspect(dataset_netcdf.name, &netcdf_reader, path, out);
-}
+static status inspect(const char *path, struct text *out) { return frame_inspect(&dataset_netcdf, path, out); }
 
 static const char *const extensions[] = {".nc", ".nc4", ".netcdf", NULL};
 const struct dataset_format dataset_netcdf = {.name = "netcdf",

@@ -4,22 +4,14 @@
 
 static status open_parquet(const struct dataset_config *config, const char *path, bool wants_classes,
                            const struct source *train, struct source **out) {
-    const struct frame_reader *reader;
-    TRY(frame_reader_of(&dataset_parquet, &reader));
-    return frame_open(&dataset_parquet, reader, config, path, wants_classes, train, out);
+    return frame_open(&dataset_parquet, config, path, wants_classes, train, out);
 }
 
 static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
-    const struct frame_reader *reader;
-    TRY(frame_reader_of(&dataset_parquet, &reader));
-    return frame_add_records(reader, config, is_validation, out);
+    return frame_add_records(&dataset_parquet, config, is_validation, out);
 }
 
-static status inspect(const char *path, struct text *out) {
-    const struct frame_reader *reader;
-    TRY(frame_reader_of(&dataset_parquet, &reader));
-    return frame_inspect(dataset_parquet.name, reader, path, out);
-}
+static status inspect(const char *path, struct text *out) { return frame_inspect(&dataset_parquet, path, out); }
 
 static const char *const extensions[] = {".parquet", ".pq", ".arrow", ".feather", NULL};
 const struct dataset_format dataset_parquet = {.name = "parquet",

@@ -11,7 +11,8 @@
 #define DATE_TEXT 40 /* bytes of a date and a time */
 
 struct records {
-    const struct frame_reader *reader;
+    const struct dataset_format *format;
+    const struct frame_reader *reader; /* NULL: no file was opened */
     struct frame frame;
     struct string_list names;                                   /* that the config names */
     uint64_t row;                                               /* the next one */
@@ -56,6 +57,24 @@ static status check_named(const struct frame *frame, const struct string_list *n
 
 /* ---- files ---- */
 
+bool frame_is_format(const struct dataset_format *format) {
+    return format == &dataset_netcdf || format == &dataset_parquet;
+}
+
+/* A file that is not there is reported before a module that is not there. */
+static status find_reader(const struct dataset_format *format, const char *path, const struct frame_reader **out) {
+    uint64_t bytes;
+    void *reader;
+    TRY(file_check(path, &bytes));
+    *out = &netcdf_reader;
+    if (format == &dataset_netcdf) return OK;
+    TRY(module_need("parquet", FRAME_PARQUET_SYMBOL, "files of Parquet and Arrow need Arrow's module",
+                    "install it, or convert the file: pandas.read_parquet(FILE).to_csv('new.csv', index=False)",
+                    &reader));
+    *out = reader;
+    return OK;
+}
+
 static void close_file(struct records *r) {
     if (r->frame.arena) r->reader->close(&r->frame);
     arena_destroy(r->frame.arena);
@@ -72,6 +91,7 @@ static void drop_unread(struct frame *frame) {
 
 static status open_file(struct records *r, const char *path) {
     close_file(r);
+    TRY(find_reader(r->format, path, &r->reader));
     r->frame = (struct frame){.path = path, .arena = arena_create()};
     r->row = r->at = r->got = 0;
     r->has_names = false;
@@ -225,12 +245,11 @@ static void close_records(struct csv *csv) {
 static const struct csv_input input = {
     .unit = "row", .reads_many = true, .start = start, .next = next_record, .close = close_records};
 
-status frame_open(const struct dataset_format *format, const struct frame_reader *reader,
-                  const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
-                  struct source **out) {
+status frame_open(const struct dataset_format *format, const struct dataset_config *config, const char *path,
+                  bool wants_classes, const struct source *train, struct source **out) {
     struct records *records = calloc(1, sizeof *records);
     if (!records) return status_memory("a dataset");
-    records->reader = reader;
+    records->format = format;
     return csv_open(format, &input, records, config, path, wants_classes, train, out);
 }
 
@@ -262,9 +281,9 @@ static status add_rows(struct records *r, bool with_names, struct text *out) {
     }
 }
 
-status frame_add_records(const struct frame_reader *reader, const struct dataset_config *config, bool is_validation,
+status frame_add_records(const struct dataset_format *format, const struct dataset_config *config, bool is_validation,
                          struct text *out) {
-    struct records r = {.reader = reader};
+    struct records r = {.format = format};
     struct arena *arena = arena_create();
     struct string_list files;
     r.names = named_columns(config, arena);
@@ -284,11 +303,11 @@ struct frame_records {
     struct csv_reader reader;
 };
 
-status frame_records_open(const struct frame_reader *reader, const char *path, const char *target,
+status frame_records_open(const struct dataset_format *format, const char *path, const char *target,
                           struct frame_records **out) {
     struct frame_records *r = calloc(1, sizeof *r);
     if (!r) return status_memory("a table");
-    r->records.reader = reader;
+    r->records.format = format;
     r->records.names = (struct string_list){&target, target != NULL};
     status s = open_file(&r->records, path);
     r->records.names = (struct string_list){0};
@@ -325,11 +344,13 @@ void frame_records_close(struct frame_records *r) {
     free(r);
 }
 
-status frame_inspect(const char *format, const struct frame_reader *reader, const char *path, struct text *out) {
+status frame_inspect(const struct dataset_format *format, const char *path, struct text *out) {
+    const struct frame_reader *reader;
+    TRY(find_reader(format, path, &reader));
     struct frame frame = {.path = path, .arena = arena_create()};
     status s = reader->open(&frame, NULL, 0);
     if (!s)
-        text_printf(out, "file    %s\nformat  %s, %llu rows, %zu %s%s\n\n", path, format,
+        text_printf(out, "file    %s\nformat  %s, %llu rows, %zu %s%s\n\n", path, format->name,
                     (unsigned long long)frame.rows, frame.count, reader->unit, text_plural(frame.count, "s"));
     for (size_t i = 0; !s && i < frame.count; i++) {
         const struct frame_column *c = &frame.columns[i];
@@ -343,15 +364,4 @@ status frame_inspect(const char *format, const struct frame_reader *reader, cons
     reader->close(&frame);
     arena_destroy(frame.arena);
     return s;
-}
-
-status frame_reader_of(const struct dataset_format *format, const struct frame_reader **out) {
-    *out = format == &dataset_netcdf ? &netcdf_reader : NULL;
-    if (format != &dataset_parquet) return OK;
-    void *reader;
-    TRY(module_need("parquet", FRAME_PARQUET_SYMBOL, "files of Parquet and Arrow need Arrow's module",
-                    "install it, or convert the file: pandas.read_parquet(FILE).to_csv('new.csv', index=False)",
-                    &reader));
-    *out = reader;
-    return OK;
 }

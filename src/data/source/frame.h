@@ -6,24 +6,24 @@
 #include "data/source/csv_source.h"
 #include "data/source/frame_reader.h"
 
-/* For the functions of a format, with [reader]: open, add_records, inspect; the others are those of csv_source.h. */
-status frame_open(const struct dataset_format *format, const struct frame_reader *reader,
-                  const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
-                  struct source **out);
-status frame_add_records(const struct frame_reader *reader, const struct dataset_config *config, bool is_validation,
+extern const struct frame_reader netcdf_reader;
+
+/* Whether a reader of frames reads the files of [format]; the others take only such a format. */
+bool frame_is_format(const struct dataset_format *format);
+
+/* For the functions of a format: open, add_records, inspect; the others are those of csv_source.h. STATUS_DATA: there
+ * is no such file; STATUS_USAGE: the reader of Parquet and Arrow is a module, which is not there. */
+status frame_open(const struct dataset_format *format, const struct dataset_config *config, const char *path,
+                  bool wants_classes, const struct source *train, struct source **out);
+status frame_add_records(const struct dataset_format *format, const struct dataset_config *config, bool is_validation,
                          struct text *out);
-status frame_inspect(const char *format, const struct frame_reader *reader, const char *path, struct text *out);
+status frame_inspect(const struct dataset_format *format, const char *path, struct text *out);
 
 /* The rows as records, for the config that `ddptrain init` writes: frame_records_next is a record_reader.next. */
 struct frame_records;
-status frame_records_open(const struct frame_reader *reader, const char *path, const char *target,
+status frame_records_open(const struct dataset_format *format, const char *path, const char *target,
                           struct frame_records **out);
 status frame_records_next(void *state, const struct csv_reader **record);
 void frame_records_close(struct frame_records *records);
-
-/* The reader of a format, for `init`: *out; NULL: [format] has none. STATUS_USAGE: that of Parquet and Arrow is a
- * module, which is not there. */
-extern const struct frame_reader netcdf_reader;
-status frame_reader_of(const struct dataset_format *format, const struct frame_reader **out);
 
 #endif
