@@ -1,4 +1,5 @@
 """netCDF-4 files, written with its conventions by h5py: rows, missing and packed values, dates, several files. ctest-labels: dist"""
+import csv
 import datetime
 import os
 import unittest
@@ -88,7 +89,7 @@ class NetCDF(program.Case):
         write_csv(self.path("new.csv"), (TIMES, second))
         self.assertEqual(self.run_program("predict", "runs/two.csv-nc", "new.csv")[0], of_file)
         out, _ = self.run_program("predict", "runs/two.csv-nc", "a-1.nc", "--with-inputs")
-        self.assertEqual(out.splitlines()[0], "time,lat,lon,temp,wind,z,unsigned,counts,row,predicted_temp")
+        self.assertEqual(out.splitlines()[0], "time,lat,lon,temp,wind,z,station,unsigned,counts,row,predicted_temp")
         self.assertTrue(out.splitlines()[1].startswith("2000-01-03T12:00:00,-45,0,"), out.splitlines()[1])
 
     def test_values(self):
@@ -103,7 +104,8 @@ class NetCDF(program.Case):
         self.assertEqual([row[names.index("counts")] for row in rows[1:]], ["0", "1", "2", "3", "4", "", "6", "7"])
         self.assertIn('"train_rows":5', self.read("runs/test/metrics.jsonl"))  # of 8: one without a target, 2 validate
         for units, text in ((np.bytes_("days since 1500-1-1 00:00:0.0"), "1500-01-16T00:00:00"), ("days since 1900-01-01 UTC", "1900-01-07T00:00:00"),
-                            ("minutes since 2000-02-29T23:59:59.5Z", "2000-03-01T00:05:59.500000"), ("months since 2000-01-01", "6"), ("days since 2000-01-01 +05:00", "6"),
+                            ("minutes since 2000-02-29T23:59:59.5Z", "2000-03-01T00:05:59.500000"), ("months since 2000-01-01", "6"), ("days since 2000-01-01 +05:00", "2000-01-06T19:00:00"), ("days since 2000-1-1 6:30 -0330", "2000-01-07T10:00:00"),
+                            ("hours since 2000-01-01 00:00 +2", "2000-01-01T04:00:00"), ("days since 2000-01-01 +25:00", "6"), ("days since 2000-01-01 +5:x", "6"),
                             ("days since yesterday", "6"), ("degrees", "6")):
             write(self.path("b.nc"), units=units)
             out, _ = self.run_program("init", "b.nc", "--target", "wind")
@@ -114,13 +116,56 @@ class NetCDF(program.Case):
                 line = out.splitlines()[2]
                 self.assertTrue(line.startswith(text), (units, line))
 
+    def test_texts_and_valid_values(self):
+        """Texts of any length, arrays of characters and enumerations; variables of groups; values that are not valid."""
+        def add(group, name, values, dims, **attributes):
+            d = group.create_dataset(name, data=values, chunks=(2,) + values.shape[1:], compression="gzip", dtype=attributes.pop("dtype", None))
+            for i, dim in enumerate(dims):
+                d.dims[i].attach_scale(f[dim])
+            for key, value in attributes.items():
+                d.attrs[key] = value
+        with h5py.File(self.path("t.nc"), "w", track_order=True) as f:
+            for dim, size in (("row", 6), ("column", 2), ("characters", 4)):
+                f[dim] = np.zeros(size)
+                f[dim].attrs["NAME"] = np.bytes_(f"This is a netCDF dimension but not a netCDF variable {size}")
+                f[dim].make_scale(dim)
+            add(f, "y", np.arange(12.0).reshape(6, 2), ("row", "column"))
+            add(f, "name", np.array(["north", "é", "", "north", "none", "a,b"], object), ("row",), dtype=h5py.string_dtype(), _FillValue="none")
+            add(f, "code", np.frombuffer(b"ab\0\0ab  xyz1\0\0\0\0----ab\0\0", "S1").reshape(6, 4), ("row", "characters"), _FillValue=np.bytes_("-"))
+            add(f, "side", np.array([b"l", b"r"]), ("column",))
+            add(f, "fixed", np.array([b"lo", b"mid", b"", b"mid", b"lo", b"lo"]), ("row",))
+            kinds = h5py.enum_dtype({"clear": 0, "low": 1, "cirrus": 7, "none": -1}, basetype=">i2")
+            add(f, "cloud", np.array([0, 7, 1, -1, 5, 0], ">i2"), ("row",), dtype=kinds, _FillValue=np.int16(-1))
+            add(f, "range", np.array([-5, 0, 100, 101, 7, -99], "i2"), ("row",), valid_range=np.array([0, 100], "i2"), scale_factor=0.5)
+            add(f, "unpacked", np.array([-5, 0, 100, 101, 7, -99], "i2"), ("row",), valid_min=-2.5, valid_max=50.0, scale_factor=0.5)
+            add(f, "unsigned", np.array([-1, 0, 100, 127, -128, -2], "i1"), ("row",), valid_range=np.array([0, -2], "i1"), _Unsigned="true")
+            add(f.create_group("winter"), "low", np.array([1.0, 2, 3, 4, 5, 6]), ("row",), valid_min=2.0)
+            add(f.create_group("winter/deep"), "bound", np.zeros((6, 2)), ("row", "column"))
+            f["winter/low"].attrs["bounds"] = "deep/bound"
+        self.write("test.yaml", CONFIG.replace("FILE", "t.nc").replace("[time, lat, z, wind]", "[side, winter/low]").replace(
+            "targets: temp", "targets: y, columns: {winter/low: {missing: median}}"))
+        self.run_program("test.yaml")
+        out, _ = self.run_program("predict", "test.yaml", "t.nc", "--with-inputs")
+        rows = list(csv.DictReader(out.splitlines()))
+        for name, values in (("name", ["north", "é", "", "north", "", "a,b"]), ("code", ["ab", "ab", "xyz1", "", "", "ab"]), ("fixed", ["lo", "mid", "", "mid", "lo", "lo"]),
+                             ("cloud", ["clear", "cirrus", "low", "", "", "clear"]), ("range", ["", "0", "50", "", "3.5", ""]), ("unpacked", ["-2.5", "0", "50", "", "3.5", ""]),
+                             ("unsigned", ["", "0", "100", "127", "128", "254"]), ("winter/low", ["", "2", "3", "4", "5", "6"])):
+            self.assertEqual([row[name] for row in rows], [value for value in values for _ in range(2)], name)
+        self.assertEqual([row["side"] for row in rows], ["l", "r"] * 6)
+        self.assertIn("text (row 6)", self.run_program("inspect", "t.nc")[0])
+        for column in ("name", "code", "cloud"):
+            words = (f"dataset.inputs=[{column}]", f"dataset.columns={{{column}: {{type: category, missing: indicator}}}}")
+            self.run_program("check", "test.yaml", *words, "--data")
+        self.run_program("test.yaml", "dataset.targets=side", "dataset.inputs=[y]", "dataset.columns=null", "loss=cross_entropy", "model={layers: [{linear: 2}]}", "--run-dir", "side")
+        self.assertLessEqual({row.split(",")[1] for row in self.run_program("predict", "side", "t.nc")[0].splitlines()[1:]}, {"l", "r"})
+
     def test_inspect_and_init(self):
         write(self.path("a.nc"))
         out, _ = self.run_program("inspect", "a.nc")
         self.assertIn("format  netcdf, 160 rows, 12 variables\n", out)
         for line in ("  temp                       int16 (time 8, lat 4, lon 5)\n", "  time                       float64 (time 8), hours since 2000-01-01 12:00:00\n",
                      "(not read: it is one value without dimensions)", "(not read: its dimensions are not those of 'temp' or some of them, in the same order)",
-                     "(not read: texts of netCDF are not read; write the column as numbers)"):
+                     "  station                    text (lat 4)\n"):
             self.assertIn(line, out)
         self.write("new.yaml", self.run_program("init", "a.nc", "--target", "temp")[0])
         self.run_program("check", "new.yaml", "--data")
@@ -137,6 +182,14 @@ class NetCDF(program.Case):
         with h5py.File(self.path("unwritten.nc"), "w") as f:
             f["y"] = np.arange(4.0)
             f.create_dataset("x", (4,), "f8", chunks=(2,))
+        with h5py.File(self.path("compound.nc"), "w") as f:
+            f["y"], f["x"] = np.arange(4.0), np.zeros(4, [("a", "f4")])
+        with h5py.File(self.path("texts.nc"), "w") as f:
+            f["y"] = np.arange(4.0)
+            f.create_dataset("x", (4,), h5py.string_dtype())
+        with h5py.File(self.path("loop.nc"), "w") as f:
+            f["y"] = np.arange(4.0)
+            f["group/again"] = f["/"]
         with h5py.File(self.path("other.nc"), "w") as f:
             f["temp"], f["wind"] = np.arange(4.0), np.arange(4.0)
         os.link(self.path("a.nc"), self.path("cut.nc"))
@@ -146,10 +199,11 @@ class NetCDF(program.Case):
         with open(self.path("cut.nc"), "wb") as f:
             f.write(whole[:len(whole) // 2])
         for name, words, message in (("three.nc", (), "three.nc: this is a netCDF-3 file; netCDF-4 is read. Convert it first: nccopy -k nc4 FILE NEW.nc"),
-                                     ("text.nc", (), "text.nc: this is not a netCDF-4 file"), ("empty.nc", (), "empty.nc: the file has no variables of numbers"),
-                                     ("cut.nc", (), "cut.nc: cannot be opened as netCDF-4 file"),
+                                     ("text.nc", (), "text.nc: this is not a netCDF-4 file"), ("empty.nc", (), "empty.nc: the file has no variables of numbers or texts"),
+                                     ("cut.nc", (), "cut.nc: cannot be opened as netCDF-4 file"), ("loop.nc", (), "loop.nc: its variables cannot be listed"),
                                      ("unwritten.nc", ("dataset.inputs=[x]", "dataset.targets=[y]"), "unwritten.nc: dataset 'x' was created but its values were never written"),
-                                     ("a.nc", ("dataset.inputs=[station]",), "column 'station' cannot be read: texts of netCDF are not read"),
+                                     ("compound.nc", ("dataset.inputs=[x]", "dataset.targets=[y]"), "column 'x' cannot be read: only numbers, texts and enumerations are read"),
+                                     ("texts.nc", ("dataset.inputs=[x]", "dataset.targets=[y]"), "texts.nc: dataset 'x' was created but its values were never written"),
                                      ("a.nc", ("dataset.inputs=[turned]",), "column 'turned' cannot be read: its dimensions are not those of"),
                                      ("a.nc", ("dataset.inputs=[winds]",), "there is no column 'winds'; did you mean 'wind'"), ("[a.nc, other.nc]", (), "other.nc: there is no column 'time', which 'a.nc' has")):
             self.write("test.yaml", CONFIG.replace("FILE", name))

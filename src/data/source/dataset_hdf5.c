@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "data/source/first_look.h"
+#include "data/source/frame.h"
 #include "data/source/npy_header.h"
 #include "data/source/source.h"
 
@@ -239,6 +240,20 @@ static status hdf5_check(hid_t dataset, const char *path, const char *name, uint
     c.space = H5Dget_space(dataset);
     c.plan = H5Dget_create_plist(dataset);
     status s = check_all(&c, shape);
+    if (c.space >= 0) H5Sclose(c.space);
+    if (c.plan >= 0) H5Pclose(c.plan);
+    return s;
+}
+
+status hdf5_check_stored(hid_t dataset, const char *path, const char *name, size_t value_bytes) {
+    struct hdf5_rows shape = {0};
+    struct check c = {.dataset = dataset, .path = path, .name = name, .value_bytes = value_bytes};
+    TRY(file_check(path, &c.file_bytes));
+    c.space = H5Dget_space(dataset);
+    c.plan = H5Dget_create_plist(dataset);
+    status s = c.space < 0 || c.plan < 0 ? hdf5_failure(path, "dataset '%s' cannot be read", name) : OK;
+    if (!s) s = check_shape(&c, &shape);
+    if (!s) s = check_layout(&c, &shape);
     if (c.space >= 0) H5Sclose(c.space);
     if (c.plan >= 0) H5Pclose(c.plan);
     return s;

@@ -3,10 +3,15 @@
 #ifndef DATA_FRAME_H
 #define DATA_FRAME_H
 
+#include "base/files/hdf5.h"
 #include "data/source/csv_source.h"
 #include "data/source/frame_reader.h"
 
 extern const struct frame_reader netcdf_reader;
+
+/* Checks that the values of an open dataset of HDF5, whose type is the caller's business, can be read and are all in
+ * the file; a value has [value_bytes] there. STATUS_DATA if not. Between hdf5_enter and hdf5_leave. */
+status hdf5_check_stored(hid_t dataset, const char *path, const char *name, size_t value_bytes);
 
 /* Whether a reader of frames reads the files of [format]; the others take only such a format. */
 bool frame_is_format(const struct dataset_format *format);
