@@ -96,8 +96,8 @@ def train_torch(way, shape, models, x, y, xt, yt):
     def evaluate(p, run):
         return losses(forward(p, run, xt, False, 1)[0], yt, 1)
 
-    if way == "compiled":
-        step, evaluate = torch.compile(step), torch.compile(evaluate)
+    if way == "compiled":  # one function for each number of rows: torch 2.9 cannot trace dropout within grad with an open number
+        step, evaluate = (torch.compile(function, dynamic=False) for function in (step, evaluate))
 
     def run(p, running, epochs):
         m, v = ({k: torch.zeros_like(t) for k, t in p.items()} for _ in range(2))
