@@ -107,6 +107,56 @@ class Python(program.Case):
         with unittest.mock.patch.dict(os.environ, {"DDPTRAIN_PROGRAM": "", "PATH": self.folder}):
             self.fails(USAGE, "is not installed: neither in this package nor in PATH", ddptrain.program)
 
+    def test_what_is_not_there_or_damaged(self):
+        """One sentence each, never a failure of Python's functions."""
+        self.write("text.sh", "no program")
+        os.chmod("text.sh", 0o755)
+        for path, sentence in (("/nonexistent", "^DDPTRAIN_PROGRAM: '/nonexistent' is no executable file$"), (self.folder, "is no executable file$"),
+                               (self.path("text.sh"), "^the program '.*text.sh' cannot be started: Exec format error$")):
+            with unittest.mock.patch.dict(os.environ, {"DDPTRAIN_PROGRAM": path}):
+                self.fails(USAGE, sentence, self.train)
+                with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit) as ended:
+                    ddptrain.main()
+                self.assertEqual(ended.exception.code, USAGE)
+                self.assertRegex(err.getvalue(), "^ddptrain: .*" + sentence.lstrip("^"))
+        run = self.train()
+        good = self.read("runs/test/metrics.jsonl")
+        for text, sentence in (("{not\n", "^line 1 of 'runs/test/metrics.jsonl' is damaged: Expecting property name"), (good + "[1]\n", r"^line \d+ of .* is damaged: it is no event$"),
+                               ("{}\n", "^line 1 of .* is damaged: there is no 'event'$"), ('{"event":"epoch","epoch":[1]}\n', "^line 1 of .*: it is no event$"),
+                               ("[" * 100000 + "\n", "^line 1 of .* is damaged: "), ("\0" * 9 + "\n", "^line 1 of .* is damaged: Expecting value$")):
+            self.write("runs/test/metrics.jsonl", text)
+            self.fails(DATA, sentence, run.metrics)
+            if "epoch" not in text:
+                self.fails(DATA, sentence, lambda: run.state)
+        self.write("runs/test/metrics.jsonl", good[:good.index('{"event":"epoch"') + 9])  # the first epoch is being written
+        self.fails(USAGE, "^the run 'runs/test' has no event 'epoch' yet$", run.metrics)
+        self.fails(USAGE, "^the run 'runs/test' has not ended$", lambda: run.state)
+        self.assertEqual(run.events("epoch"), [])
+        os.remove("runs/test/metrics.jsonl")
+        self.fails(DATA, "^'runs/test/metrics.jsonl' cannot be read: No such file or directory$", run.metrics)
+        for config, sentence in ((None, "^a config is a mapping or the path of a file, not NoneType$"), ({**WINE, "seed": object()}, "^a config has numbers, texts, lists and mappings: ")):
+            self.fails(USAGE, sentence, self.train, config)
+        self.fails(USAGE, "^run_dir is a path, not int$", self.train, run_dir=5)
+        for config, sentence in (({"method": "grid"}, "^a sweep is the path of a file, not dict$"), ("none.yaml", "^cannot read config 'none.yaml': No such file or directory$")):
+            self.fails(USAGE, sentence, ddptrain.sweep, config, quiet=True)
+        self.fails(USAGE, "^a run is the path of its folder, not int$", ddptrain.Run, 5)
+        os.mkdir("sweep")
+        for text, sentence in ((None, "No such file or directory$"), ("", "its rows have not the same number of values$"), ("a,b\n1\n", "its rows have not the same number of values$"), ('"a', "unexpected end of data$")):
+            if text is not None:
+                self.write("sweep/trials.csv", text)
+            self.fails(DATA, "^'sweep/trials.csv' cannot be read: " + sentence, ddptrain.Sweep("sweep").trials)
+
+    @without_sanitizer
+    def test_rows_that_are_no_rows(self):
+        run = self.train()
+        self.fails(USAGE, "^rows are an array of numbers or a table of columns by name: ", run.predict, [[1, 2], [1]])
+        for kind in (complex, object, str, "M8[s]"):
+            self.fails(USAGE, "^rows are an array of numbers or a table of columns by name, not ndarray of ", run.predict, np.zeros((1, 13)).astype(kind))
+        self.fails(USAGE, "^a column is a list of values: ", run.predict, {"a": [[1], [1, 2]]})
+        self.fails(DATA, "row 0, value 1: it is not a finite number", run.predict, np.ma.masked_equal(np.arange(13.0).reshape(1, 13), 1))
+        with unittest.mock.patch.dict(os.environ, {"DDPTRAIN_LIBRARY": "libc.so.6"}), unittest.mock.patch.object(ddptrain, "_library", None):
+            self.fails(USAGE, r"^the library for predictions, 'libc.so.6', cannot be opened \(DDPTRAIN_LIBRARY names it\): .*undefined symbol", ddptrain.Run("runs/test").predict, np.zeros((1, 13)))
+
     def test_weights(self):
         run = self.train()
         self.assertEqual(len(run.weights()), 4)

@@ -2,32 +2,17 @@
 
     import ddptrain
     run = ddptrain.train("wine.yaml", optimizer__lr=0.01)      # a config file, or the same as a dict
-    run.metrics()["val_loss"]                                  # of each epoch, as NumPy arrays
+    run.metrics()["val_loss"]                                  # of each epoch
     run.predict(rows)                                          # an array, or a DataFrame with the columns of the training file
-    run.weights()["0.weight"]
 
-It needs NumPy, and takes DataFrames of pandas where that is installed. Everything is computed by the program that is in this package, or
-by that of DDPTRAIN_PROGRAM and DDPTRAIN_LIBRARY (libddptrain_predict.so.0), or by the one that is installed as `ddptrain`.
-"""
+Everything is computed by the program that is in this package, by that of DDPTRAIN_PROGRAM and DDPTRAIN_LIBRARY, or by the installed one."""
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import ctypes
-import json
-import os
-import re
-import shutil
-import signal
-import struct
-import subprocess
-import sys
-import tempfile
-import weakref
+import contextlib, csv, ctypes, json, os, re, shutil, signal, struct, subprocess, sys, tempfile, weakref
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_ubyte, c_void_p
 from pathlib import Path
-from typing import Any, Iterator, Mapping, NoReturn, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Mapping, NoReturn, Optional, Sequence, Union
 
 import numpy as np
 
@@ -48,25 +33,31 @@ class Error(RuntimeError):
         self.code = code
 
 
-# ---- the program and the library ----
+@contextlib.contextmanager
+def _explained(what: Callable[[], str], code: int) -> Iterator[None]:
+    """A failure of Python in this block becomes an Error: "[what]: the reason"."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, csv.Error) as failure:
+        reason = f"there is no {failure}" if isinstance(failure, KeyError) else getattr(failure, "strerror", None) or getattr(failure, "msg", failure)
+        raise Error(f"{what()}: {reason}", code) from None
+
+
+def _path(value: Any, what: str) -> Path:
+    if not isinstance(value, (str, os.PathLike)):
+        raise Error(f"{what}, not {type(value).__name__}", 64)
+    return Path(value)
 
 
 def program() -> str:
     """The path of the program."""
     own = Path(__file__).parent / "native" / "bin" / "ddptrain"
-    found = os.environ.get("DDPTRAIN_PROGRAM") or (str(own) if own.exists() else shutil.which("ddptrain"))
+    given = os.environ.get("DDPTRAIN_PROGRAM")
+    found = shutil.which(given) if given else str(own) if own.exists() else shutil.which("ddptrain")
     if not found:
-        raise Error("the program ddptrain is not installed: neither in this package nor in PATH, and DDPTRAIN_PROGRAM is not set", 64)
+        raise Error(f"DDPTRAIN_PROGRAM: '{given}' is no executable file" if given else
+                    "the program ddptrain is not installed: neither in this package nor in PATH, and DDPTRAIN_PROGRAM is not set", 64)
     return found
-
-
-def _library_path() -> str:
-    given = os.environ.get("DDPTRAIN_LIBRARY")
-    if given:
-        return given
-    folder = Path(program()).resolve().parent
-    places = (folder.parent / "lib", folder, *folder.parent.glob("lib/*-linux-gnu"))
-    return next((str(place / _LIBRARY) for place in places if (place / _LIBRARY).exists()), _LIBRARY)
 
 
 def version() -> str:
@@ -77,14 +68,17 @@ def version() -> str:
 def main() -> NoReturn:
     """The command `ddptrain`: the program in place of this process."""
     try:
-        os.execv(program(), ["ddptrain", *sys.argv[1:]])
+        with _explained(lambda: f"the program '{program()}' cannot be started", 64):
+            os.execv(program(), ["ddptrain", *sys.argv[1:]])
     except Error as failure:
-        sys.exit(f"ddptrain: {failure}")
+        print(f"ddptrain: {failure}", file=sys.stderr)
+        sys.exit(failure.code)
 
 
 def _json(value: Any) -> str:
     """With numbers of NumPy and paths as values."""
-    return json.dumps(value, default=lambda other: other.tolist() if hasattr(other, "tolist") else os.fspath(other))
+    with _explained(lambda: "a config has numbers, texts, lists and mappings", 64):
+        return json.dumps(value, default=lambda other: other.tolist() if hasattr(other, "tolist") else os.fspath(other))
 
 
 def _words(overrides: Mapping[str, Any]) -> list[str]:
@@ -94,9 +88,11 @@ def _words(overrides: Mapping[str, Any]) -> list[str]:
 
 def _call(words: Sequence[PathLike], quiet: bool, accept: Sequence[int] = ()) -> str:
     """Runs the program and returns what it printed, which is printed here, too, unless [quiet]. An interrupt is given to it: it saves."""
-    printed, code, interrupted = "", None, False
-    with subprocess.Popen([program(), *(os.fspath(word) for word in words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          encoding="utf-8", errors="replace", start_new_session=True) as child:  # a terminal would interrupt it, too
+    printed, code, interrupted, command = "", None, False, [program(), *map(os.fspath, words)]
+    with _explained(lambda: f"the program '{command[0]}' cannot be started", 64):
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   encoding="utf-8", errors="replace", start_new_session=True)  # a terminal would interrupt it, too
+    with process as child:
         while code is None:
             try:
                 for line in child.stdout or ():
@@ -123,17 +119,11 @@ def _call(words: Sequence[PathLike], quiet: bool, accept: Sequence[int] = ()) ->
 def _config_file(config: Config) -> Iterator[str]:
     """The path of a config; a mapping is written to a file first (JSON is YAML)."""
     if not isinstance(config, Mapping):
-        yield os.fspath(config)
+        yield os.fspath(_path(config, "a config is a mapping or the path of a file"))
         return
     with tempfile.TemporaryDirectory(prefix="ddptrain-") as folder:
         Path(folder, "model.yaml").write_text(_json(config), encoding="utf-8")
         yield os.path.join(folder, "model.yaml")
-
-
-def _run_folder(path: str, words: Sequence[str]) -> Path:
-    """runs/NAME: the name of the config, or else of its file."""
-    given = re.search(r"^name: (.{55}|.{56,}?) # ", _call(["check", path, *words, "--sources"], quiet=True), re.M)
-    return Path("runs") / (given[1].rstrip() if given else Path(path).stem)
 
 
 def train(config: Config, *, nproc: Union[int, str, None] = None, run_dir: Optional[PathLike] = None, fresh: bool = False,
@@ -145,7 +135,9 @@ def train(config: Config, *, nproc: Union[int, str, None] = None, run_dir: Optio
     stops. Failures of the program are an Error with its sentence and exit code."""
     words = _words(overrides)
     with _config_file(config) as path:
-        folder = Path(run_dir) if run_dir is not None else _run_folder(path, words)
+        if run_dir is None:  # runs/NAME: the name of the config, or else of its file
+            name = re.search(r"^name: (.{55}|.{56,}?) # ", _call(["check", path, *words, "--sources"], quiet=True), re.M)
+        folder = _path(run_dir, "run_dir is a path") if run_dir is not None else Path("runs", name[1].rstrip() if name else Path(path).stem)
         options = {"--nproc": nproc, "--run-dir": folder, "--stop-after": stop_after}
         given = [str(word) for option, value in options.items() if value is not None for word in (option, value)]
         _call([path, *words, *given, *(["--fresh"] if fresh else [])], quiet, [STOPPED] if stop_after is not None else [])
@@ -154,29 +146,18 @@ def train(config: Config, *, nproc: Union[int, str, None] = None, run_dir: Optio
 
 def sweep(config: PathLike, *, run_dir: Optional[PathLike] = None, fresh: bool = False, quiet: bool = False, **overrides: Any) -> Sweep:
     """Runs the sweep file [config]; overrides are keys of the configs of its trials. A sweep that was stopped continues."""
-    folder = Path(run_dir) if run_dir is not None else Path("sweeps") / Path(config).stem
+    config = _path(config, "a sweep is the path of a file")
+    folder = _path(run_dir, "run_dir is a path") if run_dir is not None else Path("sweeps") / config.stem
     printed = _call(["sweep", config, *_words(overrides), "--run-dir", folder, *(["--fresh"] if fresh else [])], quiet)
     best = re.search(r"^the best one is .*?(\d+)/config\.yaml", printed, re.M)
     return Sweep(folder, folder / "runs" / best[1] if best else None)
-
-
-# ---- what a run has written ----
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Numbers where all values are; a missing number is NaN."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    values = {name: [row.get(name) for row in rows] for name in names}
-    is_number = {name: all(value is None or isinstance(value, (int, float)) for value in column) for name, column in values.items()}
-    return {name: np.array([np.nan if value is None else value for value in column]) if is_number[name] else np.array(column, dtype=object)
-            for name, column in values.items()}
 
 
 class Run:
     """A run folder."""
 
     def __init__(self, folder: PathLike) -> None:
-        self.folder = Path(folder)
+        self.folder = _path(folder, "a run is the path of its folder")
         if not (self.folder / "config.yaml").exists():
             raise Error(f"'{self.folder}' is not a run folder: it has no config.yaml", 64)
         self._model: Optional[_Model] = None
@@ -186,21 +167,33 @@ class Run:
 
     def events(self, event: str) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl of a kind: "start", "step", "epoch", "checkpoint", "end". A run that was continued has some twice."""
-        with open(self.folder / "metrics.jsonl", encoding="utf-8") as lines:
-            return [row for row in (json.loads(line) for line in lines if line.endswith("\n")) if row["event"] == event]
+        path, number, rows = self.folder / "metrics.jsonl", 0, []
+        with _explained(lambda: f"line {number} of '{path}' is damaged" if number else f"'{path}' cannot be read", 65), open(path, "rb") as lines:
+            for number, line in enumerate(lines, 1):
+                row = json.loads(line.decode("utf-8")) if line.endswith(b"\n") else {"event": None}  # it is being written
+                if not isinstance(row, dict) or not isinstance(row.get(event, 0), (int, float)):
+                    raise ValueError("it is no event")
+                rows += [row] if row["event"] == event else []
+        return rows
 
     def metrics(self, event: str = "epoch") -> dict[str, np.ndarray]:
-        """A column for each metric with a value for each epoch, or "step"; pandas.DataFrame(run.metrics()) is a table of them. What a
-        continued run has computed again counts once."""
+        """A column for each metric of the epochs, or "step"; pandas takes it as table. What a continued run has computed again counts once."""
         rows = {row.get(event, at): row for at, row in enumerate(self.events(event))}
-        return _columns([{name: value for name, value in rows[at].items() if name != "event"} for at in sorted(rows)])
+        if not rows:
+            raise Error(f"the run '{self.folder}' has no event '{event}' yet", 64)
+        names = dict.fromkeys(name for row in rows.values() for name in row if name != "event")
+        columns = {name: [rows[at].get(name) for at in sorted(rows)] for name in names}
+        texts = {name for name, column in columns.items() if not all(value is None or isinstance(value, (int, float)) for value in column)}
+        return {name: np.array([np.nan if value is None and name not in texts else value for value in column], dtype=object if name in texts else None)
+                for name, column in columns.items()}
 
     @property
     def state(self) -> str:
         """SHA-256 of the state at the end: runs with the same bits have the same."""
-        for event in (self.events("end") or self.events("stopped"))[-1:]:
-            return str(event["state_sha256"])
-        raise Error(f"the run '{self.folder}' has not ended", 64)
+        last = (self.events("end") or self.events("stopped") or [{}])[-1]
+        if "state_sha256" not in last:
+            raise Error(f"the run '{self.folder}' has not ended", 64)
+        return str(last["state_sha256"])
 
     def weights(self) -> dict[str, np.ndarray]:
         """The parameters and buffers of the best checkpoint, else of the newest, by PyTorch's names."""
@@ -211,8 +204,7 @@ class Run:
 
     def predict(self, rows: Union[np.ndarray, Table, Sequence[str]]) -> np.ndarray:
         """What `ddptrain predict` writes for [rows], which are as in the training file: an array (rows, ...), a table of columns by name
-        (DataFrame, dict), or integers, the tokens of a model of texts. Labels of classes, where classes have labels; with several
-        predictions (rows, predictions)."""
+        (DataFrame, dict), or the tokens of a text. Labels of classes, where they have some; several predictions are (rows, predictions)."""
         return self._open().labels(self._open().run(rows)["predictions"])
 
     def predict_proba(self, rows: Union[np.ndarray, Table]) -> np.ndarray:
@@ -240,13 +232,16 @@ class Sweep:
     """The folder of a sweep; `best` is the run of the best trial that is complete."""
 
     def __init__(self, folder: PathLike, best: Optional[PathLike] = None) -> None:
-        self.folder = Path(folder)
+        self.folder = _path(folder, "a sweep is the path of its folder")
         self.best = Run(best) if best is not None else None
 
     def trials(self) -> dict[str, np.ndarray]:
         """The columns of trials.csv; pandas.DataFrame(sweep.trials()) is a table of them."""
-        with open(self.folder / "trials.csv", encoding="utf-8", newline="") as lines:
-            rows = list(csv.reader(lines))
+        path = self.folder / "trials.csv"
+        with _explained(lambda: f"'{path}' cannot be read", 65), open(path, encoding="utf-8", newline="") as lines:
+            rows = list(csv.reader(lines, strict=True))
+            if len(set(map(len, rows))) != 1:
+                raise ValueError("its rows have not the same number of values")
         return {name: _numbers([row[i] for row in rows[1:]]) for i, name in enumerate(rows[0])}
 
 
@@ -272,10 +267,7 @@ def _read_safetensors(data: bytes) -> dict[str, np.ndarray]:
     return arrays
 
 
-# ---- libddptrain_predict: src/predict/ddptrain.h ----
-
-
-class _Info(ctypes.Structure):
+class _Info(ctypes.Structure):  # this and what follows: libddptrain_predict, src/predict/ddptrain.h
     _fields_ = [("name", c_char_p), ("epoch", c_int64), ("step", c_int64), ("parameters", c_size_t), ("inputs", c_int),
                 ("input_size", c_size_t), ("input_dims", c_size_t), ("input_shape", POINTER(c_int64)), ("vocabulary", c_int64),
                 ("columns", c_size_t), ("column_names", POINTER(c_char_p)), ("outputs", c_size_t), ("predictions", c_size_t),
@@ -298,11 +290,12 @@ _library: Optional[ctypes.CDLL] = None
 def _open_library() -> ctypes.CDLL:
     global _library
     if _library is None:
-        try:
-            library = ctypes.CDLL(_library_path())
-        except OSError as failure:
-            raise Error(f"the library for predictions cannot be opened: {failure}; DDPTRAIN_LIBRARY names it", 64) from None
-        library.ddptrain_model_open.argtypes = [c_char_p, c_void_p, POINTER(c_void_p), c_char_p, c_size_t]
+        folder, path = Path(program()).resolve().parent, os.environ.get("DDPTRAIN_LIBRARY")
+        places = (folder.parent / "lib", folder, *folder.parent.glob("lib/*-linux-gnu"))
+        path = path or next((str(place / _LIBRARY) for place in places if (place / _LIBRARY).exists()), _LIBRARY)
+        with _explained(lambda: f"the library for predictions, '{path}', cannot be opened (DDPTRAIN_LIBRARY names it)", 64):
+            library = ctypes.CDLL(path)
+            library.ddptrain_model_open.argtypes = [c_char_p, c_void_p, POINTER(c_void_p), c_char_p, c_size_t]
         library.ddptrain_model_info.argtypes = [c_void_p]
         library.ddptrain_model_info.restype = POINTER(_Info)
         library.ddptrain_model_close.argtypes = [c_void_p]
@@ -341,7 +334,8 @@ class _Model:
         return results
 
     def array(self, rows: Any, keep: list[Any]) -> tuple[Any, Any, int]:
-        given = np.asarray(rows)
+        with _explained(lambda: "rows are an array of numbers or a table of columns by name", 64):
+            given = _filled(rows)
         if given.ndim == 0 or given.dtype.kind not in "fiub":
             raise Error(f"rows are an array of numbers or a table of columns by name, not {type(rows).__name__} of {given.dtype}", 64)
         takes_tokens, size = self.info.inputs == 1, self.info.input_size
@@ -358,10 +352,12 @@ class _Model:
 
     def table(self, rows: Any, keep: list[Any]) -> tuple[Any, Any, int]:
         names = list(rows.columns if hasattr(rows, "columns") else rows)
-        columns, count = (_Column * len(names))(), len(np.atleast_1d(rows[names[0]])) if names else 0
+        columns = (_Column * len(names))()
         keep.append(columns)
-        for column, name in zip(columns, names):
-            values = np.asarray(rows[name])
+        with _explained(lambda: "a column is a list of values", 64):
+            arrays = [_filled(rows[name]) for name in names]
+        count = arrays[0].size if names else 0
+        for column, name, values in zip(columns, names, arrays):
             if values.shape != (count,):
                 raise Error(f"the column '{name}' has the shape {values.shape}, and the first one has {count} values", 64)
             column.name = _utf8(name, f"the name of the column '{name}'")
@@ -372,7 +368,7 @@ class _Model:
                 if values.dtype.kind == "M":
                     is_day = (values == values.astype("M8[D]")) | np.isnat(values)
                     values = np.datetime_as_string(values, unit="D" if is_day.all() else "s")
-                cells = [None if _is_missing(value) else _utf8(value, f"row {row} of the column '{name}'") for row, value in enumerate(values.tolist())]
+                cells = [_utf8(value, f"row {row} of the column '{name}'") for row, value in enumerate(values.tolist())]
                 keep.append((c_char_p * count)(*cells))
                 column.texts = keep[-1]
         return self.library.ddptrain_predict_table, columns, count
@@ -387,14 +383,18 @@ class _Model:
         return predictions[:, 0] if len(is_class) == 1 else predictions
 
 
-def _utf8(value: Any, place: str) -> bytes:
-    """A text of a table for the library; HDF5 files have bytes."""
+def _filled(values: Any) -> np.ndarray:
+    """An array in which what a numpy.ma array masks is missing."""
+    if np.ma.is_masked(values):
+        values = values.astype(np.float64 if values.dtype.kind in "fiub" else object).filled(np.nan)
+    return np.asarray(values)
+
+
+def _utf8(value: Any, place: str) -> Optional[bytes]:
+    """A text of a table for the library; HDF5 files have bytes. None: it is missing (None, NaN, and pandas' NA and NaT)."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value == "NaT" or isinstance(value, float) and value != value:
+        return None
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
     if re.search("[\0\ud800-\udfff]", text):
         raise Error(f"{place} is no UTF-8 text without zero bytes: {text!r}", 65)
     return text.encode()
-
-
-def _is_missing(value: Any) -> bool:
-    """None, NaN, and pandas' NA and NaT."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value == "NaT" or isinstance(value, float) and value != value
