@@ -3,9 +3,10 @@
 
     bench/data.py [--rounds 3] [--csv-mb 1024] [--large-mb 2048] [--limit-mb 200] [--python PYTHON] [--folder /tmp]
     bench/data.py --only rows [--rows 1000000,10000000]    (docs/growth.md: peak memory; without peers)
+    bench/data.py --only categories --only sqlite          (docs/growth.md: processor time, one thread each)
 
-PYTHON has pandas, pyarrow, scikit-learn, h5py, torch and torchvision (from PyPI); a peer that is missing is skipped."""
-import argparse, json, os, shutil, statistics, subprocess, sys, tempfile, time
+PYTHON has pandas, pyarrow, scikit-learn, h5py, torch, torchvision and polars (from PyPI); a peer that is missing is skipped."""
+import argparse, json, os, resource, shutil, statistics, subprocess, sys, tempfile, time
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COLUMNS, SIDE = 20, 96
@@ -35,8 +36,28 @@ PEERS = {
         "l = torch.utils.data.DataLoader(s, 64, shuffle=True, num_workers=2, persistent_workers=True)",
         "for _ in range(2):", "    start = time.perf_counter()", "    for x, y in l: pass", "print(time.perf_counter() - start)")),
 }
+PROCESSOR_TIMED = TIMED.replace("perf_counter", "process_time")
+POLARS = "import polars as pl\n" + PROCESSOR_TIMED % "pl.read_csv('categories.csv')['c'].cast(pl.Categorical).to_physical()"
+FETCH = """import sqlite3
+import numpy as np
+def numbers(rows, known):
+    columns = list(zip(*rows))
+    for i, texts in known.items():
+        columns[i] = [texts.setdefault(t, len(texts)) for t in columns[i]]
+    return np.array(columns, np.float64).T.astype(np.float32)
+"""
+SQLITE = {
+    "sqlite3, fetchall, numpy": FETCH + PROCESSOR_TIMED % "numbers(sqlite3.connect('t.db').execute('select * from t').fetchall(), {8: {}, 9: {}})",
+    "sqlite3, fetchmany, numpy": FETCH + PROCESSOR_TIMED % "\n".join((
+        "cursor, known, parts = sqlite3.connect('t.db').execute('select * from t'), {8: {}, 9: {}}, []",
+        "while rows := cursor.fetchmany(10000): parts.append(numbers(rows, known))", "np.concatenate(parts)")),
+    "pandas.read_sql": "import sqlite3\nimport pandas as pd\n" + PROCESSOR_TIMED % "\n".join((
+        "t = pd.read_sql('select * from t', sqlite3.connect('t.db'))",
+        "for c in ('c0', 'c1'): t[c] = t[c].astype('category').cat.codes", "t.to_numpy('float32')")),
+}
+PEERS |= SQLITE | {"polars, read_csv + Categorical": POLARS}
 MODULES = {"pandas, C engine": "pandas", "pyarrow, all threads": "pyarrow", "pandas + ColumnTransformer": "pandas, sklearn",
-           "ImageFolder + DataLoader": "torchvision"}
+           "ImageFolder + DataLoader": "torchvision", "polars, read_csv + Categorical": "polars", **{name: "numpy, pandas" for name in SQLITE}}
 MAKE = '''
 import os, sys
 import numpy as np
@@ -56,6 +77,20 @@ elif what == "mixed":
     with open("mixed.csv", "w") as f:
         f.write(",".join(f"n{i}" for i in range(8)) + ",c0,c1,y\\n")
         for _ in range(max(1, (megabytes << 20) // 8 // len(block))): f.write(block)
+elif what == "categories":
+    texts = [f"{v:x}" for v in rng.integers(1 << 32, 1 << 63, 10 ** 6)]
+    with open("categories.csv", "w") as f:
+        f.write("c,x,y\\n")
+        for _ in range(megabytes):
+            rng.shuffle(texts)
+            f.writelines(f"{t},{i %% 97},{i %% 13}\\n" for i, t in enumerate(texts))
+elif what == "sqlite":
+    import sqlite3
+    db = sqlite3.connect("t.db")
+    db.execute("create table t (n0, n1, n2, n3, n4, n5, i0, i1, c0, c1, y)")
+    rows = zip(*rng.normal(size=(6, 10 ** 6)).tolist(), *rng.integers(1000, size=(4, 10 ** 6)).tolist(), rng.random(10 ** 6).tolist())
+    db.executemany(f"insert into t values ({', '.join(11 * '?')})", ((*r[:8], f"kind {r[8] %% 12}", f"town {r[9] %% 40}", r[10]) for r in rows))
+    db.commit()
 elif what == "images":
     from PIL import Image
     for k in range(1500):
@@ -97,6 +132,15 @@ class Bench:
 
     def make(self, what, megabytes):
         self.call(self.options.python, "-c", MAKE, what, megabytes)
+
+    def check(self, path, keys):
+        """Processor seconds of `check`, one thread: the program reads the table, prepares it and plans the run."""
+        with open(os.path.join(self.folder, "bench.yaml"), "w") as f:
+            f.write(CONFIG % (path, 1 << 20, keys, "{linear: 1}", "mse", "steps: 1"))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.call(self.options.binary, "check", "bench.yaml")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     def peer(self, name):
         found = subprocess.run([self.options.python, "-c", f"import {MODULES[name]}"], capture_output=True).returncode == 0
@@ -156,6 +200,23 @@ class Bench:
             cases[name] = lambda: self.python(name)
         self.table(f"CSV of {self.options.csv_mb // 8} MiB, 8 columns of numbers, 2 of categories, missing values", cases)
 
+    def categories(self):
+        """One column of texts, all different, and the same ones several times in other orders."""
+        name = "polars, read_csv + Categorical"
+        for rows in (1, 4):
+            self.make("categories", rows)
+            cases = {"ddptrain check: read, sorted categories, table": lambda: self.check("categories.csv", ", targets: y, columns: {c: {type: category, encoding: ordinal}}")}
+            if self.peer(name):
+                cases[name] = lambda: self.python(name)
+            self.table(f"CSV of {rows} x 10^6 rows, 10^6 different texts in a column of three: processor time", cases)
+
+    def sqlite(self):
+        self.make("sqlite", 0)
+        rules = "{c0: {type: category, encoding: ordinal}, c1: {type: category, encoding: ordinal}}"
+        cases = {"ddptrain check: read, categories, table": lambda: self.check("t.db", f", targets: y, columns: {rules}")}
+        cases |= {n: (lambda n=n: self.python(n)) for n in SQLITE if self.peer(n)}
+        self.table("SQLite, 10^6 rows of 9 numbers and 2 texts into float32: processor time", cases)
+
     def images(self):
         name = "ImageFolder + DataLoader"
         if not self.peer(name):
@@ -209,10 +270,12 @@ def main():
     parser.add_argument("--limit-mb", type=int, default=200)
     parser.add_argument("--python", default="python3")
     parser.add_argument("--folder", default=None)
-    parser.add_argument("--only", choices=["numbers", "mixed", "images", "large", "rows"], action="append")
+    parser.add_argument("--only", choices=["numbers", "mixed", "images", "large", "rows", "categories", "sqlite"], action="append")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
     options = parser.parse_args()
     options.binary = os.path.abspath(options.binary)
+    if set(options.only or ()) <= {"categories", "sqlite"} and options.only:
+        os.environ |= {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
     bench = Bench(options)
     try:
         for part in options.only or ["numbers", "mixed", "images", "large"]:

@@ -407,4 +407,46 @@ TEST(sorted_categories) {
     }
 }
 
+/* Texts whose first and last 8 bytes are those of others, and repeated ones of 0 to 39 bytes. */
+static const char *similar_text(size_t i, struct arena *arena) {
+    static const char *const around[][2] = {
+        {"", ""}, {"00000000", ""}, {"", "00000000"}, {"aaaaaaaa", "bbbbbbbb"}, {"aaaaaaaa", "aaaaaaaa"}};
+    size_t kind = i % 6, number = i / 6;
+    if (kind < 5) return arena_printf(arena, "%s%zu%s", around[kind][0], number, around[kind][1]);
+    return arena_printf(arena, "%.*s", (int)(number % 40), "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+}
+
+TEST(similar_texts) {
+    enum { TEXTS = 4000 };
+    struct arena *arena = arena_create();
+    struct text_pool pool = {.arena = arena};
+    const char *texts[TEXTS], *sorted[TEXTS];
+    size_t indexes[TEXTS], total = 0;
+    double ranks[TEXTS];
+    for (size_t i = 0; i < TEXTS; i++) {
+        texts[i] = sorted[i] = similar_text(i, arena);
+        ck_ok(text_pool_add(&pool, texts[i], i, &indexes[i]));
+    }
+    for (size_t i = 0; i < TEXTS; i++) {
+        const struct pooled_text *item = &pool.items[indexes[i]];
+        ck_assert_str_eq(item->text, texts[i]);
+        ck_assert_uint_le(item->first_row, i);
+        ck_assert_str_eq(texts[item->first_row], texts[i]);
+        ck_assert(text_pool_has(&pool, texts[i]));
+    }
+    for (size_t i = 0; i < pool.count; i++) total += pool.items[i].count;
+    ck_assert_uint_eq(total, TEXTS);
+    ck_assert(!text_pool_has(&pool, "aaaaaaaac"));
+    ck_assert(!text_pool_has(&pool, "aaaaaaaa9999999999bbbbbbbb"));
+    size_t kept = category_sort(sorted, TEXTS, false, ranks);
+    ck_assert_uint_eq(kept, pool.count);
+    for (size_t i = 1; i < kept; i++) ck_assert_int_lt(strcmp(sorted[i - 1], sorted[i]), 0);
+    for (size_t i = 0; i < TEXTS; i++) ck_assert_str_eq(sorted[(size_t)ranks[i]], texts[i]);
+    for (size_t i = 0; i < TEXTS; i++) sorted[i] = arena_printf(arena, "%.4g", (double)(i * 7919 % 3001) - 1500.5);
+    kept = category_sort(sorted, TEXTS, true, ranks);
+    for (size_t i = 1; i < kept; i++) ck_assert_int_lt(category_compare(true, sorted[i - 1], sorted[i]), 0);
+    text_pool_free(&pool);
+    arena_destroy(arena);
+}
+
 CHECK_MAIN("preparation")

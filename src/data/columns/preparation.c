@@ -127,9 +127,11 @@ static int32_t *map_categories(const struct prepared_column *column, const struc
     for (size_t i = 0, at = 0; i < texts->count; i++) {
         const char *text = texts->items[i];
         int order = -1;
-        while (is_same_order && at < categories->count &&
-               (order = category_compare(column->are_numbers, categories->items[at], text)) < 0)
-            at++;
+        for (; is_same_order && at < categories->count; at++) {
+            const char *category = categories->items[at];
+            order = category == text ? 0 : category_compare(column->are_numbers, category, text);
+            if (order >= 0) break;
+        }
         size_t found = order == 0 ? at : SIZE_MAX;
         if (!is_same_order) found = category_find(categories, column->are_numbers, text);
         map[i] = found == SIZE_MAX ? -1 : (int32_t)found;

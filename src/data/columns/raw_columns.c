@@ -7,86 +7,114 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/buffer.h"
 #include "base/files/digest.h"
 #include "data/columns/date.h"
 #include "data/csv/csv.h"
 
 /* ---- different texts ---- */
 
-/* Open addressing with linear probing; at most half of the slots are used. */
+/* Open addressing with linear probing; at most half of the slots are used. What is known of most texts by their first
+ * and last 8 bytes is kept beside their counts, so that a lookup in a pool that is larger than the caches reads two
+ * lines of memory, the slot's and the item's, and not the text. */
 
-/* Of most texts the first 8 and the last 8 bytes are all. */
-static uint64_t hash_of(const char *text, size_t length) {
+struct text_slot {
+    uint32_t tag;  /* of the text */
+    uint32_t item; /* 1 + index into items; 0: the slot is free */
+};
+
+#define SHORT_TEXT 16 /* bytes: their first and last 8 bytes are all of a text */
+#define LENGTH_BITS 5 /* of a tag: the length, or more than SHORT_TEXT */
+
+/* What identifies a short text, and for others what they need to have in common. */
+struct text_key {
+    uint64_t first, last; /* 8 bytes; first: a hash of a text that is not short */
+    uint64_t hash;
+    uint32_t tag;
+};
+
+static struct text_key key_of(const char *text) {
     const uint64_t odd = 0x9e3779b97f4a7c15u;
-    uint64_t first = 0, last = 0;
-    if (length > 16) return hash_add(0, text, length);
+    size_t length = strlen(text);
+    struct text_key key = {0};
     if (length >= 8) {
-        memcpy(&first, text, 8);
-        memcpy(&last, text + length - 8, 8);
+        memcpy(&key.first, text, 8);
+        memcpy(&key.last, text + length - 8, 8);
+        if (length > SHORT_TEXT) key.first = hash_add(0, text, length);
     } else {
-        for (size_t i = 0; i < length; i++) first = first << 8 | (unsigned char)text[i];
+        for (size_t i = 0; i < length; i++) key.first = key.first << 8 | (unsigned char)text[i];
     }
-    uint64_t h = (first ^ length) * odd;
-    h = ((h << 29 | h >> 35) ^ last) * odd;
+    uint64_t h = (key.first ^ length) * odd;
+    h = ((h << 29 | h >> 35) ^ key.last) * odd;
     h = (h ^ h >> 32) * odd;
-    return h ^ h >> 29;
+    key.hash = h ^ h >> 29;
+    key.tag = (uint32_t)(h >> 32) << LENGTH_BITS | (uint32_t)(length > SHORT_TEXT ? SHORT_TEXT + 1 : length);
+    return key;
 }
 
-/* The slot of the text, whose hash is [hash], or the free one where it belongs. */
-static size_t slot_of(const struct text_pool *pool, const char *text, uint64_t hash) {
-    size_t slot = (size_t)hash & (pool->slot_count - 1);
-    for (; pool->slots[slot]; slot = (slot + 1) & (pool->slot_count - 1)) {
-        const struct pooled_text *item = &pool->items[pool->slots[slot] - 1];
-        if (item->hash == hash && strcmp(item->text, text) == 0) break;
-    }
-    return slot;
+static bool has_key(const struct pooled_text *item, const struct text_key *key, const char *text) {
+    if (item->first != key->first || item->last != key->last) return false;
+    return (key->tag & ((1u << LENGTH_BITS) - 1)) <= SHORT_TEXT || strcmp(item->text, text) == 0;
 }
 
-static size_t free_slot_of(const struct text_pool *pool, uint64_t hash) {
-    size_t slot = (size_t)hash & (pool->slot_count - 1);
-    while (pool->slots[slot]) slot = (slot + 1) & (pool->slot_count - 1);
-    return slot;
+/* The slot of the text with the key, or the free one where it belongs. */
+static struct text_slot *slot_of(const struct text_pool *pool, const char *text, const struct text_key *key) {
+    size_t at = (size_t)key->hash & (pool->slot_count - 1);
+    for (; pool->slots[at].item; at = (at + 1) & (pool->slot_count - 1))
+        if (pool->slots[at].tag == key->tag && has_key(&pool->items[pool->slots[at].item - 1], key, text)) break;
+    return &pool->slots[at];
 }
 
 static status grow(struct text_pool *pool) {
-    size_t capacity = pool->capacity ? pool->capacity * 2 : 16;
+    size_t capacity = pool->capacity ? pool->capacity * 2 : 16, mask = 2 * capacity - 1;
     if (capacity > UINT32_MAX / 4) return status_memory("more than %zu different texts of a column", pool->count);
-    struct pooled_text *items = realloc(pool->items, capacity * sizeof *items);
-    if (items) pool->items = items;
-    uint32_t *slots = calloc(2 * capacity, sizeof *slots);
-    if (!items || !slots) {
-        free(slots);
-        return status_memory("%zu different texts of a column", capacity);
+    void *memory, *slot_memory;
+    TRY(buffer_new(capacity * sizeof *pool->items, "the different texts of a column", &memory));
+    struct pooled_text *items = memory;
+    status s = buffer_new(2 * capacity * sizeof *pool->slots, "the different texts of a column", &slot_memory);
+    if (s) {
+        buffer_free(items);
+        return s;
     }
-    free(pool->slots);
+    struct text_slot *slots = slot_memory;
+    if (pool->count) memcpy(items, pool->items, pool->count * sizeof *items);
+    buffer_free(pool->items);
+    pool->items = items;
+    for (size_t i = 0; i < pool->count; i++) {
+        struct text_key key = key_of(items[i].text);
+        size_t at = (size_t)key.hash & mask;
+        while (slots[at].item) at = (at + 1) & mask;
+        slots[at] = (struct text_slot){key.tag, (uint32_t)i + 1};
+    }
+    buffer_free(pool->slots);
     pool->slots = slots;
     pool->capacity = capacity;
     pool->slot_count = 2 * capacity;
-    for (size_t i = 0; i < pool->count; i++) pool->slots[free_slot_of(pool, pool->items[i].hash)] = (uint32_t)i + 1;
     return OK;
 }
 
 status text_pool_add(struct text_pool *pool, const char *text, size_t row, size_t *index) {
     if (pool->count == pool->capacity) TRY(grow(pool));
-    uint64_t hash = hash_of(text, strlen(text));
-    uint32_t *slot = &pool->slots[slot_of(pool, text, hash)];
-    if (!*slot) {
+    struct text_key key = key_of(text);
+    struct text_slot *slot = slot_of(pool, text, &key);
+    if (!slot->item) {
         const char *kept = pool->arena ? arena_copy(pool->arena, text) : text;
-        pool->items[pool->count++] = (struct pooled_text){kept, 0, row, hash};
-        *slot = (uint32_t)pool->count;
+        pool->items[pool->count++] = (struct pooled_text){kept, 0, row, key.first, key.last};
+        *slot = (struct text_slot){key.tag, (uint32_t)pool->count};
     }
-    pool->items[*slot - 1].count++;
-    *index = *slot - 1;
+    *index = slot->item - 1;
+    pool->items[*index].count++;
     return OK;
 }
 
 bool text_pool_has(const struct text_pool *pool, const char *text) {
-    return pool->slots && pool->slots[slot_of(pool, text, hash_of(text, strlen(text)))];
+    struct text_key key = key_of(text);
+    return pool->slots && slot_of(pool, text, &key)->item;
 }
 
 void text_pool_free(struct text_pool *pool) {
-    free(pool->items);
-    free(pool->slots);
+    buffer_free(pool->items);
+    buffer_free(pool->slots);
     *pool = (struct text_pool){0};
 }
 
@@ -173,6 +201,46 @@ static size_t common_bytes(const char *const *texts, size_t count) {
     return common;
 }
 
+#define MIN_DIGITS 1024 /* texts; fewer are sorted by comparisons */
+
+/* Sorts (count) by their keys, byte by byte from the lowest on, each time in the order of the bytes before. [other]:
+ * (count) of memory. Bytes that all keys have in common take no time. */
+static void sort_by_bytes(struct sort_key *keys, struct sort_key *other, size_t count) {
+    size_t counts[8][256] = {0};
+    struct sort_key *from = keys, *to = other;
+    for (size_t i = 0; i < count; i++)
+        for (size_t byte = 0; byte < 8; byte++) counts[byte][keys[i].key >> 8 * byte & 0xff]++;
+    for (size_t byte = 0; byte < 8; byte++) {
+        size_t *ends = counts[byte], end = 0;
+        if (ends[from[0].key >> 8 * byte & 0xff] == count) continue;
+        for (size_t value = 0; value < 256; value++) {
+            size_t here = ends[value];
+            ends[value] = end;
+            end += here;
+        }
+        for (size_t i = 0; i < count; i++) to[ends[from[i].key >> 8 * byte & 0xff]++] = from[i];
+        struct sort_key *sorted = to;
+        to = from;
+        from = sorted;
+    }
+    if (from != keys) memcpy(keys, from, count * sizeof *keys);
+}
+
+/* Sorts (count) as by_key orders them. */
+static void sort_keys(struct sort_key *keys, size_t count) {
+    struct sort_key *other = count < MIN_DIGITS ? NULL : malloc(count * sizeof *other);
+    if (!other) {
+        qsort(keys, count, sizeof *keys, by_key);
+        return;
+    }
+    sort_by_bytes(keys, other, count);
+    free(other);
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i + 1; end < count && keys[end].key == keys[i].key;) end++;
+        if (end - i > 1) qsort(keys + i, end - i, sizeof *keys, by_key);
+    }
+}
+
 size_t category_sort(const char **texts, size_t count, bool are_numbers, double *ranks) {
     size_t kept = 0, common = are_numbers ? 0 : common_bytes(texts, count);
     struct sort_key *keys = malloc((count + 1) * sizeof *keys);
@@ -180,7 +248,7 @@ size_t category_sort(const char **texts, size_t count, bool are_numbers, double 
     for (size_t i = 0; i < count; i++)
         keys[i] =
             (struct sort_key){are_numbers ? key_of_number(texts[i]) : key_of_text(texts[i] + common), texts[i], i};
-    qsort(keys, count, sizeof *keys, by_key);
+    sort_keys(keys, count);
     for (size_t i = 0; i < count; i++) {
         bool may_be_same = i > 0 && keys[i].key == keys[i - 1].key;
         if (!may_be_same || category_compare(are_numbers, keys[i].text, texts[kept - 1]) != 0)

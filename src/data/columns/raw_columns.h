@@ -26,7 +26,7 @@
 struct pooled_text {
     const char *text;
     size_t count, first_row;
-    uint64_t hash;
+    uint64_t first, last; /* see raw_columns.c */
 };
 
 /* Zero-initialise, but [arena]. */
@@ -34,7 +34,7 @@ struct text_pool {
     struct arena *arena; /* texts are copied to it; NULL: they stay valid */
     struct pooled_text *items;
     size_t count, capacity;
-    uint32_t *slots; /* (slot_count) hash table: 1 + index into items; 0: free */
+    struct text_slot *slots; /* (slot_count) hash table */
     size_t slot_count;
 };
 

@@ -942,17 +942,16 @@ static status fit_preparation(struct dataset *dataset, const struct dataset_conf
                             .first = train->first,
                             .count = dataset->fit_rows,
                             .tokenizer = dataset->texts.tokenizer};
-    struct preparation fitted;
+    struct preparation *fitted = &dataset->preparation;
     if (config->request.is_trained) {
-        fitted = config->request.preparation ? *config->request.preparation : plain_numbers(source, dataset->arena);
-        TRY(check_trained(&fitted, source));
+        *fitted = config->request.preparation ? *config->request.preparation : plain_numbers(source, dataset->arena);
+        TRY(check_trained(fitted, source));
     } else {
         TRY(text_columns_fit(source, &rows, &dataset->texts));
         rows.tokenizer = dataset->texts.tokenizer;
         TRY(preparation_fit(source->columns, source->input_size, &rows, &config->rules,
-                            (enum scale_type)config->scale.type, dataset->arena, &fitted));
+                            (enum scale_type)config->scale.type, dataset->arena, fitted));
     }
-    dataset->preparation = preparation_copy(&fitted, dataset->arena); /* the source may be closed before */
     return OK;
 }
 
@@ -971,6 +970,7 @@ static status prepare(struct dataset *dataset, const struct dataset_config *conf
         TRY(table_prepare(&dataset->tables[i], &dataset->preparation, dataset->texts.tokenizer,
                           config->request.is_trained, i == 0 ? config->path : config->validation.path, dataset->arena));
     }
+    dataset->preparation = preparation_copy(&dataset->preparation, dataset->arena); /* sources may be closed before */
     return OK;
 }
 

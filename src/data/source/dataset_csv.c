@@ -1002,11 +1002,13 @@ static void start_columns(struct csv *csv, const struct dataset_config *config, 
     }
 }
 
-static status check_texts(const struct csv *csv, size_t column, const struct raw_column *raw) {
-    for (size_t i = 0; i < raw->texts.count; i++)
-        if (!csv_is_utf8(raw->texts.items[i]))
+/* The texts that are kept, in the order of the file, in which they are in memory. */
+static status check_texts(const struct csv *csv, size_t column, const struct raw_column *raw,
+                          const struct text_pool *pool) {
+    for (size_t i = 0; raw->texts.count > 0 && i < pool->count; i++)
+        if (!csv_is_utf8(pool->items[i].text))
             return status_new(STATUS_DATA, "%s: column '%s': the text '%s' is not UTF-8", csv->path,
-                              csv_printable(csv, csv->names[column]), csv_printable(csv, raw->texts.items[i]));
+                              csv_printable(csv, csv->names[column]), csv_printable(csv, pool->items[i].text));
     return OK;
 }
 
@@ -1016,7 +1018,7 @@ static status finish_column(struct csv *csv, size_t input) {
     if (s && row != SIZE_MAX)
         return status_prefix(s, "%s:%s %zu", csv_path_of(csv, row), csv->input->unit, csv_line_of(csv, row));
     if (s) return status_prefix(s, "%s", csv->path);
-    return check_texts(csv, csv->input_columns[input], &csv->raw[input]);
+    return check_texts(csv, csv->input_columns[input], &csv->raw[input], &csv->builders[input].pool);
 }
 
 /* A wrong first value makes categories of numbers. */
