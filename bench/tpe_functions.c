@@ -1,8 +1,10 @@
 /* Ten functions to minimise, for bench/tpe.py: all have the minimum 0, and none has it in the middle of its ranges,
- * where a sampler's prior would find it.
+ * where a sampler's prior would find it. And five of two metrics, whose fronts are convex, concave, in parts, and
+ * curved.
  *
  *     tpe_functions list                          a JSON line for each: its name and parameters
- *     tpe_functions minimise NAME TRIALS SEEDS    with tpe_suggest; prints the best value of each seed (0, 1, ...)
+ *     tpe_functions minimise NAME TRIALS SEEDS    with tpe_suggest; prints the best value of each seed (0, 1, ...), or
+ *                                                 of two metrics a line with the values of all its trials
  *     tpe_functions evaluate NAME                 reads points, a line of numbers each, and prints their values
  */
 #include <math.h>
@@ -98,12 +100,58 @@ static double mixed(const double *x, size_t n) {
            0.05 * fabs(layers) * square(rate) + 2 * square(dropout);
 }
 
+/* ---- two metrics ---- */
+
+/* ZDT1 to ZDT3 (Zitzler, Deb and Thiele 2000): out[1] = g h(x[0], g). */
+static double zdt_distance(const double *x, size_t n) {
+    double sum = 0;
+    for (size_t i = 1; i < n; i++) sum += x[i];
+    return 1 + 9 * sum / (double)(n - 1);
+}
+
+static void zdt1(const double *x, size_t n, double *out) {
+    double g = zdt_distance(x, n);
+    out[0] = x[0];
+    out[1] = g * (1 - sqrt(x[0] / g));
+}
+
+static void zdt2(const double *x, size_t n, double *out) {
+    double g = zdt_distance(x, n);
+    out[0] = x[0];
+    out[1] = g * (1 - square(x[0] / g));
+}
+
+static void zdt3(const double *x, size_t n, double *out) {
+    double g = zdt_distance(x, n);
+    out[0] = x[0];
+    out[1] = g * (1 - sqrt(x[0] / g) - x[0] / g * sin(10 * PI * x[0])) + 1;
+}
+
+/* Fonseca and Fleming 1995 */
+static void fonseca(const double *x, size_t n, double *out) {
+    double a = 0, b = 0, shift = 1 / sqrt((double)n);
+    for (size_t i = 0; i < n; i++) {
+        a += square(x[i] - shift);
+        b += square(x[i] + shift);
+    }
+    out[0] = 1 - exp(-a);
+    out[1] = 1 - exp(-b);
+}
+
+/* The loss of [mixed] against a number of weights. */
+static void size(const double *x, size_t n, double *out) {
+    out[0] = mixed(x, n);
+    out[1] = log10(x[3] * x[3] * x[2]) / 8;
+}
+
 struct function {
     const char *name;
     double (*value)(const double *x, size_t n);
     size_t n;
     double min, max; /* of n uniform parameters; else: */
     const struct parameter *items;
+    void (*values)(const double *x, size_t n, double *out); /* of two metrics */
+    double reference[2];                                    /* of the hypervolume */
 };
 
 static const char *optimizers[] = {"sgd", "adam", "adamw"};
@@ -117,16 +165,21 @@ static const struct parameter mixed_items[] = {
     {.path = "dropout", .kind = PARAMETER_UNIFORM, .min = 0, .max = 0.9, .step = 0.05},
 };
 static const struct function functions[] = {
-    {"sphere", sphere, 5, -5, 10, NULL},
-    {"rosenbrock", rosenbrock, 4, -5, 10, NULL},
-    {"ackley", ackley, 5, -15, 30, NULL},
-    {"rastrigin", rastrigin, 5, -4, 7, NULL},
-    {"griewank", griewank, 5, -400, 600, NULL},
-    {"levy", levy, 5, -10, 10, NULL},
-    {"styblinski_tang", styblinski_tang, 5, -5, 5, NULL},
-    {"branin", branin, 2, 0, 0, branin_items},
-    {"hartmann6", hartmann6, 6, 0, 1, NULL},
-    {"mixed", mixed, 5, 0, 0, mixed_items},
+    {"sphere", sphere, 5, -5, 10, NULL, NULL, {0}},
+    {"rosenbrock", rosenbrock, 4, -5, 10, NULL, NULL, {0}},
+    {"ackley", ackley, 5, -15, 30, NULL, NULL, {0}},
+    {"rastrigin", rastrigin, 5, -4, 7, NULL, NULL, {0}},
+    {"griewank", griewank, 5, -400, 600, NULL, NULL, {0}},
+    {"levy", levy, 5, -10, 10, NULL, NULL, {0}},
+    {"styblinski_tang", styblinski_tang, 5, -5, 5, NULL, NULL, {0}},
+    {"branin", branin, 2, 0, 0, branin_items, NULL, {0}},
+    {"hartmann6", hartmann6, 6, 0, 1, NULL, NULL, {0}},
+    {"mixed", mixed, 5, 0, 0, mixed_items, NULL, {0}},
+    {"zdt1", NULL, 5, 0, 1, NULL, zdt1, {1.1, 2.1}},
+    {"zdt2", NULL, 5, 0, 1, NULL, zdt2, {1.1, 2.1}},
+    {"zdt3", NULL, 5, 0, 1, NULL, zdt3, {1.1, 2.1}},
+    {"fonseca", NULL, 3, -4, 4, NULL, fonseca, {1.1, 1.1}},
+    {"loss_and_size", NULL, 5, 0, 0, mixed_items, size, {1.1, 1.1}},
 };
 enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
 
@@ -146,33 +199,52 @@ static void list(void) {
         for (size_t i = 0; i < space.count; i++)
             printf("%s{\"kind\":\"%s\",\"min\":%.17g,\"max\":%.17g,\"step\":%.17g,\"values\":%zu}", i > 0 ? "," : "",
                    parameter_kinds[items[i].kind], items[i].min, items[i].max, items[i].step, items[i].count);
-        printf("]}\n");
+        printf("]");
+        if (functions[k].values) printf(",\"reference\":[%g,%g]", functions[k].reference[0], functions[k].reference[1]);
+        printf("}\n");
     }
 }
 
-static double minimise(const struct function *f, size_t trials, uint64_t seed) {
+static void set_values(const struct function *f, const double *x, double *out) {
+    if (f->values)
+        f->values(x, f->n, out);
+    else
+        out[0] = f->value(x, f->n);
+}
+
+static void print_values(const struct function *f, const double *values, const char *end) {
+    printf("%.17g", values[0]);
+    if (f->values) printf(" %.17g", values[1]);
+    printf("%s", end);
+}
+
+static void minimise(const struct function *f, size_t trials, uint64_t seed) {
     struct parameter items[SPACE_MAX_PARAMETERS];
     struct space space = space_of(f, items);
-    struct tpe *tpe = tpe_create(&space);
+    struct tpe *tpe = tpe_create(&space, f->values ? 2 : 1);
     double best = INFINITY;
     for (size_t i = 0; i < trials; i++) {
         struct observation observation = {.is_complete = true};
         struct rng rng;
         rng_seed(&rng, seed * (trials > SEED_TRIALS ? trials : SEED_TRIALS) + i);
         tpe_suggest(tpe, &rng, &observation.point);
-        observation.value = f->value(observation.point.values, f->n);
+        set_values(f, observation.point.values, observation.values);
         tpe_observe(tpe, i, &observation);
-        best = fmin(best, observation.value);
+        best = fmin(best, observation.values[0]);
+        if (f->values) print_values(f, observation.values, " ");
     }
     tpe_destroy(tpe);
-    return best;
+    if (!f->values) printf("%.17g", best);
+    printf("\n");
 }
 
 static void evaluate(const struct function *f) {
     double x[SPACE_MAX_PARAMETERS];
     for (size_t read = 0; scanf("%lf", &x[read]) == 1;) {
         if (++read < f->n) continue;
-        printf("%.17g\n", f->value(x, f->n));
+        double values[2];
+        set_values(f, x, values);
+        print_values(f, values, "\n");
         fflush(stdout);
         read = 0;
     }
@@ -186,7 +258,7 @@ int main(int count, char **arguments) {
         list();
     else if (f && count == 5 && strcmp(arguments[1], "minimise") == 0 && strtoul(arguments[3], NULL, 10) <= MAX_TRIALS)
         for (uint64_t seed = 0; seed < strtoull(arguments[4], NULL, 10); seed++)
-            printf("%.17g\n", minimise(f, strtoul(arguments[3], NULL, 10), seed));
+            minimise(f, strtoul(arguments[3], NULL, 10), seed);
     else if (f && count == 3 && strcmp(arguments[1], "evaluate") == 0)
         evaluate(f);
     else {

@@ -91,7 +91,7 @@ static void observe_pruned(const struct run_queue *q, int64_t trial, struct obse
         const struct trial_run *run = trials_run(q->trials, trial * q->config->runs + r);
         if (run->state != TRIAL_PRUNED) continue;
         o->epochs = run->epochs;
-        o->value = run->value;
+        o->values[0] = q->config->metric.goal == SWEEP_MAXIMIZE ? -run->value : run->value;
     }
 }
 
@@ -102,16 +102,14 @@ static void run_queue_observe(struct run_queue *q, int64_t trial) {
     struct trial_summary summary = trials_summary(q->trials, trial);
     o.is_running = summary.state == TRIAL_PENDING;
     o.is_complete = summary.state == TRIAL_COMPLETE;
-    o.value = summary.mean;
+    trials_metrics(q->trials, trial, o.values);
     if (summary.state == TRIAL_PRUNED) observe_pruned(q, trial, &o);
-    if (summary.state == TRIAL_FAILED) o.value = NAN;
-    if (q->config->metric.goal == SWEEP_MAXIMIZE) o.value = -o.value;
     tpe_observe(q->tpe, (size_t)trial, &o);
 }
 
 static void run_queue_open(struct run_queue *q, const struct sweep_config *config, struct trials *trials) {
     *q = (struct run_queue){.config = config, .trials = trials, .end = config->trials * config->runs};
-    if (config->method == SWEEP_TPE) q->tpe = tpe_create(&config->space);
+    if (config->method == SWEEP_TPE) q->tpe = tpe_create(&config->space, 1 + config->other_metrics.count);
     for (int64_t trial = 0; q->tpe && trial < config->trials; trial++) run_queue_observe(q, trial);
 }
 

@@ -1073,7 +1073,6 @@ static void set_other_metrics(struct sweep_config *sweep, const struct node *roo
         bool is_set;
         const char *key, *what;
     } single[] = {
-        {sweep->method == SWEEP_TPE, "method", "tpe draws near the best trials"},
         {sweep->early_terminate.type != PRUNE_NONE, "early_terminate", "runs are stopped early"},
         {sweep->confirm.seeds != SCHEMA_NO_INT, "confirm", "the best trial is tested"},
     };

@@ -24,19 +24,20 @@
 enum observation_kind { OBSERVED_NOT, OBSERVED_RUNNING, OBSERVED_FAILED, OBSERVED_PRUNED, OBSERVED_COMPLETE };
 
 struct result {
-    double value;
+    double values[TPE_MAX_METRICS];
     int64_t epochs;
     int kind; /* enum observation_kind */
 };
 
 struct tpe {
     const struct space *space;
+    size_t metrics;
     struct result *results; /* (capacity) by number of the trial */
     double *points;         /* (capacity, parameters) */
     size_t capacity, usable;
     size_t ranked[MAX_RANKED + 1]; /* (ranked_count) trials that have ended, the best first */
     size_t ranked_count;
-    bool has_changed; /* a result was replaced: ranked is to be made anew */
+    bool has_changed; /* a result was replaced, or with several metrics added: ranked is to be made anew */
     size_t *slots;    /* (slot_count) trial + 1 by the hash of its point; 0: empty. A power of two */
     size_t slot_count, points_count;
 };
@@ -108,7 +109,7 @@ static bool is_better(const struct tpe *tpe, size_t left, size_t right) {
     const struct result *a = &tpe->results[left], *b = &tpe->results[right];
     if (a->kind != b->kind) return a->kind > b->kind;
     if (a->kind == OBSERVED_PRUNED && a->epochs != b->epochs) return a->epochs > b->epochs;
-    if (a->kind != OBSERVED_FAILED && a->value != b->value) return a->value < b->value;
+    if (a->kind != OBSERVED_FAILED && a->values[0] != b->values[0]) return a->values[0] < b->values[0];
     return left < right;
 }
 
@@ -126,25 +127,45 @@ static void rank(struct tpe *tpe, size_t trial) {
     if (tpe->ranked_count < MAX_RANKED) tpe->ranked_count++;
 }
 
+/* How many of the trials count as the best ones: ceil(0.15 usable), or TPE_MAX_BEST. */
+static size_t count_best(const struct tpe *tpe) {
+    size_t best = (3 * tpe->usable + 19) / 20;
+    return best < TPE_MAX_BEST ? best : TPE_MAX_BEST;
+}
+
+static void rank_fronts(struct tpe *tpe);
+
 static void rank_all(struct tpe *tpe) {
     tpe->ranked_count = 0;
+    if (tpe->metrics > 1) rank_fronts(tpe);
     for (size_t i = 0; i < tpe->capacity; i++)
-        if (tpe->results[i].kind >= OBSERVED_FAILED) rank(tpe, i);
+        if (tpe->results[i].kind == OBSERVED_FAILED || (tpe->metrics == 1 && tpe->results[i].kind > OBSERVED_FAILED))
+            rank(tpe, i);
     tpe->has_changed = false;
 }
 
-static struct result result_of(const struct observation *o) {
+static struct result result_of(const struct tpe *tpe, const struct observation *o) {
+    struct result out = {.kind = o->is_complete ? OBSERVED_COMPLETE : OBSERVED_PRUNED};
     if (o->is_running) return (struct result){.kind = OBSERVED_RUNNING};
-    if (!isfinite(o->value)) return (struct result){.kind = OBSERVED_FAILED};
-    return (struct result){.value = o->value,
-                           .epochs = o->is_complete ? 0 : o->epochs,
-                           .kind = o->is_complete ? OBSERVED_COMPLETE : OBSERVED_PRUNED};
+    for (size_t i = 0; i < tpe->metrics; i++) {
+        if (!isfinite(o->values[i])) return (struct result){.kind = OBSERVED_FAILED};
+        out.values[i] = o->values[i];
+    }
+    if (!o->is_complete) out.epochs = o->epochs;
+    return out;
 }
 
-struct tpe *tpe_create(const struct space *space) {
+static bool is_same_result(const struct tpe *tpe, const struct result *a, const struct result *b) {
+    bool is_same = a->kind == b->kind && a->epochs == b->epochs;
+    for (size_t i = 0; i < tpe->metrics; i++) is_same = is_same && a->values[i] == b->values[i];
+    return is_same;
+}
+
+struct tpe *tpe_create(const struct space *space, size_t metrics) {
     struct tpe *tpe = calloc(1, sizeof *tpe);
     if (!tpe) status_exit_without_memory();
     tpe->space = space;
+    tpe->metrics = metrics;
     return tpe;
 }
 
@@ -165,18 +186,137 @@ void tpe_observe(struct tpe *tpe, size_t trial, const struct observation *observ
         memset(tpe->results + before, 0, (tpe->capacity - before) * sizeof *tpe->results);
     }
     struct result *result = &tpe->results[trial], old = *result;
-    *result = result_of(observation);
+    *result = result_of(tpe, observation);
     if (!old.kind) {
         memcpy(tpe->points + trial * n, observation->point.values, n * sizeof *tpe->points);
         add_point(tpe, trial);
     }
     tpe->usable += (result->kind >= OBSERVED_PRUNED) - (size_t)(old.kind >= OBSERVED_PRUNED);
     bool is_ended = result->kind >= OBSERVED_FAILED, was_ended = old.kind >= OBSERVED_FAILED;
-    bool is_same = old.kind == result->kind && old.value == result->value && old.epochs == result->epochs;
-    if (was_ended)
-        tpe->has_changed |= !is_same;
+    if (was_ended || tpe->metrics > 1)
+        tpe->has_changed |= !is_same_result(tpe, &old, result);
     else if (is_ended)
         rank(tpe, trial);
+}
+
+/* ---- fronts of several metrics ---- */
+
+/* A complete trial, sorted by its values. */
+struct member {
+    const double *values; /* (metrics) */
+    size_t metrics, trial, front;
+    double distance; /* to the nearest that is taken; -1: it is taken itself */
+};
+
+static int compare_members(const void *left, const void *right) {
+    const struct member *a = left, *b = right;
+    for (size_t k = 0; k < a->metrics; k++)
+        if (a->values[k] != b->values[k]) return a->values[k] < b->values[k] ? -1 : 1;
+    return a->trial < b->trial ? -1 : 1;
+}
+
+static int compare_fronts(const void *left, const void *right) {
+    const struct member *a = left, *b = right;
+    if (a->front != b->front) return a->front < b->front ? -1 : 1;
+    return compare_members(left, right);
+}
+
+/* [a] is not behind [b] in their order. */
+static bool dominates(const struct member *a, const struct member *b) {
+    bool is_equal = true;
+    for (size_t k = 0; k < a->metrics; k++) {
+        if (a->values[k] > b->values[k]) return false;
+        is_equal = is_equal && a->values[k] == b->values[k];
+    }
+    return !is_equal;
+}
+
+/* Whether a trial of front [front], whose last one is [last], dominates members[index]. With two metrics the last one
+ * has the smallest second value. before (count): the one before each in its front + 1; 0: there is none */
+static bool is_dominated(const struct member *members, const size_t *before, size_t last, size_t index) {
+    for (size_t i = last; i > 0; i = members->metrics == 2 ? 0 : before[i - 1])
+        if (dominates(&members[i - 1], &members[index])) return true;
+    return false;
+}
+
+/* The first front none of whose members dominates it; a front with such a member comes after others with one. */
+static void set_fronts(struct arena *arena, struct member *members, size_t count) {
+    size_t fronts = 0, *last = arena_alloc(arena, (count + 1) * sizeof *last);
+    size_t *before = arena_alloc(arena, (count + 1) * sizeof *before);
+    for (size_t i = 0; i < count; i++) {
+        size_t low = 0, high = fronts;
+        while (low < high) {
+            size_t middle = (low + high) / 2;
+            if (is_dominated(members, before, last[middle], i))
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        before[i] = low == fronts ? 0 : last[low];
+        last[low] = i + 1;
+        fronts += low == fronts;
+        members[i].front = low;
+    }
+}
+
+/* Takes member [at] of a front (count): it is exchanged with the first one that is not taken. */
+static void take(struct member *front, size_t count, size_t taken, size_t at, const double *scales) {
+    struct member one = front[at];
+    front[at] = front[taken];
+    front[taken] = one;
+    for (size_t i = taken + 1; i < count; i++) {
+        double square = 0;
+        for (size_t k = 0; k < one.metrics; k++) {
+            double part = (front[i].values[k] - one.values[k]) * scales[k];
+            square += part * part;
+        }
+        front[i].distance = fmin(front[i].distance, square);
+    }
+}
+
+/* Brings [wanted] members of a front (count) to its start, those that stand for it best. */
+static void spread(struct member *front, size_t count, size_t wanted) {
+    size_t metrics = front->metrics, taken = 0;
+    double scales[TPE_MAX_METRICS];
+    for (size_t k = 0; k < metrics; k++) {
+        double low = INFINITY, high = -INFINITY;
+        for (size_t i = 0; i < count; i++) {
+            low = fmin(low, front[i].values[k]);
+            high = fmax(high, front[i].values[k]);
+        }
+        scales[k] = high > low ? 1 / (high - low) : 0;
+    }
+    for (size_t i = 0; i < count; i++) front[i].distance = INFINITY;
+    for (; taken < wanted; taken++) {
+        size_t at = taken;
+        for (size_t i = taken + 1; i < count; i++) {
+            bool is_better = taken < metrics ? front[i].values[taken] < front[at].values[taken]
+                                             : front[i].distance > front[at].distance;
+            if (is_better) at = i;
+        }
+        take(front, count, taken, at, scales);
+    }
+}
+
+/* Ranks the complete trials. */
+static void rank_fronts(struct tpe *tpe) {
+    struct arena *arena = arena_create();
+    struct member *members = arena_alloc(arena, (tpe->usable + 1) * sizeof *members);
+    size_t count = 0, best = count_best(tpe), first = 0;
+    for (size_t i = 0; i < tpe->capacity; i++)
+        if (tpe->results[i].kind == OBSERVED_COMPLETE)
+            members[count++] = (struct member){.values = tpe->results[i].values, .metrics = tpe->metrics, .trial = i};
+    if (count) qsort(members, count, sizeof *members, compare_members);
+    set_fronts(arena, members, count);
+    if (count) qsort(members, count, sizeof *members, compare_fronts);
+    while (first < best) {
+        size_t end = first;
+        while (end < count && members[end].front == members[first].front) end++;
+        if (end > best) spread(members + first, end - first, best - first);
+        first = end;
+    }
+    for (size_t i = 0; i < count && i < MAX_RANKED; i++) tpe->ranked[tpe->ranked_count++] = members[i].trial;
+    arena_destroy(arena);
 }
 
 /* ---- coordinates ---- */
@@ -378,13 +518,13 @@ static void rank_weights(double *weights, size_t best) {
 static bool suggest(struct arena *arena, const struct tpe *tpe, struct rng *rng, struct point *out) {
     const struct space *space = tpe->space;
     double weights[TPE_MAX_BEST], *terms = arena_alloc(arena, (tpe->ranked_count + 1) * sizeof *terms);
-    size_t best = (3 * tpe->usable + 19) / 20; /* ceil(0.15 usable) */
-    if (best > TPE_MAX_BEST) best = TPE_MAX_BEST;
+    size_t best = count_best(tpe);
     rank_weights(weights, best);
-    struct axes axes = {.space = space, .deviation = 2 * portable_exp(-0.9 * portable_log((double)tpe->usable))};
+    double power = tpe->metrics == 1 ? -0.9 : -0.7; /* a front is longer than a point */
+    struct axes axes = {.space = space, .deviation = 2 * portable_exp(power * portable_log((double)tpe->usable))};
     axes.log_deviation = portable_log(axes.deviation);
     for (size_t j = 0; j < space->count; j++) axes.extents[j] = extent_of(&space->items[j]);
-    struct density good = density_new(arena, &axes, tpe, tpe->ranked, weights, best);
+    struct density good = density_new(arena, &axes, tpe, tpe->ranked, tpe->metrics == 1 ? weights : NULL, best);
     struct density rest = density_new(arena, &axes, tpe, tpe->ranked + best, NULL, tpe->ranked_count - best);
 
     double highest = -INFINITY;

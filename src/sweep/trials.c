@@ -207,8 +207,7 @@ double trials_other(const struct trials *t, int64_t trial, size_t index) {
     return trial_summary_make(t->values, count, t->sweep->runs).mean;
 }
 
-/* All metrics of a trial, smaller ones are better; NAN: it is not complete. */
-static void list_metrics(const struct trials *t, int64_t trial, double *out) {
+void trials_metrics(const struct trials *t, int64_t trial, double *out) {
     struct trial_summary s = trials_summary(t, trial);
     double mean = s.state == TRIAL_COMPLETE ? s.mean : NAN;
     *out++ = t->sweep->metric.goal == SWEEP_MAXIMIZE ? -mean : mean;
@@ -223,7 +222,7 @@ int64_t trials_front(const struct trials *t, bool *out) {
     double *values = calloc(n * metrics + 1, sizeof *values);
     int64_t front = 0;
     if (!values) status_exit_without_memory();
-    for (size_t i = 0; i < n; i++) list_metrics(t, (int64_t)i, values + i * metrics);
+    for (size_t i = 0; i < n; i++) trials_metrics(t, (int64_t)i, values + i * metrics);
     pareto_front(values, n, metrics, out);
     for (size_t i = 0; i < n; i++) front += out[i];
     free(values);
@@ -232,8 +231,8 @@ int64_t trials_front(const struct trials *t, bool *out) {
 
 bool trials_dominates(const struct trials *t, int64_t a, int64_t b) {
     double values[2][1 + SWEEP_MAX_OTHER_METRICS];
-    list_metrics(t, a, values[0]);
-    list_metrics(t, b, values[1]);
+    trials_metrics(t, a, values[0]);
+    trials_metrics(t, b, values[1]);
     return dominates(values[0], values[1], 1 + t->sweep->other_metrics.count);
 }
 

@@ -88,6 +88,9 @@ double trials_test(const struct trials *trials, int64_t trial);
 
 /* The mean of other metric [index] over the complete runs of a trial; NAN: one of them has none. */
 double trials_other(const struct trials *trials, int64_t trial, size_t index);
+/* All metrics of a trial, the metric first; smaller ones are better: those that are maximised are negated. NAN: the
+ * trial is not complete. out (1 + other metrics) */
+void trials_metrics(const struct trials *trials, int64_t trial, double *out);
 /* Which trials (sweep->trials) are on the Pareto front of the complete ones; returns how many. */
 int64_t trials_front(const struct trials *trials, bool *out);
 /* Whether complete trial [a] is as good as complete trial [b] in all metrics and better in one. */

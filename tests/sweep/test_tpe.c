@@ -34,7 +34,7 @@ static struct observation observations[LONG_COUNT];
 
 /* The suggestion after observations (count). */
 static void suggest(const struct space *space, size_t count, struct rng *rng, struct point *out) {
-    struct tpe *tpe = tpe_create(space);
+    struct tpe *tpe = tpe_create(space, 1);
     for (size_t i = 0; i < count; i++) tpe_observe(tpe, i, &observations[i]);
     tpe_suggest(tpe, rng, out);
     tpe_destroy(tpe);
@@ -76,13 +76,13 @@ static void search(const struct space *space, value_function *value, size_t coun
         observations[i] = (struct observation){.is_complete = true};
         suggest(space, i, &rng, &observations[i].point);
         is_in_space(space, &observations[i].point);
-        observations[i].value = value(&observations[i].point);
+        observations[i].values[0] = value(&observations[i].point);
     }
 }
 
 static double best_value(size_t count) {
     double best = INFINITY;
-    for (size_t i = 0; i < count; i++) best = fmin(best, observations[i].value);
+    for (size_t i = 0; i < count; i++) best = fmin(best, observations[i].values[0]);
     return best;
 }
 
@@ -101,7 +101,7 @@ TEST(suggestions_stay_within_the_space) {
 TEST(suggestions_come_near_the_best) {
     size_t near = 0, count = 120;
     search(&plane, quadratic, count, 2);
-    for (size_t i = count - 40; i < count; i++) near += observations[i].value < 0.02;
+    for (size_t i = count - 40; i < count; i++) near += observations[i].values[0] < 0.02;
     ck_assert_uint_ge(near, 25); /* at random: 3 % */
     ck_assert_double_le(best_value(count), 1e-3);
 }
@@ -151,7 +151,7 @@ TEST(the_first_are_random) {
         space_draw(&plane, &one, &drawn);
         suggest(&plane, count, &two, &suggested);
         ck_assert_mem_eq(&drawn, &suggested, sizeof drawn);
-        observations[count] = (struct observation){.point = drawn, .value = (double)count, .is_complete = true};
+        observations[count] = (struct observation){.point = drawn, .values[0] = (double)count, .is_complete = true};
     }
     struct rng one, two;
     struct point drawn, suggested;
@@ -188,7 +188,7 @@ TEST(any_values_will_do) {
         for (int kind = 0; kind < 3; kind++) {
             draw_observations(&all_kinds, 50);
             for (size_t i = 0; i < 50; i++) { /* all equal; all pruned; every third has another value */
-                observations[i].value = kind == 2 && i % 3 == 0 ? (double)i : values[v];
+                observations[i].values[0] = kind == 2 && i % 3 == 0 ? (double)i : values[v];
                 observations[i].is_complete = kind != 1;
                 observations[i].epochs = kind == 1 ? 3 : 0;
             }
@@ -217,16 +217,16 @@ static void observe_at(size_t i, double x, struct observation observation) {
 TEST(complete_trials_are_better_than_pruned_ones) {
     for (size_t i = 0; i < 40; i++)
         observe_at(i, i % 4 == 0 ? 5 : -5,
-                   (struct observation){.value = i % 4 == 0 ? 2 : 1, .is_complete = i % 4 == 0, .epochs = 7});
+                   (struct observation){.values[0] = i % 4 == 0 ? 2 : 1, .is_complete = i % 4 == 0, .epochs = 7});
     ck_assert_double_ge(mean_suggestion(40), 4);
 }
 
 TEST(pruned_trials_are_ranked_by_epochs_then_by_value) {
     for (size_t i = 0; i < 40; i++)
-        observe_at(i, i % 4 == 0 ? 5 : -5, (struct observation){.value = 10, .epochs = i % 4 == 0 ? 9 : 3});
+        observe_at(i, i % 4 == 0 ? 5 : -5, (struct observation){.values[0] = 10, .epochs = i % 4 == 0 ? 9 : 3});
     ck_assert_double_ge(mean_suggestion(40), 4);
     for (size_t i = 0; i < 40; i++)
-        observe_at(i, i % 4 == 0 ? 5 : -5, (struct observation){.value = i % 4 == 0 ? 1 : 2, .epochs = 4});
+        observe_at(i, i % 4 == 0 ? 5 : -5, (struct observation){.values[0] = i % 4 == 0 ? 1 : 2, .epochs = 4});
     ck_assert_double_ge(mean_suggestion(40), 4);
 }
 
@@ -237,7 +237,7 @@ TEST(failed_trials_are_kept_away_from) {
         draw_observations(&plane, 60);
         for (size_t i = 0; i < 60; i++) {
             double x = observations[i].point.values[0];
-            observations[i].value = x < 0 ? failures[f] : fabs(x - 5);
+            observations[i].values[0] = x < 0 ? failures[f] : fabs(x - 5);
         }
         double mean = mean_suggestion(60);
         ck_assert_msg(mean > 4 && mean < 6, "mean %g", mean);
@@ -264,7 +264,7 @@ TEST(running_trials_are_not_suggested_again) {
         struct point point;
         for (size_t i = 0; i < 11; i++)
             observations[i] = (struct observation){.point = {.values = {(double)((seed + i) % 12)}},
-                                                   .value = (double)i,
+                                                   .values[0] = (double)i,
                                                    .is_complete = true,
                                                    .is_running = i == 10};
         rng_seed(&rng, seed);
@@ -275,13 +275,13 @@ TEST(running_trials_are_not_suggested_again) {
 
 TEST(running_trials_have_no_value) {
     draw_observations(&plane, 30);
-    for (size_t i = 0; i < 30; i++) observations[i].value = (double)i;
+    for (size_t i = 0; i < 30; i++) observations[i].values[0] = (double)i;
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct rng rng;
         struct point points[2];
         for (int is_best = 0; is_best < 2; is_best++) {
             observations[29].is_running = true;
-            observations[29].value = is_best ? -1e9 : 1e9;
+            observations[29].values[0] = is_best ? -1e9 : 1e9;
             rng_seed(&rng, seed);
             suggest(&plane, 30, &rng, &points[is_best]);
         }
@@ -294,18 +294,18 @@ TEST(the_order_of_the_ends_does_not_matter) {
     size_t count = 300;
     draw_observations(&all_kinds, count);
     for (size_t i = 0; i < count; i++) {
-        observations[i].value = i % 11 == 0 ? NAN : floor(at_the_limits(&observations[i].point)); /* with ties */
+        observations[i].values[0] = i % 11 == 0 ? NAN : floor(at_the_limits(&observations[i].point)); /* with ties */
         observations[i].is_complete = i % 3 > 0;
         observations[i].epochs = (int64_t)(i % 5);
     }
     for (uint64_t seed = 0; seed < 20; seed++) {
-        struct tpe *tpe = tpe_create(&all_kinds);
+        struct tpe *tpe = tpe_create(&all_kinds, 1);
         struct rng one, two;
         struct point expected, found;
         for (size_t k = 0; k < count; k++) {
             struct observation running = observations[k * 7 % count], other = running;
             running.is_running = true;
-            other.value = -1000;
+            other.values[0] = -1000;
             tpe_observe(tpe, k * 7 % count, &running);
             if (k % 50 == seed) tpe_observe(tpe, k * 7 % count, &other);
         }
@@ -319,23 +319,115 @@ TEST(the_order_of_the_ends_does_not_matter) {
     }
 }
 
+/* ---- several metrics ---- */
+
+/* The front of the first two: x from -4 to 4 at the smallest y. Of the third metric everything else is the front, too.
+ */
+static void set_two(struct observation *o, double scale) {
+    double x = o->point.values[0], y = log10(o->point.values[1]) + 6;
+    o->values[0] = ((x - 4) * (x - 4) + y) * scale;
+    o->values[1] = (x + 4) * (x + 4) + y;
+    o->values[2] = floor(-y);
+}
+
+static void suggest_of(const struct space *space, size_t metrics, size_t count, uint64_t seed, struct point *out) {
+    struct tpe *tpe = tpe_create(space, metrics);
+    struct rng rng;
+    rng_seed(&rng, seed);
+    for (size_t i = 0; i < count; i++) tpe_observe(tpe, i, &observations[i]);
+    tpe_suggest(tpe, &rng, out);
+    tpe_destroy(tpe);
+}
+
+/* Most suggestions are near the front, in all parts of it; a metric in another unit (a power of two) changes no bit. */
+TEST(several_metrics_have_a_front) {
+    int parts[4] = {0}, near = 0, count = 120;
+    for (int i = 0; i < count; i++) {
+        struct point *point = &observations[i].point, other;
+        observations[i].is_complete = true;
+        suggest_of(&plane, 2, (size_t)i, (uint64_t)i, point);
+        is_in_space(&plane, point);
+        for (int k = 0; k < i; k++) set_two(&observations[k], 1024);
+        suggest_of(&plane, 2, (size_t)i, (uint64_t)i, &other);
+        ck_assert_mem_eq(point, &other, sizeof other);
+        for (int k = 0; k <= i; k++) set_two(&observations[k], 1);
+        double x = point->values[0];
+        bool is_near = i >= 40 && x >= -4 && x < 4 && point->values[1] < 1e-4;
+        near += is_near;
+        if (is_near) parts[(int)((x + 4) / 2)]++;
+    }
+    ck_assert_int_ge(near, 60); /* of 80; at random 11 */
+    for (int k = 0; k < 4; k++) ck_assert_int_ge(parts[k], 8);
+}
+
+/* The best are those that no other dominates, here every eighth, not those with the smallest first metric. */
+TEST(dominated_trials_are_the_rest) {
+    for (size_t metrics = 2; metrics <= 3; metrics++) {
+        size_t count = 40, on_front = 0;
+        for (size_t i = 0; i < count; i++) {
+            double x = i % 8 == 0 ? -8 + 0.1 * (double)i : 3 + 0.1 * (double)i;
+            observations[i] = (struct observation){.is_complete = true, .point.values = {x, 1e-3}};
+            observations[i].values[0] = i % 8 == 0 ? (double)i : 1 + (double)i;
+            observations[i].values[1] = i % 8 == 0 ? -(double)i : 50 - (double)i;
+            observations[i].values[2] = i == 7 ? NAN : 5; /* with three metrics it has failed */
+        }
+        for (uint64_t seed = 0; seed < 40; seed++) {
+            struct point point;
+            suggest_of(&plane, metrics, count, seed, &point);
+            on_front += point.values[0] < -2;
+        }
+        ck_assert_uint_ge(on_front, 30);
+    }
+}
+
+TEST(the_order_of_the_ends_does_not_matter_for_several_metrics) {
+    for (size_t metrics = 2; metrics <= 3; metrics++) {
+        size_t count = 300;
+        draw_observations(&plane, count);
+        for (size_t i = 0; i < count; i++) {
+            set_two(&observations[i], 1);
+            observations[i].values[0] = i % 17 == 0 ? NAN : floor(observations[i].values[0]); /* with ties */
+            observations[i].is_complete = true;
+        }
+        for (uint64_t seed = 0; seed < 10; seed++) {
+            struct tpe *tpe = tpe_create(&plane, metrics);
+            struct point expected, found;
+            struct rng rng;
+            for (size_t k = 0; k < count; k++) {
+                struct observation running = {.point = observations[k * 7 % count].point, .is_running = true};
+                tpe_observe(tpe, k * 7 % count, &running);
+            }
+            for (size_t k = 0; k < count; k++) {
+                tpe_observe(tpe, k * 13 % count, &observations[k * 13 % count]);
+                rng_seed(&rng, k);
+                if (k % 100 == 50) tpe_suggest(tpe, &rng, &found);
+            }
+            rng_seed(&rng, seed);
+            tpe_suggest(tpe, &rng, &found);
+            suggest_of(&plane, metrics, count, seed, &expected);
+            ck_assert_mem_eq(&expected, &found, sizeof found);
+            tpe_destroy(tpe);
+        }
+    }
+}
+
 /* Only the best take part, so a suggestion costs the same after any number of trials: whatever the others are, it has
  * the same bits. */
 TEST(the_history_is_bounded) {
     size_t count = LONG_COUNT, others = 0;
     draw_observations(&plane, count);
-    for (size_t i = 0; i < count; i++) observations[i].value = (double)(i * 577 % count);
+    for (size_t i = 0; i < count; i++) observations[i].values[0] = (double)(i * 577 % count);
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct rng rng;
         struct point points[3];
         for (int k = 0; k < 3; k++) {
             size_t limit = k == 2 ? 30 : TPE_MAX_BEST + TPE_MAX_REST; /* 2: also those that take part */
             for (size_t i = 0; k && i < count; i++)
-                if (observations[i].value >= (double)limit) observations[i].point.values[0] = 3 + (double)i * 1e-4;
+                if (observations[i].values[0] >= (double)limit) observations[i].point.values[0] = 3 + (double)i * 1e-4;
             rng_seed(&rng, seed);
             suggest(&plane, count, &rng, &points[k]);
             draw_observations(&plane, count);
-            for (size_t i = 0; i < count; i++) observations[i].value = (double)(i * 577 % count);
+            for (size_t i = 0; i < count; i++) observations[i].values[0] = (double)(i * 577 % count);
         }
         ck_assert_mem_eq(&points[0], &points[1], sizeof points[0]);
         others += memcmp(&points[0], &points[2], sizeof points[0]) != 0;
@@ -348,7 +440,7 @@ TEST(the_largest_space_and_many_observations) {
     struct space space = {.items = items, .count = SPACE_MAX_PARAMETERS};
     for (size_t j = 0; j < space.count; j++) items[j] = kinds[j % all_kinds.count];
     draw_observations(&space, MAX_COUNT);
-    for (size_t i = 0; i < MAX_COUNT; i++) observations[i].value = at_the_limits(&observations[i].point);
+    for (size_t i = 0; i < MAX_COUNT; i++) observations[i].values[0] = at_the_limits(&observations[i].point);
     suggest_many(&space, MAX_COUNT);
 }
 
@@ -365,7 +457,7 @@ TEST(the_same_everywhere) {
             observations[i].point.values[j] =
                 p->kind == PARAMETER_VALUES ? floor(u * 3) : parameter_round(p, p->min + u * (p->max - p->min));
         }
-        observations[i].value = at_the_limits(&observations[i].point);
+        observations[i].values[0] = at_the_limits(&observations[i].point);
     }
     struct sha256_ctx hash;
     uint8_t digest[32];
