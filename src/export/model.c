@@ -56,6 +56,16 @@ static status reject_windows(const struct export_source *source, const struct ex
         source->path);
 }
 
+/* That of the rows of a sample is not one of the sample. */
+static status reject_drawn(const struct export_source *source, const struct export_model *m) {
+    if (!m->preparation || !m->config->dataset.draw.type) return OK;
+    return status_new(STATUS_USAGE,
+                      "%s: the model reads several rows at once (dataset.draw) with columns that are prepared "
+                      "(categories, dates, missing values, dataset.columns), which an exported model cannot do; use "
+                      "`ddptrain predict`, or train with columns of numbers (dataset.inputs)",
+                      source->path);
+}
+
 static status set_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
     const struct session *session = source->session;
     const struct column_list *list = &session->dataset.request.columns;
@@ -64,11 +74,13 @@ static status set_columns(const struct export_source *source, struct export_mode
     m->preparation = session->dataset.request.preparation;
     TRY(reject_texts(source, m->preparation));
     TRY(reject_windows(source, m));
+    TRY(reject_drawn(source, m));
     m->columns.items = arena_alloc(source->arena, (list->count + 1) * sizeof *m->columns.items);
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].role == COLUMN_INPUT) m->columns.items[m->columns.count++] = list->items[i].name;
     TRY(reject_expressions(source, m));
-    *are_features = list->count > 0 && strcmp(list->format, "csv") == 0 && !has_windows;
+    *are_features =
+        list->count > 0 && strcmp(list->format, "csv") == 0 && !has_windows && !m->config->dataset.draw.type;
     if (!*are_features && !has_windows) m->columns.count = 0; /* a dataset of a file may be many inputs */
     return OK;
 }
@@ -257,7 +269,8 @@ static status plan_named(const struct export_source *source, struct export_model
 
 static status plan_model(const struct export_source *source, struct export_model *m) {
     struct shape shape = {0};
-    if (m->config->dataset.input_groups.count > 0 || !has_one_output(m->config)) return plan_named(source, m);
+    if (dataset_input_groups(&m->config->dataset)->count > 0 || !has_one_output(m->config))
+        return plan_named(source, m);
     TRY(find_shape(source, m, &shape));
     check_window_columns(m, &shape);
     struct model_names names = any_names(m->config);

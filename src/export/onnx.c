@@ -185,7 +185,7 @@ static const char *value_of(struct onnx_graph *g, const char **values, size_t te
 
 /* The name of the only input; NULL: there are several, which operations of the model read. */
 static const char *only_input(const struct onnx_file *f) {
-    const struct string_groups *groups = &f->m->config->dataset.input_groups;
+    const struct string_groups *groups = dataset_input_groups(&f->m->config->dataset);
     if (groups->count > 1) return NULL;
     return groups->count ? input_name(f->g, "input", groups->items[0].name) : "inputs";
 }
@@ -269,7 +269,7 @@ static void add_output(struct onnx_graph *g, const char *value, const char *name
 }
 
 static bool is_input(const struct export_model *m, const char *name) {
-    const struct string_groups *groups = &m->config->dataset.input_groups;
+    const struct string_groups *groups = dataset_input_groups(&m->config->dataset);
     const struct preparation *p = m->preparation;
     bool found = false;
     for (size_t i = 0; p && i < p->count; i++) found = found || strcmp(p->items[i].name, name) == 0;

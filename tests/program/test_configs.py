@@ -25,7 +25,7 @@ OVERRIDES = {
     "unet": ["train.epochs=2"],
     "mnist_inception": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
     "autoencoder": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
-    **{name: ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"] for name in ("mnist", "mnist_rnn", "vae")},
+    **{name: ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"] for name in ("mnist", "mnist_rnn", "siamese_mnist", "vae")},
     "mnist_cnn": ["train.epochs=null", "train.steps=3", "dataset.split.test=0.02"],
     "cifar_resnet18": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5"],
     "cifar_densenet": ["train.epochs=1", f"sampler.batch_size={IMAGES // 4}", "dataset.path=images.h5", "dataset.validation=images.h5",

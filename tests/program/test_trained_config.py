@@ -26,7 +26,7 @@ NOTE = "(training -> now):\n"
 
 # Where rows are, how their file is written, which of them are used, and what only training uses.
 ACCEPTED = re.compile(r"dataset\.(path|format|inputs|targets|filter|weights|query|table|csv|layout|augment|split|validation|synthetic|prefetch|cache_mb)\b"
-                      r"|dataset\.columns\.NAME\.tokenizer|dataset\.window\.(stride|history)|dataset\.image\.(threads|labels|column|masks)"
+                      r"|dataset\.columns\.NAME\.tokenizer|dataset\.window\.(stride|history)|dataset\.draw\.seed|dataset\.image\.(threads|labels|column|masks)"
                       r"|dataset\.text\.(stride|truncate)|dataset\.tokens\.(dtype|stride|tokenizer)|model\.(freeze|init|init_from)\b")
 
 # Keys that need others; the value of any other key is made from the schema.

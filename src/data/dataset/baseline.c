@@ -86,7 +86,8 @@ static struct baseline of_values(const struct dataset *dataset) {
 
 struct baseline baseline_of(const struct dataset *dataset) {
     const struct dataset_info *info = &dataset->info;
-    bool has_rows = info->validation_rows && info->target_size && !info->has_weights && !info->target_count;
+    bool has_rows = info->validation_rows && info->target_size && !info->has_weights && !info->target_count &&
+                    !dataset->drawn.members;
     bool is_read =
         has_rows && dataset->parts[DATASET_TRAIN].table->targets && dataset->parts[DATASET_VALIDATION].table->targets;
     if (!is_read || info->input_kind == INPUT_TOKENS) return (struct baseline){BASELINE_NONE, 0, 0, 0};

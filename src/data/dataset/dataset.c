@@ -1179,7 +1179,7 @@ static status load(struct dataset *dataset, const struct dataset_config *config)
     return OK;
 }
 
-static status open_all(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
+static status open_rows(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
     TRY(open_tables(dataset, config, wants_classes));
     TRY(windowed_open(dataset, config));
     TRY(assign_rows(dataset, config));
@@ -1202,10 +1202,18 @@ static status open_all(struct dataset *dataset, const struct dataset_config *con
         if (dataset->scaler.features > MAX_BYTE_FEATURES) dataset->tables[i].source->is_bytes = false;
     dataset->divide = dataset->tables[0].source->divide;
     dataset->is_bytes = dataset->tables[0].source->is_bytes;
-    if (fits_in_memory(dataset, config)) TRY(classes_warn_absent(dataset, config));
+    if (fits_in_memory(dataset, config) && !config->draw.type) TRY(classes_warn_absent(dataset, config));
     TRY(dataset->is_metadata ? dataset_prepare_augment(dataset, config) : load(dataset, config));
     windowed_finish(dataset);
     return OK;
+}
+
+static status open_all(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
+    if (config->draw.type == DRAW_NONE) return open_rows(dataset, config, wants_classes);
+    struct dataset_config of_rows = drawn_row_config(config);
+    TRY(open_rows(dataset, &of_rows, true));
+    TRY(drawn_open(dataset, config, wants_classes));
+    return config->request.has_losses ? add_input_targets(config, &dataset->info) : OK;
 }
 
 status dataset_open(const struct dataset_config *config, bool wants_classes, bool metadata_only, struct dataset **out) {

@@ -121,6 +121,10 @@ size_t dataset_part_rows(const struct dataset_info *info, enum dataset_part part
 status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
                     void *inputs, void *targets);
 
+/* The same for the samples of dataset.draw in [epoch]; dataset_read has those of epoch 0, also for validation. */
+status dataset_read_epoch(struct dataset *dataset, enum dataset_part part, int64_t epoch, const int64_t *positions,
+                          size_t count, void *inputs, void *targets);
+
 /* Reads the targets (count, target_size) of the same rows before they are scaled, for info->target_scale. Thread-safe.
  */
 status dataset_read_file_targets(struct dataset *dataset, enum dataset_part part, const int64_t *positions,
@@ -163,8 +167,16 @@ struct string_list dataset_notes(const struct dataset *dataset);
 /* What inputs are divided by before they are scaled; 1: nothing. */
 double dataset_divide(const struct dataset *dataset);
 
-/* The row of the file (from 0) at [position] of [part]; of a window, the last row of its inputs. */
+/* The row of the file (from 0) at [position] of [part]; of a window, the last row of its inputs; of a sample of
+ * dataset.draw, the first one in epoch 0. */
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position);
+
+/* The rows of the file of the sample of dataset.draw at [position] in epoch 0, and their number; 0: there are no
+ * samples.
+ */
+#define MAX_MEMBERS 3
+size_t dataset_members(const struct dataset *dataset, enum dataset_part part, int64_t position,
+                       int64_t rows[MAX_MEMBERS]);
 
 /* The rows of the same file, from 0 and rising, that are left out (drops_missing_targets, skips_bad_rows). */
 struct row_list {

@@ -190,6 +190,24 @@ static void check_texts(const struct dataset_config *config, const struct node *
     }
 }
 
+/* Keys that are about the rows of a sample one by one. */
+static void check_draw(const struct dataset_config *dataset, const struct node *where, struct problems *problems) {
+    const struct {
+        const char *key;
+        bool is_given;
+    } keys[] = {{"window", dataset->window.steps > 0},
+                {"weights", dataset->weights != NULL},
+                {"target_scale", dataset->target_scale != 0},
+                {"inputs", dataset->input_groups.count > 0},
+                {"augment", augment_is_on(&dataset->augment)}};
+    for (size_t i = 0; dataset->draw.type && i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].is_given)
+            problems_add(problems, dataset_place(where, keys[i].key), "dataset.draw",
+                         "%s and draw exclude each other%s", keys[i].key,
+                         strcmp(keys[i].key, "inputs") == 0 ? ", because draw names the inputs; give a list of columns"
+                                                            : "");
+}
+
 /* schema.check of `dataset:`. */
 static void dataset_check_config(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct dataset_config *dataset = config;
@@ -212,6 +230,7 @@ static void dataset_check_config(void *config, const struct node *where, const c
     check_dropped(dataset, format, where, path, problems);
     check_filter(dataset, format, where, problems);
     window_check(config, format, where, problems);
+    check_draw(dataset, where, problems);
     check_texts(dataset, where, problems);
     if (format && format->is_folder && !dataset->image.size.count)
         problems_add(problems, dataset_place(where, "path"), key,
@@ -360,6 +379,9 @@ static const struct schema_row dataset_rows[] = {
         .doc =
             "The rows are a time series, and a sample is a window of adjacent rows: inputs (steps, features). A split "
             "is in the order of time, and no window has rows of both parts."),
+    SCHEMA_ROW(SECTION, struct dataset_config, draw, .section = &draw_section,
+               .doc = "Samples are pairs or triplets of rows, drawn by their classes in each epoch anew, as those of a "
+                      "Siamese network; the targets of the rows are their classes."),
     SCHEMA_ROW(SECTION, struct dataset_config, validation, .flags = SCHEMA_NULLABLE | SCHEMA_INFERENCE,
                .section = &validation_schema, .doc = "A separate file for validation, instead of split."),
     SCHEMA_ROW(SECTION, struct dataset_config, image, .section = &image_schema,

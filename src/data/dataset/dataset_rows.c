@@ -78,15 +78,33 @@ static size_t row_of_file(struct row_list left_out, size_t row) {
     return row + first;
 }
 
-int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
+/* [index]: in the part. */
+static int64_t part_row(const struct dataset *dataset, enum dataset_part part, int64_t index) {
     size_t steps = dataset->info.windows.steps;
-    size_t row = selection_row(&dataset->parts[part].rows, (size_t)position) + (steps ? steps - 1 : 0);
+    size_t row = selection_row(&dataset->parts[part].rows, (size_t)index) + (steps ? steps - 1 : 0);
     return (int64_t)row_of_file(dataset_left_out(dataset, part), row);
+}
+
+size_t dataset_members(const struct dataset *dataset, enum dataset_part part, int64_t position,
+                       int64_t rows[MAX_MEMBERS]) {
+    size_t members = dataset->drawn.members;
+    if (members) drawn_rows(dataset, part, 0, &position, 1, rows);
+    for (size_t i = 0; i < members; i++) rows[i] = part_row(dataset, part, rows[i]);
+    return members;
+}
+
+int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
+    int64_t rows[MAX_MEMBERS];
+    return dataset_members(dataset, part, position, rows) ? rows[0] : part_row(dataset, part, position);
 }
 
 status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
     const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
     void *memory;
+    if (dataset->drawn.members) {
+        for (size_t i = 0; i < dataset->info.train_rows; i++) classes[i] = drawn_target(dataset, (int64_t)i);
+        return OK;
+    }
     TRY(rows_alloc(train->table->rows, sizeof(int64_t), "the classes", &memory));
     int64_t *all = memory;
     pthread_mutex_lock(&dataset->reading);
@@ -112,26 +130,71 @@ static void spread_targets(const struct dataset_info *info, size_t size, size_t 
 
 void dataset_will_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count) {
     const struct dataset_rows *from = &dataset->parts[part];
-    if (dataset->is_in_memory) return;
+    if (dataset->is_in_memory || dataset->drawn.members) return;
     pthread_mutex_lock(&dataset->reading);
     table_will_read(from->table, &from->rows, positions, count);
     pthread_mutex_unlock(&dataset->reading);
 }
 
-status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
-                    void *inputs, void *targets) {
-    assert(!dataset->is_metadata);
-    const struct dataset_rows *from = &dataset->parts[part];
+static status read_rows(struct dataset *dataset, const struct dataset_rows *from, const int64_t *positions,
+                        size_t count, void *inputs, void *targets) {
     bool needs_lock = !dataset->is_in_memory && dataset->info.input_kind != INPUT_TOKENS;
     if (needs_lock) pthread_mutex_lock(&dataset->reading);
     const struct dataset_windows *windows = &dataset->info.windows;
     status s = windows->steps ? table_read_windows(from->table, windows, &from->rows, positions, count, inputs, targets)
                               : table_read(from->table, &from->rows, positions, count, inputs, targets);
     if (needs_lock) pthread_mutex_unlock(&dataset->reading);
-    if (!s && !windows->steps && dataset->info.target_size > from->table->target_size)
-        spread_targets(&dataset->info, from->table->target_size, count, inputs, targets);
     return s;
 }
+
+/* ---- samples of dataset.draw ---- */
+
+#define READ_SAMPLES 64 /* whose rows are read at once */
+
+static void set_drawn_target(const struct dataset *dataset, int64_t position, size_t index, void *targets) {
+    const struct dataset_info *info = &dataset->info;
+    int64_t target = drawn_target(dataset, position);
+    if (info->target_kind == TARGET_CLASS)
+        ((int64_t *)targets)[index * info->target_size] = target;
+    else
+        ((float *)targets)[index * info->target_size] = (float)target;
+}
+
+/* The rows of a sample are adjacent in the batch. */
+static status read_drawn(struct dataset *dataset, enum dataset_part part, int64_t epoch, const int64_t *positions,
+                         size_t count, char *inputs, void *targets) {
+    const struct drawn_samples *drawn = &dataset->drawn;
+    size_t row_bytes = drawn->row_size * sizeof(float);
+    for (size_t first = 0, n; first < count; first += n) {
+        int64_t rows[READ_SAMPLES * MAX_MEMBERS], classes[READ_SAMPLES * MAX_MEMBERS];
+        n = count - first < READ_SAMPLES ? count - first : READ_SAMPLES;
+        drawn_rows(dataset, part, epoch, positions + first, n, rows);
+        TRY(read_rows(dataset, &dataset->parts[part], rows, n * drawn->members,
+                      inputs + first * drawn->members * row_bytes, classes));
+        for (size_t i = first; i < first + n && drawn->has_targets; i++)
+            set_drawn_target(dataset, positions[i], i, targets);
+    }
+    dataset_copy_inputs(&dataset->info, (const float *)(const void *)inputs, count, targets);
+    return OK;
+}
+
+status dataset_read_epoch(struct dataset *dataset, enum dataset_part part, int64_t epoch, const int64_t *positions,
+                          size_t count, void *inputs, void *targets) {
+    assert(!dataset->is_metadata);
+    const struct dataset_rows *from = &dataset->parts[part];
+    if (dataset->drawn.members) return read_drawn(dataset, part, epoch, positions, count, inputs, targets);
+    TRY(read_rows(dataset, from, positions, count, inputs, targets));
+    if (!dataset->info.windows.steps && dataset->info.target_size > from->table->target_size)
+        spread_targets(&dataset->info, from->table->target_size, count, inputs, targets);
+    return OK;
+}
+
+status dataset_read(struct dataset *dataset, enum dataset_part part, const int64_t *positions, size_t count,
+                    void *inputs, void *targets) {
+    return dataset_read_epoch(dataset, part, 0, positions, count, inputs, targets);
+}
+
+/* ---- other values of rows ---- */
 
 status dataset_read_file_targets(struct dataset *dataset, enum dataset_part part, const int64_t *positions,
                                  size_t count, double *targets) {

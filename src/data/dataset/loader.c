@@ -106,7 +106,8 @@ static status read_batch(struct loader *loader, size_t batch) {
     announce(loader, batch);
     find_positions(loader, span, positions);
     double start = clock_seconds();
-    TRY(dataset_read(loader->dataset, loader->part, positions, rows, loader->inputs[slot], loader->targets[slot]));
+    TRY(dataset_read_epoch(loader->dataset, loader->part, loader->epoch, positions, rows, loader->inputs[slot],
+                           loader->targets[slot]));
     loader->is_slow = clock_seconds() - start > SLOW_ROW * (double)rows;
     if (loader->weights)
         dataset_read_weights(loader->dataset, loader->part, positions, rows, loader->part == DATASET_TRAIN,

@@ -26,6 +26,22 @@ struct text_columns {
     struct tokenizer *tokenizer;
 };
 
+/* The rows of a part, sorted by their class. */
+struct class_rows {
+    int64_t *rows;  /* (rows of the part) positions in the part; NULL: samples are the rows in their order */
+    size_t *starts; /* (classes + 1) of the rows of each class that the part has; first those with several rows */
+    size_t classes, shared; /* shared: classes with several rows */
+};
+
+/* The samples of dataset.draw; members 0: a sample is a row. */
+struct drawn_samples {
+    enum draw_type type;
+    uint64_t seed;
+    size_t members, row_size;    /* rows of a sample; values of the inputs of one */
+    bool are_signs, has_targets; /* are_signs: pairs of different classes have the target -1, not 0 */
+    struct class_rows parts[DATASET_PARTS];
+};
+
 struct dataset {
     struct dataset_info info;
     struct table tables[2]; /* the rows; with validation.path, those of the validation file */
@@ -44,9 +60,10 @@ struct dataset {
     struct scaler scaler;
     struct target_scale target_scale;
     struct target_scale window_target_scale; /* the same for all targets of a window */
-    double *window_mean, *window_scale;      /* (info.input_size) of the scaler, for a window; NULL: none */
-    struct augment augment;                  /* fill NULL: none */
-    const struct moved_target *moved;        /* (moved_count) the targets that change with the images */
+    double *window_mean, *window_scale; /* (info.input_size) of the scaler, for a window or a drawn sample; or NULL */
+    struct drawn_samples drawn;
+    struct augment augment;           /* fill NULL: none */
+    const struct moved_target *moved; /* (moved_count) the targets that change with the images */
     size_t moved_count;
     struct arena *arena; /* of the labels, columns, notes and the preparation */
     struct string_list labels, notes;
@@ -96,6 +113,23 @@ struct scale_config windowed_row_scale(const struct dataset *dataset, const stru
 
 /* Sets the scales of whole windows, when those of rows are fitted. */
 void windowed_finish(struct dataset *dataset);
+
+/* ---- dataset.draw (dataset/drawn.c) ---- */
+
+/* The config of the rows that samples are drawn from: with classes as targets, whatever the losses want. */
+struct dataset_config drawn_row_config(const struct dataset_config *config);
+
+/* Makes an open dataset of such rows one of samples: sorts the rows by class and sets the shapes of inputs and targets.
+ * STATUS_USAGE for rows without one class each and for what does not go with samples, STATUS_DATA for a part whose
+ * classes are too few. */
+status drawn_open(struct dataset *dataset, const struct dataset_config *config, bool wants_classes);
+
+/* rows (count, members) = the positions of the rows of the samples at positions (count) in [epoch]. */
+void drawn_rows(const struct dataset *dataset, enum dataset_part part, int64_t epoch, const int64_t *positions,
+                size_t count, int64_t *rows);
+
+/* The target of the sample at [position]. */
+int64_t drawn_target(const struct dataset *dataset, int64_t position);
 
 /* ---- other parts ---- */
 

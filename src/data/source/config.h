@@ -58,6 +58,13 @@ struct window_config {
     const char *group; /* name of the series of each row; a window has rows of one series; NULL: one series */
 };
 
+/* `draw:` of rows with one class each. A sample is two or three of them, drawn by their classes. */
+enum draw_type { DRAW_NONE, DRAW_PAIRS, DRAW_TRIPLETS };
+struct draw_config {
+    int type; /* enum draw_type */
+    int64_t seed;
+};
+
 /* `layout:` of images in the file; dataset_read always gives (channels, height, width). */
 enum layout { LAYOUT_NCHW, LAYOUT_NHWC };
 
@@ -132,6 +139,7 @@ struct dataset_request {
     const struct target_scale *trained_target_scale; /* how targets were scaled; NULL: they were not */
     const char *trained_tokenizer;                   /* text of its tokenizer, instead of the file; NULL: none */
     struct real_list trained_class_weights;          /* count 0: not known */
+    bool draws_in_order; /* with [draw]: samples are the rows one after another, as for predictions of new rows */
     bool skips_bad_rows; /* rows that it cannot read are left out, too, instead of an error */
 
     /* Of the losses: */
@@ -168,6 +176,7 @@ struct dataset_config {
     struct augment_config augment;
     struct split_config split;
     struct window_config window;
+    struct draw_config draw;
     struct validation_config validation;
     struct image_config image;
     struct text_config text;
@@ -187,7 +196,7 @@ struct dataset_config {
     struct dataset_request request; /* not a key */
 };
 /* The sections of `dataset:`. */
-extern const struct schema scale_section, split_section, window_section, text_section, tokens_section,
+extern const struct schema scale_section, split_section, window_section, draw_section, text_section, tokens_section,
     synthetic_section;
 
 /* Whether keys of `text:` are given; the config of a run has all of them. */
@@ -216,6 +225,9 @@ static inline const char *dataset_group_key(const struct dataset_config *config)
     bool is_series = config->window.steps > 0 && config->window.group && !dataset_splits_groups(config);
     return is_series ? "dataset.window.group" : "dataset.split.group";
 }
+
+/* The names of the inputs: those of the config, or of the samples of [draw]; count 0: they have none. */
+const struct string_groups *dataset_input_groups(const struct dataset_config *config);
 
 /* The files of a list of paths after the first. */
 static inline const struct string_list *dataset_others(const struct dataset_config *config, bool is_validation) {

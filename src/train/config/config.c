@@ -37,7 +37,7 @@ static bool is_target(const struct config *c, const char *name) {
 }
 
 static bool is_input(const struct config *c, const char *name) {
-    return has_group(&c->dataset.input_groups, DATASET_INPUT_NAME, name);
+    return has_group(dataset_input_groups(&c->dataset), DATASET_INPUT_NAME, name);
 }
 
 static void add(struct string_list *list, const char *name) {
@@ -120,7 +120,7 @@ static void check_target(const struct config *c, const struct variant *entry, st
     }
     struct text known = {0};
     add_names(&c->dataset.target_groups, DATASET_TARGET_NAME, &known);
-    add_names(&c->dataset.input_groups, DATASET_INPUT_NAME, &known);
+    add_names(dataset_input_groups(&c->dataset), DATASET_INPUT_NAME, &known);
     if (name)
         problems_add(problems, entry->place, "losses",
                      "there is no target '%s'; dataset.targets and dataset.inputs have: %s", name, text_string(&known));

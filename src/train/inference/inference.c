@@ -134,7 +134,7 @@ static void log_columns(const struct inference *inf, const struct column_list *t
 static bool needs_targets(const struct inference *inf) {
     const struct dataset_config *dataset = &inf->config->dataset;
     bool drops_rows = dataset->drops_missing_targets && !dataset->validation.path && dataset_has_validation(dataset);
-    return !inf->predicts || (!inf->is_all && (dataset->split.stratify || drops_rows));
+    return !inf->predicts || (!inf->is_all && (dataset->split.stratify || drops_rows || dataset->draw.type));
 }
 
 /* Opens inf->dataset. Names of the training's file may be none of a file of another format, which then has its own
@@ -157,6 +157,7 @@ static status open_dataset(struct inference *inf) {
     }
     dataset->request.local_ranks = inf->env->local_world_size;
     dataset->request.skips_bad_rows = inf->options->skips_bad_rows;
+    dataset->request.draws_in_order = inf->predicts && inf->is_all;
     if (inf->predicts && inf->is_all) dataset->filter = NULL; /* a line for each row */
     if (inf->predicts) {
         dataset->request.without_targets = !needs_targets(inf);
@@ -186,6 +187,11 @@ static void log_rows(const struct inference *inf, struct log *log) {
                                                                            : " for training (--part all uses all)";
         log_line(log, "%s: %zu window%s of %zu rows%s", file, inf->rows, text_plural(inf->rows, "s"),
                  info->windows.steps, part);
+        return;
+    }
+    if (dataset->draw.type) {
+        log_line(log, "%s: %zu samples of %zu rows (dataset.draw)%s", file, inf->rows, info->input_count,
+                 inf->is_all && inf->predicts ? ", one after another" : "");
         return;
     }
     size_t rows = is_split ? info->rows : inf->rows;
@@ -421,6 +427,9 @@ static status check_options(const struct inference *inf) {
                           "--with-inputs copies the columns of a CSV file or an SQLite table, or the names of images, "
                           "and %s has none",
                           inf->config->dataset.path ? inf->config->dataset.path : "a synthetic dataset");
+    if (inf->options->wants_inputs && inf->config->dataset.draw.type)
+        return status_new(STATUS_USAGE,
+                          "--with-inputs copies the columns of one row, and a prediction is of several (dataset.draw)");
     return predictions_check(&meaning);
 }
 
@@ -637,7 +646,8 @@ static status read_texts(const struct inference *inf, struct csv_texts **texts) 
 
 /* The rows of a whole file that are left out have a line without predictions. */
 static struct row_list blank_rows(const struct inference *inf) {
-    return uses_split(inf) ? (struct row_list){0} : dataset_left_out(inf->dataset, inf->part);
+    return uses_split(inf) || inf->config->dataset.draw.type ? (struct row_list){0}
+                                                             : dataset_left_out(inf->dataset, inf->part);
 }
 
 /* The rows of the file, and whether each was left out, in its order. */
@@ -647,6 +657,23 @@ static void number_rows(const struct inference *inf, struct row_list blank, int6
         rows[i] = is_blank[i] ? (int64_t)i : dataset_row(inf->dataset, inf->part, (int64_t)(i - left));
         left += is_blank[i];
     }
+}
+
+/* The rows of each sample of dataset.draw, and the names of its inputs. */
+static void set_members(const struct inference *inf, struct predictions *p) {
+    const struct dataset_info *info = dataset_info(inf->dataset);
+    int64_t sample[MAX_MEMBERS];
+    size_t count = inf->rows ? dataset_members(inf->dataset, inf->part, 0, sample) : 0;
+    if (!count) return;
+    const char **names = arena_alloc(inf->arena, count * sizeof *names);
+    int64_t *rows = arena_alloc(inf->arena, inf->rows * count * sizeof *rows);
+    for (size_t i = 0; i < count; i++) names[i] = info->inputs[i].name;
+    for (size_t i = 0; i < inf->rows; i++) {
+        dataset_members(inf->dataset, inf->part, (int64_t)i, sample);
+        memcpy(rows + i * count, sample, count * sizeof *rows);
+    }
+    p->members = rows;
+    p->names_of_members = (struct string_list){names, count};
 }
 
 /* Logs the number of rows that are written. Rank 0. */
@@ -671,6 +698,7 @@ static status write_predictions(const struct inference *inf, const float *output
                                       .outputs = outputs,
                                       .size = inf->outputs,
                                       .wants_outputs = inf->options->wants_outputs};
+    set_members(inf, &predictions);
     status s = blank.count ? predictions_spread(&predictions, is_blank, count) : OK;
     if (!s) s = predictions_make(&predictions, &meaning, inf->arena);
     if (!s && inf->options->wants_inputs) s = read_texts(inf, &texts);

@@ -271,13 +271,16 @@ static void make_unique(struct header *header) {
 static struct header make_header(const struct predictions *p, struct arena *arena) {
     struct string_list columns = p->inputs ? csv_texts_names(p->inputs) : (struct string_list){0};
     const struct predictions *parts;
-    size_t n = parts_of(p, &parts), max = columns.count + 1 + (p->wants_outputs ? p->size : 0);
+    const struct string_list *members = &p->names_of_members;
+    size_t n = parts_of(p, &parts), max = columns.count + members->count + 1 + (p->wants_outputs ? p->size : 0);
     for (size_t i = 0; i < n; i++) max += parts[i].count + parts[i].n_probabilities;
     struct header header = {.arena = arena,
                             .names = arena_alloc(arena, max * sizeof *header.names),
                             .prefixes = arena_alloc(arena, max * sizeof *header.prefixes)};
     for (size_t i = 0; i < columns.count; i++) add_name(&header, columns.items[i], NULL);
-    add_name(&header, "row", "dataset_");
+    for (size_t i = 0; i < members->count; i++)
+        add_name(&header, arena_printf(arena, "%s_row", members->items[i]), "dataset_");
+    if (!members->count) add_name(&header, "row", "dataset_");
     for (const struct predictions *part = parts; part < parts + n; part++) {
         for (size_t i = 0; i < part->count; i++) add_name(&header, part->names[i], "predicted_");
         for (size_t i = 0; i < part->n_probabilities; i++)
@@ -339,7 +342,9 @@ static void add_row(struct text *out, const struct predictions *p, size_t row) {
         csv_add_field(out, csv_texts_field(p->inputs, (size_t)p->row_of[row], i));
         text_add(out, ",");
     }
-    text_printf(out, "%lld", (long long)p->row_of[row]);
+    for (size_t i = 0; i < p->names_of_members.count; i++)
+        text_printf(out, "%s%lld", i ? "," : "", (long long)p->members[row * p->names_of_members.count + i]);
+    if (!p->names_of_members.count) text_printf(out, "%lld", (long long)p->row_of[row]);
     if (p->is_blank && p->is_blank[row]) {
         add_blanks(out, p);
         return;
@@ -447,7 +452,9 @@ static status create_image(const struct predictions *p, void **bytes, size_t *si
     image.is_valid = image.file >= 0;
     image.at = image.file;
     add_floats(&image, "outputs", p->rows, p->size, p->outputs);
-    add_dataset(&image, "row", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, (hsize_t[]){p->rows}, p->row_of);
+    const hsize_t shape[] = {p->rows, p->names_of_members.count};
+    add_dataset(&image, "row", H5T_STD_I64LE, H5T_NATIVE_INT64, shape[1] ? 2 : 1, shape,
+                shape[1] ? p->members : p->row_of);
     add_parts(&image, p);
     status s = image.is_valid ? add_inputs(&image, p) : OK;
     bool is_valid = !s && image.is_valid && H5Fflush(image.file, H5F_SCOPE_LOCAL) >= 0;

@@ -4,12 +4,13 @@
  * With several losses the columns of each have its name: `kind`, `kind_setosa` (probabilities), `box_0`, `box_1`; in
  * HDF5 each has a group in `predictions` with `prediction` and `probabilities`.
  *
- * CSV, one line per row: the original columns (optional), `row`, the predictions, the probabilities (optional), and
- * `output_0`, ... (optional), the model's outputs. A name that an earlier column has gets a prefix: `predicted_`,
- * `probability_`. HDF5: datasets `row` (rows); `prediction` (rows) or (rows, predictions), int64 classes or float32
- * values (float64 with dataset.target_scale); `labels` (classes), the texts of the classes; `targets` (predictions),
- * their names; `probabilities` (rows, classes or targets); `inputs` (rows, columns), the original texts, and `columns`,
- * their names; `outputs` (rows, outputs). */
+ * CSV, one line per row: the original columns (optional), `row` (of a sample of dataset.draw the row of each input,
+ * such as `first_row` and `second_row`), the predictions, the probabilities (optional), and `output_0`, ... (optional),
+ * the model's outputs. A name that an earlier column has gets a prefix: `predicted_`, `probability_`. HDF5: datasets
+ * `row` (rows), of samples (rows, inputs); `prediction` (rows) or (rows, predictions), int64 classes or float32 values
+ * (float64 with dataset.target_scale); `labels` (classes), the texts of the classes; `targets` (predictions), their
+ * names; `probabilities` (rows, classes or targets); `inputs` (rows, columns), the original texts, and `columns`, their
+ * names; `outputs` (rows, outputs). */
 #ifndef TRAIN_PREDICTIONS_H
 #define TRAIN_PREDICTIONS_H
 
@@ -28,7 +29,10 @@
 struct predictions {
     size_t rows;
     const int64_t *row_of; /* (rows): their row numbers in the dataset, from 0 */
-    const float *outputs;  /* (rows, size): of the model */
+    const int64_t
+        *members; /* (rows, names_of_members.count): of dataset.draw, the rows of each sample; NULL: one, row_of */
+    struct string_list names_of_members;
+    const float *outputs; /* (rows, size): of the model */
     size_t size;
     bool wants_outputs;   /* CSV: the outputs are written, too */
     const bool *is_blank; /* (rows) of predictions_spread: the row has no predictions; NULL: all have */

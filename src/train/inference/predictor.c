@@ -182,7 +182,7 @@ static void list_columns(struct predictor *p) {
     const struct column_list *list = &p->session.dataset.request.columns;
     struct string_list *columns = &p->about.columns;
     if (list->count == 0 || strcmp(list->format, "csv") != 0) return; /* a dataset of a file may be many inputs */
-    if (p->session.dataset.window.steps) return;                      /* an input is a column of one of the rows */
+    if (p->session.dataset.window.steps || p->session.dataset.draw.type) return; /* an input is one of several rows */
     columns->items = arena_alloc(p->session.arena, (list->count + 1) * sizeof *columns->items);
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].role == COLUMN_INPUT) columns->items[columns->count++] = list->items[i].name;
@@ -201,6 +201,10 @@ static status read_inputs(struct predictor *p) {
     if (p->about.has_preparation && session->dataset.window.steps)
         return status_new(STATUS_USAGE,
                           "the model reads windows of rows (dataset.window) with columns that are prepared "
+                          "(data/preparation), which only `ddptrain predict` computes");
+    if (p->about.has_preparation && session->dataset.draw.type)
+        return status_new(STATUS_USAGE,
+                          "the model reads several rows at once (dataset.draw) with columns that are prepared "
                           "(data/preparation), which only `ddptrain predict` computes");
     if (p->about.has_preparation || layout->kind == INPUT_TOKENS) return OK;
     return input_scaling_create(layout, &session->dataset.scale, &p->scaling);

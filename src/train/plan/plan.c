@@ -317,6 +317,7 @@ double plan_row_memory(const struct plan *plan) {
         rows = (double)info->windows.rows;
         values = (double)info->windows.features + (double)info->target_size / (double)info->windows.target_steps;
     }
+    if (plan->config->dataset.draw.type) values /= (double)info->input_count; /* rows are stored once */
     double bytes = rows * values * sizeof(float);
     return info->input_kind == INPUT_TOKENS || bytes > (double)plan->config->dataset.cache_mb * 0x1p20 ? 0 : bytes;
 }
