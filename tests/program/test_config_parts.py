@@ -82,6 +82,15 @@ class ConfigParts(program.Case):
                 out, _ = self.run_program("check", "c.yaml", "--sources")
                 self.assertNotRegex(out, rf"(?m)^{gone}[.:]")
                 self.assertEqual("train.epochs: 2" in out, True)
+        self.write("parts/more.yaml", "base: common.yaml\nschedule: {type: step, step_size: 3}\ntrain: {accumulate: 2, clip_grad_norm: 1.0}\ndataset: {scale: standard}\nsampler: {batch_size: 4}\n")
+        self.write("parts/plain.yaml", COMMON.replace("batch_size: 16", "batch_size: null, global_batch_size: 16"))
+        nothing = "train: {accumulate: null, clip_grad_norm: ~}\ndataset: {scale: null}\nschedule: null\n"
+        self.write("c.yaml", text + nothing + "sampler: {batch_size: null, global_batch_size: 16}\n")
+        self.write("d.yaml", OWN.replace("common", "plain"))
+        self.assertEqual(self.state("c.yaml"), self.state("d.yaml"))
+        self.assertIn("optimizer.lr: null is not allowed", self.failure(OWN.replace("lr: 0.02", "lr: null")))  # no base gives it
+        self.assertIn("train.accumulate: null is not allowed", self.failure(OWN + "train: {accumulate: null}\n"))
+        self.assertIn("needs epochs or steps", self.failure(OWN + "train: {epochs: null}\n"))
         self.assertRegex(self.failure(text.replace("optimizer: {lr: 0.02}", "sampler: {batch_size: 8, seed: null}")), "c.yaml:8:.*sampler.seed: null is not allowed")
         self.assertIn("optimizer: null is not allowed", self.failure(self.read("parts/common.yaml").replace("adam", "null") + "model: {layers: [{linear: 3}]}\n", "parts/one.yaml"))
 

@@ -979,9 +979,10 @@ static struct node *extended(struct merger *m, struct node *base, const struct n
 }
 
 /* Whether [own], null, removes the value [base] of a base: a section, a list, or a value of the top level such as
- * `schedule: cosine`, which then has its default. */
-static bool is_removed(const struct node *base, const struct node *own, const char *path) {
-    return own->kind == NODE_SCALAR && !own->is_quoted && node_is_null(own) && (base->kind != NODE_SCALAR || !*path);
+ * `schedule: cosine`, which then has its default. Whether it removes another single value depends on the schema. */
+static bool is_removed(const struct node *base, struct node *own, const char *path) {
+    own->is_over_base = node_is_null(own);
+    return own->is_over_base && (base->kind != NODE_SCALAR || !*path);
 }
 
 /* [base] with the keys of [own], both mappings at the dotted [path]; lists and single values are replaced. */

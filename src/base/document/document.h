@@ -40,6 +40,7 @@ struct node {
     enum node_kind kind;
     struct place place;
     const char *text;         /* NODE_SCALAR: the value, NUL-terminated, no NUL inside */
+    bool is_over_base;        /* it is null and stands for a value that a base gives to the key */
     bool is_quoted;           /* NODE_SCALAR: "..." or '...': always a string, never null or a number */
     size_t count;             /* children */
     struct node **items;      /* NODE_SEQUENCE: (count); NODE_MAPPING: the values (count) */

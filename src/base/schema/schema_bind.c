@@ -680,10 +680,12 @@ static void set_null(const struct schema_row *row, void *field, struct place pla
     if (row->type == SCHEMA_VARIANT) *(struct variant *)field = (struct variant){.index = -1, .place = place};
 }
 
-/* The value of a row's key. NULL: none, also where an argument KEY=null removes a key that cannot be null. */
+/* The value of a row's key. NULL: none, also where an argument KEY=null, or null over a value of a base, removes a key
+ * that cannot be null. */
 static const struct node *given_value(const struct schema_row *row, const struct node *mapping) {
     const struct node *node = node_get(mapping, row->key);
-    bool is_removed = node && node_is_null(node) && node->place.line == 0 && !row_is_nullable(row);
+    bool is_removed =
+        node && node_is_null(node) && (node->place.line == 0 || node->is_over_base) && !row_is_nullable(row);
     return is_removed ? NULL : node;
 }
 
