@@ -1,4 +1,4 @@
-/* Reads the folder of a sweep: sweep.yaml and history.jsonl. Runs are kept in the order of the file; the trials are
+/* Reads the folder of a sweep: sweep.yaml and the history. Runs are kept in the order of the file; the trials are
  * made of them anew after each reading, sorted by their means.
  */
 #include "report/sweep_data.h"
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
@@ -467,17 +468,59 @@ static void clear_sweep(struct sweep_data *s) {
     s->method = s->metric = s->config = s->overrides = s->early = s->other = NULL;
 }
 
-static status read_history(struct sweep_data *s, const char *path) {
-    struct io_info info;
+/* While processes share a sweep, any of them writes what has ended as a new file in the folder "shared", at its end the
+ * last one as history.jsonl: the larger one has more runs (trials_show). */
+static status find_history(struct sweep_data *s) {
+    char *own = path_in(s->path, "history.jsonl"), *shared = path_in(s->path, SWEEP_SHARED "/history.jsonl");
+    struct io_info a, b;
+    status r = io_stat(own, &a);
+    if (!r) r = io_stat(shared, &b);
+    bool is_shared = !r && b.exists && !(a.exists && a.size >= b.size);
+    const struct io_info *info = is_shared ? &b : &a;
+    double modified = !r && info->exists ? info->modified : NAN;
+    bool is_other = !s->history || strcmp(s->history, is_shared ? shared : own) != 0;
+    bool is_anew = is_shared && !(s->modified == modified && s->history_size == info->size);
+    if (!r && (is_other || is_anew)) clear_runs(s);
+    free(s->history);
+    s->history = is_shared ? shared : own;
+    free(is_shared ? own : shared);
+    s->modified = modified;
+    s->history_size = r ? 0 : info->size;
+    return r;
+}
+
+static status read_history(struct sweep_data *s) {
     bool has_restarted;
-    TRY(line_file_read(&s->file, path, read_line, s, &has_restarted));
-    if (has_restarted) {
-        clear_runs(s);
-        TRY(line_file_read(&s->file, path, read_line, s, &has_restarted));
+    TRY(line_file_read(&s->file, s->history, read_line, s, &has_restarted));
+    if (!has_restarted) return OK;
+    clear_runs(s);
+    return line_file_read(&s->file, s->history, read_line, s, &has_restarted);
+}
+
+#define MAX_ALIVE 4096
+#define SHARED_SILENCE 60 /* seconds after which a process that shares a sweep is not taken for one that runs */
+
+/* Whether a process shares the sweep now, on any host: their files change as long as they run (claims.h). */
+static status find_members(struct sweep_data *s) {
+    struct io_names names;
+    struct io_info info;
+    char *members = path_in(s->path, SWEEP_MEMBERS);
+    status r = io_stat(members, &info);
+    bool is_shared = !r && info.is_folder;
+    if (is_shared) r = io_list(members, &names);
+    for (size_t i = 0; is_shared && !r && !s->is_locked && i < names.count; i++) {
+        char *folder = path_in(members, names.items[i]), *alive = path_in(folder, "alive"), *text = NULL;
+        r = io_stat(alive, &info);
+        bool is_new = !r && info.is_file && clock_unix() - info.modified < SHARED_SILENCE;
+        if (is_new) r = io_read_text(alive, MAX_ALIVE, &text, &info);
+        s->is_locked = text && !strstr(text, "\"has_ended\":1");
+        free(text);
+        free(alive);
+        free(folder);
     }
-    TRY(io_stat(path, &info));
-    s->modified = info.exists ? info.modified : NAN;
-    return OK;
+    if (is_shared && !r) io_names_free(&names);
+    free(members);
+    return r;
 }
 
 static status read_yaml(struct sweep_data *s, const char *path, struct document **out) {
@@ -500,13 +543,15 @@ static bool read_other(void *user, const char *line, size_t size) {
     return true;
 }
 
-static status read_files(struct sweep_data *s, const char *yaml, const char *history) {
+static status read_files(struct sweep_data *s, const char *yaml) {
     struct document *document = NULL;
     size_t run_count = s->run_count;
     int64_t repeats = sweep_data_repeats(s);
     size_t parameters = s->parameter_count, others = s->other_count;
     bool is_max = s->is_max;
     TRY(folder_lock_is_held(s->path, &s->is_locked));
+    TRY(find_members(s));
+    TRY(find_history(s));
     status r = read_yaml(s, yaml, &document);
     if (!r) {
         clear_sweep(s);
@@ -517,7 +562,7 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
     }
     bool is_other = parameters != s->parameter_count || others != s->other_count;
     if (is_other && s->run_count) clear_runs(s); /* another sweep: points have other columns */
-    if (!r) r = read_history(s, history);
+    if (!r) r = read_history(s);
     const struct node *trials = document ? node_get(document_root(document), "trials") : NULL;
     bool is_known = s->trials && s->run_count == run_count && s->is_max == is_max && sweep_data_repeats(s) == repeats;
     bool is_list = !r && !is_known && trials && trials->kind == NODE_SEQUENCE;
@@ -529,10 +574,9 @@ static status read_files(struct sweep_data *s, const char *yaml, const char *his
 }
 
 status sweep_data_update(struct sweep_data *s) {
-    char *yaml = path_in(s->path, "sweep.yaml"), *history = path_in(s->path, "history.jsonl");
-    status r = read_files(s, yaml, history);
+    char *yaml = path_in(s->path, "sweep.yaml");
+    status r = read_files(s, yaml);
     free(yaml);
-    free(history);
     return r;
 }
 
@@ -569,25 +613,26 @@ void sweep_data_free(struct sweep_data *s) {
     free(s->parameters);
     free(s->path);
     free(s->label);
+    free(s->history);
     free(s);
 }
 
 #define MAX_HASH_LINE ((size_t)1 << 16) /* a longer line of a run has none that is shown */
 
 char *sweep_data_hash(const struct sweep_data *s, const struct sweep_data_trial *trial) {
-    char *path = path_in(s->path, "history.jsonl"), *text = NULL, *bytes = checked(malloc(MAX_HASH_LINE));
+    char *text = NULL, *bytes = checked(malloc(MAX_HASH_LINE));
     struct json_line line;
     size_t got = 0;
     int fd;
-    status r = io_open(path, &fd);
-    if (!r) r = io_read_at(fd, path, bytes, MAX_HASH_LINE, s->runs[trial->first].offset, &got);
-    if (!r) status_free(io_close(fd, path));
+    status r = io_open(s->history, &fd);
+    if (!r) r = io_read_at(fd, s->history, bytes, MAX_HASH_LINE, s->runs[trial->first].offset, &got);
+    if (!r) status_free(io_close(fd, s->history));
     status_free(r);
     const char *end = memchr(bytes, '\n', got);
-    if (end && json_line_read(bytes, (size_t)(end - bytes), &line))
+    bool is_read = end && json_line_read(bytes, (size_t)(end - bytes), &line);
+    if (is_read && json_line_number(&line, "trial") == (double)trial->trial) /* else the file is a new one */
         text = json_field_text(json_line_find(&line, "state_sha256"));
     free(bytes);
-    free(path);
     return text ? text : copy("");
 }
 

@@ -26,7 +26,7 @@ struct sweep_data_parameter {
 /* A run that has ended; a trial has one for each repeat. There may be millions, so both structures are small. */
 struct sweep_data_run {
     double value, seconds, epochs;
-    uint64_t offset; /* of its line in history.jsonl */
+    uint64_t offset; /* of its line in the history */
     int32_t trial, repeat;
     int16_t message; /* index of reasons; -1: none */
     uint8_t state;   /* enum trial_state */
@@ -55,7 +55,9 @@ struct sweep_data {
     char *path, *label;
     struct line_file file;
     bool is_locked, has_stopped; /* has_stopped: in order, and nothing was added since */
-    double modified;             /* of history.jsonl; NAN: there is none */
+    double modified;             /* of the history; NAN: there is none */
+    char *history;               /* the file with the runs: history.jsonl, or, of a shared sweep, the one of now */
+    uint64_t history_size;
     char *method, *metric, *config, *early;
     char *other;     /* of a comparison: the config of trial 1; NULL: a sweep */
     char *overrides; /* of the config, quoted for a shell, each with a blank before it; "": none */

@@ -676,7 +676,7 @@ static status next_job(struct coordinator *s, const struct worker_slot *slot, st
     if (!*got) TRY(run_queue_claim(&s->queue));
     *got = *got || run_queue_next(&s->queue, job);
     if (!*got) return OK;
-    if (!slot->is_remote) job->folder_inode = sweep_folder_inode(s->folder);
+    if (!slot->is_remote) job->folder_inode = sweep_folder_inode(s->runs_folder);
     if (s->has_moved) snprintf(job->folder, sizeof job->folder, "%s", sweep_folder_path(s->folder));
     return OK;
 }
@@ -773,6 +773,20 @@ static status beat(struct coordinator *s) {
     return OK;
 }
 
+/* Of a shared sweep, for whoever looks at it: what all its processes have published by now. */
+static status show_shared(struct coordinator *s) {
+    bool is_complete;
+    TRY(claims_read(s->claims, &is_complete));
+    return trials_show(s->trials);
+}
+
+static status write_if_due(struct coordinator *s) {
+    bool is_due;
+    if (!s->claims) return trials_write_if_due(s->trials);
+    TRY(trials_show_is_due(s->trials, &is_due));
+    return is_due && !s->is_keeping_best ? show_shared(s) : OK;
+}
+
 /* Until nothing is left to hand out and every worker is idle. */
 static status run_until_idle(struct coordinator *s) {
     status failure = assign_runs(s);
@@ -780,7 +794,7 @@ static status run_until_idle(struct coordinator *s) {
         failure = wait_for_reports(s, 100);
         check_deadlines(s);
         if (!failure) failure = assign_runs(s);
-        if (!failure) failure = trials_write_if_due(s->trials);
+        if (!failure) failure = write_if_due(s);
         if (!failure) failure = beat(s);
         sweep_report_progress(&s->report);
     }
@@ -913,6 +927,8 @@ static status pause_shared(struct coordinator *s) {
     clock_sleep(SHARED_PAUSE);
     check_deadlines(s);
     sweep_report_progress(&s->report);
+    TRY(follow_folder(s));
+    TRY(write_if_due(s));
     return beat(s);
 }
 
@@ -948,7 +964,7 @@ static status train_all_shared(struct coordinator *s) {
     s->started = clock_seconds();
     sweep_report_start(&s->report);
     TRY(train_shared(s));
-    return s->is_stopping ? OK : end_shared(s);
+    return s->is_stopping ? show_shared(s) : end_shared(s);
 }
 
 static void observe_other(void *user, int64_t trial) {

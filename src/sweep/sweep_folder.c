@@ -506,6 +506,8 @@ status sweep_folder_open_shared(const char *path, const char *member, const stru
     if (!s) s = mark_folder(f);
     if (!s) s = io_make_folders(f->runs);
     if (!s) s = update_config_files(f, file);
+    if (!s) s = io_open(f->path, &f->fd);
+    if (!s) s = io_stat_fd(f->fd, f->path, &f->folder_id);
     if (s && has_sweep) status_free(io_remove_folder(own));
     if (s)
         sweep_folder_close(f);
@@ -568,12 +570,30 @@ static status follow_move(struct sweep_folder *f, struct log *log, bool *has_mov
     return *has_moved ? OK : lost(f, "the folder was deleted, replaced or moved out of reach");
 }
 
+/* A process that shares the sweep does not follow it: those that start later would not know the new path. */
+static status lost_shared(const struct sweep_folder *f) {
+    char *now = io_path_of(f->fd);
+    bool has_moved = false;
+    status s = now ? is_own_folder(f, now, &has_moved) : OK;
+    if (!s && has_moved) {
+        struct text word = {0};
+        text_add_shell(&word, now);
+        s = status_new(STATUS_IO,
+                       "%s: the folder was moved to %s while processes share its sweep, and this one ends; start it "
+                       "again with --run-dir %s",
+                       f->path, now, text_string(&word));
+        text_free(&word);
+    }
+    free(now);
+    return s ? s : lost(f, "the folder was deleted, replaced or moved out of reach");
+}
+
 status sweep_folder_follow(struct sweep_folder *f, struct log *log, bool *has_moved) {
     struct io_info lock;
     bool is_own;
     *has_moved = false;
-    if (f->temporary) return OK; /* its paths are used by others, too */
     TRY(is_own_folder(f, f->path, &is_own));
+    if (f->temporary) return is_own ? OK : lost_shared(f); /* its paths are used by others, too */
     if (!is_own) TRY(follow_move(f, log, has_moved));
     TRY(io_stat(f->lock.path, &lock));
     return io_is_same(&lock, &f->lock_id) ? OK : lock_again(f, log);

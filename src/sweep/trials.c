@@ -13,6 +13,7 @@
 #include "base/files/json_lines.h"
 #include "base/numbers/statistics.h"
 #include "base/status.h"
+#include "sweep/sweep_folder.h"
 
 /* ---- the result of a trial ---- */
 
@@ -101,6 +102,10 @@ struct reported {
     bool must_stop; /* after the last one */
 };
 
+struct trial_files {
+    char *history, *table, *summary;
+};
+
 struct trials {
     const struct sweep_config *sweep;
     struct reported *reported;  /* (trials * sweep->runs) */
@@ -109,9 +114,11 @@ struct trials {
     double *points;             /* (trials, parameters) */
     bool *has_point;            /* (trials) */
     int64_t counts[4];          /* by enum trial_state */
-    char *history, *table, *summary;
+    struct trial_files files;
     int fd;                                /* of the history; -1: it is only read */
     char *temporary;                       /* then: for files that are replaced */
+    struct trial_files shown;              /* then: of trials_show; NULL */
+    struct io_info last;                   /* shown.history at the last look */
     double synced_at, written_at, writing; /* the history, and the tables, which took [writing] seconds */
     struct text line, scratch;
     struct data_seen data[MAX_DATA]; /* (data_count): the first [data_written] are in the history */
@@ -339,7 +346,7 @@ status trials_compare_data(const struct trials *t, const char *dataset, const ch
             return status_new(STATUS_DATA,
                               "%s: its runs were trained on other data (fingerprint %.12s..., now %.12s...); use the "
                               "same dataset, or --fresh to start over",
-                              t->history, t->data[i].fingerprint, fingerprint);
+                              t->files.history, t->data[i].fingerprint, fingerprint);
     return OK;
 }
 
@@ -390,7 +397,7 @@ static struct text *begin_event(struct trials *t, const char *event, int64_t run
 
 static status append_event(struct trials *t) {
     text_add(&t->line, "}\n");
-    return t->fd < 0 ? OK : io_write(t->fd, t->history, t->line.data, t->line.length);
+    return t->fd < 0 ? OK : io_write(t->fd, t->files.history, t->line.data, t->line.length);
 }
 
 const struct text *trials_line(const struct trials *t) { return &t->line; }
@@ -444,8 +451,9 @@ static status replace(const struct trials *t, const char *path, const struct tex
 }
 
 /* All lines, anew. */
-static status write_history(struct trials *t) {
+static status write_history(struct trials *t, const char *path) {
     struct text lines = {0};
+    size_t written = t->data_written; /* in the lines that are published */
     trials_repeat_data(t);
     for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++) {
         if (t->runs[run].state == TRIAL_PENDING) continue;
@@ -453,7 +461,8 @@ static status write_history(struct trials *t) {
         text_add_bytes(&lines, t->line.data, t->line.length);
         text_add(&lines, "}\n");
     }
-    status s = replace(t, t->history, &lines);
+    t->data_written = written;
+    status s = replace(t, path, &lines);
     text_free(&lines);
     return s;
 }
@@ -617,19 +626,19 @@ static size_t size_without_zeros(const char *text, size_t size) {
 static status trials_read_history(struct trials *t, struct pruner *pruner, struct log *log) {
     struct io_info info;
     char *text;
-    TRY(io_read_text(t->history, MAX_HISTORY, &text, &info));
+    TRY(io_read_text(t->files.history, MAX_HISTORY, &text, &info));
     if (!text && !info.exists) return OK;
-    if (!text) return status_new(STATUS_DATA, "%s: not the history of a sweep", t->history);
+    if (!text) return status_new(STATUS_DATA, "%s: not the history of a sweep", t->files.history);
     size_t size = size_without_zeros(text, info.size);
     const char *last = memrchr(text, '\n', size);
     size_t whole = last ? (size_t)(last - text) + 1 : 0;
-    status s = read_lines(t, t->history, 1, text, size, pruner);
+    status s = read_lines(t, t->files.history, 1, text, size, pruner);
     if (!s && size < info.size)
         log_line(log,
                  "%s: dropped %zu zero bytes at its end, as a crash of the machine may leave; what they replaced is "
                  "done again",
-                 t->history, (size_t)info.size - size);
-    if (!s && whole < info.size && t->fd >= 0) s = io_truncate(t->fd, t->history, whole);
+                 t->files.history, (size_t)info.size - size);
+    if (!s && whole < info.size && t->fd >= 0) s = io_truncate(t->fd, t->files.history, whole);
     free(text);
     return s;
 }
@@ -784,17 +793,17 @@ static void write_summary(const struct trials *t, const struct string_list *keys
 
 double trials_pause(double seconds) { return fmax(TRIALS_SECONDS, seconds / TRIALS_FRACTION); }
 
-static status write_tables(const struct trials *t) {
+static status write_tables(const struct trials *t, const struct trial_files *files) {
     struct arena *arena = arena_create();
     struct string_list keys = list_keys(t->sweep, arena);
     struct text text = {0};
     bool *front = make_front(t);
     write_table(t, &keys, front, &text);
-    status s = replace(t, t->table, &text);
+    status s = replace(t, files->table, &text);
     text_clear(&text);
     if (!s && t->sweep->runs > 1) {
         write_summary(t, &keys, front, &text);
-        s = replace(t, t->summary, &text);
+        s = replace(t, files->summary, &text);
     }
     text_free(&text);
     free(front);
@@ -804,8 +813,8 @@ static status write_tables(const struct trials *t) {
 
 status trials_write(struct trials *t) {
     double start = clock_seconds();
-    TRY(t->fd < 0 ? write_history(t) : io_sync(t->fd, t->history));
-    TRY(write_tables(t));
+    TRY(t->fd < 0 ? write_history(t, t->files.history) : io_sync(t->fd, t->files.history));
+    TRY(write_tables(t, &t->files));
     t->written_at = clock_seconds();
     t->writing = t->written_at - start;
     return OK;
@@ -815,7 +824,35 @@ status trials_write_if_due(struct trials *t) {
     double now = clock_seconds();
     if (t->fd < 0 || now - t->synced_at < TRIALS_SECONDS) return OK;
     t->synced_at = now;
-    return now - t->written_at < trials_pause(t->writing) ? io_sync(t->fd, t->history) : trials_write(t);
+    return now - t->written_at < trials_pause(t->writing) ? io_sync(t->fd, t->files.history) : trials_write(t);
+}
+
+/* ---- of a sweep of several processes, while it is running ---- */
+
+status trials_show_is_due(struct trials *t, bool *out) {
+    struct io_info info;
+    double now = clock_seconds();
+    *out = false;
+    if (now - t->synced_at < TRIALS_SECONDS) return OK;
+    t->synced_at = now;
+    TRY(io_stat(t->shown.history, &info));
+    bool is_other = info.exists && !(io_is_same(&info, &t->last) && !(info.modified > t->last.modified));
+    t->last = info;
+    if (is_other) t->written_at = now; /* another process has just done it */
+    *out = now - t->written_at >= trials_pause(t->writing);
+    return OK;
+}
+
+status trials_show(struct trials *t) {
+    double start = clock_seconds();
+    TRY(write_history(t, t->shown.history));
+    TRY(write_tables(t, &t->shown));
+    TRY(io_stat(t->shown.history, &t->last));
+    io_link_by_name(SWEEP_SHARED "/trials.csv", t->files.table);
+    if (t->sweep->runs > 1) io_link_by_name(SWEEP_SHARED "/summary.csv", t->files.summary);
+    t->written_at = clock_seconds();
+    t->writing = t->written_at - start;
+    return OK;
 }
 
 /* ---- start and end ---- */
@@ -826,21 +863,20 @@ static char *path_in(const char *folder, const char *name) {
     return path.data;
 }
 
-static void set_paths(struct trials *t, const char *folder) {
-    t->history = path_in(folder, "history.jsonl");
-    t->table = path_in(folder, "trials.csv");
-    t->summary = path_in(folder, "summary.csv");
+static struct trial_files files_in(const char *folder) {
+    return (struct trial_files){path_in(folder, "history.jsonl"), path_in(folder, "trials.csv"),
+                                path_in(folder, "summary.csv")};
 }
 
-static void free_paths(struct trials *t) {
-    free(t->history);
-    free(t->table);
-    free(t->summary);
+static void free_files(struct trial_files *files) {
+    free(files->history);
+    free(files->table);
+    free(files->summary);
 }
 
 void trials_move(struct trials *t, const char *folder) {
-    free_paths(t);
-    set_paths(t, folder);
+    free_files(&t->files);
+    t->files = files_in(folder);
 }
 
 static status open_trials(const char *folder, const struct sweep_config *sweep, struct pruner *pruner,
@@ -859,12 +895,17 @@ static status open_trials(const char *folder, const struct sweep_config *sweep, 
                          .synced_at = clock_seconds(),
                          .written_at = clock_seconds(),
                          .fd = -1};
-    set_paths(t, folder);
-    if (temporary && !(t->temporary = strdup(temporary))) status_exit_without_memory();
+    t->files = files_in(folder);
+    if (temporary) {
+        char *shared = path_in(folder, SWEEP_SHARED);
+        t->shown = files_in(shared);
+        free(shared);
+        if (!(t->temporary = strdup(temporary))) status_exit_without_memory();
+    }
     status s = t->runs && t->reported && t->values && t->points && t->has_point
                    ? OK
                    : status_memory("the table of %zu trials", n);
-    if (!s && !temporary) s = io_open_append(t->history, &t->fd);
+    if (!s && !temporary) s = io_open_append(t->files.history, &t->fd);
     if (!s) s = trials_read_history(t, pruner, log);
     if (s)
         status_free(trials_close(t));
@@ -885,14 +926,15 @@ status trials_open_shared(const char *folder, const struct sweep_config *sweep, 
 
 status trials_close(struct trials *t) {
     if (!t) return OK;
-    status s = t->fd >= 0 ? io_close(t->fd, t->history) : OK;
+    status s = t->fd >= 0 ? io_close(t->fd, t->files.history) : OK;
     for (int64_t i = 0; t->runs && i < t->sweep->trials * t->sweep->runs; i++) free(t->runs[i].message);
     free(t->runs);
     free(t->reported);
     free(t->values);
     free(t->points);
     free(t->has_point);
-    free_paths(t);
+    free_files(&t->files);
+    free_files(&t->shown);
     free(t->temporary);
     status_free(t->unlike);
     text_free(&t->line);

@@ -119,6 +119,13 @@ status trials_write(struct trials *trials);
 status trials_write_if_due(struct trials *trials);
 double trials_pause(double seconds);
 
+/* Of a sweep of several processes: the same files as of now in <sweep>/shared, where any of the processes writes them
+ * for whoever looks; trials.csv and summary.csv in the folder of the sweep are links to them until the end. The sweep
+ * itself does not read them: a process that was suspended may write old ones at any time. */
+status trials_show(struct trials *trials);
+/* Whether nobody has done it for the time of trials_write_if_due, to be asked some times a second. */
+status trials_show_is_due(struct trials *trials, bool *out);
+
 /* The rows of the dataset with key [dataset] (dataset_cache_key) have this fingerprint. STATUS_DATA: before, or at an
  * earlier start, they had another. The next line of the history has what is new. "": nothing is known. */
 status trials_check_data(struct trials *trials, const char *dataset, const char *fingerprint);

@@ -159,6 +159,53 @@ class Faults(SharedCase):
         lines = self.read("many/runs/0000/metrics.jsonl").splitlines()
         return [json.loads(line)["epoch"] for line in lines if json.loads(line)["event"] == "resume"]
 
+    def test_who_looks_sees_the_results_of_all(self):
+        """Before the end there is a table, and report and watch know that processes are running, which lock nothing."""
+        table = self.alone(LONG, "train.epochs=5000")
+        processes = [self.share("trials=40", "train.epochs=5000", *self.LEASE) for _ in range(2)]
+        while all(p.poll() is None for p in processes) and (not os.path.exists(self.path("many/trials.csv")) or self.read("many/trials.csv").count("\n") < 3):
+            time.sleep(0.01)
+        self.assertEqual(os.readlink(self.path("many/trials.csv")), "shared/trials.csv")
+        for p in processes:
+            p.send_signal(signal.SIGSTOP)
+        rows = self.read("many/trials.csv").splitlines()
+        self.assertEqual([row for row in rows if row not in table.splitlines()], [])
+        self.assertLess(len(rows), 41)
+        watch = self.start("watch", "many")
+        time.sleep(1)
+        watch.terminate()
+        self.assertRegex(self.end(watch)[0], rf"many: running.*\n.* {len(rows) - 1} of 40 trials")
+        self.run_program("report", "many", "--out", "r.html")
+        self.assertIn(rows[1].split(",")[0], self.read("r.html"))
+        for p in processes:
+            p.send_signal(signal.SIGCONT)
+        for p in processes:
+            self.end(p)
+        self.assertFalse(os.path.islink(self.path("many/trials.csv")))
+        self.assert_shared(table, 40)
+        with open(self.path("many/shared/history.jsonl"), "w") as f:  # as by a process that was suspended since
+            f.write(self.read("many/history.jsonl").splitlines(True)[0])
+        watch = self.start("watch", "many")
+        self.assertIn("many: complete", self.end(watch)[0])
+
+    def test_a_moved_folder(self):
+        table = self.alone(SWEEP, *self.TRIAL)
+        p = self.begin(*self.TRIAL)
+        os.rename(self.path("many"), self.path("it's new"))
+        _, err = self.end(p, IO)
+        self.assertRegex(err, r"many: the folder was moved to .*/it's new while processes share its sweep, and this one ends; start it again with --run-dir '.*/it'\\''s new'\n$")
+        self.assertFalse(os.path.exists(self.path("many")))
+        self.end(self.share(*self.TRIAL, name="it's new"))  # at once: the other one could still say that it ends
+        self.assert_shared(table, 2, "it's new")
+        p = self.begin(*self.TRIAL)
+        os.rename(self.path("many"), self.path("gone"))
+        os.mkdir(self.path("many"))
+        self.assertIn("many: the folder was moved to", self.end(p, IO)[1])
+        os.rmdir(self.path("many"))
+        p = self.begin(*self.TRIAL)
+        subprocess.run(["rm", "-rf", self.path("many")], check=False)
+        self.assertIn("many: the folder was deleted, replaced or moved out of reach during this sweep", self.end(p, IO)[1])
+
     def test_a_killed_process(self):
         """Its host knows that it does not exist: its trial is continued from the checkpoint at once."""
         table = self.alone(SWEEP, *self.TRIAL)

@@ -3,15 +3,19 @@
 
     tests/proof/shared_sweep.py [--processes 16] [--kills 200] [--trials 3000] [--seed N] [--binary build/release/bin/ddptrain]
     tests/proof/shared_sweep.py --folders /mnt/a/x /mnt/b/x     the same folder as two hosts see it
+    tests/proof/shared_sweep.py --hosts 'PREFIX' 'PREFIX' --folders /export/x
+        each prefix starts a program on a host (nsenter ... sh -c 'cd /mnt/x && exec "$@"' sh), in the folder as that host sees it; tests/proof/nfs.py
 
 Every process that ends is started again until the given number of faults is reached: SIGKILL, SIGTERM, or SIGSTOP for longer than the lease.
-As root half of the processes run in PID namespaces of their own, as processes of other hosts do: nobody sees whether they exist. At the end
+As root and without --hosts half of the processes run in PID namespaces of their own, as processes of other hosts do: nobody sees whether they
+exist. At the end
 the table must have the bytes of a sweep of one process, and each run exactly one published result.
 """
-import argparse, collections, glob, json, os, random, shutil, signal, subprocess, sys, tempfile, time
+import argparse, collections, glob, json, os, random, shlex, shutil, signal, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LEASE = 2
+ALONE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 SWEEP = """config: {root}/configs/wine_mlp.yaml
 method: random
 trials: {trials}
@@ -22,24 +26,24 @@ keep: {{runs: best 5}}
 
 
 class Process:
-    """A process of the sweep. [is_foreign]: in its own PID namespace, whose first process ends with it."""
-    def __init__(self, words, folder, is_foreign, log):
-        prefix = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"] if is_foreign else []
-        self.is_foreign = is_foreign
+    """A process of the sweep. [prefix]: the command that starts it on a host, or in its own PID namespace, as its child."""
+    def __init__(self, words, folder, prefix, log):
+        self.prefix = prefix
         self.popen = subprocess.Popen(prefix + words, cwd=folder, stdout=log, stderr=log, start_new_session=True)
         self.resume_at = None
 
     def child(self):
-        """The process itself, not unshare."""
-        with open(f"/proc/{self.popen.pid}/cmdline") as f:
-            if not f.read().startswith("unshare"):
-                return self.popen.pid
+        """The process itself, not the prefix."""
+        if not self.prefix:
+            return self.popen.pid
         with open(f"/proc/{self.popen.pid}/task/{self.popen.pid}/children") as f:
             children = f.read().split()
         return int(children[0]) if children else self.popen.pid
 
     def send(self, number):
         try:
+            if number == signal.SIGCONT:  # nsenter stops with its child
+                os.kill(self.popen.pid, number)
             os.kill(self.child(), number)
         except (OSError, ProcessLookupError):
             pass
@@ -71,8 +75,10 @@ class Trial:
 
     def start(self):
         words = [self.o.binary, "sweep", "s.yaml", "--share", "--lease", str(LEASE), "--nproc", "1", "--run-dir", "many", "--no-progress", "--grace", "2"]
-        is_foreign = os.geteuid() == 0 and self.started % 2 == 1
-        self.processes.append(Process(words, self.folders[self.started % len(self.folders)], is_foreign, self.log))
+        prefix = ALONE if os.geteuid() == 0 and self.started % 2 == 1 else []
+        if self.o.hosts:
+            prefix = shlex.split(self.o.hosts[self.started % len(self.o.hosts)])
+        self.processes.append(Process(words, self.folders[self.started % len(self.folders)], prefix, self.log))
         self.started += 1
 
     def fault(self):
@@ -91,7 +97,7 @@ class Trial:
                 p.send(signal.SIGCONT)
                 p.resume_at = None
             if p.popen.poll() is not None:
-                self.codes[-9 if p.is_foreign and p.popen.returncode == 1 else p.popen.returncode] += 1  # unshare has no better code
+                self.codes[-9 if p.prefix == ALONE and p.popen.returncode == 1 else p.popen.returncode] += 1  # unshare has no better code
                 self.processes.remove(p)
                 if sum(self.faults.values()) < wanted:
                     self.start()
@@ -151,6 +157,7 @@ def main():
     p.add_argument("--timeout", type=float, default=600)
     p.add_argument("--seed", type=int, default=random.randrange(10**6))
     p.add_argument("--folders", nargs="*", default=[])
+    p.add_argument("--hosts", nargs="*", default=[])
     p.add_argument("--binary", default=os.path.join(ROOT, "build/release/bin/ddptrain"))
     o = p.parse_args()
     print(f"seed {o.seed}")

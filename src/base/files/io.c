@@ -349,6 +349,10 @@ status io_link(const char *from, const char *to, bool *is_taken) {
     return OK;
 }
 
+void io_link_by_name(const char *target, const char *path) {
+    if (symlink(target, path) != 0) errno = 0; /* a convenience of users */
+}
+
 status io_remove(const char *path) {
     if (!has_fault(CALL_REMOVE, path) && unlink(path) == 0) return OK;
     return errno == ENOENT ? OK : status_errno(STATUS_IO, errno, "cannot remove '%s'", path);

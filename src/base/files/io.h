@@ -83,6 +83,8 @@ status io_rename(const char *from, const char *to);
  * Only this process may give [from] names: where it has two, an earlier reply of the server was lost, and [to] is its
  * own. */
 status io_link(const char *from, const char *to, bool *is_taken);
+/* Makes [path] a symbolic link to [target], a path from its folder, unless it exists or the file system has none. */
+void io_link_by_name(const char *target, const char *path);
 status io_remove(const char *path);        /* a file; OK when absent */
 status io_remove_folder(const char *path); /* OK when absent or not empty */
 
