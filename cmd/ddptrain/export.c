@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
+#include "report/run_export.h"
 
 static bool is_initial(const struct command_line *line) {
     return line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_INITIAL) == 0;
@@ -75,10 +76,29 @@ static status export_config(const struct command_line *line, const struct export
     return s;
 }
 
+/* What the run of a config, or of a folder, has recorded. */
+static status export_recorded(const struct command_line *line) {
+    struct text run = {0};
+    struct config_file *config = NULL;
+    if (line->checkpoint || line->weights || line->override_count)
+        return status_new(STATUS_USAGE,
+                          "--format %s: it writes what a run has recorded; it takes a run folder, --out, "
+                          "and nothing else",
+                          line->format);
+    status s = find_run(line, &run, &config);
+    struct log *log = log_create(line->is_quiet, false);
+    if (!s) s = run_export(line->format, text_string(&run), line->out, log);
+    log_destroy(log);
+    text_free(&run);
+    config_free(config);
+    return s;
+}
+
 static status run(const struct command_line *line) {
     struct text run = {0};
     struct config_file *config = NULL;
     const struct export_options options = {.format = line->format, .out = line->out};
+    if (run_export_has(line->format)) return export_recorded(line);
     if (export_is_of_training(&options)) return export_config(line, &options);
     if (line->override_count) {
         const char *word = line->overrides[0], *equals = strchr(word, '=');
@@ -103,8 +123,8 @@ const struct subcommand subcommand_export = {
     .name = "export",
     .arguments = "CONFIG|RUN|FILE --out FILE [KEY=VALUE ...]",
     .takes_overrides = true,
-    .help = "the model of a run's best or newest checkpoint, for other programs, or its training as a PyTorch script "
-            "(--format)",
+    .help = "the model of a run's best or newest checkpoint, for other programs, or its training as a PyTorch "
+            "script, or its metrics (--format)",
     .run = run,
     .options = OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_FORMAT,
     .operand = "file",

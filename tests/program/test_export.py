@@ -1,5 +1,5 @@
 """The formats of export, read by Python's standard library. ctest-labels: unit"""
-import collections, io, os, pickle, shutil, stat, struct, unittest, zipfile
+import collections, csv, glob, re, io, os, pickle, shutil, stat, struct, unittest, zipfile
 
 import numpy as np
 
@@ -59,6 +59,78 @@ class Export(program.Case):
         for words in (["export", "runs/test", "--out", "w.pt"], ["export", "test.yaml", "--format", "pytorch", "--out", "w.pt"], ["export", "runs/test", "--format", "pt", "--out", "/dev/null"]):
             self.assertIn("it exists and is not a regular file", self.run_program(*words, code=program.USAGE)[1])
         self.assertTrue(stat.S_ISFIFO(os.stat(self.path("w.pt")).st_mode))
+
+    def epochs_and_steps(self, folder):
+        return self.events("epoch", folder), self.events("step", folder)
+
+    def test_metrics_as_csv(self):
+        """A row for each step and epoch; what a continued run computes again counts once."""
+        self.run_program("test.yaml", "--run-dir", "runs/whole")
+        self.run_program("test.yaml", "--stop-after", "12", code=program.STOPPED)
+        with open(self.path("runs/test/metrics.jsonl"), "a") as f:  # steps after the checkpoint, of a process that was killed
+            f.write('{"event":"step","epoch":2,"step":13,"loss":77}\n{"event":"step","epoch":2,"step":14,"loss":77}\n')
+        self.run_program("test.yaml")
+        for run in ("whole", "test"):
+            self.run_program("export", f"runs/{run}", "--format", "metrics-csv", "--out", f"{run}.csv")
+        tables = []
+        for run in ("whole", "test"):
+            rows = list(csv.DictReader(self.read(f"{run}.csv").splitlines()))
+            tables.append([{k: v for k, v in row.items() if k != "samples_per_second"} for row in rows])
+        self.assertEqual(tables[0], tables[1])
+        epochs, steps = self.epochs_and_steps("runs/whole")
+        self.assertEqual([(float(r["loss"]), int(r["step"]), int(r["epoch"])) for r in tables[0] if r["event"] == "step"], [(e["loss"], e["step"], e["epoch"]) for e in steps])
+        self.assertEqual([(float(r["val_loss"]), r["loss"], int(r["step"])) for r in tables[0] if r["event"] == "epoch"],
+                         [(e["val_loss"], "", [s["step"] for s in steps if s["epoch"] == e["epoch"]][-1]) for e in epochs])
+
+    def test_mlflow(self):
+        self.run_program("test.yaml", "name=it's x")
+        for _ in range(2):  # the same run replaces itself
+            self.run_program("export", "runs/it's x", "--format", "mlflow", "--out", "mlruns")
+        (experiment,) = os.listdir(self.path("mlruns"))
+        (run,) = [name for name in os.listdir(self.path("mlruns", experiment)) if name != "meta.yaml"]
+        folder = f"mlruns/{experiment}/{run}"
+        meta = self.read(f"{folder}/meta.yaml")
+        self.assertRegex(run, "^[0-9a-f]{32}$")
+        self.assertIn(f"run_id: {run}\nrun_name: \"it's x\"\n", meta)
+        self.assertIn(f"experiment_id: '{experiment}'\n", meta)
+        self.assertIn("status: 3\n", meta)
+        self.assertIn(f"experiment_id: '{experiment}'\n", self.read(f"mlruns/{experiment}/meta.yaml"))
+        self.assertIn("name: \"it's x\"\n", self.read(f"mlruns/{experiment}/meta.yaml"))
+        start, end = (int(re.search(rf"^{name}_time: (\d+)$", meta, re.M)[1]) for name in ("start", "end"))
+        epochs, steps = self.epochs_and_steps("runs/it's x")
+        for name, events in (("loss", steps), ("lr", steps), ("val_loss", epochs)):
+            lines = [line.split() for line in self.read(f"{folder}/metrics/{name}").splitlines()]
+            self.assertEqual([float(value) for _, value, _ in lines], [e[name] for e in events])
+            last = {s["epoch"]: s["step"] for s in steps}
+            self.assertEqual([int(step) for _, _, step in lines], [e.get("step", last[e["epoch"]]) for e in events])
+            self.assertTrue(all(start <= int(time) <= end + 1 for time, _, _ in lines))
+        self.assertEqual(self.read(f"{folder}/params/optimizer.lr"), "0.001")
+        self.assertFalse(os.path.exists(self.path(folder, "params", "train.steps")))  # null
+        self.assertEqual(self.read(f"{folder}/tags/mlflow.runName"), "it's x")
+        self.write("sweep.yaml", "config: test.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.01}, {optimizer.lr: 0.02}]\n")
+        self.run_program("sweep", "sweep.yaml")
+        self.run_program("export", "sweeps/sweep", "--format", "mlflow", "--out", "mlruns")
+        self.assertEqual(sorted(self.read(path[len(self.folder) + 1:]) for path in glob.glob(self.path("mlruns/*/*/params/optimizer.lr"))), ["0.001", "0.01", "0.02"])
+
+    def test_metrics_that_cannot_be_written(self):
+        self.run_program("test.yaml", "train.epochs=1")
+        self.write("file", "")
+        os.mkdir(self.path("empty"))
+        self.write("sweep.yaml", "config: test.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.01}]\n")
+        self.run_program("sweep", "sweep.yaml", "keep=none")
+        for words, code, message in ((("runs/test", "--format", "mlflow"), program.USAGE, "export needs --out FOLDER"),
+                                     (("runs/test", "--format", "metrics-csv"), program.USAGE, "export needs --out FILE"),
+                                     (("runs/test", "--format", "mlflow", "--out", "m", "--checkpoint", "best"), program.USAGE, "it writes what a run has recorded"),
+                                     (("runs/test", "--format", "mlflow", "--out", "file"), program.IO, "file"),
+                                     (("empty", "--format", "mlflow", "--out", "m"), program.DATA, "empty"),
+                                     (("sweeps/sweep", "--format", "mlflow", "--out", "m"), program.DATA, "sweeps/sweep: the sweep has kept no run folder (keep)"),
+                                     (("sweeps/sweep", "--format", "metrics-csv", "--out", "m"), program.USAGE, "sweeps/sweep: a sweep has trials.csv; metrics-csv is of one run"),
+                                     (("runs/test", "--format", "mlfow", "--out", "m"), program.USAGE, "--format: expected one of safetensors, pt, onnx, c, pytorch, mlflow, metrics-csv, got 'mlfow'")):
+            with self.subTest(words=words):
+                self.assertIn(message, self.run_program("export", *words, code=code)[1])
+        with open(self.path("runs/test/metrics.jsonl"), "w") as f:
+            f.write('{"event":"start","name":"test"}\n')
+        self.assertIn("metrics.jsonl: the run has no step or epoch yet", self.run_program("export", "runs/test", "--format", "metrics-csv", "--out", "m", code=program.DATA)[1])
 
     def test_pt_is_the_state_dict(self):
         """Any bits are kept: NaN, denormals, -0; the names are those of safetensors."""
