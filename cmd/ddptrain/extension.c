@@ -8,6 +8,7 @@
 #include "base/files/io.h"
 #include "command.h"
 #include "train/config/extension.h"
+#include "train/metrics/own_metric.h"
 #include "train/plan/plan.h"
 
 #define PLACEHOLDER "my_name" /* of a template: the name */
@@ -27,6 +28,9 @@ static const struct {
     {"sampler", "extension_sampler.c.in",
      "sampler: {batch_size: 16, order: my_name}\nmodel:\n  layers: [{linear: 16}, tanh, {linear: 1}]\nloss: mse\n"
      "optimizer: {type: adam, lr: 0.01}\n"},
+    {"metric", "extension_metric.c.in",
+     "model:\n  layers: [{linear: 16}, tanh, {linear: 1}]\nloss: mse\noptimizer: {type: adam, lr: 0.01}\n"
+     "checkpoint: {best: val_my_name}\n"},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -67,12 +71,15 @@ static status new (const char *kind, const char *name) {
     size_t k = 0;
     while (k < KINDS && strcmp(kinds[k].kind, kind) != 0) k++;
     if (k == KINDS)
-        return status_new(STATUS_USAGE, "extension new: expected loss, layer, optimizer or sampler, got '%.80s'", kind);
+        return status_new(STATUS_USAGE,
+                          "extension new: expected loss, layer, optimizer, sampler or metric, got '%.80s'", kind);
     TRY(check_name(name));
     add_named(command_text(kinds[k].text), name, &source);
     add_named(rows_of_config, name, &config);
     add_named(kinds[k].config, name, &config);
-    text_add(&config, "train: {epochs: 20}\n");
+    bool is_metric = strcmp(kind, "metric") == 0;
+    text_printf(&config, "train: {epochs: 20%s%s%s}\n", is_metric ? ", metrics: [" : "", is_metric ? name : "",
+                is_metric ? "]" : "");
     text_printf(&paths[0], "%s.c", name);
     text_printf(&paths[1], "%s.yaml", name);
     status s = write_new(text_string(&paths[0]), &source);
@@ -234,20 +241,72 @@ static status try_sampler(struct trial *t, struct text *out) {
     return OK;
 }
 
+#define PARTS 3 /* of the batch, as if each were evaluated by a rank */
+
+/* The value of the batch, added in [parts] one after another whose sums and records are merged. */
+static status value_of_parts(const struct trial *t, const struct metric_type *type, const struct metric_rows *batch,
+                             size_t parts, double *out) {
+    struct metric_state all = {0}, part = {0};
+    status s = own_metric_create(type, batch->output_size, batch->target_size, t->ranks, &all);
+    for (size_t p = 0; p < parts && !s; p++) {
+        size_t first = p * batch->rows / parts, end = (p + 1) * batch->rows / parts;
+        struct metric_rows rows = *batch;
+        rows.rows = end - first;
+        rows.outputs += first * batch->output_size;
+        rows.targets += first * batch->target_size;
+        s = own_metric_create(type, batch->output_size, batch->target_size, t->ranks, &part);
+        if (!s) type->add(&rows, &part);
+        for (size_t i = 0; !s && i < type->sums; i++) all.sums[i] += part.sums[i];
+        if (!s) text_add_bytes(&all.written, text_string(&part.written), part.written.length);
+        own_metric_free(&part);
+    }
+    if (!s) s = own_metric_value(type, &all, out);
+    own_metric_free(&all);
+    return s;
+}
+
+static status try_metric(struct trial *t, const struct metric_type *type, struct text *out) {
+    struct plan *p = t->plan;
+    struct pass pass = {.device = p->device, .rows = t->batch.rows};
+    bool has_classes = p->loss->wants_classes;
+    size_t count = t->batch.rows * p->info.target_size;
+    float *targets = malloc((count + 1) * sizeof *targets);
+    double whole = 0, merged = 0;
+    if (!targets) return status_memory("the targets");
+    for (size_t i = 0; i < count; i++)
+        targets[i] = has_classes ? (float)((const int64_t *)t->batch.targets)[i] : ((const float *)t->batch.targets)[i];
+    const struct metric_rows batch = {.rows = t->batch.rows,
+                                      .output_size = p->model->out_size,
+                                      .target_size = p->info.target_size,
+                                      .outputs = floats(model_forward(p->model, &pass, t->batch.inputs)),
+                                      .targets = targets};
+    status s = value_of_parts(t, type, &batch, 1, &whole);
+    if (!s) s = value_of_parts(t, type, &batch, PARTS, &merged);
+    free(targets);
+    TRY(s);
+    text_printf(out, "metric %s: %.9g of %zu rows, %.9g merged of %d parts\n", type->name, whole, batch.rows, merged,
+                PARTS);
+    bool is_same = fabs(whole - merged) <= 1e-9 * fabs(whole) || (isnan(whole) && isnan(merged));
+    return is_same ? OK
+                   : status_new(STATUS_DIVERGED, "the metric '%s' depends on how the rows are divided over processes",
+                                type->name);
+}
+
 /* The config of a check without one: a small model with the type. */
 static void add_config(const struct extension *e, struct text *out) {
     bool has_classes = e->loss ? e->loss->wants_classes : e->sampler != NULL;
     const char *layer = e->layer ? e->layer->variant.name : "tanh";
     const char *loss = e->loss ? e->loss->variant.name : has_classes ? "cross_entropy" : "mse";
+    int values = e->metric ? 1 : 3; /* most metrics are of one */
     struct text order = {0};
     if (e->sampler) text_printf(&order, ", order: %s", e->sampler->variant.name);
     text_printf(out,
-                "dataset: {format: synthetic, synthetic: {kind: %s, rows: 64, inputs: 6, %s: 3}}\n"
+                "dataset: {format: synthetic, synthetic: {kind: %s, rows: 64, inputs: 6, %s: %d}}\n"
                 "sampler: {batch_size: %d%s}\n"
-                "model: {layers: [{linear: 8}, %s, {linear: 3}]}\n"
+                "model: {layers: [{linear: 8}, %s, {linear: %d}]}\n"
                 "loss: %s\noptimizer: %s\ntrain: {epochs: 1}\n",
-                has_classes ? "classes" : "linear", has_classes ? "classes" : "targets", BATCH, text_string(&order),
-                layer, loss, e->optimizer ? e->optimizer->variant.name : "adam");
+                has_classes ? "classes" : "linear", has_classes ? "classes" : "targets", values, BATCH,
+                text_string(&order), layer, values, loss, e->optimizer ? e->optimizer->variant.name : "adam");
     text_free(&order);
 }
 
@@ -265,11 +324,13 @@ static status test(const struct command_line *line) {
     if (s && line->operand_count == 2)
         s = status_prefix(s, "the built-in check does not suit it, name a config that uses it (ddptrain extension test "
                              "FILE CONFIG)");
-    if (!s && (e->layer || e->loss || (line->operand_count > 2 && !e->sampler))) s = compare_gradients(&trial, &out);
+    if (!s && (e->layer || e->loss || (line->operand_count > 2 && !e->sampler && !e->metric)))
+        s = compare_gradients(&trial, &out);
     if (!s && e->optimizer) s = try_optimizer(config_of(file), &trial, &out);
     if (!s && e->sampler && !trial.plan->indices)
         s = status_new(STATUS_USAGE, "the config has no sampler.order: %s", e->sampler->variant.name);
     if (!s && e->sampler) s = try_sampler(&trial, &out);
+    if (!s && e->metric) s = try_metric(&trial, e->metric, &out);
     if (!s && e->format) text_printf(&out, "dataset format %s\n", e->format->name);
     command_print(stdout, &out);
     close_trial(&trial);
@@ -310,14 +371,14 @@ static status run(const struct command_line *line) {
     if (strcmp(verb, "test") == 0 && line->operand_count >= 2) return test(line);
     if (strcmp(verb, "build") == 0 && line->operand_count == 2) return build(line);
     return status_new(STATUS_USAGE,
-                      "expected one of: ddptrain extension new loss|layer|optimizer|sampler NAME, ddptrain "
+                      "expected one of: ddptrain extension new loss|layer|optimizer|sampler|metric NAME, ddptrain "
                       "extension test FILE [CONFIG], ddptrain extension build FILE [--out FILE.so]");
 }
 
 const struct subcommand subcommand_extension = {
     .name = "extension",
     .arguments = "new KIND NAME | test FILE [CONFIG] | build FILE",
-    .help = "a layer, loss, optimizer or sampler of your own in C: write, check or compile it",
+    .help = "a layer, loss, optimizer, sampler or metric of your own in C: write, check or compile it",
     .run = run,
     .options = OPTION_OUT,
     .operand = "file",

@@ -276,7 +276,7 @@ class Extension(program.Case):
         for name, text, message in [
                 ("syntax.c", source.replace("return OK;", "return OK", 1), r"c.yaml:1:14: extensions: the extension syntax.c does not compile: syntax.c:\d+:\d+: error: "),
                 ("none.c", "int x;\n", "none.c: is not an extension of ddptrain"),
-                ("empty.c", '#include "extension.h"\nDDPTRAIN_EXTENSION();\n', "names no layer, loss, optimizer, format or sampler"),
+                ("empty.c", '#include "extension.h"\nDDPTRAIN_EXTENSION();\n', "names no layer, loss, optimizer, format, sampler or metric"),
                 ("part.c", source.replace("    .backward = backward,\n", ""), "a function is missing: a layer has plan, forward and backward"),
                 ("twice.c", source.replace('{"rational"', '{"relu"'), "there is a type 'relu' already"),
                 ("symbol.c", source.replace("static status plan(struct layer *layer, struct planning *planning) {",

@@ -105,7 +105,7 @@ FIRST = [
     ("device/cpu/sets/recurrent*", ["model_gradients", "program_recurrent"]), ("predictor*", ["program_predict", "program_preparation", "program_inference"]),
     ("inference/session*", ["program_initial", "program_trained_config", "program_inference", "program_preparation"]),
     ("dataset/baseline*", ["program_baseline"]), ("averaging*", ["program_worlds", "program_elastic", "program_zero", "program_in_backward"]),
-    ("*window*", ["data_windows", "program_windows"]), ("*drawn*", ["data_drawn", "program_draw"]), ("sampling/sampler*", ["data_sampler", "program_indices", "program_own_samplers"]),
+    ("*window*", ["data_windows", "program_windows"]), ("*own_metric*", ["program_own_metrics"]), ("*drawn*", ["data_drawn", "program_draw"]), ("sampling/sampler*", ["data_sampler", "program_indices", "program_own_samplers"]),
     ("*groups*", ["data_split", "program_groups"]), ("sampling/split*", ["data_split", "program_groups", "program_three_parts"]),
     ("plan/feed*", ["program_worlds", "program_sample_weights"]), ("state/labels*", ["program_labels"]),
     ("state/state*", ["program_resume", "program_readers"]), ("loop/trainer.c", ["program_metrics", "program_worlds"]),

@@ -21,6 +21,7 @@
 #include "base/files/find_file.h"
 #include "base/files/io.h"
 #include "base/system/module.h"
+#include "train/metrics/metric_table.h"
 
 #define MAX_SOURCE (64u << 20) /* bytes of a file */
 #define MAX_LOADED 64          /* extensions of a process */
@@ -29,9 +30,9 @@ extern char **environ;
 
 static const struct schema_row rows[] = {
     SCHEMA_ROW(STRING, struct extension_file, path, .flags = SCHEMA_REQUIRED | SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-               .doc = "A C file that defines a layer, a loss, an optimizer, a dataset format or a sampler, or a .so "
-                      "that was made "
-                      "of one."),
+               .doc =
+                   "A C file that defines a layer, a loss, an optimizer, a dataset format, a sampler or a metric, or "
+                   "a .so that was made of one."),
     SCHEMA_ROW(STRING, struct extension_file, sha256, .fallback = "null",
                .doc =
                    "SHA-256 of the file. A run writes it into its resolved config; with it the program uses the file "
@@ -145,6 +146,7 @@ static status add_types(const struct extension *e, const char *path) {
     if (e->optimizer && !optimizer_type_add(e->optimizer)) name = e->optimizer->variant.name;
     if (e->format && !dataset_format_add(e->format)) name = e->format->name;
     if (e->sampler && !sampler_type_add(e->sampler)) name = e->sampler->variant.name;
+    if (e->metric && (metric_is_known(e->metric->name) || !metric_type_add(e->metric))) name = e->metric->name;
     if (!name) return OK;
     return status_new(STATUS_USAGE,
                       "%s: there is a type '%s' already: of the program, of another extension, or of an earlier "
@@ -159,9 +161,9 @@ static status check_types(const struct extension *e, const char *path) {
                           "%s was compiled for version %.40s of ddptrain or for another build of it, and this is "
                           "version " DDPTRAIN_VERSION "; compile it again: ddptrain extension build",
                           path, e->version);
-    if (!e->layer && !e->loss && !e->optimizer && !e->format && !e->sampler)
-        return status_new(STATUS_USAGE, "%s: DDPTRAIN_EXTENSION names no layer, loss, optimizer, format or sampler",
-                          path);
+    if (!e->layer && !e->loss && !e->optimizer && !e->format && !e->sampler && !e->metric)
+        return status_new(STATUS_USAGE,
+                          "%s: DDPTRAIN_EXTENSION names no layer, loss, optimizer, format, sampler or metric", path);
     bool is_whole = true;
     if (e->layer) is_whole = is_whole && (e->layer->plan || e->layer->expand);
     if (e->layer && !e->layer->expand)
@@ -172,11 +174,12 @@ static status check_types(const struct extension *e, const char *path) {
     if (e->optimizer) is_whole = is_whole && e->optimizer->settings && e->optimizer->plan;
     if (e->format) is_whole = is_whole && e->format->open && e->format->read && e->format->describe && e->format->close;
     if (e->sampler) is_whole = is_whole && e->sampler->draw;
+    if (e->metric) is_whole = is_whole && e->metric->name && e->metric->add && e->metric->value;
     if (!is_whole)
         return status_new(STATUS_USAGE,
                           "%s: a function is missing: a layer has plan, forward and backward (join and join_backward "
                           "of several inputs), a loss check and run, an optimizer settings and plan, a format open, "
-                          "read, describe and close, a sampler draw",
+                          "read, describe and close, a sampler draw, a metric name, add and value",
                           path);
     return OK;
 }
@@ -200,7 +203,8 @@ static status open_object(const char *object, const char *path, const char *sha2
                   : e->loss      ? (uintptr_t)e->loss->run
                   : e->optimizer ? (uintptr_t)e->optimizer->plan
                   : e->format    ? (uintptr_t)e->format->open
-                                 : (uintptr_t)e->sampler->draw,
+                  : e->sampler   ? (uintptr_t)e->sampler->draw
+                                 : (uintptr_t)e->metric->value,
                   path);
     memcpy(loaded[loaded_count].sha256, sha256, DIGEST_HEX_SIZE);
     loaded[loaded_count++].extension = e;

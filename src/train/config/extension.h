@@ -1,13 +1,13 @@
-/* extension: a layer, a loss, an optimizer, a dataset format or a sampler of the user's, in one C file that a config
- * names:
+/* extension: a layer, a loss, an optimizer, a dataset format, a sampler or a metric of the user's, in one C file that a
+ * config names:
  *
  *     extensions: [tweedie.c]
  *     loss: {type: tweedie, power: 1.5}
  *
  * The file defines a row of one of the tables of the program (struct layer_type, loss_type, optimizer_type,
- * dataset_format, sampler_type), just as the files of the program do, and ends with DDPTRAIN_EXTENSION. It is compiled
- * at its first use with the system's compiler against these headers, into the user's cache (extension_load), or
- * beforehand
+ * dataset_format, sampler_type, metric_type), just as the files of the program do, and ends with DDPTRAIN_EXTENSION. It
+ * is compiled at its first use with the system's compiler against these headers, into the user's cache
+ * (extension_load), or beforehand
  * (`ddptrain extension build`) to a .so, which a config may name instead. An extension is code and runs with the user's
  * rights: docs/extensions.md.
  *
@@ -29,24 +29,26 @@
 #include "model/losses/losses.h"
 #include "optim/optimizer.h"
 #include "optim/optimizers.h"
+#include "train/metrics/own_metric.h"
 
 /* What a file defines: one of each kind at most. */
 struct extension {
     const char *version; /* of the program whose headers it was compiled with */
-    size_t sizes[6];     /* of the structs that it shares with the program */
+    size_t sizes[7];     /* of the structs that it shares with the program */
     bool runs_on_gpus;
     const struct layer_type *layer;
     const struct loss_type *loss;
     const struct optimizer_type *optimizer;
     const struct dataset_format *format; /* chosen by the extensions of its files */
     const struct sampler_type *sampler;  /* chosen by sampler.order */
+    const struct metric_type *metric;    /* named in train.metrics */
 };
 
 #define EXTENSION_SYMBOL "ddptrain_extension"
 #define EXTENSION_SIZES                                                                                                \
     {                                                                                                                  \
         sizeof(struct extension), sizeof(struct layer_type), sizeof(struct loss_type), sizeof(struct optimizer_type),  \
-            sizeof(struct dataset_format), sizeof(struct sampler_type)                                                 \
+            sizeof(struct dataset_format), sizeof(struct sampler_type), sizeof(struct metric_type)                     \
     }
 
 /* The last line of an extension: DDPTRAIN_EXTENSION(.loss = &tweedie); */

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "device/expression.h"
+#include "train/metrics/own_metric.h"
 #include "train/parallel/row_gather.h"
 
 /* A metric that is an expression: the mean over the rows of its values, weighted by w unless it has w. */
@@ -15,12 +16,21 @@ struct formula_metric {
     double sums[2];            /* of both */
 };
 
+/* A metric of an extension. */
+struct own_metric {
+    const struct metric_type *type;
+    struct metric_state state;
+};
+
 struct evaluation {
     struct evaluation_options options;
+    struct own_metric *own; /* (own_count), in the order of the metrics */
+    size_t own_count;
+    struct comm *own_ranks;          /* a group of all ranks for them alone; NULL: there are none */
     struct formula_metric *formulas; /* (formula_count), in the order of the metrics */
     size_t formula_count;
     struct device *host;              /* which computes them */
-    float *own_outputs, *own_targets; /* (batch, out_size), (batch, target_size): in the unit of the file */
+    float *own_outputs, *own_targets; /* (batch, out_size), (batch, target_size): in the unit of the file, for both */
     struct tally *tally;              /* NULL: the sums of the loss are enough */
     struct loss_sums *sums;           /* on the device until evaluation_finish */
     float *outputs;            /* (batch, out_size) copy on the host; NULL: not needed, or the device is the host */
@@ -209,6 +219,35 @@ static status check_formula(const struct evaluation_options *o, const char *text
                       outputs, targets);
 }
 
+/* A metric of an extension: NULL: [index] is none. */
+static const struct metric_type *own_type(const struct evaluation_options *o, size_t index) {
+    return o->metrics->formulas[index] ? NULL : metric_type_find(o->metrics->names.items[index]);
+}
+
+static size_t count_own(const struct evaluation_options *o) {
+    size_t count = 0;
+    for (size_t i = 0; i < o->metrics->names.count; i++) count += own_type(o, i) != NULL;
+    return count;
+}
+
+static status check_own(const struct evaluation_options *o) {
+    for (size_t i = 0; i < o->metrics->names.count; i++) {
+        const struct metric_type *type = own_type(o, i);
+        struct metric_state state = {0};
+        if (!type) continue;
+        if (o->output->lengths)
+            return status_new(
+                STATUS_USAGE,
+                "train.metrics: the metric '%s' is of whole rows, which have different numbers of positions "
+                "here",
+                type->name);
+        status s = own_metric_create(type, shape_elements(o->output), o->info->target_size, NULL, &state);
+        own_metric_free(&state);
+        TRY(s);
+    }
+    return OK;
+}
+
 static status check_formulas(const struct evaluation_options *o) {
     struct formula_metric *m = has_formulas(o) ? malloc(sizeof *m) : NULL;
     status s = OK;
@@ -240,14 +279,20 @@ static struct expression_call call_of(const struct evaluation *e, struct formula
     return call;
 }
 
+/* What expressions and extensions read. */
+static status create_rows(struct evaluation *e) {
+    const struct evaluation_options *o = &e->options;
+    if (!has_formulas(o) && !count_own(o)) return OK;
+    TRY(buffer_new(o->batch * e->out_size * sizeof(float), "the outputs", (void **)&e->own_outputs));
+    return buffer_new(o->batch * o->info->target_size * sizeof(float), "the targets", (void **)&e->own_targets);
+}
+
 static status create_formulas(struct evaluation *e) {
     const struct evaluation_options *o = &e->options;
     if (!has_formulas(o)) return OK;
     e->formulas = calloc(o->metrics->names.count, sizeof *e->formulas);
     if (!e->formulas) return status_memory("the metrics");
     TRY(device_create("cpu", &e->host));
-    TRY(buffer_new(o->batch * e->out_size * sizeof(float), "the outputs", (void **)&e->own_outputs));
-    TRY(buffer_new(o->batch * o->info->target_size * sizeof(float), "the targets", (void **)&e->own_targets));
     for (size_t i = 0; i < o->metrics->names.count; i++) {
         if (!o->metrics->formulas[i]) continue;
         struct formula_metric *m = &e->formulas[e->formula_count++];
@@ -258,9 +303,26 @@ static status create_formulas(struct evaluation *e) {
     return OK;
 }
 
+static status create_own(struct evaluation *e) {
+    const struct evaluation_options *o = &e->options;
+    size_t count = count_own(o);
+    if (count == 0) return OK;
+    e->own = calloc(count, sizeof *e->own);
+    if (!e->own) return status_memory("the metrics");
+    TRY(comm_split(o->comm, 0, comm_rank(o->comm), &e->own_ranks));
+    for (size_t i = 0; i < o->metrics->names.count; i++) {
+        const struct metric_type *type = own_type(o, i);
+        if (!type) continue;
+        struct own_metric *m = &e->own[e->own_count++];
+        m->type = type;
+        TRY(own_metric_create(type, e->out_size, o->info->target_size, e->own_ranks, &m->state));
+    }
+    return OK;
+}
+
 /* [targets]: of the loss, or in the unit of the file. */
-static void add_formulas(struct evaluation *e, const float *outputs, const void *targets, const float *weights,
-                         size_t rows) {
+static void add_rows(struct evaluation *e, const float *outputs, const void *targets, const float *weights,
+                     size_t rows) {
     const struct evaluation_options *o = &e->options;
     const struct target_scale *scale = o->info->target_scale;
     size_t size = e->out_size, target_size = o->info->target_size;
@@ -274,6 +336,13 @@ static void add_formulas(struct evaluation *e, const float *outputs, const void 
         struct expression_call call = call_of(e, &e->formulas[i], weights, rows);
         device_ops(e->host)->formulas->run(e->host, &call);
     }
+    const struct metric_rows own = {.rows = rows,
+                                    .output_size = size,
+                                    .target_size = target_size,
+                                    .outputs = e->own_outputs,
+                                    .targets = e->own_targets,
+                                    .weights = weights};
+    for (size_t i = 0; i < e->own_count; i++) e->own[i].type->add(&own, &e->own[i].state);
 }
 
 /* ---- the evaluation ---- */
@@ -281,6 +350,7 @@ static void add_formulas(struct evaluation *e, const float *outputs, const void 
 status evaluation_check_size(const struct evaluation_options *options) {
     if (options->loss->is_objective) return OK; /* without confusion matrices */
     TRY(check_formulas(options));
+    TRY(check_own(options));
     struct tally_options tally = tally_of(options);
     return tally_check(&tally);
 }
@@ -307,8 +377,10 @@ static status create_counts(struct evaluation *e) {
     TRY(loss_prepare(o->loss, o->loss_config, o->device, o->output, o->info->target_size, o->batch,
                      (size_t)comm_world_size(o->comm)));
     if (o->loss->compares_rows) TRY(create_gather(o, &e->gather));
+    TRY(create_rows(e));
     TRY(create_formulas(e));
-    if (!tally.needs && !e->formulas) return OK;
+    TRY(create_own(e));
+    if (!tally.needs && !e->formulas && !e->own) return OK;
     if (tally.needs) TRY(tally_create(&tally, &e->tally));
     if (o->info->target_scale)
         TRY(buffer_new(o->batch * o->info->target_size * sizeof *e->file_targets, "the unscaled targets",
@@ -338,6 +410,9 @@ void evaluation_destroy(struct evaluation *evaluation) {
     destroy_terms(evaluation);
     tally_destroy(evaluation->tally);
     free(evaluation->formulas);
+    for (size_t i = 0; i < evaluation->own_count; i++) own_metric_free(&evaluation->own[i].state);
+    free(evaluation->own);
+    comm_destroy(evaluation->own_ranks);
     device_destroy(evaluation->host);
     buffer_free(evaluation->own_outputs);
     buffer_free(evaluation->own_targets);
@@ -357,6 +432,8 @@ void evaluation_start(struct evaluation *evaluation) {
     evaluation->rows = 0;
     evaluation->batches = 0;
     if (evaluation->tally) tally_start(evaluation->tally);
+    for (size_t i = 0; i < evaluation->own_count; i++)
+        own_metric_start(evaluation->own[i].type, &evaluation->own[i].state);
     for (size_t i = 0; i < evaluation->formula_count; i++)
         memset(evaluation->formulas[i].sums, 0, sizeof evaluation->formulas[i].sums);
 }
@@ -381,7 +458,7 @@ status evaluation_add_metrics(struct evaluation *evaluation, const float *output
     TRY(row_gather_take_failure(evaluation->gather));
     evaluation->rows += (double)host->rows;
     evaluation->batches++;
-    if (!evaluation->tally && !evaluation->formulas) return OK;
+    if (!evaluation->tally && !evaluation->formulas && !evaluation->own) return OK;
     if (evaluation->outputs) {
         size_t bytes = host->rows * evaluation->out_size * sizeof *outputs;
         TRY(device_download(o->device, evaluation->outputs, outputs, bytes));
@@ -398,7 +475,7 @@ status evaluation_add_metrics(struct evaluation *evaluation, const float *output
         TRY(dataset_read_file_targets(o->dataset, o->part, host->positions, host->rows, evaluation->file_targets));
     }
     if (evaluation->tally) tally_add(evaluation->tally, outputs, targets, &weights, host->rows);
-    if (evaluation->formulas) add_formulas(evaluation, outputs, targets, weights.values, host->rows);
+    if (evaluation->formulas || evaluation->own) add_rows(evaluation, outputs, targets, weights.values, host->rows);
     return OK;
 }
 
@@ -416,7 +493,14 @@ status evaluation_add_no_rows(struct evaluation *evaluation) {
 
 static status add_metrics(const struct evaluation *e, struct evaluation_result *out) {
     const struct string_list *names = &e->options.metrics->names;
-    for (size_t i = 0, formula = 0; i < names->count; i++) {
+    for (size_t i = 0, formula = 0, own = 0; i < names->count; i++) {
+        const struct metric_type *type = own_type(&e->options, i);
+        if (type) {
+            struct evaluation_metric *m = &out->metrics[out->metric_count++];
+            m->name = names->items[i];
+            TRY(own_metric_value(type, &e->own[own++].state, &m->value));
+            continue;
+        }
         if (e->options.metrics->formulas[i]) {
             const double *sums = e->formulas[formula++].sums;
             out->metrics[out->metric_count++] = (struct evaluation_metric){names->items[i], sums[0] / sums[1]};

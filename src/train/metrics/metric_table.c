@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "train/metrics/own_metric.h"
 
 /* ---- counts ---- */
 
@@ -623,7 +624,12 @@ static const struct metric *find(const char *name) {
     return NULL;
 }
 
-unsigned metric_needs(const char *name) { return find(name)->needs; }
+bool metric_is_known(const char *name) { return find(name) != NULL; }
+
+unsigned metric_needs(const char *name) {
+    const struct metric *metric = find(name); /* NULL: of an extension */
+    return metric ? metric->needs : 0;
+}
 
 bool metric_is_matrix(const char *name) {
     const struct metric *metric = find(name);
@@ -631,7 +637,8 @@ bool metric_is_matrix(const char *name) {
 }
 
 bool metric_is_of_loss(const char *name, const struct loss_type *loss) {
-    return find(name)->value == accuracy && loss->wants_classes;
+    const struct metric *metric = find(name);
+    return metric && metric->value == accuracy && loss->wants_classes;
 }
 
 status metric_value(const char *name, struct tally *tally, const struct loss_sums *sums, double *out) {
@@ -649,7 +656,8 @@ static bool ends_with(const char *name, const char *suffix) {
 
 bool metric_is_error(const char *name) {
     const struct metric *metric = find(name);
-    if (metric) return metric->is_error;
+    const struct metric_type *own = metric_type_find(name);
+    if (metric || own) return metric ? metric->is_error : own->is_error;
     for (size_t i = 0; i < METRICS; i++)
         if (metrics[i].is_error && ends_with(name, metrics[i].name)) return true;
     return ends_with(name, "loss");
@@ -668,7 +676,7 @@ static bool fits(const struct metric *metric, const struct loss_type *loss) {
 
 bool metric_fits(const char *name, const struct loss_type *loss) {
     const struct metric *metric = find(name);
-    return metric && fits(metric, loss);
+    return metric && fits(metric, loss); /* one of an extension is for one loss */
 }
 
 static status unknown(const char *name, const struct schema *schema) {
@@ -689,6 +697,7 @@ static status unknown(const char *name, const struct schema *schema) {
 static status check_fit(const char *name, const struct loss_type *loss, const struct schema *schema) {
     static const char *const kinds[] = {"classes", "binary decisions", "values"};
     const struct metric *metric = find(name);
+    if (metric_type_find(name)) return OK;
     if (!metric) return unknown(name, schema);
     if (fits(metric, loss)) return OK;
     return status_new(STATUS_USAGE, "the metric '%s' does not fit the loss '%s', which is one of %s", name,
@@ -723,7 +732,8 @@ struct metric_list metric_list_of(const struct string_list *items, const struct 
     list.names.items = arena_alloc(arena, (items->count + 1) * sizeof *list.names.items);
     for (size_t g = 0, i = 0; g < groups->count; g++)
         for (size_t k = 0; k < groups->items[g].count; k++, i++) {
-            bool is_of_table = find(items->items[i]) && strcmp(items->items[i], groups->items[g].name) == 0;
+            bool is_of_table = (find(items->items[i]) || metric_type_find(items->items[i])) &&
+                               strcmp(items->items[i], groups->items[g].name) == 0;
             list.names.items[i] = groups->items[g].name;
             list.formulas[i] = is_of_table ? NULL : items->items[i];
         }
@@ -733,7 +743,7 @@ struct metric_list metric_list_of(const struct string_list *items, const struct 
 /* A name becomes a field of metrics.jsonl. */
 static status check_own_name(const char *name) {
     static const char *const taken[] = {"loss", "accuracy", NULL};
-    bool is_taken = find(name) != NULL;
+    bool is_taken = find(name) || metric_type_find(name);
     size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
     for (size_t i = 0; taken[i]; i++) is_taken = is_taken || strcmp(taken[i], name) == 0;
     if (is_taken)
@@ -778,9 +788,9 @@ status metric_check_terms(const struct metric_list *list, const struct variant_l
     size_t count = 2 * losses->count; /* the loss and the accuracy of each */
     for (size_t i = 0; i < names->count; i++) {
         size_t fitting = 0;
-        if (list->formulas[i])
-            return status_new(STATUS_USAGE, "the metric '%.40s' is an expression, which is for one loss",
-                              names->items[i]);
+        if (list->formulas[i] || metric_type_find(names->items[i]))
+            return status_new(STATUS_USAGE, "the metric '%.40s' is %s, which is for one loss", names->items[i],
+                              list->formulas[i] ? "an expression" : "of an extension");
         TRY(check_fit_of_terms(names->items[i], losses, schema, &fitting));
         TRY(check_once(names, i));
         count += fitting;

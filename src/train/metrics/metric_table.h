@@ -115,6 +115,9 @@ status metric_check(const struct metric_list *list, const struct loss_type *loss
 status metric_check_terms(const struct metric_list *list, const struct variant_list *losses,
                           const struct schema *schema);
 
+/* Whether the program itself has the metric [name]. */
+bool metric_is_known(const char *name);
+
 /* Whether the value of [name] is a matrix; false for an unknown name. */
 bool metric_is_matrix(const char *name);
 
