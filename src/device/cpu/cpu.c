@@ -122,10 +122,17 @@ static bool has_avx512_bf16(void) { return has_avx512() && __builtin_cpu_support
 #define HAS_AMX_BF16 (1u << 22)
 #define HAS_AMX_TILE (1u << 24)
 
-static bool has_amx(void) {
+static bool find_amx(void) {
     unsigned a, b, c, d;
     if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
     return d & HAS_AMX_BF16 && d & HAS_AMX_TILE && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+/* Asked once: on a virtual machine cpuid takes as long as several steps of a small model. */
+static bool has_amx(void) {
+    static _Atomic int answer; /* 0: not asked yet, 1: no, 2: yes */
+    if (!answer) answer = find_amx() ? 2 : 1;
+    return answer == 2;
 }
 
 /* [name]: "amx" or "avx512_bf16"; NULL: the best for this processor. NULL if it, or the system, does not support them.
