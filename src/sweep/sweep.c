@@ -1010,10 +1010,9 @@ static status open_shared(struct coordinator *s) {
 static status open_base_dataset(struct coordinator *s) {
     char key[DATASET_KEY_SIZE];
     struct dataset *dataset;
-    status failure = dataset_cache_open(s->cache, sweep_file_base(s->file), &dataset);
+    status failure = dataset_cache_open(s->cache, sweep_file_base(s->file), key, &dataset);
     status_free(failure);
     if (failure) return OK;
-    dataset_cache_key(sweep_file_base(s->file), key);
     /* workers whose runs have several processes do not open the dataset, and do not report its fingerprint */
     bool is_first = s->config->nproc_per_trial > 1 && trials_count(s->trials, TRIAL_PENDING) == runs_of(s->config);
     const char *fingerprint = dataset_info(dataset)->fingerprint;

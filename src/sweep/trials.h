@@ -126,7 +126,7 @@ status trials_show(struct trials *trials);
 /* Whether nobody has done it for the time of trials_write_if_due, to be asked some times a second. */
 status trials_show_is_due(struct trials *trials, bool *out);
 
-/* The rows of the dataset with key [dataset] (dataset_cache_key) have this fingerprint. STATUS_DATA: before, or at an
+/* The rows of the dataset with key [dataset] (dataset_cache_open) have this fingerprint. STATUS_DATA: before, or at an
  * earlier start, they had another. The next line of the history has what is new. "": nothing is known. */
 status trials_check_data(struct trials *trials, const char *dataset, const char *fingerprint);
 /* The same, but what is new is not kept. */

@@ -13,7 +13,7 @@
 /* The dataset of data seed [seed] with more [keys], or ""; the caller closes it. While it is open no other one has its
  * address. */
 static struct dataset *open_keys(struct dataset_cache *cache, int seed, const char *keys) {
-    char text[400];
+    char text[400], key[DATASET_KEY_SIZE];
     struct config_file *file;
     struct dataset *dataset;
     snprintf(text, sizeof text,
@@ -22,7 +22,7 @@ static struct dataset *open_keys(struct dataset_cache *cache, int seed, const ch
              "optimizer: {type: sgd, lr: 0.1}\ntrain: {epochs: 1}\n",
              keys, ROWS, seed);
     ck_ok(config_parse("test.yaml", text, &file));
-    ck_ok(dataset_cache_open(cache, config_of(file), &dataset));
+    ck_ok(dataset_cache_open(cache, config_of(file), key, &dataset));
     config_free(file);
     return dataset;
 }

@@ -50,4 +50,29 @@ TEST(a_missing_file_is_reported) {
     status_free(s);
 }
 
+/* A text is read again unless it differs from the last one in numbers alone. */
+TEST(a_written_config_is_read_again) {
+    static const struct {
+        const char *text;
+        bool is_right;
+    } cases[] = {
+        {"optimizer: {type: sgd, lr: 0.1}\n", true},     {"optimizer: {type: sgd, lr: 0.25}\n", true},
+        {"optimizer: {type: sgd, lr: 1e-05}\n", true},   {"optimizer: {type: sgd, lr: 1x}\n", false},
+        {"optimizer: {type: sgd, lr: 0.1, 7}\n", false}, {"optimizer: {type: sgd, lr: 0.1}\n", true},
+        {"optimizer: {type: sgd, lr: [0.1}\n", false},   {"optimizer: {type: sgd, lr: 0.1]\n", false},
+        {"optimizer: {type: sgd, lr: }\n", false},       {"optimizer: {type: sgd, 0.1: 0.1}\n", false},
+        {"optimizer: {type: sgd, lr: 0.3}\n", true},     {"optimizer: {type: no, lr: 0.3}\n", false},
+    };
+    static const char rest[] = "dataset: {path: a.csv}\nmodel: {layers: [{linear: {out: 3}}]}\nloss: mse\n"
+                               "train: {epochs: 1}\n";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text text = {0};
+        text_printf(&text, "%s%s", cases[i].text, rest);
+        status s = config_check_written(text_string(&text));
+        ck_assert_msg(!s == cases[i].is_right, "%s: %s", cases[i].text, s ? status_message(s) : "could be read");
+        status_free(s);
+        text_free(&text);
+    }
+}
+
 CHECK_MAIN("config_source")

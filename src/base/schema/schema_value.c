@@ -234,9 +234,14 @@ void row_add_summary(const struct schema_row *row, struct text *out) {
 
 const struct node *row_fallback(const struct schema_row *row, struct place place, struct arena *arena) {
     if (!row->fallback) return NULL;
-    if (!strchr("[{\"'", row->fallback[0])) { /* a plain scalar needs no libyaml */
+    if (!strchr("[{\"'", row->fallback[0])) { /* a plain scalar needs no libyaml, nor does an empty list */
         struct node *node = arena_alloc(arena, sizeof *node);
         *node = (struct node){.kind = NODE_SCALAR, .place = place, .text = row->fallback};
+        return node;
+    }
+    if (strcmp(row->fallback, "[]") == 0) {
+        struct node *node = arena_alloc(arena, sizeof *node);
+        *node = (struct node){.kind = NODE_SEQUENCE, .place = place};
         return node;
     }
     struct problems none = {0};

@@ -8,7 +8,7 @@
 #include "base/files/digest.h"
 
 struct cached {
-    char *key;
+    char *text, key[DATASET_KEY_SIZE]; /* key: of the text */
     struct dataset *dataset;
     uint64_t bytes, used; /* used: when, by the counter of the cache */
 };
@@ -27,7 +27,7 @@ struct dataset_cache *dataset_cache_create(void) {
 }
 
 static void remove_item(struct dataset_cache *cache, size_t index) {
-    free(cache->items[index].key);
+    free(cache->items[index].text);
     dataset_close(cache->items[index].dataset);
     cache->items[index] = cache->items[--cache->count];
 }
@@ -54,7 +54,7 @@ static void add_ignored(const struct ignored_class *ignored, struct text *out) {
 }
 
 /* All that the rows depend on. */
-static char *key_of(const struct config *c) {
+static char *text_of(const struct config *c) {
     struct text key = {0};
     text_printf(&key, "%d %d %d %d\n", config_loss(c)->wants_classes, c->dataset.request.balances_classes,
                 (int)c->dataset.request.target_range, c->dataset.request.has_losses);
@@ -69,14 +69,11 @@ static char *key_of(const struct config *c) {
     return key.data;
 }
 
-void dataset_cache_key(const struct config *config, char key[DATASET_KEY_SIZE]) {
-    char *text = key_of(config), hex[DIGEST_HEX_SIZE];
-    uint8_t hash[DIGEST_SIZE];
-    digest_of(text, strlen(text), hash);
-    digest_hex(hash, hex);
-    memcpy(key, hex, DATASET_KEY_SIZE - 1);
-    key[DATASET_KEY_SIZE - 1] = 0;
-    free(text);
+static void set_key(struct cached *item) {
+    char hex[DIGEST_HEX_SIZE];
+    digest_hex_of(item->text, strlen(item->text), hex);
+    memcpy(item->key, hex, DATASET_KEY_SIZE - 1);
+    item->key[DATASET_KEY_SIZE - 1] = 0;
 }
 
 static void trim(struct dataset_cache *cache) {
@@ -101,34 +98,38 @@ static uint64_t bytes_of(const struct dataset_info *info) {
     return windows->rows * row + samples * sizeof(int64_t);
 }
 
-/* Takes [key] and [dataset]. */
-static void add(struct dataset_cache *cache, char *key, struct dataset *dataset) {
+/* Takes item->text and item->dataset. */
+static void add(struct dataset_cache *cache, const struct cached *item) {
     if (cache->count == cache->capacity) {
         cache->capacity = cache->capacity * 2 + 8;
         cache->items = realloc(cache->items, cache->capacity * sizeof *cache->items);
         if (!cache->items) status_exit_without_memory();
     }
-    cache->items[cache->count++] = (struct cached){key, dataset, bytes_of(dataset_info(dataset)), ++cache->uses};
+    cache->items[cache->count++] = *item;
     trim(cache);
 }
 
-status dataset_cache_open(struct dataset_cache *cache, const struct config *config, struct dataset **out) {
-    char *key = key_of(config);
+status dataset_cache_open(struct dataset_cache *cache, const struct config *config, char key[DATASET_KEY_SIZE],
+                          struct dataset **out) {
+    struct cached new = {.text = text_of(config), .used = ++cache->uses};
     *out = NULL;
     for (size_t i = 0; i < cache->count; i++)
-        if (strcmp(cache->items[i].key, key) == 0) {
-            free(key);
-            cache->items[i].used = ++cache->uses;
+        if (strcmp(cache->items[i].text, new.text) == 0) {
+            free(new.text);
+            cache->items[i].used = new.used;
+            memcpy(key, cache->items[i].key, DATASET_KEY_SIZE);
             *out = dataset_retain(cache->items[i].dataset);
             return OK;
         }
-    struct dataset *dataset;
-    status s = dataset_open(&config->dataset, config_loss(config)->wants_classes, false, &dataset);
+    status s = dataset_open(&config->dataset, config_loss(config)->wants_classes, false, &new.dataset);
     if (s) {
-        free(key);
+        free(new.text);
         return s;
     }
-    *out = dataset_retain(dataset);
-    add(cache, key, dataset);
+    set_key(&new);
+    memcpy(key, new.key, DATASET_KEY_SIZE);
+    new.bytes = bytes_of(dataset_info(new.dataset));
+    *out = dataset_retain(new.dataset);
+    add(cache, &new);
     return OK;
 }

@@ -15,10 +15,10 @@ void dataset_cache_destroy(struct dataset_cache *cache); /* takes NULL */
 void dataset_cache_limit(struct dataset_cache *cache, uint64_t bytes);
 
 #define DATASET_KEY_SIZE 17 /* characters, NUL included */
-/* Configs with the same key have the same rows as long as the files are the same. */
-void dataset_cache_key(const struct config *config, char key[DATASET_KEY_SIZE]);
 
-/* The dataset of the config, shared: the caller closes it. */
-status dataset_cache_open(struct dataset_cache *cache, const struct config *config, struct dataset **out);
+/* The dataset of the config, shared: the caller closes it. Configs with the same [key] have the same rows as long as
+ * the files are the same. */
+status dataset_cache_open(struct dataset_cache *cache, const struct config *config, char key[DATASET_KEY_SIZE],
+                          struct dataset **out);
 
 #endif

@@ -357,9 +357,8 @@ static status train(struct worker *w, const struct config *config, const char *f
                                   .on_epoch = on_epoch,
                                   .user = w,
                                   .summary = summary};
-    status s = dataset_cache_open(w->cache, config, &options.dataset);
+    status s = dataset_cache_open(w->cache, config, w->dataset, &options.dataset);
     if (!s) {
-        dataset_cache_key(config, w->dataset);
         memcpy(w->fingerprint, dataset_info(options.dataset)->fingerprint, sizeof w->fingerprint);
         if (folder) s = check_place(w);
         if (!s) s = run_train(config, w->options->env, &options, log);

@@ -837,6 +837,41 @@ static const char *find_replaced(const char *written) {
     return NULL;
 }
 
+/* The end of the number at [at], which is a word of its own there; NULL: there is none. */
+static const char *end_of_number(const char *at) {
+    char *end;
+    if (!strchr("+-.0123456789", *at)) return NULL;
+    (void)strtod(at, &end);
+    return end != at && strchr(" ,]}\n", *end) ? end : NULL;
+}
+
+/* Whether two texts of schema_write_yaml differ in numbers alone, so that one can be read if the other can. */
+static bool differ_in_numbers(const char *a, const char *b) {
+    for (;;) {
+        size_t same = 0;
+        while (a[same] && a[same] == b[same]) same++;
+        if (!a[same] && !b[same]) return true;
+        while (same > 0 && !strchr(" [", a[same - 1])) same--; /* to the start of the word */
+        a = end_of_number(a + same);
+        b = end_of_number(b + same);
+        if (!a || !b) return false;
+    }
+}
+
+#define ALWAYS_SMALL (DOCUMENT_MAX_BYTES / 2) /* with other numbers it is small enough, too */
+
+/* Of many runs of a process, as of a sweep, only the first one costs the time of reading the text. */
+static status read_again(const char *written) {
+    static char *last; /* that could be read; NULL: none */
+    struct config_file *file;
+    if (last && strlen(written) < ALWAYS_SMALL && differ_in_numbers(last, written)) return OK;
+    TRY(config_parse("config.yaml", written, &file));
+    config_free(file);
+    free(last);
+    last = strdup(written);
+    return OK;
+}
+
 status config_check_written(const char *written) {
     const char *at = find_replaced(written);
     if (at) {
@@ -848,13 +883,8 @@ status config_check_written(const char *written) {
                           "be read again; rename the file or folder, or start ddptrain in the folder of the config",
                           (int)(length < MAX_SHOWN ? length : MAX_SHOWN), at);
     }
-    struct config_file *file;
-    status s = config_parse("config.yaml", written, &file);
-    if (s)
-        return status_prefix(s, "the config of the run, which has every default, could not be read again; shorten the "
-                                "config");
-    config_free(file);
-    return OK;
+    return status_prefix(read_again(written), "the config of the run, which has every default, could not be read "
+                                              "again; shorten the config");
 }
 
 void config_free(struct config_file *file) {
