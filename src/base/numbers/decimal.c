@@ -1,9 +1,7 @@
-/* The 17 digits are the integer nearest to value * 10^p. Extended precision computes that product with an error of at
- * most 2^-8, because 10^p is exact for p <= 27 and the product is below 2^57. Where the distance to a tie is not
- * larger than the error, and for values outside this range, printf decides. */
+/* The 17 digits are the integer nearest to value * 10^p. With p <= 27 that product, of a mantissa of 53 bits and 5^p of
+ * 63, is exact in 128 bits, so it is rounded as printf does. Values outside of this range are left to printf. */
 #include "base/numbers/decimal.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,11 +9,13 @@
 #include <string.h>
 
 #define DIGITS 17
-#define MAX_POWER 27 /* 10^27 is exact with the 64 bits of an extended mantissa */
+#define MAX_POWER 27 /* the last power of five that 64 bits hold */
 #define MIN_EXPONENT (DIGITS - 1 - MAX_POWER)
 #define MAX_EXPONENT (DIGITS - 1)
-#define MAX_ERROR 0x1p-7L
+#define MANTISSA_BITS 52
 #define HALF_DIGITS 8 /* digits that are computed from one 32-bit integer */
+
+__extension__ typedef unsigned __int128 uint128;
 
 /* The 17 digits of a number without its sign, and the power of ten of the first one. */
 struct decimal {
@@ -25,33 +25,40 @@ struct decimal {
 
 static const uint64_t smallest = 10000000000000000;
 
-/* floor(log10(x)), or one less */
-static int estimate_exponent(double x) {
-    int power;
-    frexp(x, &power); /* 2^(power - 1) <= x */
-    return (int)floor((power - 1) * 0.30102999566398119);
+/* floor(log10(2^power)), for the powers of MIN_EXPONENT to MAX_EXPONENT */
+static int decimal_exponent(int power) { return (power * 30103 - (power < 0 ? 99999 : 0)) / 100000; }
+
+/* The integer nearest to mantissa * 2^power * 10^ten, of two the even one; ten: 0 to MAX_POWER */
+static uint64_t scale(uint64_t mantissa, int power, int ten) {
+    static const uint64_t low[] = {1, 5, 25, 125, 625, 3125, 15625, 78125, 390625};
+    static const uint64_t high[] = {1, 1953125, 3814697265625, 7450580596923828125}; /* powers of 5^9 */
+    uint128 product = (uint128)mantissa * (low[ten % 9] * high[ten / 9]);
+    int down = -(power + ten); /* below 64, since the result has 57 bits and the product 116 */
+    if (down <= 0) return (uint64_t)(product << -down);
+    uint64_t whole = (uint64_t)(product >> down), rest = (uint64_t)product & (((uint64_t)1 << down) - 1);
+    uint64_t half = (uint64_t)1 << (down - 1);
+    return whole + (rest > half || (rest == half && whole % 2 == 1));
 }
 
-/* false: zero, too small, too large, or too close to a tie */
+/* false: zero, too small or too large */
 static bool convert(double x, struct decimal *out) {
-    static const long double powers[MAX_POWER + 1] = {
-        1e0L,  1e1L,  1e2L,  1e3L,  1e4L,  1e5L,  1e6L,  1e7L,  1e8L,  1e9L,  1e10L, 1e11L, 1e12L, 1e13L,
-        1e14L, 1e15L, 1e16L, 1e17L, 1e18L, 1e19L, 1e20L, 1e21L, 1e22L, 1e23L, 1e24L, 1e25L, 1e26L, 1e27L};
-    int exponent = estimate_exponent(x);
-    if (x == 0 || exponent < MIN_EXPONENT || exponent >= MAX_EXPONENT) return false;
-    long double scaled = (long double)x * powers[MAX_EXPONENT - exponent];
-    if (scaled >= (long double)(10 * smallest)) scaled = (long double)x * powers[MAX_EXPONENT - ++exponent];
-    uint64_t whole = (uint64_t)scaled;
-    long double rest = scaled - (long double)whole;
-    if (rest > 0.5L - MAX_ERROR && rest < 0.5L + MAX_ERROR) return false;
-    whole += rest > 0.5L;
-    if (whole == 10 * smallest) whole = smallest, exponent++;
-    *out = (struct decimal){whole, exponent};
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint64_t hidden = (uint64_t)1 << MANTISSA_BITS, mantissa = (bits & (hidden - 1)) | hidden;
+    int power = (int)(bits >> MANTISSA_BITS & 0x7ff) - 1023; /* 2^power <= x */
+    int exponent = decimal_exponent(power);                  /* of x, or one less */
+    if (exponent < MIN_EXPONENT || exponent >= MAX_EXPONENT) return false;
+    uint64_t digits = scale(mantissa, power - MANTISSA_BITS, MAX_EXPONENT - exponent);
+    if (digits >= 10 * smallest) digits = scale(mantissa, power - MANTISSA_BITS, MAX_EXPONENT - ++exponent);
+    *out = (struct decimal){digits, exponent};
     return true;
 }
 
 static void write_digits(uint32_t number, char *out) {
-    for (int i = HALF_DIGITS - 1; i >= 0; i--, number /= 10) out[i] = (char)('0' + number % 10);
+    static const char pairs[] =
+        "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+        "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+    for (int i = HALF_DIGITS - 2; i >= 0; i -= 2, number /= 100) memcpy(out + i, pairs + number % 100 * 2, 2);
 }
 
 /* The digits without zeros at the end; returns their number. */
@@ -100,8 +107,7 @@ static char *write_fixed(const char *digits, size_t count, int exponent, char *o
 size_t decimal_write(double value, char *out) {
     struct decimal decimal;
     char digits[DIGITS], *end = out;
-    if (LDBL_MANT_DIG < 64 || !convert(fabs(value), &decimal))
-        return (size_t)snprintf(out, DECIMAL_MAX, "%.*g", DIGITS, value);
+    if (!convert(fabs(value), &decimal)) return (size_t)snprintf(out, DECIMAL_MAX, "%.*g", DIGITS, value);
     if (signbit(value)) *end++ = '-';
     size_t count = significant_digits(decimal.digits, digits);
     end = decimal.exponent < -4 ? write_scientific(digits, count, decimal.exponent, end)
