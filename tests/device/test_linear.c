@@ -156,7 +156,8 @@ static const char *const bf16_sets[][2] = {{"amx", "cpu (amx, bfloat16)"}, {"avx
 static void check_all_small(struct device *device) {
     static const size_t small[][3] = {{1, 1, 1},    {2, 3, 2},    {3, 7, 5},    {4, 8, 8},    {5, 9, 7},
                                       {8, 15, 9},   {9, 16, 16},  {7, 17, 15},  {32, 13, 64}, {32, 64, 3},
-                                      {14, 13, 37}, {12, 23, 24}, {13, 25, 33}, {6, 31, 47},  {11, 33, 49}};
+                                      {14, 13, 37}, {12, 23, 24}, {13, 25, 33}, {6, 31, 47},  {11, 33, 49},
+                                      {16, 16, 1},  {33, 35, 2},  {17, 31, 4},  {47, 3, 53}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         check_small(device, small[i][0], small[i][1], small[i][2]);
 }

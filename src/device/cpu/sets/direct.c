@@ -97,36 +97,40 @@ PANEL(part_3, 3, true)
 
 static panel_kind *const panels[TILE_VECTORS][2] = {{whole_1, part_1}, {whole_2, part_2}, {whole_3, part_3}};
 
-/* A square at [from] of a transposed matrix, [stride] between its rows, of which [rows] are used: the first [count]
- * columns, as rows of a panel. */
-INLINE void transpose_square(float *to, size_t width, const float *from, size_t stride, size_t rows, size_t count) {
+/* A square at [from] of a transposed matrix, [stride] between its rows, of which [rows] are used: the columns from
+ * [first] to [end], as rows of a panel. */
+INLINE void transpose_square(float *to, size_t width, const float *from, size_t stride, size_t rows, size_t first,
+                             size_t end) {
     lanes square[LANES];
     load_transposed(square, from, stride, rows);
     UNROLLED for (size_t l = 0; l < LANES; l++) {
-        if (l < count) *(lanes *)(to + l * width) = square[l];
+        if (l >= first && l < end) *(lanes *)(to + (l - first) * width) = square[l];
     }
 }
 
 /* panel (k, whole vectors) = columns of b, which is transposed: [bcs] between its columns, of which [all] follow b. A
- * vector at the end of a column is read on into the next column where there is one. Columns past the end repeat the
- * last one: they are not used. */
+ * vector at the end of a column is read on into the next column where there is one, else from before its beginning.
+ * Columns past the end repeat the last one: they are not used. */
 static void transpose_panel(float *panel, const float *b, size_t bcs, size_t k, size_t columns, size_t all) {
     size_t width = (columns + LANES - 1) / LANES * LANES, whole = k / LANES * LANES, end = bcs == k ? all * k : 0;
+    size_t tail = k - whole, missing = LANES - tail;
     for (size_t j = 0; j < width; j += LANES, b += LANES * bcs) {
         size_t rows = columns - j < LANES ? columns - j : LANES;
         float *to = panel + j;
         if (rows == LANES)
             for (size_t i = 0; i < whole; i += LANES, to += LANES * width)
-                transpose_square(to, width, b + i, bcs, LANES, LANES);
+                transpose_square(to, width, b + i, bcs, LANES, 0, LANES);
         else
             for (size_t i = 0; i < whole; i += LANES, to += LANES * width)
-                transpose_square(to, width, b + i, bcs, rows, LANES);
-        if (rows == LANES && (j + LANES - 1) * bcs + whole + LANES <= end) {
-            transpose_square(to, width, b + whole, bcs, LANES, k - whole);
-            continue;
-        }
-        for (size_t i = whole; i < k; i++, to += width)
-            for (size_t l = 0; l < LANES; l++) to[l] = b[(l < rows ? l : rows - 1) * bcs + i];
+                transpose_square(to, width, b + i, bcs, rows, 0, LANES);
+        if (tail == 0) continue;
+        if (rows == LANES && (j + LANES - 1) * bcs + whole + LANES <= end)
+            transpose_square(to, width, b + whole, bcs, LANES, 0, tail);
+        else if (whole > 0 || j > 0)
+            transpose_square(to, width, b + whole - missing, bcs, rows, missing, LANES);
+        else
+            for (size_t i = 0; i < k; i++, to += width)
+                for (size_t l = 0; l < LANES; l++) to[l] = b[(l < rows ? l : rows - 1) * bcs + i];
     }
 }
 
@@ -141,14 +145,55 @@ static void copy_panel(float *panel, const float *b, size_t brs, size_t k, size_
     }
 }
 
+#define NARROW 4 /* columns of c that are computed as vectors of rows */
+
+static bool is_narrow(const struct cpu_product *p) {
+    return LANES >= 8 && p->n <= NARROW && p->m >= LANES / 2 && p->k >= LANES && p->acs == 1 && !p->is_run &&
+           p->start != PRODUCT_ADD;
+}
+
+/* sums (p->n, vectors of rows) += a (rows, LANES), of which the first [skipped] columns are not used, b */
+INLINE void add_square(const struct cpu_product *p, const float *a, const float *b, size_t rows, size_t skipped,
+                       lanes *sums) {
+    lanes square[LANES];
+    load_transposed(square, a, p->ars, rows);
+    for (size_t j = 0; j < p->n; j++, b += p->bcs)
+        for (size_t k = skipped; k < LANES; k++) sums[j] = plus_times(sums[j], square[k], b[k * p->brs]);
+}
+
+/* [rows] of c, at most LANES */
+INLINE void narrow_rows(const struct cpu_product *p, const float *a, float *c, size_t rows) {
+    size_t whole = p->k / LANES * LANES, end = p->k - LANES;
+    lanes sums[NARROW];
+    for (size_t j = 0; j < p->n; j++) sums[j] = (p->start == PRODUCT_ROW ? p->row[j] : 0) - (lanes){0};
+    for (size_t k = 0; k < whole; k += LANES) add_square(p, a + k, p->b + k * p->brs, rows, 0, sums);
+    if (whole < p->k) add_square(p, a + end, p->b + end * p->brs, rows, whole - end, sums);
+    for (size_t j = 0; j < p->n; j++) {
+        lanes column = p->has_relu ? relu_of(sums[j]) : sums[j];
+        for (size_t r = 0; r < rows; r++) c[r * p->ldc + j] = column[r];
+    }
+}
+
+/* c of few columns: a vector is some rows of a column, since one of columns would be nearly empty. */
+static __attribute__((noinline)) void narrow_product(const struct cpu_product *p) {
+    size_t i = 0;
+    for (; i + LANES <= p->m; i += LANES) narrow_rows(p, p->a + i * p->ars, p->c + i * p->ldc, LANES);
+    if (i < p->m) narrow_rows(p, p->a + i * p->ars, p->c + i * p->ldc, p->m - i);
+}
+
 bool IN_SET(direct_product)(const struct cpu_product *p) {
     static const float zeros[PANEL_WIDTH];
     float copy[MAX_K * PANEL_WIDTH];
     bool is_transposed = p->brs == 1 && p->bcs != 1;
+    if (p->k > MAX_K || p->m * p->n * p->k > MAX_WORK) return false;
+    if (is_narrow(p)) {
+        narrow_product(p);
+        return true;
+    }
 #if LANES == 16
     if (p->n <= LANES / 2) return direct_product_avx2(p); /* the other half of a vector would be of no use */
 #endif
-    if ((!is_transposed && p->bcs != 1) || p->k > MAX_K || p->m * p->n * p->k > MAX_WORK) return false;
+    if (!is_transposed && p->bcs != 1) return false;
     for (size_t j = 0, columns; j < p->n; j += columns) {
         columns = panel_columns(p->n - j);
         size_t vectors = (columns + LANES - 1) / LANES;
