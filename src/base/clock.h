@@ -12,6 +12,13 @@ static inline double clock_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* The same clock as of the kernel's last tick, some milliseconds ago: read in a fifth of the time. */
+static inline double clock_recent_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 /* Seconds since 1970. */
 static inline double clock_unix(void) {
     struct timespec now;

@@ -127,8 +127,11 @@ TEST(seeks) {
             ck_ok(loader_seek(loader, epoch, (size_t)epoch % 13));
             for (int64_t i = 0; i < epoch % 4; i++) ck_ok(loader_next(loader, &batch));
         }
-        ck_ok(loader_seek(loader, 1, 2));
-        check_epoch(loader, &sampler, 1, 2, 8, 0, 1);
+        static const int64_t epochs[] = {5, 6, 9, 8, 10, 3, 1}; /* within and beyond those that are drawn together */
+        for (size_t i = 0; i < sizeof epochs / sizeof *epochs; i++) {
+            ck_ok(loader_seek(loader, epochs[i], 2));
+            check_epoch(loader, &sampler, epochs[i], 2, 8, 0, 1);
+        }
         ck_failure(loader_seek(loader, 1, 14), STATUS_BUG, "batch 14 of an epoch of 13 batches");
         loader_destroy(loader);
         dataset_close(dataset);

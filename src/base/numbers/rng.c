@@ -23,13 +23,24 @@ const struct draws *draws_at(size_t index) {
 
 static const struct draws *fastest_set(void) { return draws_at(0); }
 
-void rng_seed(struct rng *rng, uint64_t seed) {
+static uint32_t next_seed(uint32_t word, uint32_t index) { return 1812433253u * (word ^ (word >> 30)) + index; }
+
+static void start(struct rng *rng, uint64_t seed) {
     rng->state[0] = (uint32_t)seed;
-    for (uint32_t j = 1; j < DRAWS_WORDS; j++)
-        rng->state[j] = 1812433253u * (rng->state[j - 1] ^ (rng->state[j - 1] >> 30)) + j;
     rng->next = DRAWS_WORDS;
     rng->has_normal = false;
     rng->normal = 0;
+}
+
+void rng_seed(struct rng *rng, uint64_t seed) {
+    start(rng, seed);
+    for (uint32_t j = 1; j < DRAWS_WORDS; j++) rng->state[j] = next_seed(rng->state[j - 1], j);
+}
+
+void rng_seed_together(struct rng rngs[RNG_TOGETHER], uint64_t seed) {
+    for (uint64_t i = 0; i < RNG_TOGETHER; i++) start(&rngs[i], seed + i);
+    for (uint32_t j = 1; j < DRAWS_WORDS; j++)
+        for (size_t i = 0; i < RNG_TOGETHER; i++) rngs[i].state[j] = next_seed(rngs[i].state[j - 1], j);
 }
 
 static void refill(struct rng *rng) {
@@ -135,7 +146,7 @@ void rng_permutation32(struct rng *rng, uint32_t *permutation, size_t count) {
     for (size_t i = 0; i < count; i++) {
         bool is_inside_out = count >= INSIDE_OUT;
         size_t j = is_inside_out ? (size_t)(rng_u64(rng) % (i + 1)) : i;
-        if (!is_inside_out && i + 1 < count) j = i + rng_u32(rng) % (count - i);
+        if (!is_inside_out && i + 1 < count) j = i + rng_u32(rng) % (uint32_t)(count - i);
         uint32_t moved = permutation[i];
         permutation[i] = permutation[j];
         permutation[j] = is_inside_out ? (uint32_t)i : moved;

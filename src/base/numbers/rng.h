@@ -17,6 +17,10 @@ struct rng {
 /* torch.manual_seed: uses the low 32 bits of [seed]. */
 void rng_seed(struct rng *rng, uint64_t seed);
 
+#define RNG_TOGETHER 4
+/* rngs[i] is seeded with seed + i. Takes as long as one: each word of a state waits for the one before. */
+void rng_seed_together(struct rng rngs[RNG_TOGETHER], uint64_t seed);
+
 uint32_t rng_u32(struct rng *rng); /* one tempered output */
 uint64_t rng_u64(struct rng *rng); /* the first draw is the high half */
 

@@ -42,6 +42,8 @@ struct loader {
 
     bool has_thread;
     pthread_t thread;
+    uint32_t *together; /* orders of epochs that are drawn together, from together_from on; NULL: none */
+    int64_t together_from;
     pthread_mutex_t mutex; /* guards the fields below, and the thread's use of the order */
     pthread_cond_t changed;
     size_t filled, taken; /* batches of this epoch that were read; that loader_next returned */
@@ -105,10 +107,11 @@ static status read_batch(struct loader *loader, size_t batch) {
     if (rows == 0) return OK;
     announce(loader, batch);
     find_positions(loader, span, positions);
-    double start = clock_seconds();
+    bool is_timed = !dataset_is_in_memory(loader->dataset);
+    double start = is_timed ? clock_seconds() : 0;
     TRY(dataset_read_epoch(loader->dataset, loader->part, loader->epoch, positions, rows, loader->inputs[slot],
                            loader->targets[slot]));
-    loader->is_slow = clock_seconds() - start > SLOW_ROW * (double)rows;
+    if (is_timed) loader->is_slow = clock_seconds() - start > SLOW_ROW * (double)rows;
     if (loader->weights)
         dataset_read_weights(loader->dataset, loader->part, positions, rows, loader->part == DATASET_TRAIN,
                              loader->weights[slot]);
@@ -247,7 +250,7 @@ static struct loader *new_loader(struct dataset *dataset, enum dataset_part part
     loader->batch_rows = batch;
     loader->rank = rank;
     loader->world_size = world_size;
-    loader->is_slow = true;
+    loader->is_slow = !dataset_is_in_memory(dataset);
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->changed, NULL);
     return loader;
@@ -342,6 +345,7 @@ void loader_destroy(struct loader *loader) {
     free(loader->positions);
     buffer_free(loader->announced_rows);
     order_free(&loader->order);
+    buffer_free(loader->together);
     buffer_free(loader->cumulative);
     buffer_free(loader->scratch_image);
     arena_destroy(loader->own_arena);
@@ -379,20 +383,41 @@ void loader_visit(const struct loader *loader, loader_visitor *visit, void *user
     for (size_t i = 0; i < loader->slots; i++) visit(user, loader->inputs[i], layout.bytes);
 }
 
-/* The stored orders, where the order of an epoch depends on the seed alone; else NULL. */
-static struct orders *orders_of(const struct loader *loader) {
+/* Whether the order of an epoch depends on the seed alone, and is stored. */
+static bool is_of_seed(const struct loader *loader) {
     const struct sampler_config *sampler = &loader->sampler;
-    bool is_of_seed = loader->part == DATASET_TRAIN && sampler->type == SAMPLER_DISTRIBUTED && sampler->shuffle;
-    return is_of_seed && loader->order.small ? dataset_orders(loader->dataset) : NULL;
+    return loader->part == DATASET_TRAIN && sampler->type == SAMPLER_DISTRIBUTED && sampler->shuffle &&
+           loader->order.small;
+}
+
+#define MAX_TOGETHER 1024 /* rows, from which on a seed is a small part of drawing an order */
+
+/* Where a run draws orders of few rows for itself, it draws those of several epochs. */
+static status draw_together(struct loader *loader, int64_t epoch) {
+    size_t rows = loader->part_rows;
+    void *block;
+    if (!loader->together) {
+        TRY(rows_alloc(RNG_TOGETHER * rows, sizeof *loader->together, "the orders of the rows", &block));
+        loader->together = block;
+        loader->together_from = epoch - RNG_TOGETHER;
+    }
+    if (epoch < loader->together_from || epoch >= loader->together_from + RNG_TOGETHER) {
+        sampler_draw_together(&loader->sampler, rows, epoch, loader->together);
+        loader->together_from = epoch;
+    }
+    const uint32_t *order = loader->together + (size_t)(epoch - loader->together_from) * rows;
+    memcpy(loader->order.small, order, rows * sizeof *order);
+    return OK;
 }
 
 /* A sampler of an extension draws nothing before it has started. */
 static status draw_order(struct loader *loader, int64_t epoch) {
     if (loader->own) return sampler_draw_own(loader->own, loader->epoch_rows, epoch, &loader->order);
     if (loader->part == DATASET_TRAIN && loader->sampler.type == SAMPLER_EXTENSION) return OK;
-    struct orders *orders = orders_of(loader);
+    struct orders *orders = is_of_seed(loader) ? dataset_orders(loader->dataset) : NULL;
     uint64_t seed = (uint64_t)loader->sampler.seed + (uint64_t)epoch;
     if (orders && orders_get(orders, seed, loader->part_rows, &loader->order)) return OK;
+    if (is_of_seed(loader) && !orders && loader->part_rows <= MAX_TOGETHER) return draw_together(loader, epoch);
     if (loader->part == DATASET_TRAIN) sampler_draw(&loader->sampler, loader->part_rows, epoch, &loader->order);
     if (orders) orders_put(orders, seed, loader->part_rows, &loader->order);
     return OK;

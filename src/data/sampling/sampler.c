@@ -258,6 +258,12 @@ void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoc
     }
 }
 
+void sampler_draw_together(const struct sampler_config *config, size_t rows, int64_t epoch, uint32_t *orders) {
+    struct rng rngs[RNG_TOGETHER];
+    rng_seed_together(rngs, (uint64_t)config->seed + (uint64_t)epoch);
+    for (size_t i = 0; i < RNG_TOGETHER; i++) rng_permutation32(&rngs[i], orders + i * rows, rows);
+}
+
 void sampler_evaluation_range(size_t rows, int rank, int world_size, size_t *first, size_t *count) {
     assert(rank >= 0 && rank < world_size);
     size_t world = (size_t)world_size, r = (size_t)rank, share = rows / world, extra = rows % world;

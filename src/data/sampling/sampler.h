@@ -109,6 +109,10 @@ status sampler_alloc(const struct sampler_config *config, size_t rows, struct ro
  * without sampler_draws it is not used. */
 void sampler_draw(const struct sampler_config *config, size_t rows, int64_t epoch, struct row_order *order);
 
+/* Draws the orders of [epoch] and the following RNG_TOGETHER - 1 of SAMPLER_DISTRIBUTED with shuffle: (RNG_TOGETHER,
+ * rows), each as by sampler_draw, in the time of one where rows are few. */
+void sampler_draw_together(const struct sampler_config *config, size_t rows, int64_t epoch, uint32_t *orders);
+
 /* Row [index], below sampler_own_length, of [rank] in the epoch of [order], which is not given without
  * sampler_draws; [rows]: sampler_epoch_rows. */
 static inline size_t sampler_row(const struct row_order *order, size_t rows, int rank, int world_size, size_t index) {

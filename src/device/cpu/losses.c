@@ -148,11 +148,22 @@ static void cross_entropy_parts(void *context, size_t first, size_t last) {
         }
 }
 
+/* The sum of weight_at. */
+static double sum_of_weights(const struct cross_entropy_options *o, const int64_t *targets, size_t positions) {
+    double sum = 0;
+    size_t count = 0;
+    if (!o->weight && !o->rows.lengths) {
+        for (size_t i = 0; i < positions; i++) count += targets[i] != o->ignored;
+        return (double)count;
+    }
+    for (size_t i = 0; i < positions; i++) sum += weight_at(o, targets, i);
+    return sum;
+}
+
 static void cross_entropy(struct device *device, const struct cross_entropy_options *o, const struct tensor *logits,
                           const int64_t *targets, size_t positions, size_t classes, float scale,
                           const struct tensor *dlogits, struct loss_sums *sums) {
-    double count = 0, weighted = 0;
-    for (size_t i = 0; i < positions; i++) count += weight_at(o, targets, i);
+    double count = sum_of_weights(o, targets, positions), weighted = 0;
     for (size_t i = 0; i < positions && o->rows.values; i++)
         weighted += weight_at(o, targets, i) * (double)o->rows.values[i / o->row_positions];
     struct loss_batch batch = {.kernels = cpu_kernels_of(device),
@@ -219,10 +230,8 @@ static void elementwise(struct device *device, const struct elementwise_options 
 static void nll(struct device *device, const struct cross_entropy_options *o, const float *log_probabilities,
                 const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
                 struct loss_sums *sums) {
-    double count = 0;
+    double count = sum_of_weights(o, targets, positions), weighted = 0;
     (void)device;
-    for (size_t i = 0; i < positions; i++) count += weight_at(o, targets, i);
-    double weighted = 0;
     size_t row_positions = o->rows.values ? o->row_positions : 1;
     float factor = count > 0 ? scale / (float)count : 0;
     for (size_t i = 0; dx && i < positions * classes; i++) dx[i] = 0;

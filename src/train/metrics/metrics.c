@@ -326,7 +326,7 @@ status metrics_end(struct metrics *metrics) {
     if (metrics->is_chained) end_chained_line(metrics);
     text_add(&metrics->file.buffer, "}\n");
     event_file_end_event(metrics->events, metrics->step);
-    bool is_due = clock_seconds() - metrics->flushed >= FLUSH_SECONDS;
+    bool is_due = clock_recent_seconds() - metrics->flushed >= FLUSH_SECONDS;
     if (!is_due && (metrics->file.is_torn || metrics->file.buffer.length < FLUSH_BYTES)) return OK;
     status s = flush(metrics);
     if (!status_is_system(s) || metrics->file.buffer.length >= APPEND_FILE_MAX_BUFFER) return s;
