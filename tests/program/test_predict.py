@@ -323,10 +323,30 @@ train: {epochs: 4}
         with h5py.File(self.path("ahead.h5")) as f:
             np.testing.assert_allclose(f["prediction"][:], got[15:, :3].reshape(5, 6), rtol=1e-6)
 
+    def test_ahead_by_position(self):
+        """Learned positions, softmax and prelu, each of one position."""
+        x = self.write_series()
+        layers = "model.layers=[{positional_embedding: {num_embeddings: 24, name: e}}, {linear: {out: 4, name: a}}, softmax, {linear: {out: 3, name: b}}, {prelu: {name: p}}, {linear: {out: 2, name: c}}]"
+        self.run_program("test.yaml", layers)
+        self.run_program("predict", "runs/test", "--ahead", 9, "--part", "all", "--out", "ahead.csv")
+        got = np.array([r[1:] for r in list(csv.reader(io.StringIO(self.read("ahead.csv"))))[1:]], float).reshape(20, 9, 2)
+        with h5py.File(self.path("runs/test/checkpoints/epoch-0004.h5")) as f:
+            w = {name: f["model/" + name][:].astype(float) for name in f["model"]}
+        step = x[:, 11]
+        for p in range(11, 20):
+            scores = np.exp((step + w["e.weight"][p]) @ w["a.weight"].T + w["a.bias"])
+            hidden = (scores / scores.sum(1, keepdims=True)) @ w["b.weight"].T + w["b.bias"]
+            step = np.where(hidden > 0, hidden, hidden * w["p.weight"]) @ w["c.weight"].T + w["c.bias"]
+            np.testing.assert_allclose(got[:, p - 11], step, rtol=1e-4, atol=1e-5)
+        self.run_program("test.yaml", "--fresh", layers.replace("num_embeddings: 24, ", ""))
+        _, err = self.run_program("predict", "runs/test", "--ahead", 9, code=USAGE)
+        self.assertIn("--ahead: e.weight is of 12 positions, those of a row, and 9 steps ahead need 21; train with num_embeddings: 21 or more", err)
+
     def test_ahead_is_not_for_all_models(self):
         self.write_series()
         for keys, message in ((["dataset.scale=standard"], "outputs have another unit than inputs"), (["dataset.target_scale=standard"], "outputs have another unit than inputs"),
                               (["loss=poisson_nll"], "it needs one loss of values, such as mse"),
+                              (["model.layers.1={prelu: {num_parameters: 12}}"], "the model is computed one step after the other: .*num_parameters 12 is a slope for each position: it needs all"),
                               (["model.layers.0={rnn: {hidden_size: 6, bidirectional: true}}"], "the model is computed one step after the other: .*model.layers.0.rnn: it needs all positions at once"),
                               (["model.layers.1={conv1d: {out: 12, kernel_size: 1}}", "model.layers.2={linear: 2}"], "the model is computed one step after the other: ")):
             with self.subTest(keys):

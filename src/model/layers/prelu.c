@@ -23,6 +23,10 @@ static size_t slopes_of(const struct layer *layer) { return (size_t)config_of(la
 
 static status plan(struct layer *layer, struct planning *planning) {
     const struct prelu_config *c = config_of(layer);
+    if (layer->cached_positions && c->num_parameters != 1)
+        return status_new(STATUS_USAGE,
+                          "num_parameters %lld is a slope for each position: it needs all positions at once",
+                          (long long)c->num_parameters);
     if (c->num_parameters != 1 && c->num_parameters != layer->in.size[0])
         return status_new(STATUS_USAGE, "num_parameters must be 1 or the channels (%lld), got %lld",
                           (long long)layer->in.size[0], (long long)c->num_parameters);
@@ -74,7 +78,7 @@ static void write_c(const struct c_call *c) {
 const struct layer_type layer_prelu = {
     .variant = {"prelu", &schema, "x above 0, else x times a learned slope (torch.nn.PReLU)."},
     .memory_format = FORMAT_CHANNELS_LAST,
-    .keeps_positions = true,
+    .is_by_position = true,
     .ignores = IGNORES_Y,
     .plan = plan,
     .init = init,

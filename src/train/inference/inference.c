@@ -384,6 +384,20 @@ static const char *reject_ahead(const struct inference *inf, const struct datase
     return device_is_host(inf->device) ? NULL : "it is computed on the CPU: add train.device=cpu";
 }
 
+/* The parameters of the trained model must do for the positions ahead, too. */
+static status check_positions(const struct inference *inf, size_t positions) {
+    const struct params *trained = &inf->plan->model->params, *ahead = &inf->steps->model->params;
+    for (size_t i = 0; i < trained->count && i < ahead->count; i++) {
+        const struct param *before = &trained->items[i], *now = &ahead->items[i];
+        if (before->shape[0] == now->shape[0]) continue;
+        return status_new(STATUS_USAGE,
+                          "--ahead: %s is of %lld positions, those of a row, and %zu steps ahead need %zu; train with "
+                          "num_embeddings: %zu or more",
+                          before->name, (long long)before->shape[0], inf->options->ahead, positions, positions);
+    }
+    return OK;
+}
+
 /* Plans the model for rows of one position: layers then store what later positions need of it. */
 static status open_steps(struct inference *inf) {
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
@@ -401,6 +415,7 @@ static status open_steps(struct inference *inf) {
     struct plan_options options = {
         .purpose = PLAN_INFERENCE, .env = &alone, .info = &step, .cached_positions = steps + inf->options->ahead};
     status s = plan_create(inf->session.config, &options, &inf->steps);
+    if (!s) TRY(check_positions(inf, options.cached_positions));
     if (!s) s = session_load(&inf->session, inf->steps, 1);
     if (s) return status_prefix(s, "--ahead: the model is computed one step after the other");
     inf->outputs = inf->options->ahead * values;
