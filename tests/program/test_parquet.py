@@ -25,15 +25,15 @@ class Parquet(program.Case):
             shutil.copy(os.path.join(program.VECTORS, "parquet", name), self.path(name))
         self.write("test.yaml", CONFIG)
 
+    @unittest.skipIf(HAS_MODULE, "the module is built")
     def test_without_the_module(self):
-        if HAS_MODULE:
-            return self.check_rows()
         for words in (("check", "test.yaml", "dataset.path=table.parquet"), ("inspect", "table.feather"), ("init", "table.parquet")):
             _, err = self.run_program(*words, code=program.USAGE)
             self.assertIn("files of Parquet and Arrow need Arrow's module: the module ddptrain_parquet.so is not installed (looked for ", err)
             self.assertIn("); install it, or convert the file: pandas.read_parquet(FILE).to_csv('new.csv', index=False)", err)
 
-    def check_rows(self):
+    @unittest.skipUnless(HAS_MODULE, "Arrow's C++ library was not found; cmake -DDDPTRAIN_PYARROW=FOLDER names that of PyPI's pyarrow")
+    def test_rows_are_those_of_a_table(self):
         self.run_program("test.yaml")
         for name in ("table.parquet", "table.feather"):
             self.run_program("test.yaml", f"dataset.path={name}", "--run-dir", f"runs/{name}")

@@ -163,7 +163,9 @@ static void encode_category(const struct prepared_column *column, const int32_t 
         out[0] = column->encoding == ENCODING_EMBEDDING ? index + 1 : index;
         return;
     }
-    for (size_t i = 0; i < column->categories.count; i++) out[i] = index == (double)i ? 1 : 0;
+    size_t count = column->categories.count;
+    memset(out, 0, count * sizeof *out);
+    if (index >= 0 && index < (double)count) out[(size_t)index] = 1;
 }
 
 void preparation_encode(const struct preparation *preparation, int32_t *const *maps, const double *raw,

@@ -207,29 +207,51 @@ struct fit {
     size_t begin, end;              /* features that a row has */
     double *sum, *min, *max;        /* (features), first pass */
     double *correction, *deviation; /* (features), second pass: sum of d and of d*d, d = x - mean */
+    size_t *scaled, scaled_count;   /* (scaled_count): those of begin .. end - 1 that are scaled */
 };
+
+/* A feature is one value with its own statistics, so that those that are not scaled are left out. */
+static bool is_of_values(const struct scaler *scaler) {
+    return scaler->block == 1 && scaler->period == scaler->features;
+}
+
+static void add_value(struct fit *fit, size_t at, double value) {
+    fit->sum[at] += value;
+    if (value < fit->min[at]) fit->min[at] = value;
+    if (value > fit->max[at]) fit->max[at] = value;
+}
+
+static void add_deviation(struct fit *fit, size_t at, double value) {
+    double d = value - fit->scaler->mean[at];
+    fit->correction[at] += d;
+    fit->deviation[at] += d * d;
+}
 
 /* The statistics of feature f are at f % period. */
 static void visit_sum(void *context, const double *row) {
     struct fit *fit = context;
     size_t period = fit->scaler->period, at = fit->begin % period;
+    if (is_of_values(fit->scaler)) {
+        for (size_t i = 0; i < fit->scaled_count; i++) add_value(fit, fit->scaled[i], row[fit->scaled[i] - fit->begin]);
+        return;
+    }
     for (size_t f = fit->begin; f < fit->end; f++, row += fit->scaler->block, at = at + 1 == period ? 0 : at + 1)
-        for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] != SCALE_NONE; i++) {
-            fit->sum[at] += row[i];
-            if (row[i] < fit->min[at]) fit->min[at] = row[i];
-            if (row[i] > fit->max[at]) fit->max[at] = row[i];
-        }
+        for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] != SCALE_NONE; i++)
+            add_value(fit, at, row[i]);
 }
 
 static void visit_deviation(void *context, const double *row) {
     struct fit *fit = context;
     size_t period = fit->scaler->period, at = fit->begin % period;
+    if (is_of_values(fit->scaler)) {
+        for (size_t i = 0; i < fit->scaled_count; i++)
+            if (fit->scaler->types[fit->scaled[i]] == SCALE_STANDARD)
+                add_deviation(fit, fit->scaled[i], row[fit->scaled[i] - fit->begin]);
+        return;
+    }
     for (size_t f = fit->begin; f < fit->end; f++, row += fit->scaler->block, at = at + 1 == period ? 0 : at + 1)
-        for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] == SCALE_STANDARD; i++) {
-            double d = row[i] - fit->scaler->mean[at];
-            fit->correction[at] += d;
-            fit->deviation[at] += d * d;
-        }
+        for (size_t i = 0; i < fit->scaler->block && fit->scaler->types[f] == SCALE_STANDARD; i++)
+            add_deviation(fit, at, row[i]);
 }
 
 /* MinMaxScaler: x' = (x - min) / (max - min) */
@@ -270,9 +292,10 @@ static bool has_type(const struct scaler *scaler, enum scale_type type) {
 /* Both passes over the features begin .. end - 1. Rows are divided only where each feature has its own statistics. */
 static status fit_features(struct scaler *scaler, struct fit *fit, struct table *table, const struct selection *rows,
                            size_t count) {
-    bool is_used = false;
-    for (size_t f = fit->begin; f < fit->end; f++) is_used = is_used || scaler->types[f] != SCALE_NONE;
-    if (!is_used) return OK;
+    fit->scaled_count = 0;
+    for (size_t f = fit->begin; f < fit->end; f++)
+        if (scaler->types[f] != SCALE_NONE) fit->scaled[fit->scaled_count++] = f;
+    if (fit->scaled_count == 0) return OK;
     bool is_whole = fit->begin == 0 && fit->end == scaler->features;
     TRY(table_load_features(table, fit->begin, is_whole ? table->input_size : fit->end - fit->begin));
     TRY(table_each(table, rows, count, visit_sum, fit));
@@ -287,14 +310,15 @@ status scaler_fit(struct scaler *scaler, const char *name, struct table *table, 
                   size_t count) {
     size_t features = scaler->features, group = table_feature_group(table);
     void *sums;
-    TRY(rows_alloc(features, 5 * sizeof(double), "the scaler", &sums));
+    TRY(rows_alloc(features, 5 * sizeof(double) + sizeof(size_t), "the scaler", &sums));
     double *at = sums;
     struct fit fit = {.scaler = scaler,
                       .sum = at,
                       .min = at + features,
                       .max = at + 2 * features,
                       .correction = at + 3 * features,
-                      .deviation = at + 4 * features};
+                      .deviation = at + 4 * features,
+                      .scaled = (size_t *)(void *)(at + 5 * features)};
     for (size_t f = 0; f < features; f++) fit.min[f] = INFINITY, fit.max[f] = -INFINITY;
     if (scaler->block != 1 || scaler->period != features) group = features;
     status s = OK;
