@@ -278,7 +278,6 @@ static bool read_run(struct sweep_data *s, const struct json_line *line) {
     struct sweep_data_run run = {.state = state_of(line),
                                  .value = json_line_number(line, "value"),
                                  .seconds = json_line_number(line, "seconds"),
-                                 .epochs = json_line_number(line, "epochs"),
                                  .offset = s->file.offset,
                                  .message = -1};
     if (!is_count(trial, INT32_MAX) || !is_count(repeat, INT32_MAX) || run.state == TRIAL_PENDING ||
@@ -342,7 +341,7 @@ static size_t add_trial(struct sweep_data *s, const struct run_place *entries, s
         if (entries[i].index > last) last = entries[i].index;
     }
     struct trial_summary summary = trial_summary_make(values, count, sweep_data_repeats(s));
-    t.state = summary.state;
+    t.state = (uint8_t)summary.state;
     t.mean = summary.mean;
     t.error = summary.error;
     t.complete = (uint32_t)summary.complete;
@@ -352,7 +351,6 @@ static size_t add_trial(struct sweep_data *s, const struct run_place *entries, s
             trial_summary_make(values, count, sweep_data_repeats(s)).mean;
     }
     if (pruned) t.pruned = sum / (double)pruned;
-    t.point = s->points + entries[0].index * s->parameter_count;
     t.first = entries[0].index;
     s->trials[s->trial_total++] = t;
     free(values);
@@ -376,6 +374,10 @@ static void sort_trials(struct sweep_data *s) {
         const struct sweep_data_trial *t = &s->trials[s->ranked];
         if (t->state != TRIAL_COMPLETE || isnan(t->mean)) break;
     }
+}
+
+const double *sweep_data_point(const struct sweep_data *s, const struct sweep_data_trial *t) {
+    return s->points + t->first * s->parameter_count;
 }
 
 double sweep_data_other(const struct sweep_data *s, const struct sweep_data_trial *t, size_t index) {
@@ -662,10 +664,10 @@ void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_tr
     struct text word = {0};
     bool is_first = true;
     for (size_t i = 0; i < s->parameter_count; i++) {
-        if (isnan(trial->point[i])) continue;
+        if (isnan(sweep_data_point(s, trial)[i])) continue;
         text_clear(&word);
         text_printf(&word, "%s=", s->parameters[i].path);
-        sweep_data_add_value(&s->parameters[i], trial->point[i], &word);
+        sweep_data_add_value(&s->parameters[i], sweep_data_point(s, trial)[i], &word);
         if (!is_first) text_add(out, separator);
         text_add_shell(out, text_string(&word));
         is_first = false;

@@ -25,7 +25,7 @@ struct sweep_data_parameter {
 
 /* A run that has ended; a trial has one for each repeat. There may be millions, so both structures are small. */
 struct sweep_data_run {
-    double value, seconds, epochs;
+    double value, seconds;
     uint64_t offset; /* of its line in the history */
     int32_t trial, repeat;
     int16_t message; /* index of reasons; -1: none */
@@ -36,12 +36,11 @@ struct sweep_data_trial {
     double mean, error; /* as trial_summary's */
     double pruned;      /* mean of the values of pruned runs; NAN: none */
     double seconds;
-    const double *point; /* (parameter_count); NAN: not given */
     int64_t trial;
     uint32_t first;          /* index of its first run */
     uint32_t complete, runs; /* complete, ended */
     uint32_t order;          /* how many trials ended before it */
-    int state;               /* as trial_summary's */
+    uint8_t state;           /* as trial_summary's */
     bool is_on_front;        /* of the complete trials, by all metrics; false where there is one */
 };
 
@@ -90,6 +89,9 @@ status sweep_data_read(const char *path, struct sweep_data **out);
 /* What was added since. */
 status sweep_data_update(struct sweep_data *sweep);
 void sweep_data_free(struct sweep_data *sweep); /* takes NULL */
+
+/* (parameter_count) of the trial; NAN: not given. */
+const double *sweep_data_point(const struct sweep_data *sweep, const struct sweep_data_trial *trial);
 
 /* The mean of other metric [index] of a trial; NAN: it has none. */
 double sweep_data_other(const struct sweep_data *sweep, const struct sweep_data_trial *trial, size_t index);

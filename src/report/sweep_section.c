@@ -248,9 +248,9 @@ static void add_best_row(struct text *out, const struct sweep_data *s, const str
     for (size_t i = 0; i < s->parameter_count; i++) {
         const struct sweep_data_parameter *p = &s->parameters[i];
         text_clear(&cell);
-        sweep_data_add_value(p, t->point[i], &cell);
+        sweep_data_add_value(p, sweep_data_point(s, t)[i], &cell);
         if (p->is_number)
-            page_number(out, t->point[i]);
+            page_number(out, sweep_data_point(s, t)[i]);
         else
             page_cell(out, text_string(&cell), NULL);
     }
@@ -307,7 +307,7 @@ static void add_headline(struct text *out, const struct sweep_data *s) {
 /* Whether trials have other values of parameter [index], or some of them, of a list, none. */
 static bool has_other_values(const struct sweep_data *s, size_t index) {
     for (size_t i = 1; i < s->trial_total; i++) {
-        double a = s->trials[0].point[index], b = s->trials[i].point[index];
+        double a = sweep_data_point(s, &s->trials[0])[index], b = sweep_data_point(s, &s->trials[i])[index];
         if (isnan(a) ? !isnan(b) : !(a == b)) return true;
     }
     return false;
@@ -502,7 +502,7 @@ static void draw_parameter(struct text *out, const struct sweep_data *s, size_t 
     svg_begin(&plot, text_string(&title), NULL);
     for (size_t i = s->trial_total; i-- > 0;) { /* the best on top */
         const struct sweep_data_trial *t = &s->trials[i];
-        double value = i < s->ranked ? t->mean : t->pruned, x = t->point[index];
+        double value = i < s->ranked ? t->mean : t->pruned, x = sweep_data_point(s, t)[index];
         if (isnan(value) || isnan(x) || !is_drawn(i, s->trial_total, max, ALWAYS_DRAWN)) continue;
         add_label(s, t, &label);
         text_add(&label, ", ");
@@ -546,7 +546,8 @@ static void draw_parallel(struct text *out, const struct sweep_data *s, const st
         if (!is_drawn(i, s->ranked, MAX_LINES, ALWAYS_DRAWN)) continue;
         double *point = values + drawn * count;
         for (size_t k = 0; k < s->parameter_count; k++)
-            point[k] = s->parameters[k].is_number ? t->point[k] : t->point[k] + spread(t->trial) * 0.5;
+            point[k] = s->parameters[k].is_number ? sweep_data_point(s, t)[k]
+                                                  : sweep_data_point(s, t)[k] + spread(t->trial) * 0.5;
         point[count - 1] = t->mean;
         char value[32];
         report_metric(s->metric, t->mean, value);
@@ -584,7 +585,7 @@ static int by_share(const void *a, const void *b) {
 static struct importance importance_of(const struct sweep_data *s, size_t parameter, const double *metric,
                                        double *values) {
     bool is_number = s->parameters[parameter].is_number;
-    for (size_t i = 0; i < s->ranked; i++) values[i] = s->trials[i].point[parameter];
+    for (size_t i = 0; i < s->ranked; i++) values[i] = sweep_data_point(s, &s->trials[i])[parameter];
     double share = importance_share(metric, values, s->ranked, is_number);
     double correlation = is_number ? importance_correlation(metric, values, s->ranked) : NAN;
     bool is_clear = fabs(correlation) > 2 / sqrt((double)s->ranked);
