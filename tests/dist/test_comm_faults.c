@@ -175,21 +175,26 @@ static void behave(int fd, enum stranger kind) {
     if (kind == WRONG_PROOF) send_message(fd, SEND_UNBOUND, PROOF_SLOT, 32);
 }
 
-/* A stranger connects to the first socket on which this process listens. [data]: an enum stranger. */
-static void *be_a_stranger(void *data) {
-    enum stranger kind = *(enum stranger *)data;
+/* A stranger connects to a socket on which this process listens, after [others] others. */
+static void connect_stranger(enum stranger kind, int others) {
     for (double end = clock_seconds() + 5; clock_seconds() < end; clock_sleep(0.01))
-        for (int fd = 3; fd < 256; fd++) {
+        for (int fd = 3, listening = 0; fd < 256; fd++) {
             struct sockaddr_storage address = {0};
             socklen_t size = sizeof address, int_size = sizeof(int);
             int is_listening = 0;
             if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &int_size) != 0 || !is_listening) continue;
             if (getsockname(fd, (struct sockaddr *)&address, &size) != 0 || address.ss_family != AF_INET) continue;
+            if (listening++ < others) continue;
             int stranger = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
             RANK_CHECK(connect(stranger, (struct sockaddr *)&address, size) == 0);
             behave(stranger, kind);
-            return NULL;
+            return;
         }
+}
+
+/* To the first one. [data]: an enum stranger. */
+static void *be_a_stranger(void *data) {
+    connect_stranger(*(enum stranger *)data, 0);
     return NULL;
 }
 
@@ -239,6 +244,56 @@ TEST_LOOP(stranger_on_a_port_of_gloo, 0, 2 * STRANGERS) { /* in half of the runs
     enum stranger kind = (enum stranger)(_i / 2);
     setenv("TEST_BACKEND", "gloo", 1);
     ranks_run(2, stranger_body, &kind);
+}
+
+/* Rank 2 is lost when a stranger has just sent a malformed message to rank 1, which is connecting: the abort and Gloo's
+ * thread close the same connection, and neither waits for the other. */
+struct lost_rank {
+    volatile pid_t pid; /* of rank 2, in memory that the ranks share */
+    double delay;       /* from the message to the end of rank 2 */
+};
+
+static void *send_and_kill(void *argument) {
+    const struct lost_rank *lost = argument;
+    connect_stranger(UNKNOWN_KIND, 1); /* the first one is for rank 0, whose connection is soon made */
+    clock_sleep(lost->delay);
+    kill(lost->pid, SIGKILL);
+    return NULL;
+}
+
+static void abort_body(const struct dist_env *env, void *argument) {
+    struct lost_rank *lost = argument;
+    pthread_t thread;
+    struct rank_group g = rank_join(env, 60);
+    if (env->rank == 2) {
+        lost->pid = getpid();
+        pause();
+    }
+    while (env->rank == 1 && lost->pid == 0) clock_sleep(0.001);
+    if (env->rank == 1) RANK_CHECK(pthread_create(&thread, NULL, send_and_kill, lost) == 0);
+    float sum = 0;
+    double start = clock_seconds();
+    status s = comm_all_reduce(g.comm, &sum, 1, COMM_FLOAT32, COMM_SUM);
+    RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "rank 2 (host "));
+    RANK_CHECK(clock_seconds() - start < 20);
+    status_free(s);
+    if (env->rank == 1) pthread_join(thread, NULL);
+    rank_leave(&g);
+}
+
+TEST_LOOP(abort_beside_a_stranger, 0, 4) {
+    struct ranks ranks;
+    struct lost_rank *lost = mmap(NULL, sizeof *lost, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert(lost != MAP_FAILED);
+    lost->delay = _i * 0.0002;
+    setenv("TEST_BACKEND", "gloo", 1);
+    ranks_prepare(&ranks, 3);
+    ranks_start(&ranks, abort_body, lost);
+    ranks_wait(&ranks);
+    munmap(lost, sizeof *lost);
+    ck_assert_int_eq(ranks.codes[0], 0);
+    ck_assert_int_eq(ranks.codes[1], 0);
+    ck_assert_int_eq(ranks.codes[2], 128 + SIGKILL);
 }
 
 /* Rank 1 may not open the files that its first call needs. */

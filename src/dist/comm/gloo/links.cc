@@ -165,8 +165,11 @@ template <class Condition> int Guard::find(Condition is_it) const {
 }
 
 void Guard::stop() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    is_stopped_ = true;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        is_stopped_ = true;
+    }
+    if (closing_.joinable()) closing_.join();
 }
 
 void Guard::handleEvents(int events) {
@@ -179,7 +182,8 @@ void Guard::handleEvents(int events) {
         if (connection_ >= 0) device_.registerDescriptor(connection_, EPOLLIN, this);
     } catch (const std::exception &) {
         is_stopped_ = true;
-        pair_.close();
+        SignalsBlocked blocked;
+        closing_ = std::thread([this] { pair_.close(); });
     }
 }
 

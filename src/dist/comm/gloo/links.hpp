@@ -23,6 +23,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 extern "C" {
@@ -144,8 +145,9 @@ class Network {
 
 /* Gloo accepts any connection, and an exception for a message that it does not expect, thrown in its thread, would end
  * the process. The guard takes the place of a listening [pair] in the list of Gloo's thread, then that of its first
- * connection: an exception closes the pair. Later, when the proofs of both ranks
- * were good, Gloo may replace it. It must outlive the pair. */
+ * connection: an exception closes the pair, in a thread of its own: another thread that closes the pair, after an abort
+ * or a timeout, holds its lock and waits for Gloo's thread, which therefore must not wait for this lock. Later, when
+ * the proofs of both ranks were good, Gloo may replace it. It must outlive the pair. */
 class Guard : public gloo::transport::tcp::Handler {
   public:
     /* [near]: a descriptor in whose neighbourhood that of the pair probably is. */
@@ -159,6 +161,7 @@ class Guard : public gloo::transport::tcp::Handler {
 
     std::mutex mutex_; /* guards what follows, and the pair against its end */
     bool is_stopped_ = false;
+    std::thread closing_; /* closes the pair after an exception; ended by stop */
     int near_;
     int connection_ = -1; /* descriptor */
     gloo::transport::tcp::Device &device_;
