@@ -30,4 +30,5 @@ function(make_portable)
   # what the headers for extensions include, which a machine without its Debian package compiles
   find_path(NETTLE_INCLUDE nettle/sha2.h REQUIRED)
   install(FILES ${NETTLE_INCLUDE}/nettle/sha2.h ${NETTLE_INCLUDE}/nettle/nettle-types.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddptrain/nettle)
+  install(FILES packaging/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/ddptrain RENAME ${PROJECT_VERSION})
 endfunction()
