@@ -99,22 +99,35 @@ INLINE struct span span_of(const struct pooling *p, int d, size_t in, size_t out
                          padded_end - start};
 }
 
-/* Elements of a window: offsets relative to the image, and positions in the window. */
+/* Elements of a window: offsets relative to its first one in the image, and positions in the window. */
 struct view {
+    size_t start; /* of the first element */
     size_t offsets[POOLING_MAX_WINDOW];
     int32_t positions[POOLING_MAX_WINDOW];
     size_t count;
+    size_t height, width, skipped[2]; /* from which the others follow; start with zeros */
 };
 
-static void find_elements(const struct pooling *p, size_t oy, size_t ox, struct view *view) {
-    struct span v = span_of(p, 0, p->in.height, p->out.height, oy), h = span_of(p, 1, p->in.width, p->out.width, ox);
+static void list_elements(const struct pooling *p, struct view *view) {
     view->count = 0;
-    for (size_t i = v.from; i < v.to; i++)
-        for (size_t j = h.from; j < h.to; j++) {
+    for (size_t i = 0; i < view->height; i++)
+        for (size_t j = 0; j < view->width; j++) {
             view->offsets[view->count] = (i * p->in.width + j) * p->in.channels;
             view->positions[view->count++] =
-                (int32_t)((i - v.from + v.skipped) * p->window.kernel[1] + j - h.from + h.skipped);
+                (int32_t)((i + view->skipped[0]) * p->window.kernel[1] + j + view->skipped[1]);
         }
+}
+
+/* Moves the view to another window, which mostly has the elements of the one before, elsewhere. */
+INLINE void move_view(const struct pooling *p, struct span v, size_t ox, struct view *view) {
+    struct span h = span_of(p, 1, p->in.width, p->out.width, ox);
+    size_t height = v.to - v.from, width = h.to - h.from;
+    view->start = (v.from * p->in.width + h.from) * p->in.channels;
+    if (height == view->height && width == view->width && v.skipped == view->skipped[0] &&
+        h.skipped == view->skipped[1])
+        return;
+    view->height = height, view->width = width, view->skipped[0] = v.skipped, view->skipped[1] = h.skipped;
+    list_elements(p, view);
 }
 
 INLINE lanes select_lanes(ints mask, lanes yes, lanes no) { return (lanes)((mask & (ints)yes) | (~mask & (ints)no)); }
@@ -169,13 +182,14 @@ INLINE void max_window(const float *x, float *y, uint8_t *index, const struct vi
 static void max_pool_forward_part(void *context, size_t first, size_t last) {
     const struct image_pass *pass = context;
     const struct pooling *p = pass->p;
-    struct view view;
-    for (size_t oy = 0; oy < p->out.height; oy++)
-        for (size_t ox = 0; ox < p->out.width; ox++) {
-            find_elements(p, oy, ox, &view);
-            for (size_t r = first; r < last; r++) {
-                size_t at = r * pass->out + (oy * p->out.width + ox) * pass->channels;
-                const float *from = pass->x + r * pass->in;
+    struct view view = {0};
+    size_t at = first * pass->out;
+    for (size_t r = first; r < last; r++)
+        for (size_t oy = 0; oy < p->out.height; oy++) {
+            struct span v = span_of(p, 0, p->in.height, p->out.height, oy);
+            for (size_t ox = 0; ox < p->out.width; ox++, at += pass->channels) {
+                move_view(p, v, ox, &view);
+                const float *from = pass->x + r * pass->in + view.start;
                 if (view.count == 4)
                     max_window(from, pass->to + at, pass->new_index + at, &view, 4, pass->channels, p->has_relu);
                 else
@@ -226,15 +240,16 @@ static bool is_partition(const struct pooling *p) {
 static void max_pool_backward_part(void *context, size_t first, size_t last) {
     const struct image_pass *pass = context;
     const struct pooling *p = pass->p;
-    struct view view;
+    struct view view = {0};
     bool adds = !is_partition(p);
+    size_t at = first * pass->out;
     if (adds) memset(pass->to + first * pass->in, 0, (last - first) * pass->in * sizeof *pass->to);
-    for (size_t oy = 0; oy < p->out.height; oy++)
-        for (size_t ox = 0; ox < p->out.width; ox++) {
-            find_elements(p, oy, ox, &view);
-            for (size_t r = first; r < last; r++) {
-                size_t at = r * pass->out + (oy * p->out.width + ox) * pass->channels;
-                float *to = pass->to + r * pass->in;
+    for (size_t r = first; r < last; r++)
+        for (size_t oy = 0; oy < p->out.height; oy++) {
+            struct span v = span_of(p, 0, p->in.height, p->out.height, oy);
+            for (size_t ox = 0; ox < p->out.width; ox++, at += pass->channels) {
+                move_view(p, v, ox, &view);
+                float *to = pass->to + r * pass->in + view.start;
                 if (view.count == 4 && !adds)
                     max_window_back(to, pass->y + at, pass->index + at, pass->dy + at, &view, 4, pass->channels,
                                     p->has_relu, false);
