@@ -3,14 +3,14 @@
 docs/performance.md:
 
     bench/models.py [--only cnn,resnet18] [--rounds N] [--threads 1,2] [--nproc 1,2] [--bfloat16] [--high] [--ours]
-                    [--set KEY=VALUE] [--python PATH] [--without-debian]
+                    [--isa avx2] [--set KEY=VALUE] [--python PATH] [--without-debian]
 
 --threads: one process with that many threads; --nproc: processes of one thread each (1 adds nothing to --threads). A round runs both
 programs for a few seconds; of a run's steps the median without the first ones counts, of the rounds the median again. Data are made up
 (noise with labels, random text), lie in memory, and are the same for both in size and kind. PyTorch is Debian's and, with --python, the
 one of that interpreter, eager or compiled, whichever is faster, both at their best (bench/peers.py); its memory is that of an eager run
 without those settings, since they keep freed memory. --bfloat16: train.precision against PyTorch's autocast. --high: train.float32_matmul_precision
-against PyTorch's. --ours leaves PyTorch out."""
+against PyTorch's. --isa avx2: both programs and their libraries without AVX-512. --ours leaves PyTorch out."""
 import argparse, json, math, os, platform, random, shutil, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass
 
@@ -143,6 +143,10 @@ WORKLOADS = {
     "wide_mlp": Workload("wide MLP 1024-4096-4096-1024, batch 256", MLP, 256 * 2e-9 * (2 * 1024 * 4096 + 3 * (4096 * 4096 + 4096 * 1024)), 10),
 }
 
+# What keeps ddptrain, oneDNN, PyTorch and MKL to an instruction set.
+INSTRUCTIONS = {"avx2": {"DDPTRAIN_CPU": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2",
+                         "MKL_ENABLE_INSTRUCTIONS": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}}
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -160,7 +164,7 @@ def steady(milliseconds):
 
 class Bench:
     def __init__(self, options):
-        self.options = options
+        self.options, self.instructions = options, INSTRUCTIONS.get(options.isa, {})
         self.folder = tempfile.mkdtemp(prefix="ddptrain-bench-")
         draw, letters = random.Random(1), [chr(c) for c in range(33, 33 + VOCABULARY)]
         with open(os.path.join(self.folder, "text.txt"), "w") as f:
@@ -178,7 +182,7 @@ class Bench:
         command = [self.options.binary, config, "--run-dir", run, "--quiet", "--nproc", str(setting.nproc), "checkpoint.save_every=1000000",
                    *(["train.precision=bfloat16"] if self.options.bfloat16 else []),
                    *(["train.float32_matmul_precision=high"] if self.options.high else []), *self.options.set]
-        p = subprocess.Popen(command, cwd=SOURCE, env=dict(os.environ, OMP_NUM_THREADS=str(setting.threads)))
+        p = subprocess.Popen(command, cwd=SOURCE, env=dict(os.environ, OMP_NUM_THREADS=str(setting.threads), **self.instructions))
         _, code, usage = os.wait4(p.pid, 0)
         p.returncode = code
         if code:
@@ -187,7 +191,7 @@ class Bench:
         return steady([1e3 * l["seconds"] for l in lines if l["event"] == "step"]), usage.ru_maxrss / 1024
 
     def theirs(self, peer, *arguments, threads, environment=None):
-        environment = dict(environment or peers.strong_environment(), OMP_NUM_THREADS=str(threads))
+        environment = dict(environment or peers.strong_environment(), OMP_NUM_THREADS=str(threads)) | self.instructions
         precision = [f"--{name}" for name in ("bfloat16", "high") if getattr(self.options, name)]
         return peer.run(PYTORCH, *arguments, "--threads", threads, *precision, environment=environment)
 
@@ -213,6 +217,7 @@ def main():
     parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--high", action="store_true")
     parser.add_argument("--ours", action="store_true")
+    parser.add_argument("--isa", choices=INSTRUCTIONS)
     peers.add_options(parser)
     parser.add_argument("--set", action="append", default=[], help="a key of the config for ddptrain")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
@@ -238,7 +243,7 @@ def main():
                         times.theirs[peer, mode].append(b.theirs_steps(peer, flags, name, setting))
         print(f"round {r + 1} of {options.rounds}", file=sys.stderr)
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-    print(f"{model}, {os.cpu_count()} cores, {'bfloat16' if options.bfloat16 else 'float32'}{', high' if options.high else ''}; medians of {options.rounds} interleaved rounds [min - max]\n")
+    print(f"{model}, {os.cpu_count()} cores, {'bfloat16' if options.bfloat16 else 'float32'}{', high' if options.high else ''}{f', {options.isa}' if options.isa else ''}; medians of {options.rounds} interleaved rounds [min - max]\n")
     if peaks:
         print("float32 product of 2048: " + "; ".join(f"{peer.name}, {s} {show(v)} GFLOP/s" for (peer, s), v in peaks.items()) + "\n")
     heads, lines = [f" {peer.name}, ms a step | ratio |" for peer in found], "---|---|" * len(found)

@@ -24,6 +24,11 @@ status device_check(const char *name) {
     return is_gpu(name) ? explain(gpu_find(&module, &gpus)) : OK;
 }
 
+static status create_cpu(struct device **out) {
+    const char *set = getenv("DDPTRAIN_CPU");
+    return status_prefix(cpu_device_create(set && *set ? set : NULL, out), "DDPTRAIN_CPU");
+}
+
 status device_create(const char *name, struct device **out) {
     static const struct gpus_process alone = {.local_rank = 0, .local_size = 1};
     return device_create_local(name, &alone, out);
@@ -32,7 +37,7 @@ status device_create(const char *name, struct device **out) {
 status device_create_local(const char *name, const struct gpus_process *process, struct device **out) {
     const struct gpu_module *module;
     int gpus, own;
-    if (!is_gpu(name)) return cpu_device_create(NULL, out);
+    if (!is_gpu(name)) return create_cpu(out);
     TRY(explain(gpu_find(&module, &gpus)));
     TRY(explain(gpus_choose(process, &own)));
     return module->create(own, out);

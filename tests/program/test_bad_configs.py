@@ -433,6 +433,13 @@ class CommandLine(program.Case):
         _, err = self.run_program("test.yaml", env={"DDPTRAIN_FAULT": "abc"}, code=USAGE)
         self.assertIn("DDPTRAIN_FAULT: expected N:KIND[:once|ever], got 'abc'", err)
 
+    def test_instruction_set(self):
+        self.write("test.yaml", program.WINE)
+        out, _ = self.run_program("test.yaml", env={"DDPTRAIN_CPU": "baseline"})
+        self.assertNotIn("on cpu (avx", out)
+        _, err = self.run_program("test.yaml", code=USAGE, env={"DDPTRAIN_CPU": "mmx"})
+        self.assertIn("DDPTRAIN_CPU: this CPU does not have the instruction set 'mmx'", err)
+
     def test_ranks_environment(self):
         self.write("test.yaml", program.WINE)
         for env, sentence in (({"RANK": "0"}, "WORLD_SIZE"), ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK"),
