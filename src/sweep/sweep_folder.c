@@ -689,9 +689,15 @@ static status check_trial(const struct sweep_folder *f, const struct sweep_confi
 status sweep_folder_remove_trial(const struct sweep_folder *f, const struct sweep_config *sweep, int64_t trial,
                                  const struct trial_run *results, struct log *log) {
     struct text path = {0};
-    bool is_left;
-    status s = check_trial(f, sweep, trial, results, log, &is_left);
-    if (s || is_left) return s;
+    struct io_info info = {0};
+    bool is_left = false;
+    sweep_trial_path(f->path, trial, &path);
+    status s = io_stat(text_string(&path), &info);
+    if (info.exists) s = check_trial(f, sweep, trial, results, log, &is_left);
+    if (s || is_left || !info.exists) { /* most short runs have no folder */
+        text_free(&path);
+        return s;
+    }
     for (int64_t repeat = 0; !s && repeat < sweep->runs; repeat++) {
         text_clear(&path);
         sweep_run_path(f->path, sweep, trial * sweep->runs + repeat, &path);
