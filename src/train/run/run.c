@@ -1084,6 +1084,8 @@ static void destroy(struct run *run, status *result) {
     reducer_destroy(t->averaging.reducer);
     elastic_destroy(t->averaging.elastic);
     trainer_close_recordings(t);
+    evaluation_destroy(t->evaluation); /* metrics of extensions have a group */
+    evaluation_destroy(t->test.evaluation);
     comm_destroy(run->own_comm);
     comm_destroy(run->sampler_comm);
     comm_destroy(t->comm);
@@ -1096,8 +1098,6 @@ static void destroy(struct run *run, status *result) {
     loader_destroy(t->loader);
     loader_destroy(t->validation);
     loader_destroy(t->test.loader);
-    evaluation_destroy(t->evaluation);
-    evaluation_destroy(t->test.evaluation);
     step_close(t);
     trace_destroy(t->trace);
     plan_destroy(run->plan);
