@@ -4,6 +4,7 @@
     bench/data.py [--rounds 3] [--csv-mb 1024] [--large-mb 2048] [--limit-mb 200] [--python PYTHON] [--folder /tmp]
     bench/data.py --only rows [--rows 1000000,10000000]    (docs/growth.md: peak memory; without peers)
     bench/data.py --only categories --only sqlite          (docs/growth.md: processor time, one thread each)
+    bench/data.py --only parquet                           (the same; --binary of a build with Arrow)
 
 PYTHON has pandas, pyarrow, scikit-learn, h5py, torch, torchvision and polars (from PyPI); a peer that is missing is skipped."""
 import argparse, json, os, resource, shutil, statistics, subprocess, sys, tempfile, time
@@ -37,6 +38,8 @@ PEERS = {
         "for _ in range(2):", "    start = time.perf_counter()", "    for x, y in l: pass", "print(time.perf_counter() - start)")),
 }
 PROCESSOR_TIMED = TIMED.replace("perf_counter", "process_time")
+PARQUET = PEERS["pandas + ColumnTransformer"].replace("import time", "import pyarrow.parquet as pq\nimport time").replace(
+    "pd.read_csv('mixed.csv')", "pq.read_table('mixed.parquet', use_threads=False).to_pandas()").replace("perf_counter", "process_time")
 POLARS = "import polars as pl\n" + PROCESSOR_TIMED % "pl.read_csv('categories.csv')['c'].cast(pl.Categorical).to_physical()"
 FETCH = """import sqlite3
 import numpy as np
@@ -55,9 +58,9 @@ SQLITE = {
         "t = pd.read_sql('select * from t', sqlite3.connect('t.db'))",
         "for c in ('c0', 'c1'): t[c] = t[c].astype('category').cat.codes", "t.to_numpy('float32')")),
 }
-PEERS |= SQLITE | {"polars, read_csv + Categorical": POLARS}
+PEERS |= SQLITE | {"polars, read_csv + Categorical": POLARS, "pyarrow + ColumnTransformer": PARQUET}
 MODULES = {"pandas, C engine": "pandas", "pyarrow, all threads": "pyarrow", "pandas + ColumnTransformer": "pandas, sklearn",
-           "ImageFolder + DataLoader": "torchvision", "polars, read_csv + Categorical": "polars", **{name: "numpy, pandas" for name in SQLITE}}
+           "ImageFolder + DataLoader": "torchvision", "polars, read_csv + Categorical": "polars", "pyarrow + ColumnTransformer": "pyarrow, sklearn", **{name: "numpy, pandas" for name in SQLITE}}
 MAKE = '''
 import os, sys
 import numpy as np
@@ -200,6 +203,15 @@ class Bench:
             cases[name] = lambda: self.python(name)
         self.table(f"CSV of {self.options.csv_mb // 8} MiB, 8 columns of numbers, 2 of categories, missing values", cases)
 
+    def parquet(self):
+        self.make("mixed", self.options.csv_mb)
+        self.call(self.options.python, "-c", "import pandas as pd; pd.read_csv('mixed.csv').to_parquet('mixed.parquet', row_group_size=100000)")
+        name = "pyarrow + ColumnTransformer"
+        cases = {"ddptrain check: read, prepare, plan": lambda: self.check("mixed.parquet", f", columns: {{{RULES}}}")}
+        if self.peer(name):
+            cases[name] = lambda: self.python(name)
+        self.table(f"Parquet file of {os.path.getsize(os.path.join(self.folder, 'mixed.parquet')) >> 20} MiB, the columns of mixed: processor time", cases)
+
     def categories(self):
         """One column of texts, all different, and the same ones several times in other orders."""
         name = "polars, read_csv + Categorical"
@@ -270,11 +282,11 @@ def main():
     parser.add_argument("--limit-mb", type=int, default=200)
     parser.add_argument("--python", default="python3")
     parser.add_argument("--folder", default=None)
-    parser.add_argument("--only", choices=["numbers", "mixed", "images", "large", "rows", "categories", "sqlite"], action="append")
+    parser.add_argument("--only", choices=["numbers", "mixed", "images", "large", "rows", "categories", "sqlite", "parquet"], action="append")
     parser.add_argument("--binary", default=os.path.join(SOURCE, "build", "release", "bin", "ddptrain"))
     options = parser.parse_args()
     options.binary = os.path.abspath(options.binary)
-    if set(options.only or ()) <= {"categories", "sqlite"} and options.only:
+    if set(options.only or ()) <= {"categories", "sqlite", "parquet"} and options.only:
         os.environ |= {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
     bench = Bench(options)
     try:

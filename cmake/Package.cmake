@@ -64,7 +64,7 @@ ddptrain: link-to-shared-library-in-wrong-package *libddptrain_predict.so*
 ddptrain: maintscript-calls-ldconfig *
 ")
 install(FILES ${CMAKE_BINARY_DIR}/debian/overrides DESTINATION ${share}/lintian/overrides RENAME ddptrain)
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3-h5py, hdf5-tools, libopenmpi3, libmpich12")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "gcc, libc6-dev, nettle-dev, python3-h5py, hdf5-tools, libopenmpi3, libmpich12")
 file(READ ${CMAKE_SOURCE_DIR}/LICENSE license_text)
 string(REPLACE "\n" "\n " license_text "${license_text}")
 string(REGEX REPLACE "\n *\n" "\n .\n" license_text "${license_text}")
