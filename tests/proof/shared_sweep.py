@@ -141,7 +141,7 @@ class Trial:
             is_same = False
         kept = sorted(os.listdir(os.path.join(many, "runs"))) == sorted(os.listdir(os.path.join(self.folder, "one", "runs")))
         rest = glob.glob(f"{many}/shared/members/*/runs/*")
-        others = {c: n for c, n in self.codes.items() if c not in (0, 75, -9)}
+        others = {c: n for c, n in self.codes.items() if c not in (0, 75, -9, -15)}  # -15: it has not begun yet
         print(f"{self.started} starts, faults {dict(self.faults)}, {self.seconds:.0f} s, exit codes {dict(self.codes)}")
         print(f"lost {len(lost)}, repeated {len(repeated)}, same table: {is_same}, same runs kept: {kept}, folders left: {len(rest)}")
         return not lost and not repeated and is_same and kept and not others
@@ -166,9 +166,10 @@ def main():
     ok = trial.check() and has_ended
     if not ok:
         trial.log.flush()
-        print(f"FAILED; see {trial.folder}; the last lines of all processes:")
+        print(f"FAILED; see {trial.folder}; failures of processes, and the last lines of all:")
         with open(os.path.join(trial.folder, "log")) as f:
-            print("".join(f.readlines()[-30:]))
+            lines = f.readlines()
+        print("".join([line for line in lines if line.startswith("ddptrain: ") and "stopped on request" not in line] + lines[-10:]))
     else:
         shutil.rmtree(trial.folder, ignore_errors=True)
         for folder in o.folders[:1]:
