@@ -84,6 +84,7 @@ TEST(ranks_and_epochs) {
     struct sampler_config sampler = {.batch_size = 5, .global_batch_size = SCHEMA_NO_INT, .shuffle = true, .seed = 1};
     float x[42], y[21];
     read_epoch(&o, DATASET_TRAIN, 6, 20, x, y);
+    for (int64_t i = 0; i < 20; i++) ck_assert(x[2 * i] == (float)dataset_train_row(o.dataset, 6, i));
     for (int world = 1; world <= 2; world++)
         for (int rank = 0; rank < world; rank++) {
             struct loader *loader;

@@ -170,6 +170,8 @@ double dataset_divide(const struct dataset *dataset);
 /* The row of the file (from 0) at [position] of [part]; of a window, the last row of its inputs; of a sample of
  * dataset.draw, the first one in epoch 0. */
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position);
+/* The same of a training row in [epoch]. */
+int64_t dataset_train_row(const struct dataset *dataset, int64_t epoch, int64_t position);
 
 /* The rows of the file of the sample of dataset.draw at [position] in epoch 0, and their number; 0: there are no
  * samples.

@@ -93,6 +93,13 @@ size_t dataset_members(const struct dataset *dataset, enum dataset_part part, in
     return members;
 }
 
+int64_t dataset_train_row(const struct dataset *dataset, int64_t epoch, int64_t position) {
+    int64_t rows[MAX_MEMBERS];
+    if (!dataset->drawn.members) return part_row(dataset, DATASET_TRAIN, position);
+    drawn_rows(dataset, DATASET_TRAIN, epoch, &position, 1, rows);
+    return part_row(dataset, DATASET_TRAIN, rows[0]);
+}
+
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
     int64_t rows[MAX_MEMBERS];
     return dataset_members(dataset, part, position, rows) ? rows[0] : part_row(dataset, part, position);

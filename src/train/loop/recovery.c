@@ -24,6 +24,7 @@ struct diagnosis {
     const struct loss_type *loss;
     const void *loss_config;
     const struct dataset *dataset;
+    int64_t epoch;          /* of the batch */
     struct loss_sums *sums; /* on the device; scratch */
     bool has_gradients;     /* the model has memory for them */
 };
@@ -59,8 +60,9 @@ static void name_rows(struct search *s, row_test *is_nonfinite, const void *cont
     for (size_t i = 0; i < s->batch->rows; i++) {
         if (!is_nonfinite(s, context, i)) continue;
         if (count++ < MAX_NAMED_ROWS)
-            text_printf(&rows, "%s%lld", count > 1 ? ", " : "",
-                        (long long)dataset_row(s->diagnosis->dataset, DATASET_TRAIN, s->batch->positions[i]));
+            text_printf(
+                &rows, "%s%lld", count > 1 ? ", " : "",
+                (long long)dataset_train_row(s->diagnosis->dataset, s->diagnosis->epoch, s->batch->positions[i]));
     }
     if (count > 0) text_printf(&s->found, " for row%s %s", text_plural(count, "s"), text_string(&rows));
     if (count > MAX_NAMED_ROWS) text_printf(&s->found, " and %zu more", count - MAX_NAMED_ROWS);
@@ -269,6 +271,7 @@ static status search(struct trainer *t, const struct bad_step *bad, struct findi
                                   .loss = t->loss,
                                   .loss_config = t->loss_config,
                                   .dataset = t->dataset,
+                                  .epoch = bad->first.epoch,
                                   .sums = &t->memory.results->sums,
                                   .has_gradients = t->averaging.hooks->keeps_gradients};
     struct counters *c = &t->state->counters;

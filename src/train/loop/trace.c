@@ -242,7 +242,7 @@ status trace_piece(struct trainer *t, const struct update *update, const struct 
     int64_t *numbers = end_of(trace, &trace->columns[NUMBER]), *ranks = end_of(trace, &trace->columns[RANK]);
     int64_t *micro_batches = end_of(trace, &trace->columns[MICRO_BATCH]);
     for (size_t i = 0; i < batch->rows; i++) {
-        numbers[i] = dataset_row(t->dataset, DATASET_TRAIN, batch->positions[i]);
+        numbers[i] = dataset_train_row(t->dataset, update->first.epoch, batch->positions[i]);
         ranks[i] = comm_rank(t->comm);
         micro_batches[i] = (int64_t)piece->number - update->first.batch;
     }
