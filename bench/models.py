@@ -164,8 +164,10 @@ def steady(milliseconds):
 
 class Bench:
     def __init__(self, options):
-        self.options, self.instructions = options, INSTRUCTIONS.get(options.isa, {})
+        self.options, self.instructions = options, dict(INSTRUCTIONS.get(options.isa, {}))
         self.folder = tempfile.mkdtemp(prefix="ddptrain-bench-")
+        if options.isa:  # code that torch.compile kept for another instruction set crashes
+            self.instructions["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(self.folder, "inductor")
         draw, letters = random.Random(1), [chr(c) for c in range(33, 33 + VOCABULARY)]
         with open(os.path.join(self.folder, "text.txt"), "w") as f:
             f.write("".join(letters) + "".join(draw.choices(letters, k=1_000_000 - VOCABULARY)))
