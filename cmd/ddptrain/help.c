@@ -30,7 +30,7 @@ static const struct {
      "that a process may use, divided among the ranks that share them."},
     {"OMP_WAIT_POLICY, GOMP_SPINCOUNT", "How long waiting threads spin. Default: for some 40 us, then they sleep."},
     {"DDPTRAIN_CPU", "The instruction set of the CPU's loops, instead of the best one of this machine: avx512, avx2 or "
-                     "baseline. oneDNN has ONEDNN_MAX_CPU_ISA."},
+                     "baseline, whose results have other bits. oneDNN has ONEDNN_MAX_CPU_ISA."},
     {"DDPTRAIN_SECRET",
      "On several machines: the job's secret, the same text of at least 16 characters on all (`openssl rand -hex 16`). "
      "Without it the secret is derived from the job's number or the port, which others can guess."},

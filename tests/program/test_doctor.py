@@ -223,7 +223,8 @@ class Doctor(program.Case):
                 names |= set(re.findall(r'"(DDPTRAIN_[A-Z_]+)"', f.read()))
         names -= {"DDPTRAIN_", "DDPTRAIN_EMULATED", "DDPTRAIN_FAULT", "DDPTRAIN_FAULT_CLOCK"}  # these must have valid values
         self.assertGreater(len(names), 15)
-        self.doctor(env={name: "0123456789abcdef" if name == "DDPTRAIN_SECRET" else "1" for name in names})
+        values = {"DDPTRAIN_SECRET": "0123456789abcdef", "DDPTRAIN_CPU": "baseline"}
+        self.doctor(env={name: values.get(name, "1") for name in names})
         self.not_named("not a variable")
 
     # ---- processors, memory, limits

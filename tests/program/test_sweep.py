@@ -237,7 +237,7 @@ constraints: ["model.layers.0.linear.out % parts == 0", "optimizer.momentum < 0.
 class Sweep(SweepCase):
     def test_the_time_that_is_left(self):
         """It does not grow while a long trial runs."""
-        self.write("test.yaml", "config: base.yaml\nmethod: grid\nparameters: {train.epochs: {values: [9000, 30000]}}\n")
+        self.write("test.yaml", "config: base.yaml\nmethod: grid\nparameters: {train.epochs: {values: [9000, 60000]}}\n")
         main, side = os.openpty()
         fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
         p = subprocess.Popen([program.BINARY, "sweep", "test.yaml"], cwd=self.folder, env=self.environment({"TERM": "xterm"}), stderr=side, stdin=subprocess.DEVNULL)
