@@ -1146,12 +1146,25 @@ static status write_all(struct coordinator *s, status failure) {
     return s->is_lost ? failure : status_first(failure, trials_write(s->trials));
 }
 
+#define DELETION_SECONDS 1 /* from the first file of a folder to the folder itself */
+
+/* A system call that has failed where somebody deletes the folder: the folder is the last that they delete. */
+static status explain_deletion(struct coordinator *s, status failure) {
+    double end = clock_seconds() + DELETION_SECONDS;
+    while (failure && !s->is_lost && status_is_system(failure) && clock_seconds() < end) {
+        status lost = follow_folder(s);
+        if (!lost) clock_sleep(DELETION_SECONDS / 20.0);
+        if (lost) status_free(failure), failure = lost;
+    }
+    return failure;
+}
+
 status sweep_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log) {
     struct coordinator s = {.file = file, .config = sweep_file_config(file), .options = options, .log = log};
     status failure = open_all(&s);
     bool is_open = !failure;
     if (is_open) failure = open_base_dataset(&s);
-    if (is_open && !failure) failure = s.claims ? train_all_shared(&s) : train_all(&s);
+    if (is_open && !failure) failure = s.claims ? explain_deletion(&s, train_all_shared(&s)) : train_all(&s);
     if (is_open && !s.claims) failure = write_all(&s, failure);
     log_progress(log, NULL);
     if (is_open && options->folder_now) text_add(options->folder_now, sweep_folder_path(s.folder));
