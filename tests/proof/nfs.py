@@ -11,7 +11,7 @@ them. The program is the portable one (packaging/package.sh portable). For each 
   lease: tests/proof/shared_sweep.py compares the table with one process's, and counts lost and repeated runs.
 * A run folder: a second run is refused from the other host, also after a restart of the server; a killed run is resumed on the other host
   with the same bits.
-* A full export, a quota, an export that is taken back, a folder that is removed on the server: the documented exit code and one sentence.
+* A full export, a quota, an export that is withdrawn, a folder that is removed on the server: the documented exit code and one sentence.
 
 By hand: needs root, mmdebstrap, qemu-system-x86, cpio. The processor is emulated, so that no /dev/kvm is
 needed; each version takes about 12 minutes on two cores.
@@ -283,7 +283,7 @@ class Proof:
 
         p = self.begin(one, "stale", *self.SAVING, folder="/small", at="/small")
         call("exportfs", "-u", "*:/small")
-        self.ends("an export that is taken back", p, 74, "Stale file handle|Permission denied|Operation not permitted")
+        self.ends("an export that is withdrawn", p, 74, "Stale file handle|Permission denied|Operation not permitted")
         call("exportfs", "-o", "rw,sync,no_root_squash,no_subtree_check", "*:/small")
 
         p = self.begin(one, "gone", *self.SAVING, folder="/small", at="/small")

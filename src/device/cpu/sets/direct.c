@@ -145,10 +145,10 @@ static void copy_panel(float *panel, const float *b, size_t brs, size_t k, size_
     }
 }
 
-#define NARROW 4 /* columns of c that are computed as vectors of rows */
+#define FEW_COLUMNS 4 /* columns of c that are computed as vectors of rows */
 
-static bool is_narrow(const struct cpu_product *p) {
-    return LANES >= 8 && p->n <= NARROW && p->m >= LANES / 2 && p->k >= LANES && p->acs == 1 && !p->is_run &&
+static bool has_few_columns(const struct cpu_product *p) {
+    return LANES >= 8 && p->n <= FEW_COLUMNS && p->m >= LANES / 2 && p->k >= LANES && p->acs == 1 && !p->is_run &&
            p->start != PRODUCT_ADD;
 }
 
@@ -162,9 +162,9 @@ INLINE void add_square(const struct cpu_product *p, const float *a, const float 
 }
 
 /* [rows] of c, at most LANES */
-INLINE void narrow_rows(const struct cpu_product *p, const float *a, float *c, size_t rows) {
+INLINE void few_columns_rows(const struct cpu_product *p, const float *a, float *c, size_t rows) {
     size_t whole = p->k / LANES * LANES, end = p->k - LANES;
-    lanes sums[NARROW];
+    lanes sums[FEW_COLUMNS];
     for (size_t j = 0; j < p->n; j++) sums[j] = (p->start == PRODUCT_ROW ? p->row[j] : 0) - (lanes){0};
     for (size_t k = 0; k < whole; k += LANES) add_square(p, a + k, p->b + k * p->brs, rows, 0, sums);
     if (whole < p->k) add_square(p, a + end, p->b + end * p->brs, rows, whole - end, sums);
@@ -175,10 +175,10 @@ INLINE void narrow_rows(const struct cpu_product *p, const float *a, float *c, s
 }
 
 /* c of few columns: a vector is some rows of a column, since one of columns would be nearly empty. */
-static __attribute__((noinline)) void narrow_product(const struct cpu_product *p) {
+static __attribute__((noinline)) void few_columns_product(const struct cpu_product *p) {
     size_t i = 0;
-    for (; i + LANES <= p->m; i += LANES) narrow_rows(p, p->a + i * p->ars, p->c + i * p->ldc, LANES);
-    if (i < p->m) narrow_rows(p, p->a + i * p->ars, p->c + i * p->ldc, p->m - i);
+    for (; i + LANES <= p->m; i += LANES) few_columns_rows(p, p->a + i * p->ars, p->c + i * p->ldc, LANES);
+    if (i < p->m) few_columns_rows(p, p->a + i * p->ars, p->c + i * p->ldc, p->m - i);
 }
 
 bool IN_SET(direct_product)(const struct cpu_product *p) {
@@ -186,8 +186,8 @@ bool IN_SET(direct_product)(const struct cpu_product *p) {
     float copy[MAX_K * PANEL_WIDTH];
     bool is_transposed = p->brs == 1 && p->bcs != 1;
     if (p->k > MAX_K || p->m * p->n * p->k > MAX_WORK) return false;
-    if (is_narrow(p)) {
-        narrow_product(p);
+    if (has_few_columns(p)) {
+        few_columns_product(p);
         return true;
     }
 #if LANES == 16
