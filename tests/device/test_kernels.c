@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers/philox.h"
 #include "check_main.h"
 #include "device/cpu/cpu.h"
 #include "device/internal.h"
@@ -249,6 +250,32 @@ TEST(dropout_depends_on_the_row_only) {
     device_ops(device)->dropout(device, &all, 1, F32(ones), F32(other), 8, 10);
     for (int i = 0; i < 80; i++) ck_assert(other[i] == 0);
     device_destroy(device);
+}
+
+/* The masks of every set are those of the generator, one block of four at a time: rows shorter and longer than what is
+ * drawn at once, and a pass and a row above 32 bits. */
+TEST(dropout_draws_the_words_of_philox) {
+    enum { ROWS = 3, MAX = 200 };
+    float ones[ROWS * MAX], y[ROWS * MAX];
+    for (size_t i = 0; i < ROWS * MAX; i++) ones[i] = 1;
+    const uint64_t pass = 0x500000003;
+    struct draw_key key = {.seed = 0x700000009, .stream = 2, .pass = &pass, .first_row = 0x2fffffffe, .row_stride = 3};
+    for (size_t s = 0; s < 3; s++) {
+        struct device *device = open_set(sets[s]);
+        if (!device) continue;
+        for (size_t size = 1; size <= MAX; size++) {
+            device_ops(device)->dropout(device, &key, 0.5f, F32(ones), F32(y), ROWS, size);
+            for (size_t i = 0; i < ROWS; i++)
+                for (size_t j = 0; j < size; j++) {
+                    uint64_t row = key.first_row + i * key.row_stride;
+                    uint32_t word[4] = {(uint32_t)j / 4, (uint32_t)row, (uint32_t)pass,
+                                        (uint32_t)(pass >> 32) ^ (uint32_t)(row >> 32) << 16};
+                    philox(word, 9 ^ 7 * 0x85ebca6bu, key.stream);
+                    ck_assert(y[i * size + j] == (word[j % 4] >> 31 ? 2 : 0));
+                }
+        }
+        device_destroy(device);
+    }
 }
 
 /* Against the formula in double, with the moments of the distribution; a sample is that of its row on any rank. */

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/numbers/philox.h"
 #include "device/cpu/parallel.h"
+#include "device/cpu/sets/random.h"
 #include "device/cpu/sets/set.h"
 #include "device/cpu/sets/sums.h"
 #include "device/math.h"
@@ -188,24 +188,11 @@ static void update_softmax(const struct head *h, float *block, size_t first, siz
 /* Multiplies a block of softmaxes, or of their gradients, by the mask of dropout / (1 - p). The random numbers are
  * those of the operator dropout for rows of (heads, tokens, tokens). */
 static void drop(const struct head *h, float *block, size_t first, size_t queries, size_t k, size_t keys) {
-    const struct draw_key *key = h->shape->dropout;
-    float p = h->shape->dropout_p, scale = 1 / (1 - p);
-    uint32_t threshold = p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32);
-    uint32_t key0 = (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu;
-    uint64_t pass = *key->pass, row = key->first_row + h->row * key->row_stride;
+    struct row_words row = row_words_of(h->shape->dropout, h->row);
     for (size_t i = 0; i < queries; i++) {
-        uint64_t at = ((uint64_t)h->index * h->tokens + first + i) * h->all_keys + k, drawn = UINT64_MAX;
-        uint32_t word[4] = {0};
-        for (size_t j = 0; j < keys; j++) {
-            if ((at + j) / 4 != drawn) {
-                drawn = (at + j) / 4;
-                word[0] = (uint32_t)drawn, word[1] = (uint32_t)row, word[2] = (uint32_t)pass;
-                word[3] = (uint32_t)(pass >> 32) ^ (uint32_t)(row >> 32) << 16 ^ (uint32_t)(drawn >> 32);
-                philox(word, key0, key->stream);
-            }
-            bool is_kept = word[(at + j) % 4] >= threshold && p < 1;
-            block[i * BLOCK + j] = is_kept ? block[i * BLOCK + j] * scale : 0;
-        }
+        float *to = block + i * BLOCK;
+        uint64_t at = ((uint64_t)h->index * h->tokens + first + i) * h->all_keys + k;
+        drop_elements(&row, h->shape->dropout_p, at, to, to, keys);
     }
 }
 

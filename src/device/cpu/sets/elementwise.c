@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/numbers/philox.h"
 #include "device/cpu/parallel.h"
+#include "device/cpu/sets/random.h"
 #include "device/cpu/sets/set.h"
 
 struct job {
@@ -258,40 +258,29 @@ static void scale_backward(struct device *device, const float *x, const float *s
 
 /* ---- dropout ---- */
 
-/* Random numbers of elements 4 block to 4 block + 3 of local row [i]. The key: seed and stream. The counter: block, row
- * of the global batch, pass. */
-static inline __attribute__((always_inline)) void draw(const struct draw_key *key, size_t i, size_t block,
-                                                       uint32_t word[4]) {
-    uint64_t pass = *key->pass, row = key->first_row + i * key->row_stride;
-    word[0] = (uint32_t)block;
-    word[1] = (uint32_t)row;
-    word[2] = (uint32_t)pass;
-    word[3] = (uint32_t)(pass >> 32) ^ (uint32_t)(row >> 32) << 16;
-    philox(word, (uint32_t)key->seed ^ (uint32_t)(key->seed >> 32) * 0x85ebca6bu, key->stream);
+struct drop_job {
+    const struct draw_key *key;
+    float p;
+    const float *x;
+    float *y;
+    size_t size;
+};
+
+static void drop_part(void *context, size_t first, size_t last) {
+    const struct drop_job *d = context;
+    for (size_t i = first; i < last; i++) {
+        struct row_words words = row_words_of(d->key, i);
+        drop_elements(&words, d->p, 0, d->x + i * d->size, d->y + i * d->size, d->size);
+    }
 }
 
-/* An element is kept if its random number is not below it; with p = 1 none is. */
-static uint32_t threshold_of(float p) { return p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32); }
-
-static void dropout(struct device *device, const struct draw_key *key, float p, const struct tensor *tx,
-                    const struct tensor *ty, size_t rows, size_t size) {
-    const float *restrict x = floats(tx);
-    float *restrict y = floats(ty);
+static void dropout(struct device *device, const struct draw_key *key, float p, const struct tensor *x,
+                    const struct tensor *y, size_t rows, size_t size) {
     (void)device;
-    float scale = 1 / (1 - p);
-    uint32_t threshold = threshold_of(p);
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < size; j += 4) {
-            uint32_t word[4];
-            draw(key, i, j / 4, word);
-            for (size_t l = 0; l < 4 && j + l < size; l++) {
-                size_t e = i * size + j + l;
-                y[e] = word[l] >= threshold && p < 1 ? x[e] * scale : 0;
-            }
-        }
+    parallel_for(rows, parallel_items(size), drop_part, &(struct drop_job){key, p, floats(x), floats(y), size});
 }
 
-#define DRAWN 64 /* channels at a time; a multiple of 4 */
+#define DRAWN 64 /* channels at a time; a multiple of WORDS */
 
 /* Channels [first, first + count) of all positions of a row. */
 static void drop_channels(const float *restrict x, float *restrict y, size_t size, size_t channels,
@@ -310,20 +299,21 @@ static void dropout_channels(struct device *device, const struct draw_key *key, 
     float *restrict y = floats(ty);
     (void)device;
     float scale = 1 / (1 - p), scales[DRAWN];
-    uint32_t threshold = threshold_of(p);
-    for (size_t i = 0; i < rows; i++, x += size, y += size)
+    uint32_t threshold = dropout_threshold(p), words[WORDS];
+    for (size_t i = 0; i < rows; i++, x += size, y += size) {
+        struct row_words row = row_words_of(key, i);
         for (size_t first = 0; first < channels; first += DRAWN) {
             size_t count = channels - first < DRAWN ? channels - first : DRAWN;
-            for (size_t c = 0; c < count; c += 4) {
-                uint32_t word[4];
-                draw(key, i, (first + c) / 4, word);
-                for (size_t l = 0; l < 4; l++) scales[c + l] = word[l] >= threshold && p < 1 ? scale : 0;
+            for (size_t c = 0; c < count; c += WORDS) {
+                draw_words(&row, (first + c) / 4, words);
+                for (size_t l = 0; l < WORDS; l++) scales[c + l] = words[l] >= threshold && p < 1 ? scale : 0;
             }
             if (channels == 1)
                 drop_row(x, y, size, scales[0]);
             else
                 drop_channels(x + first, y + first, size, channels, scales, count);
         }
+    }
 }
 
 /* ---- samples of normal distributions ---- */
@@ -338,19 +328,22 @@ struct normal_job {
 /* exp(v / 2) e of rows first to last - 1, which forward adds to the mean and backward multiplies by dz / 2. */
 static void normal_part(void *context, size_t first, size_t last) {
     const struct normal_job *s = context;
-    for (size_t i = first; i < last; i++)
-        for (size_t j = 0; j < s->size; j += 4) {
-            uint32_t word[4];
-            float e[4];
-            draw(s->key, i, j / 4, word);
-            math_normal_pair(word[0], word[1], e);
-            math_normal_pair(word[2], word[3], e + 2);
-            for (size_t l = 0; l < 4 && j + l < s->size; l++) {
-                size_t at = i * s->size + j + l;
-                float noise = math_exp(0.5f * s->log_variance[at]) * e[l];
-                s->to[at] = s->mean ? s->mean[at] + noise : 0.5f * (s->dz[at] * noise);
+    uint32_t words[WORDS];
+    float e[WORDS];
+    for (size_t i = first; i < last; i++) {
+        struct row_words row = row_words_of(s->key, i);
+        for (size_t j = 0; j < s->size; j += WORDS) {
+            size_t at = i * s->size + j, count = s->size - j < WORDS ? s->size - j : WORDS;
+            draw_words(&row, j / 4, words);
+#pragma omp simd
+            for (size_t l = 0; l < WORDS; l += 2) math_normal_pair(words[l], words[l + 1], e + l);
+#pragma omp simd
+            for (size_t l = 0; l < count; l++) {
+                float noise = math_exp(0.5f * s->log_variance[at + l]) * e[l];
+                s->to[at + l] = s->mean ? s->mean[at + l] + noise : 0.5f * (s->dz[at + l] * noise);
             }
         }
+    }
 }
 
 static void sample_normal(struct device *device, const struct draw_key *key, const float *mean,
@@ -372,12 +365,12 @@ static void sample_normal_backward(struct device *device, const struct draw_key 
 /* 16 partial sums in double, added in a fixed order at the end */
 static float norm(struct device *device, const float *x, size_t count) {
     (void)device;
-    double lanes[16] = {0}, sum = 0;
+    double parts[16] = {0}, sum = 0;
     size_t i = 0;
     for (; i + 16 <= count; i += 16)
-        for (int l = 0; l < 16; l++) lanes[l] += (double)x[i + (size_t)l] * (double)x[i + (size_t)l];
-    for (; i < count; i++) lanes[i % 16] += (double)x[i] * (double)x[i];
-    for (int l = 0; l < 16; l++) sum += lanes[l];
+        for (int l = 0; l < 16; l++) parts[l] += (double)x[i + (size_t)l] * (double)x[i + (size_t)l];
+    for (; i < count; i++) parts[i % 16] += (double)x[i] * (double)x[i];
+    for (int l = 0; l < 16; l++) sum += parts[l];
     return (float)sqrt(sum);
 }
 
