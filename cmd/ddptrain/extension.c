@@ -256,8 +256,9 @@ static status value_of_parts(const struct trial *t, const struct metric_type *ty
         rows.targets += first * batch->target_size;
         s = own_metric_create(type, batch->output_size, batch->target_size, t->ranks, &part);
         if (!s) type->add(&rows, &part);
-        for (size_t i = 0; !s && i < type->sums; i++) all.sums[i] += part.sums[i];
+        for (size_t i = 0; !s && i <= type->sums; i++) all.sums[i] += part.sums[i];
         if (!s) text_add_bytes(&all.written, text_string(&part.written), part.written.length);
+        all.is_mixed = all.is_mixed || part.is_mixed;
         own_metric_free(&part);
     }
     if (!s) s = own_metric_value(type, &all, out);

@@ -21,9 +21,10 @@ train: {epochs: 12, metrics: [mae, concordance]}
 checkpoint: {best: val_concordance}
 """
 BAD = """#include "extension.h"
-static void add(const struct metric_rows *rows, struct metric_state *state) { state->sums[0] += rows->rows; if (RECORDS) metric_record(state, rows->outputs, 4); }
+static const struct metric_type bad;
+static void add(const struct metric_rows *rows, struct metric_state *state) { state->sums[0] += rows->rows; if (bad.record_size) metric_record(state, rows->outputs, 4); }
 static status value(const struct metric_state *state, double *out) { (void)state; RETURN; }
-static const struct metric_type bad = {.name = "NAME", .sums = 1, .record_size = 8 * (RECORDS), .add = add, .value = value};
+static const struct metric_type bad = {.name = "NAME", .sums = 1, .record_size = 8 * RECORDS, .add = add, .value = value};
 DDPTRAIN_EXTENSION(.metric = &bad);
 """
 
@@ -71,7 +72,11 @@ class OwnMetrics(program.Case):
     def test_wrong(self):
         for name, records, result, code, sentence in (
                 ("bad", "0", "return *out = comm_rank(state->ranks), OK", DATA, "the metric 'bad' is 0 on rank 0, but 1 on rank 1"),
-                ("bad", "1", "return *out = 1, OK", DATA, "the metric 'bad': rank 0 has 12 bytes of records, of which one has 8"),
+                ("bad", "1", "return *out = 1, OK", DATA, "the metric 'bad': a record has another size than .record_size, 8 bytes"),
+                ("bad", "0, .sums = 0", "return *out = 1, OK", DATA, "the metric 'bad': sum 0 was written, but .sums is 0"),
+                ("loss", "0", "return *out = 1, OK", USAGE, "bad.c: 'loss' is a field of the results already"),
+                ("rows", "0", "return *out = 1, OK", USAGE, "bad.c: 'rows' is a field of the results already"),
+                ("a\\nb", "0", "return *out = 1, OK", USAGE, "bad.c: the name of a metric has letters, digits and _, at most 100, got 'a\\x0ab'"),
                 ("bad", "0", 'return status_new(STATUS_DATA, "no such thing")', DATA, "the metric 'bad': no such thing"),
                 ("bad", "0", "return *(volatile int *)0 = 1, OK", None, "the extension bad.c"),
                 ("mae", "0", "return *out = 1, OK", USAGE, "there is a type 'mae' already")):
@@ -83,7 +88,8 @@ class OwnMetrics(program.Case):
                 self.assertIn(sentence, err)
         for keys, sentence in ((["model.layers=[{linear: 2}]", "dataset.targets=[c, t]"], "the metric 'concordance': it needs one output and one target, not 2 and 2"),
                                (["train.metrics=[concordances]"], "unknown metric 'concordances'"),
-                               (["train.metrics={concordance: mean(y)}", "checkpoint.best=val_loss"], "is a metric of the program")):
+                               (["train.metrics={concordance: mean(y)}", "checkpoint.best=val_loss"], "is a metric of the program"),
+                               (["train.metrics={rows: mean(y)}", "checkpoint.best=val_loss"], "'rows' is a field of the results already")):
             _, err = self.run_own("check", "test.yaml", *keys, code=USAGE)
             self.assertIn(sentence, err)
 

@@ -141,6 +141,7 @@ static void watch_crashes(uintptr_t function, const char *path) {
 /* Adds the types to their tables. */
 static status add_types(const struct extension *e, const char *path) {
     const char *name = NULL;
+    if (e->metric) TRY(status_prefix(metric_check_name(e->metric->name), "%s", path));
     if (e->layer && !layer_type_add(e->layer)) name = e->layer->variant.name;
     if (e->loss && !loss_type_add(e->loss)) name = e->loss->variant.name;
     if (e->optimizer && !optimizer_type_add(e->optimizer)) name = e->optimizer->variant.name;

@@ -17,6 +17,7 @@
  * small deviations. */
 
 #define MAX_CONFUSION_BYTES ((size_t)64 << 20)
+#define MAX_OWN_NAME 100
 
 static size_t classes_of(const struct tally_options *o) {
     return o->kind == TALLY_CLASSES ? o->out_size / o->positions : 2;
@@ -740,20 +741,25 @@ struct metric_list metric_list_of(const struct string_list *items, const struct 
     return list;
 }
 
-/* A name becomes a field of metrics.jsonl. */
-static status check_own_name(const char *name) {
-    static const char *const taken[] = {"loss", "accuracy", NULL};
-    bool is_taken = find(name) || metric_type_find(name);
+status metric_check_name(const char *name) {
+    static const char *const fields[] = {"loss", "accuracy", "rows", "event", "part", "labels", NULL};
     size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-    for (size_t i = 0; taken[i]; i++) is_taken = is_taken || strcmp(taken[i], name) == 0;
-    if (is_taken)
-        return status_new(
-            STATUS_USAGE,
-            "'%.40s' is a metric of the program: write %.40s: %.40s, or choose another name for the expression", name,
-            name, name);
-    if (length == 0 || name[length])
-        return status_new(STATUS_USAGE, "the name of a metric has letters, digits and _, got '%.40s'", name);
+    if (length == 0 || name[length] || length > MAX_OWN_NAME)
+        return status_new(STATUS_USAGE, "the name of a metric has letters, digits and _, at most %d, got '%.40s'",
+                          MAX_OWN_NAME, name);
+    for (size_t i = 0; fields[i]; i++)
+        if (strcmp(fields[i], name) == 0)
+            return status_new(STATUS_USAGE, "'%s' is a field of the results already; give the metric another name",
+                              name);
     return OK;
+}
+
+static status check_name_of_formula(const char *name) {
+    TRY(metric_check_name(name));
+    if (!find(name) && !metric_type_find(name)) return OK;
+    return status_new(STATUS_USAGE,
+                      "'%s' is a metric of the program: write %s: %s, or choose another name for the expression", name,
+                      name, name);
 }
 
 status metric_check(const struct metric_list *list, const struct loss_type *loss, const struct schema *schema) {
@@ -761,7 +767,7 @@ status metric_check(const struct metric_list *list, const struct loss_type *loss
     if (names->count > METRIC_MAX_COUNT)
         return status_new(STATUS_USAGE, "at most %d metrics, got %zu", METRIC_MAX_COUNT, names->count);
     for (size_t i = 0; i < names->count; i++) {
-        TRY(list->formulas[i] ? check_own_name(names->items[i]) : check_fit(names->items[i], loss, schema));
+        TRY(list->formulas[i] ? check_name_of_formula(names->items[i]) : check_fit(names->items[i], loss, schema));
         TRY(check_once(names, i));
     }
     return check_tops(list);

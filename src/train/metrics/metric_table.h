@@ -115,6 +115,9 @@ status metric_check(const struct metric_list *list, const struct loss_type *loss
 status metric_check_terms(const struct metric_list *list, const struct variant_list *losses,
                           const struct schema *schema);
 
+/* Whether a metric of the user may have this name, which becomes a field of metrics.jsonl and of the output of eval. */
+status metric_check_name(const char *name);
+
 /* Whether the program itself has the metric [name]. */
 bool metric_is_known(const char *name);
 

@@ -22,12 +22,14 @@ bool metric_type_add(const struct metric_type *type) {
 }
 
 void metric_record(struct metric_state *state, const void *record, size_t size) {
+    state->is_mixed = state->is_mixed || size != state->record_size;
     text_add_bytes(&state->written, record, size);
 }
 
 status own_metric_create(const struct metric_type *type, size_t output_size, size_t target_size, struct comm *ranks,
                          struct metric_state *state) {
-    *state = (struct metric_state){.output_size = output_size, .target_size = target_size, .ranks = ranks};
+    *state = (struct metric_state){
+        .output_size = output_size, .target_size = target_size, .ranks = ranks, .record_size = type->record_size};
     if (type->check)
         TRY(status_prefix(type->check(output_size, target_size), "train.metrics: the metric '%s'", type->name));
     state->sums = calloc(type->sums + 1, sizeof *state->sums);
@@ -42,12 +44,24 @@ void own_metric_free(struct metric_state *state) {
 }
 
 void own_metric_start(const struct metric_type *type, struct metric_state *state) {
-    for (size_t i = 0; i < type->sums; i++) state->sums[i] = 0;
+    for (size_t i = 0; i <= type->sums; i++) state->sums[i] = 0;
+    state->is_mixed = false;
     text_free(&state->written);
     free(state->gathered);
     state->gathered = NULL;
     state->records = NULL;
     state->record_count = 0;
+}
+
+/* What [add] did on this rank. */
+static status check_added(const struct metric_type *type, const struct metric_state *state) {
+    if (state->is_mixed)
+        return status_new(STATUS_DATA, "the metric '%s': a record has another size than .record_size, %zu bytes",
+                          type->name, type->record_size);
+    if (state->sums[type->sums] != 0)
+        return status_new(STATUS_DATA, "the metric '%s': sum %zu was written, but .sums is %zu", type->name, type->sums,
+                          type->sums);
+    return OK;
 }
 
 /* The records of all ranks, in order of rank. */
@@ -57,12 +71,7 @@ static status gather(const struct metric_type *type, struct metric_state *state)
     if (!sizes) return status_memory("the metric '%s'", type->name);
     status s = comm_all_gather_bytes(state->ranks, text_string(&state->written), state->written.length,
                                      &state->gathered, sizes);
-    for (int r = 0; !s && r < world; r++) {
-        if (sizes[r] % type->record_size)
-            s = status_new(STATUS_DATA, "the metric '%s': rank %d has %zu bytes of records, of which one has %zu",
-                           type->name, r, sizes[r], type->record_size);
-        all += sizes[r];
-    }
+    for (int r = 0; !s && r < world; r++) all += sizes[r];
     free(sizes);
     state->records = state->gathered;
     state->record_count = all / type->record_size;
@@ -87,6 +96,7 @@ static status compare(const struct metric_type *type, struct comm *ranks, double
 }
 
 status own_metric_value(const struct metric_type *type, struct metric_state *state, double *out) {
+    TRY(check_added(type, state));
     if (type->sums) TRY(comm_all_reduce(state->ranks, state->sums, type->sums, COMM_FLOAT64, COMM_SUM));
     if (type->record_size) TRY(gather(type, state));
     TRY(status_prefix(type->value(state, out), "the metric '%s'", type->name));

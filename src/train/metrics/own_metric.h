@@ -28,12 +28,14 @@ struct metric_state {
     const void *records;             /* in value: (record_count) of all ranks, in the order of the validation rows */
     size_t record_count;
     struct comm *ranks;  /* a group of all ranks, for collectives in value (dist/comm/comm.h) */
+    size_t record_size;  /* type->record_size */
+    bool is_mixed;       /* the program's: a record has another size */
     struct text written; /* the program's: records of this rank */
     void *gathered;      /* the program's */
 };
 
 struct metric_type {
-    const char *name;   /* in train.metrics; letters, digits and _ */
+    const char *name;   /* in train.metrics; metric_check_name of metric_table.h */
     bool is_error;      /* smaller values are better, for checkpoint.best and train.early_stop */
     size_t sums;        /* numbers that are added up over all rows */
     size_t record_size; /* bytes of a record; 0: it has none */
@@ -60,7 +62,7 @@ status own_metric_create(const struct metric_type *type, size_t output_size, siz
 void own_metric_free(struct metric_state *state); /* of one that is zero, too */
 void own_metric_start(const struct metric_type *type, struct metric_state *state);
 /* The value over the rows of all ranks: STATUS_DATA with both values and ranks where two ranks have different ones, and
- * where a record has another size. All ranks. */
+ * where a record has another size or a sum after the last one was written. All ranks. */
 status own_metric_value(const struct metric_type *type, struct metric_state *state, double *out);
 
 #endif
