@@ -136,7 +136,7 @@ class Expressions(program.Case):
     def test_wrong_metrics(self):
         for metrics, message in (
                 ("{a: mean(y - u)}", "test.yaml:7:42: train.metrics.a: unknown name 'u' (known: y, t, w)"), ("{mae: mean(y)}", "'mae' is a metric of the program: write mae: mae"),
-                ("{loss: mean(y)}", "'loss' is a metric of the program"), ("{'a b': mean(y)}", "the name of a metric has letters, digits and _, got 'a b'"),
+                ("{loss: mean(y)}", "'loss' is a field of the results already"), ("{'a b': mean(y)}", "the name of a metric has letters, digits and _, at most 100, got 'a b'"),
                 ("{a: y - t}", "train.metrics.a: it is as many numbers as y or t"), ("{a: [mean(y), mean(t)]}", "the metric 'a' is given twice"), ("[mean(y)]", "unknown metric 'mean(y)'")):
             with self.subTest(metrics):
                 self.write("test.yaml", CONFIG.replace("log_every: 1", f"metrics: {metrics}") % ("", "relu", "mse"))
