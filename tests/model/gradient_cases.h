@@ -439,6 +439,12 @@ static const struct {
      "output_padding: 2, dilation: 2, groups: 2}}, tanh, {conv_transpose1d: {out: 2, kernel_size: 2, bias: false}}]",
      2,
      {3, 5}},
+    {"conv_transpose3d",
+     "[{conv3d: {out: 4, kernel_size: 1}}, {conv_transpose3d: {out: 4, kernel_size: [3, 2, 2], stride: [3, 2, 1], "
+     "padding: [1, 0, 2], output_padding: [2, 1, 0], dilation: [2, 1, 3], groups: 2}}, tanh, "
+     "{conv_transpose3d: {out: 2, kernel_size: 2, bias: false}}]",
+     4,
+     {2, 2, 2, 3}},
     {"conv_transpose2d",
      "[{conv_transpose2d: {out: 5, kernel_size: 2, stride: 2}}, tanh, {conv2d: {out: 3, kernel_size: 3}}, silu, "
      "{conv_transpose2d: {out: 2, kernel_size: 3}}, flatten]",

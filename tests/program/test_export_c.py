@@ -109,6 +109,8 @@ LAYERS = {
     "volume": ((2, 6, 5, 4), 3, "[{conv3d: {out: 4, kernel_size: [3, 2, 3], stride: [2, 1, 1], padding: [1, 0, 2], dilation: [2, 1, 1]}}, relu, {max_pool3d: {kernel_size: 2, "
                                 "stride: 1, padding: 1, ceil_mode: true}}, batch_norm, {conv3d: {out: 6, kernel_size: [1, 2, 2], groups: 2, bias: false}}, "
                                 "{avg_pool3d: {kernel_size: 2, stride: [1, 2, 1], padding: 1, count_include_pad: false}}, flatten, {linear: 3}]"),
+    "transposed_volume": ((2, 2, 3, 2), 3, "[{conv_transpose3d: {out: 6, kernel_size: [3, 2, 2], stride: [3, 2, 1], padding: [1, 0, 2], output_padding: [2, 1, 0], "
+                                           "dilation: [2, 1, 3], groups: 2}}, relu, {conv_transpose3d: {out: 2, kernel_size: 2, bias: false}}, flatten, {linear: 3}]"),
     "volume_pools": ((3, 4, 5, 4), 2, "[{avg_pool3d: {kernel_size: [2, 1, 2], stride: 1, divisor_override: 3}}, {adaptive_max_pool3d: [2, 3, 2]}, {adaptive_avg_pool3d: [1, 2, 2]}, "
                                       "{conv3d: {out: 3, kernel_size: 1}}, prelu, {adaptive_avg_pool3d: 1}, flatten, {linear: 2}]"),
     "rotary": ((12, 8), 3, "[{linear: 16}, {rotary_embedding: {head_size: 4, heads: 3}}, {scaled_dot_product_attention: {heads: 2, num_kv_heads: 1, causal: true}}, "

@@ -39,6 +39,8 @@ ATTRIBUTES = {
         "{upsample: {scale_factor: 1.5, mode: linear}}", "{pad: {padding: [3, 2], mode: circular}}"],
     (2, 5, 4, 6): [
         "{conv3d: {out: 3, kernel_size: [3, 2, 1], stride: [1, 2, 3]}}", "{conv3d: {out: 3, kernel_size: [2, 1, 3], padding: [0, 1, 2]}}", "{conv3d: {out: 3, kernel_size: 2, dilation: [3, 2, 1]}}",
+        "{conv_transpose3d: {out: 3, kernel_size: [3, 2, 1], stride: [2, 3, 1], output_padding: [1, 2, 0]}}", "{conv_transpose3d: {out: 4, kernel_size: 2, padding: [0, 2, 1], dilation: [1, 3, 2]}}",
+        "{conv_transpose3d: {out: 4, kernel_size: 2, groups: 2, bias: false}}",
         "{conv3d: {out: 3, kernel_size: [2, 4, 3], padding: same, dilation: [2, 1, 1]}}", "{conv3d: {out: 4, kernel_size: 2, groups: 2, bias: false}}", "{max_pool3d: {kernel_size: [3, 2, 1]}}", "{max_pool3d: {kernel_size: 2, stride: [1, 2, 3], padding: [0, 1, 1]}}",
         "{max_pool3d: {kernel_size: 2, stride: 3, ceil_mode: true}}", "{avg_pool3d: {kernel_size: [3, 2, 1]}}", "{avg_pool3d: {kernel_size: 2, stride: [1, 2, 3], padding: [0, 1, 1]}}",
         "{avg_pool3d: {kernel_size: 2, padding: 1, count_include_pad: false}}", "{avg_pool3d: {kernel_size: 2, stride: 3, ceil_mode: true}}", "{avg_pool3d: {kernel_size: [3, 2, 1], divisor_override: 5}}",

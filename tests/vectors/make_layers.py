@@ -128,6 +128,8 @@ CASES = [
      "kernel_size: 3, padding: 1, groups: 2}}, flatten, {linear: 3}]", [2, 6, 3, 4]),
     ("[{conv3d: {out: 3, kernel_size: [2, 4, 3], padding: same, dilation: [2, 1, 1]}}, tanh, {conv3d: {out: 2, kernel_size: 2, padding: valid}}]",
      [2, 3, 4, 3]),
+    ("[{conv3d: {out: 4, kernel_size: 1}}, {conv_transpose3d: {out: 4, kernel_size: [3, 2, 2], stride: [3, 2, 1], padding: [1, 0, 2], "
+     "output_padding: [2, 1, 0], dilation: [2, 1, 3], groups: 2}}, tanh, {conv_transpose3d: {out: 2, kernel_size: 2, bias: false}}]", [2, 2, 2, 3]),
     ("[{conv3d: {out: 3, kernel_size: 1}}, {max_pool3d: {kernel_size: [2, 3, 2], stride: [1, 2, 1], padding: [1, 1, 0], ceil_mode: true}}, "
      "batch_norm, {max_pool3d: 2}, {conv3d: {out: 2, kernel_size: 1}}]", [2, 4, 5, 4]),
     ("[{conv3d: {out: 3, kernel_size: 1}}, {avg_pool3d: {kernel_size: [2, 3, 2], stride: [1, 2, 1], padding: [1, 1, 0], ceil_mode: true}}, "

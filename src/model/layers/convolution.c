@@ -1,5 +1,6 @@
-/* conv2d, conv1d: torch.nn.Conv2d and Conv1d, zero padding; patch_embedding: a conv2d whose pixels become a sequence. A
- * signal is an image of height 1. The device prepares each convolution once, when memory is allocated. */
+/* Convolutions of signals, images and volumes and their transposes, as in torch.nn; patch_embedding: a conv2d whose
+ * pixels become a sequence. A signal is an image of height 1. The device prepares each convolution once, when memory is
+ * allocated. */
 #include "model/build.h"
 #include "model/init.h"
 #include "model/layer.h"
@@ -11,7 +12,7 @@ struct convolution_config {
     int64_t out, groups;
     struct int_list kernel_size, stride, padding, dilation;
     bool bias;
-    struct int_list output_padding; /* conv_transpose2d only */
+    struct int_list output_padding; /* of the transposed ones */
 };
 
 #define CONVOLUTION_SIZES(key_, min_, doc_, ...)                                                                       \
@@ -366,6 +367,7 @@ static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "Conv LazyConv2d Convolution Convolution2D conv2", "conv2d"),
     VALUE_ALIAS("layer", "Convolution1D", "conv1d"),
     VALUE_ALIAS("layer", "LazyConv3d Convolution3D", "conv3d"),
+    VALUE_ALIAS("layer", "Conv3DTranspose Deconv3d LazyConvTranspose3d", "conv_transpose3d"),
     KEY_ALIAS("layer.conv2d",
               "out_channels filters channels num_filters n_filters features out_features output_channels", ".out"),
     KEY_ALIAS("layer.conv1d",
@@ -382,6 +384,7 @@ static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "Conv1DTranspose Deconv1d LazyConvTranspose1d", "conv_transpose1d"),
     CALL_ALIAS("layer", "conv_transpose1d", "~ out kernel_size stride padding output_padding groups bias dilation"),
     CALL_ALIAS("layer", "conv_transpose2d", "~ out kernel_size stride padding output_padding groups bias dilation"),
+    CALL_ALIAS("layer", "conv_transpose3d", "~ out kernel_size stride padding output_padding groups bias dilation"),
     CALL_ALIAS("layer", "conv2d", "~ out kernel_size stride padding dilation groups bias"),
     CALL_ALIAS("layer", "Conv2D", "out kernel_size stride padding"),
     CALL_ALIAS("layer", "conv1d", "~ out kernel_size stride padding dilation groups bias"),
@@ -421,8 +424,8 @@ const struct layer_type layer_patch_embedding = {
 static const struct schema_row conv3d_rows[] = {
     CONVOLUTION_ROWS(SIZES, PADDING("one number, or [depth, height, width]"), .choices = paddings), {0}};
 
-static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
-    const struct convolution_config *c = config;
+static void check_volume(const struct convolution_config *c, const struct node *where, const char *path,
+                         struct problems *problems) {
     static const struct int_list none;
     struct convolution_config groups = {.out = c->out, .groups = c->groups};
     groups.kernel_size = groups.stride = groups.padding = groups.dilation = none;
@@ -432,6 +435,9 @@ static void check(void *config, const struct node *where, const char *path, stru
     triple_check(&c->padding, "padding", where, path, problems);
     triple_check(&c->dilation, "dilation", where, path, problems);
     if (c->padding.word == PADDING_SAME) check_same(c, where, path, problems);
+}
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
+    check_volume(config, where, path, problems);
 }
 
 static const struct schema schema = {
@@ -460,17 +466,26 @@ static struct depth_window depth_of(const struct convolution_config *c, const st
     return w;
 }
 
+/* Of one image of a volume. */
+static struct window images_window(const struct convolution_config *c) {
+    struct window w;
+    for (int d = 0; d < 2; d++) {
+        w.kernel[d] = triple_at(&c->kernel_size, d + 1);
+        w.stride[d] = triple_at(&c->stride, d + 1);
+        w.padding[d] = padding_at(c, d + 1);
+        w.dilation[d] = triple_at(&c->dilation, d + 1);
+    }
+    return w;
+}
+
 /* Of one image of the first node's output. */
 static struct convolution conv3d_convolution_of(const struct layer *layer) {
     const struct convolution_config *c = conv3d_config_of(layer);
-    struct convolution v = {
-        .in = volume_image(&layer->in), .groups = (size_t)c->groups, .has_bias = c->bias, .has_relu = layer->has_relu};
-    for (int d = 0; d < 2; d++) {
-        v.window.kernel[d] = triple_at(&c->kernel_size, d + 1);
-        v.window.stride[d] = triple_at(&c->stride, d + 1);
-        v.window.padding[d] = padding_at(c, d + 1);
-        v.window.dilation[d] = triple_at(&c->dilation, d + 1);
-    }
+    struct convolution v = {.in = volume_image(&layer->in),
+                            .window = images_window(c),
+                            .groups = (size_t)c->groups,
+                            .has_bias = c->bias,
+                            .has_relu = layer->has_relu};
     v.out = (struct image_shape){window_output(&v.window, 0, v.in.height), window_output(&v.window, 1, v.in.width),
                                  (size_t)c->out};
     if (c->padding.word == PADDING_SAME) v.out.height = v.in.height, v.out.width = v.in.width;
@@ -530,6 +545,19 @@ static const struct layer_type unfold_depth = {
 
 static size_t depth_kernel(const struct layer *layer) { return triple_at(&conv3d_config_of(layer)->kernel_size, 0); }
 
+/* Declares weight, of (size0, size1, kernel), and bias (biases). */
+static void conv3d_declare(struct layer *layer, struct planning *planning, int64_t size0, int64_t size1,
+                           int64_t biases) {
+    const struct convolution_config *c = conv3d_config_of(layer);
+    int64_t shape[5] = {size0, size1};
+    for (int d = 0; d < 3; d++) shape[2 + d] = (int64_t)triple_at(&c->kernel_size, d);
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 5,
+                   shape);
+    if (c->bias)
+        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
+                       &biases);
+}
+
 static status conv3d_plan(struct layer *layer, struct planning *planning) {
     const struct convolution_config *c = conv3d_config_of(layer);
     struct convolution v = conv3d_convolution_of(layer);
@@ -538,13 +566,7 @@ static status conv3d_plan(struct layer *layer, struct planning *planning) {
                           v.in.height + 2 * v.window.padding[0], v.in.width + 2 * v.window.padding[1]);
     layer->out = volume_shape(v.out.channels, convolution_images(layer), v.out.height, v.out.width);
     size_t channels = v.in.channels / depth_kernel(layer) / v.groups;
-    const int64_t shape[] = {c->out, (int64_t)channels, (int64_t)depth_kernel(layer), (int64_t)v.window.kernel[0],
-                             (int64_t)v.window.kernel[1]};
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 5,
-                   shape);
-    if (c->bias)
-        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
-                       &c->out);
+    conv3d_declare(layer, planning, c->out, (int64_t)channels, c->out);
     return OK;
 }
 
@@ -563,9 +585,9 @@ static size_t conv3d_multiply_adds(const struct layer *layer) {
     return convolution_images(layer) * convolution_multiply_adds(&c);
 }
 
-static const char *conv3d_onnx(const struct onnx_call *c) {
+/* A node of a convolution over volumes, with [attributes] before those that each has. */
+static const char *volume_node(const struct onnx_call *c, const char *type, struct text *attributes) {
     const struct convolution_config *config = config_of(c->layer);
-    struct text attributes = {0};
     size_t kernel[3], stride[3], pads[3], after[3];
     int64_t dilations[3];
     for (int d = 0; d < 3; d++) {
@@ -573,12 +595,17 @@ static const char *conv3d_onnx(const struct onnx_call *c) {
         pads[d] = padding_at(config, d), dilations[d] = (int64_t)triple_at(&config->dilation, d);
         after[d] = config->padding.word == PADDING_SAME ? (size_t)dilations[d] * (kernel[d] - 1) - pads[d] : pads[d];
     }
-    onnx_volume_window(&attributes, kernel, stride, pads, after);
-    onnx_ints(&attributes, "dilations", dilations, 3);
-    onnx_int(&attributes, "group", config->groups);
+    onnx_volume_window(attributes, kernel, stride, pads, after);
+    onnx_ints(attributes, "dilations", dilations, 3);
+    onnx_int(attributes, "group", config->groups);
     const char *inputs[3] = {c->x, onnx_param(c->g, c->layer->first_param)};
     if (config->bias) inputs[2] = onnx_param(c->g, bias_of(c->layer));
-    return onnx_node(c->g, "Conv", inputs, inputs[2] ? 3 : 2, &attributes);
+    return onnx_node(c->g, type, inputs, inputs[2] ? 3 : 2, attributes);
+}
+
+static const char *conv3d_onnx(const struct onnx_call *c) {
+    struct text attributes = {0};
+    return volume_node(c, "Conv", &attributes);
 }
 
 static void conv3d_c(const struct c_call *c) {
@@ -628,10 +655,12 @@ const struct layer_type layer_conv3d = {
     .pytorch = "nn.Conv3d({channels}, {out}, {kernel_size}{,stride}{,padding}{,dilation}{,groups}{,bias})",
 };
 
-/* ---- conv_transpose1d and conv_transpose2d ---- */
+/* ---- conv_transpose1d, conv_transpose2d and conv_transpose3d ---- */
 
-/* torch.nn.ConvTranspose1d and ConvTranspose2d: the transpose of a convolution from the layer's output to its input. So
- * the convolution's gradient of its input is the layer's output, and its output is the layer's gradient. */
+/* torch.nn.ConvTranspose1d, ConvTranspose2d and ConvTranspose3d: the transpose of a convolution from the layer's output
+ * to its input. So the convolution's gradient of its input is the layer's output, and its output is the layer's
+ * gradient. That of a volume is the convolution of conv3d over the windows along the depth, which layer->saved holds.
+ */
 
 #define TRANSPOSE_ROWS(sizes)                                                                                          \
     CONVOLUTION_ROWS(" " sizes ".",                                                                                    \
@@ -642,6 +671,7 @@ const struct layer_type layer_conv3d = {
 
 static const struct schema_row transpose_rows[] = {TRANSPOSE_ROWS("one number, or [height, width]"), {0}};
 static const struct schema_row transpose_rows1d[] = {TRANSPOSE_ROWS("one number"), {0}};
+static const struct schema_row transpose_rows3d[] = {TRANSPOSE_ROWS("one number, or [depth, height, width]"), {0}};
 
 static void transpose_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
                             struct problems *problems) {
@@ -655,6 +685,11 @@ static void transpose_check2d(void *config, const struct node *where, const char
 static void transpose_check1d(void *config, const struct node *where, const char *path, struct problems *problems) {
     transpose_check(config, 1, where, path, problems);
 }
+static void transpose_check3d(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct convolution_config *c = config;
+    check_volume(c, where, path, problems);
+    triple_check(&c->output_padding, "output_padding", where, path, problems);
+}
 
 static const struct schema transpose_schema = {.name = "model.layers.conv_transpose2d",
                                                .size = sizeof(struct convolution_config),
@@ -664,46 +699,74 @@ static const struct schema transpose_schema1d = {.name = "model.layers.conv_tran
                                                  .size = sizeof(struct convolution_config),
                                                  .rows = transpose_rows1d,
                                                  .check = transpose_check1d};
+static const struct schema transpose_schema3d = {.name = "model.layers.conv_transpose3d",
+                                                 .size = sizeof(struct convolution_config),
+                                                 .rows = transpose_rows3d,
+                                                 .check = transpose_check3d};
 
 static const struct convolution_config *transpose_config_of(const struct layer *layer) { return layer->config; }
 
-/* The convolution from the layer's output to its input. */
+static bool is_volume(const struct layer *layer) { return layer->type == &layer_conv_transpose3d; }
+
+/* The windows along the depth of the layer's output. */
+static struct depth_window transpose_depth(const struct layer *layer) {
+    return depth_of(transpose_config_of(layer), &layer->out);
+}
+static size_t windows_size(const struct depth_window *w) { return w->out * w->positions * w->channels * w->kernel; }
+
+/* The convolution from the layer's output to its input, of a volume from the images of these windows. */
 static struct convolution transpose_convolution_of(const struct layer *layer) {
     const struct convolution_config *c = transpose_config_of(layer);
-    return (struct convolution){.in = image_of(&layer->out),
-                                .out = image_of(&layer->in),
-                                .window = convolution_window(c, layer->in.dims),
-                                .groups = (size_t)c->groups};
+    struct convolution v = {.groups = (size_t)c->groups};
+    if (is_volume(layer)) {
+        v.in = volume_image(&layer->out), v.out = volume_image(&layer->in), v.window = images_window(c);
+        v.in.channels *= triple_at(&c->kernel_size, 0);
+    } else {
+        v.in = image_of(&layer->out), v.out = image_of(&layer->in), v.window = convolution_window(c, layer->in.dims);
+    }
+    return v;
+}
+
+/* Of dimension [d] of the layer's [dims] - 1. */
+static size_t number_at(const struct int_list *list, int dims, int d) {
+    return (size_t)list->items[list->count == (size_t)dims - 1 ? d : 0];
 }
 
 /* (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1; 0: nothing is left */
-static size_t output_size(const struct window *w, int d, size_t in, size_t output_padding) {
-    size_t size = (in - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) + output_padding + 1;
-    return size > 2 * w->padding[d] ? size - 2 * w->padding[d] : 0;
+static size_t output_size(const struct convolution_config *c, int dims, int d, size_t in) {
+    size_t padding = number_at(&c->padding, dims, d);
+    size_t size = (in - 1) * number_at(&c->stride, dims, d) + number_at(&c->output_padding, dims, d) + 1 +
+                  number_at(&c->dilation, dims, d) * (number_at(&c->kernel_size, dims, d) - 1);
+    return size > 2 * padding ? size - 2 * padding : 0;
 }
 
 static status transpose_plan(struct layer *layer, struct planning *planning) {
+    static const char *const words[] = {"images", "rows", "columns"};
     const struct convolution_config *c = transpose_config_of(layer);
-    int dims = layer->type == &layer_conv_transpose1d ? 2 : 3;
-    struct window w = convolution_window(c, dims);
-    size_t output_padding[2], size[2];
-    TRY(image_check(layer, dims));
-    struct image_shape in = image_of(&layer->in);
-    pair_of(&c->output_padding, dims, 0, output_padding);
-    if (in.channels % (size_t)c->groups != 0)
-        return status_new(STATUS_USAGE, "groups must divide the input's channels (%zu), got %lld", in.channels,
-                          (long long)c->groups);
-    for (int d = 0; d < 2; d++) {
-        if (output_padding[d] >= w.stride[d])
-            return status_new(STATUS_USAGE, "output_padding must be less than stride (%zu), got %zu", w.stride[d],
-                              output_padding[d]);
-        size[d] = output_size(&w, d, d == 0 ? in.height : in.width, output_padding[d]);
-        if (size[d] == 0 || size[d] > INT32_MAX)
-            return status_new(STATUS_USAGE, "the output would have %zu %s", size[d], d == 0 ? "rows" : "columns");
+    int dims = is_volume(layer) ? 4 : layer->type == &layer_conv_transpose1d ? 2 : 3;
+    TRY(dims == 4 ? volume_check(layer) : image_check(layer, dims));
+    if (layer->in.size[0] % c->groups != 0)
+        return status_new(STATUS_USAGE, "groups must divide the input's channels (%lld), got %lld",
+                          (long long)layer->in.size[0], (long long)c->groups);
+    layer->out = layer->in;
+    layer->out.size[0] = c->out;
+    for (int d = 0; d < dims - 1; d++) {
+        size_t stride = number_at(&c->stride, dims, d), after = number_at(&c->output_padding, dims, d);
+        if (after >= stride)
+            return status_new(STATUS_USAGE, "output_padding must be less than stride (%zu), got %zu", stride, after);
+        size_t size = output_size(c, dims, d, (size_t)layer->in.size[d + 1]);
+        if (size == 0 || size > INT32_MAX)
+            return status_new(STATUS_USAGE, "the output would have %zu %s", size, words[3 - (dims - 1) + d]);
+        layer->out.size[d + 1] = (int64_t)size;
     }
-    layer->out = channels_last_shape(dims, (size_t)c->out, size[0], size[1]);
     struct convolution convolution = transpose_convolution_of(layer);
-    convolution_declare(layer, planning, &convolution, (size_t)c->out);
+    if (dims < 4) {
+        convolution_declare(layer, planning, &convolution, (size_t)c->out);
+        return OK;
+    }
+    struct depth_window w = transpose_depth(layer);
+    layer->saved_size = windows_size(&w);
+    conv3d_declare(layer, planning, layer->in.size[0], c->out / c->groups, c->out);
     return OK;
 }
 
@@ -729,10 +792,14 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                     const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t first = layer->first_param;
-    struct tensor product = *y;
+    struct tensor product = is_volume(layer) ? *F32(layer->saved) : *y;
     if (transpose_config_of(layer)->bias) product.copy = NULL; /* it is written again */
     ops->convolution->backward(layer->runtime, NULL, params_value(pass->params, first), x, &product, NULL, NULL,
-                               pass->rows);
+                               pass->rows * convolution_images(layer));
+    if (is_volume(layer)) {
+        struct depth_window w = transpose_depth(layer);
+        ops->shapes->fold_depth(pass->device, &w, layer->saved, floats(y), pass->rows);
+    }
     if (transpose_config_of(layer)->bias)
         ops->sequence->add_row(pass->device, floats(y), params_value(pass->params, first + 1), floats(y),
                                pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
@@ -741,61 +808,89 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
 static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
-    size_t first = layer->first_param;
+    size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     const float *w = params_value(pass->params, first);
+    struct tensor product = *dy;
     (void)y;
+    if (is_volume(layer)) {
+        struct depth_window windows = transpose_depth(layer);
+        ops->shapes->unfold_depth(pass->device, &windows, floats(dy), layer->saved, pass->rows);
+        product = *F32(layer->saved);
+    }
     if (transpose_config_of(layer)->bias)
         ops->sequence->sum_rows(pass->device, floats(dy), params_gradient(pass->params, first + 1),
                                 pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
-    ops->convolution->backward(layer->runtime, dy, w, x, NULL, params_gradient(pass->params, first), NULL, pass->rows);
-    if (dx) ops->convolution->forward(layer->runtime, dy, w, NULL, dx, pass->rows);
+    ops->convolution->backward(layer->runtime, &product, w, x, NULL, params_gradient(pass->params, first), NULL,
+                               images);
+    if (dx) ops->convolution->forward(layer->runtime, &product, w, NULL, dx, images);
 }
 
 static size_t transpose_multiply_adds(const struct layer *layer) {
     struct convolution c = transpose_convolution_of(layer);
-    return convolution_multiply_adds(&c);
-}
-
-/* What a stride leaves open of the output's size. */
-static size_t output_padding(const struct window *w, int d, size_t in, size_t out) {
-    return out + 2 * w->padding[d] - (in - 1) * w->stride[d] - w->dilation[d] * (w->kernel[d] - 1) - 1;
+    return convolution_images(layer) * convolution_multiply_adds(&c);
 }
 
 static const char *transpose_onnx(const struct onnx_call *c) {
+    const struct convolution_config *config = transpose_config_of(c->layer);
     struct convolution v = transpose_convolution_of(c->layer);
+    int dims = c->layer->in.dims;
+    int64_t after[3];
     struct text attributes = {0};
-    size_t after[2] = {output_padding(&v.window, 0, v.out.height, v.in.height),
-                       output_padding(&v.window, 1, v.out.width, v.in.width)};
-    onnx_pair(&attributes, "output_padding", after, c->layer->in.dims);
-    return node_of(c, "ConvTranspose", &v, &attributes);
+    for (int d = 0; d < dims - 1; d++) after[d] = (int64_t)number_at(&config->output_padding, dims, d);
+    onnx_ints(&attributes, "output_padding", after, (size_t)dims - 1);
+    return dims == 4 ? volume_node(c, "ConvTranspose", &attributes) : node_of(c, "ConvTranspose", &v, &attributes);
 }
 
 static void transpose_c(const struct c_call *c) {
     struct convolution v = transpose_convolution_of(c->layer);
+    size_t images = convolution_images(c->layer);
     const char *w = weight_table(c, &v), *b = c_plain(c, bias_of(c->layer));
+    const char *to = is_volume(c->layer) ? c->scratch[0] : c->y;
+    c_begin_images(c, images);
     text_printf(c_use(c, "convolution_transpose"),
-                "    convolution_transpose(%s, %s, %s, %s, %s,\n                %s, %s, %zu);\n", c->x,
-                c_image(c, &v.out), w, b, c->y, c_image(c, &v.in), c_window(c, &v.window), v.groups);
+                "    convolution_transpose(%s, %s, %s, %s, %s,\n                %s, %s, %zu);\n",
+                c_at_image(c, c->x, images, c_image_size(&v.out)), c_image(c, &v.out), w, is_volume(c->layer) ? "0" : b,
+                c_at_image(c, to, images, c_image_size(&v.in)), c_image(c, &v.in), c_window(c, &v.window), v.groups);
+    c_end_images(c, images);
+    if (!is_volume(c->layer)) return;
+    struct depth_window d = transpose_depth(c->layer);
+    text_printf(c_use(c, "fold_depth"), "    fold_depth(%s, %s, %s, %zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu);\n", to, b,
+                c->y, d.in, d.out, d.positions, d.channels, d.kernel, d.stride, d.padding, d.dilation);
+}
+
+static void transpose_c_scratch(const struct layer *layer, size_t sizes[2]) {
+    if (!is_volume(layer)) return;
+    struct depth_window w = transpose_depth(layer);
+    sizes[0] = windows_size(&w);
 }
 
 #define TRANSPOSE                                                                                                      \
     .memory_format = FORMAT_CHANNELS_LAST, .depends_on_threads = true, .ignores = IGNORES_Y,                           \
     .runs_on = convolution_runs_on, .plan = transpose_plan, .alloc = transpose_alloc, .release = convolution_release,  \
-    .prepare = prepare, .init = transpose_init, .autocast = AUTOCAST_PRODUCT, .copies = COPY_WITHOUT_GAPS,             \
-    .forward = forward, .backward = backward, .multiply_adds = transpose_multiply_adds, .onnx = transpose_onnx,        \
-    .c = transpose_c
+    .prepare = prepare, .init = transpose_init, .autocast = AUTOCAST_PRODUCT, .forward = forward,                      \
+    .backward = backward, .multiply_adds = transpose_multiply_adds, .onnx = transpose_onnx, .c = transpose_c,          \
+    .c_scratch = transpose_c_scratch
 
 const struct layer_type layer_conv_transpose2d = {
     .variant = {"conv_transpose2d", &transpose_schema,
                 "Transposed convolution over (channels, height, width) (torch.nn.ConvTranspose2d)."},
     .pytorch = "nn.ConvTranspose2d({channels}, {out}, "
                "{kernel_size}{,stride}{,padding}{,output_padding}{,groups}{,bias}{,dilation})",
+    .copies = COPY_WITHOUT_GAPS,
     TRANSPOSE,
 };
 const struct layer_type layer_conv_transpose1d = {
     .variant = {"conv_transpose1d", &transpose_schema1d,
                 "Transposed convolution over (channels, length) (torch.nn.ConvTranspose1d)."},
     .pytorch = "nn.ConvTranspose1d({channels}, {out}, "
+               "{kernel_size}{,stride}{,padding}{,output_padding}{,groups}{,bias}{,dilation})",
+    .copies = COPY_WITHOUT_GAPS,
+    TRANSPOSE,
+};
+const struct layer_type layer_conv_transpose3d = {
+    .variant = {"conv_transpose3d", &transpose_schema3d,
+                "Transposed convolution over (channels, depth, height, width) (torch.nn.ConvTranspose3d)."},
+    .pytorch = "nn.ConvTranspose3d({channels}, {out}, "
                "{kernel_size}{,stride}{,padding}{,output_padding}{,groups}{,bias}{,dilation})",
     TRANSPOSE,
 };

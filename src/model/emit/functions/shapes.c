@@ -137,3 +137,19 @@ INLINE void unfold_depth(const float *x, float *y, size_t in, size_t out, size_t
             for (i = 0; i < slice; i++) y[i * kernel + k] = x[at * slice + i];
         }
 }
+
+/* ---- fold_depth ---- */
+/* y (in, positions, channels): the sums of the elements of all windows x (out, positions, channels, kernel), of which
+ * unfold_depth says where they are; then b */
+INLINE void fold_depth(const float *x, const float *b, float *y, size_t in, size_t out, size_t positions,
+                       size_t channels, size_t kernel, size_t stride, size_t padding, size_t dilation) {
+    size_t o, i, k, slice = positions * channels;
+    memset(y, 0, in * slice * sizeof *y);
+    for (o = 0; o < out; o++, x += slice * kernel)
+        for (k = 0; k < kernel; k++) {
+            size_t at = o * stride + k * dilation - padding; /* wraps around before the first */
+            if (at >= in) continue;
+            for (i = 0; i < slice; i++) y[at * slice + i] += x[i * kernel + k];
+        }
+    for (i = 0; b && i < in * slice; i++) y[i] += b[i % channels];
+}
