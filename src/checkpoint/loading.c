@@ -150,9 +150,15 @@ static void name_module(struct loading *l) {
 }
 
 static status loading_open(struct loading *l, const char *path) {
-    TRY(tensor_index_is_name(path) ? tensor_index_read(path, &l->file)
-        : l->target->is_torch      ? torch_file_read(path, &l->file)
-                                   : safetensors_read(path, &l->file));
+    if (l->target->tensors) {
+        l->file = *l->target->tensors;
+        l->file.bytes = NULL;
+        json_incref(l->file.header);
+    } else {
+        TRY(tensor_index_is_name(path) ? tensor_index_read(path, &l->file)
+            : l->target->is_torch      ? torch_file_read(path, &l->file)
+                                       : safetensors_read(path, &l->file));
+    }
     copy_wanted(l);
     find_prefix(l);
     return OK;
@@ -326,6 +332,7 @@ static status fill(const struct loading *l, const struct params *params) {
         TRY(read_entry(l, params->items[i].name, find_any(l, params->items[i].name), &found));
         found.dtype->convert(l->file.data + found.offset, params_value(params, i), found.count);
         TRY(check_finite(l, params->items[i].name, &found, params_value(params, i)));
+        if (l->target->used) l->target->used(l->target->user, &params->items[i], found.offset);
     }
     return OK;
 }
@@ -783,6 +790,7 @@ static status fill_piece(struct tensor_mapping *m, const struct tensor_piece *p,
     p->entry.dtype->convert(m->loading.file.data + p->entry.offset, values, p->entry.count);
     status s = check_finite(&m->loading, p->tensor, &p->entry, values);
     if (!s) place_values(p, param, values, to);
+    if (!s && m->loading.target->used) m->loading.target->used(m->loading.target->user, param, p->entry.offset);
     buffer_free(values);
     return s;
 }

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "checkpoint/safetensors.h"
 #include "model/params.h"
 #include "model/weight_map.h"
 
@@ -32,7 +33,11 @@ struct safetensors_target {
     size_t product_count;
     struct safetensors_wanted *wanted; /* (wanted_count) */
     size_t wanted_count;
-    bool is_torch; /* the file is one of torch.save */
+    bool is_torch;                     /* the file is one of torch.save */
+    const struct safetensors *tensors; /* those of the file, already read, not owned; NULL: the file is read */
+    /* NULL, or called for each tensor that a parameter got values of; [offset]: of its values in the file. */
+    void (*used)(void *user, const struct param *param, size_t offset);
+    void *user; /* its first argument */
 };
 
 /* Fills the values of all parameters from the file. Names and shapes of file and model must be the same; else each

@@ -169,6 +169,16 @@ static status push_int(struct machine *m, size_t bytes) {
     return push_number(m, bytes == 4 ? (int64_t)(int32_t)(uint32_t)number : (int64_t)number);
 }
 
+/* BINFLOAT: big-endian */
+static status push_real(struct machine *m) {
+    uint64_t number = 0;
+    TRY(read_number(m, sizeof number, &number));
+    number = __builtin_bswap64(number);
+    struct pickle_value *value = create(m, PICKLE_REAL);
+    memcpy(&value->real, &number, sizeof number);
+    return push(m, value);
+}
+
 static status push_global(struct machine *m, const char *module, const char *name) {
     struct pickle_value *value = create(m, PICKLE_GLOBAL);
     value->text = arena_printf(m->arena, "%s %s", module, name);
@@ -299,7 +309,7 @@ static status run_constant(struct machine *m, uint8_t opcode) {
     case 0x8a:
         return with_number(m, 1, push_long);
     case 'G':
-        return push_other(m, 8);
+        return push_real(m);
     case 0x8c:
         return push_text(m, 1);
     case 'X':

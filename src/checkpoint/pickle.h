@@ -12,7 +12,8 @@
 enum pickle_kind {
     PICKLE_NONE,
     PICKLE_NUMBER,     /* an integer or a boolean: number */
-    PICKLE_OTHER,      /* a value without use here: a float, bytes */
+    PICKLE_REAL,       /* a float: real */
+    PICKLE_OTHER,      /* a value without use here: bytes */
     PICKLE_TEXT,       /* text */
     PICKLE_TUPLE,      /* items */
     PICKLE_LIST,       /* items */
@@ -25,6 +26,7 @@ enum pickle_kind {
 struct pickle_value {
     enum pickle_kind kind;
     int64_t number;
+    double real;
     const char *text;
     struct pickle_value **items; /* (count) */
     size_t count, capacity;

@@ -19,7 +19,9 @@ struct reading {
     const char *path;
     struct zip zip;
     struct arena *arena;
-    size_t size; /* of the file */
+    size_t size;          /* of the file */
+    bool wants_optimizer; /* torch_file_read_optimizer */
+    size_t values_left;   /* with it: more than its pickle has without repeating values */
 };
 
 static status bad(const struct reading *r, const char *name, const char *what) {
@@ -116,6 +118,7 @@ static status find_values(const struct reading *r, const char *name, const char 
 static status add_tensor(const struct reading *r, const char *root, const char *name, const struct pickle_value *args) {
     struct described t = {0};
     size_t offset = 0;
+    if (json_object_get(r->file->header, name)) return bad(r, name, "it is in the file twice");
     TRY(read_storage(r, name, args->items[0], &t));
     if (!is_number(args->items[1])) return bad(r, name, "its offset is not sensible");
     t.first = (uint64_t)args->items[1]->number;
@@ -146,7 +149,6 @@ static status read_dict(const struct reading *r, const char *root, const struct 
         const struct pickle_value *key = dict->items[i], *args = tensor_of(dict->items[i + 1]);
         if (!args || key->kind != PICKLE_TEXT)
             return bad(r, key_text(key), "it is not a tensor; the file must be the state_dict, or contain one");
-        if (json_object_get(r->file->header, key->text)) return bad(r, key->text, "it is in the file twice");
         TRY(add_tensor(r, root, key->text, args));
     }
     return OK;
@@ -241,6 +243,89 @@ static status read_pickle(const struct reading *r, const char *root, const struc
     return read_dict(r, root, found.dicts[0]);
 }
 
+/* ---- the state_dict of an optimizer ---- */
+
+/* {"state": {0: {"step": tensor, "exp_avg": tensor}, ...}, "param_groups": [{"params": [0, ...], "lr": 0.1, ...}, ...]}
+ */
+
+/* The value of [dict] under [key] if it is of this kind; else NULL. */
+static const struct pickle_value *value_of(const struct pickle_value *dict, const char *key, enum pickle_kind kind) {
+    for (size_t i = 0; dict->kind == PICKLE_DICT && i < dict->count; i += 2)
+        if (strcmp(key_text(dict->items[i]), key) == 0 && dict->items[i + 1]->kind == kind) return dict->items[i + 1];
+    return NULL;
+}
+
+static json_t *json_of(const struct pickle_value *value) {
+    json_t *out = value->kind == PICKLE_NUMBER ? json_integer(value->number)
+                  : value->kind == PICKLE_REAL ? json_real(value->real)
+                  : value->kind == PICKLE_TEXT ? json_string(value->text)
+                                               : NULL;
+    return out ? out : json_null(); /* not finite, not UTF-8, or of no use */
+}
+
+/* Counts [count] values more; a pickle may refer to the same ones any number of times. */
+static status take_values(struct reading *r, size_t count) {
+    if (count > r->values_left) return bad(r, "param_groups", "the state_dict of the optimizer repeats its values");
+    r->values_left -= count;
+    return OK;
+}
+
+static status add_group(struct reading *r, const struct pickle_value *dict, json_t *groups) {
+    if (dict->kind != PICKLE_DICT) return bad(r, "param_groups", "a group is not a dictionary");
+    json_t *group = json_object();
+    json_array_append_new(groups, group);
+    TRY(take_values(r, dict->count));
+    for (size_t i = 0; i < dict->count; i += 2) {
+        const struct pickle_value *value = dict->items[i + 1];
+        bool is_list = value->kind == PICKLE_LIST || value->kind == PICKLE_TUPLE;
+        json_t *json = is_list ? json_array() : json_of(value);
+        if (json_object_set_new(group, key_text(dict->items[i]), json))
+            return bad(r, "param_groups", "a key is not UTF-8");
+        if (is_list) TRY(take_values(r, value->count));
+        for (size_t k = 0; is_list && k < value->count; k++) json_array_append_new(json, json_of(value->items[k]));
+    }
+    return OK;
+}
+
+/* The state of the parameter with this number. */
+static status add_state(struct reading *r, const char *root, const struct pickle_value *number,
+                        const struct pickle_value *dict, json_t *metadata) {
+    if (!is_number(number) || dict->kind != PICKLE_DICT)
+        return bad(r, "state", "it is not a dictionary from numbers of parameters to theirs");
+    TRY(take_values(r, dict->count));
+    for (size_t i = 0; i < dict->count; i += 2) {
+        const struct pickle_value *value = dict->items[i + 1], *args = tensor_of(value);
+        const char *name = arena_printf(r->arena, "%lld/%s", (long long)number->number, key_text(dict->items[i]));
+        if (args) TRY(add_tensor(r, root, name, args));
+        if (!args && value->kind != PICKLE_NONE && json_object_set_new(metadata, name, json_of(value)))
+            return bad(r, "state", "a key is not UTF-8");
+    }
+    return OK;
+}
+
+static status read_optimizer(struct reading *r, const char *root, const struct pickle_value *dict) {
+    const struct pickle_value *found = NULL, *state = NULL, *groups = NULL;
+    for (size_t i = 0; dict->kind == PICKLE_DICT && i < dict->count; i += 2) {
+        const struct pickle_value *value = dict->items[i + 1];
+        TRY(take_values(r, value->count));
+        if (!value_of(value, "state", PICKLE_DICT) || !value_of(value, "param_groups", PICKLE_LIST)) continue;
+        if (found) return bad(r, key_text(dict->items[i]), "it is the state_dict of a second optimizer");
+        found = value;
+    }
+    if (!found) return OK;
+    state = value_of(found, "state", PICKLE_DICT);
+    groups = value_of(found, "param_groups", PICKLE_LIST);
+    json_t *metadata = json_object(), *list = json_array();
+    r->file->header = json_object();
+    json_object_set_new(r->file->header, "__metadata__", metadata);
+    json_object_set_new(metadata, "param_groups", list);
+    TRY(take_values(r, groups->count + state->count));
+    for (size_t i = 0; i < groups->count; i++) TRY(add_group(r, groups->items[i], list));
+    for (size_t i = 0; i < state->count; i += 2)
+        TRY(add_state(r, root, state->items[i], state->items[i + 1], metadata));
+    return OK;
+}
+
 /* ---- the archive ---- */
 
 static bool ends_with(const char *text, const char *end) {
@@ -281,8 +366,11 @@ static status read_archive(struct reading *r) {
     TRY(zip_read_all(&r->zip, member, &pickle));
     status s = pickle_parse(r->path, pickle, (size_t)member->size, r->arena, &value);
     buffer_free(pickle);
-    if (!s) s = read_pickle(r, root, value);
-    return s;
+    r->values_left = 2 * (size_t)member->size;
+    if (s || !r->wants_optimizer) return s ? s : read_pickle(r, root, value);
+    json_decref(r->file->header);
+    r->file->header = NULL;
+    return read_optimizer(r, root, value);
 }
 
 static status read_open_file(struct reading *r, int fd) {
@@ -305,18 +393,22 @@ static status read_open_file(struct reading *r, int fd) {
     return read_archive(r);
 }
 
-status torch_file_read(const char *path, struct safetensors *file) {
+static status read_file(const char *path, bool wants_optimizer, struct safetensors *file) {
     int fd = -1;
     struct io_info info;
     *file = (struct safetensors){.path = path};
     TRY(io_stat(path, &info));
     if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
     TRY(io_open(path, &fd));
-    struct reading reading = {.file = file, .path = path, .arena = arena_create()};
+    struct reading reading = {.file = file, .path = path, .arena = arena_create(), .wants_optimizer = wants_optimizer};
     status s = read_open_file(&reading, fd);
     arena_destroy(reading.arena);
     return status_first(s, io_close(fd, path));
 }
+
+status torch_file_read(const char *path, struct safetensors *file) { return read_file(path, false, file); }
+
+status torch_file_read_optimizer(const char *path, struct safetensors *file) { return read_file(path, true, file); }
 
 /* ---- writing ---- */
 

@@ -16,4 +16,10 @@ status torch_file_write(const char *path, const struct named_tensor *tensors, si
  * safetensors_read; call safetensors_close also after a failure, which is STATUS_DATA with the file and the tensor. */
 status torch_file_read(const char *path, struct safetensors *file);
 
+/* Reads the state_dict of an optimizer (torch.optim) among the values of the dictionary: the tensors of its state
+ * become "NUMBER/NAME" ("0/exp_avg", of the parameter with this number), and the header's "__metadata__" has
+ * param_groups, as JSON, and the numbers of the state ("0/step"). The header is NULL if there is no such state_dict.
+ * Call safetensors_close also after a failure. */
+status torch_file_read_optimizer(const char *path, struct safetensors *file);
+
 #endif

@@ -32,6 +32,9 @@ static void add_value(const struct pickle_value *value, struct text *out) {
     case PICKLE_NUMBER:
         text_printf(out, "%lld", (long long)value->number);
         break;
+    case PICKLE_REAL:
+        text_printf(out, "%g", value->real);
+        break;
     case PICKLE_OTHER:
         text_add(out, "?");
         break;
@@ -91,7 +94,7 @@ static const struct {
     {BYTES("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f."), "9223372036854775807"},
     {BYTES("\x8a\x08\0\0\0\0\0\0\0\x80."), "-9223372036854775808"},
     {BYTES("\x8a\x09\1\1\1\1\1\1\1\1\1."), "?"},
-    {BYTES("G\1\1\1\1\1\1\1\1."), "?"},
+    {BYTES("G\xbf\xf8\0\0\0\0\0\0."), "-1.5"},
     {BYTES("\x8c\3abc."), "'abc'"},
     {BYTES("X\2\0\0\0ab."), "'ab'"},
     {BYTES("\x8d\1\0\0\0\0\0\0\0a."), "'a'"},
@@ -133,7 +136,7 @@ static const struct {
     {BYTES("K\1K\0020."), "1"},
     {BYTES("K\1(K\2K\0031."), "1"},
     {BYTES("cm\nf\n)R(K\1K\2u."), "!<m f>, ();"}, /* items of an object */
-    {BYTES("G\1\1\1\1\1\1\1\1K\1a."), "?"},
+    {BYTES("C\0K\1a."), "?"},
     {BYTES("K\1q\3K\2q\4h\3\x87."), "(1, 2, 1)"},
     {BYTES("K\1r\3\0\0\0j\3\0\0\0\x86."), "(1, 1)"},
     {BYTES("K\1\x94K\2\x94h\0h\1\x86\x86."), "(2, (1, 2))"},

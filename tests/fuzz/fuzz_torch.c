@@ -32,6 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     struct safetensors file;
     expect_sentence(torch_file_read(path, &file), path);
     safetensors_close(&file);
+    expect_sentence(torch_file_read_optimizer(path, &file), path);
+    safetensors_close(&file);
     memory_files_check_closed();
     read_pickle(bytes, size);
     return 0;

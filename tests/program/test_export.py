@@ -1,5 +1,5 @@
 """The formats of export, read by Python's standard library. ctest-labels: unit"""
-import collections, csv, glob, re, io, os, pickle, shutil, stat, struct, unittest, zipfile
+import collections, csv, glob, io, json, os, re, pickle, shutil, stat, struct, unittest, zipfile
 
 import numpy as np
 
@@ -322,8 +322,8 @@ checkpoint: {resume: multigpu_torchrun.pt, save_every: 1, keep: 0}
         self.assertEqual(self.events("step", "runs/two")[0]["step"], 3)
         self.run_program("line.yaml", "--fresh", "--run-dir", "runs/line")
         self.assertEqual(self.losses_from(5, "runs/line"), [s["loss"] for s in steps])
-        for keys, message in ((["optimizer={type: sgd, lr: 0.1, momentum: 0.9}"], "are read, but sgd also has a state; start from its weights with model.init_from"),
-                              (["optimizer={type: adamw, lr: 0.1}"], "but adamw also has a state"), (["train.ema.decay=0.9"], "but train.ema also has a state"),
+        for keys, message in ((["optimizer={type: sgd, lr: 0.1, momentum: 0.9}"], "multigpu_torchrun.pt: it has no state_dict of an optimizer, such as optimizer_state of the script, and sgd has a state; start from its weights with model.init_from"),
+                              (["train.ema.decay=0.9"], "train.ema also has a state, which is not read from files of torch.save; start"),
                               (["model.layers=[{linear: 2}, {linear: 1}]"], "multigpu_torchrun.pt: does not match the model:\n")):
             with self.subTest(message):
                 self.assertIn(message, self.run_program("line.yaml", *keys, "--run-dir", "runs/wrong", code=None)[1])
@@ -340,6 +340,62 @@ checkpoint: {resume: multigpu_torchrun.pt, save_every: 1, keep: 0}
         with h5py.File(self.checkpoints("runs/gpt")[-1]) as f:
             for name, values in vectors["weights"].items():
                 np.testing.assert_array_equal(f["model"][name][()], np.array(values, "f4"))
+
+    def test_state_of_the_optimizer_of_a_snapshot(self):
+        """A run continues with the state of the script's optimizer: its losses are those of the script in PyTorch."""
+        import h5py
+        vectors = program.vectors("snapshots/snapshots")
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            f["x"], f["y"] = np.array(vectors["x"], "f4"), np.array(vectors["y"], "f4")
+        for name in ("mingpt_ddp", "two_orders", *vectors["states"]):
+            shutil.copy(os.path.join(program.VECTORS, "snapshots", name + ".pt"), self.path(name + ".pt"))
+        small = "[{linear: 3}, gelu, {linear: 1}]"
+        layers = "[{linear: {out: 3, name: b}}, {batch_norm: {name: c}}, {linear: {out: 3, name: a}}, {layer_norm: {name: n}}, {linear: {out: 1, name: d}}]"
+
+        def run(layers, file, optimizer, *arguments, **kwargs):
+            self.write("c.yaml", f"""name: c
+dataset: {{path: rows.h5}}
+sampler: {{batch_size: 6}}
+model: {{layers: {layers}}}
+loss: mse
+optimizer: {{{optimizer}}}
+train: {{epochs: 4}}
+checkpoint: {{resume: {file}.pt}}
+""")
+            return self.run_program(*arguments, "c.yaml", **kwargs)
+
+        minGPT = "type: adamw, lr: 0.01, betas: [0.9, 0.95], weight_decay: 0.1"
+        run(small, "mingpt_ddp", minGPT)
+        self.assert_close(self.losses_from(9, "runs/c"), vectors["adamw"], 1e-7)
+        for name, case in vectors["states"].items():
+            optimizer = f"type: {case['type']}, " + ", ".join(f"{key}: {json.dumps(value)}" for key, value in case["keys"].items())
+            with self.subTest(name):
+                out, errors = run(layers, name, optimizer, "--fresh")
+                self.assertNotIn("warning", out + errors)
+                self.assert_close(self.losses_from(5 if case["type"] == "sgd" else 9, "runs/c"), case["losses"], 1e-6)
+        for stage in (1, 3):
+            run(layers, "adam", "type: adam, lr: 0.01, amsgrad: true", "sampler.batch_size=3", f"dist.zero_stage={stage}", "--nproc", 2, "--run-dir", f"runs/zero{stage}")
+        self.assertEqual(self.events("step", "runs/zero1")[-1]["loss"], self.events("step", "runs/zero3")[-1]["loss"])
+        out, errors = run(small, "mingpt_ddp", "type: adamw, lr: 0.1, betas: [0.9, 0.99], weight_decay: 0.1", "--fresh")
+        self.assertIn("warning: mingpt_ddp.pt: its optimizer has other settings, and those of the config are used: lr 0.01 (here 0.1), betas [0.9, 0.95] (here [0.9, 0.99])\n", out + errors)
+        groups = "type: adamw, lr: 0.01, weight_decay: 0.1"
+        for layers_of, file, optimizer, message in (
+                (small, "mingpt_ddp", "type: adam, lr: 0.01", "its optimizer is torch.optim.AdamW, and that of the config adam; start from its weights with model.init_from"),
+                (small, "mingpt_ddp", "type: sgd, lr: 0.01", "its optimizer is not sgd, which has no setting 'betas'"),
+                (small, "mingpt_ddp", "type: radam, lr: 0.01", "its optimizer is not radam, which has no setting 'amsgrad'"),
+                (small, "mingpt_ddp", minGPT + ", amsgrad: true", "the state max_exp_avg_sq of the optimizer: mingpt_ddp.pt: does not match the model:\n"),
+                (small, "mingpt_ddp", "type: lbfgs", "lbfgs also has a state, which is not read"), (small, "mingpt_ddp", "type: muon", "muon also has a state"),
+                (layers, "sgd", "type: sgd, lr: 0.05", "its optimizer has the state 'momentum_buffer', and sgd with the keys of the config not"),
+                (layers, "adamw_sorted", groups, "group 0 of its optimizer has 3 parameters with weight_decay 0.1, and by optimizer.decay and optimizer.groups of the config 10 have it"),
+                (layers, "adamw_sorted", minGPT, "group 0 of its optimizer has 3 parameters"),
+                ("[{linear: {out: 4, name: b}}, {linear: {out: 4, name: a}}, {linear: {out: 1, name: c}}]", "two_orders", "type: sgd, momentum: 0.9, weight_decay: 0.1, decay: matrices",
+                 "may list their parameters in the order of the model or sorted by name, and the shapes fit both")):
+            with self.subTest(message):
+                for arguments in (("--run-dir", "runs/wrong"), ("check",)):
+                    out, errors = run(layers_of, file, optimizer, *arguments, code=None)
+                    self.assertIn(self.code, (64, 65))
+                    self.assertIn("checkpoint.resume: ", errors)
+                    self.assertIn(message, errors)
 
     def losses_from(self, first, run):
         steps = self.events("step", run)

@@ -57,5 +57,41 @@ torch.save(asdict(Snapshot(model.state_dict(), optimizer.state_dict(), 2)), os.p
 weights = {name: value.tolist() for name, value in model.state_dict().items()}
 adamw = train(model, optimizer, 2, EPOCHS)
 
+# the same with the state of each class of torch.optim, of one group or of several; "lists": how a script lists the parameters of its groups
+def network():
+    return torch.nn.Sequential(OrderedDict(b=torch.nn.Linear(4, 3), c=torch.nn.BatchNorm1d(3), a=torch.nn.Linear(3, 3), n=torch.nn.LayerNorm(3), d=torch.nn.Linear(3, 1)))
+
+
+def groups(model, lists):
+    named = dict(model.named_parameters())
+    if not lists:
+        return model.parameters()
+    divided = [[name for name in (sorted(named) if "sorted" in lists else named) if (named[name].dim() > 1) == is_matrix] for is_matrix in (True, False)]
+    return [{"params": [(name, named[name]) if "named" in lists else named[name] for name in names], "weight_decay": decay} for names, decay in zip(divided, (0.1, 0.0))]
+
+
+states = {}
+for name, lists, keys in (("SGD", "", dict(lr=0.05, momentum=0.9, nesterov=True)), ("SGD", "in order", dict(lr=0.05, momentum=0.9, dampening=0.5)),
+                          ("Adam", "", dict(lr=0.01, amsgrad=True)), ("AdamW", "sorted", dict(lr=0.01, betas=(0.9, 0.95))), ("AdamW", "sorted named", dict(lr=0.01)),
+                          ("RMSprop", "", dict(lr=0.005, momentum=0.5, centered=True)), ("Adagrad", "", dict(lr=0.05)), ("NAdam", "", dict(lr=0.01)), ("RAdam", "", dict(lr=0.01)),
+                          ("Adamax", "", dict(lr=0.01)), ("Adadelta", "", dict(lr=1.0)), ("Rprop", "", dict(lr=0.01)), ("ASGD", "", dict(lr=0.05, t0=3))):
+    model = network()
+    make = getattr(torch.optim, name)
+    file = "_".join([name.lower(), *lists.split()])
+    path = os.path.join(folder, file + ".pt")
+    optimizer = make(groups(model, lists), **keys)
+    train(model, optimizer, 0, 2, lambda epoch: torch.save({"MODEL_STATE": model.state_dict(), "OPTIMIZER_STATE": optimizer.state_dict(), "EPOCHS_RUN": epoch}, path))
+    snapshot = torch.load(path)
+    model, optimizer = network(), None
+    model.load_state_dict(snapshot["MODEL_STATE"])
+    optimizer = make(groups(model, lists), **keys)
+    optimizer.load_state_dict(snapshot["OPTIMIZER_STATE"])
+    states[file] = {"type": name.lower(), "keys": {**keys, **({"weight_decay": 0.1, "decay": "matrices"} if lists else {})}, "losses": train(model, optimizer, 1, EPOCHS)}
+
+model = torch.nn.Sequential(OrderedDict(b=torch.nn.Linear(4, 4), a=torch.nn.Linear(4, 4), c=torch.nn.Linear(4, 1)))
+optimizer = torch.optim.SGD(groups(model, "in order"), lr=0.001, momentum=0.9)
+train(model, optimizer, 0, 1)
+torch.save({"MODEL_STATE": model.state_dict(), "OPTIMIZER_STATE": optimizer.state_dict(), "EPOCHS_RUN": 1}, os.path.join(folder, "two_orders.pt"))
+
 with open(os.path.join(folder, "snapshots.json"), "w") as f:
-    json.dump({"x": x.tolist(), "y": y.tolist(), "sgd": sgd, "adamw": adamw, "weights": weights}, f)
+    json.dump({"x": x.tolist(), "y": y.tolist(), "sgd": sgd, "adamw": adamw, "weights": weights, "states": states}, f)

@@ -9,6 +9,7 @@
 #include "train/plan/plan.h"
 #include "train/run/plan_describe.h"
 #include "train/weights/init_from.h"
+#include "train/weights/snapshot.h"
 
 /* Reads and verifies the file of checkpoint.resume. */
 static status check_resume(const struct config *config) {
@@ -46,6 +47,20 @@ static status measure_memory(struct trainer *t, struct plan *plan) {
     return s;
 }
 
+/* Whether the snapshot of a script that the run continues fits. */
+static status try_snapshot(struct trainer *t, const struct config *config) {
+    struct text differences = {0};
+    int64_t updates;
+    if (!snapshot_is(config->checkpoint.resume) || t->averaging.zero) return OK;
+    TRY(state_create(t->model, t->optimizer, t->ema, NULL, NULL, NULL, &t->state));
+    TRY(state_map(t->state));
+    status s = snapshot_load(config->checkpoint.resume, config, t->state, &updates, &differences);
+    s = status_first(s, state_unmap(t->state, false));
+    text_free(&differences);
+    state_destroy(t->state);
+    return s;
+}
+
 static status try_parts(struct plan *plan, struct text *report) {
     struct trainer t = {0};
     struct device_memory *m = &plan->memory;
@@ -56,6 +71,7 @@ static status try_parts(struct plan *plan, struct text *report) {
     status s = trainer_create(&t, plan);
     if (!s) s = measure_memory(&t, plan);
     if (!s) s = init_from(plan->model, &plan->config->model.init_from, plan->dataset, report);
+    if (!s) s = try_snapshot(&t, plan->config);
     trainer_destroy(&t);
     return s;
 }

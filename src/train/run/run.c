@@ -40,6 +40,7 @@
 #include "train/plan/plan.h"
 #include "train/run/plan_describe.h"
 #include "train/weights/init_from.h"
+#include "train/weights/snapshot.h"
 #include "train/weights/weights.h"
 
 struct run {
@@ -648,28 +649,30 @@ static int64_t rows_of_epoch(const struct run *run) {
     return (int64_t)sampler_length(sampler, rows, world) * world;
 }
 
-/* The snapshot of a PyTorch script: weights, and the number of epochs. It is the whole state of an optimizer that keeps
- * none. */
+/* The snapshot of a PyTorch script: weights, the state of the optimizer and the number of epochs. */
 static status load_snapshot(struct run *run, const char *path) {
     const struct trainer *t = &run->trainer;
     struct counters *c = &t->state->counters;
-    int64_t epochs, steps = (int64_t)run->plan->steps, rows = rows_of_epoch(run);
-    struct text report = {0};
+    int64_t epochs, updates, steps = (int64_t)run->plan->steps, rows = rows_of_epoch(run);
+    struct text differences = {0};
     TRY(status_prefix(snapshot_epochs(path, &epochs), "checkpoint.resume"));
-    if (t->optimizer->buffer_count > 0 || t->ema)
-        return status_new(
-            STATUS_USAGE,
-            "checkpoint.resume: %s is a file of torch.save, of which weights and the number of epochs are "
-            "read, but %s also has a state; start from its weights with model.init_from",
-            path, t->ema ? "train.ema" : run->config->optimizer.name);
-    struct weight_source source = run->config->model.init_from; /* its map, if there is one */
-    source.file = path;
-    status s = init_from(t->model, &source, NULL, &report);
-    text_free(&report);
+    TRY(state_map(t->state));
+    zero_expose(t->averaging.zero, &t->model->params);
+    status s = snapshot_load(path, run->config, t->state, &updates, &differences);
+    zero_hide(t->averaging.zero, &t->model->params);
+    s = status_first(s, state_unmap(t->state, true));
+    if (!s && differences.length)
+        log_warning(run->log, "%s: its optimizer has other settings, and those of the config are used: %s", path,
+                    text_string(&differences));
+    text_free(&differences);
     TRY(s);
     if (__builtin_mul_overflow(epochs, steps, &c->step) || __builtin_mul_overflow(epochs, rows, &c->samples))
         return status_new(STATUS_DATA, "checkpoint.resume: %s: its number of epochs is too large", path);
     c->epoch = epochs;
+    /* EPOCHS_RUN is the last epoch that was run, counted from 0, and is run again: the optimizer has made more updates.
+     */
+    if (updates >= 0) c->step = updates;
+    if (updates < 0 && t->optimizer->buffer_count && c->step == 0) c->step = steps;
     run->is_resumed = true;
     return OK;
 }

@@ -438,22 +438,30 @@ static size_t find_products(const struct model *model, const char **names, struc
 }
 
 /* A tied weight has a name in each layer that uses it. */
+void init_from_target(const struct model *model, struct arena *arena, struct safetensors_target *out) {
+    struct safetensors_alias *aliases = arena_alloc(arena, (model->layer_count + 1) * sizeof *aliases);
+    const struct params **sets = arena_alloc(arena, 2 * sizeof *sets);
+    const char **products = arena_alloc(arena, (model->params.count + 1) * sizeof *products);
+    sets[0] = &model->params;
+    sets[1] = &model->buffers;
+    *out = (struct safetensors_target){.sets = sets, .set_count = 2, .aliases = aliases, .products = products};
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (model->layers[i].tied_count)
+            aliases[out->alias_count++] =
+                (struct safetensors_alias){arena_printf(arena, "%s.weight", model->layers[i].name),
+                                           model->params.items[model->layers[i].tied].name};
+    out->product_count = find_products(model, products, arena);
+}
+
 static status from_tensors(struct model *model, const struct weight_source *source, const char *path, bool is_torch,
                            const struct dataset *dataset, struct text *report) {
     struct arena *arena = arena_create();
-    const struct params *sets[] = {&model->params, &model->buffers};
-    struct safetensors_alias *aliases = arena_alloc(arena, (model->layer_count + 1) * sizeof *aliases);
     struct safetensors_wanted wanted[] = {{.key = "columns"}, {.key = "labels"}};
-    struct safetensors_target target = {
-        .sets = sets, .set_count = 2, .aliases = aliases, .wanted = wanted, .wanted_count = 2, .is_torch = is_torch};
-    for (size_t i = 0; i < model->layer_count; i++)
-        if (model->layers[i].tied_count)
-            aliases[target.alias_count++] =
-                (struct safetensors_alias){arena_printf(arena, "%s.weight", model->layers[i].name),
-                                           model->params.items[model->layers[i].tied].name};
-    const char **products = arena_alloc(arena, (model->params.count + 1) * sizeof *products);
-    target.product_count = find_products(model, products, arena);
-    target.products = products;
+    struct safetensors_target target;
+    init_from_target(model, arena, &target);
+    target.wanted = wanted;
+    target.wanted_count = 2;
+    target.is_torch = is_torch;
     status s =
         weight_source_is_mapped(source) ? mapped_load(path, &target, source, report) : safetensors_load(path, &target);
     struct text differences = {0};
@@ -540,25 +548,4 @@ status init_from(struct model *model, const struct weight_source *source, const 
     text_free(&warnings);
     arena_destroy(arena);
     return s;
-}
-
-/* ---- snapshots of training scripts ---- */
-
-bool snapshot_is(const char *path) { return foreign_is_torch(path); }
-
-status snapshot_epochs(const char *path, int64_t *epochs) {
-    static const char *const keys[] = {"EPOCHS_RUN", "epochs_run", "finished_epoch"};
-    struct safetensors file;
-    status s = torch_file_read(path, &file);
-    const json_t *numbers = json_object_get(file.header, "__metadata__");
-    const char *text = NULL;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && !text; i++)
-        text = json_string_value(json_object_get(numbers, keys[i]));
-    *epochs = text ? strtoll(text, NULL, 10) : -1;
-    safetensors_close(&file);
-    if (s || *epochs >= 0) return s;
-    return status_new(
-        STATUS_DATA, "%s: %s; start from its weights with model.init_from", path,
-        text ? "its number of epochs is negative"
-             : "it is a file of torch.save without EPOCHS_RUN or finished_epoch, the epochs that were run");
 }

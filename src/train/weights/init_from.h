@@ -3,6 +3,7 @@
 #ifndef TRAIN_INIT_FROM_H
 #define TRAIN_INIT_FROM_H
 
+#include "checkpoint/loading.h"
 #include "data/dataset/dataset.h"
 #include "model/model.h"
 
@@ -14,9 +15,8 @@
 status init_from(struct model *model, const struct weight_source *source, const struct dataset *dataset,
                  struct text *report);
 
-/* Whether [path] is a file of torch.save; and the epochs that the script which has written it as its snapshot had run:
- * EPOCHS_RUN, epochs_run or finished_epoch beside the weights. STATUS_DATA: there is no such number. */
-bool snapshot_is(const char *path);
-status snapshot_epochs(const char *path, int64_t *epochs);
+/* What the tensors of a file are loaded into: the parameters and buffers of [model], with other names of tied ones. In
+ * [arena]. */
+void init_from_target(const struct model *model, struct arena *arena, struct safetensors_target *out);
 
 #endif
