@@ -66,13 +66,15 @@ def groups(model, lists):
     named = dict(model.named_parameters())
     if not lists:
         return model.parameters()
+    if lists == "each":
+        return [{"params": [p], "weight_decay": 0.1 if p.dim() > 1 else 0.0} for p in named.values()]
     divided = [[name for name in (sorted(named) if "sorted" in lists else named) if (named[name].dim() > 1) == is_matrix] for is_matrix in (True, False)]
     return [{"params": [(name, named[name]) if "named" in lists else named[name] for name in names], "weight_decay": decay} for names, decay in zip(divided, (0.1, 0.0))]
 
 
 states = {}
 for name, lists, keys in (("SGD", "", dict(lr=0.05, momentum=0.9, nesterov=True)), ("SGD", "in order", dict(lr=0.05, momentum=0.9, dampening=0.5)),
-                          ("Adam", "", dict(lr=0.01, amsgrad=True)), ("AdamW", "sorted", dict(lr=0.01, betas=(0.9, 0.95))), ("AdamW", "sorted named", dict(lr=0.01)),
+                          ("Adam", "", dict(lr=0.01, amsgrad=True)), ("AdamW", "sorted", dict(lr=0.01, betas=(0.9, 0.95))), ("AdamW", "sorted named", dict(lr=0.01)), ("AdamW", "each", dict(lr=0.01)),
                           ("RMSprop", "", dict(lr=0.005, momentum=0.5, centered=True)), ("Adagrad", "", dict(lr=0.05)), ("NAdam", "", dict(lr=0.01)), ("RAdam", "", dict(lr=0.01)),
                           ("Adamax", "", dict(lr=0.01)), ("Adadelta", "", dict(lr=1.0)), ("Rprop", "", dict(lr=0.01)), ("ASGD", "", dict(lr=0.05, t0=3))):
     model = network()

@@ -358,9 +358,23 @@ static status number_groups(struct snapshot *f, bool by_name) {
     return OK;
 }
 
+/* Whether the numbers are the order of the model over all groups, as where each parameter has its own group. */
+static bool number_in_order(struct snapshot *f) {
+    size_t next = 0;
+    for (size_t g = 0; g < json_array_size(f->groups); g++)
+        for (size_t i = 0; i < json_array_size(numbers_of(f, g)); i++) {
+            const struct optimizer_setting *setting = f->params[next].setting;
+            double decay = number_in(json_array_get(f->groups, g), "weight_decay");
+            if (!setting || !is_near(decay, setting->weight_decay)) return false;
+            set_number(f, g, i, &f->params[next++]);
+        }
+    return shapes_match(f);
+}
+
 /* Scripts with several groups list their parameters in the order of the model, or sorted by name (minGPT). */
 static status number_by_settings(struct snapshot *f) {
     size_t bytes = f->count * sizeof(struct script_param *);
+    if (json_array_size(f->groups) > 1 && number_in_order(f)) return OK;
     TRY(number_groups(f, false));
     if (json_array_size(f->groups) == 1) return OK;
     struct script_param **in_order = arena_alloc(f->arena, bytes + 1);
