@@ -4,7 +4,6 @@
 set(DDPTRAIN_PORTABLE "" CACHE PATH "folder with the C library to link with, for another Linux")
 if(DDPTRAIN_PORTABLE)
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
-  set(pkgcfg_lib_JANSSON_jansson ${DDPTRAIN_PORTABLE}/libjansson.a CACHE FILEPATH "" FORCE) # without names that are ours, too
   add_link_options(-L${DDPTRAIN_PORTABLE} -Wl,--enable-new-dtags)
 endif()
 
@@ -12,14 +11,7 @@ function(make_portable)
   if(NOT DDPTRAIN_PORTABLE)
     return()
   endif()
-  find_library(AEC_LIBRARY libaec.a REQUIRED) # of libsz.a
-  target_link_libraries(hdf5_imported INTERFACE ${AEC_LIBRARY})
-  # what modules see of the program is the program's own
-  set(archives libhdf5.a libsz.a libaec.a libyaml.a libnettle.a libjansson.a libz.a libjpeg.a libpng16.a libsqlite3.a libutf8proc.a)
-  list(JOIN archives ":" archives)
-  target_link_options(ddptrain PRIVATE -Wl,--wrap=__libc_start_main -Wl,--exclude-libs,${archives})
-  # libjansson.a is not made for a shared library, in which it must not name data of another; nothing here reads stdin by it
-  target_link_options(ddptrain_predict PRIVATE -Wl,--wrap=stdin -Wl,--defsym=__wrap_stdin=__wrap_stdout)
+  target_link_options(ddptrain PRIVATE -Wl,--wrap=__libc_start_main)
   set_target_properties(ddptrain PROPERTIES INSTALL_RPATH $ORIGIN/../lib/ddptrain)
   set_target_properties(ddptrain_predict PROPERTIES INSTALL_RPATH $ORIGIN/ddptrain)
   set_target_properties(ddptrain_gloo ddptrain_onednn PROPERTIES INSTALL_RPATH $ORIGIN)

@@ -5,6 +5,10 @@ add_library(ddptrain_predict SHARED ${predict_sources})
 target_compile_definitions(ddptrain_predict PRIVATE DDPTRAIN_VERSION="${PROJECT_VERSION}")
 target_link_libraries(ddptrain_predict PRIVATE train)
 target_link_options(ddptrain_predict PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/predict/symbols.map -Wl,--wrap=stderr -Wl,--wrap=stdout -Wl,--wrap=exit -Wl,--no-undefined)
+# libjansson.a is not made for a shared library, in which it must not name data of another; nothing here reads stdin by it.
+if(JANSSON_LIBRARY MATCHES "[.]a$")
+  target_link_options(ddptrain_predict PRIVATE -Wl,--wrap=stdin -Wl,--defsym=__wrap_stdin=__wrap_stdout)
+endif()
 set_target_properties(ddptrain_predict PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS
                       ${CMAKE_SOURCE_DIR}/src/predict/symbols.map LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 if(TARGET ddptrain_onednn)

@@ -42,7 +42,6 @@ copy_library() { # name, libraries that it needs for parts that are not used
 build_portable() {
     local link=$root/build/portable/link name
     packaging/portable/glibc.py link "$link"
-    objcopy --redefine-sym utf8_encode=jansson_utf8_encode "$(cc -print-file-name=libjansson.a)" "$link/libjansson.a"
     rm -f build/portable/CMakeCache.txt
     cmake --preset release -B build/portable -DCMAKE_INSTALL_PREFIX=/opt/ddptrain -DCMAKE_INSTALL_LIBDIR=lib -DDDPTRAIN_TESTS=OFF \
         -DDDPTRAIN_CUDA=OFF -DDDPTRAIN_PORTABLE="$link"

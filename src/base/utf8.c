@@ -82,7 +82,7 @@ size_t utf8_repair(const char *bytes, size_t size, bool is_end, struct text *out
     return at;
 }
 
-size_t utf8_encode(uint32_t code, char *out) {
+size_t utf8_write(uint32_t code, char *out) {
     size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     static const uint8_t heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
     for (size_t i = length; i-- > 1; code >>= 6) out[i] = (char)(0x80 | (code & 0x3f));

@@ -26,7 +26,7 @@ size_t utf8_repair(const char *bytes, size_t size, bool is_end, struct text *out
 bool utf8_is_control(uint32_t code);
 
 /* Encodes [code] to out (4) and returns the number of bytes. */
-size_t utf8_encode(uint32_t code, char *out);
+size_t utf8_write(uint32_t code, char *out);
 
 /* The classes of characters that regular expressions of tokenizers use: \p{L}, \p{N} and \s. */
 enum unicode_class {

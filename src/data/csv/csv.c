@@ -733,7 +733,7 @@ static status from_bytes(const char *path, bool is_windows, char **text, size_t 
     TRY(rows_alloc(*size + CSV_PADDING, 3, path, &memory));
     char *out = memory;
     for (size_t i = 0; i < *size; i++)
-        length += utf8_encode(code_of_byte((uint8_t)(*text)[i], is_windows), out + length);
+        length += utf8_write(code_of_byte((uint8_t)(*text)[i], is_windows), out + length);
     return replace(out, length, text, size);
 }
 
@@ -758,7 +758,7 @@ static status from_utf16(const char *path, bool is_big, char **text, size_t *siz
             buffer_free(memory);
             return status_new(STATUS_DATA, "%s: this is not UTF-16 text (byte %zu)", path, i);
         }
-        length += utf8_encode(code, out + length);
+        length += utf8_write(code, out + length);
     }
     return replace(out, length, text, size);
 }

@@ -50,7 +50,7 @@ static void add_value(const struct side *side, enum row_value kind, size_t row, 
                       struct text *out) {
     const char *text = text_of(side->source, kind, element, value);
     char character[8] = "";
-    if (side->codes) character[utf8_encode((uint32_t)value, character)] = 0;
+    if (side->codes) character[utf8_write((uint32_t)value, character)] = 0;
     add_place(side, kind, row, element, out);
     text_add(out, " is ");
     if (text || side->codes) {

@@ -513,7 +513,7 @@ static status collect_vocabulary(struct text_source *t) {
     for (size_t i = 0, at = 0; i < t->count; i++) is_used[next_code(t, &at)] = true;
     for (uint32_t code = 0; code < UTF8_CODES; code++) {
         char bytes[4];
-        if (is_used[code]) text_add_bytes(&t->characters, bytes, utf8_encode(code, bytes));
+        if (is_used[code]) text_add_bytes(&t->characters, bytes, utf8_write(code, bytes));
     }
     free(is_used);
     return vocabulary_create(text_string(&t->characters), &t->known);

@@ -150,7 +150,7 @@ static status run_lowercase(const struct step *step, const char *text, size_t si
     (void)step;
     for (size_t at = 0, length; at < size; at += length) {
         length = utf8_decode(text + at, size - at, &code);
-        size_t count = utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), bytes);
+        size_t count = utf8_write((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), bytes);
         TRY(normalized_add(out, bytes, count));
         if (code == DOTTED_I) TRY(normalized_add(out, "\u0307", 2));
     }

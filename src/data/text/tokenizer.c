@@ -589,7 +589,7 @@ static bool is_chinese(uint32_t code) {
 /* A normalized character: white space and punctuation end a word, and the second is one of its own. */
 static status add_character(struct piece_word *w, uint32_t code) {
     char bytes[4];
-    size_t size = utf8_encode(code, bytes);
+    size_t size = utf8_write(code, bytes);
     bool is_sign = is_punctuation((utf8proc_int32_t)code);
     if (is_sign || unicode_class(code) == UNICODE_SPACE) TRY(end_word(w));
     if (unicode_class(code) == UNICODE_SPACE) return OK;
@@ -1364,7 +1364,7 @@ static void write_token(const uint32_t *letters, const char *bytes, size_t size,
     struct text token = {0};
     for (size_t i = 0; i < size; i++) {
         char letter[4];
-        text_add_bytes(&token, letter, utf8_encode(letters[(uint8_t)bytes[i]], letter));
+        text_add_bytes(&token, letter, utf8_write(letters[(uint8_t)bytes[i]], letter));
     }
     text_add(json, ",");
     text_add_json(json, text_string(&token));

@@ -135,6 +135,6 @@ void vocabulary_decode(const struct vocabulary *vocabulary, const int32_t *ids, 
     for (size_t i = 0; i < count; i++) {
         char bytes[4];
         assert(ids[i] >= 0 && (size_t)ids[i] < vocabulary->count);
-        text_add_bytes(out, bytes, utf8_encode(vocabulary->codes[ids[i]], bytes));
+        text_add_bytes(out, bytes, utf8_write(vocabulary->codes[ids[i]], bytes));
     }
 }
