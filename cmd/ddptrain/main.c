@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/files/hdf5.h"
 #include "base/schema/schema.h"
 #include "base/stop.h"
 #include "base/system/signals.h"
@@ -177,6 +178,7 @@ int main(int argc, char **argv) {
         return STATUS_IO;
     }
     parallel_limit_spinning();
+    hdf5_skip_end();
     signals_on_stop(request_stop);
     line.overrides = calloc((size_t)argc + MAX_DATA_OVERRIDES, sizeof *line.overrides);
     line.operands = calloc((size_t)argc, sizeof *line.operands);

@@ -23,6 +23,10 @@ void hdf5_leave(const struct hdf5_silence *silence);
 /* Leaves as often as this thread has entered and not left: after status_catch_memory has caught a failure. */
 void hdf5_leave_all(void);
 
+/* Leaves what libhdf5 has at the end of the process to the system, which frees it sooner: for a program, whose files
+ * are all closed before. Before any other function of libhdf5. */
+void hdf5_skip_end(void);
+
 /* Access properties for H5Fopen that take no lock: locks fail on NFS and Lustre, and readers need none. To be closed.
  */
 hid_t hdf5_read_access(void);

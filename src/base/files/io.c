@@ -364,28 +364,38 @@ status io_remove_folder(const char *path) {
     return status_errno(STATUS_IO, errno, "cannot remove the folder '%s'", path);
 }
 
-static status make_folder(const char *path) {
-    if (!has_fault(CALL_MKDIR, path) && mkdir(path, 0777) == 0) return io_sync_folder_of(path);
+static status make_folder(const char *path, bool *is_new) {
+    *is_new = !has_fault(CALL_MKDIR, path) && mkdir(path, 0777) == 0;
+    if (*is_new) return OK;
     int number = errno;
     struct stat st;
     if (number == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return OK;
     return status_errno(STATUS_IO, number == EEXIST ? ENOTDIR : number, "cannot make the folder '%s'", path);
 }
 
+/* All are made before the first is synced, so that a file system with a journal writes it once. */
 status io_make_folders(const char *path) {
     struct text part = {0};
     struct io_info info;
     TRY(io_stat(path, &info));
     if (info.is_folder) return OK;
     status s = OK;
+    size_t ends[PATH_MAX / 2], made = 0; /* of the parts of [path] that are new */
     const char *end = path;
     while (s == OK && *end) {
+        bool is_new = false;
         end += strspn(end, "/");
         end += strcspn(end, "/");
         text_clear(&part);
         text_add_bytes(&part, path, (size_t)(end - path));
-        s = make_folder(part.data);
+        s = make_folder(part.data, &is_new);
+        if (is_new) ends[made++] = part.length;
         end += strspn(end, "/");
+    }
+    for (size_t i = 0; s == OK && i < made; i++) {
+        text_clear(&part);
+        text_add_bytes(&part, path, ends[i]);
+        s = io_sync_folder_of(part.data);
     }
     text_free(&part);
     return s;
@@ -500,7 +510,7 @@ status io_read_back_failure(const char *path) {
                       path);
 }
 
-/* Compares the file with [parts]; [buffer] (COMPARE_CHUNK) is a workspace. */
+/* Compares the file with [parts]; [buffer] (COMPARE_CHUNK, or the largest part) is a workspace. */
 static status compare(int fd, const char *path, const struct io_part *parts, size_t count, void *buffer) {
     uint64_t offset = 0;
     for (size_t p = 0; p < count; p++)
@@ -517,7 +527,10 @@ static status compare(int fd, const char *path, const struct io_part *parts, siz
 static status read_back(int fd, const char *path, const struct io_part *parts, size_t count) {
     io_drop_cache(fd);
     void *buffer;
-    TRY(buffer_new(COMPARE_CHUNK, "reading back a saved file", &buffer));
+    size_t size = 0;
+    for (size_t p = 0; p < count; p++)
+        if (parts[p].size > size) size = parts[p].size;
+    TRY(buffer_new(size < COMPARE_CHUNK ? size : COMPARE_CHUNK, "reading back a saved file", &buffer));
     status s = compare(fd, path, parts, count, buffer);
     buffer_free(buffer);
     return s;

@@ -130,7 +130,8 @@ static status pass_run(struct chunk_pass *pass, workers_task *task) {
     if (!workers) threads = 1;
     status s = OK;
     if (task == read_chunk && !pass->image && !pass->buffers)
-        s = buffer_new(threads * PIECE, "verifying a file", (void **)&pass->buffers);
+        s = buffer_new(pass->size < PIECE ? (size_t)pass->size : threads * PIECE, "verifying a file",
+                       (void **)&pass->buffers);
     if (!s && workers) s = workers_run(workers, pass->count, task, pass);
     for (size_t i = 0; !s && !workers && i < pass->count; i++) s = task(pass, i, 0);
     workers_destroy(workers);

@@ -715,6 +715,14 @@ static hid_t memory_space(const struct column *column, const hsize_t *extent, si
 }
 
 /* Reads rows of one dataset to columns offset .. offset + size - 1 of out (count, total) with libhdf5. */
+/* For a read of [count] values: libhdf5 sets all of its buffer for conversions to zero, by default 1 MiB. */
+static hid_t transfer_properties(size_t count) {
+    size_t min = 4096, max = 1 << 20, wanted = count < max / sizeof(double) ? count * sizeof(double) : max;
+    hid_t properties = H5Pcreate(H5P_DATASET_XFER);
+    H5Pset_buffer(properties, wanted > min ? wanted : min, NULL, NULL);
+    return properties;
+}
+
 static status read_with_library(const struct hdf5 *h, const struct column *column, size_t first, size_t count,
                                 enum values as, void *out, size_t offset, size_t total) {
     const hid_t types[] = {[DOUBLES] = H5T_NATIVE_DOUBLE, [FLOATS] = H5T_NATIVE_FLOAT, [BYTES] = H5T_NATIVE_UINT8};
@@ -723,14 +731,16 @@ static status read_with_library(const struct hdf5 *h, const struct column *colum
     memcpy(extent, column->of.shape, sizeof extent);
     extent[0] = count;
     hid_t space = H5Dget_space(column->dataset), memory = memory_space(column, extent, offset, total);
-    bool is_read = space >= 0 && memory >= 0 &&
+    hid_t properties = transfer_properties(count * column->of.size);
+    bool is_read = space >= 0 && memory >= 0 && properties >= 0 &&
                    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, extent, NULL) >= 0 &&
-                   H5Dread(column->dataset, types[as], memory, space, H5P_DEFAULT, out) >= 0;
+                   H5Dread(column->dataset, types[as], memory, space, properties, out) >= 0;
     status s = is_read ? OK
                        : hdf5_failure(h->path, "rows %zu to %zu of dataset '%s' cannot be read", first,
                                       first + count - 1, column->name);
     if (space >= 0) H5Sclose(space);
     if (memory >= 0) H5Sclose(memory);
+    if (properties >= 0) H5Pclose(properties);
     return s;
 }
 

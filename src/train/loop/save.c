@@ -67,6 +67,8 @@ static status follow_folder(struct trainer *t) {
 
 status save_prepare(void *trainer) {
     const struct trainer *t = trainer;
+    metrics_start_sync(t->outputs.metrics); /* so that a file system with a journal writes it once for both */
+    if (t->outputs.ledger) metrics_start_sync(t->outputs.ledger);
     TRY(metrics_sync(t->outputs.metrics));
     return t->outputs.ledger ? metrics_sync(t->outputs.ledger) : OK;
 }

@@ -344,6 +344,8 @@ status metrics_flush(struct metrics *metrics, int64_t *bytes) {
     return OK;
 }
 
+void metrics_start_sync(const struct metrics *metrics) { io_start_sync(metrics->file.fd, 0, 0); }
+
 status metrics_sync(const struct metrics *metrics) { return io_sync(metrics->file.fd, metrics->file.path); }
 
 /* ---- reading ---- */
