@@ -372,7 +372,7 @@ checkpoint: {{resume: {file}.pt}}
             with self.subTest(name):
                 out, errors = run(layers, name, optimizer, "--fresh")
                 self.assertNotIn("warning", out + errors)
-                self.assert_close(self.losses_from(5 if case["type"] == "sgd" else 9, "runs/c"), case["losses"], 1e-6)
+                self.assert_close(self.losses_from(5 if case["type"] == "sgd" else 9, "runs/c"), case["losses"], 5e-6)
         for stage in (1, 3):
             run(layers, "adam", "type: adam, lr: 0.01, amsgrad: true", "sampler.batch_size=3", f"dist.zero_stage={stage}", "--nproc", 2, "--run-dir", f"runs/zero{stage}")
         self.assertEqual(self.events("step", "runs/zero1")[-1]["loss"], self.events("step", "runs/zero3")[-1]["loss"])
