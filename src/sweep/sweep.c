@@ -441,6 +441,9 @@ static void sweep_report_end(struct sweep_report *r) {
 #define MAX_ATTEMPTS 3  /* of a run whose worker was lost */
 #define LATE_SECONDS 10 /* for ranks that have not connected when the sweep ends */
 
+#define KEEPERS 8        /* workers that train kept trials again */
+#define KEEP_SECONDS 0.1 /* a run that is shorter waits for the disk most of the time */
+
 struct coordinator {
     const struct sweep_file *file;
     const struct sweep_config *config;
@@ -451,10 +454,10 @@ struct coordinator {
     struct trials *trials;
     struct pruner *pruner;
     struct dataset_cache *cache;
-    struct worker_slot *slots; /* (slot_count): those of this process, then those of other ranks, by rank */
+    struct worker_slot *slots; /* (slot_count): those of this process, those of other ranks, by rank, then keepers */
     struct pollfd *fds;
-    int slot_count, joined;           /* joined: other ranks */
-    struct worker_listener *listener; /* NULL: there are no other ranks */
+    int slot_count, slot_capacity, joined; /* joined: other ranks */
+    struct worker_listener *listener;      /* NULL: there are no other ranks */
     struct run_queue queue;
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
     bool is_keeping_best;             /* every run has ended: the best ones get their folders */
@@ -880,6 +883,24 @@ static status collect_kept(struct coordinator *s) {
     return OK;
 }
 
+/* Short runs with their folders wait for the disk, and files that are written at the same time wait together. Not on a
+ * GPU, whose memory is for [workers] processes. */
+static void add_keepers(struct coordinator *s) {
+    const struct config *base = sweep_file_base(s->file);
+    int64_t wanted = s->kept_count * s->config->runs < KEEPERS ? s->kept_count * s->config->runs : KEEPERS;
+    bool is_on_cpu = s->options->no_gpu || base->train.device == DEVICE_CPU;
+    double longest = 0;
+    for (int64_t i = 0; i < s->kept_count; i++)
+        longest = fmax(longest, trials_run(s->trials, s->kept[i] * s->config->runs)->seconds);
+    bool is_short = longest <= KEEP_SECONDS && s->config->nproc_per_trial == 1;
+    if (!is_on_cpu || !is_short || s->config->kept == INT64_MAX) return;
+    for (int64_t i = s->options->workers; i < wanted && s->slot_count < s->slot_capacity; i++) {
+        struct worker_slot *slot = &s->slots[s->slot_count++];
+        *slot = (struct worker_slot){.env = s->slots[0].env, .options = s->slots[0].options};
+        slot->options.env = &slot->env;
+    }
+}
+
 /* Every run has ended: the best ones get their folders, all others lose them. */
 static status keep_best(struct coordinator *s) {
     s->is_keeping_best = true;
@@ -897,6 +918,7 @@ static status keep_best(struct coordinator *s) {
     TRY(skip_extended(s));
     if (s->claims) TRY(collect_kept(s));
     run_queue_keep(&s->queue, s->kept, s->kept_count);
+    add_keepers(s);
     TRY(run_until_idle(s));
     for (int64_t i = 0; s->claims && !s->is_stopping && i < s->kept_count; i++) TRY(claims_keep(s->claims, s->kept[i]));
     return OK;
@@ -1079,8 +1101,9 @@ static status open_all(struct coordinator *s) {
     int64_t kept = s->config->kept == INT64_MAX ? s->config->trials : s->config->kept;
     s->kept = calloc((size_t)kept + 1, sizeof *s->kept);
     s->slot_count = s->options->workers + s->options->env->world_size - 1;
-    s->slots = calloc((size_t)s->slot_count, sizeof *s->slots);
-    s->fds = calloc((size_t)s->slot_count + WORKER_LISTENER_DESCRIPTORS, sizeof *s->fds);
+    s->slot_capacity = s->slot_count + KEEPERS;
+    s->slots = calloc((size_t)s->slot_capacity, sizeof *s->slots);
+    s->fds = calloc((size_t)s->slot_capacity + WORKER_LISTENER_DESCRIPTORS, sizeof *s->fds);
     if (!s->kept || !s->slots || !s->fds) return status_memory("the sweep");
     if (s->options->is_shared)
         TRY(open_shared(s));

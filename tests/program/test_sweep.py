@@ -259,6 +259,14 @@ class Sweep(SweepCase):
         except OSError:
             return b""
 
+    def test_kept_trials_are_written_at_the_same_time(self):
+        """Also by a single worker's sweep: the trials are short, and each waits for the disk."""
+        self.sweep(SWEEP, "trials=60", "train.epochs=1", "keep=best 3", "--nproc", 1, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "/checkpoints"})
+        folders = [f"sweeps/test/runs/{trial}" for trial in self.kept()]
+        self.assertEqual(len(folders), 3)
+        begun, ended = ([os.path.getmtime(self.path(folder, name)) for folder in folders] for name in ("config.yaml", "metrics.jsonl"))
+        self.assertLess(max(begun), min(ended))
+
     def test_a_trial_is_the_run_of_its_config(self):
         """With and without a run folder in the sweep, the state is that of the run alone."""
         _, err = self.sweep(SWEEP, "keep=best 3", "--nproc", 2)
