@@ -94,6 +94,33 @@ static inline void transpose(lanes square[LANES]) {
 /* square = the transpose of [rows] rows at [from], [stride] apart; past them the last one is repeated */
 static inline __attribute__((always_inline)) void load_transposed(lanes square[LANES], const float *from, size_t stride,
                                                                   size_t rows) {
+#if LANES == 16     /* quarters of rows are joined as they are loaded, which leaves half of the shuffles */
+    __m512 x[4][4]; /* of columns 4 c to 4 c + 3: in [c][r] rows r, r + 4, r + 8 and r + 12 */
+    UNROLL
+    for (size_t r = 0; r < LANES; r++) {
+        UNROLL
+        for (size_t c = 0; c < 4; c++) {
+            __m128 part = _mm_loadu_ps(from + 4 * c);
+            x[c][r % 4] = r < 4 ? _mm512_castps128_ps512(part)
+                                : _mm512_mask_broadcast_f32x4(x[c][r % 4], (__mmask16)(15 << r / 4 * 4), part);
+        }
+        if (r + 1 < rows) from += stride;
+        __asm__("" : "+r"(from)); /* one pointer instead of one for each row, which are too many registers */
+    }
+    UNROLL
+    for (size_t c = 0; c < 4; c++) {
+        __m512 low[2], high[2];
+        UNROLL
+        for (size_t r = 0; r < 2; r++) {
+            low[r] = _mm512_unpacklo_ps(x[c][2 * r], x[c][2 * r + 1]);
+            high[r] = _mm512_unpackhi_ps(x[c][2 * r], x[c][2 * r + 1]);
+        }
+        square[4 * c] = (lanes)_mm512_shuffle_ps(low[0], low[1], 0x44);
+        square[4 * c + 1] = (lanes)_mm512_shuffle_ps(low[0], low[1], 0xee);
+        square[4 * c + 2] = (lanes)_mm512_shuffle_ps(high[0], high[1], 0x44);
+        square[4 * c + 3] = (lanes)_mm512_shuffle_ps(high[0], high[1], 0xee);
+    }
+#else
     const float *row[LANES];
     for (size_t r = 0; r < LANES; r++) row[r] = from + (r < rows ? r : rows - 1) * stride;
 #if LANES == 8 /* halves of rows are joined as they are loaded, which leaves half of the shuffles */
@@ -114,6 +141,7 @@ static inline __attribute__((always_inline)) void load_transposed(lanes square[L
 #else
     for (size_t r = 0; r < LANES; r++) square[r] = *(const lanes *)row[r];
     transpose(square);
+#endif
 #endif
 }
 
