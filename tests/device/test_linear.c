@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "check_main.h"
+#include "device/cpu/cpu.h"
 #include "device/internal.h"
 #include "device_work.h"
 #include "no_memory.h"
@@ -173,6 +174,50 @@ TEST(small_products_have_the_bits_of_large_ones) {
     struct device *device = open_rounding("amx", PRECISION_TF32);
     if (device) check_all_small(device);
     device_destroy(device);
+}
+
+/* A few rows, whose product reads w in place, have the bits of the same rows with others beside them. */
+static void check_few(struct device *device, size_t in, size_t out) {
+    static const enum product_start starts[] = {PRODUCT_ADD, PRODUCT_ZERO, PRODUCT_ROW};
+    static const size_t few[] = {1, 2, 3, 5, 8};
+    enum { MANY = 9 };
+    float *x = random_values(MANY * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
+    float *c = random_values(MANY * out, 4);
+    for (size_t i = 0; i < sizeof few / sizeof *few * 3; i++) {
+        size_t rows[] = {few[i / 3], MANY};
+        float *y[2], *few_x = guarded_copy(x, rows[0] * in * sizeof *x);
+        for (int n = 0; n < 2; n++) {
+            y[n] = guarded_copy(c, rows[n] * out * sizeof *c);
+            struct cpu_product p = {.m = rows[n],
+                                    .n = out,
+                                    .k = in,
+                                    .a = n ? x : few_x,
+                                    .ars = in,
+                                    .acs = 1,
+                                    .b = w,
+                                    .brs = 1,
+                                    .bcs = in,
+                                    .c = y[n],
+                                    .ldc = out,
+                                    .start = starts[i % 3],
+                                    .row = bias,
+                                    .has_relu = i % 2};
+            cpu_product(device, &p);
+        }
+        ck_assert_mem_eq(y[0], y[1], rows[0] * out * sizeof *x);
+        guarded_free(y[0]), guarded_free(y[1]), guarded_free(few_x);
+    }
+    guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(c);
+}
+
+TEST(few_rows_have_the_bits_of_many) {
+    static const size_t sizes[][2] = {{15, 3},   {16, 1},   {17, 33},   {33, 50},   {129, 70},
+                                      {401, 41}, {4097, 5}, {9001, 20}, {500, 530}, {4400, 61}};
+    for (size_t s = 0; s < SETS; s++) {
+        struct device *device = open_set(sets[s]);
+        for (size_t i = 0; device && i < sizeof sizes / sizeof *sizes; i++) check_few(device, sizes[i][0], sizes[i][1]);
+        device_destroy(device);
+    }
 }
 
 /* Destroys the device. */

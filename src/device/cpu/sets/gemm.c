@@ -1,9 +1,10 @@
 /* Matrix product (tiles.h). b is packed into panels as wide as a tile and a, if its rows are not contiguous, into
  * strips as high as a tile, so that every operand, also a transposed one, is read in order. What is packed is used for
- * as many rows as possible, because packing a transposed b for 256 rows takes an eighth of their time. Compiled once
- * per instruction set; as in direct.c and winograd.c, the compiler may fuse a product and a sum. Each c(i, j) is summed
- * over k in order for every tile, so results do not depend on m, n or the position in the matrix. If k is more than
- * LONG_SUM, each block of k has a sum of its own, which is added to c. */
+ * as many rows as possible, because packing a transposed b for 256 rows takes an eighth of their time; for a few rows
+ * it would take most, so they read a transposed b in place. Compiled once per instruction set; as in direct.c and
+ * winograd.c, the compiler may fuse a product and a sum. Each c(i, j) is summed over k in order for every tile, so
+ * results do not depend on m, n or the position in the matrix. If k is more than LONG_SUM, each block of k has a sum of
+ * its own, which is added to c. */
 #include <string.h>
 
 #include "device/cpu/sets/set.h"
@@ -23,8 +24,7 @@ static void pack_panel(float *panel, size_t width, const float *b, size_t brs, s
         for (size_t j = 0; j < whole_n; j += LANES)
             for (size_t i = 0; i < whole_k; i += LANES) {
                 lanes square[LANES];
-                for (size_t l = 0; l < LANES; l++) square[l] = *(const lanes *)(b + (j + l) * bcs + i);
-                transpose(square);
+                load_transposed(square, b + j * bcs + i, bcs, LANES);
                 for (size_t l = 0; l < LANES; l++) *(lanes *)(panel + (i + l) * width + j) = square[l];
             }
         for (size_t i = 0; i < k; i++)
@@ -198,6 +198,124 @@ static __attribute__((noinline)) void many_rows_product(const struct cpu_product
     }
 }
 
+/* ---- few rows, of which b is read once, in place ---- */
+
+#define UNROLLED _Pragma("GCC unroll 16")
+#define INLINE static inline __attribute__((always_inline))
+#define MAX_FEW 8
+#define FEW_ROWS (LANES > 4 ? MAX_FEW : 2)
+#define FAR_B ((size_t)1 << 18) /* numbers of a b that is not in the second-level cache */
+#define FAR_K ((size_t)1 << 13) /* up to which 2 * LANES columns stay there */
+
+/* sums (rows, vectors) += a (rows, LANES) times columns of b, from the row [skipped] on. [rows], [vectors] and
+ * [is_part] (of the one vector only some [columns] exist) are constants wherever this is called, so that the sums stay
+ * in registers. */
+INLINE void add_squares(size_t rows, size_t vectors, bool is_part, lanes sums[][TILE_VECTORS], const float *const *a,
+                        const float *b, size_t bcs, size_t columns, size_t skipped) {
+    UNROLLED for (size_t v = 0; v < vectors; v++) {
+        lanes square[LANES];
+        load_transposed(square, b + v * LANES * bcs, bcs, is_part ? columns : LANES);
+        UNROLLED for (size_t k = 0; k < LANES; k++) {
+            if (k < skipped) continue;
+            UNROLLED for (size_t i = 0; i < rows; i++) sums[i][v] = plus_times(sums[i][v], square[k], a[i][k]);
+        }
+    }
+}
+
+/* The same for [depth] steps of k. The [next] columns are read in the order in which they are in memory, unless NULL:
+ * the squares read a line of each column in turn, which processors do not foresee. */
+INLINE void add_columns(size_t rows, size_t vectors, bool is_part, lanes sums[][TILE_VECTORS], const float *const *from,
+                        const float *b, size_t bcs, size_t columns, size_t depth, const float *next) {
+    const float *a[MAX_FEW];
+    size_t k = 0, missing;
+    UNROLLED for (size_t i = 0; i < rows; i++) a[i] = from[i];
+    for (; k + LANES <= depth; k += LANES, b += LANES) {
+        if (next) {
+            UNROLLED for (size_t l = 0; l < vectors * LANES * LANES; l += LINE, next += LINE) __builtin_prefetch(next);
+        }
+        add_squares(rows, vectors, is_part, sums, a, b, bcs, columns, 0);
+        UNROLLED for (size_t i = 0; i < rows; i++) a[i] += LANES;
+    }
+    if (k == depth) return;
+    missing = k + LANES - depth;
+    UNROLLED for (size_t i = 0; i < rows; i++) a[i] -= missing;
+    add_squares(rows, vectors, is_part, sums, a, b - missing, bcs, columns, missing);
+}
+
+/* The columns of c at [j]: [vectors] of them, or with [is_part] the last ones. Where p has less than [rows], the last
+ * one is repeated. */
+INLINE void few_rows_columns(size_t rows, size_t vectors, bool is_part, bool is_far, const struct cpu_product *p,
+                             size_t j) {
+    lanes sums[MAX_FEW][TILE_VECTORS], totals[MAX_FEW][TILE_VECTORS];
+    const float *a[MAX_FEW], *b = p->b + j * p->bcs, *next = is_far ? b + vectors * LANES * p->bcs : NULL;
+    size_t columns = is_part ? p->n - j : vectors * LANES, blocks = is_long(p) ? blocks_of(p, 0) : 1;
+    UNROLLED for (size_t i = 0; i < rows; i++) {
+        size_t r = i < p->m ? i : p->m - 1;
+        const float *start = p->start == PRODUCT_ROW ? p->row + j : p->c + r * p->ldc + j;
+        a[i] = p->a + r * p->ars;
+        UNROLLED for (size_t v = 0; v < vectors; v++) {
+            totals[i][v] = (lanes){0};
+            if (p->start == PRODUCT_ZERO) continue;
+            totals[i][v] = is_part ? partial_load(start, columns) : *(const lanes *)(start + v * LANES);
+        }
+    }
+    for (size_t first = 0, depth; blocks > 0; blocks--, first += depth) {
+        bool is_run = is_long(p) && (first > 0 || p->start == PRODUCT_ADD);
+        depth = depth_of(p, first, blocks);
+        UNROLLED for (size_t i = 0; i < rows; i++) {
+            UNROLLED for (size_t v = 0; v < vectors; v++) sums[i][v] = is_run ? (lanes){0} : totals[i][v];
+        }
+        add_columns(rows, vectors, is_part, sums, a, b, p->bcs, columns, depth, next);
+        b += depth;
+        if (next) next += depth * vectors * LANES;
+        UNROLLED for (size_t i = 0; i < rows; i++) {
+            a[i] += depth;
+            UNROLLED for (size_t v = 0; v < vectors; v++) totals[i][v] =
+                is_run ? sums[i][v] + totals[i][v] : sums[i][v];
+        }
+    }
+    for (size_t i = 0; i < rows && i < p->m; i++) {
+        float *c = p->c + i * p->ldc + j;
+        UNROLLED for (size_t v = 0; v < vectors; v++) {
+            if (is_part)
+                partial_store(c, totals[i][v], columns);
+            else
+                *(lanes *)(c + v * LANES) = totals[i][v];
+        }
+    }
+    if (p->has_relu) relu_rows(p->c + j, p->ldc, p->m, columns);
+}
+
+#define FEW(name, rows, vectors, is_far)                                                                               \
+    static __attribute__((noinline)) void name(const struct cpu_product *p) {                                          \
+        size_t j = 0;                                                                                                  \
+        for (; j + (vectors)*LANES <= p->n; j += (vectors)*LANES)                                                      \
+            few_rows_columns(rows, vectors, false, is_far, p, j);                                                      \
+        if (j + LANES <= p->n) few_rows_columns(rows, 1, false, false, p, j), j += LANES;                              \
+        if (j < p->n) few_rows_columns(rows, 1, true, false, p, j);                                                    \
+    }
+#define FAR_VECTORS (LANES == 16 ? 1 : 2)
+FEW(near_1, 1, 2, false)
+FEW(near_2, 2, 2, false)
+FEW(near_4, 4, 2, false)
+FEW(near_8, 8, 1, false)
+FEW(far_1, 1, FAR_VECTORS, true)
+FEW(far_2, 2, FAR_VECTORS, true)
+FEW(far_4, 4, FAR_VECTORS, true)
+FEW(far_8, 8, 1, true)
+
+static bool has_few_rows(const struct cpu_product *p) {
+    return p->m > 0 && p->m <= FEW_ROWS && p->brs == 1 && p->bcs != 1 && p->acs == 1 && p->k >= LANES && !p->is_run &&
+           !p->packed;
+}
+
+static void in_place_product(const struct cpu_product *p) {
+    static void (*const functions[2][4])(const struct cpu_product *) = {{near_1, near_2, near_4, near_8},
+                                                                        {far_1, far_2, far_4, far_8}};
+    bool is_far = p->n * p->k >= FAR_B && p->k <= FAR_K;
+    functions[is_far][(p->m > 1) + (p->m > 2) + (p->m > 4)](p);
+}
+
 static void blocked_product(const struct cpu_product *p) {
     enum order order = order_of(p);
     size_t few = order == IN_PLACE && p->k > 0 && p->k < PANEL_K ? STRIP_ROWS * (PANEL_K / p->k) : STRIP_ROWS;
@@ -208,7 +326,10 @@ static void blocked_product(const struct cpu_product *p) {
 }
 
 void IN_SET(product)(const struct cpu_product *p) {
-    if (p->packed || !IN_SET(direct_product)(p)) blocked_product(p);
+    if (has_few_rows(p))
+        in_place_product(p);
+    else if (p->packed || !IN_SET(direct_product)(p))
+        blocked_product(p);
 }
 
 void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,
