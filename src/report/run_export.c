@@ -13,6 +13,7 @@
 #include "report/run_data.h"
 
 #define MAX_COLUMNS 512
+#define MAX_NAME 240       /* bytes of a name; MLflow takes 250 */
 #define MAX_PARAMETER 6000 /* bytes of a value that MLflow takes */
 
 struct row {
@@ -28,7 +29,7 @@ struct cell {
 
 struct recorded {
     struct arena *arena;
-    const char *names[MAX_COLUMNS]; /* (columns): of the fields */
+    const char *fields[MAX_COLUMNS], *names[MAX_COLUMNS]; /* (columns): the fields, their names in other programs */
     size_t columns;
     struct row *rows; /* (count) */
     size_t count, capacity;
@@ -51,14 +52,34 @@ static void forget_from(struct recorded *r, double step) {
     while (r->count && r->rows[r->count - 1].step >= step) r->cell_count = r->rows[--r->count].first;
 }
 
+/* [name] as MLflow takes it: characters other than letters, digits, _, -, . and blanks become _, of a long name the end
+ * is kept, and one that [names] (count) has already gets a number. */
+static const char *name_without_others(struct arena *arena, const char *name, const char *const *names, size_t count) {
+    size_t length = strlen(name);
+    char *clean = arena_copy(arena, length > MAX_NAME ? name + length - MAX_NAME : name);
+    for (char *c = clean; *c; c++)
+        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || strchr("_-. ", *c)))
+            *c = '_';
+    const char *out = clean;
+    for (size_t i = 0, number = 2; i < count;)
+        if (strcmp(names[i], out) == 0)
+            out = arena_printf(arena, "%s_%zu", clean, number++), i = 0;
+        else
+            i++;
+    return out;
+}
+
 static void add_cell(struct recorded *r, const struct json_field *field, double value) {
     size_t column = 0;
-    while (column < r->columns && (strlen(r->names[column]) != field->key_length ||
-                                   strncmp(r->names[column], field->key, field->key_length) != 0))
+    while (column < r->columns && (strlen(r->fields[column]) != field->key_length ||
+                                   strncmp(r->fields[column], field->key, field->key_length) != 0))
         column++;
     if (column == MAX_COLUMNS) return;
-    if (column == r->columns)
-        r->names[r->columns++] = arena_printf(r->arena, "%.*s", (int)field->key_length, field->key);
+    if (column == r->columns) {
+        r->fields[column] = arena_printf(r->arena, "%.*s", (int)field->key_length, field->key);
+        r->names[column] = name_without_others(r->arena, r->fields[column], r->names, column);
+        r->columns++;
+    }
     r->cells = grown(r->cells, r->cell_count, &r->cell_capacity, sizeof *r->cells);
     r->cells[r->cell_count++] = (struct cell){column, value};
 }
@@ -81,8 +102,9 @@ static bool add_line(void *user, const char *bytes, size_t size) {
         return true;
     }
     if (!is_step && !json_line_is(&line, "event", "epoch")) return true;
-    double step = is_step ? json_line_number(&line, "step") : r->step, seconds = json_line_number(&line, "seconds");
-    if (is_step && !isfinite(step)) return false;
+    double step = json_line_number(&line, "step"), seconds = json_line_number(&line, "seconds");
+    if (!is_step && !isfinite(step)) step = r->step; /* as programs wrote epochs before they had one */
+    if (!isfinite(step)) return false;
     if (is_step) forget_from(r, step);
     r->step = step;
     if (is_step && isfinite(seconds)) r->seconds += seconds;
@@ -102,23 +124,11 @@ static size_t row_end(const struct recorded *r, size_t row) {
     return row + 1 < r->count ? r->rows[row + 1].first : r->cell_count;
 }
 
-/* Of letters, digits, _, -, . and blanks, which MLflow takes; the others become _. */
-static void add_name(struct text *out, const char *name) {
-    for (const char *c = name; *c; c++) {
-        bool is_good = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
-                       (*c && strchr("_-. ", *c));
-        text_printf(out, "%c", is_good ? *c : '_');
-    }
-}
-
 /* ---- CSV ---- */
 
 static void add_csv(const struct recorded *r, struct text *out) {
     text_add(out, "event,epoch,step");
-    for (size_t i = 0; i < r->columns; i++) {
-        text_add(out, ",");
-        add_name(out, r->names[i]);
-    }
+    for (size_t i = 0; i < r->columns; i++) text_printf(out, ",%s", r->names[i]);
     text_add(out, "\n");
     for (size_t row = 0; row < r->count; row++) {
         double values[MAX_COLUMNS];
@@ -137,18 +147,32 @@ static void add_csv(const struct recorded *r, struct text *out) {
 /* ---- MLflow ---- */
 
 /* Another file of a run of the store is not read before meta.yaml is there, so these need no more than to be written.
- */
+ * One that another export of the run is writing at the same time stays. */
 static status write_file(const char *folder, const char *name, const struct text *content) {
     struct text path = {0};
+    struct io_info info = {0};
     int fd;
     text_printf(&path, "%s/%s", folder, name);
     status s = io_remove(text_string(&path));
-    if (!s) s = io_create(text_string(&path), &fd);
-    if (!s) {
+    if (!s && (s = io_create(text_string(&path), &fd))) {
+        status_free(io_stat(text_string(&path), &info));
+        if (info.is_file) status_free(s);
+        s = info.is_file ? OK : s;
+    } else if (!s) {
         s = io_write(fd, text_string(&path), text_string(content), content->length);
         s = status_first(s, io_close(fd, text_string(&path)));
     }
     text_free(&path);
+    return s;
+}
+
+/* What an earlier run in the same run folder had. */
+static status remove_files(struct arena *arena, const char *folder, const char *kind) {
+    struct io_names names = {0};
+    const char *path = arena_printf(arena, "%s/%s", folder, kind);
+    status s = io_list(path, &names);
+    for (size_t i = 0; !s && i < names.count; i++) s = io_remove(arena_printf(arena, "%s/%s", path, names.items[i]));
+    io_names_free(&names);
     return s;
 }
 
@@ -157,8 +181,7 @@ static status write_metrics(const struct recorded *r, const char *folder, double
     for (size_t column = 0; !s && column < r->columns; column++) {
         struct text name = {0}, lines = {0};
         double last = -1;
-        text_add(&name, "metrics/");
-        add_name(&name, r->names[column]);
+        text_printf(&name, "metrics/%s", r->names[column]);
         for (size_t row = 0; row < r->count; row++)
             for (size_t i = r->rows[row].first; i < row_end(r, row); i++) {
                 if (r->cells[i].column != column || r->rows[row].step == last)
@@ -178,8 +201,7 @@ static status write_metrics(const struct recorded *r, const char *folder, double
 static status write_value(const char *folder, const char *kind, const char *name, const char *value) {
     struct text path = {0}, content = {0};
     size_t length = strlen(value);
-    text_printf(&path, "%s/", kind);
-    add_name(&path, name);
+    text_printf(&path, "%s/%s", kind, name);
     while (length > MAX_PARAMETER || (length < strlen(value) && ((unsigned char)value[length] & 0xc0) == 0x80))
         length--;
     text_add_bytes(&content, value, length);
@@ -251,10 +273,16 @@ static status write_run(const struct run_data *run, const char *folder, const ch
 
 static status write_contents(const struct run_data *run, const struct recorded *r, const char *folder,
                              const char *source, double begin) {
+    const char **names = arena_alloc(r->arena, (run->key_count + 1) * sizeof *names);
+    size_t count = 0;
+    TRY(remove_files(r->arena, folder, "metrics"));
+    TRY(remove_files(r->arena, folder, "params"));
     TRY(write_metrics(r, folder, begin));
-    for (size_t i = 0; i < run->key_count; i++)
-        if (strcmp(run->keys[i].value, "null") != 0)
-            TRY(write_value(folder, "params", run->keys[i].key, run->keys[i].value));
+    for (size_t i = 0; i < run->key_count; i++) {
+        if (strcmp(run->keys[i].value, "null") == 0) continue;
+        names[count] = name_without_others(r->arena, run->keys[i].key, names, count);
+        TRY(write_value(folder, "params", names[count++], run->keys[i].value));
+    }
     TRY(write_value(folder, "tags", "mlflow.runName", run->label));
     if (*run->sha256) TRY(write_value(folder, "tags", "state_sha256", run->sha256));
     return write_value(folder, "tags", "run_folder", source);
@@ -319,16 +347,23 @@ static status export_one(const char *format, const char *path, const char *exper
     return s;
 }
 
-/* Each trial that has a run folder. The name of the sweep's folder is that of the experiment. */
+/* Each trial that has a run folder, without those that have no step yet or are damaged. The name of the sweep's folder
+ * is that of the experiment. */
 static status export_sweep(const char *path, const char *runs, const char *out, struct log *log) {
     struct io_names names = {0};
     char *whole = realpath(path, NULL);
     const char *slash = whole ? strrchr(whole, '/') : NULL;
+    size_t left_out = 0;
     status s = io_list(runs, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
         struct text run = {0};
         text_printf(&run, "%s/%s", runs, names.items[i]);
         s = export_one("mlflow", text_string(&run), slash ? slash + 1 : path, out, log);
+        if (s && status_code(s) == STATUS_DATA && ++left_out < names.count) {
+            log_line(log, "left out: %s", status_message(s));
+            status_free(s);
+            s = OK;
+        }
         text_free(&run);
     }
     if (!s && names.count == 0) s = status_new(STATUS_DATA, "%s: the sweep has kept no run folder (keep)", path);

@@ -112,6 +112,31 @@ class Export(program.Case):
         self.run_program("export", "sweeps/sweep", "--format", "mlflow", "--out", "mlruns")
         self.assertEqual(sorted(self.read(path[len(self.folder) + 1:]) for path in glob.glob(self.path("mlruns/*/*/params/optimizer.lr"))), ["0.001", "0.01", "0.02"])
 
+    def test_mlflow_of_other_runs(self):
+        """Epochs without steps; names in other letters; what an earlier run in the folder had; a trial without a step; several exports at once."""
+        self.run_program("test.yaml", "train.log_every=0", "optimizer={type: adam, eps: 1.0e-7}")
+        self.run_program("export", "runs/test", "--format", "mlflow", "--out", "mlruns")
+        (folder,) = (os.path.dirname(path) for path in glob.glob(self.path("mlruns/*/*/metrics")))
+        epochs, _ = self.epochs_and_steps("runs/test")
+        self.assertEqual([int(line.split()[2]) for line in self.read(f"{folder}/metrics/val_loss").splitlines()], [e["step"] for e in epochs])
+        self.assertEqual(len({e["step"] for e in epochs}), len(epochs))
+        self.assertTrue(os.path.exists(f"{folder}/params/optimizer.eps"))
+        self.run_program("test.yaml", "--fresh", "optimizer={type: sgd, lr: 0.01}")
+        exports = [self.start("export", "runs/test", "--format", "mlflow", "--out", "mlruns") for _ in range(4)]
+        for one in exports:
+            self.assertEqual(one.wait(), program.OK)
+        self.assertFalse(os.path.exists(f"{folder}/params/optimizer.eps"))
+        with open(self.path("runs/test/metrics.jsonl"), "a") as f:
+            f.write('{"event":"epoch","epoch":9,"step":90,"val_\u00e9":1,"val_\u00fc":2}\n')
+        self.run_program("export", "runs/test", "--format", "mlflow", "--out", "mlruns")
+        self.assertEqual([self.read(f"{folder}/metrics/val_{name}").split()[1] for name in ("__", "___2")], ["1", "2"])
+        self.write("sweep.yaml", "config: test.yaml\nmethod: list\nkeep: all\ntrials: [{optimizer.lr: 0.01}, {optimizer.lr: 0.02}]\n")
+        self.run_program("sweep", "sweep.yaml")
+        self.write("sweeps/sweep/runs/0000/metrics.jsonl", '{"event":"start","name":"test"}\n')
+        _, err = self.run_program("export", "sweeps/sweep", "--format", "mlflow", "--out", "other")
+        self.assertIn("left out: sweeps/sweep/runs/0000/metrics.jsonl: the run has no step or epoch yet", err)
+        self.assertEqual([self.read(path) for path in glob.glob(self.path("other/*/*/params/optimizer.lr"))], ["0.02"])
+
     def test_metrics_that_cannot_be_written(self):
         self.run_program("test.yaml", "train.epochs=1")
         self.write("file", "")

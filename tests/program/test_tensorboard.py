@@ -113,6 +113,11 @@ class Tensorboard(program.Case):
         self.assertEqual(len(glob.glob(self.path("runs/test/events.out.tfevents.*"))), 2)
         self.check(300)
 
+    def test_epochs_without_steps(self):
+        self.write("test.yaml", WINE)
+        self.run_program("test.yaml", "train={epochs: 2, tensorboard: true, log_every: 0}")
+        self.assertEqual(sorted(self.scalars()["epoch/val_loss"]), [5, 10])
+
     def test_every_metric_of_several_losses_has_its_name(self):
         """Also many of them, with long names."""
         losses = [f"{letter * 70}_loss" for letter in "abcdef"]

@@ -166,6 +166,7 @@ static status log_epoch(struct trainer *t, const struct epoch_report *e) {
     activity_phase(t->activity, ACTIVITY_LOGGING);
     metrics_begin(t->outputs.metrics, METRICS_EPOCH);
     metrics_int(t->outputs.metrics, "epoch", e->epoch - 1);
+    metrics_step(t->outputs.metrics, t->state->counters.step);
     metrics_real(t->outputs.metrics, "train_loss", e->train_loss);
     if (e->has_train_accuracy) metrics_real(t->outputs.metrics, "train_accuracy", e->train_accuracy);
     if (e->has_validation) {

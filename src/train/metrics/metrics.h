@@ -42,7 +42,7 @@ status metrics_close(struct metrics *metrics);
  * [metrics] is NULL. */
 void metrics_begin(struct metrics *metrics, enum metrics_event event);
 void metrics_int(struct metrics *metrics, const char *name, int64_t value);
-/* `step` of a METRICS_STEP: TensorBoard shows this event, and epochs after it, at [step]. */
+/* `step`: TensorBoard shows the event at [step]. */
 void metrics_step(struct metrics *metrics, int64_t step);
 void metrics_real(struct metrics *metrics, const char *name, double value); /* 17 digits; not finite: null */
 /* The shortest digits that parse to the same number; not finite: null. Cached: fast for a value that rarely changes. */
