@@ -322,6 +322,35 @@ class Resume(program.Case):
             self.assertTrue(now.startswith(expected + '{"event":"resume"'), now[:100])
             self.metrics()  # every line is one
 
+    def test_damaged_metrics_are_reported(self):
+        """What a full disk leaves over NFS, or an editor: the lines that are whole stay, and the next one is whole."""
+        self.run_program("test.yaml", "train.epochs=1")
+        path, lost = self.path("runs/test/metrics.jsonl"), ": lines of earlier steps are lost; the training state is not affected"
+        nul = "NUL characters in place of lines, as a full disk leaves them"
+        with open(path, "rb") as f:
+            lines = f.read().splitlines(keepends=True)
+        middle, end = sum(map(len, lines[:9])) + 20, sum(map(len, lines[:-2])) + 5
+        whole = b"".join(lines)
+        other = b"".join(lines[:5]) + lines[3].replace(b"step", b"other step") + b"".join(lines[5:])
+        for i, (damaged, message, bad) in enumerate((
+                (whole[:middle] + bytes(600) + whole[middle + 600:], f"metrics.jsonl:10: {nul}{lost}", 1),
+                (whole[:end] + bytes(len(whole) - end), f"metrics.jsonl:{len(lines) - 1}: {nul}{lost}", 0),
+                (other, "the last save ended within this line, so the file was changed" + lost, 0),
+                (whole + bytes(5000), None, 0), (whole + whole[:50], None, 0), (whole + whole, None, 0))):
+            shutil.rmtree(self.path("runs/copy"), ignore_errors=True)
+            shutil.copytree(self.path("runs/test"), self.path("runs/copy"))
+            with open(self.path("runs/copy/metrics.jsonl"), "wb") as f:
+                f.write(damaged)
+            _, err = self.run_program("test.yaml", "train.epochs=2", "--run-dir", "runs/copy")
+            self.assertEqual("lines of earlier steps are lost" in err, message is not None, err)
+            self.assertIn(message or "", err)
+            with open(self.path("runs/copy/metrics.jsonl"), "rb") as f:
+                now = f.read().splitlines()
+            found = [line for line in now if b"\0" in line or not line.startswith(b'{"event":') or not line.endswith(b"}")]
+            self.assertEqual(len(found), bad, found)
+            self.assertEqual(sum(b'"event":"resume"' in line for line in now), 1, i)
+            self.assertIn(b'"event":"end"', now[-1])
+
     def test_another_model_in_the_checkpoint_is_refused(self):
         self.run_program("test.yaml", "train.epochs=1")
         file = self.checkpoints()[0]

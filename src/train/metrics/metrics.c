@@ -63,6 +63,43 @@ static status find_last_line_end(const char *path, uint64_t *size) {
     return status_first(s, io_close(fd, path));
 }
 
+/* The number of the line in which the first NUL of the first [bytes] bytes is, or of the last, if they do not end with
+ * a line; 0: neither. */
+static status find_damage(int fd, const char *path, uint64_t bytes, uint64_t *line, bool *has_nul) {
+    char part[1 << 15];
+    uint64_t lines = 0;
+    bool is_complete = true;
+    for (uint64_t done = 0; done < bytes; done += sizeof part) {
+        size_t size = bytes - done < sizeof part ? (size_t)(bytes - done) : sizeof part;
+        TRY(io_read_at(fd, path, part, size, done, NULL));
+        const char *nul = memchr(part, 0, size), *end = nul ? nul : part + size;
+        for (const char *c = part; c < end; c++) lines += *c == '\n';
+        *has_nul = nul != NULL;
+        is_complete = part[size - 1] == '\n';
+        if (nul) break;
+    }
+    *line = *has_nul || !is_complete ? lines + 1 : 0;
+    return OK;
+}
+
+status metrics_check(const char *path, int64_t bytes, struct text *damage) {
+    struct io_info info;
+    uint64_t line = 0;
+    bool has_nul = false;
+    TRY(io_stat(path, &info));
+    if (info.size < (uint64_t)bytes) text_printf(damage, "%s is shorter than at the last save", path);
+    if (damage->length || bytes == 0) return OK;
+    int fd;
+    TRY(io_open(path, &fd));
+    status s = find_damage(fd, path, (uint64_t)bytes, &line, &has_nul);
+    s = status_first(s, io_close(fd, path));
+    if (!s && line)
+        text_printf(damage, "%s:%llu: %s", path, (unsigned long long)line,
+                    has_nul ? "NUL characters in place of lines, as a full disk leaves them"
+                            : "the last save ended within this line, so the file was changed");
+    return s;
+}
+
 status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
     struct metrics *m = calloc(1, sizeof *m);
     if (!m) return status_memory("metrics.jsonl");
@@ -72,9 +109,10 @@ status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
     struct io_info info = {0};
     status s = m->file.path ? io_open_append(path, &m->file.fd) : status_memory("metrics.jsonl");
     if (!s) s = io_stat_fd(m->file.fd, path, &info);
-    if (!s && info.size < (uint64_t)bytes) s = find_last_line_end(path, &info.size);
+    uint64_t size = info.size < (uint64_t)bytes ? info.size : (uint64_t)bytes;
+    if (!s && size) s = find_last_line_end(path, &size);
     m->file.size = info.size;
-    if (!s) s = append_file_truncate(&m->file, (uint64_t)bytes);
+    if (!s) s = append_file_truncate(&m->file, size);
     if (s) {
         status_free(metrics_close(m));
         return s;

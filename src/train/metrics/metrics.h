@@ -26,8 +26,11 @@ enum metrics_event {
     METRICS_END
 };
 
-/* Opens [path] for appending and truncates it to [bytes] (0: a new run). A shorter file (lost in a crash of the
- * machine) is continued after its last complete line. */
+/* Whether the first [bytes] bytes of [path], of the last save, are lines: if not, [damage] gets what is wrong and
+ * where. */
+status metrics_check(const char *path, int64_t bytes, struct text *damage);
+/* Opens [path] for appending and truncates it to [bytes] (0: a new run). A file that is shorter (lost in a crash of the
+ * machine), or has no end of a line there, is continued after its last complete line. */
 status metrics_open(const char *path, int64_t bytes, struct metrics **out);
 /* From here on the numbers of METRICS_STEP and METRICS_EPOCH are also written to a TensorBoard event file in the same
  * folder. [step]: updates so far. */

@@ -988,13 +988,13 @@ static status open_outputs(struct run *run) {
     if (!s && warning.length) log_warning(run->log, "%s", text_string(&warning));
     text_free(&warning);
     TRY(s);
-    struct io_info metrics;
-    TRY(io_stat(run_folder_metrics(run->folder), &metrics));
-    if ((int64_t)metrics.size < t->state->counters.metrics_bytes)
-        log_warning(
-            run->log,
-            "%s is shorter than at the last save: lines of earlier steps are lost; the training state is not affected",
-            run_folder_metrics(run->folder));
+    struct text damage = {0};
+    s = metrics_check(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &damage);
+    if (!s && damage.length)
+        log_warning(run->log, "%s: lines of earlier steps are lost; the training state is not affected",
+                    text_string(&damage));
+    text_free(&damage);
+    TRY(s);
     TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->outputs.metrics));
     if (c->train.tensorboard) TRY(metrics_open_events(t->outputs.metrics, t->state->counters.step));
     TRY(saver_create(run_folder_checkpoints(run->folder), c->checkpoint.keep, &t->outputs.saver));
