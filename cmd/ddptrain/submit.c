@@ -162,6 +162,7 @@ static void add_value(const char *name, size_t length, const struct command_line
                    {"NPROC", job->nproc},
                    {"RANKS", (long)line->nnodes * job->nproc},
                    {"SECONDS", job->seconds},
+                   {"MARGIN", job->seconds < 600 ? job->seconds / 10 : 60}, /* a minute would be all of a short job */
                    {"KILL", !job->is_sweep}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strlen(numbers[i].name) == length && strncmp(numbers[i].name, name, length) == 0)

@@ -58,6 +58,11 @@ class Submit(program.Case):
             if shutil.which("shellcheck"):
                 subprocess.run(["shellcheck", self.path(f"wine.{queue}.sh")], check=True)
 
+    def test_a_short_job_is_not_stopped_when_it_begins(self):
+        for time, margin in (("0:01:00", 6), ("0:10:00", 60), ("1:00:00", 60)):
+            self.submit("--queue", "slurm", "--time", time)
+            self.assertIn(f"#SBATCH --signal=TERM@{margin}\n", self.read("wine.slurm.sh"))
+
     def test_a_script_runs_and_requeues_itself(self):
         """A run that is stopped is queued again, and the same script ends it; the program knows when the job ends."""
         for name in ("srun", "mpirun"):
