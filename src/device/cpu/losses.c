@@ -2,6 +2,7 @@
 #include "device/losses.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
@@ -100,24 +101,33 @@ static void cross_entropy_row(const struct loss_batch *b, const float *z, size_t
 
 struct parts {
     const struct loss_batch *batch;
-    struct loss_sums sums[PARTS];
+    struct loss_sums
+        *sums; /* (PARTS); of at most PARTS plain positions, which are parts of their own: of all of them */
 };
+
+static bool is_one_part(const struct loss_batch *b) { return b->is_plain && b->positions <= PARTS; }
 
 /* The numbers of cross_entropy_row for positions [first, last), with the exponentials of several rows in one loop. */
 static void plain_rows(const struct loss_batch *b, size_t first, size_t last, struct parts *p) {
     float block[SHORT_ROWS * SHORT_ROW], max[SHORT_ROWS], sum[SHORT_ROWS];
-    size_t rows = last - first, classes = b->classes, part = first * PARTS / b->positions;
+    size_t rows = last - first, classes = b->classes, part = is_one_part(b) ? 0 : first * PARTS / b->positions;
     const float *z = b->logits + first * classes;
     float *dz = b->dlogits ? b->dlogits + first * classes : block, *share = dz;
     b->kernels->short_softmax(z, dz, max, sum, rows, classes);
-    for (size_t i = 0; i < rows; i++, z += classes, share += classes) {
-        size_t target = (size_t)b->targets[first + i], best = classes - 1;
-        while (b->positions * (part + 1) / PARTS <= first + i) part++;
-        for (size_t c = classes - 1; c-- > 0;) best = z[c] == max[i] ? c : best; /* a branch would be mispredicted */
-        p->sums[part].loss -= (double)(z[target] - max[i] - logf(sum[i]));
-        p->sums[part].correct += best == target;
-        p->sums[part].scored++;
-        share[target] -= 1;
+    for (size_t i = 0, end = rows; i < rows; i = end) {
+        while (!is_one_part(b) && (end = b->positions * (part + 1) / PARTS - first) <= i) part++;
+        if (end > rows) end = rows;
+        struct loss_sums sums = p->sums[part];
+        for (size_t r = i; r < end; r++, z += classes, share += classes) {
+            size_t target = (size_t)b->targets[first + r], best = classes - 1;
+            for (size_t c = classes - 1; c-- > 0;)
+                best = z[c] == max[r] ? c : best; /* a branch is often mispredicted */
+            sums.loss -= (double)(z[target] - max[r] - logf(sum[r]));
+            sums.correct += best == target;
+            share[target] -= 1;
+        }
+        sums.scored += (double)(end - i);
+        p->sums[part] = sums;
     }
     for (size_t i = 0; b->dlogits && i < rows * classes; i++) dz[i] *= b->factor;
 }
@@ -177,12 +187,14 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
     bool has_all =
         count == (double)positions && !o->weight && !o->rows.values && o->label_smoothing == 0; /* none ignored */
     batch.is_plain = has_all && classes >= 2 && classes <= SHORT_ROW;
-    struct parts parts = {.batch = &batch};
+    struct loss_sums of_parts[PARTS];
+    struct parts parts = {.batch = &batch, .sums = is_one_part(&batch) ? sums : of_parts};
+    if (!is_one_part(&batch)) memset(of_parts, 0, sizeof of_parts);
     parallel_for(PARTS, 1 + PARTS * (PARALLEL_FLOATS / 4) / (positions * classes + 1), cross_entropy_parts, &parts);
-    for (size_t i = 0; i < PARTS; i++) {
-        sums->loss += parts.sums[i].loss;
-        sums->correct += parts.sums[i].correct;
-        sums->scored += parts.sums[i].scored;
+    for (size_t i = 0; i < PARTS && !is_one_part(&batch); i++) {
+        sums->loss += of_parts[i].loss;
+        sums->correct += of_parts[i].correct;
+        sums->scored += of_parts[i].scored;
     }
     sums->count += o->rows.values && o->rows.is_counted ? weighted : count;
 }

@@ -119,37 +119,34 @@ static panel_kind *const panels[MAX_VECTORS][2] = {{whole_1, part_1},
 #endif
 };
 
-/* A square at [from] of a transposed matrix, [stride] between its rows, of which [rows] are used: the columns from
- * [first] to [end], as rows of a panel. */
-INLINE void transpose_square(float *to, size_t width, const float *from, size_t stride, size_t rows, size_t first,
-                             size_t end) {
+/* Rows of a panel, [width] apart = a square at [from] of a transposed matrix, [stride] between its rows, of which
+ * [rows] are used. */
+static __attribute__((noinline)) void transpose_square(float *to, size_t width, const float *from, size_t stride,
+                                                       size_t rows) {
     lanes square[LANES];
-    load_transposed(square, from, stride, rows);
-    UNROLLED for (size_t l = 0; l < LANES; l++) {
-        if (l >= first && l < end) *(lanes *)(to + (l - first) * width) = square[l];
-    }
+    if (rows == LANES)
+        load_transposed(square, from, stride, LANES);
+    else
+        load_transposed(square, from, stride, rows);
+    UNROLLED for (size_t l = 0; l < LANES; l++, to += width) * (lanes *)to = square[l];
 }
 
 /* panel (k, whole vectors) = columns of b, which is transposed: [bcs] between its columns, of which [all] follow b. A
- * vector at the end of a column is read on into the next column where there is one, else from before its beginning.
- * Columns past the end repeat the last one: they are not used. */
+ * vector at the end of a column is read on into the next column where there is one, else from before its beginning: up
+ * to LANES rows before the panel and after it are written, too. Columns past the end repeat the last one: they are not
+ * used. */
 static void transpose_panel(float *panel, const float *b, size_t bcs, size_t k, size_t columns, size_t all) {
     size_t width = (columns + LANES - 1) / LANES * LANES, whole = k / LANES * LANES, end = bcs == k ? all * k : 0;
-    size_t tail = k - whole, missing = LANES - tail;
+    ptrdiff_t before = (ptrdiff_t)k - LANES;
     for (size_t j = 0; j < width; j += LANES, b += LANES * bcs) {
         size_t rows = columns - j < LANES ? columns - j : LANES;
         float *to = panel + j;
-        if (rows == LANES)
-            for (size_t i = 0; i < whole; i += LANES, to += LANES * width)
-                transpose_square(to, width, b + i, bcs, LANES, 0, LANES);
-        else
-            for (size_t i = 0; i < whole; i += LANES, to += LANES * width)
-                transpose_square(to, width, b + i, bcs, rows, 0, LANES);
-        if (tail == 0) continue;
+        for (size_t i = 0; i < whole; i += LANES) transpose_square(to + i * width, width, b + i, bcs, rows);
+        if (whole == k) continue;
         if (rows == LANES && (j + LANES - 1) * bcs + whole + LANES <= end)
-            transpose_square(to, width, b + whole, bcs, LANES, 0, tail);
+            transpose_square(to + whole * width, width, b + whole, bcs, LANES);
         else if (whole > 0 || j > 0)
-            transpose_square(to, width, b + whole - missing, bcs, rows, missing, LANES);
+            transpose_square(to + before * (ptrdiff_t)width, width, b + before, bcs, rows);
         else
             for (size_t i = 0; i < k; i++, to += width)
                 for (size_t l = 0; l < LANES; l++) to[l] = b[(l < rows ? l : rows - 1) * bcs + i];
@@ -291,7 +288,7 @@ static size_t columns_of(size_t left) {
 
 bool IN_SET(direct_product)(const struct cpu_product *p) {
     static const float zeros[MAX_VECTORS * LANES];
-    float copy[MAX_K * MAX_VECTORS * LANES];
+    float memory[(MAX_K + 2 * LANES) * MAX_VECTORS * LANES], *copy = memory + LANES * MAX_VECTORS * LANES;
     bool is_transposed = p->brs == 1 && p->bcs != 1;
     if (p->k > MAX_K || p->m * p->n * p->k > MAX_WORK) return false;
     if (has_few_columns(p)) {
