@@ -35,7 +35,8 @@ struct saver {
     void *before_data;
     status (*before_copy)(void *data);
     void *copy_data;
-    int64_t next_step; /* used by the caller only */
+    int64_t next_step; /* used by the caller only, as the next one */
+    bool has_copied;   /* is_copying is false */
 };
 
 /* The folder is listed before the first save, and later only to prune: it may have any number of files. */
@@ -177,9 +178,11 @@ status saver_wait(struct saver *saver) {
 }
 
 void saver_wait_copy(struct saver *saver) {
+    if (saver->has_copied) return;
     pthread_mutex_lock(&saver->mutex);
     while (saver->is_copying) pthread_cond_wait(&saver->changed, &saver->mutex);
     pthread_mutex_unlock(&saver->mutex);
+    saver->has_copied = true;
 }
 
 /* What to copy at once. */
@@ -211,6 +214,7 @@ static void start(struct saver *saver, bool is_copying) {
     pthread_mutex_lock(&saver->mutex);
     saver->is_busy = true;
     saver->is_copying = is_copying;
+    saver->has_copied = !is_copying;
     pthread_cond_broadcast(&saver->changed);
     pthread_mutex_unlock(&saver->mutex);
 }

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define DIGITS 17
-#define MAX_POWER 27 /* the last power of five that 64 bits hold */
+#define DIGITS_READ (2 * DIGITS) /* copies have DIGITS bytes, however many are used, since then they are no calls */
+#define MAX_POWER 27             /* the last power of five that 64 bits hold */
 #define MIN_EXPONENT (DIGITS - 1 - MAX_POWER)
 #define MAX_EXPONENT (DIGITS - 1)
 #define MANTISSA_BITS 52
@@ -77,7 +78,7 @@ static char *write_scientific(const char *digits, size_t count, int exponent, ch
     int size = exponent < 0 ? -exponent : exponent;
     *out++ = digits[0];
     if (count > 1) *out++ = '.';
-    memcpy(out, digits + 1, count - 1);
+    memcpy(out, digits + 1, DIGITS);
     out += count - 1;
     *out++ = 'e';
     *out++ = exponent < 0 ? '-' : '+';
@@ -92,21 +93,21 @@ static char *write_fixed(const char *digits, size_t count, int exponent, char *o
         static const char zeros[] = {'0', '.', '0', '0', '0', '0'};
         memcpy(out, zeros, sizeof zeros);
         out += 1 - exponent;
-        memcpy(out, digits, count);
+        memcpy(out, digits, DIGITS);
         return out + count;
     }
     size_t whole = (size_t)exponent + 1, shown = count < whole ? count : whole;
-    memcpy(out, digits, shown);
+    memcpy(out, digits, DIGITS);
     for (out += shown; shown < whole; shown++) *out++ = '0';
     if (count <= whole) return out;
     *out++ = '.';
-    memcpy(out, digits + whole, count - whole);
+    memcpy(out, digits + whole, DIGITS);
     return out + (count - whole);
 }
 
 size_t decimal_write(double value, char *out) {
     struct decimal decimal;
-    char digits[DIGITS], *end = out;
+    char digits[DIGITS_READ] = {0}, *end = out;
     if (!convert(fabs(value), &decimal)) return (size_t)snprintf(out, DECIMAL_MAX, "%.*g", DIGITS, value);
     if (signbit(value)) *end++ = '-';
     size_t count = significant_digits(decimal.digits, digits);
