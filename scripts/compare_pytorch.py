@@ -329,6 +329,16 @@ def table_rows(folder):
             f"dataset: {{path: {shapes}, image: {{size: [20, 24], resize: 26}}, augment: {{{augment}}}, scale: standard, split: {{test: 0.2, stratify: true}}}}\nsampler: {{batch_size: 24}}\n"
             "model: {layers: [{conv2d: {out: 4, kernel_size: 3}}, tanh, {max_pool2d: 4}, flatten, {linear: 3}]}\nloss: cross_entropy\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 1}\n"), 1
     yield from written_rows(folder)
+    twice = "[{sequential: {name: one, from: first, layers: [LAYERS]}}, {sequential: {name: other, from: second, share: one}}, {concat: {from: [one, other]}}LAST]"
+    end = "sampler: {batch_size: 8}\nmodel: {layers: MODEL}\nloss: LOSS\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 2}\n".replace("MODEL", twice)
+    yield "draw_signs", (f"dataset: {{path: {folder}/rows.db, columns: {{a: {{missing: mean}}, ok: boolean, kind: category}}, targets: [y], scale: standard, draw: {{type: pairs, seed: 3}}, "
+                         "split: {test: 0.25}}\n" + end.replace("LAYERS", "linear: 4").replace("LAST", "").replace("LOSS", "cosine_embedding")), 2
+    yield "draw_augment", (f"dataset: {{path: {shapes}, image: {{size: [20, 24], resize: 26}}, augment: {{horizontal_flip: 0.5, erasing: {{p: 0.5}}}}, scale: standard, draw: pairs, "
+                           "split: {validation: 0.2, test: 0.2}}\n" + end.replace("LAYERS", "{conv2d: {out: 4, kernel_size: 3}}, tanh, {max_pool2d: 4}, flatten, {linear: 3}")
+                           .replace("LAST", ", {linear: 2}").replace("LOSS", "cross_entropy")), 1
+    yield "draw_triplets", wine(split="{test: 0.2}").replace("split:", "draw: triplets, split:").split("model:")[0] + (
+        "model: {layers: [{linear: {out: 4, from: anchor, name: a}}, {linear: {out: 4, from: positive, name: p, share: a}}, {linear: {out: 4, from: negative, name: n, share: a}}, "
+        "{concat: {from: [a, p, n], name: three}}]}\nlosses: [{type: triplet_margin, output: three, margin: 4}]\noptimizer: {type: sgd, lr: 0.01}\ntrain: {epochs: 2}\n"), 2
     with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
         file.write("the quick brown fox jumps over the lazy dog " * 10)
     yield "text_gpt", GPT.replace("PATH", os.path.join(folder, "text.txt")), 2

@@ -103,7 +103,6 @@ static status check_config(const struct config *c) {
         {d->filter && !is_csv(d), "dataset.filter of a database"},
         {d->layout != LAYOUT_NCHW, "dataset.layout"},
         {column_rules_compute(&d->rules), "dataset.columns with an expression"},
-        {d->draw.type != DRAW_NONE, "dataset.draw"},
         {d->target_scale != TARGET_SCALE_NONE && c->has_losses, "dataset.target_scale with losses"},
         {d->scale.per_feature, "dataset.scale.per_feature"},
         {d->window.steps > 0 && d->split.folds > 0, "dataset.window with folds"},
@@ -260,6 +259,9 @@ static bool has_accuracy(const struct script *s) {
 
 /* The inputs of rows, "x[part]". */
 static const char *input_of(const struct script *s, const char *rows) {
+    if (dataset_drawing(s->plan->dataset).members)
+        return arena_printf(
+            s->arena, script_scales_batches(s) ? "inputs_of(drawn(%s)).flatten(1)" : "x[drawn(%s)].flatten(1)", rows);
     return arena_printf(s->arena, script_scales_batches(s) ? "inputs_of(%s)" : "x[%s]", rows);
 }
 
@@ -326,6 +328,7 @@ static void add_order(struct script *s) {
     else
         text_printf(out, "    sampler.set_epoch(epoch)\n    batches = torch.as_tensor(%s).split(batch)\n",
                     are_positions ? "list(sampler)" : "train[list(sampler)]");
+    if (dataset_drawing(s->plan->dataset).members) text_add(out, "    drawn.epoch = epoch\n");
     if (s->config->sampler.drop_last_batch)
         text_add(out, "    batches = [rows for rows in batches if len(rows) == batch]\n");
 }

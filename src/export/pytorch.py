@@ -609,6 +609,40 @@ def random_words(positions, epoch, seed, stream):
                   seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF ^ stream)
 
 
+class Drawn:
+    """Pairs or triplets (members 2, 3) of the rows of parts, drawn by their classes y: numbers of samples, which parts has instead of rows,
+    become rows. Those of the first part, the training rows, depend on the epoch."""
+
+    def __init__(self, members, y, parts, seed, different):
+        values, y = np.unique(np.asarray(y).reshape(-1), return_inverse=True)
+        self.members, self.seed, self.epoch, self.ends, self.classes = members, seed, 0, np.cumsum([len(part) for part in parts]), []
+        self.parts = np.split(np.arange(self.ends[-1]), self.ends[:-1])
+        self.targets = torch.cat([torch.tensor([1, different]).repeat(len(part) // 2 + 1)[:len(part)] for part in parts])
+        for part in parts:
+            used = [part[y[part] == number] for number, value in enumerate(values) if isinstance(value, str) or value >= 0]
+            used = sorted((rows for rows in used if len(rows)), key=lambda rows: len(rows) == 1)  # first the classes with several rows
+            self.classes.append((np.concatenate(used), np.array([len(rows) for rows in used]), sum(len(rows) > 1 for rows in used)) if used else None)
+
+    def __call__(self, samples):
+        """(samples, members)"""
+        samples = np.asarray(samples)
+        part = int(np.searchsorted(self.ends, samples[0], "right"))
+        (rows, counts, shared), position = self.classes[part], (samples - self.parts[part][0]).astype(np.uint64)
+        starts, low, epoch = np.cumsum(counts) - counts, np.uint64(0xFFFFFFFF), 0 if part else self.epoch
+        words = [philox([position & low, position >> np.uint64(32), np.full_like(position, epoch), np.full_like(position, i)], self.seed, 0x64726177) for i in (0, 1)]
+
+        def below(word, count, but=None):
+            number = (word * np.asarray(count - (but is not None), np.uint64) >> np.uint64(32)).astype(int)
+            return number if but is None else number + (number >= but)
+        alike = (position % np.uint64(2) == 0) | (self.members == 3)
+        one = below(words[0][0], np.where(alike, shared, len(counts)))
+        first = below(words[0][1], counts[one])
+        positive = rows[starts[one] + np.where(alike, below(words[0][2], counts[one], first), 0)]
+        other = below(words[1][0], len(counts), one)
+        negative = rows[starts[other] + below(words[1][1], counts[other])]
+        return torch.tensor(np.stack([rows[starts[one] + first], *([positive, negative] if self.members == 3 else [np.where(alike, positive, negative)])], 1))
+
+
 def between(word, low, high):
     return low + float(word) / 2 ** 32 * (high - low)
 

@@ -29,9 +29,14 @@ static void add_columns(const struct script *s, const struct string_list *names,
 /* Whether the file has targets: not, if all are inputs. */
 static bool reads_targets(const struct script *s) {
     const struct dataset_info *info = &s->plan->info;
-    bool reads = !s->plan->objective;
+    bool reads = !s->plan->objective || dataset_drawing(s->plan->dataset).members;
     for (size_t i = 0; i < info->target_count; i++) reads = reads || !info->targets[i].is_input;
     return reads;
+}
+
+/* Whether the classes of the rows are texts. */
+static bool has_texts(const struct script *s) {
+    return dataset_labels(s->plan->dataset).count || dataset_drawing(s->plan->dataset).has_texts;
 }
 
 /* The file, or a list of files: those that patterns match now. */
@@ -73,7 +78,7 @@ static void add_files(const struct script *s, struct text *out) {
         c->column ? text_add_json(out, c->column) : text_add(out, "None");
         text_add(out, ", ");
         add_columns(s, &d->targets, COLUMN_TARGET, NULL, out);
-        text_add(out, dataset_labels(s->plan->dataset).count ? ", texts=True)" : ")");
+        text_add(out, has_texts(s) ? ", texts=True)" : ")");
     } else if (c->masks) {
         text_add_json(out, s->is_validation ? v->targets : c->masks);
         text_add(out, ")");
@@ -115,7 +120,7 @@ static bool data_place(void *script, const char *name, struct text *out) {
     } else if (strcmp(name, "query") == 0) {
         add_query(s, out);
         if (d->drops_missing_targets) text_add(out, ", drop=True");
-        if (s->is_group || dataset_labels(s->plan->dataset).count) text_add(out, ", texts=True");
+        if (s->is_group || has_texts(s)) text_add(out, ", texts=True");
     } else if (strcmp(name, "csv") == 0) {
         if (d->filter) add_text(out, "filter", d->filter);
         if (d->drops_missing_targets) text_add(out, ", drop=True");
@@ -123,7 +128,9 @@ static bool data_place(void *script, const char *name, struct text *out) {
     } else if (strcmp(name, "targets") == 0) {
         add_columns(s, &d->targets, COLUMN_TARGET, reads_targets(s) ? "y" : NULL, out);
     } else if (strcmp(name, "labels") == 0) {
-        const char *labels = s->is_validation ? d->validation.targets : dataset_target_name(s->plan->dataset);
+        struct dataset_drawing drawing = dataset_drawing(s->plan->dataset);
+        const char *own = drawing.members ? drawing.target_name : dataset_target_name(s->plan->dataset);
+        const char *labels = s->is_validation ? d->validation.targets : own;
         if (labels)
             text_add_json(out, labels);
         else
@@ -356,7 +363,8 @@ static void add_scale(struct script *s) {
     const struct dataset_info *info = &s->plan->info;
     struct text *out = &s->data;
     double divide = dataset_divide(s->plan->dataset);
-    const char *each = info->input_dims == 1 || info->windows.steps ? "0" : "";
+    int dims = info->inputs && dataset_drawing(s->plan->dataset).members ? info->inputs->dims : info->input_dims;
+    const char *each = dims == 1 || info->windows.steps ? "0" : "";
     bool has_divisor = !(divide >= 1 && divide <= 1);
     if (has_divisor) {
         text_printf(out, "x = x.astype(\"%s\") / np.%s(", c->type != SCALE_NONE ? "f8" : "f4",
@@ -372,7 +380,7 @@ static void add_scale(struct script *s) {
         text_add(out, "x = x.astype(\"f8\")\n");
         add_fitted(out, "x", c->type == SCALE_MINMAX, each);
     } else if (c->mean.count) {
-        const char *columns = info->input_dims == 1 || c->mean.count == 1 ? "" : "[:, None, None]";
+        const char *columns = dims == 1 || c->mean.count == 1 ? "" : "[:, None, None]";
         text_add(out, "x = (x.astype(\"f4\") - np.array([");
         script_add_numbers(out, &c->mean);
         text_printf(out, "], \"f4\")%s) / np.array([", columns);
@@ -396,10 +404,44 @@ static void add_named_targets(struct script *s) {
     text_add(out, "], 1)\ny = torch.tensor(y.astype(\"f4\")).to(device, dtype)\n");
 }
 
+/* y of values, of the shape of the output; a formula may have other numbers of them. */
+static void add_value_targets(struct script *s, const char *y) {
+    const struct shape *shape = script_shape_of(s, s->model->output);
+    size_t size = s->plan->info.target_size;
+    bool is_other = s->plan->loss->parts || size != shape_elements(shape);
+    text_printf(&s->data, "y = %s.to(device, dtype).reshape(len(y), ", y);
+    if (is_other)
+        text_printf(&s->data, "%zu)\n", size);
+    else
+        script_add_sizes(&s->data, shape, 0), text_add(&s->data, ")\n");
+}
+
+/* The samples of dataset.draw, whose rows are those of x and whose classes are in y. */
+static status add_drawn(struct script *s) {
+    const struct dataset_info *info = &s->plan->info;
+    struct dataset_drawing drawing = dataset_drawing(s->plan->dataset);
+    bool has_test = split_has_test(&s->config->dataset.split);
+    struct text *out = &s->data;
+    for (size_t i = 0; i < info->target_count; i++)
+        if (info->targets[i].is_input) return script_refuse("dataset.draw with a loss whose target is an input");
+    text_printf(out,
+                "drawn = Drawn(%zu, y, [train, validation%s], seed=%lld, different=%lld)\ntrain, validation%s = "
+                "drawn.parts\ny = drawn.targets\n",
+                drawing.members, has_test ? ", test" : "", (long long)s->config->dataset.draw.seed,
+                (long long)drawing.different, has_test ? ", test" : "");
+    if (!script_scales_batches(s)) text_add(out, "x = torch.tensor(x.astype(\"f4\")).to(device, dtype)\n");
+    if (s->plan->objective)
+        text_printf(out, "y = y.to(device, dtype)[:, None]\n");
+    else if (s->plan->loss->wants_classes)
+        text_add(out, "y = y.to(device)\n");
+    else
+        add_value_targets(s, "y");
+    return OK;
+}
+
 static void add_tensors(struct script *s) {
     const struct dataset_info *info = &s->plan->info;
     const struct loss_type *loss = s->plan->loss;
-    const struct shape *y = script_shape_of(s, s->model->output);
     struct text *out = &s->data;
     if (info->input_kind == INPUT_TOKENS) {
         text_add(out, "x, y = x.to(device), y.to(device)\n");
@@ -412,12 +454,8 @@ static void add_tensors(struct script *s) {
         text_add(out, "y = torch.tensor(y.astype(\"i8\"), device=device).flatten()\n");
     else if (loss->wants_classes)
         text_add(out, "y = torch.tensor(y.astype(\"i8\"), device=device)\n");
-    else if (loss->parts || info->target_size != shape_elements(y)) /* a formula may have other numbers of them */
-        text_printf(out, "y = torch.tensor(y.astype(\"f4\")).to(device, dtype).reshape(len(y), %zu)\n",
-                    info->target_size);
     else
-        text_add(out, "y = torch.tensor(y.astype(\"f4\")).to(device, dtype).reshape(len(y), "),
-            script_add_sizes(out, y, 0), text_add(out, ")\n");
+        add_value_targets(s, "torch.tensor(y.astype(\"f4\"))");
 }
 
 /* A column of a table as features: "category(table["Sex"], ["female", "male"], "one_hot")". */
@@ -512,7 +550,7 @@ static status add_prepared(struct script *s, const struct preparation *p) {
         add_column(&p->items[i], out);
     }
     text_add(out, "], 1)\n");
-    bool has_labels = dataset_labels(s->plan->dataset).count > 0;
+    bool has_labels = has_texts(s);
     text_printf(out, "y = columns([%stable[name]%s.to_numpy() for name in ", has_labels ? "" : "pandas.to_numeric(",
                 has_labels ? "" : ")");
     add_columns(s, &d->targets, COLUMN_TARGET, NULL, out);
@@ -538,6 +576,7 @@ static status check_batches(const struct script *s) {
         {s->plan->objective && dataset_augments(s->plan->dataset), "dataset.augment with losses"},
         {s->plan->objective && reads_files(s), "losses of images in a folder"},
         {dataset_preparation(s->plan->dataset) != NULL, "dataset.columns of images"},
+        {!fits && d->draw.type != DRAW_NONE, "dataset.draw of images that dataset.cache_mb cannot hold"},
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].is_given) return script_refuse(keys[i].key);
@@ -671,14 +710,20 @@ static void add_augmentation(struct script *s) {
     const struct augment_config *a = &s->config->dataset.augment;
     const struct ignored_class *ignored = &s->config->dataset.request.ignored;
     bool has_classes = s->plan->loss->wants_classes;
+    size_t members = dataset_drawing(s->plan->dataset).members;
     struct text *out = &s->data;
+    const char *words = members ? arena_printf(s->arena, "(positions.numpy()[:, None] * %zu + np.arange(%zu)).ravel()",
+                                               members, members)
+                                : "positions.numpy()";
     text_printf(out,
                 "\n\ndef augmented(positions, epoch):\n"
                 "    \"\"\"Inputs and targets at these positions of the training rows, changed as in this epoch of the "
                 "run.\"\"\"\n"
                 "    rows, draw = torch.as_tensor(train)[positions], functools.partial(random_words, "
-                "positions.numpy(), epoch, %lld)\n    images = ",
-                (long long)a->seed);
+                "%s, epoch, %lld)\n",
+                words, (long long)a->seed);
+    if (members) text_add(out, "    samples, rows = rows, drawn(rows).flatten()\n");
+    text_add(out, "    images = ");
     add_values(s);
     text_add(out, "\n");
     add_moves(s, "images", 0);
@@ -688,6 +733,10 @@ static void add_augmentation(struct script *s) {
         script_add_real(out, "    images = random_erasing(images, draw, ", a->erasing.p, ", ");
         add_range(out, a->erasing.scale.items[0], a->erasing.scale.items[1]), text_add(out, ", ");
         add_range(out, a->erasing.ratio.items[0], a->erasing.ratio.items[1]), text_add(out, ")\n");
+    }
+    if (members) {
+        text_add(out, "    return images.reshape(len(samples), -1).to(device), y[samples]\n\n");
+        return;
     }
     if (!has_moving_targets(s)) {
         text_add(out, "    return images.to(device), y[rows]\n\n");
@@ -759,9 +808,13 @@ status script_write_data(struct script *s) {
         add_batch_scale(s);
     else
         add_scale(s);
-    add_target_scale(s);
-    add_windows(s);
-    add_tensors(s);
+    if (d->draw.type != DRAW_NONE) {
+        TRY(add_drawn(s));
+    } else {
+        add_target_scale(s);
+        add_windows(s);
+        add_tensors(s);
+    }
     if (script_scales_batches(s)) add_batches(s);
     return OK;
 }

@@ -197,7 +197,7 @@ static status add_layer(struct naming *n, size_t i, const char **inputs) {
     }
     bool is_module = !strstr(template, "{x");
     const char *tokens = facts.reads_tokens && !layer->in.is_tokens ? ".long()" : "";
-    if (!s && is_module && !layer->is_sharing) {
+    if (!s && is_module && (!layer->is_sharing || !layer->param_count)) {
         text_printf(&n->modules, "        put(self, \"%s\", %s)\n", layer->name, text_string(&code));
         add_tie(n, layer);
     }

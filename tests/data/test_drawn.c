@@ -84,7 +84,11 @@ TEST(ranks_and_epochs) {
     struct sampler_config sampler = {.batch_size = 5, .global_batch_size = SCHEMA_NO_INT, .shuffle = true, .seed = 1};
     float x[42], y[21];
     read_epoch(&o, DATASET_TRAIN, 6, 20, x, y);
-    for (int64_t i = 0; i < 20; i++) ck_assert(x[2 * i] == (float)dataset_train_row(o.dataset, 6, i));
+    for (int64_t i = 0; i < 20; i++) {
+        int64_t rows[MAX_MEMBERS];
+        ck_assert_uint_eq(dataset_members(o.dataset, DATASET_TRAIN, 6, i, rows), 2);
+        ck_assert(x[2 * i] == (float)rows[0] && x[2 * i + 1] == (float)rows[1]);
+    }
     for (int world = 1; world <= 2; world++)
         for (int rank = 0; rank < world; rank++) {
             struct loader *loader;
@@ -113,7 +117,7 @@ TEST(ranks_and_epochs) {
     }
     int64_t rows[MAX_MEMBERS];
     for (int64_t i = 0; i < 21; i++) {
-        ck_assert_uint_eq(dataset_members(o.dataset, DATASET_VALIDATION, i, rows), 2);
+        ck_assert_uint_eq(dataset_members(o.dataset, DATASET_VALIDATION, 0, i, rows), 2);
         ck_assert(x[2 * i] == (float)rows[0] && x[2 * i + 1] == (float)rows[1]);
         ck_assert_int_eq(dataset_row(o.dataset, DATASET_VALIDATION, i), rows[0]);
     }

@@ -115,8 +115,42 @@ class Draw(program.Case):
         table = self.table("runs/test", "--part", "all", "--outputs")
         np.testing.assert_allclose(out, [float(r["output_0"]) for r in table], rtol=2e-4, atol=1e-5)
         self.run_program("export", "runs/test", "--out", "model.onnx")
+
+    def test_export_to_pytorch(self):
+        """The losses of the scripts are compared by scripts/compare_pytorch.py --table."""
+        self.run_program("export", "test.yaml", "--out", "train.py")
+        with open(self.path("train.py")) as f:
+            script = f.read()
+        self.assertIn("drawn = Drawn(2, y, [train, validation], seed=0, different=0)\n", script)
+        self.assertIn("loss = loss_of(parallel(x[drawn(rows)].flatten(1)), y[rows])\n", script)
+        self.write("test.yaml", TRIPLETS.replace("triplet_margin, output: three}", "triplet_margin, output: three}, {type: mse, output: a, target: anchor}").replace("out: 4", "out: 5"))
         _, err = self.run_program("export", "test.yaml", "--out", "train.py", code=USAGE)
-        self.assertIn("dataset.draw cannot be expressed in a PyTorch script", err)
+        self.assertIn("dataset.draw with a loss whose target is an input cannot be expressed in a PyTorch script", err)
+
+    def test_replay_names_all_rows(self):
+        import h5py
+        self.run_program("test.yaml", "train.epochs=2")
+        self.run_program("replay", "runs/test", "--step", 11, "--out", "step.h5")
+        with h5py.File(self.path("step.h5")) as f:
+            rows, inputs, targets = f["rows/number"][()], f["rows/inputs"][()], f["rows/targets"][()].ravel()
+        self.assertEqual(rows.shape, (12, 2))
+        np.testing.assert_array_equal(inputs.reshape(12, 2, 5), np.round(self.x, 3).astype("f4")[rows])
+        np.testing.assert_array_equal(targets == 1, self.y[rows[:, 0]] == self.y[rows[:, 1]])
+
+    def test_augment(self):
+        """Each image of a sample is changed in its own way, the same on any number of ranks."""
+        import h5py
+        random = np.random.default_rng(5)
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            f["x"], f["y"] = random.random((40, 1, 8, 8)).astype("f4"), np.arange(40) % 3
+        self.write("test.yaml", CONFIG.replace("rows.csv,", "rows.h5, augment: {erasing: {p: 1}, horizontal_flip: 0.5},").replace("epochs: 25", "epochs: 2")
+                   .replace("    - linear: {out: 6, from: first, name: code}", "    - sequential: {from: first, name: code, layers: [flatten, {linear: 6}]}")
+                   .replace("    - linear: {out: 6, from: second, name: other, share: code}", "    - sequential: {from: second, name: other, share: code}"))
+        self.run_program("test.yaml")
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/two")
+        np.testing.assert_allclose(self.losses("train_loss", "runs/two"), self.losses("train_loss"), rtol=1e-5)
+        self.run_program("test.yaml", "dataset.augment=null", "--run-dir", "runs/same")
+        self.assertNotEqual(self.losses("train_loss", "runs/same"), self.losses("train_loss"))
 
     def test_triplets(self):
         self.write("test.yaml", TRIPLETS)

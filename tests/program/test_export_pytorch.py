@@ -52,8 +52,7 @@ class ExportPyTorch(program.Case):
             name = os.path.splitext(os.path.basename(file))[0]
             if test_configs.is_sweep(file):
                 continue
-            refused = {"time_sequence_prediction": "the optimizer lbfgs", "word_language_model": "sampler.type batchify",
-                       "siamese_mnist": "dataset.draw"}.get(name)
+            refused = {"time_sequence_prediction": "the optimizer lbfgs", "word_language_model": "sampler.type batchify"}.get(name)
             with self.subTest(name):
                 if refused:
                     self.refuse(file, *test_configs.OVERRIDES.get(name, []), what=refused)

@@ -170,15 +170,24 @@ double dataset_divide(const struct dataset *dataset);
 /* The row of the file (from 0) at [position] of [part]; of a window, the last row of its inputs; of a sample of
  * dataset.draw, the first one in epoch 0. */
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position);
-/* The same of a training row in [epoch]. */
-int64_t dataset_train_row(const struct dataset *dataset, int64_t epoch, int64_t position);
-
-/* The rows of the file of the sample of dataset.draw at [position] in epoch 0, and their number; 0: there are no
- * samples.
- */
+/* The rows of the file of the sample of dataset.draw at [position] in [epoch] (0 for other parts than the training
+ * rows), and their number; else that of dataset_row, and 1. */
 #define MAX_MEMBERS 3
-size_t dataset_members(const struct dataset *dataset, enum dataset_part part, int64_t position,
+size_t dataset_members(const struct dataset *dataset, enum dataset_part part, int64_t epoch, int64_t position,
                        int64_t rows[MAX_MEMBERS]);
+/* Adds these rows: "17", or of a sample "(17, 23)". */
+void dataset_add_rows(const struct dataset *dataset, enum dataset_part part, int64_t epoch, int64_t position,
+                      struct text *out);
+
+/* What draws the samples of dataset.draw; members 0: nothing does. [different]: the target of a pair of two classes.
+ * [has_texts], [target_name]: of the classes of the rows, as dataset_labels and dataset_target_name. */
+struct dataset_drawing {
+    size_t members;
+    int64_t different;
+    bool has_texts;
+    const char *target_name;
+};
+struct dataset_drawing dataset_drawing(const struct dataset *dataset);
 
 /* The rows of the same file, from 0 and rising, that are left out (drops_missing_targets, skips_bad_rows). */
 struct row_list {

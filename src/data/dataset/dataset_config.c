@@ -198,8 +198,7 @@ static void check_draw(const struct dataset_config *dataset, const struct node *
     } keys[] = {{"window", dataset->window.steps > 0},
                 {"weights", dataset->weights != NULL},
                 {"target_scale", dataset->target_scale != 0},
-                {"inputs", dataset->input_groups.count > 0},
-                {"augment", augment_is_on(&dataset->augment)}};
+                {"inputs", dataset->input_groups.count > 0}};
     for (size_t i = 0; dataset->draw.type && i < sizeof keys / sizeof *keys; i++)
         if (keys[i].is_given)
             problems_add(problems, dataset_place(where, keys[i].key), "dataset.draw",

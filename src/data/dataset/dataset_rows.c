@@ -85,24 +85,27 @@ static int64_t part_row(const struct dataset *dataset, enum dataset_part part, i
     return (int64_t)row_of_file(dataset_left_out(dataset, part), row);
 }
 
-size_t dataset_members(const struct dataset *dataset, enum dataset_part part, int64_t position,
+size_t dataset_members(const struct dataset *dataset, enum dataset_part part, int64_t epoch, int64_t position,
                        int64_t rows[MAX_MEMBERS]) {
-    size_t members = dataset->drawn.members;
-    if (members) drawn_rows(dataset, part, 0, &position, 1, rows);
+    size_t members = dataset->drawn.members ? dataset->drawn.members : 1;
+    rows[0] = position;
+    if (dataset->drawn.members) drawn_rows(dataset, part, epoch, &position, 1, rows);
     for (size_t i = 0; i < members; i++) rows[i] = part_row(dataset, part, rows[i]);
     return members;
 }
 
-int64_t dataset_train_row(const struct dataset *dataset, int64_t epoch, int64_t position) {
+void dataset_add_rows(const struct dataset *dataset, enum dataset_part part, int64_t epoch, int64_t position,
+                      struct text *out) {
     int64_t rows[MAX_MEMBERS];
-    if (!dataset->drawn.members) return part_row(dataset, DATASET_TRAIN, position);
-    drawn_rows(dataset, DATASET_TRAIN, epoch, &position, 1, rows);
-    return part_row(dataset, DATASET_TRAIN, rows[0]);
+    size_t count = dataset_members(dataset, part, epoch, position, rows);
+    for (size_t i = 0; i < count; i++) text_printf(out, "%s%lld", i ? ", " : count > 1 ? "(" : "", (long long)rows[i]);
+    if (count > 1) text_add(out, ")");
 }
 
 int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64_t position) {
     int64_t rows[MAX_MEMBERS];
-    return dataset_members(dataset, part, position, rows) ? rows[0] : part_row(dataset, part, position);
+    dataset_members(dataset, part, 0, position, rows);
+    return rows[0];
 }
 
 status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
@@ -491,9 +494,12 @@ void dataset_augment(const struct dataset *dataset, int64_t epoch, const int64_t
                      float *inputs, void *targets, void *scratch) {
     const struct dataset_info *info = &dataset->info;
     const struct augment *augment = &dataset->augment;
+    size_t members = dataset->drawn.members ? dataset->drawn.members : 1, size = info->input_size / members;
     int64_t *from = scratch;
     for (size_t i = 0; i < count; i++) {
-        augment_image(augment, epoch, positions[i], inputs + i * info->input_size, scratch);
+        for (size_t k = 0; k < members; k++) /* of a sample, each image in its own way */
+            augment_image(augment, epoch, positions[i] * (int64_t)members + (int64_t)k,
+                          inputs + (i * members + k) * size, scratch);
         if (!dataset->moved_count) continue;
         augment_pixels(augment, epoch, positions[i], from);
         move_targets(dataset, from, (char *)targets + i * dataset_target_bytes(info),

@@ -105,6 +105,14 @@ int64_t drawn_target(const struct dataset *dataset, int64_t position) {
     return is_same((uint64_t)position) ? 1 : dataset->drawn.are_signs ? -1 : 0;
 }
 
+struct dataset_drawing dataset_drawing(const struct dataset *dataset) {
+    const struct drawn_samples *s = &dataset->drawn;
+    return (struct dataset_drawing){.members = s->members,
+                                    .different = drawn_target(dataset, 1),
+                                    .has_texts = s->has_texts,
+                                    .target_name = s->target_name};
+}
+
 /* ---- opening ---- */
 
 struct class_row {
@@ -262,6 +270,8 @@ status drawn_open(struct dataset *dataset, const struct dataset_config *config, 
                                 .are_signs = config->request.target_range == TARGETS_ARE_SIGNS ||
                                              config->request.sign_targets.count > 0,
                                 .has_targets = is_pair && !in_order};
+    s->has_texts = dataset->labels.count > 0;
+    s->target_name = dataset->target_name;
     TRY(in_order ? count_in_order(dataset, config) : sort_rows(dataset, config));
     set_inputs(dataset);
     set_targets(dataset, config, wants_classes);

@@ -39,6 +39,8 @@ struct drawn_samples {
     uint64_t seed;
     size_t members, row_size;    /* rows of a sample; values of the inputs of one */
     bool are_signs, has_targets; /* are_signs: pairs of different classes have the target -1, not 0 */
+    bool has_texts;              /* the classes of the rows are texts */
+    const char *target_name;     /* dataset_target_name of the rows */
     struct class_rows parts[DATASET_PARTS];
 };
 

@@ -678,13 +678,13 @@ static void number_rows(const struct inference *inf, struct row_list blank, int6
 static void set_members(const struct inference *inf, struct predictions *p) {
     const struct dataset_info *info = dataset_info(inf->dataset);
     int64_t sample[MAX_MEMBERS];
-    size_t count = inf->rows ? dataset_members(inf->dataset, inf->part, 0, sample) : 0;
-    if (!count) return;
+    size_t count = dataset_drawing(inf->dataset).members;
+    if (!count || !inf->rows) return;
     const char **names = arena_alloc(inf->arena, count * sizeof *names);
     int64_t *rows = arena_alloc(inf->arena, inf->rows * count * sizeof *rows);
     for (size_t i = 0; i < count; i++) names[i] = info->inputs[i].name;
     for (size_t i = 0; i < inf->rows; i++) {
-        dataset_members(inf->dataset, inf->part, (int64_t)i, sample);
+        dataset_members(inf->dataset, inf->part, 0, (int64_t)i, sample);
         memcpy(rows + i * count, sample, count * sizeof *rows);
     }
     p->members = rows;

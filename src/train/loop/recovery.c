@@ -59,10 +59,9 @@ static void name_rows(struct search *s, row_test *is_nonfinite, const void *cont
     size_t count = 0;
     for (size_t i = 0; i < s->batch->rows; i++) {
         if (!is_nonfinite(s, context, i)) continue;
-        if (count++ < MAX_NAMED_ROWS)
-            text_printf(
-                &rows, "%s%lld", count > 1 ? ", " : "",
-                (long long)dataset_train_row(s->diagnosis->dataset, s->diagnosis->epoch, s->batch->positions[i]));
+        if (count++ >= MAX_NAMED_ROWS) continue;
+        if (count > 1) text_add(&rows, ", ");
+        dataset_add_rows(s->diagnosis->dataset, DATASET_TRAIN, s->diagnosis->epoch, s->batch->positions[i], &rows);
     }
     if (count > 0) text_printf(&s->found, " for row%s %s", text_plural(count, "s"), text_string(&rows));
     if (count > MAX_NAMED_ROWS) text_printf(&s->found, " and %zu more", count - MAX_NAMED_ROWS);

@@ -102,7 +102,8 @@ static void add_columns(struct trace *trace, const struct trainer *t) {
     bool are_classes = info->target_kind == TARGET_CLASS, are_tokens = info->input_kind == INPUT_TOKENS;
     trace->columns =
         arena_alloc(trace->arena, (ACTIVATIONS + model->node_count + model->tensor_count) * sizeof *trace->columns);
-    add_column(trace, "rows/number", ENTRY_INT64, &one, NO_TENSOR);
+    const struct shape members = vector_of(dataset_drawing(t->dataset).members);
+    add_column(trace, "rows/number", ENTRY_INT64, members.size[0] ? &members : &one, NO_TENSOR);
     add_column(trace, "rows/rank", ENTRY_INT64, &one, NO_TENSOR);
     add_column(trace, "rows/micro_batch", ENTRY_INT64, &one, NO_TENSOR);
     add_column(trace, "rows/inputs", are_tokens ? ENTRY_INT64 : ENTRY_FLOAT32, &inputs, NO_TENSOR);
@@ -242,7 +243,9 @@ status trace_piece(struct trainer *t, const struct update *update, const struct 
     int64_t *numbers = end_of(trace, &trace->columns[NUMBER]), *ranks = end_of(trace, &trace->columns[RANK]);
     int64_t *micro_batches = end_of(trace, &trace->columns[MICRO_BATCH]);
     for (size_t i = 0; i < batch->rows; i++) {
-        numbers[i] = dataset_train_row(t->dataset, update->first.epoch, batch->positions[i]);
+        int64_t rows[MAX_MEMBERS];
+        size_t members = dataset_members(t->dataset, DATASET_TRAIN, update->first.epoch, batch->positions[i], rows);
+        memcpy(numbers + i * members, rows, members * sizeof *rows);
         ranks[i] = comm_rank(t->comm);
         micro_batches[i] = (int64_t)piece->number - update->first.batch;
     }
