@@ -106,7 +106,7 @@ class NetCDF(program.Case):
         for units, text in ((np.bytes_("days since 1500-1-1 00:00:0.0"), "1500-01-16T00:00:00"), ("days since 1900-01-01 UTC", "1900-01-07T00:00:00"),
                             ("minutes since 2000-02-29T23:59:59.5Z", "2000-03-01T00:05:59.500000"), ("months since 2000-01-01", "6"), ("days since 2000-01-01 +05:00", "2000-01-06T19:00:00"), ("days since 2000-1-1 6:30 -0330", "2000-01-07T10:00:00"),
                             ("hours since 2000-01-01 00:00 +2", "2000-01-01T04:00:00"), ("days since 2000-01-01 +25:00", "6"), ("days since 2000-01-01 +5:x", "6"),
-                            ("days since yesterday", "6"), ("degrees", "6")):
+                            ("DAYS  since  2000-1-1", "2000-01-07T00:00:00"), ("days since 2001-02-29", "6"), ("days since 2000-01-01 24:00", "6"), ("days since 2000-01-01 00:00:nan", "6"), ("days since yesterday", "6"), ("degrees", "6")):
             write(self.path("b.nc"), units=units)
             out, _ = self.run_program("init", "b.nc", "--target", "wind")
             with_dates = "dates in column 'time'" in out
@@ -187,6 +187,10 @@ class NetCDF(program.Case):
         with h5py.File(self.path("texts.nc"), "w") as f:
             f["y"] = np.arange(4.0)
             f.create_dataset("x", (4,), h5py.string_dtype())
+        with h5py.File(self.path("attributes.nc"), "w") as f:
+            for name, value in (("y", {}), ("text", {"scale_factor": "2"}), ("two", {"add_offset": [1.0, 2.0]}), ("three", {"valid_range": [0, 1, 2]})):
+                f[name] = np.arange(4)
+                f[name].attrs.update(value)
         with h5py.File(self.path("loop.nc"), "w") as f:
             f["y"] = np.arange(4.0)
             f["group/again"] = f["/"]
@@ -203,6 +207,9 @@ class NetCDF(program.Case):
                                      ("cut.nc", (), "cut.nc: cannot be opened as netCDF-4 file"), ("loop.nc", (), "loop.nc: its variables cannot be listed"),
                                      ("unwritten.nc", ("dataset.inputs=[x]", "dataset.targets=[y]"), "unwritten.nc: dataset 'x' was created but its values were never written"),
                                      ("compound.nc", ("dataset.inputs=[x]", "dataset.targets=[y]"), "column 'x' cannot be read: only numbers, texts and enumerations are read"),
+                                     ("attributes.nc", ("dataset.inputs=[text]", "dataset.targets=[y]"), "column 'text' cannot be read: its scale_factor is not one number"),
+                                     ("attributes.nc", ("dataset.inputs=[two]", "dataset.targets=[y]"), "column 'two' cannot be read: its add_offset is not one number"),
+                                     ("attributes.nc", ("dataset.inputs=[three]", "dataset.targets=[y]"), "column 'three' cannot be read: its valid_range is not two numbers"),
                                      ("texts.nc", ("dataset.inputs=[x]", "dataset.targets=[y]"), "texts.nc: dataset 'x' was created but its values were never written"),
                                      ("a.nc", ("dataset.inputs=[turned]",), "column 'turned' cannot be read: its dimensions are not those of"),
                                      ("a.nc", ("dataset.inputs=[winds]",), "there is no column 'winds'; did you mean 'wind'"), ("[a.nc, other.nc]", (), "other.nc: there is no column 'time', which 'a.nc' has")):

@@ -12,9 +12,9 @@
 #include "base/files/io.h"
 #include "data/source/frame.h"
 
-#define MAX_TEXT 256  /* bytes of an attribute that is read */
-#define MAX_MISSING 8 /* values of missing_value */
-#define MAX_DEPTH 32  /* of groups in groups */
+#define MAX_TEXT 256   /* bytes of an attribute that is read */
+#define MAX_MISSING 32 /* values of missing_value */
+#define MAX_DEPTH 32   /* of groups in groups */
 #define NO_TEXT UINT32_MAX
 #define MAX_JOINED 16777216 /* characters of a text */
 #define STRING_BYTES 16     /* in the file, of one of any length */
@@ -117,6 +117,17 @@ static size_t read_numbers(hid_t object, const char *name, double *out, size_t m
     return count;
 }
 
+/* The same of an attribute that has [count] numbers; false: it is absent. With others, values would be wrong. */
+static bool read_exactly(hid_t dataset, struct variable *v, const char *name, double *out, size_t count,
+                         const char *reason) {
+    double values[MAX_MISSING];
+    if (H5Aexists(dataset, name) <= 0) return false;
+    bool is_good = read_numbers(dataset, name, values, MAX_MISSING) == count;
+    if (is_good) memcpy(out, values, count * sizeof *out);
+    if (!is_good && v->kind == NUMBERS && !v->unread) v->unread = reason;
+    return is_good;
+}
+
 /* What netCDF's library writes where nobody has written a value; of bytes each value is one. */
 static double default_fill(const struct variable *v) {
     if (v->class == H5T_FLOAT) return v->bytes == 4 ? (double)9.9692099683868690e+36f : 9.9692099683868690e+36;
@@ -132,9 +143,9 @@ static void read_valid(hid_t dataset, struct variable *v) {
     double range[2];
     v->valid_min = (double)-INFINITY;
     v->valid_max = (double)INFINITY;
-    read_numbers(dataset, "valid_min", &v->valid_min, 1);
-    read_numbers(dataset, "valid_max", &v->valid_max, 1);
-    if (read_numbers(dataset, "valid_range", range, 2) == 2) {
+    read_exactly(dataset, v, "valid_min", &v->valid_min, 1, "its valid_min is not one number");
+    read_exactly(dataset, v, "valid_max", &v->valid_max, 1, "its valid_max is not one number");
+    if (read_exactly(dataset, v, "valid_range", range, 2, "its valid_range is not two numbers")) {
         v->valid_min = range[0];
         v->valid_max = range[1];
     }
@@ -155,8 +166,9 @@ static void read_missing(hid_t dataset, struct variable *v) {
     v->n_missing = 1 + read_numbers(dataset, "missing_value", v->missing + 1, MAX_MISSING);
     v->scale = 1;
     v->offset = 0;
-    v->is_packed = read_numbers(dataset, "scale_factor", &v->scale, 1) > 0;
-    v->is_packed = read_numbers(dataset, "add_offset", &v->offset, 1) > 0 || v->is_packed;
+    v->is_packed = read_exactly(dataset, v, "scale_factor", &v->scale, 1, "its scale_factor is not one number");
+    v->is_packed =
+        read_exactly(dataset, v, "add_offset", &v->offset, 1, "its add_offset is not one number") || v->is_packed;
     read_valid(dataset, v);
     char text[MAX_TEXT];
     read_text(dataset, "_Unsigned", text);
@@ -220,9 +232,11 @@ static bool read_start(const char *text, bool is_mixed, double *seconds) {
         text += used;
     }
     while (*text == ' ') text++;
-    if (!read_zone(text, &ahead) || year < 1 || year > 9999 || month < 1 || month > 12 || day < 1 || day > 31)
-        return false;
+    if (!read_zone(text, &ahead) || year < 1 || year > 9999 || month < 1 || month > 12) return false;
     bool is_julian = is_mixed && (year < 1582 || (year == 1582 && (month < 10 || (month == 10 && day < 15))));
+    double days = days_of(year, month + 1, 1, is_julian) - days_of(year, month, 1, is_julian);
+    if (day < 1 || day > days || hour < 0 || hour > 23 || minute < 0 || minute > 59 || !(second >= 0 && second < 60))
+        return false;
     *seconds = days_of(year, month, day, is_julian) * 86400 + hour * 3600.0 + minute * 60.0 + second - ahead;
     return true;
 }
@@ -232,13 +246,16 @@ static bool read_start(const char *text, bool is_mixed, double *seconds) {
 static void find_date(hid_t dataset, struct variable *v) {
     read_text(dataset, "units", v->units);
     read_text(dataset, "calendar", v->calendar);
-    const char *since = strstr(v->units, " since ");
+    const char *since = strcasestr(v->units, " since ");
     bool is_mixed = !*v->calendar || strcmp(v->calendar, "standard") == 0 || strcmp(v->calendar, "gregorian") == 0;
     if (!since || (!is_mixed && strcmp(v->calendar, "proleptic_gregorian") != 0)) return;
+    const char *start = since + 7;
+    while (*start == ' ') start++;
+    while (since > v->units && since[-1] == ' ') since--;
     for (size_t i = 0; i < sizeof date_units / sizeof *date_units; i++)
         if (strlen(date_units[i].name) == (size_t)(since - v->units) &&
-            strncmp(v->units, date_units[i].name, (size_t)(since - v->units)) == 0 &&
-            read_start(since + 7, is_mixed, &v->date_start))
+            strncasecmp(v->units, date_units[i].name, (size_t)(since - v->units)) == 0 &&
+            read_start(start, is_mixed, &v->date_start))
             v->date_unit = date_units[i].seconds;
 }
 
