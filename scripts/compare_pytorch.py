@@ -287,6 +287,8 @@ def written_rows(folder):
         with open(os.path.join(folder, f"part-{part}.csv"), "w", encoding="utf-8") as file:
             file.write("a,b,city,y\n" + "".join(f"{source.random()},{9 * source.random()},{('DE', 'FR')[source.integers(2)]},{source.random()}\n" for _ in range(30)))
     yield "csv_parts", f"dataset: {{path: {folder}/part-*.csv, filter: \"b > 1.5 and city == 'DE'\", columns: {{city: category}}, targets: [y], split: {{test: 0.25}}}}\n{end}", 1
+    yield "csv_expression", (f"dataset: {{path: {folder}/part-*.csv, columns: {{city: category, ratio: {{expression: \"where(b > 3, a / b, 2 * a)\"}}, "
+                             f"goal: {{expression: \"log1p(b) + y\"}}}}, targets: [goal], scale: standard, split: {{test: 0.25}}}}\n{end}"), 1
     with h5py.File(os.path.join(folder, "tokens.h5"), "w") as file:
         file["x"], file["y"] = source.integers(0, 30, (20, 3)), source.random((20, 2))
     for name, after in (("embedding", ", flatten"), ("embedding_bag", "")):

@@ -102,7 +102,6 @@ static status check_config(const struct config *c) {
         {d->weights != NULL, "dataset.weights"},
         {d->filter && !is_csv(d), "dataset.filter of a database"},
         {d->layout != LAYOUT_NCHW, "dataset.layout"},
-        {column_rules_compute(&d->rules), "dataset.columns with an expression"},
         {d->target_scale != TARGET_SCALE_NONE && c->has_losses, "dataset.target_scale with losses"},
         {d->scale.per_feature, "dataset.scale.per_feature"},
         {d->window.steps > 0 && d->split.folds > 0, "dataset.window with folds"},

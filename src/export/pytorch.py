@@ -509,6 +509,14 @@ def prepared(values, missing, fill, indicator):
     return np.concatenate([values, missing[:, None]], 1) if indicator else values
 
 
+def computed(table, names, formula):
+    """A column that is a formula of others, in double; missing where one of them is."""
+    words = {"true": 1, "yes": 1, "false": 0, "no": 0}
+    columns = [pandas.to_numeric(table[name].map(lambda v: words.get(v.lower(), v) if isinstance(v, str) else v)).to_numpy("f8") for name in names]
+    values = formula(*[torch.tensor(column, device=device) for column in columns]).cpu().numpy()
+    return np.where(np.isnan(columns).any(0), np.nan, values)
+
+
 def number(column, fill=None, indicator=False):
     values = pandas.to_numeric(column).to_numpy("f8")
     return prepared(values, np.isnan(values), fill, indicator)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/expression/expression.h"
 #include "base/files/archive.h"
 #include "data/csv/csv.h"
 #include "data/dataset/dataset.h"
@@ -529,6 +530,49 @@ static status add_table(struct script *s) {
     return OK;
 }
 
+static bool is_target(const struct script *s, const char *name) {
+    struct column_list columns = dataset_columns(s->plan->dataset);
+    bool is = false;
+    for (size_t i = 0; i < columns.count; i++)
+        is = is || (columns.items[i].role == COLUMN_TARGET && strcmp(columns.items[i].name, name) == 0);
+    return is;
+}
+
+/* The columns that are expressions of others. */
+static status add_computed(struct script *s) {
+    const struct dataset_config *d = &s->config->dataset;
+    const struct column_rule *rules = d->rules.items;
+    const char *variables[EXPRESSION_MAX_VARIABLES];
+    struct expression *e = arena_alloc(s->arena, sizeof *e);
+    struct text *out = &s->data;
+    for (size_t i = 0; i < EXPRESSION_MAX_VARIABLES; i++) variables[i] = arena_printf(s->arena, "x%zu", i);
+    for (size_t r = 0; r < d->rules.count; r++) {
+        struct text formula = {0};
+        size_t at;
+        if (!rules[r].expression) continue;
+        if (d->drops_missing_targets && is_target(s, rules[r].name))
+            return script_refuse("dataset.drop_missing_targets with a target that is an expression");
+        const struct expression_options options = {.is_of_numbers = true, .python = variables};
+        status failure = expression_parse(rules[r].expression, &options, e, &at, &formula);
+        const char *names[EXPRESSION_MAX_VARIABLES];
+        for (size_t i = 0; !failure && i < e->name_count; i++) {
+            char *name = arena_alloc(s->arena, EXPRESSION_MAX_TEXT + 1);
+            expression_name(e, i, name);
+            names[i] = name;
+        }
+        text_add(out, "table[");
+        text_add_json(out, rules[r].name);
+        text_add(out, "] = computed(table, ");
+        if (!failure) script_add_names(out, &(struct string_list){names, e->name_count}, NULL);
+        text_add(out, ", lambda ");
+        for (size_t i = 0; !failure && i < e->name_count; i++) text_printf(out, "%s%s", i ? ", " : "", variables[i]);
+        text_printf(out, ": %s)\n", text_string(&formula));
+        text_free(&formula);
+        TRY(failure);
+    }
+    return OK;
+}
+
 /* x and y of a table whose columns are prepared; the numbers that were fitted to its training rows are in the script.
  */
 static status add_prepared(struct script *s, const struct preparation *p) {
@@ -543,6 +587,7 @@ static status add_prepared(struct script *s, const struct preparation *p) {
         TRY(add_table(s));
         text_add(out, "\ntable = pandas.concat([table, other], ignore_index=True)\n");
     }
+    TRY(add_computed(s));
     text_add(out, "x = np.concatenate([");
     for (size_t i = 0; i < p->count; i++) {
         if (p->items[i].type == COLUMN_TEXT) return script_refuse("dataset.columns with texts");

@@ -199,8 +199,8 @@ class ExportPyTorch(program.Case):
             with self.subTest(override):
                 self.refuse("wine.yaml", override, what=what)
         self.write("table.csv", "a,b,y\n" + "0.5,1,0\n0.25,3,1\n" * 20)
-        self.write("table.yaml", "dataset: {path: table.csv, columns: {both: {expression: a * b}}, targets: y}\nmodel: {layers: [{linear: 1}]}\nloss: mse\ntrain: {epochs: 1}\n")
-        self.refuse("table.yaml", what="dataset.columns with an expression")
+        self.write("table.yaml", "dataset: {path: table.csv, columns: {both: {expression: a * b}}, targets: both, drop_missing_targets: true}\nmodel: {layers: [{linear: 1}]}\nloss: mse\ntrain: {epochs: 1}\n")
+        self.refuse("table.yaml", what="dataset.drop_missing_targets with a target that is an expression")
 
     def test_wrong_options(self):
         for words in (("wine.yaml", "--weights", "trained"), ("wine.yaml", "--checkpoint", "best")):
