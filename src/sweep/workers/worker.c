@@ -255,8 +255,10 @@ static status parallel_trial_run(const struct parallel_trial *trial, struct run_
 /* Bytes of datasets that the workers of a machine open, besides shared ones. */
 #define MAX_CACHED ((uint64_t)512 << 20)
 #define SECONDS_WITHOUT_FOLDER 5 /* what a run may lose with its worker where it has no checkpoints */
+#define FIRST_SECONDS 0.1        /* of them a worker's first run, of which nothing is known */
 #define SLOW_SECONDS 1           /* a longer run begins with its folder */
-#define FOLDER_SECONDS 0.02      /* what a run folder costs: it is written to disk */
+#define FOLDER_SECONDS 0.02      /* what a run folder costs at least: it is written to disk */
+#define MAX_FOLDER_SECONDS 0.1   /* more is a disk that others use just now */
 
 struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
                                      const struct dist_env *env) {
@@ -307,6 +309,7 @@ struct worker {
     double others[SWEEP_MAX_OTHER_METRICS]; /* of a complete run */
     double last_seconds; /* of training and evaluation, not of saving, in the last run, or half of the value before it;
                             INFINITY: there was no run */
+    double folder_seconds; /* what the folder of the last run that has one has cost */
 };
 
 static void on_epoch(void *user, int64_t epoch, double value, bool is_last) {
@@ -370,10 +373,12 @@ static status train(struct worker *w, const struct config *config, const char *f
 /* A run without a folder is trained a second time if its trial is one of the best, so a folder is worth its time if the
  * run takes long, or if many trials are kept. The last run shows how long the next may take: not the time of its saves,
  * which a run without a folder does not have. */
-static bool wants_folder(const struct worker *w) {
+static bool wants_folder(const struct worker *w, const struct config *config) {
     const struct sweep_config *sweep = w->options->sweep;
+    bool is_first = isinf(w->last_seconds);
+    if (is_first) return config->device != DEVICE_CPU; /* a GPU would be set up twice */
     double repeated = (double)sweep->kept / (double)sweep->trials;
-    return w->last_seconds > SLOW_SECONDS || w->last_seconds * repeated > FOLDER_SECONDS;
+    return w->last_seconds > SLOW_SECONDS || w->last_seconds * repeated > w->folder_seconds;
 }
 
 /* A rollback needs a checkpoint, and so does the evaluation of the test rows; other processes report by their files,
@@ -386,19 +391,23 @@ static bool needs_folder(const struct worker *w, const struct config *config) {
 static status train_with_or_without_folder(struct worker *w, const struct config *config, bool is_kept,
                                            struct run_summary *summary) {
     struct text folder = {0};
-    bool has_folder = is_kept || wants_folder(w) || needs_folder(w, config);
+    bool has_folder = is_kept || wants_folder(w, config) || needs_folder(w, config);
+    double start = clock_seconds();
     sweep_run_path(w->folder, w->options->sweep, w->run, &folder);
-    if (!has_folder) set_alarm(SECONDS_WITHOUT_FOLDER);
+    if (!has_folder) set_alarm(isinf(w->last_seconds) ? FIRST_SECONDS : SECONDS_WITHOUT_FOLDER);
     status s = train(w, config, has_folder ? text_string(&folder) : NULL, summary);
     set_alarm(0);
     bool is_over_time = status_code(s) == STATUS_STOPPED && !has_folder && !w->is_pruned && !stop_self;
     if (is_over_time) { /* once more, with checkpoints: the same numbers again */
         status_free(s);
         next_run();
+        start = clock_seconds();
         s = train(w, config, text_string(&folder), summary);
     }
     double seconds = summary->seconds + summary->evaluation_seconds;
     w->last_seconds = isinf(w->last_seconds) ? seconds : fmax(seconds, w->last_seconds / 2);
+    if (has_folder || is_over_time)
+        w->folder_seconds = fmin(fmax(clock_seconds() - start - seconds, FOLDER_SECONDS), MAX_FOLDER_SECONDS);
     text_free(&folder);
     return s;
 }
@@ -545,7 +554,8 @@ static void work(struct worker *w) {
 
 __attribute__((noreturn)) static void run_worker(const struct worker_options *options, struct dataset_cache *cache,
                                                  int fd, pid_t parent) {
-    struct worker worker = {.options = options, .cache = cache, .fd = fd, .last_seconds = INFINITY};
+    struct worker worker = {
+        .options = options, .cache = cache, .fd = fd, .last_seconds = INFINITY, .folder_seconds = FOLDER_SECONDS};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(0);
     stop_clear(); /* one of the coordinator */
