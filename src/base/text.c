@@ -184,6 +184,33 @@ void text_add_member(struct text *text, const char *name, const char *string) {
     text_add_json(text, string);
 }
 
+#define MAX_DECIMALS 12
+
+/* Adds [value] below 1e6 if it is a decimal of few digits, such as 0.001 or 1e-08, as %.15g would: a decimal of up to
+ * 15 digits is the only one of its double. The quotient is rounded once, because both numbers are exact. */
+static bool add_short_decimal(struct text *text, double value) {
+    double size = fabs(value), power = 1;
+    for (int decimals = 1; decimals <= MAX_DECIMALS && size * power < 1e8; decimals++) {
+        power *= 10;
+        int64_t digits = (int64_t)(size * power + 0.5);
+        if (digits == 0 || (double)digits / power < size || (double)digits / power > size) continue;
+        char memory[24] = {0}, *out = memory + sizeof memory - 1;
+        for (int64_t rest = digits; rest > 0; rest /= 10) *--out = (char)('0' + rest % 10);
+        int count = (int)(memory + sizeof memory - 1 - out);
+        text_add(text, signbit(value) ? "-" : "");
+        if (decimals - count >= 4) { /* below 1e-4 */
+            text_printf(text, "%c%s%se-%02d", out[0], count > 1 ? "." : "", out + 1, decimals - count + 1);
+            return true;
+        }
+        text_add_int(text, digits / (int64_t)power);
+        text_add(text, ".");
+        for (int zeros = decimals - count; zeros > 0; zeros--) text_add(text, "0");
+        text_add(text, count > decimals ? out + count - decimals : out);
+        return true;
+    }
+    return false;
+}
+
 void text_add_double(struct text *text, double value) {
     if (!isfinite(value)) {
         text_add(text, "null");
@@ -195,6 +222,7 @@ void text_add_double(struct text *text, double value) {
         text_add_int(text, (int)value);
         return;
     }
+    if (value != 0 && fabs(value) < 1e6 && add_short_decimal(text, value)) return;
     int first = fabs(value) < 1e6 ? 15 : 6; /* below 1e6 the shortest of at most 15 digits is the same as by 6 */
     for (int precision = first; precision <= 17; precision = precision < 15 ? 15 : precision + 1) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);

@@ -78,6 +78,27 @@ TEST(doubles_are_the_shortest) {
     }
 }
 
+/* The shortest of %.15g, %.16g and %.17g that is the same double: of decimals with few digits and others. */
+TEST(doubles_as_printf_writes_them) {
+    uint64_t random = 1;
+    for (int i = 0; i < 300000; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        double value = (double)(random >> 40) / pow(10, (double)(random % 17));
+        if (i % 3 == 0) value = (double)(random >> 52) / pow(10, (double)(random % 14));
+        if (i % 5 == 0) value = nextafter(value, i % 2 ? 0 : 1);
+        if (i % 7 == 0) value = -value;
+        struct text text = {0};
+        char expected[40];
+        for (int precision = 15; precision <= 17; precision++) {
+            snprintf(expected, sizeof expected, "%.*g", precision, value);
+            if (strtod(expected, NULL) == value) break;
+        }
+        text_add_double(&text, value);
+        if (fabs(value) < 1e6) ck_assert_str_eq(text_string(&text), expected);
+        text_free(&text);
+    }
+}
+
 TEST(members_of_an_object) {
     struct text text = {0};
     text_add(&text, "{");

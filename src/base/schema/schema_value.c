@@ -9,7 +9,7 @@
 
 static bool is_any_of(const char *text, const char *const *words) {
     for (; *words; words++)
-        if (strcasecmp(text, *words) == 0) return true;
+        if ((*text | 0x20) == (**words | 0x20) && strcasecmp(text, *words) == 0) return true;
     return false;
 }
 
