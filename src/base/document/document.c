@@ -750,6 +750,41 @@ static struct node *word_node(const char *bytes, size_t size, struct place place
     return node;
 }
 
+#define MAX_WORDS 64
+
+/* "[0.9, 0.999]" or "{metric: val_loss, mode: min}", of words alone; NULL: something else, which libyaml reads. */
+static struct node *words_node(const char *bytes, size_t size, struct place place, struct arena *arena) {
+    bool is_mapping = size >= 3 && bytes[0] == '{' && bytes[size - 1] == '}';
+    if (!is_mapping && !(size >= 3 && bytes[0] == '[' && bytes[size - 1] == ']')) return NULL;
+    const char *at = bytes + 1, *end = bytes + size - 1;
+    size_t max = 1;
+    for (const char *c = at; c < end; c++) max += *c == ',';
+    if (max > MAX_WORDS) return NULL;
+    struct node *node = arena_alloc(arena, sizeof *node);
+    *node = (struct node){.kind = is_mapping ? NODE_MAPPING : NODE_SEQUENCE, .place = place};
+    node->items = arena_alloc(arena, max * sizeof *node->items);
+    if (is_mapping) node->keys = arena_alloc(arena, max * sizeof *node->keys);
+    if (is_mapping) node->key_places = arena_alloc(arena, max * sizeof *node->key_places);
+    for (; node->count < max; at++, node->count++) {
+        const char *last = memchr(at, ',', (size_t)(end - at));
+        if (!last) last = end;
+        if (node->count > 0 && *at++ != ' ') return NULL;
+        if (is_mapping) {
+            const char *colon = memchr(at, ':', (size_t)(last - at));
+            if (!colon || colon + 2 > last || colon[1] != ' ' || !is_word(at, (size_t)(colon - at))) return NULL;
+            const char *key = word_node(at, (size_t)(colon - at), place, arena)->text;
+            if (node_get(node, key) || strcmp(key, "null") == 0) return NULL;
+            node->keys[node->count] = key;
+            node->key_places[node->count] = place;
+            at = colon + 2;
+        }
+        if (last < at || !is_word(at, (size_t)(last - at))) return NULL;
+        node->items[node->count] = word_node(at, (size_t)(last - at), place, arena);
+        at = last;
+    }
+    return node;
+}
+
 /* Parses [bytes] to a tree in [arena]. Every node gets its line and column in place.file or, when [is_one_place],
  * [place] itself. [depth]: number of levels above the tree. NULL when the text cannot be parsed or the tree would be
  * incomplete; an empty text gives a null scalar. */
@@ -766,6 +801,8 @@ static struct node *document_parse_tree(const char *bytes, size_t size, struct p
         size -= 3;
     }
     if (is_one_place && is_word(bytes, size)) return word_node(bytes, size, place, arena);
+    struct node *words = is_one_place && depth < DOCUMENT_MAX_DEPTH ? words_node(bytes, size, place, arena) : NULL;
+    if (words) return words;
     if (!check_characters(&reader, bytes, size)) return NULL;
     reader.bytes = bytes;
     reader.size = size;
