@@ -75,6 +75,8 @@ static herr_t udata_free(void *data) {
 }
 
 status hdf5_open_image(const char *name, void *image, size_t size, hid_t *file) {
+    *file = -1;
+    TRY(hdf5_check_memory());
     struct memory memory = {image, size};
     H5FD_file_image_callbacks_t callbacks = {.image_malloc = image_malloc,
                                              .image_memcpy = image_memcpy,
@@ -86,7 +88,6 @@ status hdf5_open_image(const char *name, void *image, size_t size, hid_t *file) 
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     char file_name[64]; /* of its own: libhdf5 takes two open files of one name in memory for the same */
     snprintf(file_name, sizeof file_name, HDF5_IN_MEMORY "-%p", image);
-    *file = -1;
     if (H5Pset_fapl_core(access, 65536, 0) >= 0 && H5Pset_file_image_callbacks(access, &callbacks) >= 0 &&
         H5Pset_file_image(access, image, size) >= 0)
         *file = H5Fopen(file_name, H5F_ACC_RDONLY, access);
@@ -96,6 +97,8 @@ status hdf5_open_image(const char *name, void *image, size_t size, hid_t *file) 
 }
 
 status hdf5_open_file(const char *path, hid_t *file) {
+    *file = -1;
+    TRY(hdf5_check_memory());
     H5PLset_loading_state(0);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_file_locking(access, 0, 1);

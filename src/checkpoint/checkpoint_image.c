@@ -147,6 +147,7 @@ static status create_properties(struct creator *creator) {
 static status create_file(struct image *image, struct metadata *metadata, hsize_t *size) {
     struct creator creator = {.file = -1, .links = -1, .properties = -1};
     status s;
+    TRY(hdf5_check_memory());
     hid_t access = core_access(image, metadata, &s);
     if (s == OK) s = create_properties(&creator);
     if (s == OK && (creator.file = H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access)) < 0)

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buffer.h"
+
 static pthread_mutex_t library = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct hdf5_silence outermost; /* of the thread that has the lock */
 static size_t depth;                  /* how often it has it */
@@ -29,6 +31,13 @@ void hdf5_leave_all(void) {
 }
 
 void hdf5_skip_end(void) { H5dont_atexit(); }
+
+status hdf5_check_memory(void) {
+    void *memory;
+    TRY(buffer_new((size_t)1 << 20, "an open HDF5 file", &memory));
+    buffer_free(memory);
+    return OK;
+}
 
 struct reason {
     char *text;

@@ -27,6 +27,9 @@ void hdf5_leave_all(void);
  * are all closed before. Before any other function of libhdf5. */
 void hdf5_skip_end(void);
 
+/* Whether there is memory for an open file, without which H5Fopen and H5Fcreate of libhdf5 1.10 crash. */
+status hdf5_check_memory(void);
+
 /* Access properties for H5Fopen that take no lock: locks fail on NFS and Lustre, and readers need none. To be closed.
  */
 hid_t hdf5_read_access(void);

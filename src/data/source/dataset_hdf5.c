@@ -609,6 +609,7 @@ static status open_file(struct hdf5 *h) {
     H5PLset_loading_state(0); /* no plugins */
     htri_t is_hdf5 = H5Fis_hdf5(h->path);
     if (is_hdf5 == 0) return status_new(STATUS_DATA, "%s: this is not an HDF5 file", h->path);
+    TRY(hdf5_check_memory());
     hid_t access = hdf5_read_access();
     h->file = H5Fopen(h->path, H5F_ACC_RDONLY, access);
     status s = h->file < 0 ? hdf5_failure(h->path, "cannot be opened as HDF5 file") : OK;
@@ -1136,6 +1137,7 @@ static herr_t visit(hid_t file, const char *name, const H5L_info_t *info, void *
 static status look_for_names(void *context) {
     struct search *search = context;
     search->count = 0;
+    TRY(hdf5_check_memory());
     hid_t access = hdf5_read_access();
     hid_t file = H5Fopen(search->path, H5F_ACC_RDONLY, access);
     H5Pclose(access);

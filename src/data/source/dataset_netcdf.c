@@ -386,8 +386,10 @@ static status check_magic(const char *path) {
 }
 
 static status open_file(const char *path, hid_t *file) {
+    *file = -1;
     H5PLset_loading_state(0); /* no plugins */
     if (H5Fis_hdf5(path) <= 0) return status_new(STATUS_DATA, "%s: this is not a netCDF-4 file", path);
+    TRY(hdf5_check_memory());
     hid_t access = hdf5_read_access();
     *file = H5Fopen(path, H5F_ACC_RDONLY, access);
     H5Pclose(access);

@@ -445,6 +445,7 @@ static status add_inputs(struct hdf5_output *image, const struct predictions *p)
 
 /* *bytes is the HDF5 file, malloc'ed. */
 static status create_image(const struct predictions *p, void **bytes, size_t *size) {
+    TRY(hdf5_check_memory());
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     bool has_access = access >= 0 && H5Pset_fapl_core(access, 1 << 20, 0) >= 0;
     struct hdf5_output image = {.file =
