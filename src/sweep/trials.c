@@ -290,21 +290,29 @@ int64_t trials_best(const struct trials *t, int64_t wanted, int64_t *out) {
     return found;
 }
 
-static int64_t runs_without_value(const struct trials *t) {
+/* [metric]: 0: the metric, then the others. */
+static int64_t runs_without_value(const struct trials *t, size_t metric) {
     int64_t count = 0;
-    for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++)
-        count += t->runs[run].state == TRIAL_COMPLETE && isnan(t->runs[run].value);
+    for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++) {
+        const struct trial_run *r = &t->runs[run];
+        count += r->state == TRIAL_COMPLETE && isnan(metric ? r->others[metric - 1] : r->value);
+    }
     return count;
 }
 
 void trials_explain_values(const struct trials *t, struct text *out) {
-    int64_t count = runs_without_value(t), complete = trials_count(t, TRIAL_COMPLETE);
-    if (count == 0) return;
-    text_printf(out,
-                "%s is not a finite number in %" PRId64 " of %" PRId64
-                " complete runs; it may not be defined for their validation rows (auc needs rows of two classes, r2 "
-                "targets that differ), or the training has diverged",
-                t->sweep->metric.name, count, complete);
+    int64_t complete = trials_count(t, TRIAL_COMPLETE);
+    for (size_t i = 0; i <= t->sweep->other_metrics.count; i++) {
+        int64_t count = runs_without_value(t, i);
+        if (count == 0) continue;
+        text_printf(out,
+                    "%s%s is not a finite number in %" PRId64 " of %" PRId64
+                    " complete runs; it may not be defined for their validation rows (auc needs rows of two classes, "
+                    "r2 targets that differ), or the training has diverged",
+                    out->length ? "; " : "", i ? sweep_other_metric(t->sweep, i - 1)->name : t->sweep->metric.name,
+                    count, complete);
+        if (i) text_add(out, ", and such trials are not on the Pareto front");
+    }
 }
 
 /* ---- history.jsonl ---- */

@@ -756,6 +756,8 @@ train: {epochs: 10}
         _, err = self.sweep(GRID + "metric: val_auc\n")
         self.assertIn("warning: " + sentence % "6 of 6", err)
         self.assertNotIn("best of", err)
+        _, err = self.sweep(GRID + "other_metrics: {val_auc: auto}\n", name="others")
+        self.assertIn("warning: " + sentence % "6 of 6" + ", and such trials are not on the Pareto front", err)
         self.write("other.yaml", self.read("base.yaml").replace("0.01", "0.02"))
         _, err = self.run_program("compare", "base.yaml", "other.yaml", "--metric", "val_auc", "--seeds", 3, code=DATA)
         self.assertIn("fewer than two pairs of runs have values: " + sentence % "6 of 6" + ": see sweeps/base-or-other-val_auc/trials.csv", err)
