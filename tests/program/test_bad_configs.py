@@ -443,7 +443,7 @@ class CommandLine(program.Case):
         out, _ = self.run_program("test.yaml", env={"DDPTRAIN_CPU": "baseline"})
         self.assertNotIn("on cpu (avx", out)
         _, err = self.run_program("test.yaml", code=USAGE, env={"DDPTRAIN_CPU": "mmx"})
-        self.assertIn("DDPTRAIN_CPU: this CPU does not have the instruction set 'mmx'", err)
+        self.assertIn("DDPTRAIN_CPU: this CPU does not have the instruction set 'mmx'; it has: ", err)
 
     def test_ranks_environment(self):
         self.write("test.yaml", program.WINE)

@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/internal.h"
@@ -249,7 +250,13 @@ status cpu_device_create(const char *set, struct device **out) {
         *out = &device->base;
         return OK;
     }
-    return status_new(STATUS_USAGE, "this CPU does not have the instruction set '%s'", set);
+    struct text known = {0};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (sets[i].is_supported && !sets[i].bf16) text_printf(&known, "%s%s", known.length ? ", " : "", sets[i].name);
+    status s = status_new(STATUS_USAGE, "this CPU does not have the instruction set '%.40s'; it has: %s", set,
+                          text_string(&known));
+    text_free(&known);
+    return s;
 }
 
 /* ---- the speed of the vector units ---- */
