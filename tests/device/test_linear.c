@@ -176,8 +176,9 @@ TEST(small_products_have_the_bits_of_large_ones) {
     device_destroy(device);
 }
 
-/* A few rows, whose product reads w in place, have the bits of the same rows with others beside them. */
-static void check_few(struct device *device, size_t in, size_t out) {
+/* A few rows, whose product reads w (out, in), or its transpose, in place, have the bits of the same rows with others
+ * beside them. */
+static void check_few(struct device *device, size_t in, size_t out, bool is_transposed) {
     static const enum product_start starts[] = {PRODUCT_ADD, PRODUCT_ZERO, PRODUCT_ROW};
     static const size_t few[] = {1, 2, 3, 5, 8};
     enum { MANY = 9 };
@@ -195,8 +196,8 @@ static void check_few(struct device *device, size_t in, size_t out) {
                                     .ars = in,
                                     .acs = 1,
                                     .b = w,
-                                    .brs = 1,
-                                    .bcs = in,
+                                    .brs = is_transposed ? out : 1,
+                                    .bcs = is_transposed ? 1 : in,
                                     .c = y[n],
                                     .ldc = out,
                                     .start = starts[i % 3],
@@ -211,11 +212,12 @@ static void check_few(struct device *device, size_t in, size_t out) {
 }
 
 TEST(few_rows_have_the_bits_of_many) {
-    static const size_t sizes[][2] = {{15, 3},   {16, 1},   {17, 33},   {33, 50},   {129, 70},
-                                      {401, 41}, {4097, 5}, {9001, 20}, {500, 530}, {4400, 61}};
+    static const size_t sizes[][2] = {{15, 3},   {16, 1},    {17, 33},   {33, 50},   {129, 70}, {401, 41},
+                                      {4097, 5}, {9001, 20}, {500, 530}, {4400, 61}, {300, 64}, {4500, 48}};
     for (size_t s = 0; s < SETS; s++) {
         struct device *device = open_set(sets[s]);
-        for (size_t i = 0; device && i < sizeof sizes / sizeof *sizes; i++) check_few(device, sizes[i][0], sizes[i][1]);
+        for (size_t i = 0; device && i < 2 * sizeof sizes / sizeof *sizes; i++)
+            check_few(device, sizes[i / 2][0], sizes[i / 2][1], i % 2);
         device_destroy(device);
     }
 }

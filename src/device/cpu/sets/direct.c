@@ -286,11 +286,16 @@ static size_t columns_of(size_t left) {
     return left <= 2 * max ? (left + 2 * LANES - 1) / (2 * LANES) * LANES : PANEL_WIDTH;
 }
 
+/* Whether no panel is a copy. For many rows the copies of gemm.c pay off. */
+static bool is_in_place(const struct cpu_product *p) {
+    return p->bcs == 1 && p->n % LANES == 0 && p->m <= MAX_ROWS / 2 && p->k <= LONG_SUM && !p->is_run;
+}
+
 bool IN_SET(direct_product)(const struct cpu_product *p) {
     static const float zeros[MAX_VECTORS * LANES];
     float memory[(MAX_K + 2 * LANES) * MAX_VECTORS * LANES], *copy = memory + LANES * MAX_VECTORS * LANES;
     bool is_transposed = p->brs == 1 && p->bcs != 1;
-    if (p->k > MAX_K || p->m * p->n * p->k > MAX_WORK) return false;
+    if ((p->k > MAX_K && !is_in_place(p)) || p->m * p->n * p->k > MAX_WORK) return false;
     if (has_few_columns(p)) {
         few_columns_product(p);
         return true;

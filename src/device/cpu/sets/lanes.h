@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) void load_transposed(lanes square[L
 #else
     const float *row[LANES];
     for (size_t r = 0; r < LANES; r++) row[r] = from + (r < rows ? r : rows - 1) * stride;
-#if LANES == 8    /* halves of rows are joined as they are loaded, which leaves half of the shuffles */
+#if LANES == 8 /* halves of rows are joined as they are loaded, which leaves half of the shuffles */
     __m256 x[LANES], pairs[LANES];
     for (size_t r = 0; r < LANES; r++)
         x[r] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row[r % 4] + r / 4 * 4)),
@@ -137,28 +137,6 @@ static inline __attribute__((always_inline)) void load_transposed(lanes square[L
         square[r + 1] = (lanes)_mm256_shuffle_ps(pairs[r], pairs[r + 2], 0xee);
         square[r + 2] = (lanes)_mm256_shuffle_ps(pairs[r + 1], pairs[r + 3], 0x44);
         square[r + 3] = (lanes)_mm256_shuffle_ps(pairs[r + 1], pairs[r + 3], 0xee);
-    }
-#elif LANES == 16 /* the same, by halves of 8 columns */
-    for (size_t h = 0; h < LANES; h += 8) {
-        __m512 x[8], fours[8];
-        for (size_t r = 0; r < 8; r++) {
-            const float *const *pair = row + r % 4 + r / 4 * 8;
-            x[r] = _mm512_castpd_ps(
-                _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(_mm256_loadu_ps(pair[0] + h))),
-                                   _mm256_castps_pd(_mm256_loadu_ps(pair[4] + h)), 1));
-        }
-        for (size_t r = 0; r < 8; r += 4) {
-            __m512 a = _mm512_unpacklo_ps(x[r], x[r + 1]), b = _mm512_unpackhi_ps(x[r], x[r + 1]);
-            __m512 c = _mm512_unpacklo_ps(x[r + 2], x[r + 3]), d = _mm512_unpackhi_ps(x[r + 2], x[r + 3]);
-            fours[r] = _mm512_shuffle_ps(a, c, 0x44);
-            fours[r + 1] = _mm512_shuffle_ps(a, c, 0xee);
-            fours[r + 2] = _mm512_shuffle_ps(b, d, 0x44);
-            fours[r + 3] = _mm512_shuffle_ps(b, d, 0xee);
-        }
-        for (size_t r = 0; r < 4; r++) {
-            square[h + r] = (lanes)_mm512_shuffle_f32x4(fours[r], fours[r + 4], 0x88);
-            square[h + r + 4] = (lanes)_mm512_shuffle_f32x4(fours[r], fours[r + 4], 0xdd);
-        }
     }
 #else
     for (size_t r = 0; r < LANES; r++) square[r] = *(const lanes *)row[r];
