@@ -58,7 +58,7 @@ struct pass {
     struct draw_key draws; /* stream is set per layer */
     /* For layers that use the rows of all ranks; NULL: one rank. All ranks make the same passes. */
     const struct all_sum *all_sum;
-    size_t position;  /* of the row, with cached_positions */
+    size_t position;  /* of the first row, with cached_positions: the rows are consecutive ones */
     bool is_repeated; /* set by the model: backward runs a forward again, whose running statistics are updated */
     /* The rows follow those of the pass before: layers with carried state begin with it, else with 0. */
     bool continues_rows;

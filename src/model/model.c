@@ -98,6 +98,12 @@ bool model_has_endless_positions(const struct model *model) {
     return !limits && model_carries_state(model);
 }
 
+bool model_has_rows_of_positions(const struct model *model) {
+    bool stores = false;
+    for (size_t i = 0; i < model->layer_count; i++) stores = stores || model->layers[i].type->stores_state;
+    return !stores;
+}
+
 status model_check_independent(const struct model *model, const char *why) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];

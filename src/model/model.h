@@ -217,6 +217,9 @@ status model_check_row(const struct model *model, const float *row);
 bool model_carries_state(const struct model *model);
 /* With cached_positions: whether it does, and no layer has a limit of positions. */
 bool model_has_endless_positions(const struct model *model);
+/* With cached_positions: whether the rows of a pass may be consecutive positions, the first of which is its position.
+ */
+bool model_has_rows_of_positions(const struct model *model);
 
 /* STATUS_USAGE naming a layer whose passes need all ranks at the same time, for runs where a rank may have no rows or
  * make passes alone; [why] is the reason. */

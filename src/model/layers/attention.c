@@ -41,10 +41,9 @@ static status attention_cache_create(struct device *device, const struct head_gr
                                      struct attention_cache **out);
 static void attention_cache_destroy(struct attention_cache *cache, struct device *device); /* takes NULL */
 
-/* Stores the keys and values of position [position], which is at most the number of those stored, and computes its
- * output y (heads * head_size) from qkv ((heads + 2 kv_heads) * head_size). */
-static void attention_cache_forward(struct attention_cache *cache, struct device *device, size_t position,
-                                    const float *qkv, float *y);
+/* Stores the keys and values of the pass's positions, the first of which is at most the number of those stored, and
+ * computes y (rows, heads * head_size) from qkv (rows, (heads + 2 kv_heads) * head_size). */
+static void attention_cache_forward(struct attention_cache *cache, const struct pass *pass, const float *qkv, float *y);
 
 #define HEADS                                                                                                          \
     SCHEMA_ROW(INT, struct attention_config, heads, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 16,                \
@@ -224,7 +223,7 @@ static void core_forward(const struct layer *layer, const struct pass *pass, con
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     if (layer->cached_positions) {
-        attention_cache_forward(layer->runtime, pass->device, pass->position, floats(x), floats(y));
+        attention_cache_forward(layer->runtime, pass, floats(x), floats(y));
         return;
     }
     if (!is_grouped(layer)) {
@@ -330,7 +329,7 @@ static void attention_forward(const struct layer *layer, const struct pass *pass
     ops->linear_forward(pass->device, x, attention_value(layer, pass->params, IN_WEIGHT),
                         attention_value(layer, pass->params, IN_BIAS), false, F32(s.qkv), n, c, 3 * c);
     if (layer->cached_positions)
-        attention_cache_forward(layer->runtime, pass->device, pass->position, s.qkv, s.heads);
+        attention_cache_forward(layer->runtime, pass, s.qkv, s.heads);
     else
         ops->sequence->attention_forward(pass->device, &shape, F32(s.qkv), &attended, s.softmaxes);
     ops->linear_forward(pass->device, &attended, attention_value(layer, pass->params, OUT_WEIGHT),
@@ -629,8 +628,8 @@ static void attention_cache_destroy(struct attention_cache *c, struct device *de
     free(c);
 }
 
-static void attention_cache_forward(struct attention_cache *c, struct device *device, size_t position, const float *qkv,
-                                    float *y) {
+static void position_forward(struct attention_cache *c, struct device *device, size_t position, const float *qkv,
+                             float *y) {
     const struct device_ops *ops = device_ops(device);
     const struct head_groups *g = &c->groups;
     size_t size = g->head_size, group = g->heads / g->kv_heads, count = position + 1;
@@ -646,6 +645,12 @@ static void attention_cache_forward(struct attention_cache *c, struct device *de
         ops->sequence->softmax_forward(device, c->scores, softmaxes, group, count);
         ops->linear_backward_input(device, F32(softmaxes), values, F32(y + h * group * size), group, size, count);
     }
+}
+
+static void attention_cache_forward(struct attention_cache *c, const struct pass *pass, const float *qkv, float *y) {
+    size_t features = c->groups.heads * c->groups.head_size, keys = c->groups.kv_heads * c->groups.head_size;
+    for (size_t r = 0; r < pass->rows; r++)
+        position_forward(c, pass->device, pass->position + r, qkv + r * (features + 2 * keys), y + r * features);
 }
 
 /* ---- cross_attention ---- */

@@ -230,13 +230,15 @@ static status positional_plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* y[t] = x[t] + weight[t] for t < T: the first T rows of weight are added to each row of the batch; of a row of one
- * position that of the position */
+/* y[t] = x[t] + weight[t] for t < T: the first T rows of weight are added to each row of the batch; with
+ * cached_positions the rows are positions */
 static void positional_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
                                const struct tensor *y) {
     const float *weight = params_value(pass->params, layer->first_param);
+    size_t rows = layer->cached_positions ? 1 : pass->rows, tokens = pass->rows / rows;
     if (layer->cached_positions) weight += pass->position * layer->in_size;
-    device_ops(pass->device)->sequence->add_row(pass->device, floats(x), weight, floats(y), pass->rows, layer->in_size);
+    device_ops(pass->device)
+        ->sequence->add_row(pass->device, floats(x), weight, floats(y), rows, tokens * layer->in_size);
 }
 
 static void positional_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,

@@ -99,7 +99,10 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                     const struct tensor *y) {
     struct rotation r = rotation_of(layer, pass->rows, false);
     const float *table = layer->runtime;
-    if (layer->cached_positions) table += pass->position * r.head_size;
+    if (layer->cached_positions) {
+        table += pass->position * r.head_size;
+        r.rows = 1, r.tokens = pass->rows;
+    }
     device_ops(pass->device)->sequence->rotate(pass->device, &r, table, floats(x), floats(y));
 }
 

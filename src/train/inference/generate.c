@@ -18,13 +18,16 @@
 /* Computes a causal model of tokens position by position, with the keys and values of earlier positions stored, on the
  * host. */
 
-/* The model is planned for rows of one position, so that its layers compute one; layers that look at earlier positions
- * store what they need of them (layer->cached_positions). */
+/* The model is planned for rows of one position; layers that look at earlier positions store what they need of them
+ * (layer->cached_positions). The positions of a prompt are the rows of a few passes, so that the weights are read a few
+ * times; the outputs of a row do not depend on the others. */
+#define MAX_ROWS ((size_t)32)
 
 struct decoder {
     struct plan *plan;
-    size_t position; /* the next one */
-    size_t consumed; /* tokens so far: more than [position] where the first ones were removed */
+    size_t max_rows, rows; /* positions of a pass: at most, and of the last one */
+    size_t position;       /* the next one */
+    size_t consumed;       /* tokens so far: more than [position] where the first ones were removed */
     size_t logits;
 };
 
@@ -59,9 +62,11 @@ static status decoder_create(struct session *session, size_t classes, size_t blo
     *out = NULL;
     struct decoder *d = calloc(1, sizeof *d);
     if (!d) return status_memory("the decoder");
+    d->max_rows = 1;
     status s = plan_positions(session->config, classes, block, &d->plan);
     bool is_possible = !s && d->plan && device_is_host(d->plan->device) && d->plan->model->out_size >= classes;
-    if (is_possible) s = session_load(session, d->plan, 1);
+    if (is_possible && model_has_rows_of_positions(d->plan->model)) d->max_rows = block < MAX_ROWS ? block : MAX_ROWS;
+    if (is_possible) s = session_load(session, d->plan, d->max_rows);
     if (s || !is_possible) {
         decoder_destroy(d);
         return s;
@@ -77,8 +82,13 @@ static size_t decoder_logits(const struct decoder *d) { return d->logits; }
 /* Computes the logits that follow tokens (count), which begin with those of the call before. */
 static status decoder_run(struct decoder *d, const int32_t *tokens, size_t count, float *logits) {
     const float *output = NULL;
-    for (; d->position < count; d->position++, d->consumed++)
-        TRY(session_run(d->plan, 1, d->consumed, false, (const float *)(const void *)&tokens[d->position], &output));
+    for (size_t rows; d->position < count; d->position += rows, d->consumed += rows) {
+        rows = count - d->position < d->max_rows ? count - d->position : d->max_rows;
+        if (rows != d->rows) TRY(model_prepare(d->plan->model, rows, false));
+        d->rows = rows;
+        TRY(session_run(d->plan, rows, d->consumed, false, (const float *)(const void *)&tokens[d->position], &output));
+        output += (rows - 1) * d->logits;
+    }
     return !output ? OK : device_download(d->plan->device, logits, output, d->logits * sizeof *logits);
 }
 
