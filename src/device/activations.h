@@ -55,7 +55,7 @@ enum { ACTIVATION_COUNT = 0 ACTIVATIONS(X) };
  *     float <name>_value(float a, float b, float x);               y = f(x)
  *     float <name>_gradient(float a, float b, float x, float dy);  dy f'(x)
  *
- * and its layer with the keys is a row of KEYED_LAYERS (model/layers/activations.c). */
+ * and its layer with the keys is a row of KEYED_LAYERS (model/layers/activations.c); affine is of no layer alone. */
 #define KEYED_ACTIVATIONS(X)                                                                                           \
     X(KEYED_LEAKY_RELU, leaky_relu, ACTIVATION_IS_CHEAP)                                                               \
     X(KEYED_ELU, elu, 0)                                                                                               \
@@ -64,7 +64,8 @@ enum { ACTIVATION_COUNT = 0 ACTIVATIONS(X) };
     X(KEYED_HARDTANH, hardtanh, ACTIVATION_IS_CHEAP)                                                                   \
     X(KEYED_THRESHOLD, threshold, ACTIVATION_IS_CHEAP)                                                                 \
     X(KEYED_SOFTSHRINK, softshrink, ACTIVATION_IS_CHEAP)                                                               \
-    X(KEYED_HARDSHRINK, hardshrink, ACTIVATION_IS_CHEAP)
+    X(KEYED_HARDSHRINK, hardshrink, ACTIVATION_IS_CHEAP)                                                               \
+    X(KEYED_AFFINE, affine, ACTIVATION_IS_CHEAP)
 
 enum keyed_function {
 #define X(id, name, properties) id,
@@ -183,6 +184,14 @@ FORMULA float gelu_tanh_gradient(float x, float y, float dy) {
 /* a: negative_slope */
 FORMULA float leaky_relu_value(float a, float b, float x) { return (void)b, x > 0 ? x : a * x; }
 FORMULA float leaky_relu_gradient(float a, float b, float x, float dy) { return (void)b, x > 0 ? dy : a * dy; }
+
+/* 1, or below 0 a slope between low and high, drawn by a random word. */
+FORMULA float rrelu_slope(float low, float high, float x, uint32_t word) {
+    return x > 0 ? 1 : fmaf(high - low, (float)(word >> 8) * 0x1p-24f, low);
+}
+
+FORMULA float affine_value(float a, float b, float x) { return fmaf(a, x, b); }
+FORMULA float affine_gradient(float a, float b, float x, float dy) { return (void)b, (void)x, a * dy; }
 
 /* a: alpha */
 FORMULA float elu_value(float a, float b, float x) { return (void)b, x > 0 ? x : a * math_expm1(x); }

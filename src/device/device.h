@@ -120,6 +120,10 @@ struct device_ops {
      * size, and 1 is the whole row. */
     void (*dropout_channels)(struct device *, const struct draw_key *key, float p, const struct tensor *x,
                              const struct tensor *y, size_t rows, size_t size, size_t channels);
+    /* to (rows, size) = from where x is above 0, else from times a slope between [low] and [high] that follows from
+     * the key: from x it is y, from dy it is dx */
+    void (*rrelu)(struct device *, const struct draw_key *key, float low, float high, const float *x, const float *from,
+                  float *to, size_t rows, size_t size);
     /* z (rows, size) = mean + exp(log_variance / 2) e, where e are standard normal numbers that follow from the key */
     void (*sample_normal)(struct device *, const struct draw_key *key, const float *mean, const float *log_variance,
                           float *z, size_t rows, size_t size);

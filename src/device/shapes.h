@@ -24,9 +24,9 @@ struct permutation {
 
 enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_REPLICATE, PAD_CIRCULAR };
 
-/* Of (in[0], in[1], inner). reflect: before and after are below in; circular: at most in. */
+/* Of (in[0], in[1], in[2], inner). reflect: before and after are below in; circular: at most in. */
 struct pad {
-    size_t in[2], before[2], after[2], inner;
+    size_t in[3], before[3], after[3], inner;
     enum pad_mode mode;
     float value; /* PAD_CONSTANT */
 };
@@ -73,6 +73,12 @@ struct shape_ops {
 
 HOST_DEVICE static inline size_t pad_size(const struct pad *p, int d) { return p->before[d] + p->in[d] + p->after[d]; }
 
+/* Elements of a row of the input and of the output. */
+HOST_DEVICE static inline size_t pad_inputs(const struct pad *p) { return p->in[0] * p->in[1] * p->in[2] * p->inner; }
+HOST_DEVICE static inline size_t pad_outputs(const struct pad *p) {
+    return pad_size(p, 0) * pad_size(p, 1) * pad_size(p, 2) * p->inner;
+}
+
 #define PAD_NONE SIZE_MAX
 
 /* The element that element [o] of the padded dimension [d] copies; PAD_NONE: it is p->value. */
@@ -90,6 +96,13 @@ HOST_DEVICE static inline size_t pad_source(const struct pad *p, int d, size_t o
         break;
     }
     return PAD_NONE;
+}
+
+/* The pixel (of [inner] elements) that pixel (a, b, c) of the output copies; PAD_NONE: it is p->value. */
+HOST_DEVICE static inline size_t pad_pixel(const struct pad *p, size_t a, size_t b, size_t c) {
+    size_t image = pad_source(p, 0, a), row = pad_source(p, 1, b), column = pad_source(p, 2, c);
+    if (image == PAD_NONE || row == PAD_NONE || column == PAD_NONE) return PAD_NONE;
+    return (image * p->in[1] + row) * p->in[2] + column;
 }
 
 /* The elements of the padded dimension that copy element [i]: [from[k], to[k]) for k < 3, in ascending order. */

@@ -105,6 +105,11 @@ class draws:
         return torch.tensor(kept).to(device, dtype) / (1 - p if p < 1 else 1)
 
     @staticmethod
+    def uniform(stream, size):
+        """(rows, size) of numbers from 0 to 1."""
+        return torch.tensor((draws.words(stream, size)[:, :size] >> np.uint64(8)).astype(np.float64) / 2 ** 24).to(device, dtype)
+
+    @staticmethod
     def normal(stream, size):
         """(rows, size) of standard normal numbers, two from two words (Box and Muller)."""
         words = draws.words(stream, size)
@@ -127,6 +132,30 @@ class Dropout(nn.Module):
 class ChannelDropout(Dropout):
     def forward(self, x):
         return x * draws.mask(self.stream, self.p, x.shape[1]).reshape(*x.shape[:2], *[1] * (x.dim() - 2)) if self.training and self.p else x
+
+
+class AlphaDropout(Dropout):
+    limit = 1.7580993408473766  # selu of minus infinity is minus this
+
+    def forward(self, x):
+        factor = ((1 - self.p) / (self.limit ** 2 * self.p + 1)) ** 0.5
+        return factor * (super().forward(x + self.limit) - self.limit) if self.training and self.p else x
+
+
+class FeatureAlphaDropout(AlphaDropout, ChannelDropout):
+    pass
+
+
+class RReLU(nn.Module):
+    def __init__(self, lower, upper, stream):
+        super().__init__()
+        self.lower, self.upper, self.stream = lower, upper, stream
+
+    def forward(self, x):
+        slope = (self.lower + self.upper) / 2
+        if self.training:
+            slope = self.lower + (self.upper - self.lower) * draws.uniform(self.stream, x[0].numel()).reshape(x.shape)
+        return torch.where(x > 0, x, slope * x)
 
 
 class SampleNormal(nn.Module):
@@ -296,7 +325,7 @@ def max_of_real(x, lengths, keepdim=False):
 
 def pad(x, padding, mode="constant", value=0):
     """F.pad; one number is that of all sides."""
-    sides = [padding] * 2 * min(x.dim() - 2, 2) if isinstance(padding, int) else padding
+    sides = [padding] * 2 * max(1, min(x.dim() - 2, 3)) if isinstance(padding, int) else padding
     return F.pad(x, sides, mode, value)
 
 

@@ -70,6 +70,8 @@ static void elements(struct device *d, struct results *r) {
     ops->dropout_channels(d, &key, 0.3f, F32(x), F32(next(r, N)), ROWS, IN, 14);
     ops->dropout_channels(d, &key, 0.3f, F32(x), F32(next(r, 4 * 280)), 4, 280, 140); /* more than are drawn at once */
     ops->dropout_channels(d, &key, 1, F32(x), F32(next(r, 60 * 3)), 3, 60, 5);
+    ops->rrelu(d, &key, 0.1f, 0.4f, x, dy, next(r, N), ROWS, IN);
+    ops->rrelu(d, &key, 0.1f, 0.4f, x, x, next(r, 3 * 59), 3, 59);
     ops->sample_normal(d, &key, x, y, next(r, N), ROWS, IN);
     ops->sample_normal_backward(d, &key, y, dy, next(r, N), ROWS, IN);
     ops->sequence->add_row(d, x, y, next(r, N), ROWS, IN);

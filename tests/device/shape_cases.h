@@ -25,16 +25,20 @@ static void permutations(struct device *d, struct results *r) {
 static void pads(struct device *d, struct results *r) {
     const struct shape_ops *ops = device_ops(d)->shapes;
     const struct pad all[] = {
-        {.in = {1, 5}, .before = {0, 2}, .after = {0, 1}, .inner = 1, .mode = PAD_CONSTANT, .value = 0.5f},
-        {.in = {4, 3}, .before = {2, 0}, .after = {0, 3}, .inner = 5, .mode = PAD_CONSTANT},
-        {.in = {4, 5}, .before = {3, 2}, .after = {2, 4}, .inner = 3, .mode = PAD_REFLECT},
-        {.in = {3, 1}, .before = {1, 0}, .after = {2, 0}, .inner = 1, .mode = PAD_REFLECT},
-        {.in = {4, 1}, .before = {3, 2}, .after = {5, 1}, .inner = 2, .mode = PAD_REPLICATE},
-        {.in = {4, 3}, .before = {4, 1}, .after = {2, 3}, .inner = 2, .mode = PAD_CIRCULAR},
+        {.in = {1, 1, 5}, .before = {0, 0, 2}, .after = {0, 0, 1}, .inner = 1, .mode = PAD_CONSTANT, .value = 0.5f},
+        {.in = {1, 4, 3}, .before = {0, 2, 0}, .after = {0, 0, 3}, .inner = 5, .mode = PAD_CONSTANT},
+        {.in = {1, 4, 5}, .before = {0, 3, 2}, .after = {0, 2, 4}, .inner = 3, .mode = PAD_REFLECT},
+        {.in = {1, 3, 1}, .before = {0, 1, 0}, .after = {0, 2, 0}, .inner = 1, .mode = PAD_REFLECT},
+        {.in = {1, 4, 1}, .before = {0, 3, 2}, .after = {0, 5, 1}, .inner = 2, .mode = PAD_REPLICATE},
+        {.in = {1, 4, 3}, .before = {0, 4, 1}, .after = {0, 2, 3}, .inner = 2, .mode = PAD_CIRCULAR},
+        {.in = {3, 4, 2}, .before = {1, 2, 0}, .after = {2, 1, 3}, .inner = 3, .mode = PAD_CONSTANT, .value = 2},
+        {.in = {3, 2, 4}, .before = {2, 1, 3}, .after = {1, 1, 2}, .inner = 2, .mode = PAD_REFLECT},
+        {.in = {2, 3, 1}, .before = {3, 1, 2}, .after = {1, 0, 1}, .inner = 1, .mode = PAD_REPLICATE},
+        {.in = {2, 3, 4}, .before = {2, 1, 3}, .after = {1, 2, 4}, .inner = 2, .mode = PAD_CIRCULAR},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        size_t in = SHAPE_ROWS * all[i].in[0] * all[i].in[1] * all[i].inner;
-        size_t out = SHAPE_ROWS * pad_size(&all[i], 0) * pad_size(&all[i], 1) * all[i].inner;
+        size_t in = SHAPE_ROWS * pad_inputs(&all[i]);
+        size_t out = SHAPE_ROWS * pad_outputs(&all[i]);
         float *x = random_values(in, i), *dy = random_values(out, i + 50);
         ops->pad_forward(d, &all[i], x, next(r, out), SHAPE_ROWS);
         ops->pad_backward(d, &all[i], dy, next(r, in), SHAPE_ROWS);

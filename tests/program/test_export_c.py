@@ -111,6 +111,10 @@ LAYERS = {
                                 "{avg_pool3d: {kernel_size: 2, stride: [1, 2, 1], padding: 1, count_include_pad: false}}, flatten, {linear: 3}]"),
     "transposed_volume": ((2, 2, 3, 2), 3, "[{conv_transpose3d: {out: 6, kernel_size: [3, 2, 2], stride: [3, 2, 1], padding: [1, 0, 2], output_padding: [2, 1, 0], "
                                            "dilation: [2, 1, 3], groups: 2}}, relu, {conv_transpose3d: {out: 2, kernel_size: 2, bias: false}}, flatten, {linear: 3}]"),
+    "drawn": ((2, 3, 4, 3), 3, "[{conv3d: {out: 4, kernel_size: 2}}, rrelu, {dropout3d: 0.2}, {rrelu: {lower: -0.1, upper: 0.4}}, {feature_alpha_dropout: 0.2}, flatten, {linear: 9}, "
+                              "selu, {alpha_dropout: 0.3}, {linear: 3}]"),
+    "padded_volume": ((2, 2, 3, 4), 3, "[{conv3d: {out: 3, kernel_size: 1}}, {pad: 1}, {pad: {padding: [2, 1, 0, 2, 1, 3], mode: reflect}}, {pad: {padding: [1, 2, 3, 0, 1, 1], mode: circular}}, "
+                                       "{conv3d: {out: 2, kernel_size: [4, 3, 5]}}, {pad: {padding: [0, 1, 2, 0, 1, 0], mode: replicate}}, flatten, {linear: 3}]"),
     "volume_pools": ((3, 4, 5, 4), 2, "[{avg_pool3d: {kernel_size: [2, 1, 2], stride: 1, divisor_override: 3}}, {adaptive_max_pool3d: [2, 3, 2]}, {adaptive_avg_pool3d: [1, 2, 2]}, "
                                       "{conv3d: {out: 3, kernel_size: 1}}, prelu, {adaptive_avg_pool3d: 1}, flatten, {linear: 2}]"),
     "rotary": ((12, 8), 3, "[{linear: 16}, {rotary_embedding: {head_size: 4, heads: 3}}, {scaled_dot_product_attention: {heads: 2, num_kv_heads: 1, causal: true}}, "

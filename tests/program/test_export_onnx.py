@@ -40,7 +40,8 @@ ATTRIBUTES = {
     (2, 5, 4, 6): [
         "{conv3d: {out: 3, kernel_size: [3, 2, 1], stride: [1, 2, 3]}}", "{conv3d: {out: 3, kernel_size: [2, 1, 3], padding: [0, 1, 2]}}", "{conv3d: {out: 3, kernel_size: 2, dilation: [3, 2, 1]}}",
         "{conv_transpose3d: {out: 3, kernel_size: [3, 2, 1], stride: [2, 3, 1], output_padding: [1, 2, 0]}}", "{conv_transpose3d: {out: 4, kernel_size: 2, padding: [0, 2, 1], dilation: [1, 3, 2]}}",
-        "{conv_transpose3d: {out: 4, kernel_size: 2, groups: 2, bias: false}}",
+        "{conv_transpose3d: {out: 4, kernel_size: 2, groups: 2, bias: false}}", "{rrelu: {lower: -0.2, upper: 0.5}}", "{dropout3d: {p: 0.3}}", "{alpha_dropout: {p: 0.3}}", "{feature_alpha_dropout: {p: 0.3}}",
+        "{pad: {padding: [1, 2, 0, 3, 2, 1], mode: reflect}}", "{pad: {padding: 2, mode: circular}}", "{pad: {padding: [1, 0, 2, 1, 3, 2], value: -1}}",
         "{conv3d: {out: 3, kernel_size: [2, 4, 3], padding: same, dilation: [2, 1, 1]}}", "{conv3d: {out: 4, kernel_size: 2, groups: 2, bias: false}}", "{max_pool3d: {kernel_size: [3, 2, 1]}}", "{max_pool3d: {kernel_size: 2, stride: [1, 2, 3], padding: [0, 1, 1]}}",
         "{max_pool3d: {kernel_size: 2, stride: 3, ceil_mode: true}}", "{avg_pool3d: {kernel_size: [3, 2, 1]}}", "{avg_pool3d: {kernel_size: 2, stride: [1, 2, 3], padding: [0, 1, 1]}}",
         "{avg_pool3d: {kernel_size: 2, padding: 1, count_include_pad: false}}", "{avg_pool3d: {kernel_size: 2, stride: 3, ceil_mode: true}}", "{avg_pool3d: {kernel_size: [3, 2, 1], divisor_override: 5}}",

@@ -74,13 +74,14 @@ static void pad_part(void *context, size_t first, size_t last) {
     float *y = j->y + first * j->out;
     for (size_t r = first; r < last; r++)
         for (size_t a = 0; a < pad_size(p, 0); a++)
-            for (size_t b = 0; b < pad_size(p, 1); b++, y += p->inner) {
-                size_t row = pad_source(p, 0, a), column = pad_source(p, 1, b);
-                if (row == PAD_NONE || column == PAD_NONE)
-                    fill(y, p->inner, p->value);
-                else
-                    memcpy(y, j->x + r * j->in + (row * p->in[1] + column) * p->inner, p->inner * sizeof *y);
-            }
+            for (size_t b = 0; b < pad_size(p, 1); b++)
+                for (size_t c = 0; c < pad_size(p, 2); c++, y += p->inner) {
+                    size_t from = pad_pixel(p, a, b, c);
+                    if (from == PAD_NONE)
+                        fill(y, p->inner, p->value);
+                    else
+                        memcpy(y, j->x + r * j->in + from * p->inner, p->inner * sizeof *y);
+                }
 }
 
 static void add_to(float *restrict y, const float *restrict x, size_t count) {
@@ -94,23 +95,21 @@ static void pad_back_part(void *context, size_t first, size_t last) {
     memset(j->y + first * j->out, 0, (last - first) * j->out * sizeof *j->y);
     for (size_t r = first; r < last; r++)
         for (size_t a = 0; a < pad_size(p, 0); a++)
-            for (size_t b = 0; b < pad_size(p, 1); b++, dy += p->inner) {
-                size_t row = pad_source(p, 0, a), column = pad_source(p, 1, b);
-                if (row != PAD_NONE && column != PAD_NONE)
-                    add_to(j->y + r * j->out + (row * p->in[1] + column) * p->inner, dy, p->inner);
-            }
+            for (size_t b = 0; b < pad_size(p, 1); b++)
+                for (size_t c = 0; c < pad_size(p, 2); c++, dy += p->inner) {
+                    size_t to = pad_pixel(p, a, b, c);
+                    if (to != PAD_NONE) add_to(j->y + r * j->out + to * p->inner, dy, p->inner);
+                }
 }
 
 static void pad_forward(struct device *device, const struct pad *p, const float *x, float *y, size_t rows) {
-    size_t in = p->in[0] * p->in[1] * p->inner, out = pad_size(p, 0) * pad_size(p, 1) * p->inner;
     (void)device;
-    run(rows, pad_part, &(struct job){.shape = p, .x = x, .y = y, .in = in, .out = out});
+    run(rows, pad_part, &(struct job){.shape = p, .x = x, .y = y, .in = pad_inputs(p), .out = pad_outputs(p)});
 }
 
 static void pad_backward(struct device *device, const struct pad *p, const float *dy, float *dx, size_t rows) {
-    size_t in = p->in[0] * p->in[1] * p->inner, out = pad_size(p, 0) * pad_size(p, 1) * p->inner;
     (void)device;
-    run(rows, pad_back_part, &(struct job){.shape = p, .x = dy, .y = dx, .in = out, .out = in});
+    run(rows, pad_back_part, &(struct job){.shape = p, .x = dy, .y = dx, .in = pad_outputs(p), .out = pad_inputs(p)});
 }
 
 /* ---- interpolation ---- */

@@ -221,6 +221,24 @@ static void dropout_channels(struct device *device, const struct draw_key *key, 
     });
 }
 
+static void rrelu(struct device *device, const struct draw_key *key, float low, float high, const float *x,
+                  const float *from, float *to, size_t rows, size_t size) {
+    operator_call c(device, "rrelu");
+    const float *values = c.in(x, rows * size), *factors = c.in(from, rows * size);
+    float *results = c.out(to, rows * size);
+    struct mask_draws draws = mask_draws_of(&c, key, 0);
+    size_t blocks = (size + 3) / 4;
+    c.each(rows * blocks, [=] __device__(size_t n) {
+        size_t i = n / blocks, j = n % blocks * 4;
+        uint32_t word[4];
+        draws.of(i, j / 4, word);
+        for (size_t l = 0; l < 4 && j + l < size; l++) {
+            size_t at = i * size + j + l;
+            results[at] = factors[at] * rrelu_slope(low, high, values[at], word[l]);
+        }
+    });
+}
+
 /* As on the CPU: four elements of a row from one counter; [has_mean]: forward. */
 static void normal_noise(operator_call *c, const struct draw_key *key, const float *other, const float *log_variance,
                          float *to, bool has_mean, size_t rows, size_t size) {
@@ -524,6 +542,7 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .keyed_backward = keyed_backward,
                                            .dropout = dropout,
                                            .dropout_channels = dropout_channels,
+                                           .rrelu = rrelu,
                                            .sample_normal = sample_normal,
                                            .sample_normal_backward = sample_normal_backward,
                                            .norm = norm,

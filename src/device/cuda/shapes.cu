@@ -33,31 +33,35 @@ __device__ static inline struct pixel pixel_of(size_t i, size_t height, size_t w
 static void pad_forward(struct device *device, const struct pad *pad, const float *x, float *y, size_t rows) {
     operator_call c(device, "pad_forward");
     struct pad p = *pad;
-    size_t height = pad_size(&p, 0), width = pad_size(&p, 1), in = p.in[0] * p.in[1] * p.inner;
+    size_t depth = pad_size(&p, 0), height = pad_size(&p, 1), width = pad_size(&p, 2), in = pad_inputs(&p);
     const float *from = c.in(x, rows * in);
-    float *to = c.out(y, rows * height * width * p.inner);
-    c.each(rows * height * width * p.inner, [=] __device__(size_t i) {
-        struct pixel at = pixel_of(i, height, width, p.inner);
-        size_t a = pad_source(&p, 0, at.y), b = pad_source(&p, 1, at.x);
-        to[i] = a == PAD_NONE || b == PAD_NONE ? p.value : from[at.row * in + (a * p.in[1] + b) * p.inner + at.inner];
+    float *to = c.out(y, rows * pad_outputs(&p));
+    c.each(rows * pad_outputs(&p), [=] __device__(size_t i) {
+        struct pixel at = pixel_of(i, height, width, p.inner); /* row: of all images */
+        size_t pixel = pad_pixel(&p, at.row % depth, at.y, at.x);
+        to[i] = pixel == PAD_NONE ? p.value : from[at.row / depth * in + pixel * p.inner + at.inner];
     });
 }
 
 static void pad_backward(struct device *device, const struct pad *pad, const float *dy, float *dx, size_t rows) {
     operator_call c(device, "pad_backward");
     struct pad p = *pad;
-    size_t width = pad_size(&p, 1), out = pad_size(&p, 0) * width * p.inner;
+    size_t height = pad_size(&p, 1), width = pad_size(&p, 2), out = pad_outputs(&p);
     const float *from = c.in(dy, rows * out);
-    float *to = c.out(dx, rows * p.in[0] * p.in[1] * p.inner);
-    c.each(rows * p.in[0] * p.in[1] * p.inner, [=] __device__(size_t i) {
-        struct pixel at = pixel_of(i, p.in[0], p.in[1], p.inner);
-        struct pad_targets v = pad_targets(&p, 0, at.y), h = pad_targets(&p, 1, at.x);
+    float *to = c.out(dx, rows * pad_inputs(&p));
+    c.each(rows * pad_inputs(&p), [=] __device__(size_t i) {
+        struct pixel at = pixel_of(i, p.in[1], p.in[2], p.inner); /* row: of all images */
+        struct pad_targets d = pad_targets(&p, 0, at.row % p.in[0]);
+        struct pad_targets v = pad_targets(&p, 1, at.y), h = pad_targets(&p, 2, at.x);
+        const float *row = from + at.row / p.in[0] * out + at.inner;
         float sum = 0;
-        for (int j = 0; j < 3; j++)
-            for (size_t a = v.from[j]; a < v.to[j]; a++)
-                for (int k = 0; k < 3; k++)
-                    for (size_t b = h.from[k]; b < h.to[k]; b++)
-                        sum += from[at.row * out + (a * width + b) * p.inner + at.inner];
+        for (int l = 0; l < 3; l++)
+            for (size_t z = d.from[l]; z < d.to[l]; z++)
+                for (int j = 0; j < 3; j++)
+                    for (size_t a = v.from[j]; a < v.to[j]; a++)
+                        for (int k = 0; k < 3; k++)
+                            for (size_t b = h.from[k]; b < h.to[k]; b++)
+                                sum += row[((z * height + a) * width + b) * p.inner];
         to[i] = sum;
     });
 }

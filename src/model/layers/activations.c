@@ -141,6 +141,8 @@ static const struct schema_alias aliases[] = {
     KEY_ALIAS("layer.softshrink", "lambda lambda_", ".lambd"),
     KEY_ALIAS("layer.hardshrink", "lambda lambda_", ".lambd"),
     CALL_ALIAS("layer", "leaky_relu", "negative_slope"),
+    VALUE_ALIAS("layer", "randomized_leaky_relu rleaky_relu", "rrelu"),
+    CALL_ALIAS("layer", "rrelu", "lower upper"),
     CALL_ALIAS("layer", "elu", "alpha"),
     CALL_ALIAS("layer", "celu", "alpha"),
     CALL_ALIAS("layer", "softplus", "beta threshold"),
@@ -290,6 +292,7 @@ static const char *keyed_onnx(const struct onnx_call *c) {
     case KEYED_SOFTSHRINK:
         return node_with(c, "Shrink", "lambd", f.a, "bias", f.a);
     case KEYED_HARDSHRINK:
+    case KEYED_AFFINE:
         break;
     }
     return node_with(c, "Shrink", "lambd", f.a, "bias", 0);
@@ -327,3 +330,77 @@ static void keyed_c(const struct c_call *c) {
     };
 KEYED_LAYERS(X)
 #undef X
+
+/* ---- rrelu ---- */
+
+/* torch.nn.RReLU: leaky_relu whose slopes are drawn, as the masks of dropout are (dropout.c). */
+
+static const struct schema_row rrelu_rows[] = {
+    NUMBER("lower", a, .fallback = "0.125", ANY, .doc = "The smallest slope below 0; PyTorch's default is 1/8."),
+    NUMBER("upper", b, .fallback = "0.3333333333333333", ANY,
+           .doc = "The largest slope below 0; PyTorch's default is 1/3."),
+    {0}};
+
+static void check_rrelu(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct keyed_config *c = config;
+    if (c->a > c->b)
+        problems_add(problems, where ? where->place : (struct place){0}, path, "lower must be at most upper");
+}
+
+static const struct schema rrelu_schema = {
+    .name = "model.layers.rrelu", .size = sizeof(struct keyed_config), .rows = rrelu_rows, .check = check_rrelu};
+
+/* Outside of training: the mean of the slopes. */
+static struct keyed_activation mean_of_slopes(const struct layer *layer) {
+    const struct keyed_config *c = layer->config;
+    return (struct keyed_activation){.f = KEYED_LEAKY_RELU, .a = (float)((c->a + c->b) / 2)};
+}
+
+static void draw_slopes(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                        const struct tensor *from, const struct tensor *to) {
+    const struct keyed_config *c = layer->config;
+    struct draw_key key = pass->draws;
+    key.stream = layer->stream;
+    device_ops(pass->device)
+        ->rrelu(pass->device, &key, (float)c->a, (float)c->b, floats(x), floats(from), floats(to), pass->rows,
+                layer->in_size);
+}
+
+static void rrelu_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y) {
+    struct keyed_activation f = mean_of_slopes(layer);
+    if (pass->is_training)
+        draw_slopes(layer, pass, x, x, y);
+    else
+        device_ops(pass->device)->keyed_forward(pass->device, &f, x, y, pass->rows * layer->in_size);
+}
+
+static void rrelu_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
+    if (dx) draw_slopes(layer, pass, x, dy, dx);
+}
+
+static const char *rrelu_onnx(const struct onnx_call *c) {
+    return node_with(c, "LeakyRelu", "alpha", mean_of_slopes(c->layer).a, NULL, 0);
+}
+
+static void rrelu_c(const struct c_call *c) {
+    text_printf(c_use(c, "leaky_relu"), "    leaky_relu(%s, %af, %s, %zu);\n", c->x, (double)mean_of_slopes(c->layer).a,
+                c->y, c->layer->in_size);
+}
+
+const struct layer_type layer_rrelu = {
+    .variant = {"rrelu", &rrelu_schema,
+                "x above 0, a slope times x below: in training each element draws a slope between lower and upper, "
+                "else it is their mean (torch.nn.RReLU)."},
+    .memory_format = FORMAT_PRESERVE,
+    .ignores = IGNORES_Y,
+    .is_by_position = true,
+    .plan = plan,
+    .forward = rrelu_forward,
+    .backward = rrelu_backward,
+    .onnx = rrelu_onnx,
+    .c = rrelu_c,
+    .pytorch = "RReLU({lower}, {upper}, stream={number})",
+};

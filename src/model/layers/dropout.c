@@ -1,7 +1,10 @@
 /* dropout: in training, zeroes elements with probability p and scales the others by 1 / (1 - p) (torch.nn.Dropout);
- * dropout1d and dropout2d whole channels, drop_path whole rows. The mask is a function of (seed, layer, step, row of
+ * dropout1d, dropout2d and dropout3d whole channels, drop_path whole rows. alpha_dropout and feature_alpha_dropout keep
+ * the mean and the variance of the output of selu instead. The mask is a function of (seed, layer, step, row of
  * the global batch, element or channel): backward computes it again instead of storing it, a resume gets the same mask,
  * and so do 2 ranks x 16 rows and 1 rank x 32 rows. PyTorch's masks differ. */
+#include <math.h>
+
 #include "model/layers/images.h"
 #include "model/layers/layers.h"
 
@@ -19,6 +22,10 @@ static const struct schema_row element_rows[] = {P_ROW("Probability that an elem
                                                  {0}};
 static const struct schema_row channel_rows[] = {P_ROW("Probability that a channel is zeroed.", .fallback = "0.5"),
                                                  {0}};
+static const struct schema_row alpha_rows[] = {
+    P_ROW("Probability that an element becomes the limit of selu.", .fallback = "0.5"), {0}};
+static const struct schema_row alpha_channel_rows[] = {
+    P_ROW("Probability that the elements of a channel become the limit of selu.", .fallback = "0.5"), {0}};
 static const struct schema_row path_rows[] = {
     P_ROW("Probability that the branch of a row is zeroed.", .flags = SCHEMA_REQUIRED),
     SCHEMA_ROW(CHOICE, struct dropout_config, mode, .fallback = "row", .choices = path_modes,
@@ -32,6 +39,9 @@ static const struct schema_row path_rows[] = {
 DROPOUT_SCHEMA(dropout, element_rows)
 DROPOUT_SCHEMA(dropout1d, channel_rows)
 DROPOUT_SCHEMA(dropout2d, channel_rows)
+DROPOUT_SCHEMA(dropout3d, channel_rows)
+DROPOUT_SCHEMA(alpha_dropout, alpha_rows)
+DROPOUT_SCHEMA(feature_alpha_dropout, alpha_channel_rows)
 DROPOUT_SCHEMA(drop_path, path_rows)
 #undef DROPOUT_SCHEMA
 
@@ -44,7 +54,8 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 static status plan_channels(struct layer *layer, struct planning *planning) {
-    TRY(image_check(layer, layer->type == &layer_dropout1d ? 2 : 3));
+    TRY(layer->type == &layer_dropout3d ? volume_check(layer)
+                                        : image_check(layer, layer->type == &layer_dropout1d ? 2 : 3));
     return plan(layer, planning);
 }
 
@@ -81,9 +92,51 @@ PASSES(channels, channels_of(layer))
 PASSES(rows, 1)
 #undef PASSES
 
-#define DROPOUT(name_)                                                                                                 \
-    .ignores = IGNORES_X_AND_Y, .half = HALF_ALL, .forward = forward_##name_, .backward = backward_##name_,            \
-    .is_identity = true
+/* ---- alpha_dropout ---- */
+
+static status plan_alpha(struct layer *layer, struct planning *planning) {
+    layer->saved_size = layer->in_size;
+    return plan(layer, planning);
+}
+
+#define SELU_LIMIT 1.7580993408473766 /* selu of minus infinity is minus this, its scale times its alpha */
+
+/* y = a (mask (x + limit) / (1 - p) - limit): an element that is dropped was -limit, and a keeps the variance, which is
+ * 1. [is_forward]: else of gradients. */
+static void apply_alpha(const struct layer *layer, const struct pass *pass, const struct tensor *from,
+                        const struct tensor *to, size_t channels, bool is_forward) {
+    const struct device_ops *ops = device_ops(pass->device);
+    double p = config_of(layer)->p, a = sqrt((1 - p) / (SELU_LIMIT * SELU_LIMIT * p + 1));
+    struct keyed_activation shift = {KEYED_AFFINE, 1, (float)SELU_LIMIT};
+    struct keyed_activation scale = {KEYED_AFFINE, (float)a, is_forward ? (float)(-a * SELU_LIMIT) : 0};
+    size_t count = pass->rows * layer->in_size;
+    if (!pass->is_training || p == 0) {
+        apply(layer, pass, from, to, channels);
+        return;
+    }
+    if (is_forward) ops->keyed_forward(pass->device, &shift, from, to, count);
+    apply(layer, pass, is_forward ? to : from, F32(layer->saved), channels);
+    ops->keyed_forward(pass->device, &scale, F32(layer->saved), to, count);
+}
+
+#define ALPHA_PASSES(name_, channels_)                                                                                 \
+    static void forward_##name_(const struct layer *layer, const struct pass *pass, const struct tensor *x,            \
+                                const struct tensor *y) {                                                              \
+        apply_alpha(layer, pass, x, y, channels_, true);                                                               \
+    }                                                                                                                  \
+    static void backward_##name_(const struct layer *layer, const struct pass *pass, const struct tensor *x,           \
+                                 const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {           \
+        (void)x, (void)y;                                                                                              \
+        if (dx) apply_alpha(layer, pass, dy, dx, channels_, false);                                                    \
+    }
+ALPHA_PASSES(alpha, 0)
+ALPHA_PASSES(alpha_channels, channels_of(layer))
+#undef ALPHA_PASSES
+
+#define DROPOUT_LAYER(name_)                                                                                           \
+    .ignores = IGNORES_X_AND_Y, .forward = forward_##name_, .backward = backward_##name_, .is_identity = true
+
+#define DROPOUT(name_) DROPOUT_LAYER(name_), .half = HALF_ALL
 
 /* Names in other programs. */
 static const struct schema_alias aliases[] = {
@@ -93,6 +146,10 @@ static const struct schema_alias aliases[] = {
     KEY_ALIAS("layer.dropout", "rate prob probability dropout dropout_rate drop_prob ratio", ".p"),
     KEY_ALIAS("layer.dropout1d", "rate prob probability dropout_rate drop_prob", ".p"),
     KEY_ALIAS("layer.dropout2d", "rate prob probability dropout_rate drop_prob", ".p"),
+    VALUE_ALIAS("layer", "SpatialDropout3D", "dropout3d"),
+    KEY_ALIAS("layer.dropout3d", "rate prob probability dropout_rate drop_prob", ".p"),
+    KEY_ALIAS("layer.alpha_dropout", "rate prob probability dropout_rate drop_prob", ".p"),
+    KEY_ALIAS("layer.feature_alpha_dropout", "rate prob probability dropout_rate drop_prob", ".p"),
     KEY_ALIAS("layer.drop_path", "rate prob probability drop_prob drop_rate drop_path_rate", ".p"),
     CALL_ALIAS("layer", "dropout", "p"),
     {0},
@@ -127,6 +184,34 @@ const struct layer_type layer_dropout2d = {
     .plan = plan_channels,
     DROPOUT(channels),
     .pytorch = "ChannelDropout({p}, stream={number})",
+};
+const struct layer_type layer_dropout3d = {
+    .variant = {"dropout3d", &dropout3d_schema,
+                "In training, zeroes whole channels of (channels, depth, height, width) with probability p and scales "
+                "the rest (torch.nn.Dropout3d)."},
+    .memory_format = FORMAT_CHANNELS_LAST,
+    .keeps_positions = true,
+    .plan = plan_channels,
+    DROPOUT(channels),
+    .pytorch = "ChannelDropout({p}, stream={number})",
+};
+const struct layer_type layer_alpha_dropout = {
+    .variant = {"alpha_dropout", &alpha_dropout_schema,
+                "The dropout of selu: in training, elements become its limit with probability p, and all are scaled "
+                "and shifted so that mean 0 and variance 1 remain (torch.nn.AlphaDropout)."},
+    .memory_format = FORMAT_PRESERVE,
+    .is_by_position = true,
+    .plan = plan_alpha,
+    DROPOUT_LAYER(alpha),
+    .pytorch = "AlphaDropout({p}, stream={number})",
+};
+const struct layer_type layer_feature_alpha_dropout = {
+    .variant = {"feature_alpha_dropout", &feature_alpha_dropout_schema,
+                "The same of whole channels, the first dimension of the input (torch.nn.FeatureAlphaDropout)."},
+    .memory_format = FORMAT_CHANNELS_LAST,
+    .plan = plan_alpha,
+    DROPOUT_LAYER(alpha_channels),
+    .pytorch = "FeatureAlphaDropout({p}, stream={number})",
 };
 const struct layer_type layer_drop_path = {
     .variant =

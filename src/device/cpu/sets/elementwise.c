@@ -316,6 +316,37 @@ static void dropout_channels(struct device *device, const struct draw_key *key, 
     }
 }
 
+/* ---- rrelu ---- */
+
+struct slope_job {
+    const struct draw_key *key;
+    float low, high;
+    const float *x, *from; /* (rows, size) */
+    float *to;             /* (rows, size) */
+    size_t size;
+};
+
+static void slope_part(void *context, size_t first, size_t last) {
+    const struct slope_job *s = context;
+    uint32_t words[WORDS];
+    for (size_t i = first; i < last; i++) {
+        struct row_words row = row_words_of(s->key, i);
+        for (size_t j = 0; j < s->size; j += WORDS) {
+            size_t at = i * s->size + j, count = s->size - j < WORDS ? s->size - j : WORDS;
+            draw_words(&row, j / 4, words);
+#pragma omp simd
+            for (size_t l = 0; l < count; l++)
+                s->to[at + l] = s->from[at + l] * rrelu_slope(s->low, s->high, s->x[at + l], words[l]);
+        }
+    }
+}
+
+static void rrelu(struct device *device, const struct draw_key *key, float low, float high, const float *x,
+                  const float *from, float *to, size_t rows, size_t size) {
+    (void)device;
+    parallel_for(rows, parallel_items(size), slope_part, &(struct slope_job){key, low, high, x, from, to, size});
+}
+
 /* ---- samples of normal distributions ---- */
 
 struct normal_job {
@@ -422,6 +453,7 @@ const struct device_ops IN_SET(elementwise) = {
     .activation_backward = activation_backward,
     .dropout = dropout,
     .dropout_channels = dropout_channels,
+    .rrelu = rrelu,
     .sample_normal = sample_normal,
     .sample_normal_backward = sample_normal_backward,
     .norm = norm,

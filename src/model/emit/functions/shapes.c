@@ -109,19 +109,21 @@ INLINE size_t pad_source(size_t in, size_t before, char mode, size_t o) {
     return in;
 }
 
-/* y (rows, out[0], out[1], inner) from x (rows, in[0], in[1], inner) */
+/* y (rows, out[0], out[1], out[2], inner) from x (rows, in[0], in[1], in[2], inner) */
 INLINE void pad(const float *x, float *y, size_t rows, const size_t *in, const size_t *before, const size_t *out,
                 size_t inner, char mode, float value) {
-    size_t r, a, b, i;
-    for (r = 0; r < rows; r++, x += in[0] * in[1] * inner)
+    size_t r, a, b, c, i;
+    for (r = 0; r < rows; r++, x += in[0] * in[1] * in[2] * inner)
         for (a = 0; a < out[0]; a++)
-            for (b = 0; b < out[1]; b++, y += inner) {
-                size_t row = pad_source(in[0], before[0], mode, a), column = pad_source(in[1], before[1], mode, b);
-                if (row < in[0] && column < in[1])
-                    memcpy(y, x + (row * in[1] + column) * inner, inner * sizeof *y);
-                else
-                    for (i = 0; i < inner; i++) y[i] = value;
-            }
+            for (b = 0; b < out[1]; b++)
+                for (c = 0; c < out[2]; c++, y += inner) {
+                    size_t image = pad_source(in[0], before[0], mode, a), row = pad_source(in[1], before[1], mode, b);
+                    size_t column = pad_source(in[2], before[2], mode, c);
+                    if (image < in[0] && row < in[1] && column < in[2])
+                        memcpy(y, x + ((image * in[1] + row) * in[2] + column) * inner, inner * sizeof *y);
+                    else
+                        for (i = 0; i < inner; i++) y[i] = value;
+                }
 }
 
 /* ---- unfold_depth ---- */
