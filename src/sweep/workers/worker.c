@@ -257,8 +257,9 @@ static status parallel_trial_run(const struct parallel_trial *trial, struct run_
 #define SECONDS_WITHOUT_FOLDER 5 /* what a run may lose with its worker where it has no checkpoints */
 #define FIRST_SECONDS 0.1        /* of them a worker's first run, of which nothing is known */
 #define SLOW_SECONDS 1           /* a longer run begins with its folder */
-#define FOLDER_SECONDS 0.02      /* what a run folder costs at least: it is written to disk */
-#define MAX_FOLDER_SECONDS 0.1   /* more is a disk that others use just now */
+#define FOLDER_SECONDS 0.05      /* what a run folder costs, before one was written to disk */
+#define MIN_FOLDER_SECONDS 0.02
+#define MAX_FOLDER_SECONDS 0.1 /* more is a disk that others use just now */
 
 struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
                                      const struct dist_env *env) {
@@ -407,7 +408,7 @@ static status train_with_or_without_folder(struct worker *w, const struct config
     double seconds = summary->seconds + summary->evaluation_seconds;
     w->last_seconds = isinf(w->last_seconds) ? seconds : fmax(seconds, w->last_seconds / 2);
     if (has_folder || is_over_time)
-        w->folder_seconds = fmin(fmax(clock_seconds() - start - seconds, FOLDER_SECONDS), MAX_FOLDER_SECONDS);
+        w->folder_seconds = fmin(fmax(clock_seconds() - start - seconds, MIN_FOLDER_SECONDS), MAX_FOLDER_SECONDS);
     text_free(&folder);
     return s;
 }
