@@ -329,9 +329,9 @@ void reducer_start(struct reducer *r) {
     for (size_t b = 0; b < r->bucket_count; b++) r->buckets[b].pending = r->buckets[b].count;
     r->complete = 0;
     r->adds_shards = false;
-    pthread_mutex_lock(&r->mutex);
+    if (r->has_thread) pthread_mutex_lock(&r->mutex);
     r->queued = r->reduced = 0;
-    pthread_mutex_unlock(&r->mutex);
+    if (r->has_thread) pthread_mutex_unlock(&r->mutex);
 }
 
 void reducer_start_next(struct reducer *r) {

@@ -55,11 +55,14 @@ static bool convert(double x, struct decimal *out) {
     return true;
 }
 
+/* The digits of [number], HALF_DIGITS of them: halves of the number, of these, and of these, side by side in the lanes
+ * of a word. A quotient of a number below 10^4 by 100, or below 100 by 10, is a product and a shift. */
 static void write_digits(uint32_t number, char *out) {
-    static const char pairs[] =
-        "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
-        "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
-    for (int i = HALF_DIGITS - 2; i >= 0; i -= 2, number /= 100) memcpy(out + i, pairs + number % 100 * 2, 2);
+    uint64_t fours = number / 10000 | (uint64_t)(number % 10000) << 32;
+    uint64_t high = (fours * 10486 >> 20) & 0x7f0000007f, twos = high | (fours - high * 100) << 16;
+    uint64_t tens = (twos * 103 >> 10) & 0x000f000f000f000f, digits = tens | (twos - tens * 10) << 8;
+    digits += '0' * (uint64_t)0x0101010101010101;
+    for (size_t i = 0; i < HALF_DIGITS; i++) out[i] = (char)(digits >> 8 * i & 0xff);
 }
 
 /* The digits without zeros at the end; returns their number. */

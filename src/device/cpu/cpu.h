@@ -69,9 +69,9 @@ struct convolution_kernels {
     X(void, add_rows, (float *sum, const float *x, size_t rows, size_t size, size_t stride))                           \
     /* e (count) = exp(x - max), *max = the largest of x; returns their sum */                                         \
     X(float, exponentials, (const float *x, float *e, float *max, size_t count))                                       \
-    /* y (rows, count) = softmax of at most SHORT_ROWS rows of 2 to SHORT_ROW numbers: exponentials / sum; max and sum \
-     * (rows) as exponentials computes them */                                                                         \
-    X(void, short_softmax, (const float *x, float *y, float *max, float *sum, size_t rows, size_t count))              \
+    /* y (rows, count) = softmax of at most SHORT_ROWS rows of 2 to SHORT_ROW numbers: exponentials / sum; max (rows)  \
+     * as exponentials computes them, log_sum (rows) = log(sum) */                                                     \
+    X(void, short_softmax, (const float *x, float *y, float *max, float *log_sum, size_t rows, size_t count))          \
     /* dbias (channels) += sums of dy (rows, positions, channels) */                                                   \
     X(void, bias_gradient, (const float *dy, float *dbias, size_t rows, size_t positions, size_t channels))
 

@@ -2,7 +2,6 @@
 #include "device/losses.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
@@ -98,22 +97,23 @@ static void cross_entropy_row(const struct loss_batch *b, const float *z, size_t
 
 /* Number of partial sums of the loss, so that they do not depend on the number of threads. */
 #define PARTS 32
+_Static_assert(PARTS <= SHORT_ROWS, "plain_rows is called once for as many positions");
 
 struct parts {
     const struct loss_batch *batch;
     struct loss_sums
-        *sums; /* (PARTS); of at most PARTS plain positions, which are parts of their own: of all of them */
+        *sums; /* (PARTS); of at most PARTS plain positions, which are parts of their own: of all together */
 };
 
 static bool is_one_part(const struct loss_batch *b) { return b->is_plain && b->positions <= PARTS; }
 
 /* The numbers of cross_entropy_row for positions [first, last), with the exponentials of several rows in one loop. */
 static void plain_rows(const struct loss_batch *b, size_t first, size_t last, struct parts *p) {
-    float block[SHORT_ROWS * SHORT_ROW], max[SHORT_ROWS], sum[SHORT_ROWS];
+    float block[SHORT_ROWS * SHORT_ROW], max[SHORT_ROWS], log_sum[SHORT_ROWS];
     size_t rows = last - first, classes = b->classes, part = is_one_part(b) ? 0 : first * PARTS / b->positions;
     const float *z = b->logits + first * classes;
     float *dz = b->dlogits ? b->dlogits + first * classes : block, *share = dz;
-    b->kernels->short_softmax(z, dz, max, sum, rows, classes);
+    b->kernels->short_softmax(z, dz, max, log_sum, rows, classes);
     for (size_t i = 0, end = rows; i < rows; i = end) {
         while (!is_one_part(b) && (end = b->positions * (part + 1) / PARTS - first) <= i) part++;
         if (end > rows) end = rows;
@@ -122,7 +122,7 @@ static void plain_rows(const struct loss_batch *b, size_t first, size_t last, st
             size_t target = (size_t)b->targets[first + r], best = classes - 1;
             for (size_t c = classes - 1; c-- > 0;)
                 best = z[c] == max[r] ? c : best; /* a branch is often mispredicted */
-            sums.loss -= (double)(z[target] - max[r] - logf(sum[r]));
+            sums.loss -= (double)(z[target] - max[r] - log_sum[r]);
             sums.correct += best == target;
             share[target] -= 1;
         }
@@ -170,6 +170,18 @@ static double sum_of_weights(const struct cross_entropy_options *o, const int64_
     return sum;
 }
 
+static void add_parts(const struct loss_batch *b, struct loss_sums *sums) {
+    struct loss_sums of_parts[PARTS] = {{0}};
+    struct parts parts = {b, of_parts};
+    parallel_for(PARTS, 1 + PARTS * (PARALLEL_FLOATS / 4) / (b->positions * b->classes + 1), cross_entropy_parts,
+                 &parts);
+    for (size_t i = 0; i < PARTS; i++) {
+        sums->loss += of_parts[i].loss;
+        sums->correct += of_parts[i].correct;
+        sums->scored += of_parts[i].scored;
+    }
+}
+
 static void cross_entropy(struct device *device, const struct cross_entropy_options *o, const struct tensor *logits,
                           const int64_t *targets, size_t positions, size_t classes, float scale,
                           const struct tensor *dlogits, struct loss_sums *sums) {
@@ -187,15 +199,10 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
     bool has_all =
         count == (double)positions && !o->weight && !o->rows.values && o->label_smoothing == 0; /* none ignored */
     batch.is_plain = has_all && classes >= 2 && classes <= SHORT_ROW;
-    struct loss_sums of_parts[PARTS];
-    struct parts parts = {.batch = &batch, .sums = is_one_part(&batch) ? sums : of_parts};
-    if (!is_one_part(&batch)) memset(of_parts, 0, sizeof of_parts);
-    parallel_for(PARTS, 1 + PARTS * (PARALLEL_FLOATS / 4) / (positions * classes + 1), cross_entropy_parts, &parts);
-    for (size_t i = 0; i < PARTS && !is_one_part(&batch); i++) {
-        sums->loss += of_parts[i].loss;
-        sums->correct += of_parts[i].correct;
-        sums->scored += of_parts[i].scored;
-    }
+    if (is_one_part(&batch))
+        plain_rows(&batch, 0, positions, &(struct parts){&batch, sums});
+    else
+        add_parts(&batch, sums);
     sums->count += o->rows.values && o->rows.is_counted ? weighted : count;
 }
 

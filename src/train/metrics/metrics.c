@@ -276,8 +276,7 @@ void metrics_begin(struct metrics *metrics, enum metrics_event event) {
 }
 
 /* Adds ,"name": */
-static void add_name(struct metrics *metrics, const char *name) {
-    size_t length = strlen(name);
+static void add_name(struct metrics *metrics, const char *name, size_t length) {
     char *end = text_reserve(&metrics->file.buffer, length + 4);
     *end++ = ',', *end++ = '"';
     for (size_t i = 0; i < length; i++) *end++ = name[i];
@@ -285,9 +284,9 @@ static void add_name(struct metrics *metrics, const char *name) {
     text_extend(&metrics->file.buffer, length + 4);
 }
 
-void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
+void metrics_add_int(struct metrics *metrics, const char *name, size_t length, int64_t value) {
     if (!metrics) return;
-    add_name(metrics, name);
+    add_name(metrics, name, length);
     text_add_int(&metrics->file.buffer, value);
 }
 
@@ -302,11 +301,11 @@ static void add_scalar(struct metrics *metrics, const char *name, double value) 
         event_file_add_scalar(metrics->events, event_names[metrics->event], name, value);
 }
 
-void metrics_real(struct metrics *metrics, const char *name, double value) {
+void metrics_add_real(struct metrics *metrics, const char *name, size_t length, double value) {
     struct text *line = metrics ? &metrics->file.buffer : NULL;
     if (!metrics) return;
     add_scalar(metrics, name, value);
-    add_name(metrics, name);
+    add_name(metrics, name, length);
     if (isfinite(value))
         text_extend(line, decimal_write(value, text_reserve(line, DECIMAL_MAX)));
     else
@@ -316,7 +315,7 @@ void metrics_real(struct metrics *metrics, const char *name, double value) {
 void metrics_rate(struct metrics *metrics, const char *name, double value) {
     if (!metrics) return;
     add_scalar(metrics, name, value);
-    add_name(metrics, name);
+    add_name(metrics, name, strlen(name));
     if (value == metrics->rate) {
         text_add(&metrics->file.buffer, metrics->rate_text);
         return;
@@ -329,7 +328,7 @@ void metrics_rate(struct metrics *metrics, const char *name, double value) {
 
 void metrics_matrix(struct metrics *metrics, const char *name, const double *values, size_t rows, size_t columns) {
     if (!metrics) return;
-    add_name(metrics, name);
+    add_name(metrics, name, strlen(name));
     for (size_t i = 0; i < rows; i++) {
         text_add(&metrics->file.buffer, i ? ",[" : "[[");
         for (size_t j = 0; j < columns; j++)
@@ -341,13 +340,13 @@ void metrics_matrix(struct metrics *metrics, const char *name, const double *val
 
 void metrics_text(struct metrics *metrics, const char *name, const char *value) {
     if (!metrics) return;
-    add_name(metrics, name);
+    add_name(metrics, name, strlen(name));
     text_add_json(&metrics->file.buffer, value);
 }
 
 void metrics_hash(struct metrics *metrics, const char *name, uint64_t value) {
     if (!metrics) return;
-    add_name(metrics, name);
+    add_name(metrics, name, strlen(name));
     text_printf(&metrics->file.buffer, "\"%016llx\"", (unsigned long long)value);
 }
 

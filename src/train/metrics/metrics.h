@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -42,12 +43,18 @@ status metrics_chain(struct metrics *metrics);
 status metrics_close(struct metrics *metrics);
 
 /* A line is begun, gets its fields in order, and is ended. Names need no escapes in JSON. All of these do nothing when
- * [metrics] is NULL. */
+ * [metrics] is NULL. [length]: of [name]. */
 void metrics_begin(struct metrics *metrics, enum metrics_event event);
-void metrics_int(struct metrics *metrics, const char *name, int64_t value);
+void metrics_add_int(struct metrics *metrics, const char *name, size_t length, int64_t value);
+static inline void metrics_int(struct metrics *metrics, const char *name, int64_t value) {
+    metrics_add_int(metrics, name, strlen(name), value);
+}
 /* `step`: TensorBoard shows the event at [step]. */
 void metrics_step(struct metrics *metrics, int64_t step);
-void metrics_real(struct metrics *metrics, const char *name, double value); /* 17 digits; not finite: null */
+void metrics_add_real(struct metrics *metrics, const char *name, size_t length, double value);
+static inline void metrics_real(struct metrics *metrics, const char *name, double value) {
+    metrics_add_real(metrics, name, strlen(name), value); /* 17 digits; not finite: null */
+}
 /* The shortest digits that parse to the same number; not finite: null. Cached: fast for a value that rarely changes. */
 void metrics_rate(struct metrics *metrics, const char *name, double value);
 /* A list of rows, numbers with 10 digits. values (rows, columns) */

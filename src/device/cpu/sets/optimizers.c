@@ -98,8 +98,9 @@ struct change {
     const float *from; /* of an average, or of a copy */
 };
 
-#define LINE 16   /* floats of a line of the cache */
-#define CHUNK 512 /* of each array of an update: with the next ones a part of a first-level cache */
+#define LINE 16           /* floats of a line of the cache */
+#define CHUNK 512         /* of each array of an update: with the next ones a part of a first-level cache */
+#define SHORT (4 * CHUNK) /* elements of an update of one chunk: they were not written long ago */
 
 /* The address of element [first] of [p]; NULL for NULL. */
 static float *offset(float *p, size_t first) { return p ? p + first : NULL; }
@@ -111,10 +112,11 @@ static void prefetch(const float *p, size_t count) {
 /* A chunk at a time: gradients are zeroed while they are in the cache, and the next values and states are fetched. */
 static void update_part(void *context, size_t first, size_t last) {
     const struct change *c = context;
+    size_t chunk = last - first <= SHORT ? SHORT : CHUNK;
     for (size_t end; first < last; first = end) {
         float *states[OPTIMIZER_STATES];
-        end = last - first < CHUNK ? last : first + CHUNK;
-        size_t next = last - end < CHUNK ? last - end : CHUNK;
+        end = last - first < chunk ? last : first + chunk;
+        size_t next = last - end < chunk ? last - end : chunk;
         prefetch(c->values + end, next);
         for (int i = 0; i < OPTIMIZER_STATES; i++) {
             states[i] = offset(c->states[i], first);
