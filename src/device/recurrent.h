@@ -51,15 +51,16 @@ struct recurrent_arrays {
     float *h;       /* (steps, rows, hidden): outputs */
     float *dh;      /* (steps, rows, hidden): before backward the gradient of the outputs; its content is lost */
     float *scratch; /* (scratch_floats) */
-    /* (rows, hidden): outputs and, of an LSTM, cell states before the first step, which get no gradient; NULL: 0. Not
-     * with is_reverse; only where takes_start. */
+    /* (rows, hidden): outputs and, of an LSTM, cell states before the first step of each row; NULL: 0. */
     const float *h_start, *c_start;
+    float *dh_start, *dc_start;   /* (rows, hidden): backward sets their gradients; NULL: they are not needed */
+    const float *dh_end, *dc_end; /* (rows, hidden): of backward, the gradients of the outputs, beyond dh, and of the
+                                     cell states after the last step of each row; NULL: 0 */
 };
 
 struct recurrent_ops {
     size_t (*scratch_floats)(const struct recurrent_shape *);
-    bool takes_start;
-    /* States start at 0, unless there is a start. */
+    bool carries_state; /* layers may keep the states of the rows of all ranks between passes */
     void (*forward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
     void (*backward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
     /* y (rows, y_stride), the first hidden columns: the outputs of each row's last step, of h (steps, rows, hidden). */
@@ -69,6 +70,14 @@ struct recurrent_ops {
 };
 
 /* ---- formulas of one element ---- */
+
+/* Whether a row begins, or ends, with step t. [lengths] as in the shape, in the memory of the caller. */
+FORMULA bool recurrent_begins(bool is_reverse, const int32_t *lengths, size_t steps, size_t row, size_t t) {
+    return t == (!is_reverse ? 0 : lengths ? (size_t)lengths[row] - 1 : steps - 1);
+}
+FORMULA bool recurrent_ends(bool is_reverse, const int32_t *lengths, size_t steps, size_t row, size_t t) {
+    return recurrent_begins(!is_reverse, lengths, steps, row, t);
+}
 
 struct lstm_gates {
     float i, f, g, o;

@@ -52,14 +52,17 @@ static void means(struct device *d, struct results *r) {
     }
 }
 
-/* Forward, the last outputs, and backward of one direction. */
-static void recur_rows(struct device *d, struct results *r, struct recurrent_shape s, bool has_lengths) {
+/* Forward, the last outputs, and backward of one direction; with states before the first step and gradients of those
+ * after the last one. */
+static void recur_rows(struct device *d, struct results *r, struct recurrent_shape s, bool has_lengths,
+                       bool has_states) {
     const struct recurrent_ops *ops = device_ops(d)->recurrent;
     size_t n = s.steps * s.rows, width = recurrent_gates(s.cell) * s.hidden,
            states = recurrent_states(s.cell) * s.hidden;
     int32_t *lengths = some_lengths(s.rows, s.steps);
     s.lengths = has_lengths ? lengths : NULL;
     float *weight = random_values(width * s.hidden, 1), *bias = random_values(width, 2);
+    for (size_t i = 0; i < width * s.hidden; i++) weight[i] *= 0.2f;
     struct recurrent_arrays a = {.weight = weight,
                                  .bias = s.cell == RECURRENT_GRU ? bias : NULL,
                                  .gates = next_from(r, n * width, 3),
@@ -67,10 +70,18 @@ static void recur_rows(struct device *d, struct results *r, struct recurrent_sha
                                  .dh = random_values(n * s.hidden, 4),
                                  .scratch = random_values(ops->scratch_floats(&s), 5)};
     a.states = states ? next(r, n * states) : NULL;
+    float *start = random_values(4 * s.rows * s.hidden, 8);
+    if (has_states) {
+        a.h_start = start, a.dh_end = start + s.rows * s.hidden, a.dh_start = next(r, s.rows * s.hidden);
+        if (s.cell == RECURRENT_LSTM)
+            a.c_start = start + 2 * s.rows * s.hidden, a.dc_end = start + 3 * s.rows * s.hidden,
+            a.dc_start = next(r, s.rows * s.hidden);
+    }
     ops->forward(d, &s, &a);
     ops->take_last(d, &s, a.h, next_from(r, s.rows * (s.hidden + 3), 6), s.hidden + 3);
     ops->put_last(d, &s, weight, s.hidden - 1, next_from(r, n * s.hidden, 7));
     ops->backward(d, &s, &a);
+    guarded_free(start);
     guarded_free(lengths), guarded_free(weight), guarded_free(bias), guarded_free(a.dh), guarded_free(a.scratch);
 }
 
@@ -82,8 +93,9 @@ static void recurrent_rows(struct device *d, struct results *r) {
                                         .steps = i % 2 ? 7 : 3,
                                         .hidden = i % 2 ? 6 : 33,
                                         .is_reverse = i / 2};
-            recur_rows(d, r, s, true);
-            if (i % 2) recur_rows(d, r, s, false);
+            recur_rows(d, r, s, true, false);
+            recur_rows(d, r, s, true, true);
+            if (i % 2) recur_rows(d, r, s, false, i / 2);
         }
 }
 

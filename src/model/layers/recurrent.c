@@ -538,7 +538,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
 static bool runs_on(const struct device_ops *ops) { return ops->recurrent != NULL; }
 
 static status check_device(const struct layer *layer, const struct device_ops *ops) {
-    if (!keeps_state(layer) || ops->recurrent->takes_start) return OK;
+    if (!carries(layer) || ops->recurrent->carries_state) return OK;
     return status_new(STATUS_USAGE, "carry_state is computed on the CPU: write train.device: cpu");
 }
 

@@ -75,6 +75,7 @@ struct job {
     const float *packed; /* NULL: products pack the weight */
     const float *zeros;  /* (rows, hidden): the state before the first step */
     float *carry;        /* (rows, hidden): of an LSTM the gradient of the cell state; of a GRU unused results */
+    float *mixed;        /* (rows, hidden), with is_reverse: what before_of returns of rows that begin at other steps */
 };
 
 /* The rows [first, first + count) of a step, and of the step before it in time. */
@@ -91,7 +92,9 @@ static size_t packed_floats(const struct recurrent_shape *s) {
     return forward > backward ? forward : backward;
 }
 
-static size_t scratch_floats(const struct recurrent_shape *s) { return packed_floats(s) + 2 * s->rows * s->hidden; }
+static size_t scratch_floats(const struct recurrent_shape *s) {
+    return packed_floats(s) + (s->is_reverse ? 3 : 2) * s->rows * s->hidden;
+}
 
 static struct part part_of(const struct job *job, size_t first, size_t last, size_t step) {
     const struct recurrent_shape *s = &job->shape;
@@ -101,12 +104,33 @@ static struct part part_of(const struct job *job, size_t first, size_t last, siz
     return p;
 }
 
-/* The rows of the part of [array] (steps, rows, hidden) at the step before it; before the first step of [start], or 0.
- */
+/* Whether the row [r] of the part begins, or ends, with its step. */
+static bool begins(const struct job *job, const struct part *part, size_t r) {
+    const struct recurrent_shape *s = &job->shape;
+    return recurrent_begins(s->is_reverse, s->lengths, s->steps, part->first + r, part->t);
+}
+static bool ends(const struct job *job, const struct part *part, size_t r) {
+    const struct recurrent_shape *s = &job->shape;
+    return recurrent_ends(s->is_reverse, s->lengths, s->steps, part->first + r, part->t);
+}
+
+/* Whether some rows may begin with a step that others have had before them. */
+static bool is_mixed(const struct job *job, const struct part *part) {
+    return part->has_before && job->shape.is_reverse && job->shape.lengths;
+}
+
+/* The rows of the part of [array] (steps, rows, hidden) at the step before it; of those that begin with it of [start],
+ * or 0. */
 static const float *before_of(const struct job *job, const struct part *part, const float *array, const float *start) {
     size_t hidden = job->shape.hidden;
-    if (part->has_before) return array + part->before * hidden;
-    return (start ? start : job->zeros) + part->first * hidden;
+    if (!part->has_before) return (start ? start : job->zeros) + part->first * hidden;
+    array += part->before * hidden;
+    if (!start || !is_mixed(job, part)) return array;
+    float *mixed = job->mixed + part->first * hidden;
+    for (size_t r = 0; r < part->count; r++)
+        memcpy(mixed + r * hidden, begins(job, part, r) ? start + (part->first + r) * hidden : array + r * hidden,
+               hidden * sizeof *mixed);
+    return mixed;
 }
 
 /* Whether the state before the step is not 0. */
@@ -145,12 +169,12 @@ static void gru_states(const struct job *job, const struct part *part, float *st
             memset(states + r * job->width, 0, job->width * sizeof *states);
 }
 
-/* Sets the rows of x (count, hidden) that have ended before the step to 0. */
-static void zero_ended(const struct job *job, const struct part *part, float *x) {
+/* Sets the rows of x (count, hidden) that have ended before step t to 0. */
+static void zero_ended(const struct job *job, const struct part *part, size_t t, float *x) {
     const int32_t *lengths = job->shape.lengths;
     size_t hidden = job->shape.hidden;
     for (size_t r = 0; lengths && r < part->count; r++)
-        if (part->t >= (size_t)lengths[part->first + r]) memset(x + r * hidden, 0, hidden * sizeof *x);
+        if (t >= (size_t)lengths[part->first + r]) memset(x + r * hidden, 0, hidden * sizeof *x);
 }
 
 static void compute_forward(const struct job *job, const struct part *part) {
@@ -173,18 +197,45 @@ static void compute_forward(const struct job *job, const struct part *part) {
 static void forward_step(const struct job *job, const struct part *part) {
     size_t at = part->at * job->shape.hidden;
     compute_forward(job, part);
-    zero_ended(job, part, job->a.h + at);
-    if (job->shape.cell == RECURRENT_LSTM) zero_ended(job, part, job->a.states + at);
+    zero_ended(job, part, part->t, job->a.h + at);
+    if (job->shape.cell == RECURRENT_LSTM) zero_ended(job, part, part->t, job->a.states + at);
+}
+
+/* x (count, hidden) += the gradient of the state after the last step, of the rows that end with this one; [end] NULL:
+ * 0 */
+static void add_end(const struct job *job, const struct part *part, const float *end, float *x) {
+    size_t hidden = job->shape.hidden;
+    for (size_t r = 0; end && r < part->count; r++) {
+        if (!ends(job, part, r)) continue;
+        for (size_t j = 0; j < hidden; j++) x[r * hidden + j] += end[(part->first + r) * hidden + j];
+    }
+}
+
+/* start = x (count, hidden) of the rows that begin with the step; [start] NULL: it is not needed */
+static void take_start(const struct job *job, const struct part *part, const float *x, float *start) {
+    size_t hidden = job->shape.hidden;
+    for (size_t r = 0; start && r < part->count; r++)
+        if (begins(job, part, r)) memcpy(start + (part->first + r) * hidden, x + r * hidden, hidden * sizeof *x);
+}
+
+/* Where the gradient of the state before the step is added. */
+static float *gradient_before(const struct job *job, const struct part *part) {
+    size_t hidden = job->shape.hidden;
+    if (part->has_before) return job->a.dh + part->before * hidden;
+    return (job->a.dh_start ? job->a.dh_start : job->carry) + part->first * hidden;
 }
 
 static void backward_step(const struct job *job, const struct part *part) {
     const struct recurrent_arrays *a = &job->a;
-    size_t hidden = job->shape.hidden, at = part->at * hidden, before = part->before * hidden;
+    size_t hidden = job->shape.hidden, at = part->at * hidden;
     float *gates = a->gates + part->at * job->width, *change = gates, *carry = job->carry + part->first * hidden;
-    float *dbefore = part->has_before ? a->dh + before : carry;
-    const float *h = a->h + at, *dh = a->dh + at;
-    zero_ended(job, part, a->dh + at);
-    zero_ended(job, part, carry);
+    float *dh = a->dh + at, *dbefore = gradient_before(job, part);
+    const float *h = a->h + at;
+    zero_ended(job, part, part->t, dh);
+    zero_ended(job, part, part->t, carry);
+    add_end(job, part, a->dh_end, dh);
+    add_end(job, part, a->dc_end, carry);
+    if (a->dh_start && is_mixed(job, part)) zero_ended(job, part, part->t + 1, dbefore);
     if (job->shape.cell == RECURRENT_LSTM) {
         lstm_backward(part->count, hidden, gates, before_of(job, part, a->states, a->c_start), a->states + at, dh,
                       carry);
@@ -194,7 +245,8 @@ static void backward_step(const struct job *job, const struct part *part) {
     } else {
         IN_SET(activate_backward)(recurrent_function(job->shape.cell), h, h, dh, gates, part->count * hidden);
     }
-    if (!part->has_before) return;
+    take_start(job, part, carry, a->dc_start);
+    if (!part->has_before && !a->dh_start) return;
     struct cpu_product p = {.m = part->count,
                             .n = hidden,
                             .k = job->width,
@@ -209,6 +261,7 @@ static void backward_step(const struct job *job, const struct part *part) {
                             .ldc = hidden,
                             .start = PRODUCT_ADD};
     cpu_product(job->device, &p);
+    if (part->has_before) take_start(job, part, dbefore, a->dh_start);
 }
 
 static void forward_rows(void *context, size_t from, size_t to) {
@@ -239,6 +292,8 @@ static void run(struct device *device, const struct recurrent_shape *shape, cons
     memset(zeros, 0, 2 * values * sizeof *zeros);
     job.zeros = zeros;
     job.carry = zeros + values;
+    job.mixed = zeros + 2 * values;
+    if (arrays->dh_start) memset(arrays->dh_start, 0, values * sizeof *arrays->dh_start);
     if (cpu_packs_products(device)) {
         IN_SET(pack)(&weight, arrays->scratch);
         job.packed = arrays->scratch;
@@ -281,7 +336,7 @@ static void put_last(struct device *device, const struct recurrent_shape *s, con
 }
 
 const struct recurrent_ops IN_SET(recurrent) = {.scratch_floats = scratch_floats,
-                                                .takes_start = true,
+                                                .carries_state = true,
                                                 .forward = forward,
                                                 .backward = backward,
                                                 .take_last = take_last,
