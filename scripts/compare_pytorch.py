@@ -273,6 +273,13 @@ def written_rows(folder):
         f"dataset: {{path: {path}, inputs: {{series: [x], steps: [n]}}, targets: [y], split: {{test: 0.25}}}}\nsampler: {{batch_size: 8}}\n"
         "model: {layers: [{sequence_lengths: {from: [series, steps]}}, {lstm: {hidden_size: 4, num_layers: 3, dropout: 0.3, bidirectional: true}}, {linear: 5}, log_softmax]}\n"
         "loss: {type: ctc, zero_infinity: true}\noptimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 2}\n"), 2
+    for kind, states in (("lstm", "[h, c]"), ("gru", "h"), ("rnn", "h")):
+        yield f"states_{kind}", (
+            f"dataset: {{path: {path}, inputs: {{series: [x], steps: [n]}}, targets: [y], split: {{test: 0.25}}}}\nsampler: {{batch_size: 8}}\n"
+            f"model: {{layers: [{{sequence_lengths: {{from: [series, steps], name: x}}}}, {{{kind}: {{hidden_size: 4, num_layers: 2, dropout: 0.3, bidirectional: true, "
+            f"initial_state: learned, last_state: {states}, name: e}}}}, {{{kind}: {{hidden_size: 4, num_layers: 2, bidirectional: true, from: x, initial_state: {states}}}}}, "
+            "{add: {from: e}}, {linear: 5}, log_softmax]}\n"
+            "loss: {type: ctc, zero_infinity: true}\noptimizer: {type: adam, lr: 0.01}\ntrain: {epochs: 2}\n"), 2
 
 
     with contextlib.closing(sqlite3.connect(os.path.join(folder, "rows.db"))) as database:

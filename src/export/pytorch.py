@@ -269,37 +269,56 @@ class RotaryEmbedding(nn.Module):
 
 
 def recurrent(kind):
-    """A module of PyTorch that returns the outputs of all steps or, with output="last", the state after the last one."""
-    def padded(module, x, lengths):
+    """A module of PyTorch that returns the outputs of all steps or, with output="last", the state after the last one; with
+    last_state also those of all layers, in one row. initial_state: "learned", or forward takes them."""
+    def padded(module, x, lengths, states):
         if lengths is None:
-            return module(x)
-        y, state = module(nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False))
-        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0], state
+            return module(x, states)
+        y, states = module(nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False), states)
+        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0], states
+
+    def one_or_two(states):
+        return tuple(states) if kind is nn.LSTM else states[0]
 
     class Recurrent(kind):
-        def __init__(self, width, size, num_layers=1, output="all", dropout=0, stream=0, **options):
+        def __init__(self, width, size, num_layers=1, output="all", dropout=0, stream=0, initial_state=None, last_state=None, **options):
             super().__init__(width, size, num_layers, batch_first=True, **options)
-            self.output, self.p, self.stream, self.layers = output, dropout, stream, []
+            self.output, self.p, self.stream, self.layers, self.directions = output, dropout, stream, [], 1 + self.bidirectional
+            self.states = ["h0", "c0"][:2 if kind is nn.LSTM else 1] if initial_state else []
+            self.last = 0 if last_state is None else 1 if isinstance(last_state, str) else len(last_state)
+            self.is_learned = initial_state == "learned"
             with torch.random.fork_rng([]):
                 for number in range(num_layers if dropout else 0):  # single layers with the same parameters, for dropout between them
-                    layer = kind(width if number == 0 else size * (1 + self.bidirectional), size, batch_first=True, **options)
+                    layer = kind(width if number == 0 else size * self.directions, size, batch_first=True, **options)
                     for name, _ in list(layer.named_parameters()):
                         setattr(layer, name, getattr(self, name.replace("_l0", f"_l{number}")))
                     self.layers.append(layer)
+            for name in self.states if self.is_learned else []:
+                setattr(self, name, nn.Parameter(torch.zeros(num_layers * self.directions, 1, size)))
 
-        def dropped(self, x, lengths):
+        def dropped(self, x, lengths, states):
+            ends = []
             for number, layer in enumerate(self.layers):
                 if number > 0:
                     x = x * torch.stack([draws.mask(self.stream + 16384 * (1 + (number - 1) * x.shape[1] + step), self.p, x.shape[2])
                                          for step in range(x.shape[1])], 1)
-                x, state = padded(layer, x, lengths)
-            return x, state
+                own = [s[number * self.directions:(number + 1) * self.directions].contiguous() for s in states]
+                x, end = padded(layer, x, lengths, one_or_two(own) if own else None)
+                ends.append(end if isinstance(end, tuple) else (end,))
+            return x, one_or_two([torch.cat(part) for part in zip(*ends)])
 
-        def forward(self, x, lengths=None):
-            drops = self.training and len(self.layers) > 1
-            y, state = self.dropped(x, lengths) if drops else padded(super().forward, x, lengths)
-            state = state[0] if isinstance(state, tuple) else state
-            return y if self.output == "all" else torch.cat(tuple(state[-2 if self.bidirectional else -1:]), -1)
+        def forward(self, x, *more):
+            count = 0 if self.is_learned else len(self.states)
+            lengths = more[count] if len(more) > count else None
+            states = [getattr(self, name).expand(-1, len(x), -1).contiguous() for name in self.states] if self.is_learned else \
+                [s.reshape(len(x), -1, self.hidden_size).transpose(0, 1).contiguous() for s in more[:count]]
+            if self.training and len(self.layers) > 1:
+                y, ends = self.dropped(x, lengths, states)
+            else:
+                y, ends = padded(super().forward, x, lengths, one_or_two(states) if states else None)
+            ends = ends if isinstance(ends, tuple) else (ends,)
+            y = y if self.output == "all" else torch.cat(tuple(ends[0][-self.directions:]), -1)
+            return torch.cat([y.flatten(1), *(s.transpose(0, 1).flatten(1) for s in ends[:self.last])], 1) if self.last else y
     return Recurrent
 
 

@@ -40,15 +40,26 @@ static void collect_rows(struct arena *arena, const struct schema *schema, const
     }
 }
 
+static void collect_names(struct arena *arena, const struct string_list *names, struct string_list *out,
+                          size_t *capacity) {
+    for (size_t n = 0; names && n < names->count; n++) {
+        out->items = build_grow(arena, out->items, out->count, capacity, sizeof *out->items);
+        out->items[out->count++] = names->items[n];
+    }
+}
+
+static const struct string_list *sources_of(const struct layer_type *type, const struct variant *variant) {
+    return type->sources ? type->sources(variant->config) : NULL;
+}
+
 static void collect(struct arena *arena, const struct variant_list *list, struct string_list *out, size_t *capacity) {
     for (size_t i = 0; i < list->count; i++) {
         const struct variant *item = &list->items[i];
         const struct layer_common *common = item->common;
-        for (size_t n = 0; common && n < common->from.count; n++) {
-            out->items = build_grow(arena, out->items, out->count, capacity, sizeof *out->items);
-            out->items[out->count++] = common->from.items[n];
-        }
-        collect_rows(arena, layer_type_at((size_t)item->index)->variant.schema, item->config, out, capacity);
+        const struct layer_type *type = layer_type_at((size_t)item->index);
+        if (common) collect_names(arena, &common->from, out, capacity);
+        collect_names(arena, sources_of(type, item), out, capacity);
+        collect_rows(arena, type->variant.schema, item->config, out, capacity);
     }
 }
 
@@ -159,6 +170,17 @@ static status build_inputs(const struct builder *builder, const struct string_li
         in[(*count)++] = previous;
     }
     for (size_t i = 0; i < named; i++) TRY(status_prefix(build_find(builder, from->items[i], &in[(*count)++]), "from"));
+    return OK;
+}
+
+/* Adds the inputs that the layer's own keys name. */
+static status add_sources(const struct builder *builder, const struct layer_type *type, const struct variant *variant,
+                          size_t *in, size_t *count) {
+    const struct string_list *names = sources_of(type, variant);
+    if (names && *count + names->count > BUILD_MAX_INPUTS)
+        return status_new(STATUS_USAGE, "more than %d inputs", BUILD_MAX_INPUTS);
+    for (size_t i = 0; names && i < names->count; i++)
+        TRY(status_prefix(build_find(builder, names->items[i], &in[(*count)++]), "%s", type->sources_key));
     return OK;
 }
 
@@ -751,6 +773,7 @@ static status check_params(const struct params *params, size_t first) {
 /* The lengths of the output of a layer that declares none: those of its first input that has some, if the layer keeps
  * the positions. */
 static size_t lengths_after(const struct layer *layer) {
+    if (layer->type->sets_lengths) return layer->out.lengths;
     bool keeps = layer->type->keeps_positions || layer->type->is_by_position;
     size_t count = layer->type->is_by_position ? layer->in_count : 1;
     for (size_t i = 0; keeps && i < count; i++) {
@@ -833,6 +856,19 @@ status build_layer(struct builder *builder, const struct layer_type *type, const
     return at_place(place, path, add_layer(builder, layer, own, count, out));
 }
 
+status build_add_part(struct builder *b, const struct variant *variant, const char *path, const char *name,
+                      const char *part, size_t first, const struct shape *shape, size_t in, size_t *out) {
+    struct model_input *input = arena_alloc(b->model->arena, sizeof *input);
+    const char *own = arena_printf(b->model->arena, "%s/%s", name, part ? part : "output");
+    *input = (struct model_input){.first = first, .shape = *shape};
+    struct variant one = *variant;
+    one.config = input;
+    const char *own_path = part ? arena_printf(b->model->arena, "%s.%s", path, part) : path;
+    TRY(build_layer(b, &layer_part, &one, own_path, own, &in, 1, out));
+    if (!part) return OK;
+    return at_place(variant->place, path, build_add_name(b, arena_copy(b->model->arena, part), *out, own, variant));
+}
+
 static status build_one(struct builder *b, const struct variant *variant, const char *path, const char *prefix,
                         size_t index, size_t previous, size_t *out) {
     struct arena *arena = b->model->arena;
@@ -849,6 +885,7 @@ static status build_one(struct builder *b, const struct variant *variant, const 
     char *name = arena_printf(arena, "%s%s", prefix, own);
     if (!*own && *name) name[strlen(name) - 1] = '\0'; /* a composite without a name adds no level */
     TRY(at_place(place, own_path, build_inputs(b, common ? &common->from : NULL, type, previous, in, &count)));
+    TRY(at_place(place, own_path, add_sources(b, type, variant, in, &count)));
     const struct variant *source = variant;
     size_t first_node = b->model->node_count;
     if (common && common->share) TRY(at_place(place, own_path, build_begin_sharing(b, variant, name, &source)));
@@ -856,6 +893,7 @@ static status build_one(struct builder *b, const struct variant *variant, const 
         TRY(type->expand(b, source, own_path, name, in, count, out));
     else
         TRY(build_layer(b, type, variant, own_path, name, in, count, out));
+    if (type->add_parts) TRY(type->add_parts(b, variant, own_path, name, out));
     if (common && common->recompute && !type->makes_blocks) build_add_block(b, first_node);
     if (common && common->share) b->sharing = (struct sharing){0};
     if (!common || !common->name || !*own) return OK;
@@ -874,6 +912,12 @@ static const struct layer_common *common_of(const struct variant_list *list, siz
 static bool has_source(const struct variant_list *list, size_t index) {
     const struct layer_common *common = common_of(list, index);
     return common && common->from.count > 0;
+}
+
+/* Whether the layer at [index], or what is behind the list, reads the output of the layer before. */
+static bool reads_previous(const struct variant_list *list, size_t index) {
+    const struct layer_type *type = type_of(list, index);
+    return !has_source(list, index) || (type->joins && common_of(list, index)->from.count == 1);
 }
 
 /* Whether another layer reads the output of the layer at [index] by its name. */
@@ -908,6 +952,7 @@ static status build_layers(struct builder *builder, const struct variant_list *l
         bool is_merged = merge_relu(builder, list, i, in);
         builder->merges_relu = is_merged;
         builder->has_relu = has_relu_before;
+        builder->output_is_read = reads_previous(list, i + 1) || is_source(builder, list, i);
         const struct layer_type *next = type_of(list, i + 1);
         has_relu_before = is_merged && next && next->relu == RELU_BEFORE && !has_source(list, i + 1);
         TRY(build_one(builder, &list->items[i], path, prefix, i, in, out));

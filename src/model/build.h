@@ -31,6 +31,7 @@ struct builder {
     struct sharing sharing;
     bool merges_relu;      /* the next layer is a relu that is fused into its neighbour */
     bool has_relu;         /* the layer includes the relu before it */
+    bool output_is_read;   /* by another layer, apart from its parts */
     struct layer **layers; /* while building; the array of struct layer is made at the end */
     void *by_name;         /* the layers of the config, a tree of tsearch */
 };
@@ -47,6 +48,11 @@ status build_sum(struct builder *builder, const size_t *in, size_t count, size_t
 /* Adds a layer of [type] that takes all of [in] (count). [variant]: its config and place. */
 status build_layer(struct builder *builder, const struct layer_type *type, const struct variant *variant,
                    const char *path, const char *name, const size_t *in, size_t count, size_t *out);
+
+/* *out = the elements from [first] on of each row of tensor [in], as [shape] with its lengths: a part of the output of
+ * the layer [name], known as [part]; NULL: the one that the next layer takes. */
+status build_add_part(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                      const char *part, size_t first, const struct shape *shape, size_t in, size_t *out);
 
 /* The nodes from [first] on are a block whose values backward computes again (recompute). */
 void build_add_block(struct builder *builder, size_t first);

@@ -163,6 +163,14 @@ struct layer_type {
      * or expand. */
     bool joins;
     bool takes_one; /* with joins: it may also take the output of the layer before alone */
+    /* The outputs that its own keys name: inputs behind those of `from:`. A layer that has any is run by join and
+     * join_backward, too. NULL: its keys name none. */
+    const struct string_list *(*sources)(const void *config);
+    const char *sources_key; /* that names them, for messages */
+    /* The output has parts with names: makes them known (build_add_part); *out: the output, then the part that the next
+     * layer takes. NULL: it has none. */
+    status (*add_parts)(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                        size_t *out);
     /* Not NULL: a composite, which builds the layers inside it; nothing below is used. Tensors are named by index
      * (model.h): in (count), one unless it joins; [path] and [name] as in struct layer. */
     status (*expand)(struct builder *builder, const struct variant *variant, const char *path, const char *name,
@@ -191,6 +199,8 @@ struct layer_type {
     /* The positions of its output are those of its first input (recurrent layers, prelu), so that their lengths hold
      * for it; is_by_position implies it. */
     bool keeps_positions;
+    /* plan sets the lengths of its output. */
+    bool sets_lengths;
     /* Its output is probabilities, which losses that compute them from scores do not expect. */
     bool gives_probabilities;
     /* It works on the last dimension alone, so an image must be flattened before it. */
@@ -311,6 +321,8 @@ static inline struct tensor layer_inner(const struct layer *layer, size_t i, flo
     if (layer->inner[i]) layer->inner[i]->is_valid = false;
     return (struct tensor){.data = data, .copy = layer->inner[i]};
 }
+
+static inline bool layer_joins(const struct layer *layer) { return layer->type->joins || layer->in_count > 1; }
 
 /* Whether outside of training the output is the input. */
 bool layer_is_identity(const struct layer *layer);

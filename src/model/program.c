@@ -153,7 +153,7 @@ static size_t append_forward(const struct making *m, const struct graph_node *no
     else if (!node->layer)
         i->run = with_norm ? run_sum_norm : node->has_relu ? run_sum_relu : run_sum;
     else
-        i->run = node->layer->type->joins ? run_join : run_layer;
+        i->run = layer_joins(node->layer) ? run_join : run_layer;
     return with_norm ? 2 : 1;
 }
 
@@ -172,7 +172,7 @@ static void append_relu_backward(const struct making *m, const struct graph_node
 
 static void append_layer_backward(const struct making *m, const struct graph_node *node) {
     struct instruction *i =
-        append(m, node->layer->type->joins ? run_join_backward : run_layer_backward, node, node->in_count);
+        append(m, layer_joins(node->layer) ? run_join_backward : run_layer_backward, node, node->in_count);
     for (size_t n = 0; n < node->in_count; n++) {
         set_value(m, &i->in[n], node->in[n], true, NULL);
         i->din[n] = gradient(m->model, node->dx[n], copy_at(node->dx_copies, n));

@@ -237,12 +237,41 @@ static const struct {
      "[{linear: 5}, {lstm: {hidden_size: 9, num_layers: 3, dropout: 0.2, output: last}}, {linear: 3}]",
      2,
      {5, 6}},
+    {"lstm",
+     "[{linear: 5}, {lstm: {hidden_size: 4, num_layers: 2, bidirectional: true, initial_state: learned, last_state: "
+     "[h, c]}}, {lstm: {hidden_size: 4, num_layers: 2, bidirectional: true, initial_state: [c, h], output: last, "
+     "last_state: [d, e]}}, {add: {from: [d, e]}}, flatten, {linear: 3}]",
+     2,
+     {4, 6}},
+    {"lstm",
+     "[{linear: {out: 4, name: x}}, {lstm: {hidden_size: 3, num_layers: 2, dropout: 0.2, last_state: [h, c], name: "
+     "encoder}}, {lstm: {hidden_size: 3, num_layers: 2, from: x, initial_state: [h, c]}}, {add: {from: "
+     "encoder}}, "
+     "{linear: 3}]",
+     2,
+     {4, 6}},
+    {"lstm", /* only the states of the encoder are used, its outputs are the last step's */
+     "[{linear: {out: 4, name: x}}, {lstm: {hidden_size: 3, output: last, last_state: [h, c]}}, {lstm: {hidden_size: "
+     "3, from: x, output: last, initial_state: [h, c], last_state: d, name: y}}, {flatten: {from: d}}, {add: {from: "
+     "y}}, {linear: 3}]",
+     2,
+     {4, 6}},
     {"gru", "[{linear: 5}, {gru: 4}, {linear: 3}]", 2, {4, 6}},
     {"gru",
      "[{linear: 5}, {gru: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last}}, {linear: 3}]",
      2,
      {4, 6}},
     {"gru", "[{linear: 5}, {gru: {hidden_size: 6, num_layers: 2, bias: false, dropout: 0.3}}, {linear: 3}]", 2, {5, 6}},
+    {"gru",
+     "[{linear: {out: 4, name: x}}, {mean: 1}, {linear: {out: 3, name: h0}}, {gru: {hidden_size: 3, from: x, "
+     "initial_state: h0, last_state: h}}, {gru: {hidden_size: 3, bias: false, initial_state: h}}, {linear: 3}]",
+     2,
+     {4, 6}},
+    {"rnn",
+     "[{linear: {out: 5, name: x}}, {rnn: {hidden_size: 4, bidirectional: true, initial_state: learned, last_state: "
+     "h}}, {rnn: {hidden_size: 4, bidirectional: true, nonlinearity: relu, initial_state: h}}, {linear: 3}]",
+     2,
+     {4, 6}},
     {"rnn", "[{linear: 5}, {rnn: 4}, {linear: 3}]", 2, {4, 6}},
     {"rnn",
      "[{linear: 5}, {rnn: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, dropout: 0.2}}, {linear: "
@@ -331,6 +360,24 @@ static const struct {
      {5}},
     {"rnn",
      "[{embedding: {embedding_dim: 6, padding_idx: 0}}, {rnn: {hidden_size: 4, bidirectional: true}}, {linear: 3}]",
+     1,
+     {5}},
+    {"lstm",
+     "[{embedding: {embedding_dim: 6, padding_idx: 0}}, {lstm: {hidden_size: 4, bidirectional: true, num_layers: 2, "
+     "initial_state: learned, last_state: [h, c]}}, {lstm: {hidden_size: 4, num_layers: 2, bidirectional: true, "
+     "output: last, initial_state: [h, c], last_state: d}}, {flatten: {from: d}}, {linear: 3}]",
+     1,
+     {5}},
+    {"gru",
+     "[{embedding: {embedding_dim: 6, padding_idx: 0}}, {gru: {hidden_size: 4, bidirectional: true, num_layers: 2, "
+     "initial_state: learned, last_state: h}}, {gru: {hidden_size: 4, num_layers: 2, bidirectional: true, output: "
+     "last, initial_state: h, last_state: d}}, {flatten: {from: d}}, {linear: 3}]",
+     1,
+     {5}},
+    {"rnn",
+     "[{embedding: {embedding_dim: 6, padding_idx: 0}}, {rnn: {hidden_size: 4, bidirectional: true, num_layers: 2, "
+     "initial_state: learned, last_state: h}}, {rnn: {hidden_size: 4, num_layers: 2, bidirectional: true, output: "
+     "last, initial_state: h, last_state: d}}, {flatten: {from: d}}, {linear: 3}]",
      1,
      {5}},
     {"mean", "[{embedding: {embedding_dim: 6, padding_idx: 0}}, {linear: 4}, {mean: 1}, {linear: 3}]", 1, {5}},

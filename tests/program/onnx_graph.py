@@ -71,6 +71,7 @@ class Graph:
     def compute(self, values):
         for (operator, names, results), options in zip(self.nodes, self.options):
             values.update(zip(results, compute(operator, options, [values[name] for name in names])))
+            values[""] = None  # a result that is left out
         return values["outputs"]
 
     @staticmethod
@@ -92,19 +93,20 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def recurrent(operator, options, x, w, r, b=None, lengths=None):
-    """ONNX's LSTM, GRU (linear_before_reset) and RNN, from their definitions: the outputs and the last states. A row of fewer
-    steps than the others is computed by itself."""
+def recurrent(operator, options, x, w, r, b=None, lengths=None, *initial):
+    """ONNX's LSTM, GRU (linear_before_reset) and RNN, from their definitions: the outputs, the last states and the last cell
+    states. A row of fewer steps than the others is computed by itself."""
     directions, hidden = len(w), r.shape[2]
+    initial = initial + (np.zeros((directions, x.shape[1], hidden)),) * (2 - len(initial))
     if lengths is not None:
-        outputs, last = np.zeros((len(x), directions, x.shape[1], hidden)), np.zeros((directions, x.shape[1], hidden))
+        outputs, last = np.zeros((len(x), directions, x.shape[1], hidden)), np.zeros((2, directions, x.shape[1], hidden))
         for i, n in enumerate(lengths):
-            outputs[:n, :, i:i + 1], last[:, i:i + 1] = recurrent(operator, options, x[:n, i:i + 1], w, r, b)
-        return outputs, last
+            outputs[:n, :, i:i + 1], *last[:, :, i:i + 1] = recurrent(operator, options, x[:n, i:i + 1], w, r, b, None, *(s[:, i:i + 1] for s in initial))
+        return outputs, *last
     b = np.zeros((directions, 2 * w.shape[1])) if b is None else b
     outputs, last = np.zeros((len(x), directions, x.shape[1], hidden)), []
     for d in range(directions):
-        h, c = (np.zeros((x.shape[1], hidden)) for _ in range(2))
+        h, c = (state[d] for state in initial)
         wb, rb = np.split(b[d], 2)
         for t in reversed(range(len(x))) if d else range(len(x)):
             a, s = x[t] @ w[d].T + wb, h @ r[d].T + rb
@@ -119,8 +121,8 @@ def recurrent(operator, options, x, w, r, b=None, lengths=None):
             else:
                 h = {"Tanh": np.tanh, "Relu": lambda v: np.maximum(v, 0)}[options["activations"][d]](a + s)
             outputs[t, d] = h
-        last.append(h)
-    return outputs, np.stack(last)
+        last.append((h, c))
+    return outputs, *(np.stack(states) for states in zip(*last))
 
 
 def softplus(x):

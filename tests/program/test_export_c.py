@@ -124,6 +124,10 @@ LAYERS = {
     "grouped": ((70, 6), 2, "[{linear: 32}, {scaled_dot_product_attention: {heads: 4, num_kv_heads: 2}}, flatten, {linear: 2}]"),
     "mean": ((7, 5), 3, "[{linear: 4}, {mean: 1}, {linear: 3}, {reshape: [3, 1]}, {mean: -1}]"),
     "means": ((3, 6, 5), 2, "[{conv2d: {out: 4, kernel_size: 2}}, {mean: 2}, {mean: {dim: 1}}, {linear: 2}]"),
+    "states": ((6, 4), 5, "[{linear: {out: 3, name: x}}, {lstm: {hidden_size: 2, num_layers: 2, bidirectional: true, initial_state: learned, last_state: [h, c]}}, "
+                          "{lstm: {hidden_size: 2, num_layers: 2, bidirectional: true, initial_state: [c, h], output: last, last_state: d}}, {flatten: {from: d, name: f}}, "
+                          "{gru: {hidden_size: 4, initial_state: learned, from: x, last_state: g}}, {gru: {hidden_size: 4, initial_state: g, bias: false, output: last, name: e}}, "
+                          "{rnn: {hidden_size: 4, initial_state: e, from: x, output: last}}, {concat: {from: f}}, {linear: 5}]"),
     "lstm": ((7, 3), 4, "[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, dropout: 0.3}}, {lstm: {hidden_size: 37, bias: false}}, "
                         "{lstm: {hidden_size: 4, num_layers: 3, output: last}}]"),
     "gru": ((6, 4), 6, "[{gru: {hidden_size: 35, num_layers: 3}}, {gru: {hidden_size: 5, bias: false}}, {gru: {hidden_size: 3, bidirectional: true, output: last}}]"),
@@ -215,6 +219,9 @@ PADDED = {
                            "{gru: {hidden_size: 5, bias: false}}, {gru: {hidden_size: 3, num_layers: 2, bidirectional: true, output: last}}]"),
     "padded_rnn": ("t", (75, 3), "[{embedding: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0}}, {rnn: {hidden_size: 4, bidirectional: true}}, "
                                  "{rnn: {hidden_size: 3, nonlinearity: relu, bias: false}}]"),
+    "padded_states": ("t", 7, "[{embedding: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0}}, {lstm: {hidden_size: 3, num_layers: 2, bidirectional: true, initial_state: learned, "
+                              "last_state: [h, c], name: y}}, {lstm: {hidden_size: 3, num_layers: 2, bidirectional: true, initial_state: [c, h], last_state: d}}, {mean: {dim: 1, name: m}}, "
+                              "{flatten: {from: d}}, {linear: {out: 5, name: e}}, {gru: {hidden_size: 5, from: y, initial_state: e, output: last}}, {concat: {from: m}}, {linear: 7}]"),
     "bag": ("t", 4, "[{embedding_bag: {embedding_dim: 5, num_embeddings: 9}}, {linear: 4}]"),
     "padded_max": ("t", 4, "[{embedding: {embedding_dim: 5, num_embeddings: 9, padding_idx: 0}}, {lstm: {hidden_size: 3, bidirectional: true, output: all}}, {max: 1}, {linear: 4}]"),
     "padded_max_of_maps": ("t", 4, "[{embedding: {embedding_dim: 6, num_embeddings: 9, padding_idx: 0}}, {linear: 4}, {max: {dim: 1, keepdim: true}}, flatten]"),

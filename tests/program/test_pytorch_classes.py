@@ -43,7 +43,7 @@ class Classes(unittest.TestCase):
         self.assertEqual(names, sorted(NN.split() + ["optim." + name for name in OPTIM.split()]))
 
     def test_rows_name_what_exists(self):
-        known = set(re.findall(r'^<a id="(?:model\.layers|loss|optimizer)\.(\w+)">', read("config.md"), re.M)) | {"train.ema", "schedule", "causal", "carry_state"}
+        known = set(re.findall(r'^<a id="(?:model\.layers|loss|optimizer)\.(\w+)">', read("config.md"), re.M)) | {"train.ema", "schedule", "causal", "carry_state", "initial_state", "last_state"}
         for names, here in self.rows:
             for word in re.findall(r"`([\w.]+)`", here):
                 self.assertIn(word, known, names)

@@ -242,6 +242,15 @@ CASES = [
     ("[{rnn: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last, bias: false, nonlinearity: tanh}}, {linear: 3}]", [4, 6]),
     ("[{linear: 5}, {rnn: {hidden_size: 3, num_layers: 2, dropout: 0, nonlinearity: relu}}, {linear: 3}]", [1, 6]),
     ("[{embedding: 6}, {lstm: 5}, {linear: 7}]", [4], 7),
+    ("[{linear: 5}, {lstm: {hidden_size: 4, num_layers: 2, bidirectional: true, initial_state: learned, last_state: [h, c]}}, "
+     "{lstm: {hidden_size: 4, num_layers: 2, bidirectional: true, initial_state: [c, h], output: last, last_state: [d, e]}}, {add: {from: [d, e]}}, "
+     "{linear: 3}]", [4, 6]),
+    ("[{linear: {out: 4, name: x}}, {mean: 1}, {linear: {out: 3, name: h0}}, {gru: {hidden_size: 3, from: x, initial_state: h0, last_state: h}}, "
+     "{gru: {hidden_size: 3, bias: false, initial_state: h}}, {gru: {hidden_size: 2, num_layers: 2, initial_state: learned}}, {linear: 3}]", [4, 6]),
+    ("[{linear: {out: 5, name: x}}, {rnn: {hidden_size: 4, num_layers: 2, initial_state: learned, last_state: h}}, {rnn: {hidden_size: 4, "
+     "num_layers: 2, initial_state: h, from: x, output: last}}, {linear: 3}]", [4, 6]),
+    ("[{embedding: {embedding_dim: 4, name: words}}, {lstm: {hidden_size: 5, last_state: [h, c]}}, {lstm: {hidden_size: 5, from: words, "
+     "initial_state: [h, c]}}, {linear: 7}]", [4], 7),
     # rows of different lengths
     ("[{embedding: {embedding_dim: 6, padding_idx: 0}}, positional_embedding, {attention: {heads: 2, dropout: 0}}, {linear: 7}]", [5], 7),
     ("[{embedding: {embedding_dim: 6, padding_idx: 0}}, {residual: [{layer_norm: {}}, {linear: 18}, {scaled_dot_product_attention: {heads: 3, "
@@ -254,6 +263,15 @@ CASES = [
      "{linear: 7}]", [5], 7),
     ("[{embedding: {embedding_dim: 4, padding_idx: 0}}, {rnn: {hidden_size: 5, output: last}}, {linear: 7}]", [5], 7),
     ("[{embedding: {embedding_dim: 4, padding_idx: 0}}, {lstm: 5}, tanh, {mean: {dim: -2}}, {linear: 7}]", [5], 7),
+    ("[{embedding: {embedding_dim: 4, padding_idx: 0, name: words}}, {lstm: {hidden_size: 3, num_layers: 2, bidirectional: true, initial_state: learned, "
+     "last_state: [h, c], name: encoder}}, {lstm: {hidden_size: 3, num_layers: 2, bidirectional: true, from: words, initial_state: [h, c], last_state: d}}, "
+     "{add: {from: encoder}}, {mean: {dim: 1, name: m}}, {flatten: {from: d}}, {concat: {from: m}}, {linear: 7}]", [5], 7),
+    ("[{embedding: {embedding_dim: 4, padding_idx: 0, name: words}}, {gru: {hidden_size: 3, num_layers: 2, bidirectional: true, initial_state: learned, "
+     "last_state: h, name: encoder}}, {gru: {hidden_size: 3, num_layers: 2, bidirectional: true, from: words, initial_state: h, last_state: d}}, "
+     "{add: {from: encoder}}, {mean: {dim: 1, name: m}}, {flatten: {from: d}}, {concat: {from: m}}, {linear: 7}]", [5], 7),
+    ("[{embedding: {embedding_dim: 4, padding_idx: 0, name: words}}, {rnn: {hidden_size: 3, num_layers: 2, bidirectional: true, initial_state: learned, "
+     "last_state: h, name: encoder}}, {rnn: {hidden_size: 3, num_layers: 2, bidirectional: true, from: words, initial_state: h, last_state: d}}, "
+     "{add: {from: encoder}}, {mean: {dim: 1, name: m}}, {flatten: {from: d}}, {concat: {from: m}}, {linear: 7}]", [5], 7),
     ("[{sequence_lengths: {from: [series, steps]}}, {linear: 6}, {gru: {hidden_size: 4, bidirectional: true}}, {attention: {heads: 2}}, "
      "{linear: 3}]", [5, 4]),
     ("[{sequence_lengths: {from: [series, steps]}}, {linear: 6}, {attention: {heads: 2}}, {mean: {dim: 1}}, {linear: 3}]", [5, 4]),

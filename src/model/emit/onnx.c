@@ -52,24 +52,28 @@ void onnx_strings(struct text *attributes, const char *name, const char *const *
 
 static const char *new_name(struct onnx_graph *g) { return arena_printf(g->arena, "/%zu", g->names++); }
 
-const char *onnx_node_output(struct onnx_graph *g, const char *op, size_t output, const char *const *inputs,
-                             size_t count, struct text *attributes) {
-    const char *name = new_name(g);
+void onnx_node_outputs(struct onnx_graph *g, const char *op, const char *const *inputs, size_t count,
+                       struct text *attributes, const char **outputs, size_t output_count) {
     struct text node = {0};
+    const char *name = NULL;
     for (size_t i = 0; i < count; i++) protobuf_string(&node, 1, inputs[i]);
-    for (size_t i = 0; i < output; i++) protobuf_string(&node, 2, "");
-    protobuf_string(&node, 2, name);
+    for (size_t i = 0; i < output_count; i++) {
+        if (outputs[i]) outputs[i] = new_name(g);
+        if (outputs[i]) name = outputs[i];
+        protobuf_string(&node, 2, outputs[i] ? outputs[i] : "");
+    }
     protobuf_string(&node, 3, arena_printf(g->arena, "%s_%s", op, name));
     protobuf_string(&node, 4, op);
     if (attributes && attributes->length) text_add_bytes(&node, attributes->data, attributes->length);
     if (attributes) text_free(attributes);
     protobuf_message(&g->nodes, 1, &node);
-    return name;
 }
 
 const char *onnx_node(struct onnx_graph *g, const char *op, const char *const *inputs, size_t count,
                       struct text *attributes) {
-    return onnx_node_output(g, op, 0, inputs, count, attributes);
+    const char *output = "";
+    onnx_node_outputs(g, op, inputs, count, attributes, &output, 1);
+    return output;
 }
 
 const char *onnx_node1(struct onnx_graph *g, const char *op, const char *a, struct text *attributes) {

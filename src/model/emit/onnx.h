@@ -37,9 +37,9 @@ void onnx_strings(struct text *attributes, const char *name, const char *const *
 /* Adds a node and returns its output. [attributes] NULL: none; it is freed. */
 const char *onnx_node(struct onnx_graph *g, const char *op, const char *const *inputs, size_t count,
                       struct text *attributes);
-/* The same for the output number [output] (from 0); the others are left out. */
-const char *onnx_node_output(struct onnx_graph *g, const char *op, size_t output, const char *const *inputs,
-                             size_t count, struct text *attributes);
+/* The same of several: sets the outputs that are not NULL; the others are left out, but not the last one. */
+void onnx_node_outputs(struct onnx_graph *g, const char *op, const char *const *inputs, size_t count,
+                       struct text *attributes, const char **outputs, size_t output_count);
 const char *onnx_node1(struct onnx_graph *g, const char *op, const char *a, struct text *attributes);
 const char *onnx_node2(struct onnx_graph *g, const char *op, const char *a, const char *b);
 /* [a] where the condition holds, else [b]. */

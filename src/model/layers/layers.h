@@ -35,6 +35,6 @@ LAYER_TYPES(X)
 bool layer_is_gelu_tanh(const struct layer *layer);
 
 /* Not in the table: build.c adds them. */
-extern const struct layer_type layer_reorder, layer_input, layer_outputs;
+extern const struct layer_type layer_reorder, layer_input, layer_outputs, layer_part;
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "model/build.h"
 #include "model/init.h"
 #include "model/layers/layers.h"
 
@@ -17,6 +18,7 @@ struct recurrent_config {
     double dropout;
     int nonlinearity; /* index into nonlinearities; rnn only */
     int output;
+    struct string_list initial_state, last_state;
 };
 
 static const char *const nonlinearities[] = {"tanh", "relu", NULL};
@@ -40,7 +42,16 @@ static const char *const outputs[] = {"all", "last", NULL};
         SCHEMA_ROW(BOOL, struct recurrent_config, carry_state, .fallback = "false",                                    \
                    .doc = "Whether a row begins with the state at the end of the same row of the batch before, "       \
                           "without a gradient through it, from 0 on in each epoch (Keras' stateful): for "             \
-                          "`sampler.type: batchify`. Needs `sampler.global_batch_size`; on the CPU.")
+                          "`sampler.type: batchify`. Needs `sampler.global_batch_size`; on the CPU."),                 \
+        SCHEMA_ROW(STRING_LIST, struct recurrent_config, initial_state, .fallback = "null",                            \
+                   .doc = "The state before the first step, 0 without it: `learned` makes it parameters, `h0` and of " \
+                          "an LSTM `c0`, of shape (num_layers * directions, 1, hidden_size), zeros at first. Names "   \
+                          "of layers before this one: their outputs of shape (num_layers * directions, hidden_size), " \
+                          "`h`, or of an LSTM `[h, c]`, such as the `last_state` of an encoder."),                     \
+        SCHEMA_ROW(STRING_LIST, struct recurrent_config, last_state, .fallback = "null",                               \
+                   .doc = "Names for the states of all layers after the last step, (num_layers * directions, "         \
+                          "hidden_size), which other layers take by them: `h`, or of an LSTM `[h, c]` (PyTorch's h_n " \
+                          "and c_n).")
 
 static const struct schema_row gated_rows[] = {ROWS, {0}};
 static const struct schema_row rnn_rows[] = {
@@ -85,6 +96,25 @@ static size_t most_columns(const struct layer *layer) {
     return in > out ? in : out;
 }
 
+/* The outputs and, of an LSTM, the cell states. */
+static size_t state_count(const struct layer *layer) { return cell_of(layer) == RECURRENT_LSTM ? 2 : 1; }
+/* The states of a row are (layers * directions, hidden) each. */
+static size_t units_of(const struct layer *layer) { return layers_of(layer) * directions_of(layer); }
+static size_t state_size(const struct layer *layer) { return units_of(layer) * hidden_of(layer); }
+
+/* The states after the last step that are parts of the output, behind [output_size] other elements. */
+static size_t last_states(const struct layer *layer) { return config_of(layer)->last_state.count; }
+static size_t output_size(const struct layer *layer) {
+    return (config_of(layer)->output == OUTPUT_LAST ? 1 : steps_of(layer)) * outputs_of(layer);
+}
+
+static bool is_learned(const struct recurrent_config *c) {
+    return c->initial_state.count == 1 && strcmp(c->initial_state.items[0], "learned") == 0;
+}
+static bool has_learned_state(const struct layer *layer) { return is_learned(config_of(layer)); }
+/* The inputs behind the first: the states before the first step. */
+static bool has_given_state(const struct layer *layer) { return layer->in_count > 1; }
+
 static bool has_dropout(const struct layer *layer) { return config_of(layer)->dropout > 0; }
 
 /* Whether the input of a later layer is not simply the output of the one before. */
@@ -109,6 +139,16 @@ static float *gradient_of(const struct layer *layer, const struct params *params
     return params_gradient(params, param_of(layer, l, d, which));
 }
 
+/* That of the states [k], which all layers and directions have together. */
+static size_t learned_param(const struct layer *layer, size_t k) { return param_of(layer, layers_of(layer), 0, k); }
+
+static void declare_states(const struct layer *layer, struct planning *planning) {
+    const int64_t shape[] = {(int64_t)units_of(layer), 1, (int64_t)hidden_of(layer)};
+    for (size_t k = 0; has_learned_state(layer) && k < state_count(layer); k++)
+        params_declare(planning->params, planning->arena,
+                       arena_printf(planning->arena, "%s.%s", layer->name, k ? "c0" : "h0"), 3, shape);
+}
+
 static void declare(const struct layer *layer, struct planning *planning, size_t l, size_t d) {
     static const char *const names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
     int64_t width = (int64_t)width_of(layer);
@@ -124,34 +164,37 @@ static void declare(const struct layer *layer, struct planning *planning, size_t
 
 /* With carry_state the state after the last step is kept: in training of the rows of the global batch, in a buffer of
  * the model, so that a checkpoint has it; outside of it, and position by position, of the rows of a pass. A row of both
- * is (layers, kept_states, hidden). */
+ * is (layers, states, hidden). */
 
 static bool carries(const struct layer *layer) { return config_of(layer)->carry_state; }
-/* The outputs and, of an LSTM, the cell states. */
-static size_t kept_states(const struct layer *layer) { return cell_of(layer) == RECURRENT_LSTM ? 2 : 1; }
-static size_t kept_floats(const struct layer *layer) {
-    return layers_of(layer) * kept_states(layer) * hidden_of(layer);
-}
+static size_t kept_floats(const struct layer *layer) { return state_count(layer) * state_size(layer); }
 static bool keeps_state(const struct layer *layer) { return carries(layer) || layer->cached_positions; }
+static bool has_gradient_of_start(const struct layer *layer) {
+    return has_learned_state(layer) || has_given_state(layer);
+}
+static bool has_start(const struct layer *layer) { return keeps_state(layer) || has_gradient_of_start(layer); }
 
 /* ---- memory ---- */
 
 /* Floats of layer->saved of one row: the input in the order of time; of each direction of each layer gates, states and
- * outputs; the inputs of later layers, if they have their own; two gradients; the states before the first step. */
+ * outputs; the inputs of later layers, if they have their own; two gradients; the states before the first step; the
+ * gradients of these, and of those after the last step, of one direction. */
 static size_t saved_floats(const struct layer *layer) {
     size_t hidden = hidden_of(layer), directions = directions_of(layer), layers = layers_of(layer);
     size_t own = width_of(layer) + (recurrent_states(cell_of(layer)) + 1) * hidden;
     size_t inputs = has_own_inputs(layer) ? (layers - 1) * outputs_of(layer) : 0;
     return steps_of(layer) *
                (inputs_of(layer, 0) + layers * directions * own + inputs + directions * most_columns(layer)) +
-           (keeps_state(layer) ? kept_floats(layer) : 0);
+           (has_start(layer) ? kept_floats(layer) : 0) +
+           ((has_gradient_of_start(layer) ? state_count(layer) : 0) + last_states(layer)) * hidden;
 }
 
 /* Layer->saved of the present pass. */
 struct saved {
     float *input, *inputs; /* inputs: of layers from the second on; NULL: the outputs before them */
     float *gates, *states, *h;
-    float *start;                  /* (layers, kept_states, rows, hidden); NULL: 0 */
+    float *start;                  /* (layers, directions, states, rows, hidden); NULL: 0 */
+    float *of_start, *of_end;      /* (states, rows, hidden): gradients; NULL: there are none */
     float *gradient, *other;       /* (steps, rows, most_columns); other: only with two directions */
     size_t values, width, columns; /* steps * rows; of states */
 };
@@ -168,7 +211,11 @@ static struct saved saved_of(const struct layer *layer, size_t rows) {
     float *end = s.gradient + directions_of(layer) * n * most_columns(layer);
     s.inputs = has_own_inputs(layer) ? end : NULL;
     if (s.inputs) end += (layers_of(layer) - 1) * n * outputs_of(layer);
-    s.start = keeps_state(layer) ? end : NULL;
+    s.start = has_start(layer) ? end : NULL;
+    if (s.start) end += rows * kept_floats(layer);
+    s.of_start = has_gradient_of_start(layer) ? end : NULL;
+    if (s.of_start) end += state_count(layer) * rows * hidden;
+    s.of_end = last_states(layer) ? end : NULL;
     return s;
 }
 
@@ -198,8 +245,8 @@ static struct recurrent_arrays arrays_of(const struct layer *layer, const struct
                                  .scratch = runtime_of(layer)->scratch};
     if (s->start) {
         size_t values = pass->rows * hidden_of(layer);
-        a.h_start = s->start + l * kept_states(layer) * values;
-        if (kept_states(layer) == 2) a.c_start = a.h_start + values;
+        a.h_start = s->start + unit * state_count(layer) * values;
+        if (state_count(layer) == 2) a.c_start = a.h_start + values;
     }
     if (cell_of(layer) == RECURRENT_GRU) a.bias = value_of(layer, pass->params, l, d, BIAS_HH);
     return a;
@@ -212,15 +259,60 @@ static float *input_of(const struct layer *layer, const struct saved *s, size_t 
     return s->h + (l - 1) * s->values * outputs_of(layer);
 }
 
+/* The output without the last states. */
+static struct shape output_shape(const struct recurrent_config *c, const struct shape *in) {
+    int64_t columns = (c->bidirectional ? 2 : 1) * c->hidden_size;
+    struct shape out = {.dims = 1, .size = {columns}};
+    if (c->output != OUTPUT_LAST)
+        out = (struct shape){.dims = 2, .size = {in->size[0], columns}, .lengths = in->lengths};
+    return out;
+}
+
+static status check_names(const struct string_list *names) {
+    for (size_t i = 0; i < names->count; i++)
+        if (!*names->items[i] || strpbrk(names->items[i], "./"))
+            return status_new(STATUS_USAGE, "a name must not be empty or contain '.' or '/', got '%s'",
+                              names->items[i]);
+    if (names->count == 2 && strcmp(names->items[0], names->items[1]) == 0)
+        return status_new(STATUS_USAGE, "'%s' is in the list twice", names->items[0]);
+    return OK;
+}
+
+/* The output, and each of the last states, become tensors of their own. */
+static status add_parts(struct builder *builder, const struct variant *variant, const char *path, const char *name,
+                        size_t *out) {
+    const struct recurrent_config *c = variant->config;
+    const struct model *m = builder->model;
+    size_t all = *out;
+    if (!c->last_state.count) return OK;
+    TRY(status_prefix(check_names(&c->last_state), "%s: %s: last_state", place_text(variant->place).s, path));
+    const struct shape y = output_shape(c, &m->tensors[m->nodes[m->node_count - 1].in[0]].shape);
+    const struct shape state = {.dims = 2, .size = {c->num_layers * (c->bidirectional ? 2 : 1), c->hidden_size}};
+    for (size_t k = 0; k < c->last_state.count; k++)
+        TRY(build_add_part(builder, variant, path, name, c->last_state.items[k],
+                           shape_elements(&y) + k * shape_elements(&state), &state, all, out));
+    *out = all;
+    return builder->output_is_read ? build_add_part(builder, variant, path, name, NULL, 0, &y, all, out) : OK;
+}
+
+static const struct string_list *sources(const void *config) {
+    const struct recurrent_config *c = config;
+    return is_learned(c) ? NULL : &c->initial_state;
+}
+
 /* Declares the state of the rows of the global batch. */
 static status plan_state(struct layer *layer, struct planning *planning) {
     const struct recurrent_config *c = config_of(layer);
-    if (layer->cached_positions && (c->bidirectional || c->output == OUTPUT_LAST))
+    if (layer->cached_positions &&
+        (c->bidirectional || c->output == OUTPUT_LAST || has_given_state(layer) || last_states(layer)))
         return status_new(STATUS_USAGE, "it needs all positions at once");
     if (!c->carry_state) return OK;
     if (c->bidirectional)
         return status_new(STATUS_USAGE, "carry_state: the reverse direction begins at the end of a row; remove one of "
                                         "carry_state and bidirectional");
+    if (has_gradient_of_start(layer))
+        return status_new(STATUS_USAGE, "carry_state: a row begins with the state of the row before it; remove one of "
+                                        "carry_state and initial_state");
     if (layer->in.lengths)
         return status_new(STATUS_USAGE, "carry_state needs rows without padding: remove padding_idx or carry_state");
     if (!layer->batch_rows)
@@ -229,6 +321,35 @@ static status plan_state(struct layer *layer, struct planning *planning) {
                           "kept");
     params_declare(planning->buffers, planning->arena, arena_printf(planning->arena, "%s.carried_state", layer->name),
                    2, (const int64_t[]){(int64_t)layer->batch_rows, (int64_t)kept_floats(layer)});
+    return OK;
+}
+
+/* A state that another layer gives: (layers * directions, hidden), or (hidden) of one layer. */
+static status check_state(const struct layer *layer, const char *name, const struct shape *is) {
+    const struct shape wanted = {.dims = 2, .size = {(int64_t)units_of(layer), (int64_t)hidden_of(layer)}};
+    bool is_vector = units_of(layer) == 1 && is->dims == 1 && is->size[0] == wanted.size[1];
+    if (is_vector || shape_is_equal(is, &wanted)) return OK;
+    struct text shape = {0}, other = {0};
+    shape_print(is, &shape);
+    shape_print(&wanted, &other);
+    if (units_of(layer) == 1) text_printf(&other, ", or %zu", hidden_of(layer));
+    status s =
+        status_new(STATUS_USAGE, "initial_state: '%s' is %s, but must be %s: num_layers * directions, hidden_size",
+                   name, text_string(&shape), text_string(&other));
+    text_free(&shape);
+    text_free(&other);
+    return s;
+}
+
+static status check_states(const struct layer *layer) {
+    const struct string_list *initial = &config_of(layer)->initial_state, *last = &config_of(layer)->last_state;
+    const char *wanted = state_count(layer) == 2 ? "two names, [h, c]" : "one name, h";
+    if (last->count > state_count(layer))
+        return status_new(STATUS_USAGE, "last_state: expected %s, got %zu", wanted, last->count);
+    if (has_given_state(layer) && initial->count != state_count(layer))
+        return status_new(STATUS_USAGE, "initial_state: expected learned, or %s, got %zu", wanted, initial->count);
+    for (size_t i = 0; has_given_state(layer) && i < initial->count; i++)
+        TRY(check_state(layer, initial->items[i], &layer->ins[1 + i]));
     return OK;
 }
 
@@ -242,19 +363,22 @@ static status plan(struct layer *layer, struct planning *planning) {
         text_free(&shape);
         return s;
     }
+    TRY(check_states(layer));
     TRY(plan_state(layer, planning));
     for (size_t l = 0; l < layers_of(layer); l++)
         for (size_t d = 0; d < directions_of(layer); d++) declare(layer, planning, l, d);
-    layer->out = layer->in;
-    layer->out.size[1] = (int64_t)outputs_of(layer);
-    if (config_of(layer)->output == OUTPUT_LAST)
-        layer->out = (struct shape){.dims = 1, .size = {(int64_t)outputs_of(layer)}};
+    declare_states(layer, planning);
+    layer->out = output_shape(config_of(layer), &layer->in);
+    if (last_states(layer))
+        layer->out =
+            (struct shape){.dims = 1, .size = {(int64_t)(output_size(layer) + last_states(layer) * state_size(layer))}};
     layer->saved_size = saved_floats(layer);
     return OK;
 }
 
 static status alloc(struct layer *layer, struct device *device, size_t batch) {
-    struct recurrent_shape shape = {cell_of(layer), batch, steps_of(layer), hidden_of(layer), false, NULL};
+    bool has_reverse_start = has_start(layer) && directions_of(layer) == 2;
+    struct recurrent_shape shape = {cell_of(layer), batch, steps_of(layer), hidden_of(layer), has_reverse_start, NULL};
     size_t floats = device_ops(device)->recurrent->scratch_floats(&shape), kept = batch * kept_floats(layer);
     struct runtime *r = calloc(1, sizeof *r);
     layer->runtime = r;
@@ -276,27 +400,30 @@ static void release(struct layer *layer, struct device *device) {
     free(r);
 }
 
-/* reset_parameters draws all of them alike, in their order. */
+/* reset_parameters draws all of them alike, in their order. A learned state is 0. */
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    for (size_t i = layer->first_param; i < layer->first_param + layer->param_count; i++)
+    size_t first = layer->first_param, end = first + layer->param_count, states = end;
+    if (has_learned_state(layer)) states = learned_param(layer, 0);
+    for (size_t i = first; i < states; i++)
         init_fan_in_uniform(rng, params_drawn(params, i), params->items[i].count, hidden_of(layer));
+    for (size_t i = states; i < end; i++) memset(params_value(params, i), 0, params->items[i].count * sizeof(float));
 }
 
 /* ---- forward ---- */
 
-/* Between (rows, steps, columns), with [stride] between rows and steps, and [width] of the columns in the order of
+/* Between (rows, steps, columns), with [size] elements of each row and more, and [width] of the columns in the order of
  * time. */
-static void reorder(const struct layer *layer, const struct pass *pass, const float *from, float *to, size_t columns,
-                    size_t width, bool is_to_time) {
+static void reorder(const struct layer *layer, const struct pass *pass, const float *from, float *to, size_t size,
+                    size_t columns, size_t width, bool is_to_time) {
     size_t steps = steps_of(layer), rows = pass->rows;
     for (size_t t = 0; t < steps; t++) {
         size_t in_rows = t * columns, in_time = t * rows * width;
         if (is_to_time)
             device_ops(pass->device)
-                ->copy_columns(pass->device, from + in_rows, steps * columns, to + in_time, width, rows, width);
+                ->copy_columns(pass->device, from + in_rows, size, to + in_time, width, rows, width);
         else
             device_ops(pass->device)
-                ->copy_columns(pass->device, from + in_time, width, to + in_rows, steps * columns, rows, width);
+                ->copy_columns(pass->device, from + in_time, width, to + in_rows, size, rows, width);
     }
 }
 
@@ -359,16 +486,33 @@ static float *kept_of(const struct layer *layer, const struct pass *pass, size_t
     return params_value(pass->buffers, layer->first_buffer) + (size_t)pass->draws.first_row * floats;
 }
 
-/* s->start, from the state that the pass before has kept or, at the beginning of the rows, 0. */
-static void start_state(const struct layer *layer, const struct pass *pass, const struct saved *s) {
-    size_t hidden = hidden_of(layer), parts = layers_of(layer) * kept_states(layer), stride;
-    const float *kept = kept_of(layer, pass, &stride);
-    bool continues = layer->cached_positions ? pass->position > 0 : pass->continues_rows;
-    if (!continues) device_zero(pass->device, s->start, parts * pass->rows * hidden * sizeof *s->start);
-    for (size_t i = 0; continues && i < parts; i++)
-        device_ops(pass->device)
-            ->copy_columns(pass->device, kept + i * hidden, stride, s->start + i * pass->rows * hidden, hidden,
-                           pass->rows, hidden);
+/* The state [k] of [unit] at the beginning of the rows, [stride] floats apart: a learned one or x; NULL: 0. */
+static const float *first_state(const struct layer *layer, const struct pass *pass, const struct tensor *x, size_t unit,
+                                size_t k, size_t *stride) {
+    const float *all = NULL;
+    *stride = has_given_state(layer) ? state_size(layer) : 0;
+    if (has_given_state(layer))
+        all = floats(&x[1 + k]);
+    else if (has_learned_state(layer))
+        all = params_value(pass->params, learned_param(layer, k));
+    return all ? all + unit * hidden_of(layer) : NULL;
+}
+
+/* s->start, from the state that the pass before has kept or that of the beginning of the rows. */
+static void start_state(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                        const struct saved *s) {
+    size_t hidden = hidden_of(layer), states = state_count(layer), parts = units_of(layer) * states, stride = 0;
+    const float *kept = keeps_state(layer) ? kept_of(layer, pass, &stride) : NULL;
+    bool continues = keeps_state(layer) && (layer->cached_positions ? pass->position > 0 : pass->continues_rows);
+    for (size_t i = 0; i < parts; i++) {
+        const float *from =
+            continues ? kept + i * hidden : first_state(layer, pass, x, i / states, i % states, &stride);
+        float *to = s->start + i * pass->rows * hidden;
+        if (from)
+            device_ops(pass->device)->copy_columns(pass->device, from, stride, to, hidden, pass->rows, hidden);
+        else
+            device_zero(pass->device, to, pass->rows * hidden * sizeof *to);
+    }
 }
 
 /* Each rank has set the state of its own rows: all of them get that of all rows. */
@@ -389,7 +533,7 @@ static void keep_state(const struct layer *layer, const struct pass *pass, const
     size_t hidden = hidden_of(layer), last = last_of(layer, pass->rows, 0), stride;
     float *kept = kept_of(layer, pass, &stride);
     for (size_t l = 0; l < layers_of(layer); l++)
-        for (size_t k = 0; k < kept_states(layer); k++, kept += hidden) {
+        for (size_t k = 0; k < state_count(layer); k++, kept += hidden) {
             struct recurrent_arrays a = arrays_of(layer, pass, s, l, 0);
             device_ops(pass->device)
                 ->copy_columns(pass->device, (k ? a.states : a.h) + last, hidden, kept, stride, pass->rows, hidden);
@@ -397,13 +541,26 @@ static void keep_state(const struct layer *layer, const struct pass *pass, const
     if (carries(layer) && pass->is_training && pass->all_sum) share_state(layer, pass);
 }
 
+/* The states after the last step, behind the outputs y. */
+static void put_states(const struct layer *layer, const struct pass *pass, const struct saved *s, float *y) {
+    size_t hidden = hidden_of(layer), directions = directions_of(layer);
+    float *to = y + output_size(layer);
+    for (size_t k = 0; k < last_states(layer); k++)
+        for (size_t unit = 0; unit < units_of(layer); unit++, to += hidden) {
+            struct recurrent_shape shape = shape_of(layer, pass, unit % directions);
+            struct recurrent_arrays a = arrays_of(layer, pass, s, unit / directions, unit % directions);
+            device_ops(pass->device)
+                ->recurrent->take_last(pass->device, &shape, k ? a.states : a.h, to, layer->out_size);
+        }
+}
+
 static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
                     const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct saved s = saved_of(layer, pass->rows);
-    if (s.start) start_state(layer, pass, &s);
-    size_t hidden = hidden_of(layer), columns = outputs_of(layer), layers = layers_of(layer);
-    reorder(layer, pass, floats(x), s.input, inputs_of(layer, 0), inputs_of(layer, 0), true);
+    if (s.start) start_state(layer, pass, x, &s);
+    size_t hidden = hidden_of(layer), columns = outputs_of(layer), layers = layers_of(layer), size = layer->out_size;
+    reorder(layer, pass, floats(x), s.input, layer->in_size, inputs_of(layer, 0), inputs_of(layer, 0), true);
     for (size_t l = 0; l < layers; l++) {
         for (size_t d = 0; d < directions_of(layer); d++) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
@@ -415,17 +572,18 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
         }
         if (l + 1 < layers) pass_on(layer, pass, &s, l);
     }
-    if (s.start) keep_state(layer, pass, &s);
+    if (keeps_state(layer)) keep_state(layer, pass, &s);
+    put_states(layer, pass, &s, floats(y));
     for (size_t d = 0; d < directions_of(layer); d++) {
         const float *h = arrays_of(layer, pass, &s, layers - 1, d).h;
         if (config_of(layer)->output == OUTPUT_LAST && gathers(layer, d)) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
-            ops->recurrent->take_last(pass->device, &shape, h, floats(y), columns);
+            ops->recurrent->take_last(pass->device, &shape, h, floats(y), size);
         } else if (config_of(layer)->output == OUTPUT_LAST)
-            ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, floats(y) + d * hidden, columns,
+            ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, floats(y) + d * hidden, size,
                               pass->rows, hidden);
         else
-            reorder(layer, pass, h, floats(y) + d * hidden, columns, hidden, false);
+            reorder(layer, pass, h, floats(y) + d * hidden, size, columns, hidden, false);
     }
 }
 
@@ -438,21 +596,21 @@ static float *output_gradient(const struct layer *layer, const struct saved *s, 
 
 /* The gradient of the last layer's outputs from dy. */
 static void start_backward(const struct layer *layer, const struct pass *pass, const struct saved *s, const float *dy) {
-    size_t hidden = hidden_of(layer), columns = outputs_of(layer);
+    size_t hidden = hidden_of(layer), columns = outputs_of(layer), size = layer->out_size;
     for (size_t d = 0; d < directions_of(layer); d++) {
         float *dh = output_gradient(layer, s, d);
         if (config_of(layer)->output == OUTPUT_LAST) {
             device_zero(pass->device, dh, s->values * hidden * sizeof *dh);
             if (gathers(layer, d)) {
                 struct recurrent_shape shape = shape_of(layer, pass, d);
-                device_ops(pass->device)->recurrent->put_last(pass->device, &shape, dy, columns, dh);
+                device_ops(pass->device)->recurrent->put_last(pass->device, &shape, dy, size, dh);
                 continue;
             }
             device_ops(pass->device)
-                ->copy_columns(pass->device, dy + d * hidden, columns, dh + last_of(layer, pass->rows, d), hidden,
+                ->copy_columns(pass->device, dy + d * hidden, size, dh + last_of(layer, pass->rows, d), hidden,
                                pass->rows, hidden);
         } else {
-            reorder(layer, pass, dy + d * hidden, dh, columns, hidden, true);
+            reorder(layer, pass, dy + d * hidden, dh, size, columns, hidden, true);
         }
     }
 }
@@ -471,6 +629,16 @@ static void pass_back(const struct layer *layer, const struct pass *pass, const 
     for (size_t d = 0; directions_of(layer) == 2 && d < 2; d++)
         device_ops(pass->device)
             ->copy_columns(pass->device, from + d * hidden, columns, output_gradient(layer, s, d), hidden, n, hidden);
+}
+
+/* Of the gates' gradients [change] those of each row's first step; the gradients of outputs are not needed any more. */
+static const float *first_change(const struct layer *layer, const struct pass *pass, const struct saved *s,
+                                 const float *change, size_t d) {
+    struct recurrent_shape shape = shape_of(layer, pass, 0);
+    if (d == 0) return change;
+    shape.hidden = s->width;
+    device_ops(pass->device)->recurrent->take_last(pass->device, &shape, change, s->gradient, s->width);
+    return s->gradient;
 }
 
 /* The products of all steps of one direction: each step's state before it is that of the step before, and 0 for the
@@ -498,9 +666,39 @@ static void add_weight_gradients(const struct layer *layer, const struct pass *p
                                     F32(a.h + (d == 0 ? 0 : pass->rows * hidden)),
                                     gradient_of(layer, pass->params, l, d, WEIGHT_HH), NULL, later, hidden, s->width);
     if (a.h_start)
-        ops->linear_backward_weight(pass->device, F32(change), F32(a.h_start),
+        ops->linear_backward_weight(pass->device, F32(first_change(layer, pass, s, change, d)), F32(a.h_start),
                                     gradient_of(layer, pass->params, l, d, WEIGHT_HH), NULL, pass->rows, hidden,
                                     s->width);
+}
+
+/* The gradients of the states after the last step of a direction, for the operator. */
+static void take_end(const struct layer *layer, const struct pass *pass, const struct saved *s, const float *dy,
+                     size_t unit, struct recurrent_arrays *a) {
+    size_t hidden = hidden_of(layer), values = pass->rows * hidden;
+    const float *from = dy + output_size(layer) + unit * hidden;
+    for (size_t k = 0; k < last_states(layer); k++)
+        device_ops(pass->device)
+            ->copy_columns(pass->device, from + k * state_size(layer), layer->out_size, s->of_end + k * values, hidden,
+                           pass->rows, hidden);
+    a->dh_end = s->of_end;
+    if (last_states(layer) == 2) a->dc_end = s->of_end + values;
+}
+
+/* The gradients of the states before the first step, from the operator: to the parameters, or to dx[1] and dx[2]. */
+static void put_start(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t unit,
+                      const struct tensor *dx) {
+    const struct device_ops *ops = device_ops(pass->device);
+    size_t hidden = hidden_of(layer);
+    for (size_t k = 0; k < state_count(layer); k++) {
+        const float *from = s->of_start + k * pass->rows * hidden;
+        if (has_learned_state(layer))
+            ops->sequence->sum_rows(pass->device, from,
+                                    params_gradient(pass->params, learned_param(layer, k)) + unit * hidden, pass->rows,
+                                    hidden);
+        else if (dx[1 + k].data)
+            ops->copy_columns(pass->device, from, hidden, floats(&dx[1 + k]) + unit * hidden, state_size(layer),
+                              pass->rows, hidden);
+    }
 }
 
 /* s->gradient = the gradient of the input of layer [l] */
@@ -518,6 +716,7 @@ static void input_gradient(const struct layer *layer, const struct pass *pass, c
 static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     struct saved s = saved_of(layer, pass->rows);
+    bool needs_dx = dx && dx->data;
     (void)x, (void)y;
     if (pass->rows == 0) return;
     start_backward(layer, pass, &s, floats(dy));
@@ -525,14 +724,20 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
         for (size_t d = 0; d < directions_of(layer); d++) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
             struct recurrent_arrays a = arrays_of(layer, pass, &s, l, d);
+            size_t unit = l * directions_of(layer) + d;
             a.dh = output_gradient(layer, &s, d);
+            if (s.of_end) take_end(layer, pass, &s, floats(dy), unit, &a);
+            if (s.of_start) a.dh_start = s.of_start;
+            if (s.of_start && a.c_start) a.dc_start = s.of_start + pass->rows * hidden_of(layer);
             device_ops(pass->device)->recurrent->backward(pass->device, &shape, &a);
+            if (s.of_start) put_start(layer, pass, &s, unit, dx);
             add_weight_gradients(layer, pass, &s, l, d);
         }
-        if (l > 0 || dx) input_gradient(layer, pass, &s, l);
+        if (l > 0 || needs_dx) input_gradient(layer, pass, &s, l);
         if (l > 0) pass_back(layer, pass, &s, l - 1);
     }
-    if (dx) reorder(layer, pass, s.gradient, floats(dx), inputs_of(layer, 0), inputs_of(layer, 0), false);
+    if (needs_dx)
+        reorder(layer, pass, s.gradient, floats(dx), layer->in_size, inputs_of(layer, 0), inputs_of(layer, 0), false);
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->recurrent != NULL; }
@@ -556,10 +761,6 @@ static void facts(const struct layer *layer, struct layer_facts *to) { to->lengt
 
 static size_t gate_count(const struct layer *layer) { return recurrent_gates(cell_of(layer)); }
 
-static size_t param_index(const struct layer *layer, size_t l, size_t d, size_t which) {
-    return layer->first_param + (l * directions_of(layer) + d) * (config_of(layer)->bias ? 4 : 2) + which;
-}
-
 /* PyTorch's gate that ONNX has at [position]: i o f c of i f g o; z r n of r z n. */
 static size_t gate_of_onnx(const struct layer *layer, size_t position) {
     static const size_t lstm[4] = {0, 3, 1, 2}, gru[4] = {1, 0, 2};
@@ -577,7 +778,7 @@ static const char *parameters(struct onnx_graph *g, const struct layer *layer, s
     for (size_t d = 0; d < directions; d++)
         for (size_t i = 0; i < count; i++)
             for (size_t k = 0; k < gate_count(layer); k++, to += part)
-                memcpy(to, g->m->params[param_index(layer, l, d, first + i)] + gate_of_onnx(layer, k) * part,
+                memcpy(to, g->m->params[param_of(layer, l, d, first + i)] + gate_of_onnx(layer, k) * part,
                        part * sizeof *to);
     const int64_t shape[] = {(int64_t)directions, (int64_t)(count * gate_count(layer) * hidden_of(layer)), columns};
     return onnx_tensor(g, NULL, ONNX_FLOAT, values, columns ? 3 : 2, shape);
@@ -594,37 +795,77 @@ static struct text node_attributes(const struct layer *layer) {
     return attributes;
 }
 
-/* [lengths]: int32 (batch), the steps of each row; NULL: all */
-static const char *layer_onnx(struct onnx_graph *g, const struct layer *layer, size_t l, const char *x, int64_t in,
-                              bool is_last, const char *lengths) {
+/* The states [k] before the first step: (layers * directions, batch, hidden) */
+static const char *states_onnx(const struct onnx_call *c, size_t k) {
+    struct onnx_graph *g = c->g;
+    const struct layer *layer = c->layer;
+    const int64_t units = (int64_t)units_of(layer), hidden = (int64_t)hidden_of(layer);
+    if (has_given_state(layer)) {
+        const char *rows = onnx_reshape(g, c->inputs[1 + k], (const int64_t[]){units, hidden}, 2);
+        return onnx_transpose(g, rows, (const int64_t[]){1, 0, 2}, 3);
+    }
+    struct text first = {0}, axis = {0};
+    onnx_int(&first, "start", 0);
+    onnx_int(&first, "end", 1);
+    onnx_int(&axis, "axis", 0);
+    const char *sizes[3] = {onnx_numbers(g, &units, 1)};
+    sizes[1] = onnx_node1(g, "Shape", c->x, &first);
+    sizes[2] = onnx_numbers(g, &hidden, 1);
+    const char *shape = onnx_node(g, "Concat", sizes, 3, &axis);
+    return onnx_node2(g, "Expand", onnx_param(g, learned_param(layer, k)), shape);
+}
+
+/* Layer [l] from x (length, batch, in). [lengths]: int32 (batch), the steps of each row; NULL: all. [states]: as
+ * states_onnx; NULL: 0. [ys]: all steps, the last state and the last cell state, as onnx_node_outputs. */
+static void layer_onnx(const struct onnx_call *c, size_t l, const char *x, int64_t in, const char *lengths,
+                       const char *const *states, const char *ys[3]) {
     static const char *const names[] = {
         [RECURRENT_LSTM] = "LSTM", [RECURRENT_GRU] = "GRU", [RECURRENT_TANH] = "RNN", [RECURRENT_RELU] = "RNN"};
+    struct onnx_graph *g = c->g;
+    const struct layer *layer = c->layer;
+    const int64_t directions = (int64_t)directions_of(layer), first = (int64_t)l * directions;
     struct text attributes = node_attributes(layer);
-    const char *inputs[] = {x, parameters(g, layer, l, 0, 1, in),
-                            parameters(g, layer, l, 1, 1, (int64_t)hidden_of(layer)), "", lengths};
-    if (config_of(layer)->bias) inputs[3] = parameters(g, layer, l, 2, 2, 0);
-    size_t count = lengths ? 5 : config_of(layer)->bias ? 4 : 3;
-    return onnx_node_output(g, names[cell_of(layer)], is_last ? 1 : 0, inputs, count, &attributes);
+    const char *weight = parameters(g, layer, l, 0, 1, in);
+    const char *inputs[7] = {x, weight, parameters(g, layer, l, 1, 1, (int64_t)hidden_of(layer)), "", "", "", ""};
+    size_t count = 3, output_count = ys[2] ? 3 : ys[1] ? 2 : 1;
+    if (config_of(layer)->bias) inputs[3] = parameters(g, layer, l, 2, 2, 0), count = 4;
+    if (lengths) inputs[4] = lengths, count = 5;
+    for (size_t k = 0; states && k < state_count(layer); k++, count = 5 + k)
+        inputs[5 + k] = onnx_slice(g, states[k], 0, first, first + directions);
+    onnx_node_outputs(g, names[cell_of(layer)], inputs, count, &attributes, ys, output_count);
+}
+
+/* (batch, columns) from a state (directions, batch, hidden) */
+static const char *rows_onnx(struct onnx_graph *g, const char *state) {
+    const char *shape = onnx_numbers(g, (const int64_t[]){0, -1}, 2);
+    return onnx_node2(g, "Reshape", onnx_transpose(g, state, (const int64_t[]){1, 0, 2}, 3), shape);
 }
 
 static const char *write_onnx(const struct onnx_call *c) {
     struct onnx_graph *g = c->g;
     const struct layer *layer = c->layer;
-    static const int64_t swap[] = {1, 0, 2}, joined[] = {0, 0, -1}, flat[] = {0, -1};
+    static const int64_t swap[] = {1, 0, 2}, joined[] = {0, 0, -1};
+    size_t layers = layers_of(layer), parts = 1;
     int64_t columns = (int64_t)(directions_of(layer) * hidden_of(layer));
-    const char *x = onnx_transpose(g, c->x, swap, 3), *lengths = NULL;
+    const char *x = onnx_transpose(g, c->x, swap, 3), *lengths = NULL, *states[2], *ys[3] = {NULL};
+    const char **all = arena_alloc(g->arena, (1 + 2 * layers) * sizeof *all);
     if (layer->in.lengths) lengths = onnx_cast(g, onnx_lengths(g, layer->in.lengths), ONNX_INT32);
-    for (size_t l = 0; l < layers_of(layer); l++) {
-        bool is_last = config_of(layer)->output == OUTPUT_LAST && l + 1 == layers_of(layer);
-        x = layer_onnx(g, layer, l, x, l ? columns : layer->in.size[1], is_last, lengths);
-        if (is_last) { /* (directions, batch, hidden) */
-            const char *shape = onnx_numbers(g, flat, 2);
-            return onnx_node2(g, "Reshape", onnx_transpose(g, x, swap, 3), shape);
-        }
-        x = onnx_transpose(g, x, (const int64_t[]){0, 2, 1, 3}, 4); /* from (length, directions, batch, hidden) */
+    for (size_t k = 0; has_gradient_of_start(layer) && k < state_count(layer); k++) states[k] = states_onnx(c, k);
+    for (size_t l = 0; l < layers; l++) {
+        bool is_last = config_of(layer)->output == OUTPUT_LAST && l + 1 == layers;
+        for (size_t k = 0; k < 3; k++) ys[k] = k <= last_states(layer) ? "" : NULL;
+        if (is_last) ys[0] = NULL, ys[1] = "";
+        layer_onnx(c, l, x, l ? columns : layer->in.size[1], lengths, has_gradient_of_start(layer) ? states : NULL, ys);
+        for (size_t k = 0; k < last_states(layer); k++) all[1 + k * layers + l] = rows_onnx(g, ys[1 + k]);
+        parts += last_states(layer);
+        if (is_last) break;
+        x = onnx_transpose(g, ys[0], (const int64_t[]){0, 2, 1, 3}, 4); /* from (length, directions, ...) */
         x = onnx_node2(g, "Reshape", x, onnx_numbers(g, joined, 3));
     }
-    return onnx_transpose(g, x, swap, 3);
+    x = config_of(layer)->output == OUTPUT_LAST ? rows_onnx(g, ys[1]) : onnx_transpose(g, x, swap, 3);
+    if (parts == 1) return x;
+    all[0] = onnx_node2(g, "Reshape", x, onnx_numbers(g, (const int64_t[]){0, -1}, 2));
+    return onnx_concat_columns(g, all, parts);
 }
 
 /* ---- in C ---- */
@@ -640,13 +881,18 @@ static void add_direction(const struct c_call *c, size_t l, size_t d, const char
     const struct layer *layer = c->layer;
     enum recurrent_cell cell = cell_of(layer);
     size_t hidden = hidden_of(layer), width = recurrent_gates(cell) * hidden, steps = (size_t)layer->in.size[0];
-    size_t param = layer->first_param + (l * directions_of(layer) + d) * (config_of(layer)->bias ? 4 : 2);
+    size_t param = param_of(layer, l, d, 0);
     size_t stride = hidden * directions_of(layer);
     const char *w = c_matrix(c, param), *b = "0", *hidden_bias = "0";
     const char *hidden_w = c_matrix(c, param + 1), *gates = c->scratch[0];
     const char *bias = arena_printf(c->c->arena, "%s + %zu", gates, steps * width);
     const char *state = arena_printf(c->c->arena, "%s + %zu", gates, (steps + 1) * width);
-    const char *length = c_length(c, layer->in.lengths, steps);
+    const char *length = c_length(c, layer->in.lengths, steps), *start[2] = {"0", "0"};
+    size_t at = (l * directions_of(layer) + d) * hidden;
+    for (size_t k = 0; has_gradient_of_start(layer) && k < state_count(layer); k++) {
+        const char *states = has_given_state(layer) ? c->inputs[1 + k] : c_plain(c, learned_param(layer, k));
+        start[k] = arena_printf(c->c->arena, "%s + %zu", states, at);
+    }
     if (config_of(layer)->bias) b = c_plain(c, param + 2), hidden_bias = c_plain(c, param + 3);
     if (config_of(layer)->bias && cell != RECURRENT_GRU) {
         text_printf(c_use(c, "add"), "    add(%s, %s, %s, %zu);\n", b, hidden_bias, bias, width);
@@ -654,14 +900,20 @@ static void add_direction(const struct c_call *c, size_t l, size_t d, const char
     }
     text_printf(c_use(c, "linear"), "    linear(%s, %s, %s, %s, %s, %zu, %zu);\n", x, w, b, gates, length, in, width);
     if (cell == RECURRENT_LSTM)
-        text_printf(c_use(c, "lstm"), "    lstm(%s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w, state, y,
-                    stride, length, hidden, d);
+        text_printf(c_use(c, "lstm"), "    lstm(%s, %s, %s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w,
+                    start[0], start[1], state, y, stride, length, hidden, d);
     else if (cell == RECURRENT_GRU)
-        text_printf(c_use(c, "gru"), "    gru(%s, %s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w, hidden_bias,
-                    state, y, stride, length, hidden, d);
+        text_printf(c_use(c, "gru"), "    gru(%s, %s, %s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w,
+                    hidden_bias, start[0], state, y, stride, length, hidden, d);
     else
-        text_printf(c_use(c, "recurrence"), "    recurrence(%s, %s, %s, %zu, %s, %zu, %zu, %d);\n", gates, hidden_w, y,
-                    stride, length, hidden, d, cell == RECURRENT_RELU);
+        text_printf(c_use(c, "recurrence"), "    recurrence(%s, %s, %s, %s, %zu, %s, %zu, %zu, %d);\n", gates, hidden_w,
+                    start[0], y, stride, length, hidden, d, cell == RECURRENT_RELU);
+    const char *last =
+        arena_printf(c->c->arena, "%s + %s * %zu", y, d ? "0" : arena_printf(c->c->arena, "(%s - 1)", length), stride);
+    for (size_t k = 0; k < last_states(layer); k++)
+        c_columns(c, k ? state : last, 0,
+                  arena_printf(c->c->arena, "%s + %zu", c->y, output_size(layer) + k * state_size(layer) + at), 0, 1,
+                  hidden);
 }
 
 /* The outputs y (steps, columns) behind the length of the row become 0. */
@@ -701,7 +953,9 @@ static void c_scratch(const struct layer *layer, size_t sizes[2]) {
     .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .stores_state = true, .runs_on = runs_on,                     \
     .check_device = check_device, .sums_over_ranks = sums_over_ranks, .plan = plan, .alloc = alloc,                    \
     .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward,          \
-    .multiply_adds = multiply_adds, .facts = facts, .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
+    .join = forward, .join_backward = backward, .sources = sources, .sources_key = "initial_state",                    \
+    .add_parts = add_parts, .multiply_adds = multiply_adds, .facts = facts, .onnx = write_onnx, .c = write_c,          \
+    .c_scratch = c_scratch
 
 /* Names in other programs; the keys of all three types are the same. */
 #define KEY_ALIASES(place_)                                                                                            \
@@ -709,6 +963,10 @@ static void c_scratch(const struct layer *layer, size_t sizes[2]) {
         KEY_ALIAS(place_, "layers n_layers num_hidden_layers depth", ".num_layers"),                                   \
         KEY_ALIAS_NOTE(place_, "return_sequences", ".output", "Write 'output: all', or 'output: last' without it"),    \
         KEY_ALIAS_NOTE(place_, "batch_first", NULL, "rows are always (length, features); leave the key out"),          \
+        KEY_ALIAS_NOTE(place_, "h0 hx h_0 c0 init_state initial_states initial_hidden hidden_state learned_state",     \
+                       ".initial_state", "It is 'learned', or the names of layers that give it"),                      \
+        KEY_ALIAS_NOTE(place_, "return_state h_n hn final_state", ".last_state",                                       \
+                       "Give names: 'last_state: h', of an lstm '[h, c]'"),                                            \
         KEY_ALIAS(place_, "stateful", ".carry_state"), KEY_ALIAS(place_, "use_bias", ".bias"),                         \
         KEY_ALIAS(place_, "bidir", ".bidirectional")
 
@@ -730,17 +988,21 @@ const struct layer_type layer_lstm = {
     .aliases = aliases,
     .variant = {"lstm", &lstm_schema, "Long short-term memory over (length, features) (torch.nn.LSTM, batch_first)."},
     RECURRENT,
-    .pytorch = "LSTM({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream}){!carry_state}",
+    .pytorch = "LSTM({in}, "
+               "{hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream}{,initial_state}{,last_"
+               "state}){!carry_state}",
 };
 const struct layer_type layer_gru = {
     .variant = {"gru", &gru_schema, "Gated recurrent units over (length, features) (torch.nn.GRU, batch_first)."},
     RECURRENT,
-    .pytorch = "GRU({in}, {hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream}){!carry_state}",
+    .pytorch = "GRU({in}, "
+               "{hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,dropout}{stream}{,initial_state}{,last_"
+               "state}){!carry_state}",
 };
 const struct layer_type layer_rnn = {
     .variant = {"rnn", &rnn_schema, "Elman's recurrent network over (length, features) (torch.nn.RNN, batch_first)."},
     RECURRENT,
-    .pytorch =
-        "RNN({in}, "
-        "{hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,nonlinearity}{,dropout}{stream}){!carry_state}",
+    .pytorch = "RNN({in}, "
+               "{hidden_size}{,num_layers}{,bias}{,bidirectional}{,output}{,nonlinearity}{,dropout}{stream}{,initial_"
+               "state}{,last_state}){!carry_state}",
 };

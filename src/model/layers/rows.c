@@ -1,5 +1,5 @@
-/* input, outputs: the first and last layers of a model with named inputs and several outputs. Not types of the config:
- * build.c inserts them. */
+/* input, outputs, part: the first and last layers of a model with named inputs and several outputs, and the parts of a
+ * layer with several outputs. Not types of the config: build.c inserts them. */
 #include "model/layers/layers.h"
 #include "model/model.h"
 
@@ -40,6 +40,38 @@ const struct layer_type layer_input = {
     .forward = forward_input,
     .backward = backward_input,
     .onnx = onnx_same,
+    .c = input_c,
+    .pytorch = "{x}[:, {first}].reshape(len({x}), {shape})",
+};
+
+/* ---- part: of the output of a layer that computes several ---- */
+
+static void backward_part(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    const struct model_input *part = layer->config;
+    (void)x, (void)y;
+    if (!dx) return;
+    device_zero(pass->device, floats(dx), pass->rows * layer->in_size * sizeof(float));
+    device_ops(pass->device)
+        ->copy_columns(pass->device, floats(dy), layer->out_size, floats(dx) + part->first, layer->in_size, pass->rows,
+                       layer->out_size);
+}
+
+static const char *part_onnx(const struct onnx_call *c) {
+    const struct model_input *part = c->layer->config;
+    int64_t first = (int64_t)part->first;
+    const char *x = onnx_slice(c->g, c->x, 1, first, first + (int64_t)c->layer->out_size);
+    return onnx_reshape(c->g, x, c->layer->out.size, (size_t)c->layer->out.dims);
+}
+
+const struct layer_type layer_part = {
+    .variant = {"part", NULL, "A part of the output of another layer."},
+    .sets_lengths = true,
+    .ignores = IGNORES_X_AND_Y,
+    .plan = plan_input,
+    .forward = forward_input,
+    .backward = backward_part,
+    .onnx = part_onnx,
     .c = input_c,
     .pytorch = "{x}[:, {first}].reshape(len({x}), {shape})",
 };

@@ -205,12 +205,12 @@ INLINE void rotate(const float *x, const float *angles, float *y, size_t tokens,
 
 /* ---- lstm (linear, sigmoid, hyperbolic_tangent) ---- */
 /* One direction of an LSTM: y (steps, hidden; rows stride apart) from gates (steps, 4 * hidden), x W + b of i, f, g, o.
- * w (hidden, 4 * hidden), c (hidden) */
-INLINE void lstm(float *gates, const float *w, float *c, float *y, size_t stride, size_t steps, size_t hidden,
-                 int is_reverse) {
+ * w (hidden, 4 * hidden), c (hidden), which becomes the last cell state; h0 and c0 (hidden) or 0: those before */
+INLINE void lstm(float *gates, const float *w, const float *h0, const float *c0, float *c, float *y, size_t stride,
+                 size_t steps, size_t hidden, int is_reverse) {
     size_t s, j;
-    const float *before = 0;
-    for (j = 0; j < hidden; j++) c[j] = 0;
+    const float *before = h0;
+    for (j = 0; j < hidden; j++) c[j] = c0 ? c0[j] : 0;
     for (s = 0; s < steps; s++) {
         size_t t = is_reverse ? steps - 1 - s : s;
         float *i = gates + t * 4 * hidden, *f = i + hidden, *g = f + hidden, *o = g + hidden, *h = y + t * stride;
@@ -227,11 +227,11 @@ INLINE void lstm(float *gates, const float *w, float *c, float *y, size_t stride
 
 /* ---- gru (linear, sigmoid, hyperbolic_tangent) ---- */
 /* One direction of a GRU: y (steps, hidden; rows stride apart) from gates (steps, 3 * hidden), x W + b of r, z, n.
- * w (hidden, 3 * hidden), b (3 * hidden) or 0, states (3 * hidden) */
-INLINE void gru(float *gates, const float *w, const float *b, float *states, float *y, size_t stride, size_t steps,
-                size_t hidden, int is_reverse) {
+ * w (hidden, 3 * hidden), b (3 * hidden) or 0, states (3 * hidden); h0 (hidden) or 0: the state before */
+INLINE void gru(float *gates, const float *w, const float *b, const float *h0, float *states, float *y, size_t stride,
+                size_t steps, size_t hidden, int is_reverse) {
     size_t s, j;
-    const float *before = 0;
+    const float *before = h0;
     for (s = 0; s < steps; s++) {
         size_t t = is_reverse ? steps - 1 - s : s;
         float *r = gates + t * 3 * hidden, *z = r + hidden, *n = z + hidden, *h = y + t * stride;
@@ -249,12 +249,12 @@ INLINE void gru(float *gates, const float *w, const float *b, float *states, flo
 }
 
 /* ---- recurrence (linear, relu, hyperbolic_tangent) ---- */
-/* One direction of an RNN: y (steps, hidden; rows stride apart) from gates (steps, hidden), x W + b. w (hidden, hidden)
- */
-INLINE void recurrence(float *gates, const float *w, float *y, size_t stride, size_t steps, size_t hidden,
-                       int is_reverse, int is_relu) {
+/* One direction of an RNN: y (steps, hidden; rows stride apart) from gates (steps, hidden), x W + b. w (hidden,
+ * hidden), h0 (hidden) or 0: the state before */
+INLINE void recurrence(float *gates, const float *w, const float *h0, float *y, size_t stride, size_t steps,
+                       size_t hidden, int is_reverse, int is_relu) {
     size_t s;
-    const float *before = 0;
+    const float *before = h0;
     for (s = 0; s < steps; s++) {
         size_t t = is_reverse ? steps - 1 - s : s;
         float *gate = gates + t * hidden, *h = y + t * stride;
