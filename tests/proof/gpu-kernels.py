@@ -8,7 +8,7 @@ tests/device/gpu_kernels.csv.
 A LOG is cuda/*.o.log of a build folder. Only the files of the logs count: a build without NCCL has no comm_nccl.cu. A row summarises the variants of a template: their number, and the maximum of each figure."""
 import collections, csv, os, re, subprocess, sys
 
-TABLE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "device/gpu_kernels.csv")
+TABLE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "device/gpu_kernels.csv")
 COLUMNS = ["architecture", "file", "kernel", "variants", "registers", "spilled_bytes", "shared_bytes"]
 
 
