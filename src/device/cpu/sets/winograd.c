@@ -163,6 +163,7 @@ INLINE void add_taps(const lanes taps[TAPS], size_t stride, float *to) {
 
 /* ---- the passes ---- */
 
+#define LINE 16  /* floats of a line of the cache */
 #define PANEL 64 /* adjacent channels */
 #define MAX_VECTORS (KERNELS_REGISTERS == 32 ? 4 : 2)
 #define MAX_ROWS 6
@@ -396,13 +397,18 @@ static void add_inputs(const struct device_convolution *d, const float *points, 
  * that products are summed over; strides of w between them */
 static void weight_points(const float *w, size_t side_stride, size_t deep_stride, size_t width, size_t depth, float *to,
                           size_t stride) {
-    for (size_t c = 0; c < width; c += LANES)
+    for (size_t c = 0; c < width; c += LANES) {
+        /* What is read next, as far as it is in short runs of LANES kernels, which processors do not foresee. */
+        const float *next = c + LANES < width ? w + (c + LANES) * side_stride : w + depth * deep_stride;
         for (size_t k = 0; k < depth; k++) {
+            const float *run = next + k % LANES * side_stride + k / LANES * LANES * TAPS;
+            for (size_t i = 0; deep_stride == TAPS && i < LANES * TAPS; i += LINE) __builtin_prefetch(run + i);
             lanes taps[TAPS], points[POINTS];
             load_taps(w + c * side_stride + k * deep_stride, side_stride, taps);
             TRANSFORM_2D(taps_to_points, 3, SPAN, taps, points);
             for (size_t i = 0; i < POINTS; i++) store(to + i * stride + k * width + c, points[i]);
         }
+    }
 }
 
 /* dw (out, in, 3, 3) += of the points (POINTS, depth input channels, width output channels; row stride ld) of its
