@@ -9,8 +9,7 @@
 #include <string.h>
 
 #define DIGITS 17
-#define DIGITS_READ (2 * DIGITS) /* copies have DIGITS bytes, however many are used, since then they are no calls */
-#define MAX_POWER 27             /* the last power of five that 64 bits hold */
+#define MAX_POWER 27 /* the last power of five that 64 bits hold */
 #define MIN_EXPONENT (DIGITS - 1 - MAX_POWER)
 #define MAX_EXPONENT (DIGITS - 1)
 #define MANTISSA_BITS 52
@@ -65,24 +64,20 @@ static void write_digits(uint32_t number, char *out) {
     for (size_t i = 0; i < HALF_DIGITS; i++) out[i] = (char)(digits >> 8 * i & 0xff);
 }
 
-/* The digits without zeros at the end; returns their number. */
-static size_t significant_digits(uint64_t number, char *out) {
-    uint64_t first = number / smallest, rest = number % smallest;
-    out[0] = (char)('0' + first);
-    write_digits((uint32_t)(rest / 100000000), out + 1);
-    write_digits((uint32_t)(rest % 100000000), out + 1 + HALF_DIGITS);
+/* The first digit and the DIGITS - 1 others; returns how many there are without zeros at the end. */
+static size_t write_all(uint64_t number, char *first, char *others) {
+    uint64_t rest = number % smallest;
+    *first = (char)('0' + number / smallest);
+    write_digits((uint32_t)(rest / 100000000), others);
+    write_digits((uint32_t)(rest % 100000000), others + HALF_DIGITS);
     size_t count = DIGITS;
-    while (count > 1 && out[count - 1] == '0') count--;
+    while (count > 1 && others[count - 2] == '0') count--;
     return count;
 }
 
-/* d.ddde-05 */
-static char *write_scientific(const char *digits, size_t count, int exponent, char *out) {
+/* e-05 */
+static char *write_exponent(int exponent, char *out) {
     int size = exponent < 0 ? -exponent : exponent;
-    *out++ = digits[0];
-    if (count > 1) *out++ = '.';
-    memcpy(out, digits + 1, DIGITS);
-    out += count - 1;
     *out++ = 'e';
     *out++ = exponent < 0 ? '-' : '+';
     *out++ = (char)('0' + size / 10);
@@ -90,32 +85,44 @@ static char *write_scientific(const char *digits, size_t count, int exponent, ch
     return out;
 }
 
-/* 0.000ddd, dd.ddd or ddd000 */
-static char *write_fixed(const char *digits, size_t count, int exponent, char *out) {
-    if (exponent < 0) {
-        static const char zeros[] = {'0', '.', '0', '0', '0', '0'};
-        memcpy(out, zeros, sizeof zeros);
-        out += 1 - exponent;
-        memcpy(out, digits, DIGITS);
-        return out + count;
-    }
-    size_t whole = (size_t)exponent + 1, shown = count < whole ? count : whole;
-    memcpy(out, digits, DIGITS);
+/* d.ddd or d, and the exponent unless it is 0. The digits are written where they stay: reading back what two
+ * instructions have written would wait for both. */
+static char *write_pointed(struct decimal decimal, char *out) {
+    size_t count = write_all(decimal.digits, out, out + 2);
+    out[1] = '.';
+    out += count > 1 ? count + 1 : 1;
+    return decimal.exponent < 0 ? write_exponent(decimal.exponent, out) : out;
+}
+
+/* 0.000ddd */
+static char *write_fraction(struct decimal decimal, char *out) {
+    static const char zeros[] = {'0', '.', '0', '0', '0', '0'};
+    memcpy(out, zeros, sizeof zeros);
+    out += 1 - decimal.exponent;
+    return out + write_all(decimal.digits, out, out + 1);
+}
+
+/* dd.ddd or ddd000 */
+static char *write_large(struct decimal decimal, char *out) {
+    char digits[DIGITS];
+    size_t count = write_all(decimal.digits, digits, digits + 1), whole = (size_t)decimal.exponent + 1;
+    size_t shown = count < whole ? count : whole;
+    memcpy(out, digits, shown);
     for (out += shown; shown < whole; shown++) *out++ = '0';
     if (count <= whole) return out;
     *out++ = '.';
-    memcpy(out, digits + whole, DIGITS);
+    memcpy(out, digits + whole, count - whole);
     return out + (count - whole);
 }
 
 size_t decimal_write(double value, char *out) {
     struct decimal decimal;
-    char digits[DIGITS_READ] = {0}, *end = out;
+    char *end = out;
     if (!convert(fabs(value), &decimal)) return (size_t)snprintf(out, DECIMAL_MAX, "%.*g", DIGITS, value);
     if (signbit(value)) *end++ = '-';
-    size_t count = significant_digits(decimal.digits, digits);
-    end = decimal.exponent < -4 ? write_scientific(digits, count, decimal.exponent, end)
-                                : write_fixed(digits, count, decimal.exponent, end);
+    end = decimal.exponent > 0                             ? write_large(decimal, end)
+          : decimal.exponent == 0 || decimal.exponent < -4 ? write_pointed(decimal, end)
+                                                           : write_fraction(decimal, end);
     *end = 0;
     return (size_t)(end - out);
 }
