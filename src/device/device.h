@@ -183,7 +183,7 @@ struct device_ops {
      */
     bool (*can_be_half)(const struct device *, size_t features);
     const struct gelu_ops *gelu;        /* NULL if can_be_half is NULL */
-    const struct formula_ops *formulas; /* device/expression.h; NULL: the device has none */
+    const struct formula_ops *formulas; /* device/expression.h */
 };
 
 /* [name]: "cpu" or "cuda", here the first GPU. STATUS_USAGE for "cuda" if the module, one of its libraries, the driver

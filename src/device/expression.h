@@ -1,7 +1,7 @@
 /* expression: formulas of the config (base/expression/expression.h) over the rows of a batch. The CPU translates the
  * list of operations into steps over blocks of rows that stay in its first-level cache: each step is a loop over two or
  * three arrays, so the loops, and with them the instruction sets, do not depend on the formula. A block's bits depend
- * neither on threads nor on the instruction set. Devices without it have NULL. */
+ * neither on threads nor on the instruction set. A GPU runs a kernel for each operation. */
 #ifndef DEVICE_EXPRESSION_H
 #define DEVICE_EXPRESSION_H
 
@@ -33,6 +33,7 @@ struct expression_call {
         double *to;
     } sums[2];
     size_t sum_count;
+    double counted, *count; /* counted is added to *count; count NULL: nothing is */
 };
 
 struct formula_ops {

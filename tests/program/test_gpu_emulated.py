@@ -83,6 +83,21 @@ class Emulated(program.Case):
         return self.on_gpu("test.yaml", "train.device=cuda", *words, "--run-dir", run, **more)
 
 
+class Expressions(Emulated):
+    config = program.WINE.replace("loss: cross_entropy", "loss: {expression: 'logsumexp(y) - sum(where(index == t, y, 0)) + 0.01 * norm(y) ^ 1.5'}")
+
+    def test_the_losses_are_those_of_the_cpu(self):
+        layers = ("model.layers=[{linear: {out: 8, name: a}}, {expression: 'x * sigmoid(x) + 0.1 * mean(x)'}, {linear: {out: 8, name: b}}, "
+                  "{expression: {from: [a, b], value: 'a * tanh(b) + softmax(b)'}}, {linear: 3}]")
+        losses = {}
+        for device in ("cpu", "cuda"):
+            self.on_gpu("test.yaml", f"train.device={device}", layers, "--run-dir", device)
+            losses[device] = [e["loss"] for e in self.events("step", device)]
+        self.assert_close(losses["cuda"], losses["cpu"], 1e-6)
+        _, err = self.train("loss={expression: 'sum(log(y))'}", run="nan", code=None)
+        self.assertIn("first the loss in 'log' (character 5 of the expression) for rows ", err)
+
+
 class Refusals(Emulated):
     def refused(self, *sentences, words=(), **emulated):
         for verb in ((), ("check",)):

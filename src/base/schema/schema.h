@@ -213,7 +213,7 @@ void schema_override(const struct schema *root, struct document *document, const
  * with present_offset only when they were given). */
 void schema_write_yaml(const struct schema *schema, const void *config, struct text *out);
 
-/* Adds [template], which is Python, with its places in braces filled by the values of a config, as Python writes them
+/* Adds [code], which is Python, with its places in braces filled by the values of a config, as Python writes them
  * (lists of several values are tuples, one value stands alone):
  *
  *     {out}       the value of the key `out`
@@ -225,7 +225,7 @@ void schema_write_yaml(const struct schema *schema, const void *config, struct t
  *
  * [place], which may be NULL, is asked first for the name of a place: true if it has added what stands there. */
 typedef bool schema_place(void *context, const char *name, struct text *out);
-status schema_fill(const struct schema *schema, const void *config, const char *template, schema_place *place,
+status schema_fill(const struct schema *schema, const void *config, const char *code, schema_place *place,
                    void *context, struct text *out);
 
 /* Compares the keys [names] (NULL-terminated; NULL: all) of two configs of one schema and adds a line "  key: old ->

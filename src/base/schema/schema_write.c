@@ -443,16 +443,16 @@ static status fill_place(const struct schema *schema, const void *config, char *
     return OK;
 }
 
-status schema_fill(const struct schema *schema, const void *config, const char *template, schema_place *place,
+status schema_fill(const struct schema *schema, const void *config, const char *code, schema_place *place,
                    void *context, struct text *out) {
-    for (const char *end; *template; template = end + 1) {
+    for (const char *end; *code; code = end + 1) {
         char name[64];
-        size_t length = strcspn(template, "{");
-        text_add_bytes(out, template, length);
-        template += length;
-        if (!*template) return OK;
-        end = strchr(template, '}');
-        snprintf(name, sizeof name, "%.*s", (int)(end - template - 1), template + 1);
+        size_t length = strcspn(code, "{");
+        text_add_bytes(out, code, length);
+        code += length;
+        if (!*code) return OK;
+        end = strchr(code, '}');
+        snprintf(name, sizeof name, "%.*s", (int)(end - code - 1), code + 1);
         if (!place || !place(context, name, out)) TRY(fill_place(schema, config, name, out));
     }
     return OK;

@@ -200,6 +200,7 @@ static struct device_ops all_ops() {
     ops.recurrent = &gpu_recurrent;
     ops.shapes = &gpu_shapes;
     ops.gelu = &gpu_gelu;
+    ops.formulas = &gpu_formulas;
     ops.can_be_half = can_be_half;
     return ops;
 }

@@ -202,6 +202,7 @@ extern const struct shape_ops gpu_shapes;
 extern const struct convolution_ops gpu_convolutions;
 void gpu_convolutions_close(struct gpu_device *gpu);
 extern const struct gelu_ops gpu_gelu;
+extern const struct formula_ops gpu_formulas;
 void gpu_linear_forward(struct device *, const struct tensor *x, const float *w, const float *bias, bool has_relu,
                         const struct tensor *y, size_t rows, size_t in, size_t out);
 void gpu_linear_backward_input(struct device *, const struct tensor *dy, const float *w, const struct tensor *dx,

@@ -203,8 +203,6 @@ static status prepare(struct layer *layer, struct device *device, size_t batch, 
     return ops->prepare(device, &call);
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->formulas != NULL; }
-
 /* ---- ONNX ---- */
 
 static const char *onnx_truth(struct onnx_graph *g, const char *x) {
@@ -504,7 +502,7 @@ static void add_formula(const struct layer *layer, const char *const *inputs, st
 
 #define EXPRESSION_LAYER                                                                                               \
     .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch, .pytorch = "{x_formula}", .add_formula = add_formula,    \
-    .joins = true, .ignores = IGNORES_Y, .is_by_position = true, .runs_on = runs_on, .prepare = prepare, .join = join, \
+    .joins = true, .ignores = IGNORES_Y, .is_by_position = true, .prepare = prepare, .join = join,                     \
     .join_backward = join_backward
 
 static const struct layer_type of_elements = {

@@ -113,9 +113,6 @@ static status prepare(const void *config, struct device *device, const struct sh
     double sum = 0;
     float memory = 0;
     (void)world_size;
-    if (!ops)
-        return status_new(STATUS_USAGE, "the loss expression is not available on %s; use train.device: cpu",
-                          device_describe(device));
     struct row_weights weights = {.values = &memory, .target_size = target_size};
     struct expression_call call = call_of(c, output, &memory, &memory, &weights, rows);
     call.outputs[0] = (struct expression_output){c->gradient, &memory, shape_elements(output) > 1};
@@ -143,7 +140,8 @@ static void run(const void *config, struct device *device, const struct shape *o
     call.sums[1].node = c->weight;
     call.sums[1].to = &sums->count;
     call.sum_count = is_weighted ? 2 : 1;
-    if (!is_weighted) sums->count += (double)rows;
+    call.counted = (double)rows;
+    call.count = is_weighted ? NULL : &sums->count;
     device_ops(device)->formulas->run(device, &call);
 }
 
@@ -152,8 +150,11 @@ static void explain(const void *config, struct device *device, const struct shap
                     const void *targets, const struct row_weights *weights, size_t rows, struct text *out) {
     const struct expression_config *c = config;
     struct expression_call call = call_of(c, output_shape, output, targets, weights, rows);
-    float *values = malloc(rows * call.size * sizeof *values);
+    float *values;
     bool is_found = false;
+    status no_memory = device_alloc(device, rows * call.size * sizeof *values, "an expression", (void **)&values);
+    if (no_memory) values = NULL;
+    status_free(no_memory);
     call.variables[OF_FACTOR].constant = 1 / (float)rows;
     for (uint16_t i = 0; values && !is_found && i < c->formula.count; i++) {
         if (expression_operands(c->formula.nodes[i].op) == 0) continue;
@@ -167,7 +168,7 @@ static void explain(const void *config, struct device *device, const struct shap
         text_add(out, i < c->formula.own ? " in " : " in the derivative of ");
         expression_describe(&c->formula, i, out);
     }
-    free(values);
+    device_free(device, values);
 }
 
 const struct loss_type loss_expression = {

@@ -129,7 +129,7 @@ static bool has_nonfinite_loss(const struct search *s, const void *outputs, size
 /* Names the part of the loss, if it has parts. */
 static void explain_loss(struct search *s, const struct tensor *outputs) {
     const struct diagnosis *d = s->diagnosis;
-    if (!d->loss->explain || !device_is_host(s->pass->device)) return;
+    if (!d->loss->explain) return;
     struct row_weights weights = loss_weights(d->model, &d->model->out, s->batch->weights, false);
     weights.target_size = d->model->target_size;
     d->loss->explain(d->loss_config, s->pass->device, &d->model->out, floats(outputs), s->batch->targets, &weights,

@@ -476,6 +476,7 @@ static status expression_prepare(struct device *device, const struct expression_
 
 static void expression(struct device *device, const struct expression_call *call) {
     struct blocks b;
+    if (call->count) *call->count += call->counted;
     if (call->rows == 0) return;
     if (make_code(device, call, &b)) status_exit_without_memory(); /* only without prepare */
     parallel_for(b.slots, 1, run_slots, &b);
