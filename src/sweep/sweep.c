@@ -44,7 +44,10 @@ struct run_queue {
     int64_t next, end;   /* the first run that was never handed out, of those up to [end] */
     const int64_t *kept; /* trials whose runs are trained again; NULL: not yet */
     int64_t kept_count;
-    int64_t checked; /* runs of kept that were handed out */
+    int64_t checked;             /* runs of kept that were handed out */
+    struct sweep_folder *folder; /* of the runs */
+    const char *no_gpu;          /* as worker_options' */
+    struct log *log;
 };
 
 /* A run that was handed out before. */
@@ -154,17 +157,21 @@ static bool next_kept(struct run_queue *q, int64_t *run) {
     return true;
 }
 
-/* The job of the next run; false: there is none now. */
-static bool run_queue_next(struct run_queue *q, struct worker_job *job) {
+/* The job of the next run; *got false: there is none now. */
+static status run_queue_next(struct run_queue *q, struct worker_job *job, bool *got) {
     int64_t run;
-    if (!next_retry(q, &run) && !(q->kept ? next_kept : next_pending)(q, &run)) return false;
+    *got = next_retry(q, &run) || (q->kept ? next_kept : next_pending)(q, &run);
+    if (!*got) return OK;
     int64_t trial = run / q->config->runs;
     *job = (struct worker_job){.run = run, .is_kept = q->kept || q->config->kept == INT64_MAX};
     bool has_point = trials_point(q->trials, trial, &job->point);
-    if (!has_point) suggest(q, trial, &job->point);
+    if (!has_point) {
+        suggest(q, trial, &job->point);
+        TRY(sweep_folder_continue_trial(q->folder, q->config, trial, q->no_gpu, q->log, &job->point));
+    }
     trials_set_point(q->trials, trial, &job->point);
     if (!has_point) run_queue_observe(q, trial);
-    return true;
+    return OK;
 }
 
 /* Trials of a shared sweep that this process has claimed; OK without any. */
@@ -675,9 +682,11 @@ static int count_busy(const struct coordinator *s) {
 
 /* *got false: nothing is left to hand out. */
 static status next_job(struct coordinator *s, const struct worker_slot *slot, struct worker_job *job, bool *got) {
-    *got = run_queue_next(&s->queue, job);
-    if (!*got) TRY(run_queue_claim(&s->queue));
-    *got = *got || run_queue_next(&s->queue, job);
+    TRY(run_queue_next(&s->queue, job, got));
+    if (!*got) {
+        TRY(run_queue_claim(&s->queue));
+        TRY(run_queue_next(&s->queue, job, got));
+    }
     if (!*got) return OK;
     if (!slot->is_remote) job->folder_inode = sweep_folder_inode(s->runs_folder);
     if (s->has_moved) snprintf(job->folder, sizeof job->folder, "%s", sweep_folder_path(s->folder));
@@ -1008,6 +1017,12 @@ static status check_shared(const struct coordinator *s) {
     return OK;
 }
 
+static void set_folder(struct coordinator *s) {
+    s->queue.folder = s->runs_folder;
+    s->queue.no_gpu = s->options->no_gpu;
+    s->queue.log = s->log;
+}
+
 static status open_shared(struct coordinator *s) {
     char id[CLAIMS_ID_SIZE];
     claims_make_id(id);
@@ -1022,6 +1037,7 @@ static status open_shared(struct coordinator *s) {
     TRY(claims_open(&options, s->config, s->trials, s->log, &s->claims));
     s->queue.claims = s->claims;
     s->runs_folder = sweep_folder_of_member(claims_folder(s->claims));
+    set_folder(s);
     return OK;
 }
 
@@ -1094,6 +1110,7 @@ static status open_alone(struct coordinator *s) {
                  text_plural((uint64_t)lost, "s"));
     run_queue_open(&s->queue, s->config, s->trials);
     s->runs_folder = s->folder;
+    set_folder(s);
     return OK;
 }
 

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/document/document.h"
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
+#include "train/folder/run_folder.h"
 #include "train/metrics/metrics.h"
 
 /* The last lines of metrics.jsonl say how far a run is, without its checkpoints being read. */
@@ -706,6 +708,91 @@ status sweep_folder_remove_trial(const struct sweep_folder *f, const struct swee
     text_clear(&path);
     sweep_trial_path(f->path, trial, &path);
     if (!s) s = io_remove_folder(text_string(&path));
+    text_free(&path);
+    return s;
+}
+
+/* The node at a dotted path, of a section with a type the type; NULL: there is none. */
+static const struct node *node_at(const struct node *node, const char *path) {
+    while (node && *path) {
+        char *key = strndup(path, strcspn(path, ".")), *end;
+        if (!key) status_exit_without_memory();
+        size_t index = strtoul(key, &end, 10);
+        if (node->kind == NODE_SEQUENCE)
+            node = end != key && !*end && index < node->count ? node->items[index] : NULL;
+        else
+            node = node_get(node, key);
+        path += strlen(key);
+        path += *path == '.';
+        free(key);
+    }
+    return node && node->kind == NODE_MAPPING ? node_get(node, "type") : node;
+}
+
+/* The values of the parameters in the config of a run folder. */
+static bool read_point(const struct space *space, const char *path, struct point *out) {
+    struct problems problems = {0};
+    struct document *document = NULL;
+    struct text file = {0};
+    text_printf(&file, "%s/config.yaml", path);
+    status s = document_read(text_string(&file), &problems, &document);
+    bool is_good = !s && document && !problems.count;
+    for (size_t i = 0; is_good && i < space->count; i++) {
+        const struct parameter *p = &space->items[i];
+        const struct node *node = node_at(document_root(document), p->keys ? p->keys[0] : p->path);
+        bool is_text = node && node->kind == NODE_SCALAR;
+        is_good = space_read(space, i, is_text ? node->text : "", &out->values[i]);
+    }
+    if (is_good) space_normalize(space, out);
+    status_free(s);
+    problems_free(&problems);
+    document_destroy(document);
+    text_free(&file);
+    return is_good;
+}
+
+/* run_folder_check of a run of [trial] with [point]. */
+static status check_point(const struct sweep_config *sweep, int64_t run, const struct point *point, const char *no_gpu,
+                          enum run_folder_start start, const char *path) {
+    struct config_file *file;
+    TRY(sweep_trial_config(sweep, run / sweep->runs, point, run % sweep->runs, &file));
+    status s = config_device_is_auto(config_of(file)) ? config_set_auto_device(file, no_gpu) : OK;
+    if (!s) s = run_folder_check(path, start, config_of(file));
+    config_free(file);
+    return s;
+}
+
+static status continue_run(const struct sweep_config *sweep, int64_t run, const char *no_gpu, const char *path,
+                           struct log *log, struct point *point) {
+    struct point before = *point;
+    status s = check_point(sweep, run, point, no_gpu, RUN_FOLDER_ANY, path);
+    if (!s) return OK;
+    status_free(s);
+    s = read_point(&sweep->space, path, &before) ? check_point(sweep, run, &before, no_gpu, RUN_FOLDER_ANY, path)
+                                                 : status_new(STATUS_USAGE, "other values");
+    if (!s) *point = before;
+    if (!s) return OK;
+    status_free(s);
+    s = check_point(sweep, run, point, no_gpu, RUN_FOLDER_FRESH, path);
+    if (s) { /* another process is training there: the run says so */
+        status_free(s);
+        return OK;
+    }
+    log_line(log, "%s: was begun with values that cannot be read; the run starts again", path);
+    return remove_run(path);
+}
+
+status sweep_folder_continue_trial(const struct sweep_folder *f, const struct sweep_config *sweep, int64_t trial,
+                                   const char *no_gpu, struct log *log, struct point *point) {
+    struct text path = {0};
+    status s = OK;
+    for (int64_t run = trial * sweep->runs; !s && run < (trial + 1) * sweep->runs; run++) {
+        struct io_info info;
+        text_clear(&path);
+        sweep_run_path(f->path, sweep, run, &path);
+        s = io_stat(text_string(&path), &info);
+        if (!s && info.is_folder) s = continue_run(sweep, run, no_gpu, text_string(&path), log, point);
+    }
     text_free(&path);
     return s;
 }

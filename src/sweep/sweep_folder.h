@@ -50,6 +50,12 @@ void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_
 status sweep_folder_remove_trial(const struct sweep_folder *folder, const struct sweep_config *sweep, int64_t trial,
                                  const struct trial_run *results, struct log *log);
 
+/* [point] of a trial without results was just drawn. Where an earlier start, which drew other values, has begun its
+ * runs, *point becomes what they have, so that they continue; if that is not known, their folders are removed, with a
+ * line for [log]. [no_gpu]: as worker_options'. */
+status sweep_folder_continue_trial(const struct sweep_folder *folder, const struct sweep_config *sweep, int64_t trial,
+                                   const char *no_gpu, struct log *log, struct point *point);
+
 /* The numbers of the trials that have a folder: calls [visit] for each until it fails. */
 status sweep_folder_visit(const struct sweep_folder *folder, status (*visit)(void *user, int64_t trial), void *user);
 

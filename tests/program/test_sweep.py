@@ -1071,6 +1071,23 @@ class OtherMetrics(SweepCase):
         seconds = {e["trial"]: e["seconds"] for e in self.history("clock")}
         self.assertEqual({int(r["trial"]): float(r["seconds"]) for r in self.rows("clock")}, seconds)
 
+    def test_tpe_continues_a_trial_with_the_values_that_it_began_with(self):
+        """Trials of a killed start would be drawn from more results than before. One of other values starts again."""
+        text = SWEEP.replace("random", "tpe") + "keep: all\n"
+        self.sweep(text, "trials=16", "--nproc", 1)
+        rows = self.rows()
+        for change, state in ((None, rows[12]["state_sha256"]), ("lr: 7", None)):
+            lines = self.read("sweeps/test/history.jsonl").splitlines(keepends=True)
+            self.write("sweeps/test/history.jsonl", "".join(line for line in lines if '"trial":12,' not in line))
+            if change:
+                config = self.read("sweeps/test/runs/0012/config.yaml")
+                self.write("sweeps/test/runs/0012/config.yaml", config.replace(f"lr: {float(rows[12]['optimizer.lr'])}", change))
+            _, err = self.sweep(text, "trials=16", "--nproc", 1)
+            self.assertEqual("0012: was begun with values that cannot be read; the run starts again" in err, bool(change), err)
+            self.assertEqual({row["state"] for row in self.rows()}, {"complete"})
+            self.assertEqual(self.rows()[12]["state_sha256"] == state, not change)
+            self.assertEqual(self.rows()[12] == rows[12], not change)
+
     def test_tpe_draws_near_the_front(self):
         """More trials of tpe are on the common front than random ones; an interrupted sweep has the same table."""
         words = ("trials=60", "other_metrics={parameters: minimize}", "--nproc", 1)
