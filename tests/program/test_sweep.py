@@ -648,7 +648,7 @@ train: {epochs: 10}
 
     def test_slow_saves_of_a_trial_give_the_next_ones_no_folder(self):
         """The first trial of a worker gets a folder after 0.1 s; whether the next ones have one depends on its training, not on its saves."""
-        words = ("keep=none", "train.epochs=6000", "checkpoint.save_every=500", "--nproc", 1)
+        words = ("keep=none", "train.epochs=1500", "checkpoint.save_every=150", "--nproc", 1)
         self.sweep(SWEEP, "trials=1", *words)
         for trial in range(1, 5):  # a folder with a user's file is not removed, so it shows whether a run was there
             os.mkdir(self.path(f"sweeps/test/runs/{trial:04d}"))
