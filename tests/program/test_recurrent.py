@@ -1,5 +1,5 @@
 """Recurrent layers in runs: the shipped series, resume, threads, ranks. ctest-labels: dist"""
-import json, math, os, runpy, shutil
+import importlib.util, json, math, os, runpy, shutil, unittest
 
 import program
 
@@ -131,6 +131,7 @@ class CarriedState(program.Case):
                 (["sampler.type=distributed"], "carry_state continues the rows of the batch before, which sampler.shuffle mixes"),
                 (["sampler={type: batchify}"], "type batchify needs global_batch_size"),
                 (["model.layers.0.embedding.padding_idx=0"], "carry_state needs rows without padding"),
+                (["model.layers.1.lstm.initial_state=learned"], "carry_state: a row begins with the state of the row before it; remove one of carry_state and initial_state"),
                 (["determinism={mode: elastic, shards: 2}"], "its state of the rows of all ranks (carry_state) cannot be combined with determinism.mode: elastic"),
                 (["dataset.path=tokens.bin"], "tokens.tokenizer: words makes tokens of a text (.txt), not of ids")):
             with self.subTest(message):
@@ -139,4 +140,122 @@ class CarriedState(program.Case):
 
 
 if __name__ == "__main__":
-    program.main()
+    PAIRS = """
+seed: 3
+dataset: {path: pairs.h5, inputs: {source: s, shifted: t}, targets: y}
+sampler: {batch_size: 24, shuffle: false}
+model:
+  layers:
+    - {embedding: {embedding_dim: 6, num_embeddings: 9, padding_idx: 0, from: source, name: words}}
+    - {lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, initial_state: learned, last_state: [h, c], name: encoder}}
+    - {flatten: {from: h}}
+    - {linear: {out: 14, name: to_h}}
+    - {reshape: {shape: [2, 7], name: h0}}
+    - {flatten: {from: c}}
+    - {linear: {out: 14, name: to_c}}
+    - {reshape: {shape: [2, 7], name: c0}}
+    - {embedding: {embedding_dim: 6, num_embeddings: 9, from: shifted, name: answers}}
+    - {lstm: {hidden_size: 7, num_layers: 2, initial_state: [h0, c0], name: decoder}}
+    - {linear: {out: 9, name: out}}
+loss: cross_entropy
+optimizer: {type: sgd, lr: 0.5, momentum: 0.9}
+train: {epochs: 12, log_every: 1}
+checkpoint: {save_every: {steps: 5}, keep: 0}
+"""
+
+
+class States(program.Case):
+    """An encoder gives its last state to a decoder."""
+    def setUp(self):
+        super().setUp()
+        import h5py
+        import numpy as np
+        draws = np.random.default_rng(5)
+        source, answers = draws.integers(1, 9, (24, 6)), draws.integers(1, 9, (24, 5))
+        source[np.arange(6) >= draws.integers(1, 7, (24, 1))] = 0
+        with h5py.File(self.path("pairs.h5"), "w") as f:
+            f["s"], f["t"], f["y"] = source, np.concatenate([np.zeros((24, 1), int), answers[:, :-1]], 1), answers
+        self.write("pairs.yaml", PAIRS)
+
+    def train(self, run, *words, **options):
+        self.run_program("pairs.yaml", "--run-dir", run, *words, **options)
+        return self.sha(run)
+
+    def test_resume_threads_and_processes(self):
+        whole = self.train("whole")
+        self.run_program("pairs.yaml", "--run-dir", "parts", "--stop-after", 7, code=None)
+        self.assertEqual(self.train("parts"), whole)
+        self.assertEqual(self.train("again", env={"OMP_NUM_THREADS": "1"}), whole)
+        two = self.train("two", "--nproc", 2, "sampler={global_batch_size: 24, shuffle: false}")
+        self.assertEqual(self.train("zero", "--nproc", 2, "sampler={global_batch_size: 24, shuffle: false}", "dist.zero_stage=1", "optimizer.in_backward=false"), two)
+        self.assert_close(self.losses("two"), self.losses("whole"), 1e-5, "the same rows")
+        self.assertLess(self.losses("whole")[-1], self.losses("whole")[0])
+        plan = self.run_program("check", "pairs.yaml")[0]
+        self.assertRegex(plan, r"encoder/h +part +100 +\(4, 5\)")
+        self.assertRegex(plan, r"decoder +lstm +\(5, 6\), \(2, 7\), \(2, 7\) +\(5, 7\)")
+        _, err = self.run_program("check", "pairs.yaml", "model.layers.9.lstm.initial_state=null", code=program.USAGE)
+        self.assertIn("encoder.h0, encoder.c0, to_h.weight, to_h.bias, to_c.weight, to_c.bias; dist.find_unused_parameters: true accepts this", err)
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "not installed here: python3-torch, of scripts/install-deps.sh check")
+    def test_losses_beside_pytorch(self):
+        """Those of a class of PyTorch in float64, which is written as its users do."""
+        import h5py
+        import torch
+        from torch import nn
+
+        class Translator(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.answers = nn.Embedding(9, 6, padding_idx=0), nn.Embedding(9, 6)
+                self.encoder = nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+                self.encoder.h0, self.encoder.c0 = nn.Parameter(torch.randn(4, 1, 5)), nn.Parameter(torch.randn(4, 1, 5))
+                self.to_h, self.to_c = nn.Linear(20, 14), nn.Linear(20, 14)
+                self.decoder, self.out = nn.LSTM(6, 7, 2, batch_first=True), nn.Linear(7, 9)
+
+            def forward(self, source, shifted):
+                packed = nn.utils.rnn.pack_padded_sequence(self.words(source), (source > 0).sum(1), batch_first=True, enforce_sorted=False)
+                _, (h, c) = self.encoder(packed, tuple(s.expand(-1, len(source), -1).contiguous() for s in (self.encoder.h0, self.encoder.c0)))
+                h, c = (bridge(s.transpose(0, 1).flatten(1)).reshape(-1, 2, 7).transpose(0, 1).contiguous() for s, bridge in ((h, self.to_h), (c, self.to_c)))
+                return self.out(self.decoder(self.answers(shifted), (h, c))[0])
+
+        torch.manual_seed(1)
+        model = Translator()
+        torch.save(model.state_dict(), self.path("start.pt"))
+        self.train("run", "model.init_from=start.pt")
+        model.double()
+        with h5py.File(self.path("pairs.h5")) as f:
+            source, shifted, y = (torch.as_tensor(f[name][:]).long() for name in "sty")
+        optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9), []
+        for _ in range(12):
+            loss = nn.functional.cross_entropy(model(source, shifted).transpose(1, 2), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        self.assert_close(self.losses("run"), losses, 2e-6, "the losses of PyTorch in float64")
+        final = torch.load(self.export("run", "final.pt"))
+        for name, value in model.state_dict().items():
+            self.assertLess((final[name] - value).abs().max().item(), 2e-5, name)
+
+    def export(self, run, name):
+        self.run_program("export", run, "--out", name)
+        return self.path(name)
+
+    def test_text_begins_with_the_learned_state(self):
+        """generate computes positions one by one, predict all of a row."""
+        import h5py
+        text = "".join("abcdefg"[(i * i + i // 5) % 7] for i in range(120))
+        self.write("text.txt", text)
+        self.write("text.yaml", "dataset: {path: text.txt, text: {block_size: 6, stride: 6}}\nsampler: {batch_size: 4}\nmodel: {init: [{normal: {match: '*', std: 2}}], "
+                   "layers: [{embedding: 4}, {lstm: {hidden_size: 5, num_layers: 2, initial_state: learned}}, {linear: 7}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
+        self.run_program("text.yaml", "--run-dir", "text")
+        self.run_program("predict", "text", "--part", "all", "--out", "p.h5")
+        with h5py.File(self.path("p.h5")) as f:
+            likeliest = f["outputs"][:].reshape(-1, 6, 7).argmax(-1)
+        for row in range(4):
+            for count in 1, 6:
+                out, _ = self.run_program("generate", "text", "--prompt", text[row * 6:row * 6 + count], "--characters", 1, "--temperature", 0)
+                self.assertEqual(out.rstrip("\n")[-1], "abcdefg"[likeliest[row][count - 1]], (row, count))
+
+
+program.main()
