@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
+#include "base/files/sealed.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "recorded_run.h"
@@ -59,6 +60,22 @@ static void find_intervals(struct audit *a) {
     }
 }
 
+/* The checkpoint with whose state the ledger begins; NULL: it is not in the folder. */
+static const char *find_beginning(const struct audit *a) {
+    const struct ledger_line *first = &a->recorded.ledger.lines[0];
+    long long step = first->step, epoch = ledger_line_int(first, "epoch");
+    const char *const paths[] = {arena_printf(a->arena, "%s/checkpoints/step-%08lld.h5", a->folder, step),
+                                 arena_printf(a->arena, "%s/checkpoints/epoch-%04lld.h5", a->folder, epoch)};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        struct seal seal;
+        status s = recorded_file(paths[i]) ? sealed_read_seal(paths[i], &seal) : status_new(STATUS_DATA, "no file");
+        bool is_found = !s && (int64_t)seal.order == step;
+        status_free(s);
+        if (is_found) return paths[i];
+    }
+    return NULL;
+}
+
 /* Where each interval can start, and with which config. */
 static void find_files(struct audit *a) {
     for (size_t i = 0; i < a->interval_count; i++) {
@@ -69,8 +86,7 @@ static void find_files(struct audit *a) {
             p->checkpoint = recorded_checkpoint(&a->recorded, p->first);
             p->is_removed = !p->checkpoint;
         } else if (step > 0) { /* the beginning of the ledger, but not of the run */
-            p->checkpoint =
-                recorded_file(arena_printf(a->arena, "%s/checkpoints/step-%08lld.h5", a->folder, (long long)step));
+            p->checkpoint = find_beginning(a);
         }
     }
 }
@@ -182,6 +198,11 @@ static status compare_start(struct audit *a, const struct interval *p, const str
     bool has_file = ledger_line_has(p->start, "sampler_sha256"); /* of the order of the rows */
     const char *const of_data[] = {"dataset_fingerprint", has_file ? "sampler_sha256" : NULL, NULL};
     TRY(compare_line(a, (size_t)(p->start - l->lines), start, of_data));
+    if (start && start->step == 0 && p->first == 0 && l->lines[0].step > 0)
+        return status_new(STATUS_DATA,
+                          "%s: it begins after step %lld, and the checkpoint of that step is not in the folder, so the "
+                          "steps to the next checkpoint cannot be repeated",
+                          l->path, (long long)l->lines[0].step);
     bool have_states = ledger_line_has(start, "state") && ledger_line_has(&l->lines[p->first], "state");
     return have_states ? compare_line(a, p->first, start, of_state) : OK; /* a sharded one is not whole at a start */
 }

@@ -229,6 +229,16 @@ class Audit(program.Case):
         self.assertIn("it begins after step 20", out)
         self.assertIn("the run is as recorded", out)
 
+    def test_a_ledger_that_begins_after_an_epoch(self):
+        """The name of the checkpoint is that of the epoch. Without the file nothing is wrong with the run."""
+        self.train("train.ledger=off", "train.epochs=3")
+        self.train()
+        out = self.audit("--all")
+        self.assertIn("it begins after step ", out)
+        self.assertIn("the run is as recorded", out)
+        os.remove(self.path("runs/test/checkpoints/epoch-0003.h5"))
+        self.assertIn("and the checkpoint of that step is not in the folder, so the steps to the next checkpoint cannot be repeated", self.audit("--all", code=DATA))
+
     def test_a_resume_from_the_best_checkpoint(self):
         """It may be newer than all others, as after a kill, and has no line of its own."""
         words = ("checkpoint.best=val_loss", "checkpoint.save_every=5")
