@@ -715,7 +715,6 @@ static hid_t memory_space(const struct column *column, const hsize_t *extent, si
     return space;
 }
 
-/* Reads rows of one dataset to columns offset .. offset + size - 1 of out (count, total) with libhdf5. */
 /* For a read of [count] values: libhdf5 sets all of its buffer for conversions to zero, by default 1 MiB. */
 static hid_t transfer_properties(size_t count) {
     size_t min = 4096, max = 1 << 20, wanted = count < max / sizeof(double) ? count * sizeof(double) : max;
@@ -724,6 +723,7 @@ static hid_t transfer_properties(size_t count) {
     return properties;
 }
 
+/* Reads rows of one dataset to columns offset .. offset + size - 1 of out (count, total) with libhdf5. */
 static status read_with_library(const struct hdf5 *h, const struct column *column, size_t first, size_t count,
                                 enum values as, void *out, size_t offset, size_t total) {
     const hid_t types[] = {[DOUBLES] = H5T_NATIVE_DOUBLE, [FLOATS] = H5T_NATIVE_FLOAT, [BYTES] = H5T_NATIVE_UINT8};
