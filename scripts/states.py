@@ -173,7 +173,9 @@ def trials(build, path, name):
 
 def rows_of_plans(build):
     for name, path, overrides in shipped():
+        is_batchify = "type: batchify" in read(path).decode()
         for plan, words in PLANS.items():
+            words = [word.replace("batch_size", "global_batch_size") if is_batchify else word for word in words]
             yield name, plan, words, lambda p=path, w=[*overrides, *words]: of_check(build, p, w)
 
 
@@ -182,7 +184,7 @@ def of_check(build, path, words):
     is_gpu = "train.device=cuda" in words
     done = build.run("check", path, *words, *([] if is_gpu else ["train.device=cpu"]), gpu=is_gpu)
     if done.returncode:
-        return failure(done)
+        return "rejected" if done.returncode == 64 else failure(done)
     lines = [line for line in done.stdout.splitlines() if not line.startswith(("device ", "not here ", "GPU code "))]
     memory = "/".join(re.findall(r"[0-9.]+(?= [a-z])|[0-9.]+(?= MiB)", next(line for line in lines if re.match("(GPU )?memory ", line))))
     text = chr(10).join(lines).replace(ROOT, "")  # a warning names a folder
