@@ -126,6 +126,11 @@ LOSS_FORMULA slope_of(const struct elementwise_options *o, float pos_weight, flo
     return slope_new(0, 0);
 }
 
+/* What a class adds to multi_margin: [v] is the margin minus the output of the target plus its own. */
+LOSS_FORMULA margin_slope(bool squares, float v) {
+    return v > 0 ? slope_new(squares ? v * v : v, squares ? 2 * v : 1) : slope_new(0, 0);
+}
+
 /* Rowwise losses: sums over the elements of a row in double, the loss from the sums, and the derivative of each element
  * from both. A row x has o->parts vectors of [size] elements each. [max]: the largest element of a row of
  * ROWWISE_CROSS_ENTROPY, which no other loss reads. */

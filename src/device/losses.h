@@ -49,6 +49,8 @@ struct row_weights {
 
 struct cross_entropy_options {
     float label_smoothing;
+    float margin;         /* multi_margin */
+    bool squares;         /* multi_margin: v^2 */
     const double *weight; /* (classes), in host memory; NULL: all 1 */
     int64_t ignored;      /* target that is ignored */
     struct row_weights rows;
@@ -132,6 +134,10 @@ struct loss_ops {
     void (*nll)(struct device *, const struct cross_entropy_options *, const float *log_probabilities,
                 const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
                 struct loss_sums *sums);
+    /* With v = margin - x of the target + x, the sum of v over the other classes where v > 0, times the weight of the
+     * target, over the number of classes; the count is that of positions. */
+    void (*multi_margin)(struct device *, const struct cross_entropy_options *, const float *x, const int64_t *targets,
+                         size_t positions, size_t classes, float scale, float *dx, struct loss_sums *sums);
     /* outputs (rows, parts, size), targets (rows, options->targets): sums->loss += over the rows, sums->count += rows;
      * doutputs, unless NULL, = derivative * factor. With lengths those that are padding are left out, and [factor] is
      * multiplied by rows / those that are not. */

@@ -376,6 +376,11 @@ def soft_cross_entropy(y, t, weight=None, label_smoothing=0.0):
     return F.cross_entropy(y.flatten(0, -2), t.flatten(0, -2), weight=weight, label_smoothing=label_smoothing)
 
 
+def multi_margin_loss(y, t, weight=None, p=1, margin=1.0):
+    """Of outputs (rows, classes, ...)."""
+    return F.multi_margin_loss(y.movedim(1, -1).flatten(0, -2), t.flatten(), p, margin, weight)
+
+
 def quantile_loss(y, t, quantile):
     d = y - t
     return (torch.where(d > 0, 1 - quantile, -quantile) * d).mean()

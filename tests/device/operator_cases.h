@@ -248,6 +248,8 @@ static void losses(struct device *d, struct results *r) {
         struct loss_sums sums = {0};
         ops->nll(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
         ops->nll(d, &o, x, targets, TOKENS, OUT, 1, NULL, &sums);
+        o.margin = 0.7f, o.squares = o.weight != NULL;
+        ops->multi_margin(d, &o, x, targets, TOKENS, OUT, 0.5f, next(r, TOKENS * OUT), &sums);
         put_sums(r, &sums);
         struct rowwise_options dice = {.smooth = 1e-5f, .parts = 1, .targets = i ? OUT : TOKENS * OUT, .row_masks = 1};
         dice.rows = (struct row_weights){.values = i ? row_weights : NULL, .is_counted = i > 1};

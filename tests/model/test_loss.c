@@ -298,6 +298,9 @@ TEST(shapes_are_checked) {
     rejected("{type: cross_entropy, weight: [0, 0, 1]}", three, 1, 3, NULL);
     rejected("nll", three, 1, 4,
              "the model's output is 3, but the targets have 4 classes (0 to 3): nll needs one output per class");
+    rejected(
+        "multi_margin", three, 1, 4,
+        "the model's output is 3, but the targets have 4 classes (0 to 3): multi_margin needs one output per class");
     rejected("nll", sequence, 5, 3,
              "the model's output is (4, 3), but a target row has 5 classes: nll needs an output (5, 3), or "
              "(3, height, width) with 5 pixels");

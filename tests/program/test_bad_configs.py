@@ -82,6 +82,7 @@ WRONG = [
     ("cross_entropy", "{type: ctc, zero_infinity: 1}", "loss.zero_infinity: expected true or false"),
     ("cross_entropy", "{type: focal, alpha: 2}", "loss.alpha: must be >= 0 and <= 1, got 2"),
     ("cross_entropy", "{type: dice, smooth: 0}", "loss.smooth: must be > 0, got 0"),
+    ("cross_entropy", "{type: multi_margin, p: 3}", "loss.p: must be >= 1 and <= 2, got 3"),
     ("cross_entropy", "{type: nll, weight: [-1]}", "loss.weight.0: must be >= 0"),
     ("{type: adam, lr: 0.001}", "{type: adadelta, rho: 2}", "optimizer.rho: must be >= 0 and <= 1, got 2"),
     ("{type: adam, lr: 0.001}", "{type: nadam, momentum_decay: -1}", "optimizer.momentum_decay: must be >= 0"),

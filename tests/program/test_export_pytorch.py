@@ -162,6 +162,7 @@ class ExportPyTorch(program.Case):
         for loss, inputs, form in (
                 ("cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "classes", "F.cross_entropy(y, t, class_weights, label_smoothing=0.1)"),
                 ("cross_entropy, weight: balanced", "classes", "class_weights = torch.tensor([0."), ("nll", "classes", "F.nll_loss(y, t)"),
+                ("multi_margin, p: 2, margin: 0.5, weight: [1, 2, 3]", "classes", "multi_margin_loss(y, t, class_weights, p=2, margin=0.5)"),
                 ("mse", "uniform", "F.mse_loss(y, t)"), ("l1", "uniform", "F.l1_loss(y, t)"), ("smooth_l1, beta: 0.5", "uniform", "F.smooth_l1_loss(y, t, beta=0.5)"),
                 ("huber", "uniform", "F.huber_loss(y, t)"), ("quantile, quantile: 0.9", "uniform", "quantile_loss(y, t, 0.9)"),
                 ("bce_with_logits, pos_weight: [1, 2, 3]", "uniform", "binary_cross_entropy(y, t, pos_weight=(1, 2, 3))"),

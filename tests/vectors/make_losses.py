@@ -186,6 +186,8 @@ cases = [
     case("{type: nll, weight: %s, ignore_index: %d}" % (WEIGHT, classes[0]),
          nn.NLLLoss(weight=weight, ignore_index=int(classes[0])), values, classes),
     case("nll", nn.NLLLoss(), sequence, ignored),
+    case("multi_margin", nn.MultiMarginLoss(), logits, classes),
+    case("{type: multi_margin, p: 2, margin: 0.4, weight: %s}" % WEIGHT, nn.MultiMarginLoss(p=2, margin=0.4, weight=weight), logits, classes),
     case("huber", nn.HuberLoss(), logits, met),
     case("{type: huber, delta: 0.4}", nn.HuberLoss(delta=0.4), logits, values),
     case("{expression: mean(abs(y - t) ^ 1.5)}", lambda y, t: ((y - t).abs() ** 1.5).mean(), logits, met),

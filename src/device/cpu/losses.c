@@ -269,6 +269,38 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
     sums->count += o->rows.is_counted ? weighted : count;
 }
 
+static void multi_margin(struct device *device, const struct cross_entropy_options *o, const float *outputs,
+                         const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
+                         struct loss_sums *sums) {
+    struct cross_entropy_options counted = *o;
+    counted.weight = NULL;
+    double count = sum_of_weights(&counted, targets, positions), weighted = 0;
+    (void)device;
+    size_t row_positions = o->rows.values ? o->row_positions : 1;
+    for (size_t i = 0; dx && i < positions * classes; i++) dx[i] = 0;
+    for (size_t i = 0; i < positions; i++) {
+        const float *x = outputs + i * classes;
+        size_t target = (size_t)targets[i], best = 0;
+        if (is_ignored(o, targets, i)) continue;
+        float of_row = row_weight(&o->rows, i / row_positions), share = weight_of(o, targets[i]) / (float)classes;
+        float factor = share * (scale / (float)count * of_row);
+        double loss = 0, slopes = 0;
+        for (size_t c = 0; c < classes; c++) {
+            struct slope s = margin_slope(o->squares, o->margin - x[target] + x[c]);
+            best = x[c] > x[best] ? c : best;
+            if (c == target) continue;
+            loss += (double)s.loss, slopes += (double)s.derivative;
+            if (dx) dx[i * classes + c] = s.derivative * factor;
+        }
+        if (dx) dx[i * classes + target] = -(float)slopes * factor;
+        sums->loss += loss * (double)share * (double)of_row;
+        sums->correct += best == target ? (double)of_row : 0;
+        sums->scored += (double)of_row;
+        weighted += (double)of_row;
+    }
+    sums->count += o->rows.is_counted ? weighted : count;
+}
+
 static float largest(const float *x, size_t count) {
     float max = x[0];
     for (size_t i = 1; i < count; i++) max = x[i] > max ? x[i] : max;
@@ -321,6 +353,7 @@ static void combine(struct device *device, const struct loss_sums *parts, const 
 
 const struct loss_ops cpu_losses = {.cross_entropy = cross_entropy,
                                     .nll = nll,
+                                    .multi_margin = multi_margin,
                                     .rowwise = rowwise,
                                     .elementwise = elementwise,
                                     .to_classes = to_classes,

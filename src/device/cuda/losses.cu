@@ -216,6 +216,89 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
         c.each(1, [=] __device__(size_t) { to->count += *count; });
 }
 
+struct margin_sums {
+    double loss, slopes;
+    struct best_class best;
+};
+
+struct margin_join {
+    __device__ struct margin_sums operator()(struct margin_sums a, struct margin_sums b) const {
+        return {a.loss + b.loss, a.slopes + b.slopes, best_class_join()(a.best, b.best)};
+    }
+    __device__ struct margin_sums from_lane(struct margin_sums a, int way) const {
+        return {row_add().from_lane(a.loss, way), row_add().from_lane(a.slopes, way),
+                best_class_join().from_lane(a.best, way)};
+    }
+};
+
+struct margin_rows {
+    struct nll_rows o;
+    float margin;
+    bool squares;
+    double *losses; /* (positions) */
+
+    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
+        const float *row = o.x + i * o.classes;
+        int64_t target = o.targets[i];
+        bool is_ignored = target == o.ignored;
+        struct margin_sums sums = {0, 0, {-INFINITY, 0xffffffffu}};
+        float share = o.weight_of(target) / (float)o.classes;
+        float base = margin - row[is_ignored ? 0 : target];
+        float factor = is_ignored ? 0 : share * (o.scale / (float)*o.count * o.row_weight(i));
+        for (size_t j = first; j < o.classes; j += 4 * THREADS)
+            for (size_t k = j; k < j + 4 && k < o.classes; k++) {
+                sums.best = best_class_join()(sums.best, {row[k], (unsigned)k});
+                if (!is_ignored && k == (size_t)target) continue;
+                struct slope s = margin_slope(squares, base + row[k]);
+                sums.loss += (double)s.loss, sums.slopes += (double)s.derivative;
+                if (o.dx) o.dx[i * o.classes + k] = s.derivative * factor;
+            }
+        sums = row_join<THREADS>(sums, margin_join());
+        if (first != 0) return;
+        o.is_correct[i] = !is_ignored && sums.best.at == (size_t)target ? 1 : 0;
+        losses[i] = is_ignored ? 0 : sums.loss * (double)share * (double)o.row_weight(i);
+        if (o.dx && !is_ignored) o.dx[i * o.classes + (size_t)target] = -(float)sums.slopes * factor;
+    }
+};
+
+static void multi_margin(struct device *device, const struct cross_entropy_options *o, const float *outputs,
+                         const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
+                         struct loss_sums *sums) {
+    operator_call c(device, "multi_margin");
+    double *count = c.scratch<double>(1), *losses = c.scratch<double>(positions);
+    struct nll_rows f = {.x = c.in(outputs, positions * classes),
+                         .targets = gpu_real_targets(&c, o, targets, positions),
+                         .weight = c.constant(o->weight, o->weight ? classes : 0),
+                         .count = count,
+                         .ignored = o->ignored,
+                         .classes = classes,
+                         .scale = scale,
+                         .dx = c.out(dx, positions * classes),
+                         .is_correct = c.scratch<double>(positions),
+                         .row_weights = c.in(o->rows.values, o->rows.values ? positions / o->row_positions : 0),
+                         .row_positions = o->rows.values ? o->row_positions : 1};
+    struct loss_sums *to = c.inout(sums, 1);
+    bool is_counted = o->rows.is_counted;
+    if (positions == 0 || !c.is_ok()) return;
+    c.each(1, [=] __device__(size_t) { *count = 0; });
+    c.sum(
+        positions, [=] __device__(size_t i) { return f.targets[i] == f.ignored ? 0.0 : 1.0; }, count);
+    rows_start(&c, positions, classes, margin_rows{f, o->margin, o->squares, losses});
+    c.sum(
+        positions, [=] __device__(size_t i) { return losses[i]; }, &to->loss);
+    c.sum(
+        positions, [=] __device__(size_t i) { return f.is_correct[i] * (double)f.row_weight(i); }, &to->correct);
+    c.sum(
+        positions, [=] __device__(size_t i) { return f.targets[i] == f.ignored ? 0.0 : (double)f.row_weight(i); },
+        &to->scored);
+    c.sum(
+        positions,
+        [=] __device__(size_t i) {
+            return f.targets[i] == f.ignored ? 0.0 : is_counted ? (double)f.row_weight(i) : 1.0;
+        },
+        &to->count);
+}
+
 struct rowwise_rows {
     const float *x, *t;
     struct rowwise_options options;
@@ -323,6 +406,7 @@ static void combine(struct device *device, const struct loss_sums *parts, const 
 
 const struct loss_ops gpu_losses = {.cross_entropy = gpu_cross_entropy,
                                     .nll = nll,
+                                    .multi_margin = multi_margin,
                                     .rowwise = rowwise,
                                     .elementwise = elementwise,
                                     .ctc = gpu_ctc,

@@ -28,7 +28,8 @@
     X(soft_cross_entropy)                                                                                              \
     X(hinge_embedding)                                                                                                 \
     X(soft_margin)                                                                                                     \
-    X(margin_ranking)
+    X(margin_ranking)                                                                                                  \
+    X(multi_margin)
 #define X(name) extern const struct loss_type loss_##name;
 LOSS_TYPES(X)
 #undef X
