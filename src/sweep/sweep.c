@@ -464,6 +464,7 @@ struct coordinator {
     struct worker_slot *slots; /* (slot_count): those of this process, those of other ranks, by rank, then keepers */
     struct pollfd *fds;
     int slot_count, slot_capacity, joined; /* joined: other ranks */
+    int job_slots;                         /* the first slots, which get runs; fewer than all: without keepers */
     struct worker_listener *listener;      /* NULL: there are no other ranks */
     struct run_queue queue;
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
@@ -539,6 +540,21 @@ static status record(struct coordinator *s, int64_t run, struct trial_run *resul
     return is_kept ? OK : remove_trial(s, trial, NULL);
 }
 
+static int first_keeper(const struct coordinator *s) { return s->options->workers + s->options->env->world_size - 1; }
+
+/* Where the machine has no memory, processes or descriptors for more workers than the user has asked for: keepers get
+ * no further runs. true: [slot] is one, or was beside one, so that its run may succeed without them. */
+static bool end_keepers(struct coordinator *s, const struct worker_slot *slot) {
+    int first = first_keeper(s);
+    bool was_beside = slot - s->slots >= first;
+    s->job_slots = first;
+    for (int i = first; i < s->slot_count; i++) {
+        was_beside = was_beside || slot_is_used(&s->slots[i]);
+        if (!s->slots[i].is_busy) slot_end(&s->slots[i], false);
+    }
+    return was_beside;
+}
+
 /* The worker of a run has ended without a result; [how]: "was ended by ...", or nothing (slot_receive). */
 static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *how) {
     struct text message = {0};
@@ -567,9 +583,13 @@ static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *
 }
 
 /* The run of a kept trial, done again or read from its folder, must be what the table says. */
-static status check_kept(struct coordinator *s, const struct worker_report *r) {
+static status check_kept(struct coordinator *s, const struct worker_slot *slot, const struct worker_report *r) {
     const struct trial_run *before = trials_run(s->trials, r->run);
     int64_t trial = r->run / s->config->runs;
+    if (r->event == WORKER_FAILED && end_keepers(s, slot)) {
+        run_queue_repeat(&s->queue, r->run);
+        return OK;
+    }
     if (r->event == WORKER_FAILED)
         return status_new((enum status_code)r->code, "trial %" PRId64 " could not be kept: %s", trial, r->message);
     if (strcmp(before->state_sha256, r->state_sha256) == 0) return OK;
@@ -600,7 +620,7 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
         return OK;
     }
     if (r->event != WORKER_FAILED) TRY(trials_check_data(s->trials, r->dataset, r->fingerprint));
-    if (s->is_keeping_best) return check_kept(s, r);
+    if (s->is_keeping_best) return check_kept(s, slot, r);
     bool is_of_system = r->code == STATUS_IO || r->code == STATUS_DIVERGED;
     if (r->event == WORKER_FAILED && is_of_system && s->claims) { /* whoever took it over may have moved its folder */
         bool has;
@@ -647,6 +667,7 @@ static status receive(struct coordinator *s, struct worker_slot *slot) {
     int waiting_count = slot_list_ahead(slot, waiting);
     status failure = slot_receive(slot, &report, &got, &is_lost, &how);
     for (int k = 0; is_lost && k < waiting_count; k++) run_queue_repeat(&s->queue, waiting[k]);
+    if (!failure && is_lost && s->is_keeping_best) end_keepers(s, slot);
     if (!failure && is_lost)
         failure = was_busy && !s->is_stopping ? retry_or_fail_run(s, run, text_string(&how)) : OK;
     else if (!failure && got)
@@ -714,13 +735,20 @@ static status assign_ahead(struct coordinator *s) {
 }
 
 static status assign_runs(struct coordinator *s) {
-    for (int i = 0; i < s->slot_count && !s->is_stopping; i++) {
+    for (int i = 0; i < s->job_slots && !s->is_stopping; i++) {
         struct worker_slot *slot = &s->slots[i];
         if (slot->is_busy || (slot->is_remote && !slot->connection)) continue;
         bool got;
         TRY(next_job(s, slot, &slot->job, &got));
         if (!got) return OK;
-        TRY(slot_send_job(slot, s->cache));
+        status failure = slot_send_job(slot, s->cache);
+        if (failure && i >= first_keeper(s)) {
+            status_free(failure);
+            run_queue_repeat(&s->queue, slot->job.run);
+            end_keepers(s, slot);
+            return OK;
+        }
+        TRY(failure);
     }
     return s->is_stopping ? OK : assign_ahead(s);
 }
@@ -908,6 +936,7 @@ static void add_keepers(struct coordinator *s) {
         *slot = (struct worker_slot){.env = s->slots[0].env, .options = s->slots[0].options};
         slot->options.env = &slot->env;
     }
+    s->job_slots = s->slot_count;
 }
 
 /* Every run has ended: the best ones get their folders, all others lose them. */
@@ -1117,7 +1146,7 @@ static status open_alone(struct coordinator *s) {
 static status open_all(struct coordinator *s) {
     int64_t kept = s->config->kept == INT64_MAX ? s->config->trials : s->config->kept;
     s->kept = calloc((size_t)kept + 1, sizeof *s->kept);
-    s->slot_count = s->options->workers + s->options->env->world_size - 1;
+    s->slot_count = s->job_slots = first_keeper(s);
     s->slot_capacity = s->slot_count + KEEPERS;
     s->slots = calloc((size_t)s->slot_capacity, sizeof *s->slots);
     s->fds = calloc((size_t)s->slot_capacity + WORKER_LISTENER_DESCRIPTORS, sizeof *s->fds);

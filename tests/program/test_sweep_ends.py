@@ -1,6 +1,6 @@
 """How sweeps end: workers, coordinators and ranks that are killed or stopped, disks that are full, trials of several processes.
 ctest-labels: dist fault"""
-import csv, json, os, random, signal, socket, struct, subprocess, sys, time
+import csv, json, os, random, resource, shutil, signal, socket, struct, subprocess, sys, time, unittest
 
 import program
 from program import IO, OK, STOPPED, USAGE
@@ -246,6 +246,23 @@ class Ends(SweepCase):
             self.assertEqual(len(self.kept(name)), 4)
             for trial in self.kept(name):
                 self.assertEqual(self.sha(f"sweeps/{name}/runs/{trial}"), self.rows(name)[int(trial)]["state_sha256"])
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user, to whom ulimit -u applies")
+    def test_the_best_runs_get_their_folders_with_few_processes(self):
+        """More workers train short ones again than --nproc says, but only where they can be started."""
+        os.chmod(self.folder, 0o777)
+        shutil.copy(program.BINARY, self.path("ddptrain"))
+        self.write("short.yaml", SWEEP)
+
+        def sweep(limit, keep):
+            return subprocess.run([self.path("ddptrain"), "sweep", "short.yaml", "--nproc", "1", keep, "--run-dir", f"limit{limit}-{keep}"],
+                                  cwd=self.folder, env=self.environment(None), capture_output=True, text=True, user=65534,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit)))
+        first = next(n for n in range(1, 500) if sweep(n, "keep=best 1").returncode == OK)
+        for limit in (first, first + 3, first + 7):
+            p = sweep(limit, "keep=best 9")
+            self.assertEqual(p.returncode, OK, f"{limit}\n{p.stderr}")
+            self.assertEqual(len(os.listdir(self.path(f"limit{limit}-keep=best 9/runs"))), 9)
 
     def test_workers_that_are_stopped_between_runs(self):
         """Such a worker has ended as it should, with jobs that it has not begun: no loss of a trial."""

@@ -586,6 +586,7 @@ status worker_start(const struct worker_options *options, struct dataset_cache *
     close(ends[1]);
     *fd = ends[0];
     if (*pid > 0) return OK;
+    *pid = 0; /* not -1, which means every process to kill and waitpid */
     close(ends[0]);
     return status_errno(STATUS_IO, error, "cannot start a worker");
 }
