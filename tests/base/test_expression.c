@@ -166,7 +166,8 @@ TEST(limits) {
         size_t count;
         const char *after, *message;
     } cases[] = {
-        {"", "(", 99, "x", "expected ')'"},
+        {"", "(", 100, "x", "expected ')'"},
+        {"", "(", 101, "x", "more than 100 operations inside each other"},
         {"", "(", 200, "x", "more than 100 operations inside each other"},
         {"", "-", 4000, "x", "more than 100 operations inside each other"},
         {"", "not ", 400, "x", "more than 100 operations inside each other"},

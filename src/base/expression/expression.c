@@ -629,7 +629,7 @@ static uint16_t parse_primary(struct parser *p) {
 }
 
 static bool enter(struct parser *p) {
-    if (++p->depth <= EXPRESSION_MAX_DEPTH) return !p->failure;
+    if (p->depth++ <= EXPRESSION_MAX_DEPTH) return !p->failure;
     fail(p, p->at, "more than %d operations inside each other", EXPRESSION_MAX_DEPTH);
     return false;
 }

@@ -185,10 +185,11 @@ static status sort_rows(struct dataset *dataset, const struct dataset_config *co
 static status count_in_order(struct dataset *dataset, const struct dataset_config *config) {
     size_t members = dataset->drawn.members, *rows = &dataset->info.train_rows;
     if (*rows % members)
-        return status_new(STATUS_DATA,
-                          "%s: %zu row%s are no %s: %zu rows, one after another, are a sample (dataset.draw)",
-                          config->path ? config->path : "the rows", *rows, text_plural(*rows, "s"),
-                          types[config->draw.type], members);
+        return status_new(
+            STATUS_DATA,
+            "%s: %zu row%s cannot be divided into %s: %zu rows, one after another, are a sample (dataset.draw)",
+            config->path ? config->path : "the rows", *rows, text_plural(*rows, "s"), types[config->draw.type],
+            members);
     *rows /= members;
     return OK;
 }

@@ -190,8 +190,8 @@ static void log_rows(const struct inference *inf, struct log *log) {
         return;
     }
     if (dataset->draw.type) {
-        log_line(log, "%s: %zu samples of %zu rows (dataset.draw)%s", file, inf->rows, info->input_count,
-                 inf->is_all && inf->predicts ? ", one after another" : "");
+        log_line(log, "%s: %zu sample%s of %zu rows (dataset.draw)%s", file, inf->rows, text_plural(inf->rows, "s"),
+                 info->input_count, inf->is_all && inf->predicts ? ", one after another" : "");
         return;
     }
     size_t rows = is_split ? info->rows : inf->rows;
