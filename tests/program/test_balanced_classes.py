@@ -33,7 +33,7 @@ class BalancedClasses(program.Case):
         """Training and validation losses, evaluation of another file, a resume and two ranks are those of the numbers."""
         numbers = f"loss.weight={json.dumps(self.weights)}"
         self.write("few.csv", "\n".join(self.read("t.csv").split("\n")[:9]) + "\n")
-        for loss in ("cross_entropy", "nll"):
+        for loss in ("cross_entropy", "nll", "multi_margin"):
             for ranks in (1, 2):
                 words = ["--nproc", ranks, f"loss.type={loss}", "--fresh"]
                 if loss == "nll":
