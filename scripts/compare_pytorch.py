@@ -198,7 +198,7 @@ LOSSES = [
     ("cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "classes"), ("cross_entropy, weight: balanced", "classes"), ("cross_entropy, ignore_index: 1", "classes"),
     ("mse", "uniform"), ("l1", "uniform"), ("smooth_l1, beta: 0.5", "uniform"), ("huber, delta: 0.1", "uniform"), ("quantile, quantile: 0.9", "uniform"),
     ("bce_with_logits, pos_weight: [1, 2, 3]", "uniform"), ("kl_div, reduction: batchmean", "uniform"), ("poisson_nll", "uniform"), ("focal", "uniform"), ("dice", "uniform"),
-    ("soft_cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "uniform"), ("nll", "classes"), ("multi_margin, p: 2, weight: [1, 2, 3]", "classes"), ("expression, expression: 'mean((y - t) ^ 2) * mean(2) + 010'", "uniform")]
+    ("soft_cross_entropy, label_smoothing: 0.1, weight: [1, 2, 3]", "uniform"), ("nll", "classes"), ("multi_margin, p: 2, weight: balanced", "classes"), ("expression, expression: 'mean((y - t) ^ 2) * mean(2) + 010'", "uniform")]
 SIGNS = ["hinge_embedding, margin: 2", "soft_margin", "margin_ranking, margin: 0.1"]  # of targets -1 and 1
 OF_OUTPUTS = "{type: gaussian_nll, target: number}, {type: contrastive, output: pairs}, {type: triplet_margin, output: triples}, {type: kl_normal, output: pairs, name: kl}"
 # what no script has, and where tests/program/test_export_pytorch.py finds the sentence that refuses it

@@ -189,7 +189,7 @@ static const char *count_of(const struct script *s) {
     void *config = p->balanced ? p->balanced : (void *)(uintptr_t)p->loss_config;
     if (p->objective || p->loss->aligns_targets) return NULL;
     if (script_output_lengths(s)) return "y[1].sum().item()";
-    if (p->loss->class_weight && p->loss->class_weight(config)->count) return "class_weights[t].sum().item()";
+    if (p->loss->divides_by_weights && p->loss->class_weight(config)->count) return "class_weights[t].sum().item()";
     if (p->loss->ignored && p->loss->ignored(config) != IGNORED_BY_DEFAULT)
         return arena_printf(s->arena, "(t != %lld).sum().item()", (long long)p->loss->ignored(config));
     return NULL;

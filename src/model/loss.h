@@ -35,6 +35,7 @@ struct loss_type {
     const char *ignored_key; /* its key */
     /* The weights of classes in its config, whose word is 1 for `balanced`. NULL: it has none. */
     struct real_list *(*class_weight)(void *config);
+    bool divides_by_weights; /* with them the mean is over their sum, not over rows */
     /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
      * classes. */
     status (*check)(const void *config, const struct shape *output, size_t target_size, int64_t classes);

@@ -61,6 +61,7 @@ const struct loss_type loss_cross_entropy = {
     .ignored = ignored,
     .ignored_key = "ignore_index",
     .class_weight = class_weight,
+    .divides_by_weights = true,
     .check = check,
     .run = run,
     .accepts_half = true,

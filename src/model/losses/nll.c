@@ -46,6 +46,7 @@ const struct loss_type loss_nll = {
     .takes_logarithms = true,
     .ignored_key = "ignore_index",
     .class_weight = class_weight,
+    .divides_by_weights = true,
     .check = check,
     .run = run,
     .pytorch = "F.nll_loss({y}, {t}{weight}{,ignore_index})",
