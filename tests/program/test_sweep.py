@@ -237,7 +237,7 @@ constraints: ["model.layers.0.linear.out % parts == 0", "optimizer.momentum < 0.
 class Sweep(SweepCase):
     def test_the_time_that_is_left(self):
         """It does not grow while a long trial runs."""
-        self.write("test.yaml", "config: base.yaml\nmethod: grid\nparameters: {train.epochs: {values: [9000, 60000]}}\n")
+        self.write("test.yaml", "config: base.yaml\nmethod: grid\nparameters: {train.epochs: {values: [9000, 120000]}}\n")
         main, side = os.openpty()
         fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
         p = subprocess.Popen([program.BINARY, "sweep", "test.yaml"], cwd=self.folder, env=self.environment({"TERM": "xterm"}), stderr=side, stdin=subprocess.DEVNULL)
@@ -640,7 +640,7 @@ train: {epochs: 10}
 
     def test_trials_of_some_tenths_of_a_second_are_not_trained_twice(self):
         """All are kept: each has its run folder from the start, and the end of the sweep writes none of them again."""
-        self.sweep("config: base.yaml\nmethod: grid\nparameters: {optimizer.lr: [0.01, 0.02, 0.03]}\n", "train.epochs=12000", "--nproc", 1)
+        self.sweep("config: base.yaml\nmethod: grid\nparameters: {optimizer.lr: [0.01, 0.02, 0.03]}\n", "train.epochs=30000", "--nproc", 1)
         history = os.stat(self.path("sweeps/test/history.jsonl")).st_mtime_ns
         self.assertEqual(len(self.kept()), 3)
         for trial in self.kept():
