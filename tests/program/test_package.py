@@ -145,7 +145,7 @@ class Installed(program.Case):
         package, = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".deb")]
         control = subprocess.run(["dpkg-deb", "-f", package], check=True, capture_output=True, text=True).stdout
         self.assertIn("Package: ddptrain\n", control)
-        self.assertRegex(control, r"Depends: .*libc6 .*libyaml-0-2")
+        self.assertRegex(control, r"Depends: .*libc6 .*libgloo0")
         subprocess.run(["dpkg-deb", "-x", package, self.path("root")], check=True)
         usr = self.path("root/usr")
         program_path = os.path.join(usr, "bin/ddptrain")
