@@ -729,21 +729,25 @@ static const struct node *node_at(const struct node *node, const char *path) {
     return node && node->kind == NODE_MAPPING ? node_get(node, "type") : node;
 }
 
-/* The values of the parameters in the config of a run folder. */
-static bool read_point(const struct space *space, const char *path, struct point *out) {
+/* The values of the parameters in the config of a run folder. Lists and mappings, which it has with their defaults, are
+ * [unread] (*count). */
+static bool read_point(const struct space *space, const char *path, struct point *out, size_t *unread, size_t *count) {
     struct problems problems = {0};
     struct document *document = NULL;
     struct text file = {0};
     text_printf(&file, "%s/config.yaml", path);
     status s = document_read(text_string(&file), &problems, &document);
     bool is_good = !s && document && !problems.count;
+    *count = 0;
     for (size_t i = 0; is_good && i < space->count; i++) {
         const struct parameter *p = &space->items[i];
         const struct node *node = node_at(document_root(document), p->keys ? p->keys[0] : p->path);
         bool is_text = node && node->kind == NODE_SCALAR;
         is_good = space_read(space, i, is_text ? node->text : "", &out->values[i]);
+        if (is_good || p->kind != PARAMETER_VALUES) continue;
+        unread[(*count)++] = i;
+        is_good = true;
     }
-    if (is_good) space_normalize(space, out);
     status_free(s);
     problems_free(&problems);
     document_destroy(document);
@@ -762,17 +766,36 @@ static status check_point(const struct sweep_config *sweep, int64_t run, const s
     return s;
 }
 
+#define MAX_TRIES 1000
+
+/* [point] becomes that of the run folder; false: it is not known. Values that cannot be read are tried. */
+static bool find_point(const struct sweep_config *sweep, int64_t run, const char *no_gpu, const char *path,
+                       struct point *point) {
+    const struct space *space = &sweep->space;
+    struct point before = *point;
+    size_t unread[SPACE_MAX_PARAMETERS], count, tries = 1;
+    if (!read_point(space, path, &before, unread, &count)) return false;
+    for (size_t i = 0; i < count && tries <= MAX_TRIES; i++) tries *= space->items[unread[i]].count;
+    for (size_t n = 0; tries <= MAX_TRIES && n < tries; n++) {
+        struct point tried = before;
+        for (size_t i = 0, rest = n; i < count; rest /= space->items[unread[i++]].count)
+            tried.values[unread[i]] = (double)(rest % space->items[unread[i]].count);
+        space_normalize(space, &tried);
+        status s = check_point(sweep, run, &tried, no_gpu, RUN_FOLDER_ANY, path);
+        status_free(s);
+        if (s) continue;
+        *point = tried;
+        return true;
+    }
+    return false;
+}
+
 static status continue_run(const struct sweep_config *sweep, int64_t run, const char *no_gpu, const char *path,
                            struct log *log, struct point *point) {
-    struct point before = *point;
     status s = check_point(sweep, run, point, no_gpu, RUN_FOLDER_ANY, path);
     if (!s) return OK;
     status_free(s);
-    s = read_point(&sweep->space, path, &before) ? check_point(sweep, run, &before, no_gpu, RUN_FOLDER_ANY, path)
-                                                 : status_new(STATUS_USAGE, "other values");
-    if (!s) *point = before;
-    if (!s) return OK;
-    status_free(s);
+    if (find_point(sweep, run, no_gpu, path, point)) return OK;
     s = check_point(sweep, run, point, no_gpu, RUN_FOLDER_FRESH, path);
     if (s) { /* another process is training there: the run says so */
         status_free(s);

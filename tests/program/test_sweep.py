@@ -1088,6 +1088,21 @@ class OtherMetrics(SweepCase):
             self.assertEqual(self.rows()[12]["state_sha256"] == state, not change)
             self.assertEqual(self.rows()[12] == rows[12], not change)
 
+    def test_tpe_continues_with_lists_and_mappings(self):
+        """The config of the run has them with all their defaults."""
+        text = SWEEP.replace("random", "tpe") + """  optimizer.betas: {values: [[0.9, 0.99], [0.8, 0.99], [0.7, 0.99]]}
+  model.layers.1: {values: [relu, {elu: {alpha: 0.5}}, {elu: {alpha: 2.0}}]}
+keep: all
+"""
+        self.sweep(text, "trials=16", "--nproc", 1)
+        rows = self.rows()
+        for trial in (11, 12, 13):
+            lines = self.read("sweeps/test/history.jsonl").splitlines(keepends=True)
+            self.write("sweeps/test/history.jsonl", "".join(line for line in lines if f'"trial":{trial},' not in line))
+            _, err = self.sweep(text, "trials=16", "--nproc", 1)
+            self.assertNotIn("the run starts again", err)
+            self.assertEqual(self.rows(), rows)
+
     def test_tpe_draws_near_the_front(self):
         """More trials of tpe are on the common front than random ones; an interrupted sweep has the same table."""
         words = ("trials=60", "other_metrics={parameters: minimize}", "--nproc", 1)
