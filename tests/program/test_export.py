@@ -395,7 +395,7 @@ checkpoint: {{resume: {file}.pt}}
         for name, case in vectors["states"].items():
             optimizer = f"type: {case['type']}, " + ", ".join(f"{key}: {json.dumps(value)}" for key, value in case["keys"].items())
             with self.subTest(name):
-                out, errors = run(layers, name, optimizer, "--fresh")
+                out, errors = run(layers, name, optimizer, "--fresh", f"model.freeze={json.dumps(case['freeze'])}")
                 self.assertNotIn("warning", out + errors)
                 self.assert_close(self.losses_from(5 if case["type"] == "sgd" else 9, "runs/c"), case["losses"], 5e-6)
         for stage in (1, 3):
@@ -403,6 +403,8 @@ checkpoint: {{resume: {file}.pt}}
         self.assertEqual(self.events("step", "runs/zero1")[-1]["loss"], self.events("step", "runs/zero3")[-1]["loss"])
         out, errors = run(small, "mingpt_ddp", "type: adamw, lr: 0.1, betas: [0.9, 0.99], weight_decay: 0.1", "--fresh")
         self.assertIn("warning: mingpt_ddp.pt: its optimizer has other settings, and those of the config are used: lr 0.01 (here 0.1), betas [0.9, 0.95] (here [0.9, 0.99])\n", out + errors)
+        out, errors = run(layers, "adam_trained", "type: adam, lr: 0.001", "--fresh", "model.freeze=[b.*]")
+        self.assertIn("warning: adam_trained.pt: its optimizer has other settings, and those of the config are used: maximize true (here false)\n", out + errors)
         groups = "type: adamw, lr: 0.01, weight_decay: 0.1"
         for layers_of, file, optimizer, message in (
                 (small, "mingpt_ddp", "type: adam, lr: 0.01", "its optimizer is torch.optim.AdamW, and that of the config adam; start from its weights with model.init_from"),
@@ -412,6 +414,7 @@ checkpoint: {{resume: {file}.pt}}
                 (small, "mingpt_ddp", "type: lbfgs", "lbfgs also has a state, which is not read"), (small, "mingpt_ddp", "type: muon", "muon also has a state"),
                 (layers, "sgd", "type: sgd, lr: 0.05", "its optimizer has the state 'momentum_buffer', and sgd with the keys of the config not"),
                 (layers, "adamw_sorted", groups, "group 0 of its optimizer has 3 parameters with weight_decay 0.1, and by optimizer.decay and optimizer.groups of the config 10 have it"),
+                (layers, "adam_trained", "type: adam, lr: 0.001, maximize: true", "its optimizer has 8 parameters, and its state_dict 10"),
                 (layers, "adamw_sorted", minGPT, "group 0 of its optimizer has 3 parameters"),
                 ("[{linear: {out: 4, name: b}}, {linear: {out: 4, name: a}}, {linear: {out: 1, name: c}}]", "two_orders", "type: sgd, momentum: 0.9, weight_decay: 0.1, decay: matrices",
                  "may list their parameters in the order of the model or sorted by name, and the shapes fit both")):

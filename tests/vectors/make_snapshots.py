@@ -63,6 +63,9 @@ def network():
 
 
 def groups(model, lists):
+    if lists == "trained":
+        model.b.requires_grad_(False)
+        return filter(lambda p: p.requires_grad, model.parameters())
     named = dict(model.named_parameters())
     if not lists:
         return model.parameters()
@@ -76,7 +79,7 @@ states = {}
 for name, lists, keys in (("SGD", "", dict(lr=0.05, momentum=0.9, nesterov=True)), ("SGD", "in order", dict(lr=0.05, momentum=0.9, dampening=0.5)),
                           ("Adam", "", dict(lr=0.01, amsgrad=True)), ("AdamW", "sorted", dict(lr=0.01, betas=(0.9, 0.95))), ("AdamW", "sorted named", dict(lr=0.01)), ("AdamW", "each", dict(lr=0.01)),
                           ("RMSprop", "", dict(lr=0.005, momentum=0.5, centered=True)), ("Adagrad", "", dict(lr=0.05)), ("NAdam", "", dict(lr=0.01)), ("RAdam", "", dict(lr=0.01)),
-                          ("Adamax", "", dict(lr=0.01)), ("Adadelta", "", dict(lr=1.0)), ("Rprop", "", dict(lr=0.01)), ("ASGD", "", dict(lr=0.05, t0=3))):
+                          ("Adamax", "", dict(lr=0.01)), ("Adadelta", "", dict(lr=1.0)), ("Rprop", "", dict(lr=0.01)), ("ASGD", "", dict(lr=0.05, t0=3)), ("Adam", "trained", dict(lr=0.001, maximize=True))):
     model = network()
     make = getattr(torch.optim, name)
     file = "_".join([name.lower(), *lists.split()])
@@ -88,7 +91,7 @@ for name, lists, keys in (("SGD", "", dict(lr=0.05, momentum=0.9, nesterov=True)
     model.load_state_dict(snapshot["MODEL_STATE"])
     optimizer = make(groups(model, lists), **keys)
     optimizer.load_state_dict(snapshot["OPTIMIZER_STATE"])
-    states[file] = {"type": name.lower(), "keys": {**keys, **({"weight_decay": 0.1, "decay": "matrices"} if lists else {})}, "losses": train(model, optimizer, 1, EPOCHS)}
+    states[file] = {"type": name.lower(), "keys": {**keys, **({"weight_decay": 0.1, "decay": "matrices"} if lists not in ("", "trained") else {})}, "freeze": ["b.*"] * (lists == "trained"), "losses": train(model, optimizer, 1, EPOCHS)}
 
 model = torch.nn.Sequential(OrderedDict(b=torch.nn.Linear(4, 4), a=torch.nn.Linear(4, 4), c=torch.nn.Linear(4, 1)))
 optimizer = torch.optim.SGD(groups(model, "in order"), lr=0.001, momentum=0.9)

@@ -220,6 +220,9 @@ static void compare_settings(const struct snapshot *f, const json_t *group, cons
                                          : !is_setting(row) || is_equal(row, setting->config, value);
         if (value && !is_same && !(is_lr && is_scheduled)) add_difference(row->key, text_string(&here), value, out);
     }
+    bool maximizes = optimizer_maximizes(&f->config->optimizer);
+    bool other = json_integer_value(json_object_get(group, "maximize")) != 0;
+    if (other != maximizes) add_difference("maximize", maximizes ? "true" : "false", json_boolean(other), out);
     text_free(&here);
 }
 
@@ -229,19 +232,29 @@ static const json_t *numbers_of(const struct snapshot *f, size_t group) {
     return json_object_get(json_array_get(f->groups, group), "params");
 }
 
-/* Each number below f->count once. */
-static status check_numbers(const struct snapshot *f) {
-    size_t total = 0;
+/* Leaves those out that are not trained, of scripts that give an optimizer only the others. */
+static void keep_trained(struct snapshot *f) {
+    size_t count = 0;
+    for (size_t i = 0; i < f->count; i++)
+        if (f->params[i].setting) f->params[count++] = f->params[i];
+    f->count = count;
+}
+
+/* Each number once; with names some parameters may have none. */
+static status check_numbers(struct snapshot *f, bool is_named) {
+    size_t total = 0, trained = 0;
     bool *is_seen = arena_alloc(f->arena, f->count + 1);
     for (size_t g = 0; g < json_array_size(f->groups); g++) total += json_array_size(numbers_of(f, g));
-    if (total != f->count)
+    for (size_t i = 0; i < f->count; i++) trained += f->params[i].setting != NULL;
+    if (total == trained && !is_named) keep_trained(f);
+    if (is_named ? total > f->count : total != f->count)
         return reject(f, arena_printf(f->arena, "its optimizer has %zu parameter%s, and its state_dict %zu", total,
                                       text_plural(total, "s"), f->count));
     for (size_t g = 0; g < json_array_size(f->groups); g++)
         for (size_t i = 0; i < json_array_size(numbers_of(f, g)); i++) {
             const json_t *number = json_array_get(numbers_of(f, g), i);
             json_int_t n = json_is_integer(number) ? json_integer_value(number) : -1;
-            if (n < 0 || n >= (json_int_t)f->count || is_seen[n])
+            if (n < 0 || n >= (json_int_t)total || is_seen[n])
                 return reject(f, "the numbers of the parameters in its optimizer's groups are not 0, 1, 2, ...");
             is_seen[n] = true;
         }
@@ -267,14 +280,18 @@ static void set_number(struct snapshot *f, size_t group, size_t index, struct sc
     f->numbered[json_integer_value(json_array_get(numbers_of(f, group), index))] = param;
 }
 
-/* By param_names, which optimizers that got model.named_parameters() have; *found: whether all groups have them. */
-static status number_by_names(struct snapshot *f, bool *found) {
-    *found = true;
-    for (size_t g = 0; *found && g < json_array_size(f->groups); g++) {
+/* Whether all groups have param_names, as of optimizers that got model.named_parameters(). */
+static bool has_names(const struct snapshot *f) {
+    bool found = json_array_size(f->groups) > 0;
+    for (size_t g = 0; found && g < json_array_size(f->groups); g++) {
         const json_t *names = json_object_get(json_array_get(f->groups, g), "param_names");
-        *found = json_array_size(names) == json_array_size(numbers_of(f, g)) && json_is_array(names);
+        found = json_array_size(names) == json_array_size(numbers_of(f, g)) && json_is_array(names);
     }
-    for (size_t g = 0; *found && g < json_array_size(f->groups); g++)
+    return found;
+}
+
+static status number_by_names(struct snapshot *f) {
+    for (size_t g = 0; g < json_array_size(f->groups); g++)
         for (size_t i = 0; i < json_array_size(numbers_of(f, g)); i++) {
             const json_t *names = json_object_get(json_array_get(f->groups, g), "param_names");
             const char *name = json_string_value(json_array_get(names, i));
@@ -391,11 +408,10 @@ static status number_by_settings(struct snapshot *f) {
 }
 
 static status number_params(struct snapshot *f) {
-    bool is_named;
+    bool is_named = has_names(f);
     f->numbered = arena_alloc(f->arena, (f->count + 1) * sizeof *f->numbered);
-    TRY(check_numbers(f));
-    TRY(number_by_names(f, &is_named));
-    return is_named ? OK : number_by_settings(f);
+    TRY(check_numbers(f, is_named));
+    return is_named ? number_by_names(f) : number_by_settings(f);
 }
 
 /* ---- the state ---- */
