@@ -89,6 +89,7 @@ struct naming {
     size_t *last_read; /* (tensor_count) of an origin: the node; SIZE_MAX: the result */
     size_t holds[sizeof VARIABLES];
     const char **value; /* (tensor_count) of an origin: a variable */
+    const char **codes; /* (layer_count) that make the modules */
     struct text modules, forward;
 };
 
@@ -159,12 +160,24 @@ static const char *expression(const struct naming *n, size_t tensor) {
     return copy;
 }
 
-/* The module that has the parameters of a layer: that of the layer with which it shares them. */
-static const char *module_of(const struct naming *n, const struct layer *layer) {
+/* The layer whose module has the parameters of a layer: that with which it shares them. */
+static const struct layer *module_of(const struct naming *n, const struct layer *layer) {
     const struct model *m = n->s->model;
     for (size_t i = 0; layer->is_sharing && layer->param_count && i < m->layer_count; i++)
-        if (m->layers[i].param_count && m->layers[i].first_param == layer->first_param) return m->layers[i].name;
-    return layer->name;
+        if (m->layers[i].param_count && m->layers[i].first_param == layer->first_param) return &m->layers[i];
+    return layer;
+}
+
+/* Both calls of a module that is shared have its keys. */
+static status check_shared(struct naming *n, const struct layer *layer, const char *code) {
+    const struct layer *first = module_of(n, layer), *layers = n->s->model->layers;
+    n->codes[layer - layers] = arena_copy(n->s->arena, code);
+    if (strcmp(n->codes[first - layers], code) == 0) return OK;
+    return status_new(
+        STATUS_USAGE,
+        "%s: %s: share: a layer with other keys than those of %s, or with dropout, cannot be expressed in "
+        "a PyTorch script",
+        place_text(layer->place).s, layer->path, first->path);
 }
 
 /* The line that uses the weight of another layer. */
@@ -196,6 +209,7 @@ static status add_layer(struct naming *n, size_t i, const char **inputs) {
         text_add(&n->forward, "\n");
     }
     bool is_module = !strstr(template, "{x");
+    if (!s && is_module) s = check_shared(n, layer, text_string(&code));
     const char *tokens = facts.reads_tokens && !layer->in.is_tokens ? ".long()" : "";
     if (!s && is_module && (!layer->is_sharing || !layer->param_count)) {
         text_printf(&n->modules, "        put(self, \"%s\", %s)\n", layer->name, text_string(&code));
@@ -205,7 +219,7 @@ static status add_layer(struct naming *n, size_t i, const char **inputs) {
     if (!s && !name) s = script_refuse("a model with so many branches");
     if (!s) n->value[node->out] = name;
     if (!s && is_module) {
-        text_printf(&n->forward, "        %s = m(\"%s\")(", name, module_of(n, layer));
+        text_printf(&n->forward, "        %s = m(\"%s\")(", name, module_of(n, layer)->name);
         for (size_t k = 0; k < node->in_count; k++)
             text_printf(&n->forward, "%s%s%s", k ? ", " : "", inputs[k], tokens);
         if (facts.lengths && !type->pytorch_with_lengths) text_printf(&n->forward, ", lengths%zu", facts.lengths);
@@ -411,7 +425,8 @@ status script_write_network(struct script *s) {
     struct naming n = {.s = s,
                        .origin = arena_alloc(s->arena, count * sizeof *n.origin),
                        .last_read = arena_alloc(s->arena, count * sizeof *n.last_read),
-                       .value = arena_alloc(s->arena, count * sizeof *n.value)};
+                       .value = arena_alloc(s->arena, count * sizeof *n.value),
+                       .codes = arena_alloc(s->arena, (s->model->layer_count + 1) * sizeof *n.codes)};
     struct text *out = &s->network;
     find_origins(&n);
     text_printf(out, "torch.manual_seed(%lld)\n", (long long)s->config->seed);
