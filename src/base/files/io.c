@@ -373,6 +373,16 @@ static status make_folder(const char *path, bool *is_new) {
     return status_errno(STATUS_IO, number == EEXIST ? ENOTDIR : number, "cannot make the folder '%s'", path);
 }
 
+/* Sets [part] to the first folders of [path], which end at the next '/' or at the end of the path, after [*end]. */
+static bool next_folder(const char *path, const char **end, struct text *part) {
+    *end += strspn(*end, "/");
+    if (!**end) return false;
+    *end += strcspn(*end, "/");
+    text_clear(part);
+    text_add_bytes(part, path, (size_t)(*end - path));
+    return true;
+}
+
 /* All are made before the first is synced, so that a file system with a journal writes it once. */
 status io_make_folders(const char *path) {
     struct text part = {0};
@@ -380,23 +390,14 @@ status io_make_folders(const char *path) {
     TRY(io_stat(path, &info));
     if (info.is_folder) return OK;
     status s = OK;
-    size_t ends[PATH_MAX / 2], made = 0; /* of the parts of [path] that are new */
-    const char *end = path;
-    while (s == OK && *end) {
+    size_t first = SIZE_MAX; /* length of the first part that is new; those after it are new, too */
+    for (const char *end = path; !s && next_folder(path, &end, &part);) {
         bool is_new = false;
-        end += strspn(end, "/");
-        end += strcspn(end, "/");
-        text_clear(&part);
-        text_add_bytes(&part, path, (size_t)(end - path));
         s = make_folder(part.data, &is_new);
-        if (is_new) ends[made++] = part.length;
-        end += strspn(end, "/");
+        if (is_new && part.length < first) first = part.length;
     }
-    for (size_t i = 0; s == OK && i < made; i++) {
-        text_clear(&part);
-        text_add_bytes(&part, path, ends[i]);
-        s = io_sync_folder_of(part.data);
-    }
+    for (const char *end = path; !s && next_folder(path, &end, &part);)
+        if (part.length >= first) s = io_sync_folder_of(part.data);
     text_free(&part);
     return s;
 }
