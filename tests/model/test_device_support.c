@@ -79,9 +79,6 @@ static const struct {
     {"- group_norm: 1\n",
      {.dims = 3, .size = {2, 4, 4}},
      "test.yaml:2:3: model.layers.0.group_norm: is not supported on"},
-    {"- expression: x * x\n",
-     {.dims = 1, .size = {3}},
-     "test.yaml:2:3: model.layers.0.expression: is not supported on cuda:0 (a GPU): use train.device: cpu"},
 };
 
 TEST_EACH(layers, cases) {
