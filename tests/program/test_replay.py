@@ -120,6 +120,16 @@ class Replay(program.Case):
                 if "train.accumulate=2" in way:
                     self.assertEqual(set(zip(f["rows/rank"], f["rows/micro_batch"])), {(r, m) for r in range(way[1]) for m in (0, 1)})
 
+    def test_states_of_a_recurrent_layer(self):
+        """Its last states beside its output."""
+        self.train("checkpoint.save_every={epochs: 1}", "model.layers=[{reshape: [13, 1]}, {lstm: {hidden_size: 2, last_state: [h, c], name: e}}, {gru: {hidden_size: 2, initial_state: h, output: last, name: g}}, "
+                   "{flatten: {from: c, name: cell}}, {concat: {from: g}}, {linear: 3}]")
+        _, f = self.replay(2)
+        rows = len(f["rows/number"])
+        self.assertEqual({name: f["activations"][name].shape[1:] for name in f["activations"] if name[0] == "e"}, {"e": (30,), "e.output": (13, 2), "e.h": (1, 2), "e.c": (1, 2)})
+        np.testing.assert_array_equal(f["activations/e.h"][()], f["activations/e.output"][()][:, -1:])
+        np.testing.assert_array_equal(f["activations/e"][()], np.concatenate([f["activations/" + name][()].reshape(rows, -1) for name in ("e.output", "e.h", "e.c")], 1))
+
     def test_layers_of_an_image(self):
         """Channels first, whatever the order in memory; the names of what is computed together."""
         self.train("checkpoint.save_every={epochs: 1}", config=CONV)

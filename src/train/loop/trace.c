@@ -65,13 +65,21 @@ static bool ends_with_relu(const struct graph_node *node) {
     return node->layer->has_relu && (place == RELU_AFTER || place == RELU_INSIDE);
 }
 
+/* Of the output of a layer. That of a part, "encoder/h", is not inside the one of its layer: "encoder.h". */
+static char *column_name(const struct trace *trace, const struct layer *layer) {
+    char *name = arena_printf(trace->arena, "activations/%s", layer->name);
+    char *slash = strrchr(name, '/');
+    if (strchr(layer->name, '/') && !layer->type->is_input) *slash = '.';
+    return name;
+}
+
 /* A column for each layer whose output is a view of tensor [root], which is one after a relu or not. */
 static void add_views(struct trace *trace, const struct model *model, size_t root, bool has_relu) {
     for (size_t t = 0; t < model->tensor_count; t++) {
         const struct layer *layer = model->tensors[t].producer;
         if (t == root || !layer || model_root(model, t) != root) continue;
         if (layer->type->relu == RELU_ITSELF && !has_relu) continue; /* the layer after it applies it */
-        const char *name = arena_printf(trace->arena, "activations/%s", layer->name);
+        const char *name = column_name(trace, layer);
         if (!has_column(trace, name)) add_column(trace, name, ENTRY_FLOAT32, &model->tensors[t].shape, root);
     }
 }
@@ -81,7 +89,7 @@ static void add_node(struct trace *trace, const struct model *model, const struc
                      const struct layer *last) {
     bool has_relu = ends_with_relu(node), is_sum = !node->layer;
     if (!has_relu && (is_sum || *node->layer->name)) {
-        char *name = arena_printf(trace->arena, "activations/%s", is_sum ? last->name : node->layer->name);
+        char *name = column_name(trace, is_sum ? last : node->layer);
         do {
             if (is_sum) name = arena_printf(trace->arena, "%s.sum", name);
         } while (is_sum && has_column(trace, name));
