@@ -337,6 +337,12 @@ def table_rows(folder):
         yield "augment_" + augment.split(":")[0], (
             f"dataset: {{path: {shapes}, image: {{size: [20, 24], resize: 26}}, augment: {{{augment}}}, scale: standard, split: {{test: 0.2, stratify: true}}}}\nsampler: {{batch_size: 24}}\n"
             "model: {layers: [{conv2d: {out: 4, kernel_size: 3}}, tanh, {max_pool2d: 4}, flatten, {linear: 3}]}\nloss: cross_entropy\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 1}\n"), 1
+    # random numbers of images, whose elements the run has in another order
+    yield "draws_of_images", (
+        "dataset: {format: synthetic, synthetic: {kind: classes, rows: 40, inputs: 48, classes: 3}, split: {test: 0.2}}\nsampler: {batch_size: 8}\n"
+        "model: {layers: [{dropout: 0.1}, {reshape: [3, 4, 4]}, {conv2d: {out: 4, kernel_size: 2, name: a}}, {dropout: 0.2}, {conv2d: {out: 4, kernel_size: 1}}, rrelu, {alpha_dropout: 0.2}, "
+        "{conv2d: {out: 4, kernel_size: 1, name: m}}, {conv2d: {out: 4, kernel_size: 1, from: a, name: v}}, {sample_normal: {from: [m, v]}}, flatten, {linear: 3}]}\n"
+        "loss: cross_entropy\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 2}\n"), 1
     yield from written_rows(folder)
     twice = "[{sequential: {name: one, from: first, layers: [LAYERS]}}, {sequential: {name: other, from: second, share: one}}, {concat: {from: [one, other]}}LAST]"
     end = "sampler: {batch_size: 8}\nmodel: {layers: MODEL}\nloss: LOSS\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 2}\n".replace("MODEL", twice)

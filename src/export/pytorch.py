@@ -119,14 +119,19 @@ class draws:
         return torch.tensor(pair.transpose(1, 2, 0).reshape(len(words), -1)[:, :size]).to(device, dtype)
 
 
+def of_elements(numbers, x, channels_last):
+    """(rows, elements) of numbers in the shape of x, whose elements the run has in this order."""
+    return numbers.reshape(len(x), *x.shape[2:], x.shape[1]).movedim(-1, 1) if channels_last else numbers.reshape(x.shape)
+
+
 class Dropout(nn.Module):
     """nn.Dropout with the masks of the run, which are functions of seed, layer, batch, row and element."""
-    def __init__(self, p, stream):
+    def __init__(self, p, stream, channels_last=False):
         super().__init__()
-        self.p, self.stream = p, stream
+        self.p, self.stream, self.channels_last = p, stream, channels_last
 
     def forward(self, x):
-        return x * draws.mask(self.stream, self.p, x[0].numel()).reshape(x.shape) if self.training and self.p else x
+        return x * of_elements(draws.mask(self.stream, self.p, x[0].numel()), x, self.channels_last) if self.training and self.p else x
 
 
 class ChannelDropout(Dropout):
@@ -147,26 +152,26 @@ class FeatureAlphaDropout(AlphaDropout, ChannelDropout):
 
 
 class RReLU(nn.Module):
-    def __init__(self, lower, upper, stream):
+    def __init__(self, lower, upper, stream, channels_last=False):
         super().__init__()
-        self.lower, self.upper, self.stream = lower, upper, stream
+        self.lower, self.upper, self.stream, self.channels_last = lower, upper, stream, channels_last
 
     def forward(self, x):
         slope = (self.lower + self.upper) / 2
         if self.training:
-            slope = self.lower + (self.upper - self.lower) * draws.uniform(self.stream, x[0].numel()).reshape(x.shape)
+            slope = self.lower + (self.upper - self.lower) * of_elements(draws.uniform(self.stream, x[0].numel()), x, self.channels_last)
         return torch.where(x > 0, x, slope * x)
 
 
 class SampleNormal(nn.Module):
-    def __init__(self, stream):
+    def __init__(self, stream, channels_last=False):
         super().__init__()
-        self.stream = stream
+        self.stream, self.channels_last = stream, channels_last
 
     def forward(self, mean, log_variance):
         if not self.training:
             return mean
-        noise = draws.normal(self.stream, mean[0].numel()).reshape(mean.shape)
+        noise = of_elements(draws.normal(self.stream, mean[0].numel()), mean, self.channels_last)
         return mean + torch.exp(0.5 * log_variance) * noise
 
 

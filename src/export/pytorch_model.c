@@ -25,6 +25,12 @@ static void add_lengths(struct text *out, size_t number) {
         text_add(out, "None");
 }
 
+/* Whether its memory is in the order of its dimensions: not that of channels last. */
+static bool is_row_major(const struct shape *shape) {
+    size_t channels = (size_t)shape->size[0];
+    return !shape->is_channels_last || shape->dims < 2 || channels == 1 || channels == shape_elements(shape);
+}
+
 static bool layer_place(void *context, const char *name, struct text *out) {
     const struct call *c = context;
     const struct layer *l = c->layer;
@@ -57,6 +63,8 @@ static bool layer_place(void *context, const char *name, struct text *out) {
         text_printf(out, "%lld", (long long)first[1]);
     } else if (strcmp(name, "number") == 0) {
         text_printf(out, "%u", l->stream);
+    } else if (strcmp(name, "order") == 0) {
+        if (!is_row_major(&l->out)) text_add(out, ", channels_last=True");
     } else if (strcmp(name, "stream") == 0) {
         if (strstr(text_string(out) + c->out_start, "dropout=")) text_printf(out, ", stream=%u", l->stream);
     } else if (strcmp(name, "shape") == 0) {
@@ -92,12 +100,6 @@ struct naming {
     const char **codes; /* (layer_count) that make the modules */
     struct text modules, forward;
 };
-
-/* Whether its memory is in the order of its dimensions: not that of channels last. */
-static bool is_row_major(const struct shape *shape) {
-    size_t channels = (size_t)shape->size[0];
-    return !shape->is_channels_last || shape->dims < 2 || channels == 1 || channels == shape_elements(shape);
-}
 
 /* Whether its values are those of its memory's tensor, without a change of the shape. */
 static bool is_as_stored(const struct model *m, size_t tensor) {

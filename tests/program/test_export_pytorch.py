@@ -184,6 +184,14 @@ class ExportPyTorch(program.Case):
             self.assertIn(form, self.export("loss.yaml"))
         self.assertIn("F.cosine_embedding_loss(", self.export(os.path.join(program.SOURCE, "configs", "siamese.yaml")))
 
+    def test_draws_of_images(self):
+        """The run draws for an image's elements channels last."""
+        self.write("image.yaml", "dataset: {format: synthetic, synthetic: {kind: classes, rows: 32, inputs: 48, classes: 3}}\n"
+                   "model: {layers: [{dropout: 0.1}, {reshape: [3, 4, 4]}, {conv2d: {out: 4, kernel_size: 2}}, {dropout: 0.2}, rrelu, flatten, {linear: 3}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
+        code = self.export("image.yaml")
+        for call in ("Dropout(0.1, stream=0)", "Dropout(0.2, stream=4, channels_last=True)", "RReLU(0.125, 0.3333333333333333, stream=5, channels_last=True)"):
+            self.assertIn(call, code)
+
     def test_formulas(self):
         """Of constants, too; the features are those of the largest variable."""
         for formula, form in (("mean(y - t) * mean(2) + 010", "ex.mean(y - t) * ex.mean(2) + 10"), ("sum(index * y * w)", "ex.sum(ex.index(y, w) * y * w)")):

@@ -402,5 +402,5 @@ const struct layer_type layer_rrelu = {
     .backward = rrelu_backward,
     .onnx = rrelu_onnx,
     .c = rrelu_c,
-    .pytorch = "RReLU({lower}, {upper}, stream={number})",
+    .pytorch = "RReLU({lower}, {upper}, stream={number}{order})",
 };

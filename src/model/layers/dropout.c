@@ -163,7 +163,7 @@ const struct layer_type layer_dropout = {
     .is_by_position = true,
     .plan = plan,
     DROPOUT(elements),
-    .pytorch = "Dropout({p}, stream={number})",
+    .pytorch = "Dropout({p}, stream={number}{order})",
 };
 const struct layer_type layer_dropout1d = {
     .variant = {"dropout1d", &dropout1d_schema,
@@ -203,7 +203,7 @@ const struct layer_type layer_alpha_dropout = {
     .is_by_position = true,
     .plan = plan_alpha,
     DROPOUT_LAYER(alpha),
-    .pytorch = "AlphaDropout({p}, stream={number})",
+    .pytorch = "AlphaDropout({p}, stream={number}{order})",
 };
 const struct layer_type layer_feature_alpha_dropout = {
     .variant = {"feature_alpha_dropout", &feature_alpha_dropout_schema,

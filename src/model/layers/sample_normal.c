@@ -75,5 +75,5 @@ const struct layer_type layer_sample_normal = {
     .join = join,
     .join_backward = join_backward,
     .is_identity = true,
-    .pytorch = "SampleNormal(stream={number})",
+    .pytorch = "SampleNormal(stream={number}{order})",
 };
