@@ -65,7 +65,7 @@ static bool ends_with_relu(const struct graph_node *node) {
     return node->layer->has_relu && (place == RELU_AFTER || place == RELU_INSIDE);
 }
 
-/* Of the output of a layer. That of a part, "encoder/h", is not inside the one of its layer: "encoder.h". */
+/* Of the output of a layer. That of a part, "e/state", is not inside the one of its layer: "e.state". */
 static char *column_name(const struct trace *trace, const struct layer *layer) {
     char *name = arena_printf(trace->arena, "activations/%s", layer->name);
     char *slash = strrchr(name, '/');
