@@ -173,22 +173,28 @@ struct nll_rows {
     }
 };
 
+static struct nll_rows rows_of_classes(operator_call *c, const struct cross_entropy_options *o, const float *x,
+                                       const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
+                                       double *count) {
+    return {.x = c->in(x, positions * classes),
+            .targets = gpu_real_targets(c, o, targets, positions),
+            .weight = c->constant(o->weight, o->weight ? classes : 0),
+            .count = count,
+            .ignored = o->ignored,
+            .classes = classes,
+            .scale = scale,
+            .dx = c->out(dx, positions * classes),
+            .is_correct = c->scratch<double>(positions),
+            .row_weights = c->in(o->rows.values, o->rows.values ? positions / o->row_positions : 0),
+            .row_positions = o->rows.values ? o->row_positions : 1};
+}
+
 static void nll(struct device *device, const struct cross_entropy_options *o, const float *log_probabilities,
                 const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
                 struct loss_sums *sums) {
     operator_call c(device, "nll");
     double *count = c.scratch<double>(1);
-    struct nll_rows f = {.x = c.in(log_probabilities, positions * classes),
-                         .targets = gpu_real_targets(&c, o, targets, positions),
-                         .weight = c.constant(o->weight, o->weight ? classes : 0),
-                         .count = count,
-                         .ignored = o->ignored,
-                         .classes = classes,
-                         .scale = scale,
-                         .dx = c.out(dx, positions * classes),
-                         .is_correct = c.scratch<double>(positions),
-                         .row_weights = c.in(o->rows.values, o->rows.values ? positions / o->row_positions : 0),
-                         .row_positions = o->rows.values ? o->row_positions : 1};
+    struct nll_rows f = rows_of_classes(&c, o, log_probabilities, targets, positions, classes, scale, dx, count);
     struct loss_sums *to = c.inout(sums, 1);
     if (positions == 0 || !c.is_ok()) return;
     c.each(1, [=] __device__(size_t) { *count = 0; });
@@ -266,17 +272,7 @@ static void multi_margin(struct device *device, const struct cross_entropy_optio
                          struct loss_sums *sums) {
     operator_call c(device, "multi_margin");
     double *count = c.scratch<double>(1), *losses = c.scratch<double>(positions);
-    struct nll_rows f = {.x = c.in(outputs, positions * classes),
-                         .targets = gpu_real_targets(&c, o, targets, positions),
-                         .weight = c.constant(o->weight, o->weight ? classes : 0),
-                         .count = count,
-                         .ignored = o->ignored,
-                         .classes = classes,
-                         .scale = scale,
-                         .dx = c.out(dx, positions * classes),
-                         .is_correct = c.scratch<double>(positions),
-                         .row_weights = c.in(o->rows.values, o->rows.values ? positions / o->row_positions : 0),
-                         .row_positions = o->rows.values ? o->row_positions : 1};
+    struct nll_rows f = rows_of_classes(&c, o, outputs, targets, positions, classes, scale, dx, count);
     struct loss_sums *to = c.inout(sums, 1);
     bool is_counted = o->rows.is_counted;
     if (positions == 0 || !c.is_ok()) return;
