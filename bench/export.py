@@ -251,7 +251,8 @@ def measure_wine(a, folder):
 
 
 def main():
-    import models
+    import models, peers
+    peers.restart_strong()
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="wine")
     parser.add_argument("--rounds", type=int, default=5)

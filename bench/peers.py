@@ -37,6 +37,12 @@ def strong_environment():
     return e
 
 
+def restart_strong():
+    """For a benchmark that calls PyTorch in its own process: starts it again in strong_environment, and ends with its exit code."""
+    if "DDPTRAIN_BENCH_STRONG" not in os.environ:
+        sys.exit(subprocess.call([sys.executable, *sys.argv], env=dict(strong_environment(), DDPTRAIN_BENCH_STRONG="1")))
+
+
 @dataclass(frozen=True)
 class Peer:
     python: str

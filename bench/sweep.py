@@ -9,6 +9,8 @@ PYTHON has torch 2.x, optuna, scikit-learn and, at will, jax (from PyPI); withou
                                  epochs, beside PyTorch (vmap; batched products, compiled or not) and JAX (jit(vmap(scan)))"""
 import argparse, concurrent.futures, json, os, shutil, statistics, subprocess, sys, tempfile, time
 
+import peers
+
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PEER = os.path.join(SOURCE, "bench", "pytorch", "sweep.py")
 MANY_PEER = os.path.join(SOURCE, "bench", "pytorch", "many.py")
@@ -83,14 +85,15 @@ class Bench:
 
     def optuna(self, trials):
         """Trials per second: the sum over as many processes as there are workers."""
-        started = [subprocess.Popen([self.options.python, PEER, str(trials), str(i)], stdout=subprocess.PIPE, text=True) for i in range(self.options.workers)]
+        started = [subprocess.Popen([self.options.python, PEER, str(trials), str(i)], stdout=subprocess.PIPE, text=True, env=peers.strong_environment())
+                   for i in range(self.options.workers)]
         return sum(json.loads(p.communicate()[0])["trials_per_s"] for p in started)
 
     def has_peers(self, names="torch, torch.func, optuna, sklearn"):
         return subprocess.run([self.options.python, "-c", f"import {names}"], capture_output=True).returncode == 0
 
     def many_peer(self, way, shape, models, data):
-        p = subprocess.run([self.options.python, MANY_PEER, way, shape, str(models), data], capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+        p = subprocess.run([self.options.python, MANY_PEER, way, shape, str(models), data], capture_output=True, text=True, env=peers.strong_environment())
         if p.returncode:
             sys.exit(f"bench: the peer failed: {way} {shape} {models}\n{p.stderr[-2000:]}")
         return json.loads(p.stdout.splitlines()[-1])["model_steps_per_s"]
