@@ -55,8 +55,9 @@ static inline void draw_indices(const struct sampler_config *config, size_t rows
     struct row_order order = {0};
     ck_ok(sampler_alloc(config, rows, &order));
     sampler_draw(config, rows, epoch, &order);
-    for (size_t i = 0; i < sampler_own_length(config, rows, rank, world); i++)
-        indices[i] = (int64_t)sampler_row(&order, rows, rank, world, i);
+    size_t length = sampler_own_length(config, rows, rank, world);
+    for (size_t i = 0; i < length; i += 5)
+        sampler_rows_of(&order, rows, rank, world, i, length - i < 5 ? length - i : 5, indices + i);
     order_free(&order);
 }
 

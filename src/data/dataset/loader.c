@@ -78,13 +78,14 @@ static struct span span_of(const struct loader *loader, size_t batch) {
 
 /* Sets the positions (span.rows) of a batch. */
 static void find_positions(const struct loader *loader, struct span span, int64_t *positions) {
-    bool is_shard = loader->sampler.shards > 0, is_training = loader->part == DATASET_TRAIN;
+    bool is_shard = loader->sampler.shards > 0;
     int rank = is_shard ? 0 : loader->rank, world_size = is_shard ? 1 : loader->world_size;
-    for (size_t i = 0; i < span.rows; i++)
-        positions[i] =
-            (int64_t)(is_training ? sampler_row(&loader->order, loader->epoch_rows, rank, world_size, span.first + i)
-                                  : sampler_evaluation_row(loader->evaluation, loader->first_row, loader->length, rank,
-                                                           world_size, loader->batch_rows, span.first + i));
+    if (loader->part == DATASET_TRAIN)
+        sampler_rows_of(&loader->order, loader->epoch_rows, rank, world_size, span.first, span.rows, positions);
+    else
+        for (size_t i = 0; i < span.rows; i++)
+            positions[i] = (int64_t)sampler_evaluation_row(loader->evaluation, loader->first_row, loader->length, rank,
+                                                           world_size, loader->batch_rows, span.first + i);
 }
 
 static void announce(struct loader *loader, size_t batch) {

@@ -972,26 +972,33 @@ static void copy_values(char *to, const char *from, size_t bytes) {
     memcpy(to + bytes - VECTOR, from + bytes - VECTOR, VECTOR);
 }
 
-static void copy_row(const struct table *table, size_t row, void *inputs, void *targets) {
-    size_t input_bytes = table->input_size * sizeof(float), bytes = table_target_bytes(table);
-    if (table->bytes)
-        byte_table_apply(&table->values, table->bytes + row * table->input_size, inputs);
-    else if (table->stored_size != table->input_size)
-        preparation_restore(table->preparation, table->inputs + row * table->stored_size, inputs);
-    else
-        copy_values(inputs, (const char *)table->inputs + row * input_bytes, input_bytes);
-    const char *target = (const char *)table->targets + row * bytes;
-    if (bytes == sizeof(int64_t)) /* one class: without a call */
-        memcpy(targets, target, sizeof(int64_t));
-    else
-        memcpy(targets, target, bytes);
+/* A batch of rows that are in memory as the model gets them. What a row needs is in variables, because the rows that
+ * are written could be the table. */
+static void copy_rows(const struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
+                      char *inputs, char *targets) {
+    const char *from = (const char *)table->inputs, *from_targets = table->targets;
+    size_t bytes = table->input_size * sizeof(float), target_bytes = table_target_bytes(table);
+    struct selection selection = *rows;
+    for (size_t i = 0; i < count; i++, inputs += bytes, targets += target_bytes) {
+        size_t row = selection_row(&selection, (size_t)positions[i]);
+        copy_values(inputs, from + row * bytes, bytes);
+        if (target_bytes == sizeof(int64_t)) /* one class: without a call */
+            memcpy(targets, from_targets + row * sizeof(int64_t), sizeof(int64_t));
+        else
+            memcpy(targets, from_targets + row * target_bytes, target_bytes);
+    }
 }
 
 /* Reads one row of a batch. */
 static status read_row(const struct table *table, size_t row, void *inputs, void *targets) {
     assert(row < table->rows);
     if (!table->targets) return table->source->format->read_tokens(table->source, row, inputs, targets);
-    copy_row(table, row, inputs, targets);
+    if (table->bytes)
+        byte_table_apply(&table->values, table->bytes + row * table->input_size, inputs);
+    else
+        preparation_restore(table->preparation, table->inputs + row * table->stored_size, inputs);
+    size_t bytes = table_target_bytes(table);
+    memcpy(targets, (const char *)table->targets + row * bytes, bytes);
     return OK;
 }
 
@@ -1035,6 +1042,10 @@ void table_will_read(struct table *table, const struct selection *rows, const in
 
 status table_read(struct table *table, const struct selection *rows, const int64_t *positions, size_t count,
                   void *inputs, void *targets) {
+    if (table->targets && !table->bytes && table->stored_size == table->input_size) {
+        copy_rows(table, rows, positions, count, inputs, targets);
+        return OK;
+    }
     if (table->targets || table->source->input_kind == INPUT_TOKENS) {
         for (size_t i = 0; i < count; i++)
             TRY(read_row(table, selection_row(rows, (size_t)positions[i]),

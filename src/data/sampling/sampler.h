@@ -119,6 +119,17 @@ static inline size_t sampler_row(const struct row_order *order, size_t rows, int
     return order_at(order, ((size_t)rank + index * (size_t)world_size) % rows); /* padding: the first rows again */
 }
 
+/* The same for [count] successive indices: out (count), without a division for each. */
+static inline void sampler_rows_of(const struct row_order *order, size_t rows, int rank, int world_size, size_t index,
+                                   size_t count, int64_t *out) {
+    const struct row_order own = *order; /* which [out] cannot be */
+    size_t at = (size_t)rank + index * (size_t)world_size;
+    for (size_t i = 0; i < count; i++, at += (size_t)world_size) {
+        if (at >= rows) at %= rows;
+        out[i] = (int64_t)order_at(&own, at);
+    }
+}
+
 /* Evaluation: each row exactly once over all ranks, in order, without padding: rows [first, first + count) of [rank].
  */
 void sampler_evaluation_range(size_t rows, int rank, int world_size, size_t *first, size_t *count);
