@@ -57,6 +57,9 @@ static bool uses_buffer(const void *config, size_t index) {
     return index < 2 || ((const struct adam_config *)config)->amsgrad;
 }
 
+/* 1 - beta^t; pow takes longest where the power is below 2^-54, half a unit in the last place, which e^-40 is */
+static double correction(double beta, double t) { return (1 - beta) * t > 40 ? 1 : 1 - pow(beta, t); }
+
 /* step_size = lr / (1 - b1^t);  bc2s = sqrt(1 - b2^t), in double, cast once */
 static struct adam_constants plan_shared(const struct adam_config *c, const struct optimizer_settings *own, int64_t t) {
     double beta1 = own->momentum, beta2 = c->betas.items[1];
@@ -66,8 +69,8 @@ static struct adam_constants plan_shared(const struct adam_config *c, const stru
         .beta2 = (float)beta2,
         .one_minus_beta2 = (float)(1 - beta2),
         .eps = optimizer_eps(c->eps),
-        .minus_step_size = (float)-(own->lr / (1 - pow(beta1, (double)t))),
-        .sqrt_correction2 = (float)sqrt(1 - pow(beta2, (double)t)),
+        .minus_step_size = (float)-(own->lr / correction(beta1, (double)t)),
+        .sqrt_correction2 = (float)sqrt(correction(beta2, (double)t)),
         .decay_factor = 1,
         .uses_lerp = c->arithmetic == ADAM_TORCH2,
     };

@@ -126,6 +126,20 @@ TEST(nadam_resumes_at_any_update) {
     config_free(file);
 }
 
+/* At each update, also where a power of beta is too small to matter. */
+TEST(adam_corrects_its_means) {
+    struct config_file *file = config_with("optimizer", "{type: adam, lr: 0.01, betas: [0.9, 0.99]}");
+    const struct variant *config = &config_of(file)->optimizer;
+    const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
+    struct optimizer_settings settings = type->settings(config->config);
+    for (int64_t t = 1; t < 6000; t++) {
+        union optimizer_constants c = type->plan(config->config, &settings, t);
+        ck_assert(c.adam.minus_step_size == (float)-(0.01 / (1 - pow(0.9, (double)t))));
+        ck_assert(c.adam.sqrt_correction2 == (float)sqrt(1 - pow(0.99, (double)t)));
+    }
+    config_free(file);
+}
+
 /* An update of centered RMSprop as PyTorch's loops round it. 2.x: grad_avg.lerp_(grad, 1 - alpha); 1.13:
  * grad_avg.mul_(alpha).add_(grad, alpha=1 - alpha). */
 static float update_centered(bool is_torch2, float p, float g, float *square_avg, float *grad_avg) {
