@@ -93,6 +93,27 @@ TEST(products_agree) {
 }
 
 /* More rows than are copied at once. */
+/* One row after the other, in every set; columns that are whole vectors, parts of one, many. */
+TEST(gradients_of_biases_are_added_in_order) {
+    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    static const size_t sizes[] = {1, 3, 7, 16, 30, 64, 77, 5000};
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        struct device *device = open_set(names[n]);
+        for (size_t s = 0; device && s < sizeof sizes / sizeof *sizes; s++)
+            for (size_t rows = 1; rows < 40; rows += 6) {
+                size_t size = sizes[s];
+                float *dy = random_values(rows * size, 1), *sum = random_values(size, 2), *x = random_values(rows, 3);
+                float *dbias = memcpy(guarded_malloc(size * sizeof *sum), sum, size * sizeof *sum);
+                float *dw = random_values(size, 4);
+                device_ops(device)->linear_backward_weight(device, F32(dy), F32(x), dw, dbias, rows, 1, size);
+                for (size_t i = 0; i < rows * size; i++) sum[i % size] += dy[i];
+                ck_assert_mem_eq(dbias, sum, size * sizeof *sum);
+                guarded_free(dy), guarded_free(sum), guarded_free(x), guarded_free(dbias), guarded_free(dw);
+            }
+        device_destroy(device);
+    }
+}
+
 TEST(rows_are_copied_in_groups) {
     size_t rows = 4100, in = 1024, out = 512;
     struct device *device = open_set(NULL);

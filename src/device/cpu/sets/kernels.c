@@ -13,6 +13,34 @@ static void add_run(float *restrict sum, const float *restrict x, size_t rows, s
         for (size_t j = 0; j < size; j++) sum[j] += x[j];
 }
 
+#define SHORT_SUM 4096 /* numbers that are read from the first-level cache in any order */
+
+/* The same of columns whose sums stay in registers: [vectors] of them, a constant, or [part] < LANES. */
+static inline __attribute__((always_inline)) void add_columns(float *sum, const float *x, size_t rows, size_t vectors,
+                                                              size_t part, size_t stride) {
+    lanes sums[TILE_VECTORS];
+    UNROLL
+    for (size_t v = 0; v < vectors; v++) sums[v] = part ? partial_load(sum, part) : *(const lanes *)(sum + v * LANES);
+    for (size_t i = 0; i < rows; i++, x += stride) {
+        UNROLL
+        for (size_t v = 0; v < vectors; v++) sums[v] += part ? partial_load(x, part) : *(const lanes *)(x + v * LANES);
+    }
+    UNROLL
+    for (size_t v = 0; v < vectors; v++) {
+        if (part)
+            partial_store(sum, sums[v], part);
+        else
+            *(lanes *)(sum + v * LANES) = sums[v];
+    }
+}
+
+static void add_short_rows(float *sum, const float *x, size_t rows, size_t size, size_t stride) {
+    size_t j = 0;
+    for (; j + PANEL_WIDTH <= size; j += PANEL_WIDTH) add_columns(sum + j, x + j, rows, TILE_VECTORS, 0, stride);
+    for (; j + LANES <= size; j += LANES) add_columns(sum + j, x + j, rows, 1, 0, stride);
+    if (j < size) add_columns(sum + j, x + j, rows, 1, size - j, stride);
+}
+
 #define SUM_COLUMNS 64 /* whose sums in double stay in the first-level cache */
 
 static void add_long_rows(float *restrict sum, const float *restrict x, size_t rows, size_t size, size_t stride) {
@@ -26,6 +54,10 @@ static void add_long_rows(float *restrict sum, const float *restrict x, size_t r
 }
 
 void IN_SET(add_rows)(float *sum, const float *x, size_t rows, size_t size, size_t stride) {
+    if (rows * size <= SHORT_SUM && rows <= LONG_SUM) {
+        add_short_rows(sum, x, rows, size, stride);
+        return;
+    }
     if (rows <= LONG_SUM) {
         add_run(sum, x, rows, size, stride);
         return;
