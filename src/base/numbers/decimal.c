@@ -15,6 +15,8 @@
 #define MANTISSA_BITS 52
 #define HALF_DIGITS 8 /* digits that are computed from one 32-bit integer */
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first digit is the lowest byte of a word");
+
 __extension__ typedef unsigned __int128 uint128;
 
 /* The 17 digits of a number without its sign, and the power of ten of the first one. */
@@ -61,7 +63,7 @@ static void write_digits(uint32_t number, char *out) {
     uint64_t high = (fours * 10486 >> 20) & 0x7f0000007f, twos = high | (fours - high * 100) << 16;
     uint64_t tens = (twos * 103 >> 10) & 0x000f000f000f000f, digits = tens | (twos - tens * 10) << 8;
     digits += '0' * (uint64_t)0x0101010101010101;
-    for (size_t i = 0; i < HALF_DIGITS; i++) out[i] = (char)(digits >> 8 * i & 0xff);
+    memcpy(out, &digits, HALF_DIGITS);
 }
 
 /* The first digit and the DIGITS - 1 others; returns how many there are without zeros at the end. */
