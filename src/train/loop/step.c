@@ -643,18 +643,23 @@ static status wait_for_step(struct trainer *t, void *stream) {
 /* Waits for the device; the only place of a step that does. */
 static status read_results(struct trainer *t, struct pending_step *step) {
     struct update *update = &step->update;
-    struct device_results results;
+    struct device_results copy;
+    const struct device_results *results = &copy;
     bool is_ahead = step->slot >= 0;
     TRY(wait_for_step(t, is_ahead ? device_download_stream(t->device, step->slot) : device_stream(t->device)));
-    TRY(is_ahead ? device_download_end(t->device, step->slot, &results, sizeof results)
-                 : device_download(t->device, &results, t->memory.results, sizeof results));
-    update->sums = results.sums;
-    update->nonfinite_gradients = results.nonfinite[NONFINITE_GRADIENTS];
-    update->nonfinite_statistics = results.nonfinite[NONFINITE_STATISTICS];
-    update->skips = results.found_inf > 0 ? 1 : 0;
+    if (is_ahead)
+        TRY(device_download_end(t->device, step->slot, &copy, sizeof copy));
+    else if (device_is_host(t->device))
+        results = t->memory.results; /* a copy would have to wait until all that the update wrote is in the cache */
+    else
+        TRY(device_download(t->device, &copy, t->memory.results, sizeof copy));
+    update->sums = results->sums;
+    update->nonfinite_gradients = results->nonfinite[NONFINITE_GRADIENTS];
+    update->nonfinite_statistics = results->nonfinite[NONFINITE_STATISTICS];
+    update->skips = results->found_inf > 0 ? 1 : 0;
     if (!update->has_norm) return OK;
-    update->grad_norm = (double)results.norm.norm;
-    update->nonfinite_gradients = isfinite(results.norm.norm) ? 0 : 1;
+    update->grad_norm = (double)results->norm.norm;
+    update->nonfinite_gradients = isfinite(results->norm.norm) ? 0 : 1;
     return OK;
 }
 
