@@ -178,7 +178,7 @@ static void many_body(const struct dist_env *env, void *argument) {
             while (recv(fd, bytes, sizeof bytes, 0) > 0) continue;
             close(fd);
         }
-        RANK_CHECK(clock_seconds() - begin < 2);
+        RANK_CHECK(clock_seconds() - begin < 20); /* not the timeout for joining each time */
     }
     store_close(rank_open_store(env, 30));
 }

@@ -168,6 +168,35 @@ class Case(unittest.TestCase):
             time.sleep(0.02)
         self.assertEqual(self.leftovers(), [], f"processes left after {seconds} s")
 
+    def has_joined(self, pid):
+        """Whether the rank has joined the others: its thread that watches the others runs."""
+        names = set()
+        for path in glob.glob(f"/proc/{pid}/task/*/comm"):
+            with contextlib.suppress(OSError), open(path) as f:
+                names.add(f.read().strip())
+        return "heartbeat" in names
+
+    def state(self, pid):
+        """R, S, T ... of proc(5)."""
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0]
+
+    def signals(self, pid, *masks):
+        """The signals in any of these masks of a process (proc(5)), as bits; none after its end."""
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as f:
+            status = dict(line.split(":", 1) for line in f)
+            return sum({1 << i for m in masks for i in range(64) if int(status[m], 16) >> i & 1})
+        return 0
+
+    def catches(self, pid, number):
+        """Whether a process has a handler for the signal, or waits for it as the launcher does."""
+        return bool(self.signals(pid, "SigCgt", "SigBlk") >> (number - 1) & 1)
+
+    def send_and_wait(self, process, number):
+        """Until the process has taken the signal: two that are pending would be one."""
+        process.send_signal(number)
+        self.wait_for(lambda: not self.signals(process.pid, "SigPnd", "ShdPnd") >> (number - 1) & 1, what="the signal to be taken")
+
     def wait_for(self, condition, seconds=20, what="the condition"):
         end = time.monotonic() + seconds * SLOW
         while not condition():
@@ -192,8 +221,8 @@ checkpoint: {save_every: 5}
 
 
 def long_evaluation(train=400, validation=7600 if SANITIZER else 39600):
-    """A config whose evaluation, 8 rows a batch, takes long beside its training: with the default 50 steps and half a second,
-    more with a sanitizer. These are the numbers of rows."""
+    """A config whose evaluation, 8 rows a batch, takes long beside its training: with the default 50 steps and some tenths of
+    a second, more with a sanitizer. These are the numbers of rows."""
     rows = train + validation
     return f"""
 dataset: {{format: synthetic, synthetic: {{kind: classes, rows: {rows}, inputs: 64, classes: 4, seed: 3}}, split: {{test: {validation / rows}, seed: 1}}}}

@@ -859,13 +859,13 @@ class Audit(program.Case):
 
         def folders():
             return {name for name in os.listdir(self.folder) if name.startswith("ddptrain-")} - others
-        p = self.start("audit", "runs/test", "--all")
+        p = self.start("audit", "runs/test", "--all", env={"DDPTRAIN_FAULT_LATE": "0:600"})  # it is killed while it runs
         self.wait_for(folders, what="the folder")
         first = folders()
         self.wait_for(lambda: all(os.path.exists(self.path(name, "output.txt")) for name in first), what="a run")
         self.run_program("audit", "runs/test")
-        if p.poll() is None:
-            self.assertEqual(folders(), first)
+        self.assertIsNone(p.poll())
+        self.assertEqual(folders(), first)
         p.kill()
         p.communicate()
         self.assert_no_leftovers()

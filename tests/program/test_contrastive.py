@@ -2,7 +2,6 @@
 numpy; evaluation, accumulation, lost ranks, and wrong configs. ctest-labels: dist"""
 import json
 import signal
-import time
 import unittest
 
 import h5py
@@ -238,11 +237,8 @@ class LostRanks(Case):
         """Sends a signal to rank 1 during the run."""
         self.write("test.yaml", self.LONG)
         p = self.start("test.yaml", "--run-dir", "test", "--nproc", 3)
-        deadline = time.monotonic() + 30
-        while not (ranks := self.ranks(p)).get(1) or not self.checkpoints("test"):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.05)
-        program.os.kill(ranks[1], number)
+        self.wait_for(lambda: self.checkpoints("test"), 30, "a checkpoint")
+        program.os.kill(self.ranks(p)[1], number)
         _, err = p.communicate(timeout=60 * program.SLOW)
         return p.returncode, err
 

@@ -54,7 +54,7 @@ class OncePerJob(program.Case):
         for kind in ("srun", "mpirun", "torchrun"):
             with self.subTest(kind):
                 run = f"runs/{kind}"
-                started = self.start_all(kind, "--run-dir", run)
+                started = self.start_all(kind, "--run-dir", run, "train.epochs=1000000")
                 self.wait_for(lambda: os.path.exists(self.path(run, "metrics.jsonl")) and len(self.events("step", run)) > 5, 60, "steps")
                 for p in started:
                     p.send_signal(signal.SIGTERM)

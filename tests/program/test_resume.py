@@ -51,15 +51,12 @@ class Resume(program.Case):
             for sent in (signal.SIGTERM, signal.SIGINT):
                 with self.subTest(nproc=nproc, signal=sent):
                     self.reference("--nproc", nproc, "--fresh")
-                    for wait in (0.02, 0, 0, 0, 0, 0):  # again where it ended before the signal came
-                        shutil.rmtree(self.path("runs/test"), ignore_errors=True)
-                        p = self.start("test.yaml", "--nproc", nproc)
-                        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the first step")
-                        time.sleep(wait)
-                        p.send_signal(sent)
-                        out, err = p.communicate(timeout=30 * program.SLOW)
-                        if p.returncode != OK:
-                            break
+                    shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+                    slow = {"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "checkpoints"}  # 18 saves
+                    p = self.start("test.yaml", "--nproc", nproc, env=slow)
+                    self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the first step")
+                    p.send_signal(sent)
+                    out, err = p.communicate(timeout=30 * program.SLOW)
                     self.assertEqual(p.returncode, STOPPED, err)
                     self.assertIn("run the same command again to continue", err)
                     self.assertTrue(self.checkpoints())
@@ -402,7 +399,7 @@ class MovedFolder(program.Case):
 
     def pause(self, p):
         p.send_signal(signal.SIGSTOP)
-        self.wait_for(lambda: self.read(f"/proc/{p.pid}/stat").rsplit(")", 1)[1].split()[0] == "T", what="the pause")
+        self.wait_for(lambda: self.state(p.pid) == "T", what="the pause")
 
     def finish(self, p, run):
         """After a requested stop it has saved in [run] and continues from there to the same end as an undisturbed run."""
@@ -489,13 +486,16 @@ class MovedFolder(program.Case):
         self.assertIn("this run saves into a new folder runs/test.1", err)
         self.assertEqual((self.sha(), self.checkpoints()), other)
 
+    def is_locked(self, path):
+        with contextlib.suppress(FileNotFoundError), open("/proc/locks") as f:
+            return f":{os.stat(path).st_ino} " in f.read()
+
     def test_lost_lock(self):
         """The lock is made again; who took it meanwhile keeps the folder."""
         p = self.begin()
         os.remove(self.path("runs/test/.lock"))
         p.send_signal(signal.SIGCONT)  # a save that has begun may still end without
-        self.wait_for(lambda: os.path.exists(self.path("runs/test/.lock")), what="the lock")
-        time.sleep(0.2)  # made, then locked
+        self.wait_for(lambda: self.is_locked(self.path("runs/test/.lock")), what="the lock")
         with open(self.path("runs/test/.lock")) as f, self.assertRaises(BlockingIOError):
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.pause(p)

@@ -19,7 +19,7 @@ class Runs(program.Case):
         self.run_program("test.yaml")
         end, epoch = self.events("end")[-1], self.events("epoch")[-1]
         for name, signals in (("stopped", [signal.SIGTERM]), ("killed", [signal.SIGKILL])):
-            p = self.start("long.yaml", "--run-dir", f"runs/{name}")
+            p = self.start("long.yaml", "train.epochs=1000000", "--run-dir", f"runs/{name}")
             self.wait_for(lambda: os.path.exists(self.path("runs", name, "metrics.jsonl")) and self.events("step", f"runs/{name}"), what="a step")
             if name == "stopped":
                 self.assertEqual(self.rows()["stopped"][0], "running")

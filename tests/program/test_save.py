@@ -91,14 +91,17 @@ class Automatic(program.Case):
 
     def test_saves_within_an_epoch_after_ten_minutes(self):
         """Minutes pass in a fraction of a second. A killed run continues from there, to the same bits."""
-        self.write("test.yaml", program.long_evaluation(39960, 40).replace(SAVE_EVERY, ""))
         for nproc in (1, 2):
-            shutil.rmtree(self.path("runs/test"), ignore_errors=True)
-            p = self.start("test.yaml", "--nproc", nproc, env={"DDPTRAIN_FAULT_CLOCK": "3000"})
-            self.wait_for(self.checkpoints, what="a checkpoint")
-            p.kill()
-            p.communicate()
-            self.assert_no_leftovers()
+            for rows in (39960, 159960, 639960):  # a fast machine has done an epoch of few rows before the kill
+                self.write("test.yaml", program.long_evaluation(rows, 40).replace(SAVE_EVERY, ""))
+                shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+                p = self.start("test.yaml", "--nproc", nproc, env={"DDPTRAIN_FAULT_CLOCK": "10000"})
+                self.wait_for(lambda: p.poll() is not None or self.checkpoints(), what="a checkpoint")
+                p.kill()
+                p.communicate()
+                self.assert_no_leftovers()
+                if not self.events("epoch"):
+                    break
             self.assertEqual(self.events("epoch"), [], "the epoch was over too soon for this test")
             step = int(re.search(r"/step-(\d+)\.h5$", self.checkpoints()[-1])[1])
             last = f"train.steps={step + 20}"
@@ -113,7 +116,7 @@ class Automatic(program.Case):
         """Also after it, under the same name, whichever rule is due."""
         for save_every in (SAVE_EVERY, ""):
             self.write("test.yaml", program.long_evaluation(800, 7200).replace(SAVE_EVERY, save_every).replace("epochs: 1,", "epochs: 2,"))
-            for nproc, clock, times in ((1, 1000, 2), (2, 1000, 2), (1, 0.001, 1)):
+            for nproc, clock, times in ((1, 10000, 2), (2, 10000, 2), (1, 0.001, 1)):
                 with self.subTest(save_every=save_every, nproc=nproc, clock=clock):
                     self.run_program("test.yaml", "--nproc", nproc, "--fresh", env={"DDPTRAIN_FAULT_CLOCK": str(clock)})
                     names = [os.path.basename(e["path"]) for e in self.events("checkpoint")]
@@ -126,11 +129,15 @@ class Automatic(program.Case):
                     self.assertRegex(out, r"pending_end +int64 scalar +0\n")
 
     def test_a_kill_in_a_long_evaluation_costs_no_training(self):
-        self.write("test.yaml", program.long_evaluation())
-        p = self.start("test.yaml", env={"DDPTRAIN_FAULT_CLOCK": "1000"})
-        self.wait_for(self.checkpoints, what="a checkpoint")
-        p.kill()
-        p.communicate()
+        for rows in (7600, 39600, 159600, 639600):  # a fast machine has evaluated few rows before the kill
+            self.write("test.yaml", program.long_evaluation(validation=rows))
+            shutil.rmtree(self.path("runs"), ignore_errors=True)
+            p = self.start("test.yaml", env={"DDPTRAIN_FAULT_CLOCK": "10000"})
+            self.wait_for(lambda: p.poll() is not None or self.checkpoints(), what="a checkpoint")
+            p.kill()
+            p.communicate()
+            if not self.events("epoch"):
+                break
         self.assertEqual(self.events("epoch"), [], "the save came after the evaluation")
         _, err = self.run_program("test.yaml")
         self.assertIn("resuming from runs/test/checkpoints/epoch-0001.h5", err)

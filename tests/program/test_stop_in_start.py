@@ -29,12 +29,20 @@ def children(pid):
 
 
 class StopInStart(Case):
-    def halt(self, launcher, local_rank):
-        """Freezes a rank as soon as it exists, long before it can have joined."""
-        self.wait_for(lambda: launcher.poll() is not None or len(children(launcher.pid)) > local_rank, what="the rank")
-        pid = children(launcher.pid)[local_rank]
-        os.kill(pid, signal.SIGSTOP)
-        return pid
+    def halt(self, local_rank, *arguments, **options):
+        """A launcher with a rank that is frozen as soon as it exists, before it has joined: again where it was too late for that."""
+        for _ in range(20):
+            launcher = self.start(*arguments, **options)
+            self.wait_for(lambda: launcher.poll() is not None or len(children(launcher.pid)) > local_rank, what="the rank")
+            pid = children(launcher.pid)[local_rank]
+            os.kill(pid, signal.SIGSTOP)
+            self.wait_for(lambda: self.state(pid) == "T", what="the pause")
+            if not self.has_joined(pid):
+                return launcher, pid
+            launcher.kill()
+            launcher.communicate()
+            self.assert_no_leftovers()
+        self.fail("the ranks always join before they can be frozen")
 
     def end_with_75(self, launchers, begin):
         for number, p in enumerate(launchers):
@@ -50,8 +58,7 @@ class StopInStart(Case):
 
     def one_node(self, rank, seconds):
         self.write("c.yaml", CONFIG)
-        p = self.start("c.yaml", "--nproc", 3, "--no-progress")
-        pid = self.halt(p, rank)
+        p, pid = self.halt(rank, "c.yaml", "--nproc", 3, "--no-progress")
         time.sleep(seconds)  # the others join, or try to
         begin = time.monotonic()
         os.kill(pid, signal.SIGTERM)
@@ -86,8 +93,7 @@ class StopInStart(Case):
                      "--no-progress", "--node-rank"]
         env = {"DDPTRAIN_SECRET": "a secret of two nodes"}
         launchers = {}
-        launchers[node] = self.start(*arguments, node, env=env)
-        pid = self.halt(launchers[node], 0)
+        launchers[node], pid = self.halt(0, *arguments, node, env=env)
         launchers[1 - node] = self.start(*arguments, 1 - node, env=env)
         time.sleep(1.0)
         begin = time.monotonic()

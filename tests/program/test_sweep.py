@@ -261,7 +261,8 @@ class Sweep(SweepCase):
 
     def test_kept_trials_are_written_at_the_same_time(self):
         """Also by a single worker's sweep: the trials are short, and each waits for the disk."""
-        self.sweep(SWEEP, "trials=60", "train.epochs=1", "keep=best 3", "--nproc", 1, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "/checkpoints"})
+        saves = "checkpoint.save_every={steps: 1}"  # so that a loaded machine starts the last worker before the first one has ended
+        self.sweep(SWEEP, "trials=60", "train.epochs=1", saves, "keep=best 3", "--nproc", 1, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "/checkpoints"})
         folders = [f"sweeps/test/runs/{trial}" for trial in self.kept()]
         self.assertEqual(len(folders), 3)
         begun, ended = ([os.path.getmtime(self.path(folder, name)) for folder in folders] for name in ("config.yaml", "metrics.jsonl"))

@@ -62,15 +62,21 @@ class Parallel(SweepCase):
 class Folder(SweepCase):
     """The folder of a sweep is moved, or deleted and replaced, while it runs."""
     TEXT = "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.01}, {optimizer.lr: 0.02}, {optimizer.lr: 0.03}]\nkeep: best 2\n"
-    WORDS = ("train.epochs=6000", "--nproc", 1)
 
-    def begin(self, *words):
-        """After the first trial."""
+    def begin(self):
+        """After the first trial. self.words: the number of epochs with which a trial is much longer than what the test then does."""
         self.write("test.yaml", self.TEXT)
-        p = self.start("sweep", "test.yaml", *words)
         history = self.path("sweeps/test/history.jsonl")
-        while p.poll() is None and not (os.path.exists(history) and os.path.getsize(history)):
-            time.sleep(0.005)
+        for epochs in (6000, 24000, 96000, 384000):
+            self.words, begin = (f"train.epochs={epochs}", "--nproc", 1), time.monotonic()
+            p = self.start("sweep", "test.yaml", *self.words)
+            self.wait_for(lambda: p.poll() is not None or (os.path.exists(history) and os.path.getsize(history)), 60, "the first trial")
+            if time.monotonic() - begin > 0.3:
+                break
+            p.kill()
+            p.communicate()
+            self.assert_no_leftovers()
+            shutil.rmtree(self.path("sweeps/test"))
         time.sleep(0.1)  # the next one has begun
         self.assertIsNone(p.poll())
         return p
@@ -86,11 +92,11 @@ class Folder(SweepCase):
             self.assertEqual((f.read(), sorted(os.listdir(self.path("sweeps/test/runs")))), before)
 
     def test_a_moved_folder_is_followed(self):
-        self.sweep(self.TEXT, *self.WORDS, name="reference")
-        p = self.begin(*self.WORDS)
+        p = self.begin()
         os.rename(self.path("sweeps/test"), self.path("sweeps/moved"))
         replaced = self.replace()
         _, err = p.communicate(timeout=60 * program.SLOW)
+        self.sweep(self.TEXT, *self.words, name="reference")
         self.assertEqual(p.returncode, OK, err)
         self.assertIn("sweeps/moved during this sweep, which continues there", err)
         self.assert_as_replaced(replaced)
@@ -112,7 +118,7 @@ class Folder(SweepCase):
         self.assertIn("sweeps/moved during this sweep, which continues there", err)
 
     def test_a_deleted_folder_ends_the_sweep(self):
-        p = self.begin(*self.WORDS)
+        p = self.begin()
         self.code = USAGE
         while self.code == USAGE:
             while os.path.exists(self.path("sweeps/test")):  # a run may just write a file
@@ -401,8 +407,8 @@ class Ranks(SweepCase):
         self.assertEqual(process.returncode, code, out + err)
         return err
 
-    def expected(self):
-        self.sweep(SWEEP, *self.WORDS, name="alone")
+    def expected(self, *words):
+        self.sweep(SWEEP, *(words or self.WORDS), name="alone")
         self.write("test.yaml", SWEEP)
         with open(self.path("sweeps/alone/trials.csv"), "rb") as f:
             return f.read()
@@ -469,7 +475,8 @@ class Ranks(SweepCase):
         expected = self.expected()
         long = (*self.WORDS, "train.epochs=100000")
         ranks = [self.rank(r, 3, *long) for r in (0, 1, 2)]
-        time.sleep(1 * program.SLOW)
+        for p in ranks[1:]:
+            self.wait_for_worker(p)
         ranks[0].kill()
         for p in ranks[1:]:
             self.assertIn("rank 0, the coordinator of the sweep, was lost; run the same command again to continue", self.end(p, program.PEER))
@@ -481,14 +488,15 @@ class Ranks(SweepCase):
         self.assert_table(expected)
 
     def test_a_request_to_stop(self):
-        expected = self.expected()
-        ranks = [self.rank(r, 3) for r in (0, 1, 2)]
+        words = (*self.WORDS, "train.epochs=400")  # long beside the time between the first trial and the signals
+        expected = self.expected(*words)
+        ranks = [self.rank(r, 3, *words) for r in (0, 1, 2)]
         self.started(ranks[0])
         for p in ranks:
             p.send_signal(signal.SIGTERM)
         codes = [(p.communicate(timeout=60 * program.SLOW), p.returncode)[1] for p in ranks]
         self.assertIn(set(codes), ({STOPPED}, {OK}))
-        for p in [self.rank(r, 3) for r in (0, 1, 2)]:
+        for p in [self.rank(r, 3, *words) for r in (0, 1, 2)]:
             self.end(p)
         self.assert_table(expected)
 
@@ -591,19 +599,21 @@ class Ranks(SweepCase):
     def test_a_rank_connects_again_when_its_proof_was_not_read(self):
         """Rank 0 closes connections in a flood, also one whose proof is on its way."""
         self.write("test.yaml", SWEEP)
+        slow = ("trials=100000", "train.epochs=200", "keep=none")
         with socket.create_server(("127.0.0.1", self.port)) as listener:
             listener.settimeout(30 * program.SLOW)
-            second = self.rank(1, 2, *self.WORDS)
+            second = self.rank(1, 2, *slow)
             for _ in range(2):
                 s, _ = listener.accept()
                 with s:
                     self.assertEqual(len(s.recv(80, socket.MSG_WAITALL)), 80)
                     s.sendall(struct.pack("<III", 0x57534444, 0, 2) + bytes(32))
                     self.assertTrue(s.recv(1 << 16))
-        first = self.rank(0, 2, *self.WORDS)
+        first = self.rank(0, 2, *slow)
         self.wait_for_worker(second)
-        for p in (first, second):
-            self.end(p)
+        for p in (second, first):
+            p.send_signal(signal.SIGTERM)
+            self.end(p, STOPPED)
 
     def test_a_rank_that_is_started_twice_or_with_another_world_size(self):
         """It is told what is wrong, and the sweep goes on."""

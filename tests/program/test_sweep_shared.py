@@ -177,10 +177,7 @@ class Faults(SharedCase):
         rows = self.read("many/trials.csv").splitlines()
         self.assertEqual([row for row in rows if row not in table.splitlines()], [])
         self.assertLess(len(rows), 41)
-        watch = self.start("watch", "many")
-        time.sleep(1)
-        watch.terminate()
-        self.assertRegex(self.end(watch)[0], rf"many: running.*\n.* {len(rows) - 1} of 40 trials")
+        self.assertRegex(self.end(self.start("watch", "many"))[0], rf"many: running.*\n.* {len(rows) - 1} of 40 trials")
         self.run_program("report", "many", "--out", "r.html")
         self.assertIn(rows[1].split(",")[0], self.read("r.html"))
         for p in processes:

