@@ -307,6 +307,11 @@ def written_rows(folder):
     for loss in SIGNS:
         yield "loss_" + loss.split(",")[0], (signs.replace("{sign: sign, number: number}", "sign") + end.replace("loss: mse", f"loss: {{type: {loss}}}")
                                              .replace("linear: 1", f"linear: {2 if 'ranking' in loss else 1}")), 1
+    with open(os.path.join(folder, "lists.csv"), "w", encoding="utf-8") as file:
+        file.write("a,b,first,second\n" + "".join(f"{source.random()},{source.random()},{source.integers(3)},{source.integers(-1, 3)}\n" for _ in range(40)))
+    for name, loss in ("", "loss: multilabel_margin"), ("_of_several", "losses: [{type: multilabel_margin}]"):
+        yield "loss_multilabel_margin" + name, (f"dataset: {{path: {folder}/lists.csv, targets: [first, second], split: {{test: 0.25}}}}\n"
+                                                + end.replace("loss: mse", loss).replace("linear: 1", "linear: 3")), 1
     yield "loss_several", signs.replace("{sign: sign, number: number}", "{number: number}") + (
         "sampler: {batch_size: 8}\nmodel: {layers: [{linear: {out: 6, name: pairs}}, {linear: {from: pairs, out: 6, name: triples}}, {linear: 2}, {softplus: {name: both}}]}\n"
         f"losses: [{OF_OUTPUTS}]\noptimizer: {{type: sgd, lr: 0.01}}\ntrain: {{epochs: 2}}\n"), 1

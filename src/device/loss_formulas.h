@@ -173,9 +173,46 @@ HOST_DEVICE static inline double share_of(const struct rowwise_options *o, const
     return o->weight ? o->weight[i] * share : share;
 }
 
-/* What element [i] of each part adds to the sums: dice: p t and p + t; gaussian_nll, kl_normal and margin_ranking: the
- * loss; cosine_embedding: |x|^2, |y|^2 and x y; triplet_margin: the squared distances of anchor and positive, anchor
- * and negative, positive and negative; cross_entropy: exp(x - max), the share and the share times (x - max). */
+/* Whether the list [t] of multilabel_margin goes on at [j]. */
+HOST_DEVICE static inline bool has_class(const struct rowwise_options *o, const float *t, size_t j) {
+    return j < o->targets && t[j] >= 0;
+}
+
+/* How often class [i] is in the list [t]. */
+HOST_DEVICE static inline size_t listed(const struct rowwise_options *o, const float *t, size_t i) {
+    size_t count = 0;
+    for (size_t j = 0; has_class(o, t, j); j++) count += (size_t)t[j] == i;
+    return count;
+}
+
+/* 1 - [of] + [other], where it is above 0: what an output that should be larger lacks. */
+HOST_DEVICE static inline double lacking(float of, float other) {
+    double v = 1 - (double)of + (double)other;
+    return v > 0 ? v : 0;
+}
+
+/* What all classes of the list lack to class [i], which is not in it. */
+HOST_DEVICE static inline double lacking_to(const struct rowwise_options *o, const float *x, const float *t, size_t i) {
+    double sum = 0;
+    if (listed(o, t, i)) return 0;
+    for (size_t j = 0; has_class(o, t, j); j++) sum += lacking(x[(size_t)t[j]], x[i]);
+    return sum;
+}
+
+/* Its derivative by x[i]: a class of the list lacks something to so many others, each other one counts so many of the
+ * list. */
+HOST_DEVICE static inline double lacking_slope(const struct rowwise_options *o, const float *x, const float *t,
+                                               size_t size, size_t i) {
+    size_t times = listed(o, t, i), count = 0;
+    for (size_t k = 0; times && k < size; k++) count += lacking(x[i], x[k]) > 0 && !listed(o, t, k);
+    for (size_t j = 0; !times && has_class(o, t, j); j++) count += lacking(x[(size_t)t[j]], x[i]) > 0;
+    return times ? -(double)(times * count) : (double)count;
+}
+
+/* What element [i] of each part adds to the sums: dice: p t and p + t; gaussian_nll, kl_normal, margin_ranking and
+ * multilabel_margin: the loss; cosine_embedding: |x|^2, |y|^2 and x y; triplet_margin: the squared distances of anchor
+ * and positive, anchor and negative, positive and negative; cross_entropy: exp(x - max), the share and the share times
+ * (x - max). */
 HOST_DEVICE static inline struct rowwise_sums rowwise_sums_of(const struct rowwise_options *o, const float *x,
                                                               const float *t, size_t size, size_t i, float max) {
     double p, v, a, b, c;
@@ -202,6 +239,8 @@ HOST_DEVICE static inline struct rowwise_sums rowwise_sums_of(const struct rowwi
     case ROWWISE_CROSS_ENTROPY:
         p = share_of(o, t, size, i);
         return rowwise_sums_new(exp((double)x[i] - (double)max), p, p * ((double)x[i] - (double)max));
+    case ROWWISE_MULTILABEL_MARGIN:
+        return rowwise_sums_new(lacking_to(o, x, t, i), 0, 0);
     }
     return rowwise_sums_new(0, 0, 0);
 }
@@ -236,6 +275,7 @@ HOST_DEVICE static inline double rowwise_loss(const struct rowwise_options *o, s
         loss = triplet_of(o, s);
         break;
     case ROWWISE_MARGIN_RANKING:
+    case ROWWISE_MULTILABEL_MARGIN:
         return s.a / (double)size;
     case ROWWISE_CROSS_ENTROPY:
         return s.b * log(s.a) - s.c;
@@ -304,6 +344,8 @@ HOST_DEVICE static inline float rowwise_slope(const struct rowwise_options *o, s
         return ranking_of(o, x, t, size, i % size) >= 0 ? (i < size ? -t[i] : t[i - size]) / (float)size : 0;
     case ROWWISE_CROSS_ENTROPY:
         return (float)(s.b * (exp((double)x[i] - (double)max) / s.a) - share_of(o, t, size, i));
+    case ROWWISE_MULTILABEL_MARGIN:
+        return (float)(lacking_slope(o, x, t, size, i) / (double)size);
     }
     return 0;
 }

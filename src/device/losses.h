@@ -96,6 +96,9 @@ enum rowwise_loss {
     ROWWISE_TRIPLET_MARGIN,   /* parts anchor, positive, negative: max(0, margin + |a - p + eps| - |a - n + eps|) */
     ROWWISE_MARGIN_RANKING,   /* parts x and y: mean of max(0, margin - t (x - y)) */
     ROWWISE_CROSS_ENTROPY,    /* t' = (1 - smooth) t + smooth / size:  -sum(weight t' log_softmax(x)) */
+    /* t are classes, before the first negative one: mean, with 0 for those in t, of the sums over t of
+     * max(0, 1 - x[t] + x) */
+    ROWWISE_MULTILABEL_MARGIN,
 };
 
 struct rowwise_options {

@@ -133,7 +133,7 @@ static void add_term_targets(const struct term *term, struct text *out) {
     const struct shape *y = script_shape_of(term->s, term->output);
     bool is_one = term->loss->wants_classes && t->size == 1;
     text_printf(out, is_one ? "t[:, %zu]" : "t[:, %zu:%zu]", t->first, t->first + t->size);
-    if (!is_one && !term->loss->parts) {
+    if (!is_one && !term->loss->parts && !term->loss->is_class_list) {
         bool classes_first = term->loss->wants_classes && !script_has_classes_last(term->s, term->loss, term->output);
         struct shape of = *y;
         if (term->loss->wants_classes && !classes_first) of.dims--;

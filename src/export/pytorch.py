@@ -386,6 +386,13 @@ def multi_margin_loss(y, t, weight=None, p=1, margin=1.0):
     return F.multi_margin_loss(y.movedim(1, -1).flatten(0, -2), t.flatten(), p, margin, weight)
 
 
+def multilabel_margin_loss(y, t):
+    """Of lists of classes, each of which ends before its first negative value."""
+    t = t.flatten(1).long()
+    t = torch.where((t < 0).cumsum(1) > 0, -1, t)
+    return F.multilabel_margin_loss(y, F.pad(t, (0, y.shape[1] - t.shape[1]), value=-1))
+
+
 def quantile_loss(y, t, quantile):
     d = y - t
     return (torch.where(d > 0, 1 - quantile, -quantile) * d).mean()

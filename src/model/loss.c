@@ -105,7 +105,8 @@ static struct shape squeezed(const struct shape *shape) {
 }
 
 /* The shape of the values that have a target each, of an output that has as many as there are targets. */
-static struct shape shape_of_values(const struct loss_type *loss, const struct model *model, size_t tensor) {
+static struct shape shape_of_values(const struct loss_type *loss, const struct model *model, size_t tensor,
+                                    size_t target_size) {
     const struct planned_tensor *t = &model->tensors[tensor];
     struct shape shape = t->scores ? *t->scores : t->shape;
     if (loss->wants_classes && t->scores) {
@@ -113,6 +114,8 @@ static struct shape shape_of_values(const struct loss_type *loss, const struct m
         memmove(shape.size, shape.size + 1, (size_t)shape.dims * sizeof *shape.size);
     } else if (loss->wants_classes && shape.dims > 0) {
         shape.dims--;
+    } else if (loss->is_class_list && shape.dims > 1) {
+        shape.size[shape.dims - 1] = (int64_t)target_size / shape.size[0];
     } else if (loss->parts && shape.dims > 1) {
         shape.size[shape.lengths ? shape.dims - 1 : 0] /= (int64_t)loss->parts;
     }
@@ -164,7 +167,8 @@ static bool is_merged(const struct shape *a, const struct shape *b) {
 static status check_shape(const struct loss_type *loss, const struct model *model, size_t tensor,
                           const struct loss_targets *targets) {
     const struct planned_tensor *t = &model->tensors[tensor];
-    struct shape values = shape_of_values(loss, model, tensor), a = squeezed(&values), b = squeezed(&targets->shape);
+    struct shape values = shape_of_values(loss, model, tensor, targets->size);
+    struct shape a = squeezed(&values), b = squeezed(&targets->shape);
     bool is_aligned = loss->aligns_targets || targets->size <= 1;
     if (is_aligned || a.dims < 2 || b.dims < 2 || is_merged(&a, &b)) return OK;
     struct text output = {0}, target = {0};

@@ -21,6 +21,7 @@ struct loss_type {
     const char *targets; /* what targets are, for messages; NULL: classes, values of any unit, or probabilities */
     bool is_binary;      /* outputs are logits of yes or no, targets 0 to 1 */
     bool is_sign;        /* targets are 1 or -1 */
+    bool is_class_list;  /* targets are values, classes of which the first negative one ends a list */
     bool has_no_target;  /* only in `losses` */
     bool aligns_targets; /* the output has another number of positions than the targets */
     size_t parts;        /* equal vectors of an output, so that it has no elements that match targets; 0: one value for

@@ -261,9 +261,9 @@ static void losses(struct device *d, struct results *r) {
                                         .row_masks = 2};
         ops->rowwise(d, &dice, x, t, TOKENS, OUT, 1, NULL, &sums);
         put_sums(r, &sums);
-        for (int loss = ROWWISE_GAUSSIAN_NLL; loss <= ROWWISE_CROSS_ENTROPY; loss++) {
+        for (int loss = ROWWISE_GAUSSIAN_NLL; loss <= ROWWISE_MULTILABEL_MARGIN; loss++) {
             size_t parts = loss == ROWWISE_TRIPLET_MARGIN  ? 3
-                           : loss == ROWWISE_CROSS_ENTROPY ? 1
+                           : loss >= ROWWISE_CROSS_ENTROPY ? 1
                                                            : 2,
                    size = OUT / parts;
             struct rowwise_options pair = {
@@ -273,6 +273,8 @@ static void losses(struct device *d, struct results *r) {
             pair.smooth = 0.1f, pair.weight = loss == ROWWISE_CROSS_ENTROPY && i ? weight : NULL;
             pair.rows = (struct row_weights){.values = i ? row_weights : NULL, .is_counted = i > 1};
             for (int k = 0; k < TOKENS; k++) t[k] = loss == ROWWISE_COSINE_EMBEDDING && k % 2 ? -1 : 1;
+            for (int k = 0; loss == ROWWISE_MULTILABEL_MARGIN && k < TOKENS * OUT; k++)
+                t[k] = k % 11 == 10 ? -1 : (float)(k * 7 % OUT);
             ops->rowwise(d, &pair, x, t, TOKENS, size, 0.5f, next(r, TOKENS * parts * size), &sums);
             put_sums(r, &sums);
         }

@@ -693,12 +693,14 @@ static const struct {
     {"margin_ranking", "{linear: {out: 6}}"},
     {"multi_margin", NULL},
     {"{type: multi_margin, p: 2, margin: 0.7, weight: [1, 0.5, 2, 0.1]}", NULL},
+    {"multilabel_margin", NULL},
     {"{type: margin_ranking, margin: 2}", "{linear: {out: 4}}"},
     /* rows of different lengths */
     {"soft_cross_entropy", OF_LENGTHS("{linear: 4}")},
     {"hinge_embedding", OF_LENGTHS("{linear: 4}")},
     {"{type: margin_ranking, margin: 3}", OF_LENGTHS("{linear: 4}")},
     {"multi_margin", OF_LENGTHS("{linear: 4}")},
+    {"multilabel_margin", OF_LENGTHS("{linear: 4}")},
     {"mse", OF_LENGTHS("{linear: 4}")},
     {"kl_div", OF_LENGTHS("{linear: 4}, log_softmax")},
     {"{type: kl_div, reduction: batchmean}", OF_LENGTHS("{linear: 4}, log_softmax")},
@@ -721,11 +723,14 @@ static inline void layers_of_loss(size_t i, char layers[LOSS_LAYERS]) {
     snprintf(layers, LOSS_LAYERS, outputs[0] == '[' ? "%s" : "[{linear: {out: 7}}, tanh, %s]", outputs);
 }
 
-/* The targets of kl_div are probabilities, those of losses of single values may be signs. */
+/* The targets of kl_div are probabilities, those of losses of single values may be signs, and those of lists are the
+ * classes 0, 1, -1, 3, then others. */
 static inline void make_positive(struct fixture *f) {
     bool are_signs = f->loss->is_sign && !f->loss->parts;
     for (size_t v = 0; v < f->rows * f->model->out_size; v++)
-        f->values[v] = are_signs ? (v % 3 ? 1 : -1) : fabsf(f->values[v]);
+        f->values[v] = f->loss->is_class_list ? (v % 5 == 2 ? -1 : (float)(v % 4))
+                       : are_signs            ? (v % 3 ? 1 : -1)
+                                              : fabsf(f->values[v]);
 }
 
 #endif

@@ -301,6 +301,19 @@ TEST(shapes_are_checked) {
     rejected(
         "multi_margin", three, 1, 4,
         "the model's output is 3, but the targets have 4 classes (0 to 3): multi_margin needs one output per class");
+    rejected("multilabel_margin", three, 2, 4,
+             "the model's output is 3, but the targets have 4 classes (0 to 3): multilabel_margin needs one output per "
+             "class");
+    rejected("multilabel_margin", three, 2, 3, NULL);
+    rejected("multilabel_margin", (struct shape){.dims = 2, .size = {4, 3}, .lengths = 1}, 8, 3, NULL);
+    for (int i = 0; i < 2; i++)
+        rejected("multilabel_margin", i ? three : sequence, 4, 2,
+                 i ? "the model's output is 3, but a target row has 4 values: multilabel_margin needs an output "
+                     "(classes), or (positions, classes) of rows of different lengths, and a list of at most as many "
+                     "classes for each"
+                   : "the model's output is (4, 3), but a target row has 4 values: multilabel_margin needs an output "
+                     "(classes), or (positions, classes) of rows of different lengths, and a list of at most as many "
+                     "classes for each");
     rejected("nll", sequence, 5, 3,
              "the model's output is (4, 3), but a target row has 5 classes: nll needs an output (5, 3), or "
              "(3, height, width) with 5 pixels");
@@ -391,6 +404,7 @@ static const struct {
     {"bce_with_logits", 3, {0, 0, 0}, {1, 0, 0.5f}, {-0.5f, 0.5f, 0}},
     {"hinge_embedding", 3, {1, 1, 2}, {1, -1, -1}, {1, -1, 0}},
     {"margin_ranking", 2, {1, 1}, {1}, {-1, 1}},
+    {"multilabel_margin", 3, {0, 1, 2}, {1, -1, 0}, {0, -1 / 3.0f, 1 / 3.0f}},
 };
 
 TEST_EACH(ties_are_pytorchs, ties) {

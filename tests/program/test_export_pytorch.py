@@ -182,6 +182,11 @@ class ExportPyTorch(program.Case):
             self.write("signs.csv", "a,b,target\n" + "0.5,1,1\n0.25,3,-1\n" * 20)
             self.write("loss.yaml", f"dataset: {{path: signs.csv}}\nmodel: {{layers: [{{linear: 1}}]}}\nloss: {{type: {loss}}}\ntrain: {{epochs: 1}}\n")
             self.assertIn(form, self.export("loss.yaml"))
+        self.write("lists.csv", "a,b,first,second\n" + "0.5,1,1,0\n0.25,3,2,-1\n" * 20)
+        lists = "dataset: {path: lists.csv, targets: [first, second]}\nmodel: {layers: [{linear: 3}]}\nloss: multilabel_margin\ntrain: {epochs: 1}\n"
+        for text, form in (lists, "multilabel_margin_loss(y, t)"), (lists.replace("loss: multilabel_margin", "losses: [{type: multilabel_margin}]"), "multilabel_margin_loss(y[0], t[:, 0:2])"):
+            self.write("loss.yaml", text)
+            self.assertIn(form, self.export("loss.yaml"))
         self.assertIn("F.cosine_embedding_loss(", self.export(os.path.join(program.SOURCE, "configs", "siamese.yaml")))
 
     def test_draws_of_images(self):

@@ -617,5 +617,70 @@ train: {epochs: 2}
         self.assertIn("loss: 'triplet_margin' has no target, so it must be in a list: losses: [{type: triplet_margin, output: NAME}]", err)
 
 
+LISTS = """
+dataset: {path: lists.csv, inputs: [a1, a2, a3, b1, b2], targets: [first, second], split: {test: 0.25, shuffle: false}}
+sampler: {batch_size: 12, shuffle: false}
+model: {layers: [{linear: {out: 4, name: head}}]}
+loss: multilabel_margin
+optimizer: {type: sgd, lr: 0}
+train: {epochs: 1}
+"""
+
+
+class Lists(Case):
+    """Targets that are lists of classes."""
+    def setUp(self):
+        super().setUp()
+        self.first, self.second = np.where(self.kind == 2, -1, self.kind), np.where(self.a[:, 2] > 0, 3, -5)
+        self.write_rows(self.second)
+
+    def write_rows(self, second, name="lists.csv"):
+        self.write(name, "\n".join(f"{row},{one},{two}" for row, one, two in zip(self.rows, ["first", *self.first], ["second", *second])) + "\n")
+
+    def expected(self, p, rows):
+        y, losses = np.concatenate([self.a[rows], self.b[rows]], 1) @ p["head.weight"].T + p["head.bias"], []
+        for scores, one, two in zip(y, self.first[rows], self.second[rows]):
+            listed = [] if one < 0 else [one] if two < 0 else [one, two]
+            losses.append(sum(max(0, 1 - scores[t] + scores[c]) for t in listed for c in range(4) if c not in listed) / 4)
+        return np.mean(losses)
+
+    def weights(self, run):
+        import glob
+        import h5py
+        with h5py.File(sorted(glob.glob(self.path(f"{run}/checkpoints/*.h5")))[-1]) as f:
+            return {name: f["model"][name][()].astype(float) for name in f["model"]}
+
+    def test_numbers(self):
+        """Of one loss and of several, on one rank and on two."""
+        several = LISTS.replace("loss: multilabel_margin", "losses: [{type: multilabel_margin, loss_weight: 2}]")
+        for text, words, factor in (LISTS, (), 1), (LISTS, ("--nproc", 2, "sampler.batch_size=6"), 1), (several, (), 2):
+            self.train(text, *words)
+            p = self.weights("test")
+            epoch = self.events("test", "epoch")[-1]
+            self.assertAlmostEqual(epoch["val_loss"], factor * self.expected(p, slice(36, None)), 5)
+            for event, first in zip(self.events("test", "step"), range(0, 36, 12)):
+                self.assertAlmostEqual(event["loss"], factor * self.expected(p, slice(first, first + 12)), 5)
+
+    def test_predictions(self):
+        self.train(LISTS.replace("lr: 0", "lr: 0.1"))
+        out, _ = self.run_program("predict", "test")
+        self.assertEqual(out.splitlines()[0], "row,prediction_0,prediction_1,prediction_2,prediction_3")
+        self.write_rows(np.where(np.arange(48) == 7, 4, self.second), "other.csv")
+        _, err = self.run_program("eval", "test", "other.csv", code=DATA)
+        self.assertIn("other.csv: row 7 (the first is 0): class 4 is none of the model, which has 4 (0 to 3)", err)
+
+    def test_wrong(self):
+        for second, code, sentence in ((4, USAGE, "the model's output is 4, but the targets have 5 classes (0 to 4): multilabel_margin needs one output per class"),
+                                       (0.5, DATA, "lists.csv:line 9: column 'second': 0.5 is not a class; classes are integers from 0, and a negative one ends those of a row")):
+            self.write_rows([second if row == 7 else value for row, value in enumerate(self.second)])
+            self.write("test.yaml", LISTS)
+            self.assertIn(sentence, self.run_program("check", "test.yaml", code=code)[1])
+        self.write_rows(self.second)
+        for what, by, sentence in (("train: {", "train: {metrics: [f1], ", "the metric 'f1' does not fit the loss 'multilabel_margin', which is one of lists of classes"),
+                                   ("loss: multilabel_margin", "losses: [{type: multilabel_margin, target: input}]", "losses: the target 'input' is an input, and multilabel_margin needs classes")):
+            self.write("test.yaml", LISTS.replace(what, by))
+            self.assertIn(sentence, self.run_program("check", "test.yaml", code=USAGE)[1])
+
+
 if __name__ == "__main__":
     program.main()

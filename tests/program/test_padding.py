@@ -84,6 +84,7 @@ class Padding(program.Case):
                                        ("shares", np.abs(values), {"loss": "kl_div", "out": "2\n    - log_softmax", "metrics": "mae"}),
                                        ("classes_of_all", np.abs(values), {"loss": "soft_cross_entropy", "out": 2, "metrics": "mae"}),
                                        ("distances", np.where(values > 0, 1, -1), {"loss": "hinge_embedding", "out": 2, "metrics": ""}),
+                                       ("lists", np.floor(3 * values).clip(-1, 3), {"loss": "multilabel_margin", "out": 4, "metrics": ""}),
                                        ("ranks", signs[..., None], {"loss": "margin_ranking", "out": 2, "metrics": ""}),
                                        ("normal", values, {"loss": "gaussian_nll", "out": "4\n    - softplus", "metrics": ""}),
                                        ("pairs", signs, {"loss": "cosine_embedding", "out": 4, "metrics": ""})):

@@ -150,6 +150,9 @@ word_logs, word_shares = torch.log_softmax(words, 2), torch.rand(4, 6, 6).softma
 word_spread, word_values, word_hot = torch.rand(4, 6, 6), torch.randn(4, 6, 3), (torch.rand(4, 6, 6) > 0.6).float()
 word_signs = torch.where(torch.rand(4, 6) > 0.5, 1.0, -1.0)
 word_classes = torch.randint(0, 6, (4, 6))
+# a class twice, all classes, none; behind the first -1 nothing counts
+lists = torch.tensor([[3, 0, -1, 1, 4], [2, 2, 0, -1, -1], [0, 1, 2, 3, 4], [-1, 0, 1, 2, 3], [4, -1, -1, -1, -1], [1, 3, 4, -1, 0], [0, 2, -1, -1, -1]])
+word_lists = (torch.arange(144).reshape(4, 6, 6) * 7 % 11) % 7 - 1
 
 
 def over_rows(module):
@@ -188,6 +191,8 @@ cases = [
     case("nll", nn.NLLLoss(), sequence, ignored),
     case("multi_margin", nn.MultiMarginLoss(), logits, classes),
     case("{type: multi_margin, p: 2, margin: 0.4, weight: %s}" % WEIGHT, nn.MultiMarginLoss(p=2, margin=0.4, weight=weight), logits, classes),
+    case("multilabel_margin", nn.MultiLabelMarginLoss(), logits, lists),
+    case("multilabel_margin", lambda y, t: nn.MultiLabelMarginLoss()(y, nn.functional.pad(t, (0, 3), value=-1)), logits, lists[:, :2]),
     case("huber", nn.HuberLoss(), logits, met),
     case("{type: huber, delta: 0.4}", nn.HuberLoss(delta=0.4), logits, values),
     case("{expression: mean(abs(y - t) ^ 1.5)}", lambda y, t: ((y - t).abs() ** 1.5).mean(), logits, met),
@@ -236,6 +241,7 @@ cases = [
     case_of_lengths("hinge_embedding", nn.HingeEmbeddingLoss(), words, 2 * word_hot - 1, LENGTHS),
     case_of_lengths("{type: margin_ranking, margin: 0.5}", parts(nn.MarginRankingLoss(0.5), 2), words, 2 * word_hot[:, :, :3] - 1, LENGTHS),
     case_of_lengths("cross_entropy", nn.CrossEntropyLoss(), words, word_classes, LENGTHS),
+    case_of_lengths("multilabel_margin", nn.MultiLabelMarginLoss(), words, word_lists, LENGTHS),
     case_of_lengths("nll", nn.NLLLoss(), word_logs, word_classes, LENGTHS),
     case_of_lengths("huber", nn.HuberLoss(), words[:, :, :3], word_values, LENGTHS),
     case_of_lengths("bce_with_logits", nn.BCEWithLogitsLoss(), words, word_hot, LENGTHS),

@@ -358,8 +358,6 @@ static status classes_warn_absent(struct dataset *dataset, const struct dataset_
 /* named_parts: which values of a row belong to which name, where dataset.inputs or dataset.targets is a mapping. Rows
  * remain vectors of all inputs and of all targets; a name is a range of them. */
 
-#define MAX_CLASS 16777215 /* targets are float32, and integers above are not all exact */
-
 /* Values of a row of name [index] of the config's list, and their shape. */
 static size_t shape_of(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape) {
     *dims = 1;
@@ -413,19 +411,18 @@ const struct ignored_class *dataset_ignored_class(const struct dataset_config *c
 
 /* Checks the values of a target in all rows, and counts its classes. */
 static status check_target(const struct dataset_config *config, struct table *table, struct dataset_target *target) {
-    if (string_list_has(&config->request.probability_targets, target->name))
-        TRY(table_check_range(table, TARGETS_ARE_PROBABILITIES, target->first, target->size));
-    if (string_list_has(&config->request.sign_targets, target->name))
-        TRY(table_check_range(table, TARGETS_ARE_SIGNS, target->first, target->size));
+    for (enum target_range range = TARGETS_ARE_ANY; range < TARGET_RANGES; range++)
+        if (string_list_has(&config->request.range_targets[range], target->name))
+            TRY(table_check_range(table, range, target->first, target->size, &target->classes));
     const struct ignored_class *ignored = dataset_ignored_class(config, target->name);
     if (!ignored) return OK;
     struct class_count count;
     class_count_start(&count);
     table->ignored = *ignored;
     TRY(table_count_classes(table, target->first, target->size, &count));
-    if (count.classes > MAX_CLASS)
+    if (count.classes > TABLE_MAX_FLOAT_CLASS)
         return status_new(STATUS_DATA, "dataset.targets: '%s' has the class %lld; the largest with `losses` is %d",
-                          target->name, (long long)count.classes - 1, MAX_CLASS);
+                          target->name, (long long)count.classes - 1, TABLE_MAX_FLOAT_CLASS);
     if (count.classes > target->classes) target->classes = count.classes;
     if (count.first < target->first_class) target->first_class = count.first;
     return OK;
@@ -461,7 +458,7 @@ static status name_targets(const struct dataset_config *config, struct table *ta
     if (groups.count && first != source->target_size) return differs(config, "targets", first, source->target_size);
     for (size_t g = 0; g < groups.count; g++) {
         for (int i = 0; i < n_tables; i++) TRY(check_target(config, &tables[i], &targets[g]));
-        if (!targets[g].classes) targets[g].first_class = 0;
+        if (targets[g].first_class == INT64_MAX) targets[g].first_class = 0;
     }
     info->targets = targets;
     info->target_count = groups.count;
@@ -1091,7 +1088,8 @@ static status describe(struct dataset *dataset, const struct dataset_config *con
     info->is_binary = !wants_classes && config->request.target_range == TARGETS_ARE_PROBABILITIES;
     if (wants_classes) TRY(count_classes(dataset));
     for (int i = 0; i < dataset->n_tables && config->request.target_range && source->target_size > 0; i++)
-        TRY(table_check_range(&dataset->tables[i], config->request.target_range, 0, source->target_size));
+        TRY(table_check_range(&dataset->tables[i], config->request.target_range, 0, source->target_size,
+                              &info->classes));
     TRY(windowed_describe(dataset));
     return dataset_name_parts(config, dataset->tables, dataset->n_tables, dataset_preparation(dataset), info,
                               dataset->arena);

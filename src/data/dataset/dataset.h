@@ -50,7 +50,7 @@ struct dataset_target {
     size_t first, size;
     int dims; /* 0: a list of values, or not known */
     int64_t shape[MAX_DIMS];
-    int64_t classes, first_class; /* of dataset_request.class_targets, over all rows; else 0 */
+    int64_t classes, first_class; /* of dataset_request.class_targets and of class lists, over all rows; else 0 */
     bool is_input;                /* a copy of the input from [input_first] on, after augmentation */
     size_t input_first;
 };
@@ -71,9 +71,10 @@ struct dataset_info {
     size_t input_size;             /* values (4 bytes each) of one input row */
     int64_t input_tokens;          /* INPUT_VALUES: preparation_tokens of all columns */
     enum target_kind target_kind;
-    bool is_binary;       /* TARGET_VALUES: of decisions between two classes */
-    int64_t classes;      /* TARGET_CLASS: largest class + 1 over all rows, for tokens the vocabulary; else 0 */
-    int64_t first_class;  /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
+    bool is_binary;      /* TARGET_VALUES: of decisions between two classes */
+    int64_t classes;     /* of classes and class lists: largest class + 1 over all rows, for tokens the vocabulary; else
+                            0 */
+    int64_t first_class; /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
     int64_t absent_class; /* likewise: the smallest one between the others that does not occur; 0: there is none */
     size_t target_size;   /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
     int target_dims;      /* of one target row; 0: a list of values, or not known */

@@ -45,8 +45,8 @@ struct dataset_config drawn_row_config(const struct dataset_config *config) {
     request->ignored = (struct ignored_class){0};
     request->balances_classes = request->has_losses = false;
     request->without_targets = request->draws_in_order;
-    request->class_targets.count = request->probability_targets.count = request->sign_targets.count = 0;
-    request->input_targets.count = 0;
+    request->class_targets.count = request->input_targets.count = 0;
+    for (size_t i = 0; i < TARGET_RANGES; i++) request->range_targets[i].count = 0;
     request->trained_inputs /= members;
     struct real_list *scales[] = {&of_rows.scale.mean, &of_rows.scale.std};
     for (size_t i = 0; i < 2; i++) /* of a checkpoint: one for each value of a sample */
@@ -221,7 +221,8 @@ static void set_targets(struct dataset *dataset, const struct dataset_config *co
     bool has_target = dataset->drawn.has_targets;
     info->target_kind = wants_classes ? TARGET_CLASS : TARGET_VALUES;
     info->is_binary = !wants_classes && request->target_range == TARGETS_ARE_PROBABILITIES;
-    info->classes = has_target && wants_classes ? 2 : 0;
+    bool has_lists = request->target_range == TARGETS_ARE_CLASS_LISTS;
+    info->classes = has_target && (wants_classes || has_lists) ? 2 : 0;
     info->first_class = info->absent_class = 0;
     info->target_size = has_target;
     info->target_dims = 0;
@@ -233,9 +234,10 @@ static void set_targets(struct dataset *dataset, const struct dataset_config *co
     }
     if (!request->has_losses) return;
     struct dataset_target *target = arena_alloc(dataset->arena, (1 + request->input_targets.count) * sizeof *target);
-    *target = (struct dataset_target){.name = groups->count ? groups->items[0].name : DATASET_TARGET_NAME,
-                                      .size = 1,
-                                      .classes = request->class_targets.count ? 2 : 0};
+    *target = (struct dataset_target){
+        .name = groups->count ? groups->items[0].name : DATASET_TARGET_NAME,
+        .size = 1,
+        .classes = request->class_targets.count || request->range_targets[TARGETS_ARE_CLASS_LISTS].count ? 2 : 0};
     info->targets = target;
     info->target_count = has_target;
 }
@@ -269,7 +271,7 @@ status drawn_open(struct dataset *dataset, const struct dataset_config *config, 
                                 .members = members_of[config->draw.type].members,
                                 .row_size = info->input_size,
                                 .are_signs = config->request.target_range == TARGETS_ARE_SIGNS ||
-                                             config->request.sign_targets.count > 0,
+                                             config->request.range_targets[TARGETS_ARE_SIGNS].count > 0,
                                 .has_targets = is_pair && !in_order};
     s->has_texts = dataset->labels.count > 0;
     s->target_name = dataset->target_name;

@@ -446,7 +446,26 @@ status table_check_log1p(struct table *table) {
                                "has no log1p; dataset.target_scale: log1p needs targets above -1");
 }
 
-status table_check_range(struct table *table, enum target_range range, size_t first, size_t size) {
+static bool is_no_listed_class(double target) {
+    return target != floor(target) || fabs(target) > TABLE_MAX_FLOAT_CLASS;
+}
+
+static status count_listed(struct table *table, size_t first, size_t size, int64_t *classes) {
+    TRY(table_check_targets(table, first, size, is_no_listed_class,
+                            "is not a class; classes are integers from 0, and a negative one ends those of a row"));
+    for (size_t row = 0, count; row < table->rows; row += count) {
+        count = table_chunk_at(table, row);
+        TRY(table_read_targets(table, row, count));
+        for (size_t i = 0; i < count * size; i++) {
+            double class = table->chunk[i / size * table->target_size + first + i % size];
+            if (class >= (double)*classes) *classes = (int64_t) class + 1;
+        }
+    }
+    return OK;
+}
+
+status table_check_range(struct table *table, enum target_range range, size_t first, size_t size, int64_t *classes) {
+    if (range == TARGETS_ARE_CLASS_LISTS) return count_listed(table, first, size, classes);
     if (range == TARGETS_ARE_SIGNS)
         return table_check_targets(table, first, size, is_no_sign, "is neither 1 nor -1, which the loss needs");
     if (range == TARGETS_ARE_PROBABILITIES)

@@ -105,8 +105,11 @@ status target_scale_fit(struct target_scale *scale, struct table *table, const s
 /* The same for the inputs of one row, before scaling; the source is open. */
 status table_check_inputs(struct table *table, size_t row, bool (*is_wrong)(double), const char *why);
 
-/* The same as table_check_targets for those that are not in [range]. */
-status table_check_range(struct table *table, enum target_range range, size_t first, size_t size);
+#define TABLE_MAX_FLOAT_CLASS 16777215 /* of targets that are float32: integers above are not all exact */
+
+/* The same as table_check_targets for those that are not in [range]; of class lists, *classes becomes larger than each
+ * class. */
+status table_check_range(struct table *table, enum target_range range, size_t first, size_t size, int64_t *classes);
 
 /* Reads all rows into memory. [needs_fit]: the scaler is not fitted yet. [digest]: NULL, or as for table_digest. */
 status table_load(struct table *table, bool needs_fit, struct digest *digest);

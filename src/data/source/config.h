@@ -112,8 +112,14 @@ struct cells {
     size_t column_count, rows;
 };
 
-/* Values that a loss takes: any; 0 to 1; 1 and -1. */
-enum target_range { TARGETS_ARE_ANY, TARGETS_ARE_PROBABILITIES, TARGETS_ARE_SIGNS };
+/* Values that a loss takes: any; 0 to 1; 1 and -1; integers, of which negative ones end a list of classes. */
+enum target_range {
+    TARGETS_ARE_ANY,
+    TARGETS_ARE_PROBABILITIES,
+    TARGETS_ARE_SIGNS,
+    TARGETS_ARE_CLASS_LISTS,
+    TARGET_RANGES
+};
 
 /* The class of targets that a loss does not count: it is valid, also where it is negative. */
 struct ignored_class {
@@ -146,9 +152,9 @@ struct dataset_request {
     enum target_range target_range; /* what the values of targets must be */
     struct ignored_class ignored;   /* of targets that are classes, without `losses:` */
     bool balances_classes;          /* the loss weighs classes by their rows */
-    bool has_losses; /* `losses:`: then the names of targets that are classes, of those with a range, and of
+    bool has_losses; /* `losses:`: then the names of targets that are classes, of those of each range but any, and of
                         inputs that are targets, too */
-    struct string_list class_targets, probability_targets, sign_targets, input_targets;
+    struct string_list class_targets, range_targets[TARGET_RANGES], input_targets;
     const struct ignored_class *class_targets_ignored; /* (class_targets.count) */
 
     /* Of the caller: */

@@ -320,7 +320,7 @@ static bool are_classes(const struct dataset_config *config, bool wants_classes)
 
 static bool are_binary(const struct dataset_config *config) {
     return config->request.target_range == TARGETS_ARE_PROBABILITIES ||
-           string_list_has(&config->request.probability_targets, DATASET_TARGET_NAME);
+           string_list_has(&config->request.range_targets[TARGETS_ARE_PROBABILITIES], DATASET_TARGET_NAME);
 }
 
 /* Whether the keys of [config] name masks and fit together. */

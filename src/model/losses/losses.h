@@ -29,7 +29,8 @@
     X(hinge_embedding)                                                                                                 \
     X(soft_margin)                                                                                                     \
     X(margin_ranking)                                                                                                  \
-    X(multi_margin)
+    X(multi_margin)                                                                                                    \
+    X(multilabel_margin)
 #define X(name) extern const struct loss_type loss_##name;
 LOSS_TYPES(X)
 #undef X

@@ -1,5 +1,6 @@
 /* multi_margin: torch.nn.MultiMarginLoss, of several classes as a support vector machine is. The model's output are
- * scores, shaped as for cross_entropy. */
+ * scores, shaped as for cross_entropy. multilabel_margin: torch.nn.MultiLabelMarginLoss, of a list of classes for each
+ * row. */
 #include "model/losses/losses.h"
 
 struct multi_margin_config {
@@ -44,10 +45,45 @@ static void run(const void *config, struct device *device, const struct shape *o
                                              floats(gradient), sums);
 }
 
+static status check_lists(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    size_t positions = loss_row_positions(output), scores = shape_elements(output) / positions;
+    bool fits = output->dims == (output->lengths ? 2 : 1) && target_size % positions == 0;
+    (void)config;
+    if (fits && target_size / positions <= scores && (size_t)classes <= scores) return OK;
+    struct text shape = {0};
+    shape_print(output, &shape);
+    status s;
+    if (fits && (size_t)classes > scores)
+        s = status_new(STATUS_USAGE,
+                       "the model's output is %s, but the targets have %lld classes (0 to %lld): multilabel_margin "
+                       "needs one output per class",
+                       text_string(&shape), (long long)classes, (long long)classes - 1);
+    else
+        s = status_new(STATUS_USAGE,
+                       "the model's output is %s, but a target row has %zu values: multilabel_margin needs an output "
+                       "(classes), or (positions, classes) of rows of different lengths, and a list of at most as many "
+                       "classes for each",
+                       text_string(&shape), target_size);
+    text_free(&shape);
+    return s;
+}
+
+static void run_lists(const void *config, struct device *device, const struct shape *output_shape,
+                      const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
+                      float scale, const struct tensor *gradient, struct loss_sums *sums) {
+    struct rowwise_options options = {.loss = ROWWISE_MULTILABEL_MARGIN,
+                                      .parts = 1,
+                                      .targets = weights->target_size / loss_row_positions(output_shape)};
+    (void)config;
+    loss_mean_of_rows(&options, device, output_shape, floats(output), targets, weights, rows, scale, floats(gradient),
+                      sums);
+}
+
 /* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "MultiMarginLoss multi_margin_loss categorical_hinge CategoricalHinge multiclass_hinge",
                 "multi_margin"),
+    VALUE_ALIAS("loss", "MultiLabelMarginLoss multilabel_margin_loss multi_label_margin", "multilabel_margin"),
     {0},
 };
 
@@ -61,4 +97,16 @@ const struct loss_type loss_multi_margin = {
     .check = check,
     .run = run,
     .pytorch = "multi_margin_loss({y}, {t}{weight}{,p}{,margin})",
+};
+const struct loss_type loss_multilabel_margin = {
+    .variant = {"multilabel_margin", NULL,
+                "Of targets that are lists of classes, each of which ends before its first negative value: the sum, "
+                "over the classes of the list and those that are not in it, of max(0, 1 - score of the one + score of "
+                "the other), divided by the number of classes; mean over rows or positions "
+                "(torch.nn.MultiLabelMarginLoss)."},
+    .targets = "lists of classes",
+    .is_class_list = true,
+    .check = check_lists,
+    .run = run_lists,
+    .pytorch = "multilabel_margin_loss({y}, {t})",
 };

@@ -62,8 +62,7 @@ static char *text_of(const struct config *c) {
     for (size_t i = 0; i < c->dataset.request.class_targets.count; i++)
         add_ignored(&c->dataset.request.class_targets_ignored[i], &key);
     add_names(&c->dataset.request.class_targets, &key);
-    add_names(&c->dataset.request.probability_targets, &key);
-    add_names(&c->dataset.request.sign_targets, &key);
+    for (size_t i = 0; i < TARGET_RANGES; i++) add_names(&c->dataset.request.range_targets[i], &key);
     add_names(&c->dataset.request.input_targets, &key);
     schema_write_yaml(&dataset_schema, &c->dataset, &key);
     return key.data;

@@ -47,7 +47,10 @@ static void add(struct string_list *list, const char *name) {
 }
 
 static enum target_range range_of(const struct loss_type *loss) {
-    return loss->is_binary ? TARGETS_ARE_PROBABILITIES : loss->is_sign ? TARGETS_ARE_SIGNS : TARGETS_ARE_ANY;
+    return loss->is_binary       ? TARGETS_ARE_PROBABILITIES
+           : loss->is_sign       ? TARGETS_ARE_SIGNS
+           : loss->is_class_list ? TARGETS_ARE_CLASS_LISTS
+                                 : TARGETS_ARE_ANY;
 }
 
 static struct ignored_class ignored_of(const struct loss_type *loss, const void *config) {
@@ -69,8 +72,10 @@ static void add_class_target(struct dataset_config *d, struct ignored_class *all
 
 static void set_targets(struct config *c, struct arena *arena) {
     struct dataset_config *d = &c->dataset;
-    struct string_list *lists[] = {&d->request.class_targets, &d->request.probability_targets, &d->request.sign_targets,
-                                   &d->request.input_targets};
+    struct string_list *ranges = d->request.range_targets;
+    struct string_list *lists[] = {&d->request.class_targets,          &ranges[TARGETS_ARE_ANY],
+                                   &ranges[TARGETS_ARE_PROBABILITIES], &ranges[TARGETS_ARE_SIGNS],
+                                   &ranges[TARGETS_ARE_CLASS_LISTS],   &d->request.input_targets};
     bool reads_targets = false;
     d->request.target_range = range_of(config_loss(c));
     if (c->losses.count == 0 && config_loss(c)) {
@@ -87,8 +92,7 @@ static void set_targets(struct config *c, struct arena *arena) {
         const char *name = target_of(c, &c->losses.items[i]);
         if (!name || loss->has_no_target) continue;
         if (loss->wants_classes) add_class_target(d, ignored, name, ignored_of(loss, c->losses.items[i].config));
-        if (range_of(loss) == TARGETS_ARE_PROBABILITIES) add(&d->request.probability_targets, name);
-        if (range_of(loss) == TARGETS_ARE_SIGNS) add(&d->request.sign_targets, name);
+        if (range_of(loss)) add(&ranges[range_of(loss)], name);
         if (is_target(c, name))
             reads_targets = true;
         else
@@ -113,7 +117,7 @@ static void check_target(const struct config *c, const struct variant *entry, st
     }
     if (name && is_target(c, name)) return;
     if (name && is_input(c, name)) {
-        if (loss->wants_classes)
+        if (loss->wants_classes || loss->is_class_list)
             problems_add(problems, entry->place, "losses", "the target '%s' is an input, and %s needs classes", name,
                          entry->name);
         return;

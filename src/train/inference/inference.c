@@ -298,13 +298,14 @@ static status find_class(struct inference *inf, struct dataset *dataset, int64_t
     const size_t rows[] = {info->train_rows, info->validation_rows};
     float *inputs = arena_alloc(inf->arena, info->input_size * sizeof *inputs);
     int64_t *targets = arena_alloc(inf->arena, info->target_size * sizeof *targets);
+    const float *values = (const float *)targets; /* of lists of classes */
     *class = 0;
     for (*part = DATASET_TRAIN; *part <= DATASET_VALIDATION; (*part)++)
         for (int64_t i = 0; i < (int64_t)rows[*part]; i++) {
             TRY(dataset_read(dataset, *part, &i, 1, inputs, targets));
             *row = dataset_row(dataset, *part, i);
             for (size_t k = 0; k < info->target_size; k++)
-                if ((*class = targets[k]) >= classes) return OK;
+                if ((*class = inf->loss->wants_classes ? targets[k] : (int64_t)values[k]) >= classes) return OK;
             *class = 0;
         }
     return OK;
@@ -330,10 +331,11 @@ static status explain_classes(struct inference *inf, status failure) {
     struct dataset *dataset = NULL;
     enum dataset_part part = DATASET_TRAIN;
     int64_t row = 0, class = 0, outputs = 0;
-    if (!failure || inf->predicts || status_code(failure) != STATUS_USAGE || !inf->loss->wants_classes) return failure;
+    bool has_classes = inf->loss->wants_classes || inf->loss->is_class_list;
+    if (!failure || inf->predicts || status_code(failure) != STATUS_USAGE || !has_classes) return failure;
     const struct dataset_config *opened = &inf->session.dataset;
     status s = session_compare(&inf->session);
-    if (!s) s = dataset_open(opened, true, false, &dataset);
+    if (!s) s = dataset_open(opened, inf->loss->wants_classes, false, &dataset);
     if (!s && dataset_info(dataset)->input_kind == INPUT_VALUES) outputs = count_outputs(inf, dataset);
     if (!s && outputs) s = find_class(inf, dataset, outputs, &part, &row, &class);
     bool is_own = part == DATASET_VALIDATION && opened->validation.path;

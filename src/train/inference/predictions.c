@@ -116,7 +116,8 @@ static status make_values(struct predictions *p, const struct prediction_meaning
 static void name_predictions(struct predictions *p, const struct prediction_meaning *m, struct arena *arena) {
     bool is_classification = m->loss->wants_classes || m->loss->is_binary;
     p->names = arena_alloc(arena, (p->count + 1) * sizeof *p->names);
-    p->has_target_names = m->targets.count == p->count && !(is_classification && p->count == 1);
+    p->has_target_names =
+        m->targets.count == p->count && !(is_classification && p->count == 1) && !m->loss->is_class_list;
     for (size_t i = 0; i < p->count; i++)
         p->names[i] = p->has_target_names ? m->targets.items[i]
                       : p->count == 1     ? "prediction"

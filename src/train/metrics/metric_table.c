@@ -672,7 +672,7 @@ enum tally_kind metric_kind(const struct loss_type *loss) {
 
 static bool fits(const struct metric *metric, const struct loss_type *loss) {
     if (loss->aligns_targets) return metric->value == accuracy;
-    return !loss->parts && metric->kinds & 1u << metric_kind(loss);
+    return !loss->parts && !loss->is_class_list && metric->kinds & 1u << metric_kind(loss);
 }
 
 bool metric_fits(const char *name, const struct loss_type *loss) {
@@ -704,6 +704,7 @@ static status check_fit(const char *name, const struct loss_type *loss, const st
     return status_new(STATUS_USAGE, "the metric '%s' does not fit the loss '%s', which is one of %s", name,
                       loss->variant.name,
                       loss->parts            ? "several vectors"
+                      : loss->is_class_list  ? "lists of classes"
                       : loss->aligns_targets ? "aligned classes, with the accuracy of whole rows"
                                              : kinds[metric_kind(loss)]);
 }
