@@ -205,6 +205,15 @@ status model_unmap(struct model *model, bool has_changed) {
     return device_unmap(model->device, (void **)&model->buffers.values, has_changed);
 }
 
+void model_clear(struct model *model) {
+    params_zero_gradients(&model->params, model->device);
+    device_zero(model->device, model->params.values, params_value_floats(&model->params) * sizeof(float));
+    device_zero(model->device, model->buffers.values, params_value_floats(&model->buffers) * sizeof(float));
+    device_zero(model->device, model->block, model->batch * model->row_floats * sizeof(float));
+    if (model->lengths)
+        device_zero(model->device, model->lengths, model->batch * model->lengths_count * sizeof *model->lengths);
+}
+
 void model_init(struct model *model, struct rng *rng) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];

@@ -269,6 +269,8 @@ status model_unmap(struct model *model, bool has_changed);
 /* Draws PyTorch's default initial weights from [rng] (rng_seed is torch.manual_seed), module after module, then applies
  * the rules of `init:`. The parameters must be mapped. */
 void model_init(struct model *model, struct rng *rng);
+/* Sets all memory of a model without carried state to what model_alloc leaves, for model_init. On the host. */
+void model_clear(struct model *model);
 
 /* Returns the output (rows, out_size) for inputs (rows, in); valid until the next pass. In training it may be 16 bits
  * (model_allow_half_output), else it is float32. */

@@ -292,6 +292,25 @@ class Sweep(SweepCase):
             self.run_program("eval", f"sweeps/test/runs/{trial}/config.yaml", "--checkpoint", "best")
         self.assertEqual(self.leftovers(), [])
 
+    def test_trials_that_differ_in_the_optimizer_alone(self):
+        """They use the memory of the trial before, of which nothing may be left; a trial that fails does not change the next ones."""
+        sweep = """{config: base.yaml, method: grid, keep: none, parameters: {optimizer: {values: [{type: sgd, lr: 0.1, momentum: 0.9}, adam, {type: sgd, lr: 1.0e+30, weight_decay: 1.0e+30},
+            {type: adam, lr: 0.01}, {type: lbfgs, lr: 0.1}, {type: adamw, lr: 0.01, in_backward: true}, {type: muon, lr: 0.01}, {type: rmsprop, lr: 0.01, groups: [{match: "*.bias", lr: 0.1}]}]}}}"""
+        head = ", flatten, {linear: {out: 3}}]"
+        for name, layers in (("norm", "[{linear: {out: 8}}, batch_norm, relu, {dropout: 0.3}, {linear: {out: 3}}]"),
+                             ("lstm", "[{reshape: [3, 2]}, {lstm: {hidden_size: 4}}" + head),
+                             ("conv", "[{reshape: [2, 3]}, {conv1d: {out: 4, kernel_size: 2}}, relu" + head)):
+            self.write("base.yaml", re.sub(r"model: .*", f"model: {{layers: {layers}}}", CONFIG) + "checkpoint: {best: val_loss}\n")
+            self.sweep(sweep, "train.ema.decay=0.9", "--nproc", 1, name=name)
+            rows = self.rows(name)
+            self.assertEqual({r["state"] for r in rows}, {"complete", "failed"}, name)
+            for row in rows:
+                run = f"runs/{name}{row['trial']}"
+                code = program.OK if row["state"] == "complete" else NOT_FINITE
+                self.run_program("base.yaml", "train.ema.decay=0.9", f"optimizer={row['optimizer']}", "--run-dir", run, code=code)
+                if not code:
+                    self.assertEqual(self.sha(run), row["state_sha256"], (name, row))
+
     def test_random_draws_are_within_their_limits_and_depend_on_the_seed_alone(self):
         self.sweep(SWEEP, "trials=40", "--nproc", 2)
         rows = self.rows()

@@ -203,6 +203,11 @@ struct schema {
 void schema_bind(const struct schema *schema, const struct node *mapping, const char *path, const struct schema *root,
                  void *config, struct arena *arena, struct problems *problems);
 
+/* Binds one key of a root again: *config was filled by schema_bind from a mapping that differs in its value alone. Runs
+ * no check of the root. */
+void schema_bind_key(const struct schema *schema, const struct node *mapping, const char *key, void *config,
+                     struct arena *arena, struct problems *problems);
+
 /* document_override of a document that is bound by [root]: a short form in the path becomes a mapping, so that after
  * `linear: 16` both `linear.out=8` and `linear.bias=false` work. A new name of a SCHEMA_SECTION_MAP, which may have
  * dots, ends before the first key of its section. */

@@ -730,6 +730,15 @@ void schema_bind(const struct schema *schema, const struct node *mapping, const 
         bind_target(&b, &target);
 }
 
+void schema_bind_key(const struct schema *schema, const struct node *mapping, const char *key, void *config,
+                     struct arena *arena, struct problems *problems) {
+    struct binder b = {.root = schema, .arena = arena, .problems = problems, .document = mapping};
+    struct path base = {.key = ""};
+    struct target target = {
+        .scope = {.own = schema}, .own = config, .mapping = mapping, .place = mapping->place, .path = &base};
+    bind_row(&b, schema_row(schema, key), &target, config);
+}
+
 /* ---- overrides ---- */
 
 /* Overrides know from the schema which values of their path are short forms. */

@@ -302,9 +302,12 @@ struct worker {
     struct dataset_cache *cache;
     int fd;
     int64_t run;
+    struct config_file *config;                      /* of the run */
+    struct run *parts;                               /* of an earlier run without files; NULL: none */
+    struct config_file *parts_config;                /* of the first run of [parts] */
     const char *folder;                              /* of the sweep */
     uint64_t folder_inode;                           /* as of the job */
-    char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows */
+    char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the rows of the run, or of [parts] */
     bool is_pruned;
     double test;                            /* of the run's test rows; NAN: none */
     double others[SWEEP_MAX_OTHER_METRICS]; /* of a complete run */
@@ -348,6 +351,37 @@ static status check_place(const struct worker *w) {
     return info.inode == w->folder_inode ? OK : status_new(STATUS_STOPPED, "%s was moved", w->folder);
 }
 
+static void drop_parts(struct worker *w) {
+    run_parts_destroy(w->parts);
+    config_free(w->parts_config);
+    w->parts = NULL;
+    w->parts_config = NULL;
+    w->dataset[0] = w->fingerprint[0] = 0;
+}
+
+static status open_dataset(struct worker *w, const struct config *config, struct dataset **out) {
+    TRY(dataset_cache_open(w->cache, config, w->dataset, out));
+    memcpy(w->fingerprint, dataset_info(*out)->fingerprint, sizeof w->fingerprint);
+    return OK;
+}
+
+/* Without files: with the parts of the run before, where the config has only another optimizer. */
+static status train_without_files(struct worker *w, struct run_options *options, struct log *log) {
+    bool is_first = !w->parts;
+    options->parts = &w->parts;
+    if (is_first) TRY(open_dataset(w, config_of(w->config), &options->dataset));
+    status s = run_train(config_of(w->config), w->options->env, options, log);
+    if (is_first && w->parts) {
+        w->parts_config = w->config;
+        config_retain(w->config);
+    }
+    if (!is_first && !w->parts) {
+        config_free(w->parts_config);
+        w->parts_config = NULL;
+    }
+    return s;
+}
+
 /* Trains in this process or, with nproc_per_trial, in several; [folder] NULL: without files. */
 static status train(struct worker *w, const struct config *config, const char *folder, struct run_summary *summary) {
     if (w->options->sweep->nproc_per_trial > 1) TRY(check_place(w));
@@ -361,12 +395,14 @@ static status train(struct worker *w, const struct config *config, const char *f
                                   .on_epoch = on_epoch,
                                   .user = w,
                                   .summary = summary};
-    status s = dataset_cache_open(w->cache, config, w->dataset, &options.dataset);
-    if (!s) {
-        memcpy(w->fingerprint, dataset_info(options.dataset)->fingerprint, sizeof w->fingerprint);
-        if (folder) s = check_place(w);
+    status s = OK;
+    if (w->parts && (folder || !config_has_other_optimizer(w->config, w->parts_config))) drop_parts(w);
+    if (folder) {
+        s = open_dataset(w, config, &options.dataset);
+        if (!s) s = check_place(w);
         if (!s) s = run_train(config, w->options->env, &options, log);
-    }
+    } else
+        s = train_without_files(w, &options, log);
     log_destroy(log);
     return s;
 }
@@ -492,9 +528,10 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     w->is_pruned = false;
     w->test = NAN;
     for (size_t i = 0; i < SWEEP_MAX_OTHER_METRICS; i++) w->others[i] = NAN;
-    w->dataset[0] = w->fingerprint[0] = 0;
+    if (!w->parts) w->dataset[0] = w->fingerprint[0] = 0;
     next_run();
     TRY(sweep_trial_config(sweep, job->run / sweep->runs, &job->point, job->run % sweep->runs, &file));
+    w->config = file;
     status s = config_device_is_auto(config_of(file)) ? config_set_auto_device(file, w->options->no_gpu) : OK;
     if (!s) s = train_with_or_without_folder(w, config_of(file), job->is_kept, summary);
     if (!s) s = check_length(w, config_of(file), summary);
@@ -565,6 +602,7 @@ __attribute__((noreturn)) static void run_worker(const struct worker_options *op
     dataset_cache_limit(cache, MAX_CACHED / (uint64_t)(options->local_workers > 0 ? options->local_workers : 1));
     if (options->threads > 0 && !parallel_is_given()) parallel_limit(options->threads);
     work(&worker);
+    drop_parts(&worker);
     dataset_cache_destroy(cache);
     _exit(0);
 }

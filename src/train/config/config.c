@@ -577,12 +577,18 @@ void config_check(void *config, const struct node *root, const char *path, struc
 struct config_file {
     struct document *document;
     struct config config;
+    struct config_file *base; /* whose values it has besides the optimizer; NULL: its own */
+    int users;                /* besides its owner */
 };
 
 struct config_source {
     char *path;
     struct document *document;
     char *dataset, *dataset_path; /* dataset.path as a config had it last, and what was found; NULL: none yet */
+    struct config_file *last;     /* the last config that was bound as a whole; NULL: none */
+    struct arena *words_arena;    /* of last_words (last_count), of the config */
+    char **last_words;
+    size_t last_count;
 };
 
 #define MAX_SHOWN 200      /* bytes of a line in a message */
@@ -598,6 +604,12 @@ static const char *name_of_file(const char *path, struct arena *arena) {
     char *dot = strrchr(name, '.');
     if (dot && dot != name) *dot = 0;
     return name;
+}
+
+/* Before config_set_auto_device. */
+static void set_device(struct config *c) {
+    c->device = c->train.device == DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
+    c->device_reason = NULL;
 }
 
 /* Fills *out from [document], which it owns also after a failure. */
@@ -618,7 +630,7 @@ static status bind(struct document *document, const char *path, bool is_users, s
         schema_bind(&config_schema, document_root(document), "", &config_schema, &file->config,
                     document_arena(document), problems);
     if (problems->count == 0 && count) memcpy(file->config.extensions.items, extensions, count * sizeof *extensions);
-    file->config.device = file->config.train.device == DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
+    set_device(&file->config);
     status s = problems_status(problems, STATUS_USAGE);
     if (s) {
         config_free(file);
@@ -786,6 +798,8 @@ status config_source_open(const char *path, struct config_source **out) {
 
 void config_source_close(struct config_source *source) {
     if (!source) return;
+    config_free(source->last);
+    arena_destroy(source->words_arena);
     document_destroy(source->document);
     free(source->path);
     free(source->dataset);
@@ -805,14 +819,86 @@ static status find_files_once(struct config_source *source, struct config *c, st
     return source->dataset && source->dataset_path ? OK : status_memory("the config");
 }
 
-status config_source_load(struct config_source *source, char *const *overrides, size_t count,
-                          struct config_file **out) {
+static status load_whole(struct config_source *source, char *const *overrides, size_t count, struct config_file **out) {
     struct problems problems = {0};
     *out = NULL;
     status s = complete(document_copy(source->document), source->path, overrides, count, &problems, out);
     if (!s) s = find_files_once(source, &(*out)->config, document_arena((*out)->document));
     problems_free(&problems);
     return free_after(s, out);
+}
+
+/* ---- configs of a source that differ in the optimizer alone, as the trials of a sweep often do: the rest is bound and
+ * checked once ---- */
+
+static bool is_of_optimizer(const char *word) {
+    const char *end = word + strlen("optimizer");
+    return strncmp(word, "optimizer", strlen("optimizer")) == 0 && (*end == '.' || *end == '=');
+}
+
+static struct config_file *base_of(struct config_file *file) { return file->base ? file->base : file; }
+
+bool config_has_other_optimizer(const struct config_file *a, const struct config_file *b) {
+    return (a->base ? a->base : a) == (b->base ? b->base : b);
+}
+
+/* Whether the words are those of source->last, but for the optimizer. */
+static bool is_as_last(const struct config_source *source, char *const *words, size_t count) {
+    size_t i = 0, k = 0;
+    if (!source->last) return false;
+    for (;; i++, k++) {
+        while (i < count && is_of_optimizer(words[i])) i++;
+        while (k < source->last_count && is_of_optimizer(source->last_words[k])) k++;
+        if (i == count || k == source->last_count) return i == count && k == source->last_count;
+        if (strcmp(words[i], source->last_words[k]) != 0) return false;
+    }
+}
+
+/* From now on the next ones may differ from [file] in the optimizer. Variables may be those of any value, and types of
+ * extensions are registered by each config. */
+static void keep_last(struct config_source *source, char *const *words, size_t count, struct config_file *file) {
+    config_free(source->last);
+    source->last = NULL;
+    arena_destroy(source->words_arena);
+    source->words_arena = NULL;
+    if (node_get(document_root(source->document), "variables") || file->config.extensions.count) return;
+    source->words_arena = arena_create();
+    source->last_words = arena_alloc(source->words_arena, (count + 1) * sizeof *source->last_words);
+    for (size_t i = 0; i < count; i++) source->last_words[i] = arena_copy(source->words_arena, words[i]);
+    source->last_count = count;
+    source->last = file;
+    config_retain(file);
+}
+
+/* source->last with the optimizer of the words; *out NULL: they are wrong, which load_whole explains. */
+static void load_optimizer(struct config_source *source, char *const *words, size_t count, struct config_file **out) {
+    struct problems problems = {0};
+    struct config_file *file = calloc(1, sizeof *file);
+    if (!file) status_exit_without_memory();
+    file->base = base_of(source->last);
+    config_retain(file->base);
+    file->document = document_copy(source->document);
+    file->config = file->base->config;
+    set_device(&file->config);
+    for (size_t i = 0; i < count; i++)
+        if (is_of_optimizer(words[i])) schema_override(&config_schema, file->document, words[i], &problems);
+    const struct node *root = document_root(file->document);
+    if (!problems.count)
+        schema_bind_key(&config_schema, root, "optimizer", &file->config, document_arena(file->document), &problems);
+    if (!problems.count) config_check(&file->config, root, "", &problems);
+    *out = problems.count ? NULL : file;
+    if (problems.count) config_free(file);
+    problems_free(&problems);
+}
+
+status config_source_load(struct config_source *source, char *const *overrides, size_t count,
+                          struct config_file **out) {
+    *out = NULL;
+    if (is_as_last(source, overrides, count)) load_optimizer(source, overrides, count, out);
+    if (*out) return OK;
+    TRY(load_whole(source, overrides, count, out));
+    keep_last(source, overrides, count, *out);
+    return OK;
 }
 
 status config_parse(const char *name, const char *text, struct config_file **out) {
@@ -891,9 +977,12 @@ status config_check_written(const char *written) {
                                               "again; shorten the config");
 }
 
+void config_retain(struct config_file *file) { file->users++; }
+
 void config_free(struct config_file *file) {
-    if (!file) return;
+    if (!file || file->users-- > 0) return;
     document_destroy(file->document);
+    config_free(file->base);
     free(file);
 }
 

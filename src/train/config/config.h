@@ -138,12 +138,16 @@ status config_source_open(const char *path, struct config_source **out);
 status config_source_load(struct config_source *source, char *const *overrides, size_t count, struct config_file **out);
 void config_source_close(struct config_source *source); /* takes NULL */
 
+/* Whether both are of one source and differ in the optimizer alone; then they share all other values. */
+bool config_has_other_optimizer(const struct config_file *a, const struct config_file *b);
+
 /* As config_load for [text] in memory, without overrides: the resolved config of a run folder or a checkpoint. */
 status config_parse(const char *name, const char *text, struct config_file **out);
 /* The config that [checkpoint] was trained with; *out NULL: it has none that this version can read. */
 struct checkpoint;
 status config_of_checkpoint(struct checkpoint *checkpoint, struct config_file **out);
-void config_free(struct config_file *file); /* takes NULL */
+void config_free(struct config_file *file);   /* takes NULL */
+void config_retain(struct config_file *file); /* until one more config_free */
 
 /* STATUS_USAGE when [written], the resolved config that a run folder and checkpoints contain, could not be read again:
  * with a path that is not UTF-8, or larger than a config may be. */

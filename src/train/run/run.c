@@ -954,6 +954,13 @@ static status open_loaders(struct run *run) {
                                     order, &t->validation);
 }
 
+static status create_state(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct sampler_indices *indices = run->plan->indices;
+    return state_create(t->model, t->optimizer, t->ema, t->dataset, text_string(&run->config_text),
+                        indices && *indices->digest ? indices->digest : NULL, &t->state);
+}
+
 /* Creates the parts that need no other rank. */
 static status create_parts(struct run *run) {
     struct trainer *t = &run->trainer;
@@ -966,9 +973,7 @@ static status create_parts(struct run *run) {
     TRY(trainer_create(t, run->plan));
     TRY(init_model(run));
     TRY(plan_explain_rows(open_loaders(run)));
-    const struct sampler_indices *indices = run->plan->indices;
-    return state_create(t->model, t->optimizer, t->ema, t->dataset, text_string(&run->config_text),
-                        indices && *indices->digest ? indices->digest : NULL, &t->state);
+    return create_state(run);
 }
 
 /* A checkpoint resets the launcher's count of restarts. Called in the saver's thread. */
@@ -1133,23 +1138,114 @@ static status prepare(struct run *run) {
     return resume(run);
 }
 
+/* ---- parts that are used again ---- */
+
+/* Whether a run whose config has another optimizer can use the parts: those in the memory of this process that are as
+ * after their creation once they are filled with zeros. */
+static bool has_parts_to_keep(const struct run *run) {
+    const struct trainer *t = &run->trainer;
+    const struct config *c = run->config;
+    return run->options->parts && run->options->writes_nothing && run->env->world_size == 1 &&
+           device_is_host(t->device) && !model_carries_state(t->model) && !plan_is_elastic(run->plan) &&
+           !t->averaging.zero && !config_updates_in_backward(c, 1) && c->extensions.count == 0;
+}
+
+/* What depends on the optimizer, or on the steps of the run. */
+static void release_state(struct run *run) {
+    struct trainer *t = &run->trainer;
+    state_destroy(t->state);
+    optimizer_destroy(t->optimizer);
+    ema_destroy(t->ema);
+    step_close(t);
+    trace_destroy(t->trace);
+    optimizer_plan_destroy(run->plan->optimizer);
+    run->plan->optimizer = NULL;
+    *t = (struct trainer){.comm = t->comm,
+                          .device = t->device,
+                          .dataset = t->dataset,
+                          .sampler = t->sampler,
+                          .loader = t->loader,
+                          .validation = t->validation,
+                          .batch = t->batch,
+                          .feed = t->feed,
+                          .model = t->model,
+                          .loss = t->loss,
+                          .loss_config = t->loss_config,
+                          .evaluation = t->evaluation,
+                          .recordings = t->recordings,
+                          .evaluations = t->evaluations,
+                          .ledger_every = t->ledger_every,
+                          .averaging = {.ranges = t->averaging.ranges,
+                                        .norm_ranges = t->averaging.norm_ranges,
+                                        .reducer = t->averaging.reducer},
+                          .memory = t->memory};
+}
+
+/* As prepare, with the parts of another run. */
+static status prepare_again(struct run *run) {
+    struct trainer *t = &run->trainer;
+    const struct config *c = run->config;
+    const struct params *params = &t->model->params;
+    run->plan->config = t->config = c;
+    model_clear(t->model);
+    device_zero(t->device, t->memory.results, sizeof *t->memory.results);
+    TRY(optimizer_plan_create(&c->optimizer, params, &run->plan->optimizer));
+    TRY(optimizer_create(&c->optimizer, params, t->device, &t->optimizer));
+    TRY(ema_create(&c->train.ema, params, t->device, &t->ema));
+    TRY(init_model(run));
+    TRY(create_state(run));
+    t->averaging.hooks = averaging_choose(t);
+    return resume(run);
+}
+
+void run_parts_destroy(struct run *parts) {
+    status none = OK;
+    if (parts) destroy(parts, &none);
+    status_free(none);
+    free(parts);
+}
+
+/* *again: with the parts of another run. */
+static struct run *new_run(const struct config *config, const struct dist_env *env, const struct run_options *options,
+                           struct log *log, bool *again) {
+    struct run *run = options->parts ? *options->parts : NULL;
+    if (run && config_updates_in_backward(config, env->world_size)) {
+        run_parts_destroy(run);
+        run = NULL;
+    }
+    *again = run != NULL;
+    if (options->parts) *options->parts = NULL;
+    if (!run && !(run = calloc(1, sizeof *run))) status_exit_without_memory();
+    run->config = config;
+    run->env = env;
+    run->options = options;
+    run->log = env->rank == 0 ? log : NULL;
+    run->any_log = log;
+    run->is_resumed = run->is_complete = false;
+    run->trainer.on_epoch = options->on_epoch;
+    run->trainer.user = options->user;
+    run->trainer.stop_after = options->stop_after;
+    return run;
+}
+
 status run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,
                  struct log *log) {
-    struct run run = {
-        .config = config,
-        .env = env,
-        .options = options,
-        .log = env->rank == 0 ? log : NULL,
-        .any_log = log,
-        .folder_path = folder_path(config, options),
-        .trainer = {.on_epoch = options->on_epoch, .user = options->user, .stop_after = options->stop_after}};
-    schema_write_yaml(&config_schema, config, &run.config_text);
-    status s = save_set_steps(&run.trainer, options->save_at);
-    if (!s) s = prepare(&run);
-    if (!s) s = run.is_complete ? report_complete(&run) : train(&run);
-    destroy(&run, &s);
+    bool again;
+    struct run *run = new_run(config, env, options, log, &again);
+    if (!again) run->folder_path = folder_path(config, options);
+    if (!again) schema_write_yaml(&config_schema, config, &run->config_text);
+    status s = save_set_steps(&run->trainer, options->save_at);
+    if (!s) s = again ? prepare_again(run) : prepare(run);
+    if (!s) s = run->is_complete ? report_complete(run) : train(run);
+    if (!s && has_parts_to_keep(run)) {
+        release_state(run);
+        *options->parts = run;
+        return OK;
+    }
+    destroy(run, &s);
     if (s && env->launcher != LAUNCHER_OWN)
-        log_file_line(run.log, status_message(s)); /* the launcher knows the cause */
+        log_file_line(run->log, status_message(s)); /* the launcher knows the cause */
+    free(run);
     return s;
 }
 

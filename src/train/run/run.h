@@ -12,6 +12,7 @@
 #include "train/config/config.h"
 
 struct dataset;
+struct run;
 
 /* The result of a run that ended or was stopped. */
 struct run_summary {
@@ -45,7 +46,12 @@ struct run_options {
     run_epoch_function *on_epoch; /* NULL: none */
     void *user;                   /* of on_epoch */
     struct run_summary *summary;  /* filled when the run ends or is stopped; NULL: not wanted. Rank 0 */
+    struct run **parts;           /* with writes_nothing; in: those of an earlier run whose config differs from this one
+                                     in the optimizer alone, which are used again, or NULL; out: those of this run, or NULL.
+                                     The config of the first run of [parts] must live as long. NULL: none are kept */
 };
+
+void run_parts_destroy(struct run *parts); /* takes NULL */
 
 /* Trains. [log] is used on rank 0 only. OK also for a run that is already complete. All ranks. */
 status run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,
