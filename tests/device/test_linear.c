@@ -197,39 +197,43 @@ TEST(small_products_have_the_bits_of_large_ones) {
     device_destroy(device);
 }
 
-/* A few rows, whose product reads w (out, in), or its transpose, in place, have the bits of the same rows with others
- * beside them. */
+/* A few rows, whose product reads w (out, in), or its transpose, in place, and some rows, whose tiles are lower, have
+ * the bits of the same rows with others beside them. */
 static void check_few(struct device *device, size_t in, size_t out, bool is_transposed) {
     static const enum product_start starts[] = {PRODUCT_ADD, PRODUCT_ZERO, PRODUCT_ROW};
-    static const size_t few[] = {1, 2, 3, 5, 8};
-    enum { MANY = 9 };
+    static const size_t few[] = {1, 2, 3, 5, 8, 9, 12, 23, 30};
+    enum { MANY = 66 };
     float *x = random_values(MANY * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
-    float *c = random_values(MANY * out, 4);
-    for (size_t i = 0; i < sizeof few / sizeof *few * 3; i++) {
-        size_t rows[] = {few[i / 3], MANY};
-        float *y[2], *few_x = guarded_copy(x, rows[0] * in * sizeof *x);
-        for (int n = 0; n < 2; n++) {
-            y[n] = guarded_copy(c, rows[n] * out * sizeof *c);
-            struct cpu_product p = {.m = rows[n],
-                                    .n = out,
-                                    .k = in,
-                                    .a = n ? x : few_x,
-                                    .ars = in,
-                                    .acs = 1,
-                                    .b = w,
-                                    .brs = is_transposed ? out : 1,
-                                    .bcs = is_transposed ? 1 : in,
-                                    .c = y[n],
-                                    .ldc = out,
-                                    .start = starts[i % 3],
-                                    .row = bias,
-                                    .has_relu = i % 2};
-            cpu_product(device, &p);
+    float *c = random_values(MANY * out, 4), *many = NULL;
+    for (size_t i = 0; i < 3 * (1 + sizeof few / sizeof *few); i++) {
+        size_t n = i % (1 + sizeof few / sizeof *few), start = i / (1 + sizeof few / sizeof *few);
+        size_t rows = n ? few[n - 1] : MANY;
+        float *y = guarded_copy(c, rows * out * sizeof *c), *its_x = guarded_copy(x, rows * in * sizeof *x);
+        struct cpu_product p = {.m = rows,
+                                .n = out,
+                                .k = in,
+                                .a = its_x,
+                                .ars = in,
+                                .acs = 1,
+                                .b = w,
+                                .brs = is_transposed ? out : 1,
+                                .bcs = is_transposed ? 1 : in,
+                                .c = y,
+                                .ldc = out,
+                                .start = starts[start],
+                                .row = bias,
+                                .has_relu = start != 1};
+        cpu_product(device, &p);
+        guarded_free(its_x);
+        if (n == 0) {
+            if (many) guarded_free(many);
+            many = y;
+            continue;
         }
-        ck_assert_mem_eq(y[0], y[1], rows[0] * out * sizeof *x);
-        guarded_free(y[0]), guarded_free(y[1]), guarded_free(few_x);
+        ck_assert_mem_eq(y, many, rows * out * sizeof *x);
+        guarded_free(y);
     }
-    guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(c);
+    guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(c), guarded_free(many);
 }
 
 TEST(few_rows_have_the_bits_of_many) {

@@ -89,7 +89,7 @@ static void first_panel(const struct block *whole, const struct rows *a, bool is
         struct block part = *whole;
         size_t left = whole->rows - first, next = left > GROUP ? left - GROUP : 0;
         part.rows = left < GROUP ? left : GROUP;
-        part.a += first / TILE_ROWS * whole->a_step;
+        part.a += first * whole->ars;
         part.c += first * whole->ldc;
         pack_group(a, first, part.rows);
         if (is_large) part.source = prefetch_group(a, first + GROUP, next < GROUP ? next : GROUP, GROUP / TILE_ROWS);
@@ -110,6 +110,7 @@ static void rows_product(const struct cpu_product *p, struct block *block, const
             pack_transposed(panel, vectors, b + j * p->bcs, p->bcs, a->depth, columns);
         block->columns = columns;
         block->panel = panel;
+        block->step = vectors * LANES;
         block->row = p->start == PRODUCT_ROW ? p->row + j : NULL;
         block->c = p->c + i * p->ldc + j;
         if (j == 0) {
@@ -132,8 +133,7 @@ void IN_SET(product)(const struct cpu_product *p) {
         for (size_t i = 0; i < p->m; i += strip_rows) {
             struct rows a = {p->a + i * p->ars + first * p->acs, p->ars, p->acs, depth, strip};
             struct block block = {.a = strip,
-                                  .a_step = TILE_ROWS * (p->acs == 1 ? STRIP_STRIDE : pairs),
-                                  .ars = STRIP_STRIDE,
+                                  .ars = p->acs == 1 ? STRIP_STRIDE : pairs,
                                   .depth = pairs,
                                   .ldc = p->ldc,
                                   .rows = p->m - i < strip_rows ? p->m - i : strip_rows,

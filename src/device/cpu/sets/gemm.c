@@ -1,7 +1,8 @@
 /* Matrix product (tiles.h). b is packed into panels as wide as a tile and a, if its rows are not contiguous, into
  * strips as high as a tile, so that every operand, also a transposed one, is read in order. What is packed is used for
  * as many rows as possible, because packing a transposed b for 256 rows takes an eighth of their time; for a few rows
- * it would take most, so they read a transposed b in place. Compiled once per instruction set; as in direct.c and
+ * it would take most, so they read a transposed b in place. Up to 64 rows are transposed instead of a transposed b, or
+ * read b in place if it is not transposed. Compiled once per instruction set; as in direct.c and
  * winograd.c, the compiler may fuse a product and a sum. Each c(i, j) is summed over k in order for every tile, so
  * results do not depend on m, n or the position in the matrix. If k is more than LONG_SUM, each block of k has a sum of
  * its own, which is added to c. */
@@ -117,6 +118,7 @@ static void rows_product(const struct cpu_product *p, struct block *block, const
             plan_prefetch(p, block, b + (j + columns) * p->bcs, block->depth, next);
         block->columns = columns;
         block->panel = at;
+        block->step = width;
         block->row = p->start == PRODUCT_ROW ? p->row + j : NULL;
         block->c = p->c + i * p->ldc + j;
         panel_product(block, is_packed);
@@ -139,8 +141,7 @@ static enum order order_of(const struct cpu_product *p) {
 static void order_rows(const struct cpu_product *p, struct block *block, enum order order, const float *from,
                        float *strip, size_t stride) {
     block->a = order == IN_PLACE ? from : strip;
-    block->ars = order == COPIED ? stride : p->ars;
-    block->a_step = TILE_ROWS * (order == BY_COLUMNS ? block->depth : block->ars);
+    block->ars = order == BY_COLUMNS ? block->depth : order == COPIED ? stride : p->ars;
     if (order == BY_COLUMNS) pack_columns(strip, from, p->acs, block->depth, block->rows);
     for (size_t r = 0; order == COPIED && r < block->rows; r++)
         memcpy(strip + r * stride, from + r * p->ars, block->depth * sizeof *strip);
@@ -325,10 +326,131 @@ static void blocked_product(const struct cpu_product *p) {
         many_rows_product(p, order);
 }
 
+#define NEAR_PANEL 6144 /* floats of a panel that stays in a first-level cache of 32 KiB beside rows of a */
+#define SAME_SETS 1024  /* floats between rows of b that map to the same few sets of the cache */
+#define SOME_ROWS 64    /* for which the depth of panels or reading b in place pays off */
+
+/* One panel of b after the other, in blocks of k so short that a transposed panel stays in the first-level cache; else
+ * b is read in place. a is not transposed. */
+static __attribute__((noinline)) void some_rows_product(const struct cpu_product *p) {
+    _Alignas(64) float panel[PANEL_K * PANEL_WIDTH];
+    bool is_large = p->m * p->n * p->k >= LARGE;
+    bool is_deep = p->bcs == 1 || p->is_run || NEAR_PANEL / PANEL_WIDTH > PANEL_K;
+    size_t max = is_deep ? PANEL_K : NEAR_PANEL / PANEL_WIDTH;
+    for (size_t j = 0, columns; j < p->n; j += columns) {
+        columns = panel_columns(p->n - j);
+        size_t width = whole_vectors(columns), next = panel_columns(p->n - j - columns), blocks = blocks_of(p, max);
+        bool is_in_place = p->bcs == 1 && width == columns;
+        for (size_t first = 0, depth; blocks > 0; blocks--, first += depth) {
+            depth = depth_of(p, first, blocks);
+            struct block block = block_of(p, first, depth);
+            const float *b = p->b + first * p->brs + j * p->bcs;
+            block.a = p->a + first;
+            block.ars = p->ars;
+            block.rows = p->m;
+            block.columns = columns;
+            block.row = p->row ? p->row + j : NULL;
+            block.c = p->c + j;
+            block.panel = is_in_place ? b : panel;
+            block.step = is_in_place ? p->brs : width;
+            if (!is_in_place) pack_panel(panel, width, b, p->brs, p->bcs, depth, columns);
+            if (is_large && blocks > 1)
+                plan_prefetch(p, &block, b + depth * p->brs, depth_of(p, first + depth, blocks - 1), columns);
+            else if (is_large)
+                plan_prefetch(p, &block, p->b + (j + columns) * p->bcs, depth_of(p, 0, blocks_of(p, max)), next);
+            panel_product(&block, false);
+        }
+    }
+}
+
+/* ---- some rows of a, which are transposed instead of b ---- */
+
+#define TURNED_FLOATS ((size_t)1 << 16) /* of the transposed a */
+#define TURNED_COLUMNS 64               /* of c at a time */
+
+/* turned (columns, width) = c (p->m, columns) at column [j] before the product */
+static void turn_start(const struct cpu_product *p, size_t j, size_t columns, float *turned, size_t width) {
+    for (size_t l = 0; l < columns; l++)
+        for (size_t i = 0; i < width; i++) {
+            bool adds = p->start == PRODUCT_ADD && i < p->m;
+            turned[l * width + i] = p->start == PRODUCT_ROW ? p->row[j + l] : adds ? p->c[i * p->ldc + j + l] : 0;
+        }
+}
+
+/* c (p->m, columns) at column [j] = turned (columns, width) */
+static void turn_back(const struct cpu_product *p, size_t j, size_t columns, const float *turned, size_t width) {
+    float *c = p->c + j;
+    for (size_t l = 0; l < columns; l += LANES)
+        for (size_t i = 0; i < p->m; i += LANES) {
+            lanes square[LANES];
+            size_t count = columns - l < LANES ? columns - l : LANES;
+            load_transposed(square, turned + l * width + i, width, count);
+            for (size_t r = 0; r < LANES && i + r < p->m; r++) {
+                if (count == LANES)
+                    *(lanes *)(c + (i + r) * p->ldc + l) = square[r];
+                else
+                    partial_store(c + (i + r) * p->ldc + l, square[r], count);
+            }
+        }
+    if (p->has_relu) relu_rows(c, p->ldc, p->m, columns);
+}
+
+/* Of the product whose result is transposed, b is the first factor, which is read in place. */
+static __attribute__((noinline)) void turned_product(const struct cpu_product *p) {
+    _Alignas(64) float packed[TURNED_FLOATS], turned[TURNED_COLUMNS * (SOME_ROWS + LANES)];
+    size_t width = whole_vectors(p->m);
+    struct cpu_product t = {
+        .m = p->n, .n = p->m, .k = p->k, .a = p->b, .ars = p->bcs, .acs = 1, .b = p->a, .brs = 1, .bcs = p->ars};
+    IN_SET(pack)(&t, packed);
+    for (size_t j = 0, columns; j < p->n; j += columns, t.a += columns * t.ars) {
+        columns = p->n - j < TURNED_COLUMNS ? p->n - j : TURNED_COLUMNS;
+        size_t left = p->n - j - columns, next = left < TURNED_COLUMNS ? left : TURNED_COLUMNS;
+        turn_start(p, j, columns, turned, width);
+        for (size_t first = 0, depth, blocks = blocks_of(&t, PANEL_K); blocks > 0; blocks--, first += depth) {
+            depth = depth_of(&t, first, blocks);
+            struct block block = block_of(&t, first, depth);
+            block.a = t.a + first;
+            block.ars = t.ars;
+            block.ldc = width;
+            block.rows = columns;
+            size_t panels = (width + PANEL_WIDTH - 1) / PANEL_WIDTH;
+            if (blocks > 1)
+                plan_prefetch_rows(&t, &block, t.a + first + depth, columns, panels);
+            else
+                plan_prefetch_rows(&t, &block, t.a + columns * t.ars, next, panels);
+            for (size_t i = 0; i < width; i += block.columns) {
+                block.columns = block.step = whole_vectors(panel_columns(p->m - i));
+                block.panel = packed + first * width + i * depth;
+                block.c = turned + i;
+                panel_product(&block, false);
+            }
+        }
+        turn_back(p, j, columns, turned, width);
+    }
+}
+
+static bool can_turn(const struct cpu_product *p) {
+    size_t width = whole_vectors(p->m);
+    return p->brs == 1 && p->bcs != 1 && p->k <= LONG_SUM && !p->is_run && width * p->k <= TURNED_FLOATS &&
+           8 * p->m >= 7 * width && (KERNELS_REGISTERS == 32 || width % PANEL_WIDTH == 0);
+}
+
+/* Rows of b in place must not map to few sets of the cache, unless they are read only twice. */
+static bool has_some_rows(const struct cpu_product *p) {
+    bool are_rows_apart = p->bcs != 1 || p->brs % SAME_SETS != 0 || p->m <= 2 * TILE_ROWS;
+    return p->m <= SOME_ROWS && p->acs == 1 && !p->packed && are_rows_apart && (p->bcs == 1 || p->brs == 1);
+}
+
 void IN_SET(product)(const struct cpu_product *p) {
     if (has_few_rows(p))
         in_place_product(p);
-    else if (p->packed || !IN_SET(direct_product)(p))
+    else if (!p->packed && IN_SET(direct_product)(p))
+        return;
+    else if (has_some_rows(p) && can_turn(p))
+        turned_product(p);
+    else if (has_some_rows(p))
+        some_rows_product(p);
+    else
         blocked_product(p);
 }
 

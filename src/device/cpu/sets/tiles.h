@@ -44,8 +44,9 @@ static inline __attribute__((always_inline)) void prefetch(struct prefetch *f) {
 /* Arguments shared by the tiles of one panel. */
 struct block {
     const float *a;
-    size_t a_step, ars; /* a_step: between tiles of rows; ars: between rows of an a that is not packed */
+    size_t ars; /* between rows; of a packed a: of tiles, by their rows */
     const float *panel;
+    size_t step; /* between rows of the panel */
     size_t depth;
     float *c;
     size_t ldc, rows, columns;
@@ -58,34 +59,35 @@ struct block {
 
 static bool is_long(const struct cpu_product *p) { return p->k > LONG_SUM; }
 
-/* c (TILE_ROWS, vectors; [ldc]) = from ([stride] between rows) + a panel; [from] NULL: c += a panel, which is summed
- * first */
-static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_packed, const float *a, size_t ars,
-                                                       const float *panel, size_t k, const float *from, size_t stride,
-                                                       float *c, size_t ldc, struct prefetch *source) {
+/* c (rows, vectors; [ldc]) = from ([stride] between rows) + a panel; [from] NULL: c += a panel, which is summed first
+ */
+static inline __attribute__((always_inline)) void tile(size_t vectors, size_t rows, bool is_packed, bool is_in_place,
+                                                       const float *a, size_t ars, const float *panel, size_t step,
+                                                       size_t k, const float *from, size_t stride, float *c, size_t ldc,
+                                                       struct prefetch *source) {
     static const float zeros[PANEL_WIDTH];
     bool adds = from == NULL;
     lanes sum[TILE_ROWS][TILE_VECTORS];
     const float *row[TILE_ROWS];
     UNROLL
-    for (size_t i = 0; i < TILE_ROWS; i++) {
+    for (size_t i = 0; i < rows; i++) {
         row[i] = a + i * ars;
         UNROLL
         for (size_t v = 0; v < vectors; v++)
             sum[i][v] = *(const lanes *)((adds ? zeros : from + i * stride) + LANES * v);
     }
     for (size_t p = 0, end; p < k; p = end) {
-        float *next = c + (TILE_ROWS + p / PREFETCH_STEPS * PREFETCH_ROWS % TILE_ROWS) * ldc;
+        float *next = c + (rows + p / PREFETCH_STEPS * PREFETCH_ROWS % rows) * ldc;
         for (size_t r = 0; r < PREFETCH_ROWS; r++, next += ldc)
             for (size_t v = 0; v <= vectors; v += LINE / LANES) __builtin_prefetch(next + v * LANES, 1);
         prefetch(source);
         end = k - p < PREFETCH_STEPS ? k : p + PREFETCH_STEPS;
-        for (; p < end; p++) {
+        for (; p < end; p++, panel += is_in_place ? step : vectors * LANES) {
             lanes b[TILE_VECTORS];
             UNROLL
-            for (size_t v = 0; v < vectors; v++) b[v] = *(const lanes *)(panel + (p * vectors + v) * LANES);
+            for (size_t v = 0; v < vectors; v++) b[v] = *(const lanes *)(panel + v * LANES);
             UNROLL
-            for (size_t i = 0; i < TILE_ROWS; i++) {
+            for (size_t i = 0; i < rows; i++) {
                 float x = is_packed ? a[p * TILE_ROWS + i] : row[i][p];
                 UNROLL
                 for (size_t v = 0; v < vectors; v++) sum[i][v] = MULTIPLY_ADD(sum[i][v], b[v], x);
@@ -94,34 +96,72 @@ static inline __attribute__((always_inline)) void tile(size_t vectors, bool is_p
     }
     if (adds) {
         UNROLL
-        for (size_t i = 0; i < TILE_ROWS; i++) {
+        for (size_t i = 0; i < rows; i++) {
             UNROLL
             for (size_t v = 0; v < vectors; v++) sum[i][v] += *(const lanes *)(c + i * ldc + LANES * v);
         }
     }
     UNROLL
-    for (size_t i = 0; i < TILE_ROWS; i++) {
+    for (size_t i = 0; i < rows; i++) {
         UNROLL
         for (size_t v = 0; v < vectors; v++) *(lanes *)(c + i * ldc + LANES * v) = sum[i][v];
     }
 }
 
-typedef void tile_function(const float *a, size_t ars, const float *panel, size_t k, const float *from, size_t stride,
-                           float *c, size_t ldc, struct prefetch *source);
+typedef void tile_function(const float *a, size_t ars, const float *panel, size_t step, size_t k, const float *from,
+                           size_t stride, float *c, size_t ldc, struct prefetch *source);
 
 /* Separate functions, so that each has all registers. */
-#define TILE(name, vectors, is_packed)                                                                                 \
-    static __attribute__((noinline)) void name(const float *a, size_t ars, const float *panel, size_t k,               \
+#define TILE(name, vectors, rows, is_packed, is_in_place)                                                              \
+    static __attribute__((noinline)) void name(const float *a, size_t ars, const float *panel, size_t step, size_t k,  \
                                                const float *from, size_t stride, float *c, size_t ldc,                 \
                                                struct prefetch *source) {                                              \
-        tile(vectors, is_packed, a, ars, panel, k, from, stride, c, ldc, source);                                      \
+        tile(vectors, rows, is_packed, is_in_place, a, ars, panel, step, k, from, stride, c, ldc, source);             \
     }
-TILE(tile_1, 1, false)
-TILE(tile_2, 2, false)
-TILE(tile_3, 3, false)
-TILE(packed_tile_1, 1, true)
-TILE(packed_tile_2, 2, true)
-TILE(packed_tile_3, 3, true)
+#define TILES(rows)                                                                                                    \
+    TILE(tile_##rows##_1, 1, rows, false, false)                                                                       \
+    TILE(tile_##rows##_2, 2, rows, false, false)                                                                       \
+    TILE(tile_##rows##_3, 3, rows, false, false)                                                                       \
+    TILE(in_place_##rows##_1, 1, rows, false, true)                                                                    \
+    TILE(in_place_##rows##_2, 2, rows, false, true)                                                                    \
+    TILE(in_place_##rows##_3, 3, rows, false, true)
+TILE(packed_tile_1, 1, TILE_ROWS, true, false)
+TILE(packed_tile_2, 2, TILE_ROWS, true, false)
+TILE(packed_tile_3, 3, TILE_ROWS, true, false)
+#if KERNELS_REGISTERS == 32
+TILES(4)
+TILES(5)
+TILES(6)
+TILES(7)
+TILES(8)
+#else
+TILES(2)
+TILES(3)
+TILES(4)
+#endif
+
+#define LOW_ROWS (TILE_ROWS / 2) /* of the lowest tile */
+
+static tile_function *const packed_tiles[TILE_VECTORS] = {packed_tile_1, packed_tile_2, packed_tile_3};
+/* By rows, from LOW_ROWS on; whether b is read in place; vectors. */
+static tile_function *const plain_tiles[][2][TILE_VECTORS] = {
+#define TILES_OF(rows)                                                                                                 \
+    {                                                                                                                  \
+        {tile_##rows##_1, tile_##rows##_2, tile_##rows##_3}, {                                                         \
+            in_place_##rows##_1, in_place_##rows##_2, in_place_##rows##_3                                              \
+        }                                                                                                              \
+    }
+#if KERNELS_REGISTERS == 32
+    TILES_OF(4), TILES_OF(5), TILES_OF(6), TILES_OF(7), TILES_OF(8)};
+#else
+    TILES_OF(2), TILES_OF(3), TILES_OF(4)};
+#endif
+
+/* The tile of [rows] for a panel of [vectors]. */
+static tile_function *tile_of(const struct block *block, bool is_packed, size_t rows, size_t vectors) {
+    return is_packed ? packed_tiles[vectors - 1]
+                     : plain_tiles[rows - LOW_ROWS][block->step != vectors * LANES][vectors - 1];
+}
 
 /* A tile at the edge: computed in a copy; missing rows repeat the last one. */
 static void edge_tile(struct block *block, tile_function *run, bool is_packed, const float *a, float *c, size_t rows) {
@@ -137,25 +177,34 @@ static void edge_tile(struct block *block, tile_function *run, bool is_packed, c
         ars = MAX_K;
     }
     bool adds = block->is_long && block->start == PRODUCT_ADD;
-    run(a, ars, block->panel, block->depth, adds ? NULL : edge, PANEL_WIDTH, edge, PANEL_WIDTH, &block->source);
+    run(a, ars, block->panel, block->step, block->depth, adds ? NULL : edge, PANEL_WIDTH, edge, PANEL_WIDTH,
+        &block->source);
     for (size_t i = 0; i < rows; i++) memcpy(c + i * block->ldc, edge + i * PANEL_WIDTH, columns * sizeof *c);
 }
 
+/* Rows of the next tile when [left] remain. [is_even]: of less than two tiles half, so that none is low. */
+static size_t tile_rows(size_t left, bool is_even) {
+    if (left <= TILE_ROWS || left >= 2 * TILE_ROWS || !is_even) return left < TILE_ROWS ? left : TILE_ROWS;
+    return (left + 1) / 2;
+}
+
 static void panel_product(struct block *block, bool is_packed) {
-    static tile_function *const functions[2][TILE_VECTORS] = {{tile_1, tile_2, tile_3},
-                                                              {packed_tile_1, packed_tile_2, packed_tile_3}};
     static const float zeros[PANEL_WIDTH];
     size_t vectors = (block->columns + LANES - 1) / LANES, stride = block->start == PRODUCT_ADD ? block->ldc : 0;
     if (vectors < 1 || vectors > TILE_VECTORS) return; /* a panel has columns, and at most PANEL_WIDTH */
-    tile_function *run = functions[is_packed][vectors - 1];
+    bool is_whole = block->columns == vectors * LANES, is_even = is_whole && !is_packed;
+    size_t low = is_even ? LOW_ROWS : TILE_ROWS;
+    tile_function *highest = tile_of(block, is_packed, TILE_ROWS, vectors);
     const float *a = block->a;
-    for (size_t i = 0; i < block->rows; i += TILE_ROWS, a += block->a_step) {
-        size_t rows = block->rows - i < TILE_ROWS ? block->rows - i : TILE_ROWS;
+    for (size_t i = 0, rows; i < block->rows; i += rows, a += rows * block->ars) {
+        size_t left = block->rows - i;
         float *c = block->c + i * block->ldc;
         const float *from = block->start == PRODUCT_ROW ? block->row : zeros;
         if (block->start == PRODUCT_ADD) from = block->is_long ? NULL : c;
-        if (rows == TILE_ROWS && block->columns == vectors * LANES)
-            run(a, block->ars, block->panel, block->depth, from, stride, c, block->ldc, &block->source);
+        rows = tile_rows(left, is_even);
+        tile_function *run = rows == TILE_ROWS || rows < low ? highest : tile_of(block, is_packed, rows, vectors);
+        if (is_whole && rows >= low)
+            run(a, block->ars, block->panel, block->step, block->depth, from, stride, c, block->ldc, &block->source);
         else
             edge_tile(block, run, is_packed, a, c, rows);
         if (block->has_relu) relu_rows(c, block->ldc, rows, block->columns);
