@@ -89,7 +89,10 @@ status build_add_name(struct builder *builder, const char *name, size_t tensor, 
         return status_new(STATUS_USAGE, "the name '" INPUT_NAME "' means the model's input in `from:`; choose another");
     for (size_t i = 0; i < scope->count; i++)
         if (strcmp(scope->items[i].name, name) == 0)
-            return status_new(STATUS_USAGE, "the name '%s' is already used by another layer of this list", name);
+            return scope->items[i].variant
+                       ? status_new(STATUS_USAGE, "the name '%s' is already used by another layer of this list (%s)",
+                                    name, place_text(scope->items[i].variant->place).s)
+                       : status_new(STATUS_USAGE, "the name '%s' is already used by an input of dataset.inputs", name);
     scope->items =
         build_grow(builder->model->arena, scope->items, scope->count, &scope->capacity, sizeof *scope->items);
     scope->items[scope->count++] = (struct output_name){name, tensor, layer, variant};
@@ -642,7 +645,8 @@ static status check_name(struct builder *b, const struct layer *layer) {
     const struct layer *const *first = tsearch(layer, &b->by_name, compare_names);
     if (!first) return status_memory("the names of the layers");
     if (*first != layer)
-        return status_new(STATUS_USAGE, "the name '%s' is already used by %s", layer->name, (*first)->path);
+        return status_new(STATUS_USAGE, "the name '%s' is already used by %s (%s)", layer->name, (*first)->path,
+                          place_text((*first)->place).s);
     return OK;
 }
 

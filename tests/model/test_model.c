@@ -319,7 +319,8 @@ TEST(limits_of_poolings) {
 
 TEST(bad_models) {
     rejected("[{linear: {out: 2, name: a}}, {linear: {out: 2, name: a}}]",
-             "test.yaml:1:39: model.layers.1.linear: the name 'a' is already used by model.layers.0.linear");
+             "test.yaml:1:39: model.layers.1.linear: the name 'a' is already used by model.layers.0.linear "
+             "(test.yaml:1:10)");
     rejected("[{linear: {out: 2, name: a.b}}]", "must not be empty or contain '.' or '/'");
     rejected("[{linear: {out: 2, name: '1'}}, {linear: {out: 2}}]",
              "the name '1' is already used by model.layers.0.linear");

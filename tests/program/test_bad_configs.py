@@ -185,7 +185,7 @@ SHAPES = [
     ("relu", "{reshape: [8, 8]}, {lstm: {hidden_size: 4, last_state: [h, h]}}", "model.layers.2.lstm: last_state: 'h' is in the list twice\n"),
     ("relu", "{reshape: [8, 8]}, {lstm: {hidden_size: 4, last_state: [h, a.b]}}", "model.layers.2.lstm: last_state: a name must not be empty or contain '.' or '/', got 'a.b'\n"),
     ("relu", "{reshape: [8, 8]}, {lstm: {hidden_size: 4, last_state: [h, c]}}, {flatten: {from: h}}", "model.layers.2.lstm.c: no layer takes its output"),
-    ("relu", "{reshape: {shape: [8, 8], name: x}}, {lstm: {hidden_size: 4, last_state: [x, c]}}", "model.layers.2.lstm: the name 'x' is already used by another layer of this list\n"),
+    ("relu", "{reshape: {shape: [8, 8], name: x}}, {lstm: {hidden_size: 4, last_state: [x, c]}}", "model.layers.2.lstm: the name 'x' is already used by another layer of this list (test.yaml:4:"),
     ("relu", "{slice: {start: 60, end: 65}}", "model.layers.1.slice: start 60 and end 65: the input has 64 elements along dim 1"),
     ("relu", "{slice: {start: 5, end: 5}}", "start 5 and end 5: the input has 64 elements along dim 1"),
     ("relu", "{slice: {dim: -2, end: 5}}", "model.layers.1.slice: dim -2: the input has the dimensions 1 to 1 (0 is the batch)"),
@@ -519,6 +519,20 @@ class Data(program.Case):
             _, err = self.run_program("test.yaml", "--fresh", *keys, code=code)
             if code:
                 self.assertIn("data.csv:line 3: column 'kind': the label is not UTF-8 text", err)
+
+    def test_places_of_keys_that_the_data_contradict(self):
+        """The place of the key, of its section, or the argument; a file with a name like a key is none."""
+        import numpy as np
+        np.savez(self.path("a.npz"), x=np.ones((8, 2), "f4"), y=np.arange(8) % 2)
+        self.write("dataset.npz", "no archive")
+        self.write("test.yaml", "dataset: {path: a.npz,\n  inputs: [x, y], targets: y}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
+        for words, message in (([], "test.yaml:2:11: dataset.inputs: format npz takes one array, got 2\n"),
+                               (["dataset.inputs=x", "dataset.targets=[x, y]"], "argument 'dataset.targets=[x, y]': dataset.targets: format npz takes one array, got 2\n"),
+                               (["dataset.inputs=x", "loss=mse", "dataset.split={test: 0.25, stratify: true}"], "argument 'dataset.split={test: 0.25, stratify: true}': dataset.split.stratify: it needs classes"),
+                               (["dataset={path: dataset.npz}"], "dataset.npz: ")):
+            with self.subTest(message):
+                _, err = self.run_program("check", "test.yaml", *words, code=None)
+                self.assertEqual(err.removeprefix("ddptrain: ")[:len(message)], message)
 
     def test_check_reads_what_a_run_resumes_from(self):
         self.write("test.yaml", program.WINE)

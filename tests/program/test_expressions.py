@@ -212,7 +212,7 @@ class Expressions(program.Case):
                 ("people.csv", "text.csv", "text.csv:line 8: column 'weight': 'heavy' is not a number, and dataset.columns.bmi computes with it", program.DATA),
                 ("height ^", "hight ^", "there is no column 'hight', which is in dataset.columns.bmi; did you mean 'height'", program.DATA),
                 ("weight / height", "weight /", "dataset.columns.bmi.expression: expected a number, a name or '(', got '^' (character 10 of the expression)", USAGE),
-                ("weight / height ^ 2", "log_fare", "dataset.columns.bmi: 'log_fare' is an expression, too; write its formula instead", USAGE),
+                ("weight / height ^ 2", "log_fare", "test.yaml:2:93: dataset.columns.bmi: 'log_fare' is an expression, too; write its formula instead", USAGE),
                 ("weight / height ^ 2", "2 * 3", "dataset.columns.bmi.expression: the expression has no column", USAGE),
                 ("weight / height ^ 2", "mean(weight)", "'mean' is over the features of a row, and here each name is one number", USAGE),
                 ("bmi: {", "bmi: {type: date, ", "the column of an expression is a number", USAGE),

@@ -259,7 +259,7 @@ class Resume(program.Case):
         for argument, line in (("dataset.split.seed=7", "split.seed: 1 -> 7"), ("dataset.scale=minmax", "scale.type: none -> minmax")):
             for more in ([], ["--fresh"]):
                 _, err = self.run_program(*start, argument, *more, code=USAGE)
-                self.assertEqual(err, "ddptrain: checkpoint.resume: runs/test/checkpoints/epoch-0002.h5 has another dataset; 1 key differs (file -> now):\n"
+                self.assertEqual(err, f"ddptrain: argument '{start[2]}': checkpoint.resume: runs/test/checkpoints/epoch-0002.h5 has another dataset; 1 key differs (file -> now):\n"
                                       f"  dataset.{line}\ngive the dataset of the file, or start from its weights alone with model.init_from\n")
                 self.assertFalse(os.path.exists(self.path("runs/b")) and self.checkpoints("runs/b"))
         self.run_program(*start, "dataset.augment.seed=3", "dataset.prefetch=1", "optimizer.lr=0.01")

@@ -612,6 +612,60 @@ static void set_device(struct config *c) {
     c->device_reason = NULL;
 }
 
+/* The value of [mapping] or list under the first [length] bytes of [key]; NULL: there is none. */
+static const struct node *child_of(const struct node *node, const char *key, size_t length) {
+    for (size_t i = 0; node->kind == NODE_MAPPING && i < node->count; i++)
+        if (strlen(node->keys[i]) == length && strncmp(node->keys[i], key, length) == 0) return node->items[i];
+    size_t index = (size_t)strtoull(key, NULL, 10);
+    bool is_item = node->kind == NODE_SEQUENCE && *key >= '0' && *key <= '9' && index < node->count;
+    return is_item ? node->items[index] : NULL;
+}
+
+/* How a message begins that is about a key. */
+struct key_start {
+    const char *text;
+    size_t length;
+    bool is_key;
+};
+
+/* schema_key_function */
+static void compare_key(void *context, const char *path, const char *const *values) {
+    struct key_start *start = context;
+    (void)values;
+    if (strncmp(path, start->text, start->length) == 0 && (path[start->length] == 0 || path[start->length] == '.'))
+        start->is_key = true;
+}
+
+/* Of a key of a section, before a dot or another character. */
+static size_t step_length(const char *path) {
+    return strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+}
+
+/* Whether [message] begins with "section:" or "section.key", not with the name of a file: "dataset.h5". */
+static bool begins_with_key(const char *message, const struct node *section) {
+    size_t length = step_length(message);
+    const char *key = message + length + 1;
+    struct key_start start = {message, length + 1 + step_length(key), false};
+    if (message[length] != '.') return message[length] == ':';
+    if (child_of(section, key, step_length(key))) return true;
+    schema_each_key(&config_schema, compare_key, &start);
+    return start.is_key;
+}
+
+status config_add_place(const struct config *config, status failure) {
+    const char *message = status_message(failure), *step = message;
+    size_t length = step_length(step);
+    const struct node *node = config->root && length ? child_of(config->root, step, length) : NULL, *next = node;
+    if (!node || !begins_with_key(message, node)) return failure;
+    while (next && step[length] == '.') {
+        step += length + 1;
+        length = step_length(step);
+        next = child_of(node, step, length);
+        if (next) node = next;
+    }
+    return status_prefix(failure, "%s", place_text(node->place).s);
+}
+
 /* Fills *out from [document], which it owns also after a failure. */
 static status bind(struct document *document, const char *path, bool is_users, struct problems *problems,
                    struct config_file **out) {
@@ -630,6 +684,7 @@ static status bind(struct document *document, const char *path, bool is_users, s
         schema_bind(&config_schema, document_root(document), "", &config_schema, &file->config,
                     document_arena(document), problems);
     if (problems->count == 0 && count) memcpy(file->config.extensions.items, extensions, count * sizeof *extensions);
+    if (document) file->config.root = document_root(document);
     set_device(&file->config);
     status s = problems_status(problems, STATUS_USAGE);
     if (s) {

@@ -108,7 +108,12 @@ struct config {
     struct string_list base;        /* not set: document_read_merged has read it */
     struct section_list variables;  /* not set: document_substitute has replaced them */
     bool has_base, has_variables;
+    const struct node *root; /* not a key: the document, while the config_file is open */
 };
+
+/* Puts "FILE:LINE:COLUMN: " before a failure whose sentence begins with a key that was given, or with one of a section
+ * that was. Consumes it; takes NULL. */
+status config_add_place(const struct config *config, status failure);
 
 /* The schema of a config file; its check reports combinations of keys of different sections that contradict each
  * other. */

@@ -528,7 +528,7 @@ status plan_create(const struct config *config, const struct plan_options *optio
                        .sampler = config->sampler,
                        .dataset = options->dataset};
     status s = fill(p, options);
-    s = plan_explain_memory(p, s);
+    s = config_add_place(config, plan_explain_memory(p, s));
     if (s)
         plan_destroy(p);
     else

@@ -114,5 +114,5 @@ status check_run(const struct config *config, const struct dist_env *env, const 
     }
     text_free(&report);
     plan_destroy(plan);
-    return s;
+    return config_add_place(config, s);
 }

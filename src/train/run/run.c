@@ -1243,6 +1243,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
         return OK;
     }
     destroy(run, &s);
+    s = config_add_place(config, s);
     if (s && env->launcher != LAUNCHER_OWN)
         log_file_line(run->log, status_message(s)); /* the launcher knows the cause */
     free(run);
@@ -1274,5 +1275,5 @@ status run_try_start(const struct config *config, const struct dist_env *env, co
     schema_write_yaml(&config_schema, config, &run.config_text);
     status s = try_start(&run);
     destroy(&run, &s);
-    return s;
+    return config_add_place(config, s);
 }
