@@ -2,6 +2,8 @@
  * of a safetensors file whose values are those bytes, so that both formats are loaded by the same code. */
 #include "checkpoint/torch_file.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -18,6 +20,8 @@ struct reading {
     struct safetensors *file;
     const char *path;
     struct zip zip;
+    const struct zip_member **members; /* (zip.count) sorted by their names */
+    bool *is_checked;                  /* (zip.count) of zip.members, whose checksums were compared */
     struct arena *arena;
     size_t size;          /* of the file */
     bool wants_optimizer; /* torch_file_read_optimizer */
@@ -100,10 +104,31 @@ static status read_shape(const struct reading *r, const char *name, const struct
     return OK;
 }
 
+static int compare_members(const void *a, const void *b) {
+    return strcmp((*(const struct zip_member *const *)a)->name, (*(const struct zip_member *const *)b)->name);
+}
+
+static void index_members(struct reading *r) {
+    r->members = arena_alloc(r->arena, (r->zip.count + 1) * sizeof *r->members);
+    r->is_checked = arena_alloc(r->arena, r->zip.count + 1);
+    for (size_t i = 0; i < r->zip.count; i++) r->members[i] = &r->zip.members[i];
+    qsort(r->members, r->zip.count, sizeof *r->members, compare_members);
+}
+
+/* Compares the checksum of a member once, which many tensors may share. */
+static status check_member(const struct reading *r, const struct zip_member *member) {
+    bool *is_checked = &r->is_checked[member - r->zip.members];
+    if (!*is_checked) TRY(zip_check(&r->zip, member, (const uint8_t *)r->file->bytes + member->start));
+    *is_checked = true;
+    return OK;
+}
+
 /* Finds the bytes of the tensor in the file. */
 static status find_values(const struct reading *r, const char *name, const char *root, const struct described *t,
                           size_t *offset) {
-    const struct zip_member *member = zip_find(&r->zip, arena_printf(r->arena, "%sdata/%s", root, t->key));
+    const struct zip_member named = {.name = arena_printf(r->arena, "%sdata/%s", root, t->key)}, *wanted = &named;
+    const struct zip_member **found = bsearch(&wanted, r->members, r->zip.count, sizeof *r->members, compare_members);
+    const struct zip_member *member = found ? *found : NULL;
     size_t element = safetensors_dtype(t->dtype)->bytes;
     if (!member) return bad(r, name, "its values are not in the archive");
     if (member->is_deflated) return bad(r, name, "its values are compressed; torch.save stores them");
@@ -112,18 +137,23 @@ static status find_values(const struct reading *r, const char *name, const char 
         t->elements > t->storage_elements - t->first)
         return bad(r, name, "it is larger than its values in the archive");
     *offset = (size_t)(member->start + t->first * element);
-    return zip_check(&r->zip, member, (const uint8_t *)r->file->bytes + member->start);
+    return check_member(r, member);
+}
+
+static status describe(const struct reading *r, const char *root, const char *name, const struct pickle_value *args,
+                       struct described *out, size_t *offset) {
+    TRY(read_storage(r, name, args->items[0], out));
+    if (!is_number(args->items[1])) return bad(r, name, "its offset is not sensible");
+    out->first = (uint64_t)args->items[1]->number;
+    TRY(read_shape(r, name, args->items[2], args->items[3], out));
+    return find_values(r, name, root, out, offset);
 }
 
 static status add_tensor(const struct reading *r, const char *root, const char *name, const struct pickle_value *args) {
     struct described t = {0};
     size_t offset = 0;
     if (json_object_get(r->file->header, name)) return bad(r, name, "it is in the file twice");
-    TRY(read_storage(r, name, args->items[0], &t));
-    if (!is_number(args->items[1])) return bad(r, name, "its offset is not sensible");
-    t.first = (uint64_t)args->items[1]->number;
-    TRY(read_shape(r, name, args->items[2], args->items[3], &t));
-    TRY(find_values(r, name, root, &t, &offset));
+    TRY(describe(r, root, name, args, &t, &offset));
     json_t *shape = json_array(), *offsets = json_array(), *entry = json_object();
     for (size_t d = 0; d < t.dims; d++) json_array_append_new(shape, json_integer(t.shape[d]));
     size_t end = offset + t.elements * safetensors_dtype(t.dtype)->bytes;
@@ -225,10 +255,16 @@ static status several(const struct reading *r, const struct found *found, bool i
 /* The numbers beside the state_dict, such as that of the epoch, become metadata. */
 static void add_numbers(const struct reading *r, const struct pickle_value *dict) {
     json_t *metadata = json_object();
-    for (size_t i = 0; i < dict->count; i += 2)
-        if (dict->items[i]->kind == PICKLE_TEXT && dict->items[i + 1]->kind == PICKLE_NUMBER)
-            json_object_set_new(metadata, dict->items[i]->text,
-                                json_sprintf("%lld", (long long)dict->items[i + 1]->number));
+    struct text number = {0};
+    for (size_t i = 0; i < dict->count; i += 2) {
+        const struct pickle_value *value = dict->items[i + 1];
+        text_clear(&number);
+        if (value->kind == PICKLE_NUMBER) text_add_int(&number, value->number);
+        if (value->kind == PICKLE_REAL) text_add_double(&number, value->real);
+        if (dict->items[i]->kind == PICKLE_TEXT && number.length)
+            json_object_set_new(metadata, dict->items[i]->text, json_string(text_string(&number)));
+    }
+    text_free(&number);
     json_object_set_new(r->file->header, "__metadata__", metadata);
 }
 
@@ -263,6 +299,36 @@ static json_t *json_of(const struct pickle_value *value) {
     return out ? out : json_null(); /* not finite, not UTF-8, or of no use */
 }
 
+/* The shortest decimal that a script may have written for the float. */
+static double decimal_of(float value) {
+    char text[32];
+    int digits = 1;
+    do snprintf(text, sizeof text, "%.*g", digits, (double)value);
+    while (strtof(text, NULL) != value && digits++ < 9);
+    return strtod(text, NULL);
+}
+
+/* A setting, which may be a tensor of one number (`lr` of an optimizer with capturable=True). */
+static status read_setting(const struct reading *r, const char *root, const char *key, const struct pickle_value *value,
+                           json_t **out) {
+    const struct pickle_value *args = tensor_of(value);
+    struct described t = {0};
+    size_t offset = 0;
+    *out = NULL;
+    if (args) TRY(describe(r, root, key, args, &t, &offset));
+    const struct safetensors_dtype *dtype = args ? safetensors_dtype(t.dtype) : NULL;
+    if (dtype && t.elements == 1 && dtype->convert) {
+        const unsigned char *bytes = (const unsigned char *)r->file->bytes + offset;
+        double number = 0;
+        float single;
+        dtype->convert(bytes, &single, 1);
+        if (dtype->bytes == sizeof number) memcpy(&number, bytes, sizeof number);
+        *out = json_real(dtype->bytes == sizeof number ? number : decimal_of(single));
+    }
+    if (!*out) *out = json_of(value);
+    return OK;
+}
+
 /* Counts [count] values more; a pickle may refer to the same ones any number of times. */
 static status take_values(struct reading *r, size_t count) {
     if (count > r->values_left) return bad(r, "param_groups", "the state_dict of the optimizer repeats its values");
@@ -270,19 +336,23 @@ static status take_values(struct reading *r, size_t count) {
     return OK;
 }
 
-static status add_group(struct reading *r, const struct pickle_value *dict, json_t *groups) {
+static status add_group(struct reading *r, const char *root, const struct pickle_value *dict, json_t *groups) {
     if (dict->kind != PICKLE_DICT) return bad(r, "param_groups", "a group is not a dictionary");
     json_t *group = json_object();
     json_array_append_new(groups, group);
     TRY(take_values(r, dict->count));
     for (size_t i = 0; i < dict->count; i += 2) {
         const struct pickle_value *value = dict->items[i + 1];
+        const char *key = key_text(dict->items[i]);
         bool is_list = value->kind == PICKLE_LIST || value->kind == PICKLE_TUPLE;
-        json_t *json = is_list ? json_array() : json_of(value);
-        if (json_object_set_new(group, key_text(dict->items[i]), json))
-            return bad(r, "param_groups", "a key is not UTF-8");
+        json_t *json = is_list ? json_array() : NULL, *item;
+        if (!is_list) TRY(read_setting(r, root, key, value, &json));
+        if (json_object_set_new(group, key, json)) return bad(r, "param_groups", "a key is not UTF-8");
         if (is_list) TRY(take_values(r, value->count));
-        for (size_t k = 0; is_list && k < value->count; k++) json_array_append_new(json, json_of(value->items[k]));
+        for (size_t k = 0; is_list && k < value->count; k++) {
+            TRY(read_setting(r, root, key, value->items[k], &item));
+            json_array_append_new(json, item);
+        }
     }
     return OK;
 }
@@ -320,7 +390,7 @@ static status read_optimizer(struct reading *r, const char *root, const struct p
     json_object_set_new(r->file->header, "__metadata__", metadata);
     json_object_set_new(metadata, "param_groups", list);
     TRY(take_values(r, groups->count + state->count));
-    for (size_t i = 0; i < groups->count; i++) TRY(add_group(r, groups->items[i], list));
+    for (size_t i = 0; i < groups->count; i++) TRY(add_group(r, root, groups->items[i], list));
     for (size_t i = 0; i < state->count; i += 2)
         TRY(add_state(r, root, state->items[i], state->items[i + 1], metadata));
     return OK;
@@ -361,6 +431,7 @@ static status read_archive(struct reading *r) {
     const struct pickle_value *value = NULL;
     char *root = NULL;
     uint8_t *pickle = NULL;
+    index_members(r);
     TRY(find_root(r, &member, &root));
     TRY(check_order(r, root));
     TRY(zip_read_all(&r->zip, member, &pickle));

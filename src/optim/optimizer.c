@@ -229,8 +229,8 @@ static status create_configs(struct optimizer_plan *plan, const struct variant *
     return OK;
 }
 
-static struct optimizer_setting setting_of(const struct optimizer_plan *plan, const struct variant *config,
-                                           const struct param *p) {
+struct optimizer_setting optimizer_plan_setting(const struct optimizer_plan *plan, const struct variant *config,
+                                                const struct param *p) {
     const struct common *common = config->common;
     const struct optimizer_whole_rule *whole = optimizer_type_at((size_t)config->index)->whole;
     bool is_other = whole && whole->is_other && whole->is_other(config->config, p);
@@ -274,7 +274,7 @@ static void plan_runs(struct optimizer_plan *plan, const struct variant *config,
     for (size_t i = 0; i < params->count; i++) {
         const struct param *p = &params->items[i];
         if (p->is_frozen) continue;
-        size_t setting = find_or_add(plan, setting_of(plan, config, p));
+        size_t setting = find_or_add(plan, optimizer_plan_setting(plan, config, p));
         const struct param *next = next_trained(params, i);
         size_t end = next ? next->offset : params->trained;
         plan->settings[setting].tensors++;

@@ -117,6 +117,9 @@ struct optimizer_plan {
 /* STATUS_USAGE with file:line:column for a group, or one of its patterns, that matches no parameter. */
 status optimizer_plan_create(const struct variant *config, const struct params *params, struct optimizer_plan **out);
 void optimizer_plan_destroy(struct optimizer_plan *plan); /* takes NULL */
+/* What the config says about [param], also a frozen one; tensors and elements are 0. */
+struct optimizer_setting optimizer_plan_setting(const struct optimizer_plan *plan, const struct variant *config,
+                                                const struct param *param);
 
 /* Adds the optimizer in PyTorch, for the parameters of `model`; with groups a function that gives their settings comes
  * first. */

@@ -425,6 +425,66 @@ checkpoint: {{resume: {file}.pt}}
                     self.assertIn("checkpoint.resume: ", errors)
                     self.assertIn(message, errors)
 
+    def test_other_snapshots(self):
+        """Settings that are tensors, frozen parameters in the groups of the optimizer, and numbers that cannot be."""
+        import h5py
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            f["x"], f["y"] = np.ones((24, 4), "f4"), np.ones((24, 1), "f4")
+        self.write("c.yaml", """name: c
+dataset: {path: rows.h5}
+sampler: {batch_size: 6}
+model: {layers: [{linear: {out: 3, name: b}}, {linear: {out: 1, name: a}}]}
+loss: mse
+optimizer: {type: adamw, lr: 0.001, betas: [0.9, 0.999], weight_decay: 0.1, decay: matrices}
+train: {epochs: 4}
+checkpoint: {resume: s.pt}
+""")
+        shapes, r = {"b.weight": (3, 4), "b.bias": (3,), "a.weight": (1, 3), "a.bias": (1,)}, np.random.default_rng(0)
+        values = {name: r.normal(size=shape).astype("<f4") for name, shape in shapes.items()}
+
+        def run(*words, lr=np.float32(0.001), step=np.float32(8), frozen_step=np.float32(3), epochs=2, groups=(["b.weight", "a.weight"], ["b.bias", "a.bias"]), code=0):
+            members, order = {}, sum(groups, [])
+
+            def number(value):
+                if type(value) is float:
+                    return value
+                members[f"n{len(members)}"] = array = np.array(value)
+                return tensor(f"n{len(members) - 1}", array)
+
+            def values_of(name, scale):
+                members[f"v{len(members)}"] = array = np.abs(values[name]) * np.float32(scale)
+                return tensor(f"v{len(members) - 1}", array)
+            state = {i: {"step": number(frozen_step if name[0] == "b" else step), "exp_avg": values_of(name, 1), "exp_avg_sq": values_of(name, 2)} for i, name in enumerate(order)}
+            lists = [{"lr": number(lr), "betas": (number(np.float64(0.9)), 0.999), "eps": 1e-8, "weight_decay": 0.1 * (1 - g), "amsgrad": False, "maximize": False, "foreach": None, "capturable": True,
+                      "differentiable": False, "fused": None, "params": [order.index(name) for name in group]} for g, group in enumerate(groups)]
+            root = {"MODEL_STATE": {name: values_of(name, 1) for name in shapes}, "OPTIMIZER_STATE": {"state": state, "param_groups": lists}, "EPOCHS_RUN": epochs}
+            write_pt(self.path("s.pt"), root, members)
+            return "".join(self.run_program(*words, code=code))
+        freeze = ("c.yaml", "--fresh", "model.freeze=[b.*]")
+        out = run(*freeze)
+        self.assertNotIn("warning", out)
+        self.assertIn("starting from s.pt\n", out)
+        self.assertEqual(self.events("end", "runs/c")[-1]["step"], 16)
+        self.assertIn("lr 0.001 (here 0.002)", run(*freeze, "optimizer.lr=0.002"))
+        self.assertIn("lr 0.003 (here 0.001)", run(*freeze, lr=np.float64(0.003)))
+        for epochs in (4, 9):
+            out = run(*freeze, epochs=epochs)
+            self.assertIn(f"s.pt: complete (epoch {epochs}, step 8), so no step follows; increase train.epochs or train.steps to continue\n", out)
+            self.assertNotIn("samples/s", out)
+            with h5py.File(self.checkpoints("runs/c")[-1]) as f:
+                names = []
+                f.visit(names.append)
+                (name,) = [n for n in names if n.endswith("exp_avg/a.weight")]
+                np.testing.assert_array_equal(f[name][()], np.abs(values["a.weight"]))
+        for message, code, arguments in (("its optimizer has made 10.5 updates, which is not a whole number; start from its weights", 64, {"step": np.float32(10.5)}),
+                                         ("its optimizer has made 10.5 updates, which is not a whole number", 64, {"step": 10.5}),
+                                         ("its number of epochs is not a whole number", 65, {"epochs": 2.5}), ("its number of epochs is negative", 65, {"epochs": -1}),
+                                         ("its optimizer has 3 parameters, and its state_dict 4, of which 2 are trained (model.freeze); it must have all or those", 64,
+                                          {"groups": (["b.weight", "a.weight"], ["a.bias"])})):
+            with self.subTest(message):
+                self.assertIn("c.yaml:8:22: checkpoint.resume: s.pt: " + message, run("check", "c.yaml", "model.freeze=[b.*]", code=code, **arguments))
+        self.assertIn("has not made the same number of updates", run("check", "c.yaml", code=64))
+
     def losses_from(self, first, run):
         steps = self.events("step", run)
         self.assertEqual(steps[0]["step"], first)

@@ -359,9 +359,10 @@ static status end_log(struct run *run, bool is_stopped) {
     if (c->skipped) snprintf(skipped, sizeof skipped, " (%lld more skipped)", (long long)c->skipped);
     struct text epochs = {0};
     add_epochs(t, &epochs);
-    log_line(run->log, "done: %s, %lld step%s%s in %s of training, %.0f samples/s", text_string(&epochs),
-             (long long)c->step, text_plural((uint64_t)c->step, "s"), skipped, duration,
-             (double)c->samples / (c->seconds > 0 ? c->seconds : 1e-9));
+    char rate[48] = "";
+    if (c->seconds > 0) snprintf(rate, sizeof rate, ", %.0f samples/s", (double)c->samples / c->seconds);
+    log_line(run->log, "done: %s, %lld step%s%s in %s of training%s", text_string(&epochs), (long long)c->step,
+             text_plural((uint64_t)c->step, "s"), skipped, duration, rate);
     text_free(&epochs);
     struct early_stop early = early_stop_of(&run->config->train.early_stop);
     if (progress_stops_early(run->config, c))
@@ -638,22 +639,11 @@ static status compare_dataset(const struct run *run, struct checkpoint *checkpoi
     return s;
 }
 
-/* Of all ranks. */
-static int64_t rows_of_epoch(const struct run *run) {
-    const struct sampler_config *sampler = &run->plan->sampler;
-    int world = sampler->shards ? 1 : run->env->world_size;
-    size_t rows = run->plan->info.train_rows;
-    size_t batch = sampler->shards ? (size_t)sampler->global_batch_size : run->plan->batch;
-    if (sampler->drop_last_batch) return (int64_t)(run->plan->batches * batch) * world;
-    if (sampler->uneven) return (int64_t)sampler_epoch_rows(sampler, rows);
-    return (int64_t)sampler_length(sampler, rows, world) * world;
-}
-
 /* The snapshot of a PyTorch script: weights, the state of the optimizer and the number of epochs. */
 static status load_snapshot(struct run *run, const char *path) {
     const struct trainer *t = &run->trainer;
     struct counters *c = &t->state->counters;
-    int64_t epochs, updates, steps = (int64_t)run->plan->steps, rows = rows_of_epoch(run);
+    int64_t epochs, updates, steps = (int64_t)run->plan->steps;
     struct text differences = {0};
     TRY(status_prefix(snapshot_epochs(path, &epochs), "checkpoint.resume"));
     TRY(state_map(t->state));
@@ -666,9 +656,9 @@ static status load_snapshot(struct run *run, const char *path) {
                     text_string(&differences));
     text_free(&differences);
     TRY(s);
-    if (__builtin_mul_overflow(epochs, steps, &c->step) || __builtin_mul_overflow(epochs, rows, &c->samples))
+    if (__builtin_mul_overflow(epochs, steps, &c->step))
         return status_new(STATUS_DATA, "checkpoint.resume: %s: its number of epochs is too large", path);
-    c->epoch = epochs;
+    c->epoch = epochs; /* samples and seconds are those of this program, from 0 on */
     /* EPOCHS_RUN is the last epoch that was run, counted from 0, and is run again: the optimizer has made more updates.
      */
     if (updates >= 0) c->step = updates;

@@ -23,21 +23,26 @@ status snapshot_epochs(const char *path, int64_t *epochs) {
     const char *text = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && !text; i++)
         text = json_string_value(json_object_get(numbers, keys[i]));
-    *epochs = text ? strtoll(text, NULL, 10) : -1;
+    char *end = "";
+    *epochs = text ? strtoll(text, &end, 10) : -1;
+    bool is_whole = *end == 0;
     safetensors_close(&file);
-    if (s || *epochs >= 0) return s;
+    if (s || (is_whole && *epochs >= 0)) return s;
     return status_new(STATUS_DATA, "%s: %s" INSTEAD, path,
-                      text ? "its number of epochs is negative"
-                           : "it is a file of torch.save without EPOCHS_RUN or finished_epoch, the epochs that were "
-                             "run");
+                      !is_whole ? "its number of epochs is not a whole number"
+                      : text    ? "its number of epochs is negative"
+                             : "it is a file of torch.save without EPOCHS_RUN or finished_epoch, the epochs that were "
+                               "run");
 }
 
 /* A parameter of the script's model. */
 struct script_param {
     const char *name; /* in the state_dict */
     struct safetensors_entry entry;
-    const struct param *param;               /* that got its values; NULL: none */
-    const struct optimizer_setting *setting; /* of param; NULL: it is not trained */
+    const struct param *param;        /* that got its values; NULL: none */
+    struct optimizer_setting setting; /* of param, also of a frozen one */
+    bool is_trained;
+    size_t group; /* of the optimizer, by its settings; SIZE_MAX: none, or several */
 };
 
 struct snapshot {
@@ -66,31 +71,22 @@ static bool is_buffer(const char *name) {
     return false;
 }
 
-/* A tied weight has two names in a state_dict, and is one parameter. */
-static bool is_listed(const struct snapshot *f, const struct safetensors_entry *entry) {
-    for (size_t i = 0; i < f->count; i++)
-        if (f->params[i].entry.offset == entry->offset && f->params[i].entry.count == entry->count) return true;
-    return false;
-}
-
 static status list_params(struct snapshot *f) {
     const char *name;
-    json_t *entry;
+    json_t *entry, *places = json_object(); /* a tied weight has two names in a state_dict, and is one parameter */
+    status s = OK;
     f->params = arena_alloc(f->arena, (json_object_size(f->file.header) + 1) * sizeof *f->params);
     json_object_foreach(f->file.header, name, entry) {
         struct script_param param = {.name = arena_copy(f->arena, name)};
-        if (!safetensors_is_tensor(name) || is_buffer(name)) continue;
-        TRY(safetensors_entry(&f->file, name, entry, &param.entry));
-        if (param.entry.dtype->convert && !is_listed(f, &param.entry)) f->params[f->count++] = param;
+        if (s || !safetensors_is_tensor(name) || is_buffer(name)) continue;
+        s = safetensors_entry(&f->file, name, entry, &param.entry);
+        const char *place = arena_printf(f->arena, "%zu %zu", param.entry.offset, param.entry.count);
+        if (s || !param.entry.dtype->convert || json_object_get(places, place)) continue;
+        json_object_set_new(places, place, json_true());
+        f->params[f->count++] = param;
     }
-    return OK;
-}
-
-static const struct optimizer_setting *setting_of(const struct optimizer_plan *plan, const struct param *param) {
-    for (size_t i = 0; !param->is_frozen && i < plan->run_count; i++)
-        if (param->offset >= plan->runs[i].begin && param->offset < plan->runs[i].end)
-            return &plan->settings[plan->runs[i].constants];
-    return NULL;
+    json_decref(places);
+    return s;
 }
 
 /* safetensors_target.used */
@@ -101,7 +97,8 @@ static void note_param(void *user, const struct param *param, size_t offset) {
     for (size_t i = 0; is_param && i < f->count; i++) {
         if (f->params[i].entry.offset != offset) continue;
         f->params[i].param = param;
-        f->params[i].setting = setting_of(f->state->optimizer->plan, param);
+        f->params[i].setting = optimizer_plan_setting(f->state->optimizer->plan, &f->config->optimizer, param);
+        f->params[i].is_trained = !param->is_frozen;
     }
 }
 
@@ -236,7 +233,7 @@ static const json_t *numbers_of(const struct snapshot *f, size_t group) {
 static void keep_trained(struct snapshot *f) {
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++)
-        if (f->params[i].setting) f->params[count++] = f->params[i];
+        if (f->params[i].is_trained) f->params[count++] = f->params[i];
     f->count = count;
 }
 
@@ -245,11 +242,16 @@ static status check_numbers(struct snapshot *f, bool is_named) {
     size_t total = 0, trained = 0;
     bool *is_seen = arena_alloc(f->arena, f->count + 1);
     for (size_t g = 0; g < json_array_size(f->groups); g++) total += json_array_size(numbers_of(f, g));
-    for (size_t i = 0; i < f->count; i++) trained += f->params[i].setting != NULL;
+    for (size_t i = 0; i < f->count; i++) trained += f->params[i].is_trained;
     if (total == trained && !is_named) keep_trained(f);
     if (is_named ? total > f->count : total != f->count)
-        return reject(f, arena_printf(f->arena, "its optimizer has %zu parameter%s, and its state_dict %zu", total,
-                                      text_plural(total, "s"), f->count));
+        return reject(f, arena_printf(f->arena, "its optimizer has %zu parameter%s, and its state_dict %zu%s", total,
+                                      text_plural(total, "s"), f->count,
+                                      trained == f->count ? ""
+                                                          : arena_printf(f->arena,
+                                                                         ", of which %zu are trained (model.freeze); "
+                                                                         "it must have all or those",
+                                                                         trained)));
     for (size_t g = 0; g < json_array_size(f->groups); g++)
         for (size_t i = 0; i < json_array_size(numbers_of(f, g)); i++) {
             const json_t *number = json_array_get(numbers_of(f, g), i);
@@ -309,9 +311,10 @@ static double number_in(const json_t *group, const char *key) { return json_numb
 
 /* The one group with the weight decay of the parameter's setting, of several with its rate, too; SIZE_MAX: there is not
  * one. */
-static size_t group_of(const struct snapshot *f, const struct optimizer_setting *setting) {
+static size_t group_of(const struct snapshot *f, const struct script_param *param) {
+    const struct optimizer_setting *setting = &param->setting;
     size_t found = SIZE_MAX;
-    for (int compares_rate = 0; setting && compares_rate < 2; compares_rate++) {
+    for (int compares_rate = 0; param->param && compares_rate < 2; compares_rate++) {
         size_t matches = 0;
         for (size_t g = 0; g < json_array_size(f->groups); g++) {
             const json_t *group = json_array_get(f->groups, g);
@@ -336,7 +339,7 @@ static status number_group(struct snapshot *f, size_t group, bool by_name) {
     size_t count = 0, size = json_array_size(numbers_of(f, group));
     bool is_only = json_array_size(f->groups) == 1;
     for (size_t i = 0; i < f->count; i++)
-        if (is_only || group_of(f, f->params[i].setting) == group) members[count++] = &f->params[i];
+        if (is_only || f->params[i].group == group) members[count++] = &f->params[i];
     if (count != size)
         return reject(f, arena_printf(f->arena,
                                       "group %zu of its optimizer has %zu parameter%s with weight_decay %g, and by "
@@ -380,9 +383,9 @@ static bool number_in_order(struct snapshot *f) {
     size_t next = 0;
     for (size_t g = 0; g < json_array_size(f->groups); g++)
         for (size_t i = 0; i < json_array_size(numbers_of(f, g)); i++) {
-            const struct optimizer_setting *setting = f->params[next].setting;
+            const struct script_param *param = &f->params[next];
             double decay = number_in(json_array_get(f->groups, g), "weight_decay");
-            if (!setting || !is_near(decay, setting->weight_decay)) return false;
+            if (!param->param || !is_near(decay, param->setting.weight_decay)) return false;
             set_number(f, g, i, &f->params[next++]);
         }
     return shapes_match(f);
@@ -392,6 +395,7 @@ static bool number_in_order(struct snapshot *f) {
 static status number_by_settings(struct snapshot *f) {
     size_t bytes = f->count * sizeof(struct script_param *);
     if (json_array_size(f->groups) > 1 && number_in_order(f)) return OK;
+    for (size_t i = 0; i < f->count; i++) f->params[i].group = group_of(f, &f->params[i]);
     TRY(number_groups(f, false));
     if (json_array_size(f->groups) == 1) return OK;
     struct script_param **in_order = arena_alloc(f->arena, bytes + 1);
@@ -429,10 +433,19 @@ static bool is_counted(const char *name) {
 }
 
 static status take_step(const struct snapshot *f, double step, int64_t *updates) {
+    if (isfinite(step) && step != floor(step))
+        return reject(f,
+                      arena_printf(f->arena, "its optimizer has made %g updates, which is not a whole number", step));
     if (!(step >= 1 && step <= (double)((int64_t)1 << 53)) || (*updates >= 0 && *updates != (int64_t)step))
         return reject(f, "its optimizer has not made the same number of updates of each parameter");
     *updates = (int64_t)step;
     return OK;
+}
+
+/* Whether the state [name], "3/step", is of a frozen parameter, which scripts may have trained before. */
+static bool is_frozen_state(const struct snapshot *f, const char *name) {
+    size_t number = (size_t)strtoull(name, NULL, 10);
+    return number < f->count && f->numbered[number] && !f->numbered[number]->is_trained;
 }
 
 /* Sets *updates to the `step` of all parameters, if there is one, and rejects a state that the optimizer has not. */
@@ -451,7 +464,7 @@ static status read_steps(const struct snapshot *f, int64_t *updates) {
             return reject(f, arena_printf(f->arena,
                                           "its optimizer has the state '%.64s', and %s with the keys of the config not",
                                           slash + 1, f->config->optimizer.name));
-        if (strcmp(slash, "/step") != 0) continue;
+        if (strcmp(slash, "/step") != 0 || is_frozen_state(f, name)) continue;
         TRY(safetensors_entry(&f->optimizer, name, value, &entry));
         if (entry.count != 1 || !entry.dtype->convert) return safetensors_bad(&f->optimizer, name, "it is no number");
         entry.dtype->convert(f->optimizer.data + entry.offset, &step, 1);
@@ -459,7 +472,8 @@ static status read_steps(const struct snapshot *f, int64_t *updates) {
     }
     json_object_foreach((json_t *)(uintptr_t)numbers, name, value) {
         const char *slash = strchr(name, '/');
-        if (slash && strcmp(slash, "/step") == 0) TRY(take_step(f, json_number_value(value), updates));
+        if (slash && strcmp(slash, "/step") == 0 && !is_frozen_state(f, name))
+            TRY(take_step(f, json_number_value(value), updates));
     }
     return OK;
 }
@@ -469,7 +483,7 @@ static json_t *state_header(const struct snapshot *f, const char *buffer) {
     json_t *header = json_object();
     for (size_t i = 0; i < f->count; i++) {
         const json_t *entry;
-        if (f->numbered[i] && find_state(f, i, buffer, &entry))
+        if (f->numbered[i] && f->numbered[i]->is_trained && find_state(f, i, buffer, &entry))
             json_object_set(header, f->numbered[i]->name, (json_t *)(uintptr_t)entry);
     }
     return header;
@@ -514,6 +528,15 @@ static status check_map(const struct snapshot *f) {
     return OK;
 }
 
+/* The first trained parameter of a group; NULL: none. */
+static const struct script_param *trained_of(const struct snapshot *f, size_t group) {
+    for (size_t i = 0; i < json_array_size(numbers_of(f, group)); i++) {
+        const struct script_param *param = f->numbered[json_integer_value(json_array_get(numbers_of(f, group), i))];
+        if (param && param->is_trained) return param;
+    }
+    return NULL;
+}
+
 static status load_optimizer(struct snapshot *f, int64_t *updates, struct text *differences) {
     const struct optimizer *o = f->state->optimizer;
     bool has_state = o->buffer_count > 0 || o->lbfgs;
@@ -533,9 +556,8 @@ static status load_optimizer(struct snapshot *f, int64_t *updates, struct text *
     TRY(read_steps(f, updates));
     TRY(check_map(f));
     for (size_t g = 0; g < json_array_size(f->groups); g++) {
-        const json_t *first = json_array_get(numbers_of(f, g), 0);
-        const struct script_param *param = first ? f->numbered[json_integer_value(first)] : NULL;
-        if (param && param->setting) compare_settings(f, json_array_get(f->groups, g), param->setting, differences);
+        const struct script_param *param = trained_of(f, g);
+        if (param) compare_settings(f, json_array_get(f->groups, g), &param->setting, differences);
     }
     for (size_t b = 0; b < o->buffer_count; b++) TRY(load_buffer(f, b));
     return OK;
