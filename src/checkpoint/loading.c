@@ -12,28 +12,82 @@
 #include "checkpoint/torch_file.h"
 #include "model/weight_map.h"
 
+/* A name of the model, or another name of a parameter. */
+struct own_name {
+    const char *name;
+    const struct param *param;             /* NULL: an alias */
+    const struct safetensors_alias *alias; /* NULL: a parameter */
+    size_t index;                          /* of the parameter in all sets, one after the other */
+    bool is_product;                       /* the target's products have it */
+    size_t *comparisons;                   /* of the target */
+};
+
 /* A file and the model it is compared with. */
 struct loading {
     struct safetensors file;
     const struct safetensors_target *target;
-    struct text prefix; /* of every name in the file */
+    struct text prefix;     /* of every name in the file */
+    struct own_name *names; /* (count) sorted, each once */
+    size_t count;
 };
 
 /* ---- names ---- */
 
 static bool starts_with(const char *name, const char *start) { return strncmp(name, start, strlen(start)) == 0; }
 
+static int compare_names(const void *left, const void *right) {
+    const struct own_name *a = left, *b = right;
+    if (b->comparisons) ++*b->comparisons;
+    return strcmp(a->name, b->name);
+}
+
+/* Parameters come before aliases of the same name. */
+static int compare_entries(const void *left, const void *right) {
+    const struct own_name *a = left, *b = right;
+    int order = compare_names(a, b);
+    return order ? order : (a->alias != NULL) - (b->alias != NULL);
+}
+
+static struct own_name *find_name(const struct loading *l, const char *name) {
+    return bsearch(&(struct own_name){.name = name}, l->names, l->count, sizeof *l->names, compare_names);
+}
+
+static status index_names(struct loading *l) {
+    const struct safetensors_target *target = l->target;
+    size_t count = target->alias_count, kept = 0;
+    for (size_t s = 0; s < target->set_count; s++) count += target->sets[s]->count;
+    l->names = calloc(count + 1, sizeof *l->names);
+    if (!l->names) return status_memory("the names of the parameters");
+    struct own_name *next = l->names;
+    for (size_t s = 0; s < target->set_count; s++)
+        for (size_t i = 0; i < target->sets[s]->count; i++, next++)
+            *next = (struct own_name){target->sets[s]->items[i].name,
+                                      &target->sets[s]->items[i],
+                                      NULL,
+                                      (size_t)(next - l->names),
+                                      false,
+                                      target->comparisons};
+    for (size_t i = 0; i < target->alias_count; i++)
+        *next++ = (struct own_name){target->aliases[i].name, NULL, &target->aliases[i], 0, false, target->comparisons};
+    qsort(l->names, count, sizeof *l->names, compare_entries);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || compare_names(&l->names[i], &l->names[kept - 1]) != 0) l->names[kept++] = l->names[i];
+    l->count = kept;
+    for (size_t i = 0; i < target->product_count; i++) {
+        struct own_name *product = find_name(l, target->products[i]);
+        if (product) product->is_product = true;
+    }
+    return OK;
+}
+
 static const struct param *find_param(const struct loading *l, const char *name) {
-    for (size_t s = 0; s < l->target->set_count; s++)
-        for (size_t i = 0; i < l->target->sets[s]->count; i++)
-            if (strcmp(l->target->sets[s]->items[i].name, name) == 0) return &l->target->sets[s]->items[i];
-    return NULL;
+    const struct own_name *found = find_name(l, name);
+    return found ? found->param : NULL;
 }
 
 static const struct safetensors_alias *find_alias(const struct loading *l, const char *name) {
-    for (size_t i = 0; i < l->target->alias_count; i++)
-        if (strcmp(l->target->aliases[i].name, name) == 0) return &l->target->aliases[i];
-    return NULL;
+    const struct own_name *found = find_name(l, name);
+    return found ? found->alias : NULL;
 }
 
 /* PyTorch's batch counter of BatchNorm, which only momentum=None uses. */
@@ -150,6 +204,7 @@ static void name_module(struct loading *l) {
 }
 
 static status loading_open(struct loading *l, const char *path) {
+    TRY(index_names(l));
     if (l->target->tensors) {
         l->file = *l->target->tensors;
         l->file.bytes = NULL;
@@ -166,6 +221,7 @@ static status loading_open(struct loading *l, const char *path) {
 
 static void loading_close(struct loading *l) {
     text_free(&l->prefix);
+    free(l->names);
     safetensors_close(&l->file);
 }
 
@@ -380,6 +436,7 @@ struct tensor_use {
     const char *name;
     const struct weight_rule *rule; /* NULL: none matched */
     bool is_used, is_skipped;       /* skipped by source->skip */
+    int64_t rows, divided;          /* of a tensor that is divided: its rows, and those that parameters get */
     const char *missing;            /* the parameter that the model does not have; NULL: none */
 };
 
@@ -398,10 +455,7 @@ struct tensor_mapping {
 static inline const struct param *slot_param(const struct param_slot *slot) { return &slot->set->items[slot->index]; }
 
 static bool is_product(const struct tensor_mapping *m, const struct param *param) {
-    const struct safetensors_target *target = m->loading.target;
-    for (size_t i = 0; i < target->product_count; i++)
-        if (strcmp(target->products[i], param->name) == 0) return true;
-    return false;
+    return find_name(&m->loading, param->name)->is_product;
 }
 
 /* ---- sentences about what was found ---- */
@@ -542,10 +596,9 @@ static void report_mapped(const struct tensor_mapping *m, struct text *out) {
 /* ---- tensors to pieces ---- */
 
 static struct param_slot *find_slot(struct tensor_mapping *m, const char *name) {
-    for (size_t i = 0; i < m->slot_count; i++)
-        if (strcmp(slot_param(&m->slots[i])->name, name) == 0) return &m->slots[i];
-    const struct safetensors_alias *alias = find_alias(&m->loading, name);
-    return alias ? find_slot(m, alias->of) : NULL;
+    const struct own_name *found = find_name(&m->loading, name);
+    if (found && found->alias) found = find_name(&m->loading, found->alias->of);
+    return found && found->param ? &m->slots[found->index] : NULL;
 }
 
 static void add_piece(struct tensor_mapping *m, struct param_slot *slot, const struct tensor_piece *piece) {
@@ -601,6 +654,8 @@ static void add_target(struct tensor_mapping *m, struct tensor_use *use, const c
     if (is_divided) {
         piece->is_divided = true;
         piece->rows = param->shape[0];
+        use->rows = piece->dims ? piece->shape[0] : -1;
+        use->divided += piece->rows;
     }
     use->is_used = true;
     add_piece(m, slot, piece);
@@ -703,18 +758,11 @@ static void compare_slot(struct tensor_mapping *m, struct param_slot *slot) {
 
 /* All rows of a tensor that is divided must be used. */
 static void compare_divided(struct tensor_mapping *m) {
-    for (size_t i = 0; i < m->slot_count; i++)
-        for (const struct tensor_piece *p = m->slots[i].pieces; p; p = p->next) {
-            int64_t rows = 0;
-            if (!p->is_divided || p->first_row) continue;
-            for (size_t k = 0; k < m->slot_count; k++)
-                for (const struct tensor_piece *other = m->slots[k].pieces; other; other = other->next)
-                    if (other->is_divided && strcmp(other->tensor, p->tensor) == 0) rows += other->rows;
-            if (p->dims && rows != p->shape[0])
-                text_printf(&m->differences,
-                            "\n  %s: %lld rows in the file, but the parameters it is divided among have %lld",
-                            p->tensor, (long long)p->shape[0], (long long)rows);
-        }
+    for (const struct tensor_use *use = m->uses; use < m->uses + m->use_count; use++)
+        if (use->divided && use->rows >= 0 && use->rows != use->divided)
+            text_printf(&m->differences,
+                        "\n  %s: %lld rows in the file, but the parameters it is divided among have %lld", use->name,
+                        (long long)use->rows, (long long)use->divided);
 }
 
 /* Whether the tensor matches the parameter only with its dimensions swapped. */

@@ -37,7 +37,8 @@ struct safetensors_target {
     const struct safetensors *tensors; /* those of the file, already read, not owned; NULL: the file is read */
     /* NULL, or called for each tensor that a parameter got values of; [offset]: of its values in the file. */
     void (*used)(void *user, const struct param *param, size_t offset);
-    void *user; /* its first argument */
+    void *user;          /* its first argument */
+    size_t *comparisons; /* NULL, or counts those of two names, for tests */
 };
 
 /* Fills the values of all parameters from the file. Names and shapes of file and model must be the same; else each

@@ -4,7 +4,7 @@
 
 #include "base/bits.h"
 #include "check_main.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/loading.h"
 #include "files.h"
 #include "guarded.h"
 
@@ -160,6 +160,37 @@ TEST(truncated_files) {
     }
     ck_ok(safetensors_check("w", file, bytes));
     guarded_free(file);
+}
+
+/* The comparisons of names grow as n log n. */
+#define TENSORS 100000
+TEST(many_tensors) {
+    struct param *items = calloc(TENSORS, sizeof *items);
+    float *values = calloc(TENSORS, sizeof *values), three = 3;
+    char(*names)[16] = calloc(TENSORS, sizeof *names);
+    json_t *header = json_object();
+    for (size_t i = 0; i < TENSORS; i++) {
+        snprintf(names[i], sizeof *names, "t.%zu", i * 7919 % TENSORS); /* each once */
+        items[i] = (struct param){.name = names[i], .dims = 1, .shape = {1}, .count = 1, .value = i};
+    }
+    for (size_t i = 0; i < TENSORS; i++)
+        json_object_set_new(header, names[i],
+                            json_pack("{s:s, s:[i], s:[i,i]}", "dtype", "F32", "shape", 1, "data_offsets", 0, 4));
+    const struct safetensors file = {
+        .path = "many", .data = (unsigned char *)&three, .data_size = sizeof three, .header = header};
+    const struct params params = {.items = items, .count = TENSORS, .values = values}, *set = &params;
+    size_t comparisons = 0;
+    struct safetensors_target target = {.sets = &set, .set_count = 1, .tensors = &file, .comparisons = &comparisons};
+    ck_ok(safetensors_load("many", &target));
+    ck_assert_uint_lt(comparisons, 10 * TENSORS * 17);
+    for (size_t i = 0; i < TENSORS; i++) ck_assert(values[i] == three);
+    struct text report = {0};
+    comparisons = 0;
+    ck_ok(mapped_load("many", &target, &(struct weight_source){.is_partial = true}, &report));
+    ck_assert_uint_lt(comparisons, 10 * TENSORS * 17);
+    text_free(&report);
+    json_decref(header);
+    free(items), free(values), free(names);
 }
 
 CHECK_MAIN("safetensors")
