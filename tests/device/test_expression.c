@@ -243,6 +243,30 @@ TEST_EACH(values_of_rows, shapes) {
     free_batch(&b);
 }
 
+/* "sum like" of a vector or a number, where the second operand is a vector or a number. */
+TEST(sums_like_another_value) {
+    struct batch b = batch_of(3, 5);
+    float *value = guarded_malloc(b.rows * b.size * sizeof(float)),
+          *gradient = guarded_malloc(b.rows * b.size * sizeof(float));
+    struct device *device = open_set("baseline");
+    for (int i = 0; i < 4; i++) {
+        struct formula *f = parsed("x + s");
+        uint16_t first = expression_variable(&f->e, i & 1 ? 2 : 0), second = expression_variable(&f->e, i & 2 ? 2 : 0);
+        f->gradient = expression_add(&f->e, EXPRESSION_SUM_LIKE, first, second, 0, 0);
+        run(device, f, &b, value, gradient);
+        for (size_t k = 0; k < b.rows * b.size; k++) {
+            const float *x = b.x + k / b.size * b.size;
+            float sum = x[0] + x[1] + x[2] + x[3] + x[4];
+            float expected = i & 1 ? b.s[k / b.size] : i & 2 ? sum : b.x[k];
+            ck_assert_msg(fabsf(gradient[k] - expected) < 1e-6f, "case %d, element %zu", i, k);
+        }
+        free(f);
+    }
+    device_destroy(device);
+    guarded_free(value), guarded_free(gradient);
+    free_batch(&b);
+}
+
 /* ---- the same bits ---- */
 
 static void compare_bits(const char *text, const struct batch *b, struct device *one, struct device *other,

@@ -75,7 +75,7 @@
     X(LOGSUMEXP, "logsumexp", 1)                                                                                       \
     X(NORM, "norm", 1)                                                                                                 \
     X(EXPAND_LIKE, "expand", 2) /* a number as a vector where the second is one (of derivatives, as the next) */       \
-    X(SUM_LIKE, "sum", 2)       /* the sum of a vector where the second is a number */
+    X(SUM_LIKE, "sum", 2)       /* the sum of a vector where the second is a number; a number stays one */
 
 enum expression_op {
 #define X(id, name, operands) EXPRESSION_##id,

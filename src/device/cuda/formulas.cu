@@ -143,7 +143,7 @@ static void formula_plan(struct formula_run *r) {
             is_vector = is_vector || r->is_vector[n->operands[k]];
         if (n->op == EXPRESSION_VARIABLE) is_vector = call->variables[n->operands[0]].is_vector;
         if (n->op == EXPRESSION_COUNT || formula_reduces(n)) is_vector = false;
-        if (n->op == EXPRESSION_SUM_LIKE) is_vector = r->is_vector[n->operands[1]];
+        if (n->op == EXPRESSION_SUM_LIKE) is_vector = r->is_vector[n->operands[0]] && r->is_vector[n->operands[1]];
         r->is_vector[i] = is_vector && call->size > 1;
         r->is_used[i] = false;
         r->last_use[i] = 0;

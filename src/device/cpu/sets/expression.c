@@ -80,7 +80,7 @@ static void find_vectors(struct code *c) {
         if (n->op == EXPRESSION_VARIABLE) is_vector = c->call->variables[in[0]].is_vector;
         if (n->op == EXPRESSION_INDEX) is_vector = true;
         if (n->op == EXPRESSION_COUNT || expression_is_reduction(n->op)) is_vector = false;
-        if (n->op == EXPRESSION_SUM_LIKE) is_vector = c->is_vector[in[1]];
+        if (n->op == EXPRESSION_SUM_LIKE) is_vector = c->is_vector[in[0]] && c->is_vector[in[1]];
         c->is_vector[i] = is_vector && c->call->size > 1;
     }
 }
