@@ -129,6 +129,19 @@ TEST(a_child_that_hangs_is_killed) {
     close(ends[0]), close(ends[1]);
 }
 
+static status compute_for_ever(void *unused) {
+    volatile unsigned i = 1;
+    (void)unused;
+    while (i) i |= 1;
+    return OK;
+}
+
+TEST(a_child_that_computes_without_end_is_named) {
+    ck_failure(hdf5_try_for("a.h5", 0.5, compute_for_ever, NULL), STATUS_IO,
+               "a.h5: the HDF5 library found no end of it in 0.5 s; the file is damaged or crafted, or this machine is "
+               "very busy");
+}
+
 static status want_memory(void *size) {
     size_t bytes = *(size_t *)size;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

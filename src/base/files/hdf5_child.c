@@ -86,10 +86,27 @@ static bool wait_for_report(int in, double deadline) {
     }
 }
 
+/* Whether the process computes, or would if it had a processor, and waits for nothing. */
+static bool is_running(pid_t process) {
+    char path[32], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    const char *name_end = size > 0 ? strrchr(text, ')') : NULL; /* "12 (name) R ..." */
+    return name_end && strncmp(name_end, ") R", 3) == 0;
+}
+
 /* A process that waits for a disk cannot always be killed; it is not waited for, either. */
 static status give_up(const char *path, pid_t child, double seconds) {
+    bool computes = is_running(child);
     kill(child, SIGKILL);
     for (int i = 0; i < 100 && waitpid(child, NULL, WNOHANG) == 0; i++) clock_sleep(0.01);
+    if (computes)
+        return status_new(STATUS_IO,
+                          "%s: the HDF5 library found no end of it in %g s; the file is damaged or crafted, or this "
+                          "machine is very busy",
+                          path, seconds);
     return status_new(STATUS_IO,
                       "%s: the process that checks it did not end in %g s; does the disk or the network file system "
                       "answer?",
