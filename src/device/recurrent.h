@@ -10,6 +10,7 @@
 
 #include "device/activations.h"
 
+struct all_sum; /* device/image.h */
 struct device;
 
 enum recurrent_cell {
@@ -58,15 +59,26 @@ struct recurrent_arrays {
                                      cell states after the last step of each row; NULL: 0 */
 };
 
+/* The rows of all ranks, (rows, columns), of which this rank has [own]: first, first + stride, ... */
+struct row_share {
+    size_t rows, columns, own, first, stride;
+};
+
+FORMULA bool row_share_is_own(const struct row_share *s, size_t row) {
+    return row >= s->first && (row - s->first) % s->stride == 0 && (row - s->first) / s->stride < s->own;
+}
+
 struct recurrent_ops {
     size_t (*scratch_floats)(const struct recurrent_shape *);
-    bool carries_state; /* layers may keep the states of the rows of all ranks between passes */
     void (*forward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
     void (*backward)(struct device *, const struct recurrent_shape *, const struct recurrent_arrays *);
     /* y (rows, y_stride), the first hidden columns: the outputs of each row's last step, of h (steps, rows, hidden). */
     void (*take_last)(struct device *, const struct recurrent_shape *, const float *h, float *y, size_t y_stride);
     /* The inverse, into zeros. */
     void (*put_last)(struct device *, const struct recurrent_shape *, const float *dy, size_t dy_stride, float *dh);
+    /* Each rank has set its own rows of state (rows, columns): all of them get all rows, by way of sums (as large),
+     * which the host adds up. */
+    void (*share_rows)(struct device *, const struct all_sum *, const struct row_share *, float *state, double *sums);
 };
 
 /* ---- formulas of one element ---- */

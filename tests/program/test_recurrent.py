@@ -1,4 +1,4 @@
-"""Recurrent layers in runs: the shipped series, resume, threads, ranks. ctest-labels: dist"""
+"""Recurrent layers in runs: the shipped series, resume, threads, ranks. ctest-labels: dist gpu-emulated"""
 import importlib.util, json, math, os, runpy, shutil, unittest
 
 import program
@@ -68,6 +68,9 @@ checkpoint: {save_every: {steps: 5}, keep: 0}
 """
 
 
+GPU = os.path.join(os.path.dirname(os.path.dirname(program.BINARY)), "emulation")
+
+
 class CarriedState(program.Case):
     def setUp(self):
         super().setUp()
@@ -114,6 +117,70 @@ class CarriedState(program.Case):
         self.assertEqual(texts["8-true"], texts["64-true"])
         self.assertEqual(texts["8-true"].count(" "), 69 - texts["8-true"].count("\n") + texts["8-true"].endswith("\n"))
 
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "not installed here: python3-torch, of scripts/install-deps.sh check")
+    def test_learned_state_of_the_first_batch(self):
+        """The losses are those of PyTorch, where the state is the parameter in the first batch of an epoch, and a constant in the others."""
+        import h5py
+        import numpy as np
+        import torch
+        from torch import nn
+        draws = np.random.default_rng(5)
+        x, y = draws.normal(size=(40, 5, 3)).astype("f4"), draws.normal(size=(40, 5, 2)).astype("f4")
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            f["x"], f["y"] = x, y
+        for cell, layer in (("lstm", nn.LSTM), ("gru", nn.GRU)):
+            torch.manual_seed(1)
+            model = nn.ModuleDict({"rnn": layer(3, 6, 2, batch_first=True), "out": nn.Linear(6, 2)})
+            states = ["h0", "c0"][:2 if cell == "lstm" else 1]
+            for name in states:
+                model["rnn"].register_parameter(name, nn.Parameter(torch.randn(2, 1, 6)))
+            torch.save(model.state_dict(), self.path("start.pt"))
+            self.write("words.yaml", "dataset: {path: rows.h5}\nsampler: {type: batchify, global_batch_size: 4}\nmodel:\n  init_from: {file: start.pt, partial: true}\n"
+                       f"  layers: [{{{cell}: {{hidden_size: 6, num_layers: 2, carry_state: true, initial_state: learned, name: rnn}}}}, {{linear: {{out: 2, name: out}}}}]\n"
+                       "loss: mse\noptimizer: {type: sgd, lr: 0.5}\ntrain: {epochs: 3, log_every: 1}\ncheckpoint: {save_every: {steps: 5}, keep: 0}\n")
+            whole = self.train(cell)
+            model.double()
+            optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.5), []
+            for _ in range(3):
+                state = tuple(getattr(model["rnn"], name).expand(-1, 4, -1).contiguous() for name in states)
+                for batch in range(10):
+                    rows = [part * 10 + batch for part in range(4)]
+                    output, state = model["rnn"](torch.tensor(x[rows]).double(), state if cell == "lstm" else state[0])
+                    loss = nn.functional.mse_loss(model["out"](output), torch.tensor(y[rows]).double())
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss.item())
+                    state = tuple(s.detach() for s in (state if cell == "lstm" else (state,)))
+            self.assert_close(self.losses(cell), losses, 2e-6, "the losses of PyTorch in float64")
+            self.run_program("export", cell, "--out", "final.pt")
+            final = torch.load(self.path("final.pt"))
+            for name, value in model.state_dict().items():
+                self.assertLess((final[name] - value).abs().max().item(), 2e-5, name)
+            self.run_program("words.yaml", "--run-dir", f"{cell}-parts", "--stop-after", 7, code=None)
+            self.assertEqual(self.train(f"{cell}-parts"), whole)
+            self.train(f"{cell}-two", "--nproc", 2)
+            self.assert_close(self.losses(f"{cell}-two"), self.losses(cell), 1e-5, "the same rows and states")
+
+    @unittest.skipUnless(os.path.exists(GPU), "this build has no emulated GPU")
+    def test_on_gpus(self):
+        """Recorded steps, of one process, have the same bits as others; a batch that begins an epoch is another recording."""
+        env = {"DDPTRAIN_MODULE_DIR": GPU, "LD_LIBRARY_PATH": os.path.join(GPU, "driver")}
+        self.write("new.txt", " ".join(f"w{i * i % 41}" for i in range(150)))
+        self.write("text.txt", " ".join(self.read("text.txt").split(" ")[:400]))
+        words = ("dataset.split=null", "dataset.validation=new.txt", "train.evaluate_every=1", "model.layers.1.lstm.initial_state=learned")
+        self.train("cpu", *words, "--fresh")
+        for run, more in (("gpu", ()), ("plain", ("train.cuda_graph=false",)), ("two", ("--nproc", 2))):
+            out, err = self.run_program("words.yaml", "train.device=cuda", *words, *more, "--run-dir", run, "--fresh", env={**env, "DDPTRAIN_EMULATED_GPUS": str(1 + (run == "two"))})
+            self.assertNotIn("not recorded", out + err)
+            self.assert_close(self.losses(run), self.losses("cpu"), 2e-4, run)
+            if run != "two":  # where an evaluation has more parts
+                self.assert_close([e["val_loss"] for e in self.events("epoch", run)], [e["val_loss"] for e in self.events("epoch", "cpu")], 2e-4, run)
+        self.assertEqual(self.sha("gpu"), self.sha("plain"))
+        self.run_program("words.yaml", "train.device=cuda", *words, "--run-dir", "parts", "--fresh", "--stop-after", 7, code=None, env=env)
+        self.run_program("words.yaml", "train.device=cuda", *words, "--run-dir", "parts", env=env)
+        self.assertEqual(self.sha("parts"), self.sha("gpu"))
+
     def test_exports_begin_with_zero(self):
         self.write("letters.txt", "abcdefg" * 40)
         self.write("words.yaml", "dataset: {path: letters.txt, text: {block_size: 5, stride: 5}, split: {test: 0.2, shuffle: false}}\n"
@@ -131,7 +198,7 @@ class CarriedState(program.Case):
                 (["sampler.type=distributed"], "carry_state continues the rows of the batch before, which sampler.shuffle mixes"),
                 (["sampler={type: batchify}"], "type batchify needs global_batch_size"),
                 (["model.layers.0.embedding.padding_idx=0"], "carry_state needs rows without padding"),
-                (["model.layers.1.lstm.initial_state=learned"], "carry_state: a row begins with the state of the row before it; remove one of carry_state and initial_state"),
+                (["model.layers.1.lstm.initial_state=[encoder, encoder]"], "initial_state: 'encoder' is (8, 12), but must be"),
                 (["determinism={mode: elastic, shards: 2}"], "its state of the rows of all ranks (carry_state) cannot be combined with determinism.mode: elastic"),
                 (["dataset.path=tokens.bin"], "tokens.tokenizer: words makes tokens of a text (.txt), not of ids")):
             with self.subTest(message):

@@ -2,8 +2,8 @@
  * statistics of each channel are computed from them on the GPU. cuDNN's batch norm is a single call, which does not
  * allow sums over ranks.
  *
- * With sync the sums are copied to the host, summed over ranks, and copied back: the only operator that waits for
- * the GPU. */
+ * With sync the sums are copied to the host, summed over ranks, and copied back: one of the operators that wait
+ * for the GPU. */
 #include "device/cuda/columns.cuh"
 #include "device/cuda/product.cuh"
 
@@ -52,16 +52,6 @@ __device__ void store_batch(const struct rule &r, const struct work &w, size_t c
     float variance = (float)(spread > 0 ? spread : 0);
     if (r.running_mean) update_running(r, c, (float)mean, variance, count);
     store(r, w, c, (float)mean, variance);
-}
-
-/* Replaces the sums by those over all ranks. */
-void sum_over_ranks(operator_call *c, const struct all_sum *sync, double *sums, size_t count) {
-    double *host = gpu_staging(c->gpu, count);
-    if (!host) return; /* device_status reports it; peers that wait are notified when this process ends */
-    if (c->is_ok()) c->check(cudaMemcpyAsync(host, sums, count * sizeof *sums, cudaMemcpyDeviceToHost, c->gpu->stream));
-    if (c->is_ok()) c->check(cudaStreamSynchronize(c->gpu->stream));
-    sync->sum(sync->user, host, count);
-    if (c->is_ok()) c->check(cudaMemcpyAsync(sums, host, count * sizeof *sums, cudaMemcpyHostToDevice, c->gpu->stream));
 }
 
 /* V parameters of channels. */
@@ -116,7 +106,7 @@ void shared_statistics(operator_call *c, const struct rule &r, const struct work
         w.sums[channel] = sums[0] + all * origin;
         w.sums[channels + channel] = sums[1] + origin * (2 * sums[0] + all * origin);
     });
-    sum_over_ranks(c, sync, w.sums, 2 * channels + 1);
+    gpu_sum_over_ranks(c, sync, w.sums, 2 * channels + 1);
     c->each(channels, [=] __device__(size_t channel) {
         double mean = w.sums[channel] / *w.count;
         store_batch(r, w, channel, mean, w.sums[channels + channel] / *w.count - mean * mean, *w.count);
@@ -271,7 +261,7 @@ void batch_norm_backward(struct device *device, const struct batch_norm *norm, c
         store_back(w, channel, sums[0], sums[1]);
     });
     if (norm->sync) {
-        sum_over_ranks(&c, norm->sync, w.sums, 2 * channels);
+        gpu_sum_over_ranks(&c, norm->sync, w.sums, 2 * channels);
         c.each(channels, [=] __device__(size_t i) { store_back(w, i, w.sums[i], w.sums[channels + i]); });
     }
     if (!to.is_wanted()) return;

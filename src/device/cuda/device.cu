@@ -35,6 +35,15 @@ double *gpu_staging(struct gpu_device *gpu, size_t count) {
     return gpu->staging;
 }
 
+void gpu_sum_over_ranks(operator_call *c, const struct all_sum *all, double *sums, size_t count) {
+    double *host = gpu_staging(c->gpu, count);
+    if (!host) return; /* device_status reports it; peers that wait are notified when this process ends */
+    if (c->is_ok()) c->check(cudaMemcpyAsync(host, sums, count * sizeof *sums, cudaMemcpyDeviceToHost, c->gpu->stream));
+    if (c->is_ok()) c->check(cudaStreamSynchronize(c->gpu->stream));
+    all->sum(all->user, host, count);
+    if (c->is_ok()) c->check(cudaMemcpyAsync(sums, host, count * sizeof *sums, cudaMemcpyHostToDevice, c->gpu->stream));
+}
+
 static struct gpu_device *gpu_of(const struct device *device) { return (struct gpu_device *)device; }
 
 operator_call::operator_call(struct device *device, const char *name)

@@ -435,6 +435,9 @@ class operator_call {
     size_t home_bytes[GPU_OPERANDS];
 };
 
+/* Replaces sums (count), on the GPU, by those over all ranks; waits for the GPU. */
+void gpu_sum_over_ranks(operator_call *c, const struct all_sum *all, double *sums, size_t count);
+
 /* The targets of a loss with classes: those of padding (struct row_weights) are o->ignored; takes scratch memory. */
 const int64_t *gpu_real_targets(operator_call *c, const struct cross_entropy_options *o, const int64_t *targets,
                                 size_t positions);

@@ -279,10 +279,23 @@ void put_last(struct device *device, const struct recurrent_shape *shape, const 
            [=] __device__(size_t i) { to[last_at(s, lengths, i)] = from[i / s.hidden * dy_stride + i % s.hidden]; });
 }
 
+void share_rows(struct device *device, const struct all_sum *all, const struct row_share *share, float *state,
+                double *sums) {
+    operator_call c(device, "share_rows");
+    struct row_share s = *share;
+    size_t count = s.rows * s.columns;
+    float *values = c.inout(state, count);
+    double *terms = c.out(sums, count);
+    c.each(count, [=] __device__(size_t i) { terms[i] = row_share_is_own(&s, i / s.columns) ? (double)values[i] : 0; });
+    gpu_sum_over_ranks(&c, all, terms, count);
+    c.each(count, [=] __device__(size_t i) { values[i] = (float)terms[i]; });
+}
+
 } // namespace
 
 const struct recurrent_ops gpu_recurrent = {.scratch_floats = scratch_floats,
                                             .forward = forward,
                                             .backward = backward,
                                             .take_last = take_last,
-                                            .put_last = put_last};
+                                            .put_last = put_last,
+                                            .share_rows = share_rows};

@@ -41,8 +41,8 @@ static const char *const outputs[] = {"all", "last", NULL};
                        "of the reverse direction the one after the first step (PyTorch's h_n of the last layer)."),    \
         SCHEMA_ROW(BOOL, struct recurrent_config, carry_state, .fallback = "false",                                    \
                    .doc = "Whether a row begins with the state at the end of the same row of the batch before, "       \
-                          "without a gradient through it, from 0 on in each epoch (Keras' stateful): for "             \
-                          "`sampler.type: batchify`. Needs `sampler.global_batch_size`; on the CPU."),                 \
+                          "without a gradient through it, in each epoch from 0 or the learned `initial_state` on "     \
+                          "(Keras' stateful): for `sampler.type: batchify`. Needs `sampler.global_batch_size`."),      \
         SCHEMA_ROW(STRING_LIST, struct recurrent_config, initial_state, .fallback = "null",                            \
                    .doc = "The state before the first step, 0 without it: `learned` makes it parameters, `h0` and of " \
                           "an LSTM `c0`, of shape (num_layers * directions, 1, hidden_size), zeros at first. Names "   \
@@ -164,7 +164,8 @@ static void declare(const struct layer *layer, struct planning *planning, size_t
 
 /* With carry_state the state after the last step is kept: in training of the rows of the global batch, in a buffer of
  * the model, so that a checkpoint has it; outside of it, and position by position, of the rows of a pass. A row of both
- * is (layers, states, hidden). */
+ * is (layers, states, hidden). The first batch begins with 0 or a learned state, the only one that a gradient reaches.
+ */
 
 static bool carries(const struct layer *layer) { return config_of(layer)->carry_state; }
 static size_t kept_floats(const struct layer *layer) { return state_count(layer) * state_size(layer); }
@@ -173,6 +174,10 @@ static bool has_gradient_of_start(const struct layer *layer) {
     return has_learned_state(layer) || has_given_state(layer);
 }
 static bool has_start(const struct layer *layer) { return keeps_state(layer) || has_gradient_of_start(layer); }
+/* Whether the rows begin with the state that the pass before has kept. */
+static bool continues(const struct layer *layer, const struct pass *pass) {
+    return keeps_state(layer) && (layer->cached_positions ? pass->position > 0 : pass->continues_rows);
+}
 
 /* ---- memory ---- */
 
@@ -229,7 +234,7 @@ struct runtime {
     float *bias;    /* one row of gates */
     float *scratch; /* the device's */
     float *kept;    /* (batch, kept_floats) outside of training; NULL: no state is kept */
-    double *sums;   /* (rows of the global batch, kept_floats); NULL: no state is carried */
+    double *sums;   /* the device's, (rows of the global batch, kept_floats); NULL: no state is carried */
 };
 
 static struct runtime *runtime_of(const struct layer *layer) { return layer->runtime; }
@@ -310,9 +315,11 @@ static status plan_state(struct layer *layer, struct planning *planning) {
     if (c->bidirectional)
         return status_new(STATUS_USAGE, "carry_state: the reverse direction begins at the end of a row; remove one of "
                                         "carry_state and bidirectional");
-    if (has_gradient_of_start(layer))
-        return status_new(STATUS_USAGE, "carry_state: a row begins with the state of the row before it; remove one of "
-                                        "carry_state and initial_state");
+    if (has_given_state(layer))
+        return status_new(STATUS_USAGE,
+                          "carry_state: a row begins with the state of the row before it, not with that of "
+                          "another layer; remove one of carry_state and initial_state, or write "
+                          "initial_state: learned for the first row");
     if (layer->in.lengths)
         return status_new(STATUS_USAGE, "carry_state needs rows without padding: remove padding_idx or carry_state");
     if (!layer->batch_rows)
@@ -386,8 +393,9 @@ static status alloc(struct layer *layer, struct device *device, size_t batch) {
     TRY(device_alloc(device, params_padded(width_of(layer)) * sizeof(float), "a recurrent layer", (void **)&r->bias));
     TRY(device_alloc(device, floats * sizeof(float), "a recurrent layer", (void **)&r->scratch));
     if (!keeps_state(layer)) return OK;
-    if (carries(layer)) r->sums = malloc(layer->batch_rows * kept_floats(layer) * sizeof *r->sums);
-    if (carries(layer) && !r->sums) return status_memory("the state of a recurrent layer");
+    if (carries(layer))
+        TRY(device_alloc(device, layer->batch_rows * kept_floats(layer) * sizeof *r->sums,
+                         "the state of a recurrent layer", (void **)&r->sums));
     return device_alloc(device, kept * sizeof(float), "the state of a recurrent layer", (void **)&r->kept);
 }
 
@@ -396,7 +404,7 @@ static void release(struct layer *layer, struct device *device) {
     device_free(device, r->bias);
     device_free(device, r->scratch);
     device_free(device, r->kept);
-    free(r->sums);
+    device_free(device, r->sums);
     free(r);
 }
 
@@ -503,10 +511,9 @@ static void start_state(const struct layer *layer, const struct pass *pass, cons
                         const struct saved *s) {
     size_t hidden = hidden_of(layer), states = state_count(layer), parts = units_of(layer) * states, stride = 0;
     const float *kept = keeps_state(layer) ? kept_of(layer, pass, &stride) : NULL;
-    bool continues = keeps_state(layer) && (layer->cached_positions ? pass->position > 0 : pass->continues_rows);
+    bool is_kept = continues(layer, pass);
     for (size_t i = 0; i < parts; i++) {
-        const float *from =
-            continues ? kept + i * hidden : first_state(layer, pass, x, i / states, i % states, &stride);
+        const float *from = is_kept ? kept + i * hidden : first_state(layer, pass, x, i / states, i % states, &stride);
         float *to = s->start + i * pass->rows * hidden;
         if (from)
             device_ops(pass->device)->copy_columns(pass->device, from, stride, to, hidden, pass->rows, hidden);
@@ -517,16 +524,12 @@ static void start_state(const struct layer *layer, const struct pass *pass, cons
 
 /* Each rank has set the state of its own rows: all of them get that of all rows. */
 static void share_state(const struct layer *layer, const struct pass *pass) {
-    size_t floats = kept_floats(layer), count = layer->batch_rows * floats;
-    double *sums = runtime_of(layer)->sums;
-    float *state = params_value(pass->buffers, layer->first_buffer);
-    memset(sums, 0, count * sizeof *sums);
-    for (size_t r = 0; r < pass->rows; r++) {
-        size_t at = (size_t)(pass->draws.first_row + r * pass->draws.row_stride) * floats;
-        for (size_t i = at; i < at + floats; i++) sums[i] = (double)state[i];
-    }
-    pass->all_sum->sum(pass->all_sum->user, sums, count);
-    for (size_t i = 0; i < count; i++) state[i] = (float)sums[i];
+    const struct row_share share = {layer->batch_rows, kept_floats(layer), pass->rows, (size_t)pass->draws.first_row,
+                                    (size_t)pass->draws.row_stride};
+    if (!carries(layer) || !pass->is_training || !pass->all_sum) return;
+    device_ops(pass->device)
+        ->recurrent->share_rows(pass->device, pass->all_sum, &share, params_value(pass->buffers, layer->first_buffer),
+                                runtime_of(layer)->sums);
 }
 
 static void keep_state(const struct layer *layer, const struct pass *pass, const struct saved *s) {
@@ -538,7 +541,7 @@ static void keep_state(const struct layer *layer, const struct pass *pass, const
             device_ops(pass->device)
                 ->copy_columns(pass->device, (k ? a.states : a.h) + last, hidden, kept, stride, pass->rows, hidden);
         }
-    if (carries(layer) && pass->is_training && pass->all_sum) share_state(layer, pass);
+    share_state(layer, pass);
 }
 
 /* The states after the last step, behind the outputs y. */
@@ -558,6 +561,10 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                     const struct tensor *y) {
     const struct device_ops *ops = device_ops(pass->device);
     struct saved s = saved_of(layer, pass->rows);
+    if (pass->rows == 0) {
+        share_state(layer, pass);
+        return;
+    }
     if (s.start) start_state(layer, pass, x, &s);
     size_t hidden = hidden_of(layer), columns = outputs_of(layer), layers = layers_of(layer), size = layer->out_size;
     reorder(layer, pass, floats(x), s.input, layer->in_size, inputs_of(layer, 0), inputs_of(layer, 0), true);
@@ -716,7 +723,7 @@ static void input_gradient(const struct layer *layer, const struct pass *pass, c
 static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     struct saved s = saved_of(layer, pass->rows);
-    bool needs_dx = dx && dx->data;
+    bool needs_dx = dx && dx->data, needs_start = s.of_start && !continues(layer, pass);
     (void)x, (void)y;
     if (pass->rows == 0) return;
     start_backward(layer, pass, &s, floats(dy));
@@ -727,10 +734,10 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
             size_t unit = l * directions_of(layer) + d;
             a.dh = output_gradient(layer, &s, d);
             if (s.of_end) take_end(layer, pass, &s, floats(dy), unit, &a);
-            if (s.of_start) a.dh_start = s.of_start;
-            if (s.of_start && a.c_start) a.dc_start = s.of_start + pass->rows * hidden_of(layer);
+            if (needs_start) a.dh_start = s.of_start;
+            if (needs_start && a.c_start) a.dc_start = s.of_start + pass->rows * hidden_of(layer);
             device_ops(pass->device)->recurrent->backward(pass->device, &shape, &a);
-            if (s.of_start) put_start(layer, pass, &s, unit, dx);
+            if (needs_start) put_start(layer, pass, &s, unit, dx);
             add_weight_gradients(layer, pass, &s, l, d);
         }
         if (l > 0 || needs_dx) input_gradient(layer, pass, &s, l);
@@ -741,11 +748,6 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
 }
 
 static bool runs_on(const struct device_ops *ops) { return ops->recurrent != NULL; }
-
-static status check_device(const struct layer *layer, const struct device_ops *ops) {
-    if (!carries(layer) || ops->recurrent->carries_state) return OK;
-    return status_new(STATUS_USAGE, "carry_state is computed on the CPU: write train.device: cpu");
-}
 
 static bool sums_over_ranks(const struct layer *layer) { return carries(layer); }
 
@@ -951,11 +953,10 @@ static void c_scratch(const struct layer *layer, size_t sizes[2]) {
 
 #define RECURRENT                                                                                                      \
     .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .stores_state = true, .runs_on = runs_on,                     \
-    .check_device = check_device, .sums_over_ranks = sums_over_ranks, .plan = plan, .alloc = alloc,                    \
-    .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward,          \
-    .join = forward, .join_backward = backward, .sources = sources, .sources_key = "initial_state",                    \
-    .add_parts = add_parts, .multiply_adds = multiply_adds, .facts = facts, .onnx = write_onnx, .c = write_c,          \
-    .c_scratch = c_scratch
+    .sums_over_ranks = sums_over_ranks, .plan = plan, .alloc = alloc, .release = release, .init = init,                \
+    .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward, .join = forward,                           \
+    .join_backward = backward, .sources = sources, .sources_key = "initial_state", .add_parts = add_parts,             \
+    .multiply_adds = multiply_adds, .facts = facts, .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
 
 /* Names in other programs; the keys of all three types are the same. */
 #define KEY_ALIASES(place_)                                                                                            \

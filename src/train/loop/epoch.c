@@ -46,7 +46,8 @@ static status evaluate_batch(struct trainer *t, const struct evaluated *e, size_
     }
     struct work work = {t, e->evaluation, trainer_pass(t, batch.rows, false), fed};
     work.pass.continues_rows = index > 0;
-    TRY(recordings_run(e->recordings, &(struct recording_key){.rows = batch.rows}, run_pass, &work));
+    struct recording_key key = {.rows = batch.rows, .continues = index > 0 && model_carries_state(t->model)};
+    TRY(recordings_run(e->recordings, &key, run_pass, &work));
     return evaluation_add_metrics(e->evaluation, model_output(t->model, fed.inputs), &batch);
 }
 

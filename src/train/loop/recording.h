@@ -18,6 +18,7 @@ struct recording_key {
     bool is_last;     /* the last micro-batch of its step: gradients are averaged */
     bool is_update;   /* the pass includes the update */
     bool has_norm;    /* the update computes the norm of the gradients */
+    bool continues;   /* layers begin with the state of the batch before (carry_state) */
 };
 
 struct recordings;

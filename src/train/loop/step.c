@@ -243,7 +243,8 @@ static status run_rows(struct trainer *t, const struct update *update, const str
                                 .loss_scale = update->loss_scale,
                                 .is_last = piece->is_last,
                                 .is_update = includes_update(update, piece),
-                                .has_norm = piece->is_last && update->has_norm};
+                                .has_norm = piece->is_last && update->has_norm,
+                                .continues = work.pass.continues_rows && model_carries_state(t->model)};
     return recordings_run(t->recordings, &key, run_pass, &work);
 }
 

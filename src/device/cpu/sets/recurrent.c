@@ -335,9 +335,18 @@ static void put_last(struct device *device, const struct recurrent_shape *s, con
     for (size_t r = 0; r < s->rows; r++) memcpy(dh + last_at(s, r), dy + r * dy_stride, s->hidden * sizeof *dh);
 }
 
+static void share_rows(struct device *device, const struct all_sum *all, const struct row_share *s, float *state,
+                       double *sums) {
+    size_t count = s->rows * s->columns;
+    (void)device;
+    for (size_t i = 0; i < count; i++) sums[i] = row_share_is_own(s, i / s->columns) ? (double)state[i] : 0;
+    all->sum(all->user, sums, count);
+    for (size_t i = 0; i < count; i++) state[i] = (float)sums[i];
+}
+
 const struct recurrent_ops IN_SET(recurrent) = {.scratch_floats = scratch_floats,
-                                                .carries_state = true,
                                                 .forward = forward,
                                                 .backward = backward,
                                                 .take_last = take_last,
-                                                .put_last = put_last};
+                                                .put_last = put_last,
+                                                .share_rows = share_rows};
