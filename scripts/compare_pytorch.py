@@ -359,6 +359,12 @@ def table_rows(folder):
     yield "draw_triplets", wine(split="{test: 0.2}").replace("split:", "draw: triplets, split:").split("model:")[0] + (
         "model: {layers: [{linear: {out: 4, from: anchor, name: a}}, {linear: {out: 4, from: positive, name: p, share: a}}, {linear: {out: 4, from: negative, name: n, share: a}}, "
         "{concat: {from: [a, p, n], name: three}}]}\nlosses: [{type: triplet_margin, output: three, margin: 4}]\noptimizer: {type: sgd, lr: 0.01}\ntrain: {epochs: 2}\n"), 2
+    yield "draw_targets", wine(split="{test: 0.2}").replace("split:", "draw: triplets, split:").split("model:")[0] + (
+        "model: {layers: [{linear: {out: 4, from: anchor, name: a}}, {linear: {out: 4, from: positive, name: p, share: a}}, {linear: {out: 4, from: negative, name: n, share: a}}, "
+        "{linear: {out: 13, from: p, name: same}}, {concat: {from: [a, p, n], name: three}}]}\nlosses: [{type: mse, output: same, target: anchor}, {type: triplet_margin, output: three, margin: 4}]\n"
+        "optimizer: {type: sgd, lr: 0.01}\ntrain: {epochs: 2}\n"), 2
+    yield "draw_files", (f"dataset: {{path: {shapes}, image: {{size: [20, 24], resize: 26}}, cache_mb: 0, scale: standard, draw: pairs, split: {{test: 0.2}}}}\n"
+                         + end.replace("LAYERS", "{conv2d: {out: 4, kernel_size: 3}}, tanh, {max_pool2d: 4}, flatten, {linear: 3}").replace("LAST", "").replace("LOSS", "cosine_embedding")), 1
     with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
         file.write("the quick brown fox jumps over the lazy dog " * 10)
     yield "text_gpt", GPT.replace("PATH", os.path.join(folder, "text.txt")), 2

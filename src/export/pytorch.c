@@ -189,10 +189,11 @@ static const char *count_of(const struct script *s) {
     void *config = p->balanced ? p->balanced : (void *)(uintptr_t)p->loss_config;
     if (p->objective || p->loss->aligns_targets) return NULL;
     if (script_output_lengths(s)) return "y[1].sum().item()";
-    if (p->loss->divides_by_weights && p->loss->class_weight(config)->count) return "class_weights[t].sum().item()";
-    if (p->loss->ignored && p->loss->ignored(config) != IGNORED_BY_DEFAULT)
-        return arena_printf(s->arena, "(t != %lld).sum().item()", (long long)p->loss->ignored(config));
-    return NULL;
+    bool ignores = p->loss->ignored && p->loss->ignored(config) != IGNORED_BY_DEFAULT;
+    long long ignored = ignores ? (long long)p->loss->ignored(config) : IGNORED_BY_DEFAULT;
+    if (p->loss->divides_by_weights && p->loss->class_weight(config)->count)
+        return arena_printf(s->arena, "class_weights[t[t != %lld]].sum().item()", ignored);
+    return ignores ? arena_printf(s->arena, "(t != %lld).sum().item()", ignored) : NULL;
 }
 
 static bool has_16_bits(const struct script *s) { return s->config->train.precision != TRAIN_FLOAT32; }
@@ -259,27 +260,44 @@ static bool has_accuracy(const struct script *s) {
 /* The inputs of rows, "x[part]". */
 static const char *input_of(const struct script *s, const char *rows) {
     if (dataset_drawing(s->plan->dataset).members)
-        return arena_printf(
-            s->arena, script_scales_batches(s) ? "inputs_of(drawn(%s)).flatten(1)" : "x[drawn(%s)].flatten(1)", rows);
+        return script_scales_batches(s)
+                   ? arena_printf(s->arena, "inputs_of(drawn(%s).flatten()).reshape(len(%s), -1)", rows, rows)
+                   : arena_printf(s->arena, "x[drawn(%s)].flatten(1)", rows);
     return arena_printf(s->arena, script_scales_batches(s) ? "inputs_of(%s)" : "x[%s]", rows);
 }
 
-/* Loss and, of classes, accuracy over rows; each batch counts by its rows, or by its real positions. */
+/* The targets of rows; those that are drawn inputs are known batch by batch. */
+static const char *targets_of(const struct script *s, const char *rows) {
+    return arena_printf(s->arena, script_has_drawn_targets(s) ? "targets_of(%s)" : "y[%s]", rows);
+}
+
+/* Loss and, of classes, accuracy over rows; each batch counts by its rows, or by its real positions. The accuracy is
+ * that of all positions but the ignored ones, also where the loss has weights of classes. */
 static void add_evaluation(struct script *s) {
-    bool has_classes = has_accuracy(s);
-    bool are_last = script_has_classes_last(s, s->plan->loss, s->model->output);
+    const struct loss_type *loss = s->plan->loss;
+    bool has_classes = has_accuracy(s), are_last = script_has_classes_last(s, loss, s->model->output);
+    bool counts_apart = has_classes && count_of(s);
     struct text *out = &s->training;
     text_printf(out,
-                "@torch.no_grad()\ndef evaluate(model, rows):\n    model.eval()\n    sums, count = np.zeros(%d), 0\n",
-                has_classes ? 2 : 1);
-    text_printf(out,
+                "@torch.no_grad()\ndef evaluate(model, rows):\n    model.eval()\n    sums, count = np.zeros(%d), 0\n"
                 "    for part in torch.as_tensor(rows).split(batch):\n"
-                "        outputs, t = %s, y[part]\n"
-                "        n = %s\n"
-                "        count += n\n"
-                "        sums += n * np.array([loss_of(outputs, t).item()",
-                call_of(s, "model", input_of(s, "part")), count_of(s) ? "count_of(outputs, t)" : "len(part)");
-    if (has_classes) text_printf(out, ", (outputs.argmax(%d) == t).double().mean().item()", are_last ? 2 : 1);
+                "        outputs, t = %s, %s\n"
+                "        n = %s\n",
+                has_classes ? 2 : 1, call_of(s, "model", input_of(s, "part")), targets_of(s, "part"),
+                count_of(s) ? "count_of(outputs, t)" : "len(part)");
+    if (counts_apart)
+        text_printf(out,
+                    "        real = t != %lld\n"
+                    "        count = count + np.array([n, real.sum().item()])\n"
+                    "        sums += np.array([n * loss_of(outputs, t).item(), "
+                    "((outputs.argmax(%d) == t) & real).sum().item()",
+                    loss->ignored ? (long long)loss->ignored((void *)(uintptr_t)s->plan->loss_config)
+                                  : (long long)IGNORED_BY_DEFAULT,
+                    are_last ? 2 : 1);
+    else
+        text_add(out, "        count += n\n        sums += n * np.array([loss_of(outputs, t).item()");
+    if (has_classes && !counts_apart)
+        text_printf(out, ", (outputs.argmax(%d) == t).double().mean().item()", are_last ? 2 : 1);
     text_add(out, "])\n    model.train()\n    return sums / count\n\n\n");
 }
 
@@ -374,7 +392,7 @@ static void add_passes(struct script *s) {
         text_printf(out, "%sdraws.rows = np.arange(rank, rank + world * len(rows), world).astype(np.uint64)\n", indent);
     bool augments = dataset_augments(s->plan->dataset);
     if (augments) text_printf(out, "%simages, t = augmented(rows, epoch)\n", indent);
-    const char *inputs = augments ? "images" : input_of(s, "rows"), *targets = augments ? "t" : "y[rows]";
+    const char *inputs = augments ? "images" : input_of(s, "rows"), *targets = augments ? "t" : targets_of(s, "rows");
     text_printf(out, count_of(s) ? "%soutputs, t = %s, %s\n" : "%sloss = loss_of(%s, %s)\n", indent,
                 call_of(s, "parallel", inputs), targets);
     if (count_of(s)) text_printf(out, "%sloss, n = loss_of(outputs, t), count_of(outputs, t)\n", indent);

@@ -42,6 +42,8 @@ size_t script_output_lengths(const struct script *s);
 bool script_has_classes_last(const struct script *s, const struct loss_type *loss, size_t tensor);
 /* Whether a batch is scaled when it is used, by the script's inputs_of: images of files, and those that change. */
 bool script_scales_batches(const struct script *s);
+/* Whether losses compare with inputs of drawn samples (dataset.draw), by the script's targets_of. */
+bool script_has_drawn_targets(const struct script *s);
 
 status script_write_data(struct script *s);
 status script_write_network(struct script *s);

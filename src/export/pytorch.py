@@ -669,6 +669,11 @@ class Images:
         return image.crop((left, top, left + self.size[1], top + self.size[0]))
 
 
+def byte_counts(x, rows):
+    """How often each byte is in these rows of images."""
+    return sum(np.bincount(x[part].ravel(), minlength=256) for part in np.array_split(rows, len(rows) // 256 + 1))
+
+
 class Masks(Images):
     """The classes of the pixels: grey values, or indexes into a palette."""
     def read(self, file):

@@ -417,14 +417,35 @@ static void add_value_targets(struct script *s, const char *y) {
         script_add_sizes(&s->data, shape, 0), text_add(&s->data, ")\n");
 }
 
-/* The samples of dataset.draw, whose rows are those of x and whose classes are in y. */
-static status add_drawn(struct script *s) {
+bool script_has_drawn_targets(const struct script *s) {
     const struct dataset_info *info = &s->plan->info;
+    bool is_input = false;
+    for (size_t i = 0; i < info->target_count; i++) is_input = is_input || info->targets[i].is_input;
+    return is_input && dataset_drawing(s->plan->dataset).members;
+}
+
+/* The targets of losses of samples: inputs, which change in each epoch, and the column of y. */
+static void add_drawn_targets(struct script *s) {
+    const struct dataset_info *info = &s->plan->info;
+    text_printf(&s->data, "\n\ndef targets_of(rows):\n    inputs = %s\n    return torch.cat([",
+                script_scales_batches(s) ? "inputs_of(drawn(rows).flatten()).reshape(len(rows), -1)"
+                                         : "x[drawn(rows)].flatten(1)");
+    for (size_t i = 0; i < info->target_count; i++) {
+        const struct dataset_target *t = &info->targets[i];
+        text_add(&s->data, i ? ", " : "");
+        if (t->is_input)
+            text_printf(&s->data, "inputs[:, %zu:%zu]", t->input_first, t->input_first + t->size);
+        else
+            text_add(&s->data, "y[rows]");
+    }
+    text_add(&s->data, "], 1)\n\n");
+}
+
+/* The samples of dataset.draw, whose rows are those of x and whose classes are in y. */
+static void add_drawn(struct script *s) {
     struct dataset_drawing drawing = dataset_drawing(s->plan->dataset);
     bool has_test = split_has_test(&s->config->dataset.split);
     struct text *out = &s->data;
-    for (size_t i = 0; i < info->target_count; i++)
-        if (info->targets[i].is_input) return script_refuse("dataset.draw with a loss whose target is an input");
     text_printf(out,
                 "drawn = Drawn(%zu, y, [train, validation%s], seed=%lld, different=%lld)\ntrain, validation%s = "
                 "drawn.parts\ny = drawn.targets\n",
@@ -437,7 +458,7 @@ static status add_drawn(struct script *s) {
         text_add(out, "y = y.to(device)\n");
     else
         add_value_targets(s, "y");
-    return OK;
+    if (script_has_drawn_targets(s)) add_drawn_targets(s);
 }
 
 static void add_tensors(struct script *s) {
@@ -607,7 +628,6 @@ static status add_prepared(struct script *s, const struct preparation *p) {
 
 static status check_batches(const struct script *s) {
     const struct dataset_config *d = &s->config->dataset;
-    bool fits = !reads_files(s) || dataset_is_in_memory(s->plan->dataset);
     double divide = dataset_divide(s->plan->dataset);
     bool has_unit = (divide >= 1 && divide <= 1) || (divide >= 255 && divide <= 255);
     const struct {
@@ -615,13 +635,10 @@ static status check_batches(const struct script *s) {
         const char *key;
     } keys[] = {
         {d->image.dct_scaling, "dataset.image.dct_scaling"},
-        {!fits && d->scale.type != SCALE_NONE,
-         "dataset.scale that is fitted to images that dataset.cache_mb cannot hold"},
         {!has_unit && color_jitter_is_on(&d->augment.color_jitter), "dataset.augment.color_jitter with dataset.divide"},
         {s->plan->objective && dataset_augments(s->plan->dataset), "dataset.augment with losses"},
         {s->plan->objective && reads_files(s), "losses of images in a folder"},
         {dataset_preparation(s->plan->dataset) != NULL, "dataset.columns of images"},
-        {!fits && d->draw.type != DRAW_NONE, "dataset.draw of images that dataset.cache_mb cannot hold"},
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].is_given) return script_refuse(keys[i].key);
@@ -668,7 +685,14 @@ static void add_batch_scale(struct script *s) {
     const struct scale_config *c = &s->config->dataset.scale;
     struct text *out = &s->data;
     double divide = dataset_divide(s->plan->dataset);
-    if (c->type != SCALE_NONE) {
+    if (c->type != SCALE_NONE && reads_files(s) && !dataset_is_in_memory(s->plan->dataset)) {
+        script_add_real(out, "counts, values = byte_counts(x, train), np.arange(256) / ", divide, "\n");
+        text_add(out,
+                 c->type == SCALE_MINMAX
+                     ? "values = values[counts > 0]\nmean, deviation = values.min(), values.max() - values.min() or 1\n"
+                     : "mean = counts @ values / counts.sum()\n"
+                       "deviation = np.sqrt(counts @ (values - mean) ** 2 / counts.sum()) or 1\n");
+    } else if (c->type != SCALE_NONE) {
         script_add_real(out, "values = x[train].astype(\"f8\") / ", divide, "\n");
         text_add(out, c->type == SCALE_MINMAX ? "mean, deviation = values.min(), values.max() - values.min() or 1\n"
                                               : "mean, deviation = values.mean(), values.std() or 1\n");
@@ -854,7 +878,7 @@ status script_write_data(struct script *s) {
     else
         add_scale(s);
     if (d->draw.type != DRAW_NONE) {
-        TRY(add_drawn(s));
+        add_drawn(s);
     } else {
         add_target_scale(s);
         add_windows(s);

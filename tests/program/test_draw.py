@@ -130,8 +130,10 @@ class Draw(program.Case):
         self.assertIn("drawn = Drawn(2, y, [train, validation], seed=0, different=0)\n", script)
         self.assertIn("loss = loss_of(parallel(x[drawn(rows)].flatten(1)), y[rows])\n", script)
         self.write("test.yaml", TRIPLETS.replace("triplet_margin, output: three}", "triplet_margin, output: three}, {type: mse, output: a, target: anchor}").replace("out: 4", "out: 5"))
-        _, err = self.run_program("export", "test.yaml", "--out", "train.py", code=USAGE)
-        self.assertIn("dataset.draw with a loss whose target is an input cannot be expressed in a PyTorch script", err)
+        self.run_program("export", "test.yaml", "--out", "train.py")
+        script = self.read("train.py")
+        self.assertIn("    inputs = x[drawn(rows)].flatten(1)\n    return torch.cat([inputs[:, 0:5]], 1)\n", script)
+        self.assertIn("loss = loss_of(parallel(x[drawn(rows)].flatten(1)), targets_of(rows))\n", script)
 
     def test_replay_names_all_rows(self):
         import h5py
