@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/instructions.h"
 #include "check_main.h"
 
 static cpu_set_t range(int first, int last) {
@@ -129,5 +130,17 @@ TEST(other_policies_keep_their_slice) {
     ck_assert_mem_eq(&before, &after, sizeof before);
     ck_assert_int_eq(processors_slice(), 0);
 }
+
+#ifdef __x86_64__
+TEST(instructions_are_those_that_the_compiler_finds) {
+    bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+    ck_assert(processor_has(INSTRUCTIONS_AVX2) == has_avx2);
+    ck_assert(processor_has(INSTRUCTIONS_AVX512) == has_avx512);
+    ck_assert(processor_has(INSTRUCTIONS_AVX512_BF16) == (has_avx512 && __builtin_cpu_supports("avx512bf16")));
+    ck_assert(!processor_has(INSTRUCTIONS_AMX) || processor_has(INSTRUCTIONS_AVX512_BF16));
+}
+#endif
 
 CHECK_MAIN("processors")

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/instructions.h"
 #include "base/numbers/draws.h"
 
 #define CHUNK 2048 /* numbers; a multiple of 16 */
@@ -11,11 +12,8 @@ const struct draws *draws_at(size_t index) {
     const struct draws *sets[4] = {0};
     size_t count = 0;
 #ifdef DDPTRAIN_X86_DRAWS
-    bool has_fma = __builtin_cpu_supports("fma"), has_avx2 = has_fma && __builtin_cpu_supports("avx2");
-    bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-    if (has_avx512) sets[count++] = &draws_avx512;
-    if (has_avx2) sets[count++] = &draws_avx2;
+    if (processor_has(INSTRUCTIONS_AVX512)) sets[count++] = &draws_avx512;
+    if (processor_has(INSTRUCTIONS_AVX2)) sets[count++] = &draws_avx2;
 #endif
     sets[count++] = &draws_baseline;
     return index < count ? sets[index] : NULL;

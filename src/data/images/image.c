@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/files/io.h"
+#include "base/instructions.h"
 #include "data/images/image_decoder.h"
 
 /* ---- resizing ---- */
@@ -21,12 +22,7 @@
 #define PRECISION_BITS 22
 #define HALF (1 << (PRECISION_BITS - 1))
 
-/* The loops over pixels are compiled for several instruction sets; sanitizers do not know how one is chosen. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#define INSTRUCTION_SETS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define INSTRUCTION_SETS
-#endif
+#define INLINE static inline __attribute__((always_inline))
 
 typedef int32_t pixel_sums __attribute__((vector_size(16)));
 typedef uint8_t packed_pixel __attribute__((vector_size(4)));
@@ -108,12 +104,12 @@ static void resizer_free(struct resizer *resizer) {
 
 /* ---- passes ---- */
 
-static uint8_t byte_of(int32_t sum) {
+INLINE uint8_t byte_of(int32_t sum) {
     int32_t value = sum >> PRECISION_BITS;
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-INSTRUCTION_SETS static void across_pixels(const struct resize_axis *x, const uint8_t *row, uint8_t *line) {
+INLINE void across_pixels(const struct resize_axis *x, const uint8_t *row, uint8_t *line) {
     for (size_t i = 0; i < x->count; i++) {
         const int32_t *weights = x->weights + i * x->taps;
         const uint8_t *from = row + x->first[i] * 4;
@@ -127,7 +123,7 @@ INSTRUCTION_SETS static void across_pixels(const struct resize_axis *x, const ui
     }
 }
 
-INSTRUCTION_SETS static void across_bytes(const struct resize_axis *x, const uint8_t *row, uint8_t *line) {
+INLINE void across_bytes(const struct resize_axis *x, const uint8_t *row, uint8_t *line) {
     for (size_t i = 0; i < x->count; i++) {
         const int32_t *weights = x->weights + i * x->taps;
         int32_t sum = HALF;
@@ -136,22 +132,54 @@ INSTRUCTION_SETS static void across_bytes(const struct resize_axis *x, const uin
     }
 }
 
-INSTRUCTION_SETS static void add_line(const uint8_t *line, size_t count, int32_t weight, int32_t *sums) {
+INLINE void add_line(const uint8_t *line, size_t count, int32_t weight, int32_t *sums) {
     for (size_t i = 0; i < count; i++) sums[i] += line[i] * weight;
 }
+
+/* The loops over pixels, compiled once per instruction set. */
+struct loops {
+    void (*across_pixels)(const struct resize_axis *x, const uint8_t *row, uint8_t *line);
+    void (*across_bytes)(const struct resize_axis *x, const uint8_t *row, uint8_t *line);
+    void (*add_line)(const uint8_t *line, size_t count, int32_t weight, int32_t *sums);
+};
+
+#define LOOPS(set, attribute)                                                                                          \
+    attribute static void across_pixels_##set(const struct resize_axis *x, const uint8_t *row, uint8_t *line) {        \
+        across_pixels(x, row, line);                                                                                   \
+    }                                                                                                                  \
+    attribute static void across_bytes_##set(const struct resize_axis *x, const uint8_t *row, uint8_t *line) {         \
+        across_bytes(x, row, line);                                                                                    \
+    }                                                                                                                  \
+    attribute static void add_line_##set(const uint8_t *line, size_t count, int32_t weight, int32_t *sums) {           \
+        add_line(line, count, weight, sums);                                                                           \
+    }                                                                                                                  \
+    static const struct loops loops_##set = {across_pixels_##set, across_bytes_##set, add_line_##set};
+LOOPS(plain, )
+#ifdef __x86_64__
+LOOPS(avx2, __attribute__((target("avx2"))))
+LOOPS(avx512, __attribute__((target("avx512f"))))
+
+static const struct loops *fastest_loops(void) {
+    if (processor_has(INSTRUCTIONS_AVX512)) return &loops_avx512;
+    return processor_has(INSTRUCTIONS_AVX2) ? &loops_avx2 : &loops_plain;
+}
+#else
+static const struct loops *fastest_loops(void) { return &loops_plain; }
+#endif
 
 /* Adds the next input row: (in, channels), of the range [x] of resizer_start. */
 static void resizer_add(struct resizer *resizer, const uint8_t *row) {
     const struct resize_axis *y = &resizer->y;
+    const struct loops *loops = fastest_loops();
     size_t at = resizer->row++, line = resizer->x.count * resizer->channels;
     while (resizer->top < y->count && y->first[resizer->top] + y->used[resizer->top] <= at) resizer->top++;
     if (resizer->top == y->count || y->first[resizer->top] > at) return;
     if (resizer->channels == 4)
-        across_pixels(&resizer->x, row, resizer->line);
+        loops->across_pixels(&resizer->x, row, resizer->line);
     else
-        across_bytes(&resizer->x, row, resizer->line);
+        loops->across_bytes(&resizer->x, row, resizer->line);
     for (size_t i = resizer->top; i < y->count && y->first[i] <= at; i++)
-        add_line(resizer->line, line, y->weights[i * y->taps + at - y->first[i]], resizer->sums + i * line);
+        loops->add_line(resizer->line, line, y->weights[i * y->taps + at - y->first[i]], resizer->sums + i * line);
 }
 
 bool resizer_is_complete(const struct resizer *resizer) {

@@ -4,13 +4,13 @@
 #include <string.h>
 
 #ifdef DDPTRAIN_X86_KERNELS
-#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/instructions.h"
 #include "base/text.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
@@ -107,32 +107,18 @@ static void set_operators(struct cpu_device *device) {
 /* ---- what the processor has ---- */
 
 #ifdef DDPTRAIN_X86_KERNELS
-static bool has_avx512(void) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("fma");
-}
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-
-static bool has_avx512_bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+static bool has_avx512(void) { return processor_has(INSTRUCTIONS_AVX512); }
+static bool has_avx2(void) { return processor_has(INSTRUCTIONS_AVX2); }
+static bool has_avx512_bf16(void) { return processor_has(INSTRUCTIONS_AVX512_BF16); }
 
 /* Of arch_prctl (Linux 5.16), whose header older systems lack. */
 #define REQUEST_PERMISSION 0x1023
 #define TILE_DATA 18
 
-/* cpuid (7, 0), edx; compilers do not know these names yet */
-#define HAS_AMX_BF16 (1u << 22)
-#define HAS_AMX_TILE (1u << 24)
-
-static bool find_amx(void) {
-    unsigned a, b, c, d;
-    if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    return d & HAS_AMX_BF16 && d & HAS_AMX_TILE && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-}
-
-/* Asked once: on a virtual machine cpuid takes as long as several steps of a small model. */
 static bool has_amx(void) {
     static _Atomic int answer; /* 0: not asked yet, 1: no, 2: yes */
-    if (!answer) answer = find_amx() ? 2 : 1;
+    if (!processor_has(INSTRUCTIONS_AMX)) return false;
+    if (!answer) answer = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0 ? 2 : 1;
     return answer == 2;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/instructions.h"
 
 #define BLOCK 1024 /* elements */
 
@@ -109,7 +110,8 @@ SUMS(avx2, __attribute__((target("avx2"))))
 SUMS(avx512, __attribute__((target("avx512f"))))
 
 static const struct sums *sums(void) {
-    return __builtin_cpu_supports("avx512f") ? &sums_avx512 : __builtin_cpu_supports("avx2") ? &sums_avx2 : &sums_plain;
+    if (processor_has(INSTRUCTIONS_AVX512)) return &sums_avx512;
+    return processor_has(INSTRUCTIONS_AVX2) ? &sums_avx2 : &sums_plain;
 }
 #else
 static const struct sums *sums(void) { return &sums_plain; }

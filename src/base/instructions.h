@@ -1,0 +1,12 @@
+/* instructions: which vector instructions of x86 the processor has and the system saves. */
+#ifndef BASE_INSTRUCTIONS_H
+#define BASE_INSTRUCTIONS_H
+
+#include <stdbool.h>
+
+/* AVX2: with FMA. AVX512: F, VL, DQ and BW, with AVX2. AVX512_BF16: with AVX512. AMX: tiles of bfloat16, with
+ * AVX512_BF16; the system saves them only for processes that ask. */
+enum instructions { INSTRUCTIONS_AVX2, INSTRUCTIONS_AVX512, INSTRUCTIONS_AVX512_BF16, INSTRUCTIONS_AMX };
+bool processor_has(enum instructions set);
+
+#endif
