@@ -1,8 +1,7 @@
 /* Tests with Check, which are registered where they stand: TEST(name) {...} is one, TEST_LOOP(name, first, end) {...}
  * runs with _i from [first] to [end] - 1, TEST_EACH(name, array) {...} with each index of an array. CHECK_MAIN("suite")
  * is the main that runs those of the file. For tests only. */
-#ifndef TESTS_CHECK_MAIN_H
-#define TESTS_CHECK_MAIN_H
+#pragma once
 
 #include <check.h>
 #include <stdlib.h>
@@ -54,5 +53,3 @@ static inline int check_suite(const char *suite_name) {
 
 #define CHECK_MAIN(suite_name)                                                                                         \
     int main(void) { return check_suite(suite_name); }
-
-#endif

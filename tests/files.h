@@ -1,6 +1,5 @@
 /* files: temporary folders and small helpers for tests that write files. */
-#ifndef TESTS_FILES_H
-#define TESTS_FILES_H
+#pragma once
 
 #include <check.h>
 #include <dirent.h>
@@ -107,5 +106,3 @@ static inline void ck_failure(status s, enum status_code code, const char *part)
     ck_assert_msg(strstr(status_message(s), part), "'%s' is not in: %s", part, status_message(s));
     status_free(s);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* guarded: memory whose end is the end of a page, with a page behind it that no access is allowed to, so that a read or
  * write of one element too many is a SIGSEGV in any build. Bytes before it are checked when it is freed. Fresh memory
  * is NaN as floats and doubles: what is not written shows. For tests only. */
-#ifndef TESTS_GUARDED_H
-#define TESTS_GUARDED_H
+#pragma once
 
 #include <check.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ static inline void guarded_free(void *memory) {
         if (*byte != (char)GUARD_BYTE) ck_abort_msg("byte %td before a block of %zu was written", byte - block, size);
     ck_assert_int_eq(munmap(start, (2 + guarded_pages(size)) * page), 0);
 }
-
-#endif

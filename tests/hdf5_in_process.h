@@ -2,8 +2,7 @@
  * tests that open thousands of HDF5 files and are not about the child: a fork takes milliseconds, with sanitizers many
  * more. And for those that want to see a crash that the child would hide. The child itself is tested by
  * tests/base/test_hdf5.c and tests/program/test_untrusted_files.py. */
-#ifndef TESTS_HDF5_IN_PROCESS_H
-#define TESTS_HDF5_IN_PROCESS_H
+#pragma once
 
 #include "base/files/hdf5.h"
 
@@ -11,5 +10,3 @@ status hdf5_try_in_child(const char *path, hdf5_look *look, void *context) {
     (void)path, (void)look, (void)context;
     return OK;
 }
-
-#endif

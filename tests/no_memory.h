@@ -1,8 +1,7 @@
 /* Makes the n-th allocation of this process fail: the functions below replace those of the C library for the tested
  * code, too. For tests only; include it in one file of a program. Sanitizers have their own functions: with them
  * CAN_FAIL_ALLOCATIONS is false and no allocation fails. */
-#ifndef TESTS_NO_MEMORY_H
-#define TESTS_NO_MEMORY_H
+#pragma once
 
 #include <errno.h>
 #include <stdbool.h>
@@ -35,6 +34,4 @@ static bool allocation_fails(void) {
 void *malloc(size_t size) { return allocation_fails() ? NULL : __libc_malloc(size); }
 void *calloc(size_t count, size_t size) { return allocation_fails() ? NULL : __libc_calloc(count, size); }
 void *realloc(void *block, size_t size) { return allocation_fails() ? NULL : __libc_realloc(block, size); }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* Reads the JSON vectors of tests/vectors and compares values with them bit for bit. For tests only. */
-#ifndef TESTS_VECTORS_H
-#define TESTS_VECTORS_H
+#pragma once
 
 #include <check.h>
 #include <jansson.h>
@@ -32,5 +31,3 @@ static inline void vectors_equal(const json_t *hex, const float *values, const c
                       (double)expected, (double)values[i]);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* command: the command line, the tables of commands and options, and how a command starts its processes. A command is a
  * file in this folder with a struct subcommand. */
-#ifndef CMD_COMMAND_H
-#define CMD_COMMAND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -359,5 +358,3 @@ struct command_sweep {
 status command_sweep_open(const struct command_line *line, const struct sweep_file *file, const char *folder,
                           struct command_sweep *out);
 void command_sweep_close(struct command_sweep *sweep);
-
-#endif

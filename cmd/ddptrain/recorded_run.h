@@ -1,8 +1,7 @@
 /* recorded_run: the folder of a run as the commands see it that verify it (audit, certify): its ledger, metrics.jsonl,
  * configs and checkpoints. Each is compared with the others; nothing is repeated and no data are read. Failures are
  * STATUS_DIVERGED where two of them differ, with file and line, and STATUS_DATA where one cannot be read. */
-#ifndef CMD_RECORDED_RUN_H
-#define CMD_RECORDED_RUN_H
+#pragma once
 
 #include "base/files/digest.h"
 #include "checkpoint/checkpoint.h"
@@ -92,5 +91,3 @@ status recorded_metrics_differ(const struct recorded_run *run, const struct ledg
  * [where]: what [other] is. Times are not compared. */
 status recorded_compare_fields(const struct recorded_run *run, const struct ledger_line *line,
                                const struct ledger_line *other, bool is_whole, const char *where);
-
-#endif

@@ -2,8 +2,7 @@
  * Allocation never fails: when the host has no memory left, the process prints a message and exits with 74. Large
  * buffers (parameters, batches, images) do not belong into an arena: buffer_new (base/buffer.h) allocates them and
  * returns a status. */
-#ifndef BASE_ARENA_H
-#define BASE_ARENA_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ void *arena_alloc(struct arena *arena, size_t size);
 
 char *arena_copy(struct arena *arena, const char *text);
 char *arena_printf(struct arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -1,7 +1,6 @@
 /* bits: reinterprets floats as integers, and converts between float32 and 16-bit floats (round to nearest, ties to
  * even). The functions have no branches, so loops over them vectorise. */
-#ifndef BASE_BITS_H
-#define BASE_BITS_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -52,5 +51,3 @@ HOST_DEVICE static inline uint16_t bits_to_float16(float value) {
     half = rest > 0x7f800000 ? 0x7e00 : half;
     return (uint16_t)(sign | half);
 }
-
-#endif

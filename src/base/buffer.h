@@ -1,7 +1,6 @@
 /* buffer: large allocations (parameters, gradients, file images). A request that exceeds the machine's memory returns a
  * failure for the user instead of ending the process. */
-#ifndef BASE_BUFFER_H
-#define BASE_BUFFER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ status buffer_new(size_t bytes, const char *what, void **out);
 void buffer_discard(void *buffer, size_t bytes);
 
 void buffer_free(void *buffer); /* takes NULL */
-
-#endif

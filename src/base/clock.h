@@ -1,6 +1,5 @@
 /* clock: seconds, and sleeping. */
-#ifndef BASE_CLOCK_H
-#define BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -37,5 +36,3 @@ static inline int clock_milliseconds_until(double deadline) {
     double left = deadline - clock_seconds();
     return left <= 0 ? 0 : left > 86400 ? 86400000 : (int)(left * 1000) + 1;
 }
-
-#endif

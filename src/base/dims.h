@@ -1,7 +1,4 @@
 /* dims: the most dimensions of a tensor, in the model, in the data and in files. */
-#ifndef BASE_DIMS_H
-#define BASE_DIMS_H
+#pragma once
 
 #define MAX_DIMS 8
-
-#endif

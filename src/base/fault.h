@@ -6,8 +6,7 @@
  *     DDPTRAIN_FAULT=<n>:<kind>[:once|ever]     n counts from 1; kind: enospc eio eintr short kill slow; default once
  *     DDPTRAIN_FAULT_FILTER=<text>              only calls on paths that contain <text> are counted
  * A malformed value makes every I/O call fail with EINVAL, so that a test with a typo does not pass. */
-#ifndef BASE_FAULT_H
-#define BASE_FAULT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -96,5 +95,3 @@ void fault_delay(int rank);
 
 /* SIGKILL to this process; does not return. */
 void fault_kill(void);
-
-#endif

@@ -1,11 +1,8 @@
 /* host_device: marks inline functions that GPU kernels use too; empty for C compilers. */
-#ifndef BASE_HOST_DEVICE_H
-#define BASE_HOST_DEVICE_H
+#pragma once
 
 #ifdef __CUDACC__
 #define HOST_DEVICE __host__ __device__
 #else
 #define HOST_DEVICE
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* log: messages for the user. Only rank 0 logs; other ranks report failures only. Lines go to standard error and,
  * after log_open_file, to log.txt. On a terminal the progress line is erased before a line is printed. Thread-safe. */
-#ifndef BASE_LOG_H
-#define BASE_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ size_t log_line_width(void);
 
 /* Replaces the progress line of the terminal; NULL removes it. [line] should be shorter than log_width(). */
 void log_progress(struct log *log, const char *line);
-
-#endif

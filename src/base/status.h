@@ -1,8 +1,7 @@
 /* status: the return type of fallible functions. NULL is success. Anything else is a failure, owned by the caller: a
  * code, which also decides the exit code, and one sentence for the user. TRY returns a failure to the caller;
  * only cmd/ exits. */
-#ifndef BASE_STATUS_H
-#define BASE_STATUS_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -86,5 +85,3 @@ void status_free(status s);
 
 /* Returns the first of two failures and frees the other; for clean-up that can fail too. */
 status status_first(status first, status second) __attribute__((warn_unused_result));
-
-#endif

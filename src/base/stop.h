@@ -1,8 +1,7 @@
 /* stop: the request to stop this process, which a signal makes (base/system/signals.h). One flag of the process,
  * because signals are sent to a process and a handler can access only globals; whoever works for long asks
  * stop_is_requested. */
-#ifndef BASE_STOP_H
-#define BASE_STOP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ bool stop_is_deferred(void);
 /* Until stop_defer a request is written to [fd], an eventfd, whose reader ends the process in order; -1: from now on to
  * none, as at the start. */
 void stop_forward(int fd);
-
-#endif

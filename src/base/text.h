@@ -1,7 +1,6 @@
 /* text: a growing string for messages, resolved configs and JSON lines. Without memory the process exits, as in
  * arena.h, but for text_try_reserve. Zero-initialise; text_free at the end. */
-#ifndef BASE_TEXT_H
-#define BASE_TEXT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -64,5 +63,3 @@ void text_free(struct text *text);
 
 /* The string, "" when nothing was added. */
 const char *text_string(const struct text *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* utf8: converts single characters between UTF-8 and Unicode code points, and tells the classes of code points. */
-#ifndef BASE_UTF8_H
-#define BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ enum unicode_class {
 
 /* The class of a code point in Unicode 16.0.0. */
 enum unicode_class unicode_class(uint32_t code);
-
-#endif

@@ -1,8 +1,7 @@
 /* checkpoint: the state of a run in one sealed HDF5 file (base/files/sealed.h). Parameters have PyTorch's state_dict
  * names; h5py, h5dump and `ddptrain inspect` can read the file. The file image is built in memory, sealed and written
  * with io_replace; when it is read, the seal is verified before libhdf5 parses the file. */
-#ifndef CHECKPOINT_H
-#define CHECKPOINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ status checkpoint_prune(const char *dir, int64_t keep, const char *written);
 bool checkpoint_is_name(const char *name);
 /* Whether [name] has the extension of a checkpoint, so that checkpoint_open_newest considers it. */
 bool checkpoint_has_ending(const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* checkpoint_hdf5: common functions for libhdf5: opening files, iterating over datasets, describing a dataset, error
  * messages. Call them between hdf5_enter and hdf5_leave (base/files/hdf5.h). */
-#ifndef CHECKPOINT_HDF5_H
-#define CHECKPOINT_HDF5_H
+#pragma once
 
 #include <hdf5.h>
 #include <stdbool.h>
@@ -74,5 +73,3 @@ status hdf5_walk(hid_t file, const char *name, const char *group, hdf5_visitor *
 
 /* Parses all metadata of a file, for hdf5_try_in_child. */
 status hdf5_parse_all(hid_t file, const char *name);
-
-#endif

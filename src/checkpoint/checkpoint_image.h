@@ -3,8 +3,7 @@
  * libhdf5 and allocates nothing, and the image is the snapshot that the background thread writes. For a state that no
  * longer changes large entries need not be copied: the file is then written from parts of the image and of the state.
  */
-#ifndef CHECKPOINT_IMAGE_H
-#define CHECKPOINT_IMAGE_H
+#pragma once
 
 #include "base/files/io.h"
 #include "checkpoint/checkpoint.h"
@@ -54,5 +53,3 @@ void image_reference(struct image *image, const struct entry *entries, size_t co
 struct io_part *image_parts(const struct image *image, size_t *count);
 
 void image_destroy(struct image *image); /* takes NULL */
-
-#endif

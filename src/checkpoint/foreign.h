@@ -1,7 +1,6 @@
 /* foreign: detects by its first bytes the format of a file that was given as a checkpoint but is none, so that the
  * message can say what to do instead of "damaged". */
-#ifndef CHECKPOINT_FOREIGN_H
-#define CHECKPOINT_FOREIGN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ status foreign_explain(const char *path, status failure);
  * regardless of its name. */
 bool foreign_is_safetensors(const char *path);
 bool foreign_is_torch(const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* inspect: the output of `ddptrain inspect` for files of weights. */
-#ifndef CHECKPOINT_INSPECT_H
-#define CHECKPOINT_INSPECT_H
+#pragma once
 
 #include "base/status.h"
 #include "base/text.h"
@@ -12,5 +11,3 @@ status checkpoint_inspect(const char *path, struct text *out);
 /* Describes a file of safetensors: its metadata, and a line for each tensor with type, shape and the range of its
  * values. */
 status safetensors_inspect(const char *path, struct text *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* loading: a file of tensors is loaded into the parameters of a model, by the names and shapes of the model, or by the
  * rules of a weight_map. */
-#ifndef CHECKPOINT_LOADING_H
-#define CHECKPOINT_LOADING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ status safetensors_load(const char *path, const struct safetensors_target *targe
  * transposed. */
 status mapped_load(const char *path, const struct safetensors_target *target, const struct weight_source *source,
                    struct text *report);
-
-#endif

@@ -1,7 +1,6 @@
 /* pickle: reads the data of a Python pickle (protocols 0 to 5, the opcodes that torch.save writes) without executing
  * it: a call stays a value with its function's name and arguments. Pickles are not trusted. */
-#ifndef CHECKPOINT_PICKLE_H
-#define CHECKPOINT_PICKLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ struct pickle_value {
  * beginning with [path], for an opcode that is not supported or a damaged pickle. */
 status pickle_parse(const char *path, const uint8_t *bytes, size_t size, struct arena *arena,
                     const struct pickle_value **out);
-
-#endif

@@ -2,8 +2,7 @@
  * header
  * {"name": {"dtype": "F32", "shape": [64, 13], "data_offsets": [from, to]}, ...}, then the values, little-endian. Files
  * are not trusted: everything is checked before it is used. */
-#ifndef CHECKPOINT_SAFETENSORS_H
-#define CHECKPOINT_SAFETENSORS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -95,5 +94,3 @@ struct safetensors_note {
 /* Writes the file with io_replace. */
 status safetensors_write(const char *path, const struct safetensors_note *notes, size_t note_count,
                          const struct named_tensor *tensors, size_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* saver: writes checkpoints in a background thread while training continues. */
-#ifndef CHECKPOINT_SAVER_H
-#define CHECKPOINT_SAVER_H
+#pragma once
 
 #include "checkpoint/checkpoint.h"
 
@@ -45,5 +44,3 @@ status saver_wait(struct saver *saver);
 status saver_move(struct saver *saver, const char *dir, const char *name);
 /* Waits; a state of saver_keep is not written. Takes NULL. */
 void saver_destroy(struct saver *saver);
-
-#endif

@@ -1,7 +1,6 @@
 /* torch_file: weights as torch.save writes them: a zip archive with a pickle of the state_dict, data.pkl, and a member
  * with the values of each tensor. */
-#ifndef CHECKPOINT_TORCH_FILE_H
-#define CHECKPOINT_TORCH_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ status torch_file_read(const char *path, struct safetensors *file);
  * param_groups, as JSON, and the numbers of the state ("0/step"). The header is NULL if there is no such state_dict.
  * Call safetensors_close also after a failure. */
 status torch_file_read_optimizer(const char *path, struct safetensors *file);
-
-#endif

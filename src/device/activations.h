@@ -6,8 +6,7 @@
  *     float <name>_gradient(float x, float y, float dy);      dy f'(x), from x or y
  *
  * and PyTorch's. They need no loop; without branches and calls of libraries the loops are vectorised. */
-#ifndef DEVICE_ACTIVATIONS_H
-#define DEVICE_ACTIVATIONS_H
+#pragma once
 
 #include "device/math.h"
 
@@ -227,5 +226,3 @@ FORMULA float softshrink_gradient(float a, float b, float x, float dy) { return 
 /* a: lambd */
 FORMULA float hardshrink_value(float a, float b, float x) { return (void)b, x >= -a && x <= a ? 0 : x; }
 FORMULA float hardshrink_gradient(float a, float b, float x, float dy) { return (void)b, x >= -a && x <= a ? 0 : dy; }
-
-#endif

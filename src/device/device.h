@@ -10,8 +10,7 @@
  * Numbers: element-wise operators match PyTorch's CPU kernels to the bit (every fused multiply-add is written as
  * fmaf); each element of a matrix product is summed over k in order, so a result does not depend on the blocking or
  * the instruction set. */
-#ifndef DEVICE_DEVICE_H
-#define DEVICE_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -321,5 +320,3 @@ status device_record_end(struct device *device, struct device_recording **out, s
 /* Replays it after the operators enqueued before; false, without running anything, if memory that it uses was moved. */
 bool device_replay(struct device *device, const struct device_recording *recording);
 void device_recording_destroy(struct device *device, struct device_recording *recording); /* takes NULL */
-
-#endif

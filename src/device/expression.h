@@ -2,8 +2,7 @@
  * list of operations into steps over blocks of rows that stay in its first-level cache: each step is a loop over two or
  * three arrays, so the loops, and with them the instruction sets, do not depend on the formula. A block's bits depend
  * neither on threads nor on the instruction set. A GPU runs a kernel for each operation. */
-#ifndef DEVICE_EXPRESSION_H
-#define DEVICE_EXPRESSION_H
+#pragma once
 
 #include "base/expression/expression.h"
 #include "device/activations.h"
@@ -140,5 +139,3 @@ FORMULA float formula_power(float x, float y) {
     value = y != y ? y : value;
     return y == 0 || x == 1 ? 1 : value;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* gpus: how many GPUs there are, and which GPU a process uses: one process, one GPU. */
-#ifndef DEVICE_GPUS_H
-#define DEVICE_GPUS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,5 +43,3 @@ void gpus_find_driver(struct gpus_driver *out);
 
 /* Text that identifies a GPU among all GPUs of its host. */
 status gpus_identity(int gpu, char text[128]);
-
-#endif

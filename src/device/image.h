@@ -1,7 +1,6 @@
 /* image: operators over images (a signal is an image of height 1). Memory is channels last: (rows, height, width,
  * channels), so the innermost loop runs over channels for every size of kernel and image. */
-#ifndef DEVICE_IMAGE_H
-#define DEVICE_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -130,5 +129,3 @@ struct image_ops {
                                 const float *saved, const struct tensor *dy, const struct tensor *dx, float *dweight,
                                 float *dbias, size_t rows);
 };
-
-#endif

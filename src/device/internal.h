@@ -1,6 +1,5 @@
 /* Declarations shared by the devices. */
-#ifndef DEVICE_INTERNAL_H
-#define DEVICE_INTERNAL_H
+#pragma once
 
 #include "device/device.h"
 
@@ -64,5 +63,3 @@ status gpu_find(const struct gpu_module **module, int *gpus);
 
 /* Whether the driver is installed: a cheap test, because gpu_find loads hundreds of MB. */
 status gpu_find_driver(void);
-
-#endif

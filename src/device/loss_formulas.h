@@ -1,6 +1,5 @@
 /* loss_formulas: element-wise losses and their derivatives, for the loops of the CPU and the kernel of the GPU. */
-#ifndef DEVICE_LOSS_FORMULAS_H
-#define DEVICE_LOSS_FORMULAS_H
+#pragma once
 
 #include <math.h>
 
@@ -349,5 +348,3 @@ HOST_DEVICE static inline float rowwise_slope(const struct rowwise_options *o, s
     }
     return 0;
 }
-
-#endif

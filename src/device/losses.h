@@ -1,7 +1,6 @@
 /* losses: sums over a batch, and gradients of its mean. The caller defines the mean: derivatives are multiplied by
  * [factor] (the gradient's scale divided by the count). */
-#ifndef DEVICE_LOSSES_H
-#define DEVICE_LOSSES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -174,5 +173,3 @@ struct loss_ops {
     void (*combine)(struct device *, const struct loss_sums *parts, const double *weights, size_t count, double rows,
                     struct loss_sums *sums);
 };
-
-#endif

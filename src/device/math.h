@@ -1,8 +1,7 @@
 /* math: what devices share to compute the same bits: functions and the order of long sums. exp, expm1, log, log1p,
  * tanh and erf that compilers can vectorise: no branches, no calls, every fused multiply-add written out, so all
  * instruction sets give the same bits. Error within 2 ulp; infinities and NaN as in libm. */
-#ifndef DEVICE_MATH_H
-#define DEVICE_MATH_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -157,5 +156,3 @@ HOST_DEVICE static inline float math_erf(float x) {
 #define LONG_SUM 4096
 #define LONG_SUM_RUN 512     /* terms of a run */
 #define LONG_PRODUCT_RUN 384 /* maximum terms of a run of the sums of a matrix product */
-
-#endif

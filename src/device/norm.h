@@ -1,7 +1,6 @@
 /* norm: normalisation over the last dimension, as torch.nn.LayerNorm and RMSNorm. Each sum is 16 partial sums that
  * are added in a fixed order, so every instruction set gives the same bits. */
-#ifndef DEVICE_NORM_H
-#define DEVICE_NORM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ struct norm_ops {
                                  const float *weight, float eps, const struct tensor *y, float *statistics, size_t rows,
                                  size_t size);
 };
-
-#endif

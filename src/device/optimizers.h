@@ -8,8 +8,7 @@
  * gradients become zero, so that the next step starts as usual. Constants and *clip are in device memory, because they
  * change from one update to the next while a recorded update is replayed (device_record_begin). The caller computes
  * constants in double and casts them once, as PyTorch casts a Python number that is combined with a tensor. */
-#ifndef DEVICE_OPTIMIZERS_H
-#define DEVICE_OPTIMIZERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ struct optimizer_ops {
     /* x = min(max(x, -limit), limit); NaN is not changed */
     void (*clamp)(struct device *, float limit, float *x, size_t count);
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* recurrent: one direction of one layer of an LSTM, a GRU or an Elman RNN (torch.nn.RNN) over all time steps, and the
  * formulas of a step, from which the CPU's loops (cpu/sets/recurrent.c) and the GPU's kernels (cuda/recurrent.cu) are
  * made. Arrays are in the order of time: (steps, rows, ...), so that the products of a step work on whole matrices. */
-#ifndef DEVICE_RECURRENT_H
-#define DEVICE_RECURRENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -130,5 +129,3 @@ FORMULA float gru_step_backward(struct gru_gates *g, struct gru_gates *states, f
     *g = (struct gru_gates){dr, dz, dn};
     return dh * z;
 }
-
-#endif

@@ -9,8 +9,7 @@
  * are set for the state buffers in use. The others (at most two) are specific to the rule and computed by a function of
  * the constants, for branches that would prevent vectorisation of the loop. Formulas write each fused multiply-add of
  * PyTorch's kernels as fmaf. */
-#ifndef DEVICE_RULES_H
-#define DEVICE_RULES_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -402,5 +401,3 @@ union optimizer_constants {
     UPDATE_RULES(X)
 #undef X
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* sequence: operators of models over token sequences: embedding, softmax, attention. */
-#ifndef DEVICE_SEQUENCE_H
-#define DEVICE_SEQUENCE_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -167,5 +166,3 @@ HOST_DEVICE static inline float summed_head(const struct head_groups *g, const f
     for (size_t n = 1; n < group; n++) sum += first[n * g->head_size];
     return sum;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* shapes: operators that change the shape of a tensor, or the size of an image: permutations, padding, interpolation,
  * maxima along a dimension, and the windows of a 3D convolution along its depth. Which element an output reads is
  * computed by the functions at the end, from which the CPU's loops and the GPU's kernels are made. */
-#ifndef DEVICE_SHAPES_H
-#define DEVICE_SHAPES_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -198,5 +197,3 @@ HOST_DEVICE static inline size_t depth_target(const struct depth_window *w, size
     size_t o = (at - skipped) / w->stride;
     return o < w->out ? o : SIZE_MAX;
 }
-
-#endif

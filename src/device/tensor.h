@@ -1,7 +1,6 @@
 /* tensor: an operand of an operator that the device may store in 16 bits instead of float32. Operands that are always
  * float32 (parameters, their gradients, statistics) are plain pointers. Its shape is an argument of the operator. */
-#ifndef DEVICE_TENSOR_H
-#define DEVICE_TENSOR_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ static inline struct tensor tensor_from(const struct tensor *t, size_t first) {
     struct tensor from = {(char *)t->data + first * (t->is_half ? sizeof(uint16_t) : sizeof(float)), t->is_half, NULL};
     return from;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* dist_config: the `dist:` section of a config. */
-#ifndef DIST_DIST_CONFIG_H
-#define DIST_DIST_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ struct dist_config {
 };
 
 extern const struct schema dist_schema;
-
-#endif

@@ -17,8 +17,7 @@
  * With gradients in GPU memory and a group on GPUs (comm_gpu.h) there is no thread: a complete bucket is enqueued on
  * the group's stream after the work that is then in the device's stream, and reducer_finish makes that stream wait for
  * all buckets. The host does not wait, so a step can be captured into a CUDA graph; NCCL computes the sums. */
-#ifndef DIST_REDUCER_H
-#define DIST_REDUCER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ status reducer_wait(struct reducer *reducer, void *stream);
 
 /* Call it after reducer_finish and before reducer_start. */
 struct reducer_times reducer_times(const struct reducer *reducer);
-
-#endif

@@ -2,8 +2,7 @@
  * bits on any number of ranks. A float sum depends on the order of its additions; here it is that of the tree:
  * neighbours first, then pairs of pairs. Ranks own consecutive shards, add them as far as the tree allows, and exchange
  * only the sums of whole subtrees; a rank keeps at most about 2 log2(shards) vectors. */
-#ifndef DIST_SHARD_TREE_H
-#define DIST_SHARD_TREE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -34,5 +33,3 @@ status shard_tree_finish(struct shard_tree *tree, const float **sum);
 /* Sums [width] numbers of each shard in the order of the same tree: values (shards, width); the result is in the first
  * row. Pure. */
 void shard_tree_sum(double *values, size_t shards, size_t width);
-
-#endif

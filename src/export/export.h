@@ -1,7 +1,6 @@
 /* export: writes the model of a checkpoint as a file for other programs. The formats are a table (formats.h);
  * docs/adding.md explains how to add one. */
-#ifndef EXPORT_EXPORT_H
-#define EXPORT_EXPORT_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/log.h"
@@ -33,5 +32,3 @@ const char *export_initial_weights(const char *path, struct arena *arena);
 
 /* Adds the names of all formats: "safetensors, pt". */
 void export_add_names(struct text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* formats: the table of export formats, and what a format is written from. */
-#ifndef EXPORT_FORMATS_H
-#define EXPORT_FORMATS_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/log.h"
@@ -35,5 +34,3 @@ struct export_format {
 #define X(name) extern const struct export_format export_##name;
 EXPORT_FORMATS(X)
 #undef X
-
-#endif

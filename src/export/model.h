@@ -1,7 +1,6 @@
 /* model: the model of a checkpoint with its weights and what is done to its inputs, for formats that contain more than
  * weights. */
-#ifndef EXPORT_MODEL_H
-#define EXPORT_MODEL_H
+#pragma once
 
 #include "data/columns/preparation.h"
 #include "data/rows/target_scale.h"
@@ -32,5 +31,3 @@ struct export_model {
  * dataset, or of the checkpoint's columns or vocabulary. */
 status export_model_open(const struct export_source *source, struct export_model *out);
 void export_model_close(struct export_model *model);
-
-#endif

@@ -1,7 +1,6 @@
 /* pytorch: what the parts of a PyTorch script share. pytorch_data.c writes x, y and the rows of the parts,
  * pytorch_model.c the module, pytorch.c the training and the file around all. */
-#ifndef EXPORT_PYTORCH_H
-#define EXPORT_PYTORCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ bool script_has_drawn_targets(const struct script *s);
 
 status script_write_data(struct script *s);
 status script_write_network(struct script *s);
-
-#endif

@@ -1,7 +1,6 @@
 /* build: turns the layers of a config into nodes over tensors. Composites (layers/composites.c) use it to build the
  * layers inside them. */
-#ifndef MODEL_BUILD_H
-#define MODEL_BUILD_H
+#pragma once
 
 #include "model/model.h"
 
@@ -80,5 +79,3 @@ void build_assign_memory(struct model *model);
 
 /* Builds the whole model: layers, nodes and gradient slots. */
 status build_model(struct model *model, const struct model_config *config, const struct model_names *names);
-
-#endif

@@ -1,8 +1,7 @@
 /* half: selects the tensors and gradients of a model that the device stores in 16 bits (struct tensor of
  * device/tensor.h): those that only matrix products read, which round them anyway, and those that PyTorch's
  * autocast stores in 16 bits. */
-#ifndef MODEL_HALF_H
-#define MODEL_HALF_H
+#pragma once
 
 #include "model/model.h"
 
@@ -31,5 +30,3 @@ void half_copies_plan(struct model *model);
 
 /* At the start of a pass: no copy is valid. */
 void half_copies_begin(struct model *model);
-
-#endif

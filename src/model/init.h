@@ -1,6 +1,5 @@
 /* init: the initial weights PyTorch gives a module, drawn in the same order from the same generator. */
-#ifndef MODEL_INIT_H
-#define MODEL_INIT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -26,5 +25,3 @@ void init_orthogonal(struct rng *rng, float *values, size_t rows, size_t columns
 
 /* xavier_uniform_ (gain 1) */
 void init_xavier_uniform(struct rng *rng, float *values, size_t count, size_t fan_in, size_t fan_out);
-
-#endif

@@ -1,7 +1,6 @@
 /* init rules: `model.init`, for what PyTorch scripts do with torch.nn.init after they create a model. The rules are
  * applied in order, each to the parameters that it names, after every layer has drawn its default weights. */
-#ifndef MODEL_INIT_RULES_H
-#define MODEL_INIT_RULES_H
+#pragma once
 
 #include "model/model.h"
 
@@ -15,5 +14,3 @@ void init_rules_apply(const struct model *model, const struct variant_list *rule
 
 /* Adds the rules for `model` in PyTorch. */
 status init_rules_write_pytorch(const struct model *model, const struct variant_list *rules, struct text *out);
-
-#endif

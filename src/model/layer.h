@@ -1,8 +1,7 @@
 /* layer: one layer of a model. A layer type is a name in LAYER_TYPES (layers/layers.h) and a file in layers/;
  * docs/adding.md explains how to add one. A layer defines its keys, its output shape and parameters (plan), its initial
  * weights, and how it runs. */
-#ifndef MODEL_LAYER_H
-#define MODEL_LAYER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -334,5 +333,3 @@ const struct layer_type *layer_type_at(size_t index);
 size_t layer_type_count(void);
 /* Adds the type of an extension. False: there is one of its name. */
 bool layer_type_add(const struct layer_type *type);
-
-#endif

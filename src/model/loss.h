@@ -1,7 +1,6 @@
 /* loss: the function that training minimises. Means are PyTorch's; sums and counts are returned so that a mean over
  * batches and ranks is exact. A new loss is a file in losses/ and its name in LOSS_TYPES (losses/losses.h). */
-#ifndef MODEL_LOSS_H
-#define MODEL_LOSS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -126,5 +125,3 @@ const struct loss_type *loss_type_at(size_t index);
 size_t loss_type_count(void);
 /* Adds the type of an extension. False: there is one of its name. */
 bool loss_type_add(const struct loss_type *type);
-
-#endif

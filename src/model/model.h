@@ -4,8 +4,7 @@
  * A node applies a layer to one tensor or, if it joins, to several, or adds two (a residual connection). All values and
  * gradients of tensors are in one block; those that are not needed at the same time share memory. Time is counted in
  * nodes: the forward of node i is at time i, the loss at node_count, the backward of node i at 2 node_count - i. */
-#ifndef MODEL_MODEL_H
-#define MODEL_MODEL_H
+#pragma once
 
 #include "base/schema/schema.h"
 #include "model/layer.h"
@@ -313,5 +312,3 @@ typedef void group_begins(void *user, size_t group);
  * [ready] may be NULL. */
 void model_backward_in_groups(struct model *model, const struct pass *pass, const float *inputs, group_begins *begins,
                               gradient_ready *ready, void *user);
-
-#endif

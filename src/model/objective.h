@@ -1,7 +1,6 @@
 /* objective: several losses of named outputs, each with a target and a weight, as one loss of a model's output row
  * (model_plan_named): the weighted sum of their means. */
-#ifndef MODEL_OBJECTIVE_H
-#define MODEL_OBJECTIVE_H
+#pragma once
 
 #include "model/loss.h"
 #include "model/model.h"
@@ -78,5 +77,3 @@ void objective_split(const struct objective *objective, struct device *device, c
 /* The targets (rows, target.size) of a term from rows in host memory, as its loss wants them. */
 void objective_host_targets(const struct objective *objective, size_t term, const void *targets, size_t rows,
                             void *out);
-
-#endif

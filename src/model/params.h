@@ -1,8 +1,7 @@
 /* params: all parameters of a model as ranges of one flat buffer of values and one of gradients, in forward order,
  * frozen ones after all others. So a gradient bucket is a range, the optimizer is one loop, a checkpoint is one pass,
  * and a shard is a range. Each range starts at a multiple of 16 floats; the gaps are zero and stay zero. */
-#ifndef MODEL_PARAMS_H
-#define MODEL_PARAMS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,5 +95,3 @@ static inline float *params_drawn(const struct params *params, size_t index) {
 static inline float *params_gradient(const struct params *params, size_t index) {
     return params->gradients + params->items[index].gradient;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* placement: assigns offsets in one block to pieces of memory; pieces that are never needed at the same time may
  * overlap. */
-#ifndef MODEL_PLACEMENT_H
-#define MODEL_PLACEMENT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ struct piece {
 /* Assigns an offset to each of [pieces]; returns the size of the block. The largest pieces are placed first, each at
  * the lowest offset that does not overlap pieces in use at the same time. */
 size_t placement_find(struct arena *arena, struct piece **pieces, size_t count);
-
-#endif

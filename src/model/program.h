@@ -1,8 +1,7 @@
 /* program: a model as three lists of instructions: forward in training, forward in evaluations, backward. They are made
  * once, from the nodes, when the model has memory: which operators run together, what each operand is and where, and
  * which gradients are complete after which instruction is decided then; a pass only runs the lists. */
-#ifndef MODEL_PROGRAM_H
-#define MODEL_PROGRAM_H
+#pragma once
 
 #include "model/model.h"
 
@@ -39,5 +38,3 @@ struct program {
 
 /* Makes the program of a model whose tensors have memory (model_alloc). */
 struct program *program_create(struct model *model);
-
-#endif

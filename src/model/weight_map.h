@@ -1,6 +1,5 @@
 /* weight_map: rules that give the tensors of another program's file the names and layouts of a model's parameters. */
-#ifndef MODEL_WEIGHT_MAP_H
-#define MODEL_WEIGHT_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ bool weight_pattern_matches(const char *pattern, const char *name);
 
 /* [target] with the texts that the wildcards of [pattern] stand for in [name], which matches. */
 const char *weight_pattern_replace(const char *pattern, const char *name, const char *target, struct arena *arena);
-
-#endif

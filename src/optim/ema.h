@@ -1,7 +1,6 @@
 /* ema: the exponential moving average of the weights (torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn):
  * the first update copies the weights, later ones compute average += (1 - decay) * (weights - average). */
-#ifndef OPTIM_EMA_H
-#define OPTIM_EMA_H
+#pragma once
 
 #include "base/schema/schema.h"
 #include "model/params.h"
@@ -37,5 +36,3 @@ void ema_update(struct ema *ema, const struct params *params, int64_t t, const f
 /* Exchanges the values of the model and of the average, before and after an evaluation that uses the average. Takes
  * NULL. */
 void ema_swap(struct ema *ema, struct params *params);
-
-#endif

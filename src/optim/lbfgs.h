@@ -1,8 +1,7 @@
 /* lbfgs: the steps of the optimizer lbfgs, which differ from those of all others: a step evaluates the loss and its
  * gradient several times over the same rows. As torch.optim.LBFGS, with line_search_fn None or "strong_wolfe" (Nocedal
  * and Wright, "Numerical Optimization", algorithms 7.4, 3.5 and 3.6). On the CPU. */
-#ifndef OPTIM_LBFGS_H
-#define OPTIM_LBFGS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -61,5 +60,3 @@ typedef status lbfgs_evaluate(void *user, double *loss);
  * [evaluate] sets. [lr] replaces that of the config. All ranks make the same calls. */
 status lbfgs_step(struct lbfgs *lbfgs, double lr, float *values, const float *gradient, double loss,
                   lbfgs_evaluate *evaluate, void *user);
-
-#endif

@@ -1,8 +1,7 @@
 /* loss_scale: with float16 the loss is multiplied by a scale, so that small gradients do not underflow, and the
  * gradients are divided by it before the update. As in torch.amp.GradScaler the scale is halved when gradients
  * overflow, and that step is skipped; it is doubled after many finite steps. */
-#ifndef OPTIM_LOSS_SCALE_H
-#define OPTIM_LOSS_SCALE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ void loss_scale_update(const struct loss_scale_config *config, struct loss_scale
 
 /* Whether the scale can cause an overflow of the gradients: it is above 1. */
 bool loss_scale_can_overflow(const struct loss_scale_config *config, const struct loss_scale *state);
-
-#endif

@@ -1,8 +1,7 @@
 /* optimizer: PyTorch's update rules over the flat buffers, with the same roundings (tests/vectors/optim.json): one call
  * of the device for all parameters, with a table of their groups (device/optimizers.h).
  * docs/adding.md describes how to add one. */
-#ifndef OPTIMIZER_H
-#define OPTIMIZER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -197,5 +196,3 @@ void optimizer_run_step(struct optimizer *optimizer, struct params *params, cons
  * optimizer_run_step. Not for shards. */
 void optimizer_run_part(struct optimizer *optimizer, struct params *params, size_t begin, size_t end, float *gradients,
                         const float *clip);
-
-#endif

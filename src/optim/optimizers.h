@@ -1,6 +1,5 @@
 /* optimizers: the table of optimizers, and schema rows that several of them use. */
-#ifndef OPTIMIZERS_H
-#define OPTIMIZERS_H
+#pragma once
 
 #include <float.h>
 #include <math.h>
@@ -52,5 +51,3 @@ static inline float optimizer_lerp(float from, float to, float weight) {
 
 void optimizer_check_betas(const struct real_list *betas, const struct node *where, const char *path,
                            struct problems *problems);
-
-#endif

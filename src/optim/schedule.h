@@ -1,8 +1,7 @@
 /* schedule: the learning rate as a closed form of the number of finished epochs or steps, so that a resume needs no
  * state; only reduce_on_plateau has state, struct plateau. The formulas are those of PyTorch
  * (tests/vectors/sched.json). A new type is a row of the table in schedule.c. */
-#ifndef OPTIM_SCHEDULE_H
-#define OPTIM_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ const char *schedule_monitor(const struct variant *schedule, int *mode);
 
 /* ReduceLROnPlateau.step([value]); is_max: larger values are better. */
 void schedule_update_plateau(const struct variant *schedule, struct plateau *plateau, double value, bool is_max);
-
-#endif

@@ -1,7 +1,6 @@
 /* curve: a series of points in bounded memory. Long ones are thinned: neighbours share a bucket, of which the smallest
  * and the largest value stay, so that no peak is lost. Up to CURVE_MAX_POINTS points are kept as they are. */
-#ifndef REPORT_CURVE_H
-#define REPORT_CURVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ struct curve_group {
 };
 size_t curve_groups(const struct curve *curve, size_t max, struct curve_group *out);
 void curve_free(struct curve *curve);
-
-#endif

@@ -1,7 +1,6 @@
 /* page: the frame of an HTML page with its style (page.css) and its script (page.js), and tables. The page refers to
  * nothing outside itself, and its policy forbids the browser to load anything. */
-#ifndef REPORT_PAGE_H
-#define REPORT_PAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ void page_facts_end(struct text *out);
 void page_notice(struct text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same in small letters, an explanation. */
 void page_note(struct text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

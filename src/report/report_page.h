@@ -1,6 +1,5 @@
 /* report_page: an HTML page about runs and sweeps, in one file that needs nothing else. */
-#ifndef REPORT_REPORT_PAGE_H
-#define REPORT_REPORT_PAGE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -36,5 +35,3 @@ void runs_section_config(struct text *out, struct run_data *const *runs, size_t 
 /* Its numbers, the best trials with their commands, plots over the parameters, failures, and curves of the best trials
  * whose run folders are kept. */
 status sweep_section_add(struct text *out, const struct sweep_data *sweep);
-
-#endif

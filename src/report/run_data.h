@@ -1,7 +1,6 @@
 /* run_data: what the files of a run folder say: metrics.jsonl as curves and the newest events, config.yaml as keys and
  * values. Nothing in the folder is trusted or changed; it may be that of a run that is going on. */
-#ifndef REPORT_RUN_DATA_H
-#define REPORT_RUN_DATA_H
+#pragma once
 
 #include "base/files/json_lines.h"
 #include "report/curve.h"
@@ -69,5 +68,3 @@ double run_data_number(const struct run_data *run, const char *key);
 /* The keys and values of the YAML file [path]; none when it is absent or damaged. */
 status run_keys_read(const char *path, struct run_key **out, size_t *count);
 void run_keys_free(struct run_key *keys, size_t count);
-
-#endif

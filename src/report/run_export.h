@@ -1,7 +1,6 @@
 /* run_export: what a run has recorded, for other programs: its metrics as a CSV file, or as a run in the file store of
  * MLflow, with the keys of its config as parameters. */
-#ifndef REPORT_RUN_EXPORT_H
-#define REPORT_RUN_EXPORT_H
+#pragma once
 
 #include "base/log.h"
 #include "base/status.h"
@@ -13,5 +12,3 @@ bool run_export_has(const char *format);
  * which is made if it is not there; of the folder of a sweep a run for each trial with a run folder. STATUS_DATA:
  * [path] is none of these, or has no metrics. */
 status run_export(const char *format, const char *path, const char *out, struct log *log);
-
-#endif

@@ -1,8 +1,7 @@
 /* svg: the text of a page, and plots as inline SVG: lines, points, bars, parallel axes, heat maps. Colours are classes
  * of the page's style (page.css), so that one drawing serves light, dark and paper. Without a script they are complete;
  * with it, the nearest values appear under the pointer. */
-#ifndef REPORT_SVG_H
-#define REPORT_SVG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -109,5 +108,3 @@ struct svg_line {
 /* Parallel coordinates: axes (count), lines (line_count), the last one on top. */
 void svg_parallel(struct text *out, const char *title, const struct axis *axes, size_t count,
                   const struct svg_line *lines, size_t line_count);
-
-#endif

@@ -1,8 +1,7 @@
 /* sweep_data: what the files of a sweep's folder say: sweep.yaml (parameters, metric, number of trials) and
  * history.jsonl (the runs that have ended, in their order). Unlike src/sweep it only reads, also beside a sweep that is
  * going on, and leaves out lines that are damaged instead of ending there. */
-#ifndef REPORT_SWEEP_DATA_H
-#define REPORT_SWEEP_DATA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -136,5 +135,3 @@ double importance_share(const double *metric, const double *values, size_t count
 
 /* Spearman's rank correlation; NAN where one of both is constant or a value is NAN. */
 double importance_correlation(const double *metric, const double *values, size_t count);
-
-#endif

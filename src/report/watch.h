@@ -1,7 +1,6 @@
 /* watch: the state of a run or a sweep as lines of text, from its files alone: also of one on another host, over a
  * shared file system. */
-#ifndef REPORT_WATCH_H
-#define REPORT_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ void watch_write(const struct watch *watch, size_t width, bool has_blocks, struc
  * not changed for WATCH_SILENCE seconds. One that has not begun is waited for. */
 #define WATCH_SILENCE 60
 bool watch_has_ended(const struct watch *watch);
-
-#endif

@@ -27,8 +27,7 @@
  * Blocks of short trials take about a second, so the cost of a trial is some microseconds: a process reads each entry
  * once, and never lists a folder of blocks. When all trials have results one process claims the end of the sweep, in
  * the same way: it writes history.jsonl and the tables, and keeps the best trials. */
-#ifndef SWEEP_CLAIMS_H
-#define SWEEP_CLAIMS_H
+#pragma once
 
 #include "base/log.h"
 #include "sweep/trials.h"
@@ -90,5 +89,3 @@ status claims_collect(struct claims *claims, int64_t trial, bool *is_kept);
 status claims_keep(struct claims *claims, int64_t trial);
 /* Removes the run folders in those of all processes. */
 status claims_remove_rest(struct claims *claims);
-
-#endif

@@ -1,7 +1,6 @@
 /* compare: whether one config is better than another: both are trained with the same seeds, and the differences of the
  * pairs are tested. The runs are a sweep of two trials, in a sweep folder of its own. */
-#ifndef SWEEP_COMPARE_H
-#define SWEEP_COMPARE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ void paired_tests_add_difference(const struct paired_tests *comparison, const ch
  */
 void paired_tests_add_sentence(const struct paired_tests *comparison, const char *metric, bool is_max,
                                struct text *out);
-
-#endif

@@ -6,8 +6,7 @@
  * last = floor(log_f(max_epochs / min_epochs)). Bracket b is an asha of its own trials, with the rungs
  * min_epochs f^b ... min_epochs f^(last - 1), rounded down: bracket 0 has the rungs of asha, the last bracket none. Its
  * share of the trials is that of Li's n = f^(last - b) (last + 1) / (last - b + 1), without the rounding. */
-#ifndef SWEEP_PRUNE_H
-#define SWEEP_PRUNE_H
+#pragma once
 
 #include "sweep/sweep_config.h"
 
@@ -31,5 +30,3 @@ int64_t hyperband_brackets(const struct prune_config *config);
 /* The bracket of a trial, a function of its number: the multiples of the golden ratio without their whole part lie
  * evenly in [0, 1), so any number of successive trials is distributed by the shares. */
 int64_t hyperband_bracket(const struct prune_config *config, int64_t trial);
-
-#endif

@@ -1,8 +1,7 @@
 /* space: the parameters of a sweep, each a key of the trials' config, and the values that it may have. A point is one
  * value for each parameter. Names of distributions are those of Weights & Biases; a random point is a function of the
  * generator's state. */
-#ifndef SWEEP_SPACE_H
-#define SWEEP_SPACE_H
+#pragma once
 
 #include "base/document/document.h"
 #include "base/expression/expression.h"
@@ -104,5 +103,3 @@ uint64_t space_grid_size(const struct space *space, const struct parameter **end
 void space_list_grid(struct space *space, uint64_t size, struct arena *arena);
 /* Point [index] of the grid; the last parameter changes first. */
 void space_grid_point(const struct space *space, uint64_t index, struct point *out);
-
-#endif

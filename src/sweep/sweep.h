@@ -1,8 +1,7 @@
 /* sweep: trains one config many times with other values of some keys. The process that calls it is the coordinator: it
  * hands out runs to worker processes, decides which continue, and alone writes the table. Or several such processes
  * share the sweep, each with workers of its own, and only the last one writes the table. */
-#ifndef SWEEP_SWEEP_H
-#define SWEEP_SWEEP_H
+#pragma once
 
 #include "base/log.h"
 #include "dist/process/env.h"
@@ -30,5 +29,3 @@ status sweep_run(const struct sweep_file *file, const struct sweep_options *opti
 /* A rank other than 0: works for the coordinator until the sweep ends. Waits [timeout] seconds for it at first.
  * STATUS_PEER: it was not reached, or was lost. */
 status sweep_run_worker(const struct sweep_file *file, const struct sweep_options *options, double timeout);
-
-#endif

@@ -1,7 +1,6 @@
 /* sweep_config: the file of a sweep: which config is trained, with which values of which keys, and by which
  * metric trials are compared. Its keys are described in docs/sweep.md, which is generated from sweep_schema. */
-#ifndef SWEEP_SWEEP_CONFIG_H
-#define SWEEP_SWEEP_CONFIG_H
+#pragma once
 
 #include "sweep/space.h"
 #include "train/config/config.h"
@@ -136,5 +135,3 @@ int64_t sweep_fold_of(const struct sweep_config *sweep, int64_t repeat);
 /* What metrics.jsonl calls the metric of the test rows: adds "test_auc" for "val_auc"; nothing: the metric is none of
  * an evaluation. */
 void sweep_add_test_name(const struct sweep_config *sweep, struct text *out);
-
-#endif

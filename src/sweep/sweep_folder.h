@@ -2,8 +2,7 @@
  * also other_config.yaml), history.jsonl, trials.csv and runs/0042, ordinary run folders. One coordinator at a time
  * owns it, or several processes share it (claims.h): then nothing in it is locked, and its files are created by
  * io_link and replaced by a rename. */
-#ifndef SWEEP_SWEEP_FOLDER_H
-#define SWEEP_SWEEP_FOLDER_H
+#pragma once
 
 #include "base/log.h"
 #include "sweep/trials.h"
@@ -78,5 +77,3 @@ status trial_folder_value(const char *path, const char *name, double *out);
 
 /* Adds the name of a file or folder in run folder [path] that no run writes to [name]; nothing: there is none. */
 status trial_folder_find_other(const char *path, struct text *name);
-
-#endif

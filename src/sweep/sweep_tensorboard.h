@@ -1,7 +1,6 @@
 /* sweep_tensorboard: an event file for each run of a sweep, with its parameters and the value of the metric:
  * TensorBoard shows them in its HParams table (tensorboard --logdir sweeps/<name>). */
-#ifndef SWEEP_SWEEP_TENSORBOARD_H
-#define SWEEP_SWEEP_TENSORBOARD_H
+#pragma once
 
 #include "sweep/trials.h"
 
@@ -9,5 +8,3 @@
  * there. After a failure it is not, so that the next start writes it. */
 status sweep_tensorboard_add(const char *folder, const struct sweep_config *sweep, const struct trials *trials,
                              int64_t run);
-
-#endif

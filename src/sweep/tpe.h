@@ -27,8 +27,7 @@
  * the values of an earlier one would say nothing new: such points are suggested only when no other one was found.
  *
  * bench/tpe.py compares it with Optuna's TPESampler, also by the hypervolume of fronts. */
-#ifndef SWEEP_TPE_H
-#define SWEEP_TPE_H
+#pragma once
 
 #include "sweep/space.h"
 
@@ -61,5 +60,3 @@ void tpe_observe(struct tpe *tpe, size_t trial, const struct observation *observ
  * a function of the space, the observations (not of the order in which they were made) and the generator, with the same
  * bits on every machine; the first TPE_STARTUP are space_draw's. */
 void tpe_suggest(struct tpe *tpe, struct rng *rng, struct point *out);
-
-#endif

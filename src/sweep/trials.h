@@ -1,8 +1,7 @@
 /* trials: the results of a sweep: in memory, in history.jsonl (one line for each run, in the order in which they ended,
  * appended; what a sweep continues from after any kill) and in trials.csv (one row for each run, in the order of their
  * numbers, without any clock: the same bytes however often the sweep was interrupted). The coordinator alone writes. */
-#ifndef SWEEP_TRIALS_H
-#define SWEEP_TRIALS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -144,5 +143,3 @@ bool trials_is_better(const struct sweep_config *sweep, double a, double b);
 /* The numbers of the best complete trials (at most count), the best first; returns how many there are. Of equal ones
  * the first. With other metrics those on the Pareto front come before the rest, both by the metric. */
 int64_t trials_best(const struct trials *trials, int64_t count, int64_t *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* schema_bound: the example schema's configs, bound from a text. */
-#ifndef TESTS_BASE_SCHEMA_BOUND_H
-#define TESTS_BASE_SCHEMA_BOUND_H
+#pragma once
 
 #include <check.h>
 #include <stdlib.h>
@@ -81,5 +80,3 @@ static const char all_keys[] = "name: x\n"
                                "  device: cpu\n"
                                "validation:\n"
                                "  path: x\n";
-
-#endif

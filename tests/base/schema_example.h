@@ -1,6 +1,5 @@
 /* schema_example: a schema with every kind of row, for the tests and the fuzzer. */
-#ifndef TESTS_BASE_SCHEMA_EXAMPLE_H
-#define TESTS_BASE_SCHEMA_EXAMPLE_H
+#pragma once
 
 #include "base/schema/schema.h"
 
@@ -422,5 +421,3 @@ static const struct schema_row example_rows[] = {
     {0},
 };
 static const struct schema example_schema = {.name = "config", .size = sizeof(struct example), .rows = example_rows};
-
-#endif

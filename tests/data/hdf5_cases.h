@@ -1,6 +1,5 @@
 /* Cases of HDF5 files: a folder, small values, and what a file is read as or rejected with. For tests only. */
-#ifndef TESTS_DATA_HDF5_CASES_H
-#define TESTS_DATA_HDF5_CASES_H
+#pragma once
 
 #include "hdf5_files.h"
 #include "hdf5_in_process.h"
@@ -52,5 +51,3 @@ static inline void check_rejection(bool wants_classes, const char *keys, const c
         ck_failure(open_yaml(&dataset, wants_classes, "{path: %s, cache_mb: %d, %s}", path, cache, keys), STATUS_DATA,
                    sentence);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Creates small HDF5 files with the C API. For tests only. */
-#ifndef TESTS_DATA_HDF5_FILES_H
-#define TESTS_DATA_HDF5_FILES_H
+#pragma once
 
 #include <check.h>
 #include <hdf5.h>
@@ -31,5 +30,3 @@ static inline void write_doubles(hid_t file, const char *name, int dims, const h
 static inline void write_integers(hid_t file, const char *name, int dims, const hsize_t *shape, const int64_t *values) {
     write_values(file, name, dims, shape, H5T_STD_I64LE, H5P_DEFAULT, H5T_NATIVE_INT64, values);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Opens datasets from a config in YAML, as a run would. For tests only. */
-#ifndef TESTS_DATA_OPEN_H
-#define TESTS_DATA_OPEN_H
+#pragma once
 
 #include <math.h>
 
@@ -72,5 +71,3 @@ static inline void read_part(struct dataset *dataset, enum dataset_part part, fl
     ck_ok(dataset_read(dataset, part, positions, rows, *inputs, *targets));
     free(positions);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Helpers for tests of operators: values, and the same work on different numbers of threads. */
-#ifndef TESTS_DEVICE_WORK_H
-#define TESTS_DEVICE_WORK_H
+#pragma once
 
 #include <check.h>
 #include <stdio.h>
@@ -174,5 +173,3 @@ static inline void work_states(enum update_rule rule, float *const buffers[OPTIM
 #undef X
     for (int i = 0; i < OPTIMIZER_STATES; i++) states[i] = i < counts[rule] ? buffers[i] : NULL;
 }
-
-#endif

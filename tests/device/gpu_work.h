@@ -1,7 +1,6 @@
 /* Helpers for tests of GPU operators: the same calls on the CPU and, twice, on the GPU. The results must agree within a
  * tolerance, and the two of the GPU must have the same bits. */
-#ifndef TESTS_DEVICE_GPU_WORK_H
-#define TESTS_DEVICE_GPU_WORK_H
+#pragma once
 
 #include "operator_case.h"
 
@@ -34,5 +33,3 @@ static inline int gpu_run(const char *suite) {
     setenv("CK_FORK", "no", 1); /* a child of a process that has initialised CUDA cannot use it */
     return check_suite(suite);
 }
-
-#endif

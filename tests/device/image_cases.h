@@ -1,6 +1,5 @@
 /* Every operator over images, as cases for any device: convolutions, poolings, norms in every mode. For tests only. */
-#ifndef TESTS_DEVICE_IMAGE_CASES_H
-#define TESTS_DEVICE_IMAGE_CASES_H
+#pragma once
 
 #include "operator_case.h"
 
@@ -255,5 +254,3 @@ static const struct operator_case image_cases[] = {
     {"batch norm of other processes' rows", batch_norm_of_others, 1e-5},
     {"group norms", group_norms, 1e-5},
 };
-
-#endif

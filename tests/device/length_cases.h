@@ -1,7 +1,6 @@
 /* Operators on rows of different lengths, as cases: lengths, means, recurrent layers, losses, attention; and what
  * attention computes with the same kernels: its dropout, and keys of other rows. For tests only. */
-#ifndef TESTS_DEVICE_LENGTH_CASES_H
-#define TESTS_DEVICE_LENGTH_CASES_H
+#pragma once
 
 #include "operator_case.h"
 
@@ -250,5 +249,3 @@ static const struct operator_case length_cases[] = {
     {"attention to some keys in bfloat16", masked_bfloat16, 0.12},
     {"attention to some keys in float16", masked_float16, 2e-2},
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Sums of many positive numbers, by every operator that has them, against sums in double. A limit is at most four times
  * the error of PyTorch 2.15 on the same shape (float32, on the CPU), relative to the largest value. For tests only. */
-#ifndef TESTS_DEVICE_LONG_SUMS_H
-#define TESTS_DEVICE_LONG_SUMS_H
+#pragma once
 
 #include "operator_case.h"
 
@@ -308,5 +307,3 @@ static const struct {
                  {"few parameters", few_parameters},
                  {"attention to many", attention_to_many},
                  {"attention of many", attention_of_many}};
-
-#endif

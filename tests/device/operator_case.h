@@ -1,7 +1,6 @@
 /* A case: the same operator calls on any device, whose results are compared. Each result is a separate block with a
  * guard page at its end. */
-#ifndef TESTS_DEVICE_OPERATOR_CASE_H
-#define TESTS_DEVICE_OPERATOR_CASE_H
+#pragma once
 
 #include <math.h>
 #include <stdio.h>
@@ -83,5 +82,3 @@ static inline void results_agree(const struct operator_case *work, const struct 
         }
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* All operators except those over images, as cases for any device: products, element-wise rules, losses, norms, whole
  * buffers. For tests only. */
-#ifndef TESTS_DEVICE_OPERATOR_CASES_H
-#define TESTS_DEVICE_OPERATOR_CASES_H
+#pragma once
 
 #include "operator_case.h"
 
@@ -470,5 +469,3 @@ static const struct operator_case operator_cases[] = {
     {"whole buffers", whole_buffers, 1e-6},
     {"own memory", own_memory, 1e-6},
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Operators of models over sequences, as cases: attention of many shapes and in every precision, norms and
  * softmax of short and long rows, gradients of embeddings, cross entropy with few and many classes. For tests only. */
-#ifndef TESTS_DEVICE_SEQUENCE_CASES_H
-#define TESTS_DEVICE_SEQUENCE_CASES_H
+#pragma once
 
 #include "operator_case.h"
 
@@ -333,5 +332,3 @@ static const struct operator_case sequence_cases[] = {
     {"rnn", rnn, 2e-5},
     {"cross entropy", classes, 1e-5},
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* The same calls on every instruction set of the CPU, whose results must agree with the baseline's. Operands and
  * results are blocks that end at an inaccessible page. For tests only. */
-#ifndef TESTS_DEVICE_SET_WORK_H
-#define TESTS_DEVICE_SET_WORK_H
+#pragma once
 
 #include "operator_case.h"
 
@@ -19,5 +18,3 @@ static inline void sets_agree(const struct operator_case *work) {
     }
     free_results(&baseline);
 }
-
-#endif

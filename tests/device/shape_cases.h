@@ -1,6 +1,5 @@
 /* Every operator that changes shapes, as cases for any device. For tests only. */
-#ifndef TESTS_DEVICE_SHAPE_CASES_H
-#define TESTS_DEVICE_SHAPE_CASES_H
+#pragma once
 
 #include "operator_case.h"
 
@@ -111,5 +110,3 @@ static const struct operator_case shape_cases[] = {
     {"permutations", permutations, 0},      {"pads", pads, 1e-6}, {"resizes", resizes, 1e-5}, {"maxima", maxima, 0},
     {"windows along the depth", depths, 0},
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs a function in N processes that are the ranks of one job, with a store on a socket that the parent has opened.
  * For tests. A rank reports a failure by its exit code and on standard error, because only the parent can use Check. */
-#ifndef TESTS_DIST_RANKS_H
-#define TESTS_DIST_RANKS_H
+#pragma once
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -151,5 +150,3 @@ static inline void rank_leave(struct rank_group *group) {
     comm_destroy(group->comm);
     store_close(group->store);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Ranks of the store's tests: opens a store, expects a failure, and connects without the store's client. */
-#ifndef TESTS_DIST_STORE_RANKS_H
-#define TESTS_DIST_STORE_RANKS_H
+#pragma once
 
 #include <netinet/in.h>
 
@@ -48,5 +47,3 @@ static inline int connect_to_port(int port) {
     if (fd >= 0) close(fd);
     return -1;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The emulated GPU: what its files share. One lock protects all state; a thread that waits for work runs it itself. */
-#ifndef EMULATION_EMULATION_H
-#define EMULATION_EMULATION_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -105,5 +104,3 @@ cudaError_t run_all(); /* until all streams are empty */
 void start_background();
 
 } // namespace emulation
-
-#endif

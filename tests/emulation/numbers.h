@@ -1,6 +1,5 @@
 /* Converts the number types of the emulated GPU's libraries to and from float. */
-#ifndef EMULATION_NUMBERS_H
-#define EMULATION_NUMBERS_H
+#pragma once
 
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -43,5 +42,3 @@ static inline float to_tf32(float x) {
 }
 
 } // namespace emulation
-
-#endif

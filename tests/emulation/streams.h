@@ -1,7 +1,6 @@
 /* The emulated GPU: streams, events and graphs. A stream is a queue of operations; a mark is a point of a stream that
  * other streams can wait for, created each time an event is recorded. */
-#ifndef EMULATION_STREAMS_H
-#define EMULATION_STREAMS_H
+#pragma once
 
 #include <thread>
 
@@ -70,5 +69,3 @@ std::vector<std::vector<operation>> with_new_marks(const std::vector<std::vector
                                                    CUstream_st *const *on);
 
 } // namespace emulation
-
-#endif

@@ -1,8 +1,7 @@
 /* hdf5_file: the bytes of a fuzz target as a file that libhdf5 can open: it wants a name in a folder, which a memfd
  * does not have. In TMPDIR, or in memory; removed at the end of each input, left behind by a crash. For fuzz targets
  * only. */
-#ifndef TESTS_FUZZ_HDF5_FILE_H
-#define TESTS_FUZZ_HDF5_FILE_H
+#pragma once
 
 #include <fcntl.h>
 #include <hdf5.h>
@@ -49,5 +48,3 @@ static inline void hdf5_file_remove(const struct hdf5_file *file) {
     unlink(file->path);
     close(file->fd);
 }
-
-#endif

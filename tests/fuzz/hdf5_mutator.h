@@ -2,8 +2,7 @@
  * datatype, layout, filters, attributes, links) and the fields of trees and heaps. The length stays, so that addresses
  * stay true. Of files with headers of version 1, which have no checksums: those that this program and h5py write. A
  * seal is made anew by the target. For fuzz targets only. */
-#ifndef TESTS_FUZZ_HDF5_MUTATOR_H
-#define TESTS_FUZZ_HDF5_MUTATOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -181,5 +180,3 @@ size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t 
     if (mine.count) copy_body(out + mine.at[next_random(&random) % mine.count], b, &theirs, &random);
     return size;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * tests/CMakeLists.txt links the targets that include this with --wrap, so that they call the functions here instead
  * of those of base/files/io.h; other paths than the ones that were set go to the real functions. For fuzz targets
  * only. */
-#ifndef TESTS_FUZZ_MEMORY_FILE_H
-#define TESTS_FUZZ_MEMORY_FILE_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -133,5 +132,3 @@ status __wrap_io_stat_fd(int fd, const char *path, struct io_info *info) {
 
 int __wrap_access(const char *path, int mode) { return memory_file_at(path) ? 0 : __real_access(path, mode); }
 /* NOLINTEND(bugprone-reserved-identifier) */
-
-#endif

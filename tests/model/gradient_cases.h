@@ -1,7 +1,6 @@
 /* A case for each layer and loss, for tests that run all of them. The list is compared with the tables of types, so
  * that one without a case fails (test_gradients.c). */
-#ifndef TESTS_MODEL_GRADIENT_CASES_H
-#define TESTS_MODEL_GRADIENT_CASES_H
+#pragma once
 
 #include "model/model_fixture.h"
 
@@ -732,5 +731,3 @@ static inline void make_positive(struct fixture *f) {
                        : are_signs            ? (v % 3 ? 1 : -1)
                                               : fabsf(f->values[v]);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A model of a config's layers, with inputs, targets and a loss, for tests of passes. */
-#ifndef TESTS_MODEL_FIXTURE_H
-#define TESTS_MODEL_FIXTURE_H
+#pragma once
 
 #include <math.h>
 #include <stdio.h>
@@ -151,5 +150,3 @@ static inline double loss_of(struct fixture *f, bool gradient) {
     }
     return loss;
 }
-
-#endif

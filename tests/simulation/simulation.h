@@ -1,8 +1,7 @@
 /* simulation: several hosts inside one thread, on which unmodified objects of the product run. Every system call of the
  * product is linked to a function of this folder (-Wl,--wrap), threads and processes are fibers, time is virtual, and
  * everything else is drawn from one seed. See README.md. */
-#ifndef SIMULATION_SIMULATION_H
-#define SIMULATION_SIMULATION_H
+#pragma once
 
 #include <setjmp.h>
 #include <signal.h>
@@ -353,5 +352,3 @@ void untrusted_start(void);
             return -1;                                                                                                 \
         }                                                                                                              \
     } while (0)
-
-#endif

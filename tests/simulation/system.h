@@ -1,6 +1,5 @@
 /* system: the real functions that the link replaces, for use by the simulation itself. */
-#ifndef SIMULATION_SYSTEM_H
-#define SIMULATION_SYSTEM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -23,5 +22,3 @@ char *__real_getenv(const char *name);
 #define real_strdup __real_strdup
 #define real_mmap __real_mmap
 #define real_munmap __real_munmap
-
-#endif

@@ -1,7 +1,6 @@
 /* wraps: the functions that replace system calls, and the few functions of the product that are not simulated, at link
  * time (CMakeLists.txt has the list). */
-#ifndef SIMULATION_WRAPS_H
-#define SIMULATION_WRAPS_H
+#pragma once
 
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -106,5 +105,3 @@ ssize_t __wrap___pread_chk(int fd, void *bytes, size_t size, off_t offset, size_
 ssize_t __wrap___recv_chk(int fd, void *bytes, size_t size, size_t capacity, int flags);
 int __wrap___poll_chk(struct pollfd *polls, nfds_t count, int timeout, size_t capacity);
 int __wrap___gethostname_chk(char *name, size_t size, size_t capacity);
-
-#endif

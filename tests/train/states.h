@@ -1,6 +1,5 @@
 /* states: a small training state for the tests of checkpoints. */
-#ifndef TESTS_STATES_H
-#define TESTS_STATES_H
+#pragma once
 
 #include "checkpoint/checkpoint.h"
 #include "files.h"
@@ -85,5 +84,3 @@ static inline int64_t newest_step(const char *folder, status *s) {
     free(path);
     return step;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * the copies, and 1 MiB (libyaml checks none of these, and its time is quadratic in nesting).
  *
  * Errors are collected: one read of a file reports all its errors. */
-#ifndef BASE_DOCUMENT_H
-#define BASE_DOCUMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -138,5 +137,3 @@ struct short_text {
     char s[68];
 };
 struct short_text short_text(const char *text);
-
-#endif

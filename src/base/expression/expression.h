@@ -12,8 +12,7 @@
  * different sizes are an error of the caller, who knows the shapes.
  *
  * Everything is in struct expression, whose size is fixed; nothing is allocated. */
-#ifndef BASE_EXPRESSION_H
-#define BASE_EXPRESSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -158,5 +157,3 @@ double expression_evaluate(const struct expression *expression, const double *va
 
 /* For messages: "'log' (character 7 of the expression)": the operation of a node, or what it derives. */
 void expression_describe(const struct expression *expression, uint16_t node, struct text *out);
-
-#endif

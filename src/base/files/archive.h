@@ -2,8 +2,7 @@
  * offset. A path "photos.zip/cat/1.jpg" is the file cat/1.jpg of the archive photos.zip. The archive is not trusted.
  *
  * In the functions that take one, [archive] NULL stands for the file system. All may be called by several threads. */
-#ifndef BASE_ARCHIVE_H
-#define BASE_ARCHIVE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -31,5 +30,3 @@ status archive_list(const struct archive *archive, const char *folder, struct io
 /* The first [size] bytes of a file, *got of them; of a whole file of an archive the checksum is checked, which tar does
  * not have. */
 status archive_read(const struct archive *archive, const char *path, void *bytes, size_t size, size_t *got);
-
-#endif

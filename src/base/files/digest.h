@@ -1,7 +1,6 @@
 /* digest: checksums of bytes: SHA-256 for sealed files, for a run's state and for configs, a 64-bit hash for memory,
  * and the CRC of TFRecord files. */
-#ifndef BASE_DIGEST_H
-#define BASE_DIGEST_H
+#pragma once
 
 #include <nettle/sha2.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ uint64_t hash_add(uint64_t seed, const void *bytes, size_t size);
 
 /* The CRC with Castagnoli's polynomial (RFC 3720, section B.4), which TFRecord files use. */
 uint32_t crc32c(const void *bytes, size_t size);
-
-#endif

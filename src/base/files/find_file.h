@@ -1,6 +1,5 @@
 /* find_file: finds a file that a config names. */
-#ifndef BASE_FIND_FILE_H
-#define BASE_FIND_FILE_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -15,5 +14,3 @@ status find_folder(const char **path, const char *config, struct arena *arena);
 /* The same for what may be either: the first match of any kind, but not the folder that has [config] itself: a run that
  * starts from a file may have its name. All take patterns (*, ?, [, {) for files that exist; of {a,b} one is enough. */
 status find_file_or_folder(const char **path, const char *config, struct arena *arena);
-
-#endif

@@ -1,8 +1,7 @@
 /* folder_lock: a folder that one process at a time writes. The lock is an advisory lock (flock) on the file ".lock" in
  * it, which the kernel releases when the process ends; the text of that file says what wrote the folder, so that a
  * user's folder is never taken for one. */
-#ifndef BASE_FOLDER_LOCK_H
-#define BASE_FOLDER_LOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ status folder_lock_release(struct folder_lock *lock); /* if it is open */
 
 /* The first of "<path>.1", ".2" ... that does not exist, malloc'ed. */
 status folder_free_name(const char *path, char **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* gzip: decompresses a file in memory, or deflated data without a header, chunk by chunk. */
-#ifndef BASE_GZIP_H
-#define BASE_GZIP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ status gzip_read_all(const char *path, const void *bytes, size_t size, char **ou
 /* The same in chunks of [chunk] bytes, at most GZIP_CHUNK; for tests. */
 status gzip_read_all_in_chunks(const char *path, const void *bytes, size_t size, size_t chunk, char **out,
                                size_t *out_size);
-
-#endif

@@ -1,8 +1,7 @@
 /* hdf5: common functions for libhdf5. Files are not trusted: an attribute or a dataset is read only after its type,
  * size and number of values were checked, and a child process opens each file first, because libhdf5 can crash on a
  * crafted file. */
-#ifndef BASE_HDF5_H
-#define BASE_HDF5_H
+#pragma once
 
 #include <hdf5.h>
 #include <stdbool.h>
@@ -69,5 +68,3 @@ typedef status hdf5_look(void *context);
 status hdf5_try_in_child(const char *path, hdf5_look *look, void *context);
 /* The same with [seconds] instead of HDF5_MAX_WAIT. */
 status hdf5_try_for(const char *path, double seconds, hdf5_look *look, void *context);
-
-#endif

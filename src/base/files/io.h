@@ -2,8 +2,7 @@
  * read or write; a failure is STATUS_IO with the path. A test can make the n-th call fail (base/fault.h).
  *
  * [path] beside a descriptor is used in messages only. */
-#ifndef BASE_IO_H
-#define BASE_IO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -142,5 +141,3 @@ status io_replace_text(const char *path, const char *text);
 /* The same by the temporary file [temporary], of this process alone: in a folder that processes of several hosts write,
  * the name that io_replace makes of the process's number may be another one's. */
 status io_replace_by(const char *temporary, const char *path, const char *text);
-
-#endif

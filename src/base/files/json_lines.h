@@ -1,8 +1,7 @@
 /* json_lines: files of one JSON object a line, as metrics.jsonl and history.jsonl are. A reader of its own: a run of
  * 10^6 steps has 200 MB of such lines, for which a tree of every line would take several seconds. Nothing is copied,
  * and only what has escapes is allocated. */
-#ifndef BASE_JSON_LINES_H
-#define BASE_JSON_LINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ struct line_file {
  * LINE_FILE_MAX_BYTES. */
 status line_file_read(struct line_file *file, const char *path,
                       bool (*visit)(void *user, const char *line, size_t size), void *user, bool *has_restarted);
-
-#endif

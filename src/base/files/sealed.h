@@ -17,8 +17,7 @@
  *     72  u64 bytes of a chunk in version 2, SEALED_CHUNK; else 0
  *     80  16 zero bytes
  *     96  SHA-256 of the preceding 96 bytes */
-#ifndef BASE_SEALED_H
-#define BASE_SEALED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ status sealed_has_trailer(const char *path, bool *has_trailer);
 void sealed_trailer(const void *image, size_t size, uint64_t order, uint8_t trailer[SEALED_TRAILER_SIZE]);
 /* Verifies a whole sealed file in memory, bytes (size), as sealed_read does; [name] is the file name in messages. */
 status sealed_check(const char *name, const void *bytes, size_t size, struct seal *seal);
-
-#endif

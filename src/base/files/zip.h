@@ -1,7 +1,6 @@
 /* zip: reads and writes zip archives (APPNOTE 6.3.10, with zip64). Read are the members that are stored or deflated.
  * The archive is not trusted: every offset and size is checked against the file. */
-#ifndef BASE_ZIP_H
-#define BASE_ZIP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ struct zip_new_member {
 /* Writes [path] with io_replace: stored members whose contents start at multiples of 64 bytes, as PyTorch's torch.save
  * and memory-mapped readers expect. The members have no times, so equal contents give equal files. */
 status zip_write(const char *path, const struct zip_new_member *members, size_t count);
-
-#endif

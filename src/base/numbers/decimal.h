@@ -1,6 +1,5 @@
 /* decimal: the text of a double as printf's %.17g writes it, many times as fast. */
-#ifndef BASE_DECIMAL_H
-#define BASE_DECIMAL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -8,5 +7,3 @@
 
 /* Writes [value], finite, to [out] (DECIMAL_MAX) as "%.17g" in the C locale; returns its length. */
 size_t decimal_write(double value, char *out);
-
-#endif

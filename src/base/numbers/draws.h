@@ -1,7 +1,6 @@
 /* draws: the inner loops of rng.c, compiled once per instruction set (cmake/CpuKernels.cmake). All sets give the same
  * bits. */
-#ifndef BASE_DRAWS_H
-#define BASE_DRAWS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ extern const struct draws draws_baseline, draws_avx2, draws_avx512;
 
 /* The instruction sets that this processor supports, fastest first; NULL after the last one. */
 const struct draws *draws_at(size_t index);
-
-#endif

@@ -1,7 +1,6 @@
 /* philox: Philox 4x32-10 (Salmon et al., SC 2011), a counter-based generator: a number depends only on the counter and
  * the key, not on earlier draws. Inline, so that loops over it can be vectorised. */
-#ifndef BASE_PHILOX_H
-#define BASE_PHILOX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ HOST_DEVICE static inline void philox(uint32_t counter[4], uint32_t key0, uint32
         key1 += 0xbb67ae85u;
     }
 }
-
-#endif

@@ -2,8 +2,7 @@
  * that decide what a program does next. The C library's own may differ in the last bit between versions and processors
  * (with and without fused multiply-add). Only additions, multiplications, divisions and exact scalings by powers of two
  * are used, each rounded on its own (-ffp-contract=off). */
-#ifndef BASE_PORTABLE_MATH_H
-#define BASE_PORTABLE_MATH_H
+#pragma once
 
 /* e^x within 2 ulp; 0 below -700, INFINITY above 709; a NaN stays one */
 double portable_exp(double x);
@@ -18,5 +17,3 @@ double portable_cos_degrees(double degrees);
 /* The probability that a standard normal number is at most z: the rational approximation of Hart, Computer
  * Approximations (1968), number 5666, to 1e-12 absolute; z may be infinite */
 double portable_normal(double z);
-
-#endif

@@ -1,7 +1,6 @@
 /* rng: PyTorch's CPU generator (at::mt19937) and its distributions, bit for bit; and NumPy's legacy shuffle, which
  * scikit-learn's splits use. See docs/determinism.md and tests/vectors/{rng,randperm,split}.json. */
-#ifndef BASE_RNG_H
-#define BASE_RNG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ uint64_t rng_permuted(uint64_t key, uint64_t count, uint64_t index);
 
 /* numpy.random.RandomState(seed).permutation(count), the generator seeded by rng_seed(seed) */
 void rng_numpy_permutation(struct rng *rng, int64_t *permutation, size_t count);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Every value given must be smaller than 1e150 in magnitude (so: finite), and count at least 1. No result is NaN. exp,
  * log, log1p and erfc of the C library are used, whose last bit may differ between libraries. */
-#ifndef BASE_STATISTICS_H
-#define BASE_STATISTICS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -46,5 +45,3 @@ struct t_test statistics_t_test(const double *differences, size_t count);
  *                                           continuity correction
  * 1 if all differences are 0, where scipy has NaN from 14 pairs on. Zeros count as pairs in these limits. */
 double statistics_wilcoxon_p(double *differences, size_t count);
-
-#endif

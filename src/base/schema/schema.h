@@ -6,8 +6,7 @@
  * Values follow YAML 1.2's core schema, strictly: true/false for booleans (yes/on are errors with a hint), decimal
  * integers (with optional _ between digits), finite decimal or scientific numbers (also 1e-3, a string in YAML 1.1);
  * nan, inf, hex and octal are errors. */
-#ifndef BASE_SCHEMA_H
-#define BASE_SCHEMA_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -280,5 +279,3 @@ const char *schema_nearest(const char *word, const char *const *known);
 
 /* Adds the tree as YAML in one line, "{type: sgd, lr: 0.1}", which parses to the same tree. */
 void node_write(const struct node *node, struct text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Declarations shared by the schema files. */
-#ifndef BASE_SCHEMA_INTERNAL_H
-#define BASE_SCHEMA_INTERNAL_H
+#pragma once
 
 #include "base/schema/schema.h"
 
@@ -140,5 +139,3 @@ void suggest_type(const char *name, const struct schema_variants *variants, cons
                   struct text *out);
 /* "; did you mean 'x'?" when an entry of [known] is near */
 void suggest_nearest(const char *word, const char *const *known, struct text *out);
-
-#endif

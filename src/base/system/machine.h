@@ -1,7 +1,6 @@
 /* machine: which processors and how much memory this process may use, as the machine, its control groups and its
  * affinity mask say. */
-#ifndef BASE_MACHINE_H
-#define BASE_MACHINE_H
+#pragma once
 
 #include <sched.h>
 #include <stdbool.h>
@@ -78,5 +77,3 @@ uint64_t processes_available_in_groups(const char *root);
 
 /* The largest resident set of this process so far, in bytes. */
 uint64_t memory_peak(void);
-
-#endif

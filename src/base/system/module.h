@@ -1,7 +1,6 @@
 /* module: shared objects of ddptrain (ddptrain_gloo.so, ddptrain_cuda.so) that are loaded at run time only when needed,
  * so that the program starts fast without them. */
-#ifndef BASE_MODULE_H
-#define BASE_MODULE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@ void module_program_path(char *path);
 bool module_is_installed(const char *name);
 /* The same for a module that the config requires; the failure is "[needs]: <error>; [remedy]". */
 status module_need(const char *name, const char *symbol, const char *needs, const char *remedy, void **address);
-
-#endif

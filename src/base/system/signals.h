@@ -1,6 +1,5 @@
 /* signals: stop requests of a scheduler or a user. */
-#ifndef BASE_SIGNALS_H
-#define BASE_SIGNALS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -28,5 +27,3 @@ void signals_ignore_stops(void);
 /* Whether the parent process made this one ignore the signal (SIGHUP under nohup, SIGINT after a script's `&`). Then it
  * is not a stop request. */
 bool signals_is_ignored(int signal_number);
-
-#endif

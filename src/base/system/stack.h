@@ -1,7 +1,6 @@
 /* stack: checks that the stack can grow as far as needed. Matrix products have a buffer of up to 512 KiB there, and a
  * stack overflow would end the process with SIGSEGV, without a message. */
-#ifndef BASE_STACK_H
-#define BASE_STACK_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@
 /* Call it first in main. STATUS_USAGE when the stack limit (ulimit -s) is below STACK_SPACE or the memory limit
  * (ulimit -v) leaves less. With a memory limit the stack grows to its full size now. */
 status stack_check(void);
-
-#endif

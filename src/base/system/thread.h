@@ -1,8 +1,7 @@
 /* thread: threads beside the main one, and workers: a fixed set of threads that share the items of one task at a time.
  * All signals are blocked in them, so that a stop request runs its handler in the main thread, and they have a name for
  * ps -L and debuggers. */
-#ifndef BASE_THREAD_H
-#define BASE_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ status thread_start(pthread_t *thread, const char *name, const char *what, void 
 
 /* When the calling thread, or one that it starts, wakes up, it does not take the processor of a thread that runs. */
 void thread_stay_behind(void);
-
-#endif

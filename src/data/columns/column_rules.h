@@ -1,7 +1,6 @@
 /* column_rules: `dataset.columns`, how each column of a table becomes features: its type, what replaces missing values,
  * its encoding and its scaling. */
-#ifndef DATA_COLUMN_RULES_H
-#define DATA_COLUMN_RULES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ struct string_list column_rules_read(const struct section_list *rules, const str
 
 /* The entry for the column [name]; NULL: none. */
 const struct column_rule *column_rule_find(const struct column_rules *rules, const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* columns: the names and roles of a table's columns. They come from the training file and are stored in checkpoints
  * (train/state/data_entries.h), so that the columns of another file are found by name. */
-#ifndef DATA_COLUMNS_H
-#define DATA_COLUMNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,5 +95,3 @@ struct target_choice {
 
 /* [has_name]: in the file. */
 void target_choice_add(struct target_choice *choice, size_t column, const char *name, bool has_name);
-
-#endif

@@ -1,7 +1,6 @@
 /* date: dates and times of day in the Gregorian calendar, as seconds since 1970-01-01 00:00 on the clock that
  * shows them: an offset from UTC is parsed, but not applied. */
-#ifndef DATA_DATE_H
-#define DATA_DATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ size_t date_find_formats(const char *text, struct arena *arena, const char *out[
 
 /* The value of [part]. */
 double date_part_of(double seconds, enum date_part part);
-
-#endif

@@ -8,8 +8,7 @@
  *
  *     raw columns --preparation_encode--> features --(x - mean) / scale--> float32
  */
-#ifndef DATA_PREPARATION_H
-#define DATA_PREPARATION_H
+#pragma once
 
 #include <stdint.h>
 
@@ -131,5 +130,3 @@ void columns_describe(const struct preparation *preparation, const struct raw_co
 
 /* The number of tokens, of a tokenizer of their own words, that 95 % of the texts of [pool] do not exceed. */
 status text_usual_length(const struct text_pool *pool, size_t *out);
-
-#endif

@@ -8,8 +8,7 @@
  *   text               the index into texts, the unique texts of the file in the order of their first rows
  *
  * and NaN for a missing value. */
-#ifndef DATA_RAW_COLUMNS_H
-#define DATA_RAW_COLUMNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -115,5 +114,3 @@ status column_builder_finish(struct column_builder *builder, struct arena *arena
  * given.
  */
 const char *column_builder_text_among_numbers(const struct column_builder *builder);
-
-#endif

@@ -1,7 +1,6 @@
 /* csv: parses a comma-separated text (RFC 4180, or with another delimiter and quote) record by record, in memory or a
  * file that is read in pieces. Fields are unquoted in place. */
-#ifndef DATA_CSV_H
-#define DATA_CSV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -156,5 +155,3 @@ status csv_ask_decimal(const char *path, size_t line, const char *text);
 
 /* Adds [field] to a record, in quotes where a reader would else see another text. */
 void csv_add_field(struct text *out, const char *field);
-
-#endif

@@ -1,7 +1,6 @@
 /* baseline: how well the targets of validation rows are predicted from the training targets alone, without their
  * inputs: scikit-learn's DummyClassifier and DummyRegressor. */
-#ifndef DATA_BASELINE_H
-#define DATA_BASELINE_H
+#pragma once
 
 #include "data/dataset/dataset.h"
 
@@ -23,5 +22,3 @@ struct baseline {
 /* One pass over the targets of both parts. BASELINE_NONE where they are not in memory, are tokens, have weights or
  * names, or there are no validation rows. */
 struct baseline baseline_of(const struct dataset *dataset);
-
-#endif

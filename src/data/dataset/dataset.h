@@ -1,8 +1,7 @@
 /* dataset: rows of inputs and targets from a file (tables, images, text) or generated (synthetic), split into training
  * and validation rows, scaled by statistics of the training rows. A new format is a file and a row of a table
  * (docs/adding.md). */
-#ifndef DATA_DATASET_H
-#define DATA_DATASET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -240,5 +239,3 @@ const char *dataset_tokenizer(const struct dataset *dataset);
  * vectors and windows; for N-D rows 1, or the number of channels when a pair per channel was given; 0 without scaling.
  * Owned by the dataset. */
 void dataset_scaler(const struct dataset *dataset, const double **mean, const double **scale, size_t *features);
-
-#endif

@@ -1,6 +1,5 @@
 /* identifiers: whether a column says which row it is, which says nothing about new rows. */
-#ifndef DATA_IDENTIFIERS_H
-#define DATA_IDENTIFIERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ struct source;
  * inputs are. The source has columns; its rows are read once. */
 status identifiers_note(struct source *source, const struct section_list *rules, struct arena *arena,
                         const char **note);
-
-#endif

@@ -1,8 +1,7 @@
 /* input_layout: what a row of inputs is, before division and scaling. A checkpoint stores it
  * (train/state/data_entries.h), so that a model can be used without its dataset, and input_scaling makes a model's
  * inputs of such rows. */
-#ifndef DATA_INPUT_LAYOUT_H
-#define DATA_INPUT_LAYOUT_H
+#pragma once
 
 #include "data/dataset/dataset.h"
 
@@ -34,5 +33,3 @@ void input_scaling_destroy(struct input_scaling *scaling); /* takes NULL */
 /* rows (count, size), which are changed, to out (count, size). STATUS_DATA with the row, from [first] on, and the
  * element of the first value that is not finite or no byte. Thread-safe. */
 status input_scaling_apply(const struct input_scaling *scaling, size_t first, double *rows, size_t count, float *out);
-
-#endif

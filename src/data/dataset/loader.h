@@ -1,7 +1,6 @@
 /* loader: batches of one rank's rows in the sampler's order. A thread reads them ahead, unless the rows are in memory.
  * Nothing is allocated after loader_create. It can start at any batch of an epoch, for resume. */
-#ifndef DATA_LOADER_H
-#define DATA_LOADER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ void loader_visit(const struct loader *loader, loader_visitor *visit, void *user
 /* For an evaluation of [part]: each row once over all ranks, in [order]. Call loader_seek(l, 0, 0) before each pass. */
 status loader_create_evaluation(struct dataset *dataset, enum dataset_part part, size_t batch, int rank, int world_size,
                                 enum evaluation_order order, struct loader **out);
-
-#endif

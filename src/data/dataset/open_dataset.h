@@ -1,6 +1,5 @@
 /* open_dataset: an open dataset, which dataset.c opens and dataset_rows.c reads. */
-#ifndef DATA_OPEN_DATASET_H
-#define DATA_OPEN_DATASET_H
+#pragma once
 
 #include <pthread.h>
 
@@ -144,5 +143,3 @@ status dataset_prepare_augment(struct dataset *dataset, const struct dataset_con
 
 /* The orders of training rows that were drawn; NULL: [dataset] has one owner. */
 struct orders *dataset_orders(struct dataset *dataset);
-
-#endif

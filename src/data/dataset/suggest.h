@@ -1,7 +1,6 @@
 /* suggest: looks at a data file and says how it could be used: which column is the target, what the targets are, which
  * columns need rules. For the config that `ddptrain init` writes. */
-#ifndef DATA_SUGGEST_H
-#define DATA_SUGGEST_H
+#pragma once
 
 #include "base/arena.h"
 #include "data/dataset/dataset.h"
@@ -75,5 +74,3 @@ struct csv_choice {
  * file that cannot be read. */
 status suggest(const char *path, const char *target, const struct csv_choice *csv, struct arena *arena,
                struct suggestion *out);
-
-#endif

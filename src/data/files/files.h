@@ -1,6 +1,5 @@
 /* files: checks of the paths that a user gives, and files that are read whole. */
-#ifndef DATA_FILES_H
-#define DATA_FILES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ status file_pattern_expand(const char *path, struct arena *arena, struct string_
  * file, also by different names such as those of a symbolic link. */
 status file_list_expand(const char *path, const struct string_list *others, struct arena *arena,
                         struct string_list *files);
-
-#endif

@@ -1,6 +1,5 @@
 /* order: the numbers of rows in an order, of 4 bytes each where all are below 2^32, else of 8, or computed. */
-#ifndef DATA_ORDER_H
-#define DATA_ORDER_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -71,5 +70,3 @@ static inline void order_shrink(struct row_order *order, size_t count, size_t ro
     *order = (struct row_order){.small = (uint32_t *)(void *)items};
     buffer_discard(order->small + count, count * sizeof *order->small);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* augment: random changes of training images, different in each epoch. The change of an image depends only on the seed,
  * the epoch and its row, so it is the same on any number of ranks, in any order, and after a resume. */
-#ifndef DATA_AUGMENT_H
-#define DATA_AUGMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -206,5 +205,3 @@ struct augment_window augment_draw_window(const struct augment *augment, int64_t
 /* Resizes the window of from (channels, height, width) to the whole image: to. Bilinear, as PyTorch's interpolate with
  * align_corners=False; a window is never larger than the image. */
 void augment_resize(const struct augment *augment, const struct augment_window *window, const float *from, float *to);
-
-#endif

@@ -1,8 +1,7 @@
 /* image: decodes JPEG and PNG images, resizes and crops them to one shape. The pixels are those of Pillow and
  * torchvision: Image.open(file).convert("RGB"), Resize (bilinear, antialiased), CenterCrop. As there, transparency is
  * dropped, and the orientation in EXIF data is applied only on request: ImageOps.exif_transpose before convert. */
-#ifndef DATA_IMAGE_H
-#define DATA_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,5 +79,3 @@ struct image_header {
 
 /* *found: false for a file that is neither JPEG nor PNG, or is truncated. Fails if it cannot be read. */
 status image_header_read(const struct image_place *place, struct image_header *out, bool *found);
-
-#endif

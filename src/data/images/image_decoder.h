@@ -1,7 +1,6 @@
 /* image_decoder: what the files of each kind of image share: the state of one thread that decodes images, the resizer
  * that it gives rows, the orientation of photos. */
-#ifndef DATA_IMAGE_DECODER_H
-#define DATA_IMAGE_DECODER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -105,5 +104,3 @@ status image_decode_png(struct image_decoder *decoder, const uint8_t *bytes, siz
  * for buffer_free, also after a failure. */
 status image_decode_png_indexes(struct image_decoder *decoder, const uint8_t *bytes, size_t size, uint8_t **pixels,
                                 size_t *width, size_t *height);
-
-#endif

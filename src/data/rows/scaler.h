@@ -1,7 +1,6 @@
 /* scaler: scaling of inputs by statistics of the training rows or by numbers of the config, and its lookup table for
  * inputs that are bytes. table.h fits it. */
-#ifndef DATA_SCALER_H
-#define DATA_SCALER_H
+#pragma once
 
 #include "data/source/source.h"
 
@@ -37,5 +36,3 @@ status byte_table_create(const struct scaler *scaler, double divide, size_t size
 void byte_table_free(struct byte_table *table);
 /* Converts a row: bytes (features * block) to out (features * block). */
 void byte_table_apply(const struct byte_table *table, const uint8_t *bytes, float *out);
-
-#endif

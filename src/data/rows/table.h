@@ -1,6 +1,5 @@
 /* table: the rows of a source, in memory or read on demand, checked, prepared and scaled. */
-#ifndef DATA_TABLE_H
-#define DATA_TABLE_H
+#pragma once
 
 #include "data/files/order.h"
 #include "data/rows/scaler.h"
@@ -158,5 +157,3 @@ void table_will_read(struct table *table, const struct selection *rows, const in
  * MinMaxScaler. [name]: of the dataset, for the sentence of a failure. */
 status scaler_fit(struct scaler *scaler, const char *name, struct table *table, const struct selection *rows,
                   size_t count);
-
-#endif

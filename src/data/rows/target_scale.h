@@ -1,7 +1,6 @@
 /* target_scale: how the targets of a regression are scaled for the loss, and how outputs and metrics get back to the
  * unit of the file: scikit-learn's TransformedTargetRegressor. */
-#ifndef DATA_TARGET_SCALE_H
-#define DATA_TARGET_SCALE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ double target_scale_undo(const struct target_scale *scale, size_t element, doubl
 
 struct target_scale target_scale_new(enum target_scale_type type, size_t size, struct arena *arena);
 struct target_scale target_scale_copy(const struct target_scale *scale, struct arena *arena);
-
-#endif

@@ -1,8 +1,7 @@
 /* sampler: decides which rows a rank gets in which order. A pure function of (config, rows, epoch, rank, world), so it
  * has no state to save. `distributed` is PyTorch's DistributedSampler bit for bit (tests/vectors/sampler.json);
  * `indices` takes the rows from a file. */
-#ifndef DATA_SAMPLER_H
-#define DATA_SAMPLER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -229,5 +228,3 @@ bool orders_get(const struct orders *orders, uint64_t seed, size_t rows, struct 
 /* Stores it, in place of another one if need be. At most 1 MiB is used; without memory nothing is stored. */
 void orders_put(struct orders *orders, uint64_t seed, size_t rows, const struct row_order *order);
 void orders_free(struct orders *orders);
-
-#endif

@@ -1,6 +1,5 @@
 /* split: which rows are training rows and which are validation rows. */
-#ifndef DATA_SPLIT_H
-#define DATA_SPLIT_H
+#pragma once
 
 #include "data/source/source.h"
 
@@ -60,5 +59,3 @@ status split_rows_time_series(const struct split_config *config, size_t rows, in
  * training rows. STATUS_DATA if there are too few groups. */
 status split_rows_grouped(const struct split_config *config, const int64_t *groups, size_t rows, size_t count,
                           int64_t *order, size_t *n_validation, size_t *validation_groups);
-
-#endif

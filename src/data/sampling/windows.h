@@ -1,6 +1,5 @@
 /* windows: the windows of time series, dataset.window: which rows they start at. */
-#ifndef DATA_WINDOWS_H
-#define DATA_WINDOWS_H
+#pragma once
 
 #include "data/sampling/split.h"
 #include "data/source/source.h"
@@ -35,5 +34,3 @@ void windows_split(const struct split_config *split, const int64_t *series, size
  * NULL: unknown. */
 void window_check(struct dataset_config *dataset, const struct dataset_format *format, const struct node *where,
                   struct problems *problems);
-
-#endif

@@ -1,7 +1,6 @@
 /* column_view: what is known of a column when its rows were read once: the kinds of its values, and up to MAX_POOLED
  * different texts. */
-#ifndef DATA_COLUMN_VIEW_H
-#define DATA_COLUMN_VIEW_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -111,5 +110,3 @@ bool column_view_numbers_rise(const struct column_view *c);
 
 /* Call it after all values: the marks of the column that are in [missing] are missing values, others texts. */
 status column_view_decide_marks(struct column_view *c, const struct text_pool *missing);
-
-#endif

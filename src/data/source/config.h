@@ -1,7 +1,6 @@
 /* config: the `dataset:` section of the config as structs, and what a caller asks for besides its keys. Formats read
  * their own part of it when they open a file; the rows of the schema are in the folders that use them. */
-#ifndef DATA_CONFIG_H
-#define DATA_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -239,5 +238,3 @@ const struct string_groups *dataset_input_groups(const struct dataset_config *co
 static inline const struct string_list *dataset_others(const struct dataset_config *config, bool is_validation) {
     return is_validation ? &config->validation.others : &config->others;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* csv_source: the parts of the CSV format that its files share. */
-#ifndef DATA_CSV_SOURCE_H
-#define DATA_CSV_SOURCE_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/expression/expression.h"
@@ -267,5 +266,3 @@ status csv_find_column(const struct csv *csv, const char *name, const char *know
 
 /* The columns of [csv] in the model's order. */
 struct column_list csv_columns_of(const struct csv *csv, struct arena *arena);
-
-#endif

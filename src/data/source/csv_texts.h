@@ -1,6 +1,5 @@
 /* csv_texts: the fields of CSV files as texts, for commands that copy rows beside their results. */
-#ifndef DATA_CSV_TEXTS_H
-#define DATA_CSV_TEXTS_H
+#pragma once
 
 #include "base/schema/schema.h"
 #include "base/status.h"
@@ -23,5 +22,3 @@ struct string_list csv_texts_names(const struct csv_texts *texts);
 
 /* Field [column] of [row], from 0; unquoted; "" for a column that a later file does not have. */
 const char *csv_texts_field(const struct csv_texts *texts, size_t row, size_t column);
-
-#endif

@@ -1,6 +1,5 @@
 /* first_look: what formats find in a file that nobody has described yet, for the config that `ddptrain init` writes. */
-#ifndef DATA_FIRST_LOOK_H
-#define DATA_FIRST_LOOK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -69,5 +68,3 @@ enum image_part { IMAGE_PART_NONE, IMAGE_PART_TRAIN, IMAGE_PART_VALIDATION, IMAG
 /* Paths in [arena], by part: folders in [folder], or NULL. All are NULL unless there is a part for the training, at
  * least one other part, and no folder with another name. */
 status image_parts_find(const char *folder, struct arena *arena, const char *paths[IMAGE_PARTS]);
-
-#endif

@@ -1,7 +1,6 @@
 /* frame: files whose columns have names and types, such as netCDF, as the records of a table, block by block. Columns,
  * missing values and labels are those of a CSV file (csv_source.h); several files are one table. */
-#ifndef DATA_FRAME_H
-#define DATA_FRAME_H
+#pragma once
 
 #include "base/files/hdf5.h"
 #include "data/source/csv_source.h"
@@ -30,5 +29,3 @@ status frame_records_open(const struct dataset_format *format, const char *path,
                           struct frame_records **out);
 status frame_records_next(void *state, const struct csv_reader **record);
 void frame_records_close(struct frame_records *records);
-
-#endif

@@ -1,6 +1,5 @@
 /* frame_reader: the interface of a reader of files with typed columns. Modules in C++ include it, too. */
-#ifndef DATA_FRAME_READER_H
-#define DATA_FRAME_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ struct frame_reader {
 
 /* The symbol of the module ddptrain_parquet.so, of this type. */
 #define FRAME_PARQUET_SYMBOL "ddptrain_parquet_reader"
-
-#endif

@@ -1,7 +1,6 @@
 /* npy_header: parses the header of NumPy's .npy format (numpy.lib.format, versions 1.0 to 3.0) and converts its values
  * to doubles. Headers are not trusted: every length and every product is checked. */
-#ifndef DATA_NPY_HEADER_H
-#define DATA_NPY_HEADER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ double npy_header_value_bytes(const struct npy_header *header);
 /* Converts raw values (count), which are overwritten when they are swapped, to out (count). [out] may overlap the
  * values where these are at its end. */
 void npy_header_convert(const struct npy_header *header, void *values, size_t count, double *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* row_filter: `dataset.filter`, an expression over the columns of a table that says which rows are used, such as
  * "year >= 2010 and country == 'DE'". The words are Python's, the rules pandas' query(). */
-#ifndef DATA_ROW_FILTER_H
-#define DATA_ROW_FILTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ struct filter_row {
  * no number is not equal to a number; by < it cannot be compared with one: *column is its column then, and *keeps
  * false; else *column is SIZE_MAX. */
 void row_filter_test(const struct row_filter *filter, const struct filter_row *row, bool *keeps, size_t *column);
-
-#endif

@@ -2,8 +2,7 @@
  * a few digits: a block of rows keeps each value of such a column as a whole number of 1 to 7 bytes, which divided by a
  * power of ten is the same double. Rows that need more than max_bytes so are moved to a file without a name, which the
  * system removes when the process ends, however it ends. */
-#ifndef DATA_ROW_STORE_H
-#define DATA_ROW_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ static inline bool row_store_is_in_memory(const struct row_store *store) { retur
 void row_store_will_read(const struct row_store *store, size_t row);
 
 void row_store_free(struct row_store *store);
-
-#endif

@@ -1,7 +1,6 @@
 /* source: the interface of a format. A format only opens a file and reads rows as doubles; everything else (checks of
  * values, classes, split, scaling, caching, fingerprint) is common to all formats: rows/ and sampling/. */
-#ifndef DATA_SOURCE_H
-#define DATA_SOURCE_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/dims.h"
@@ -265,5 +264,3 @@ status joined_open(const struct dataset_format *format, const struct dataset_con
 
 /* [source], or the first of its files when it is joined; takes NULL. */
 const struct source *joined_first(const struct source *source);
-
-#endif

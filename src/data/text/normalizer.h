@@ -1,8 +1,7 @@
 /* normalizer: what a tokenizer.json does to a text before it is cut into tokens: the Unicode forms, and the normalizers
  * of files made from SentencePiece models (T5, ALBERT, XLM-R): Precompiled (the table of characters of the model),
  * Replace, Strip, StripAccents, Lowercase, Sequence. Immutable, so that threads may share it. */
-#ifndef DATA_NORMALIZER_H
-#define DATA_NORMALIZER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -57,5 +56,3 @@ static inline bool flag_of(const json_t *part, const char *key, bool fallback) {
     const json_t *value = json_object_get(part, key);
     return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * With WordLevel a text is the words between white space, each of which is a token or the unknown one. With BPE it is
  * cut at the added tokens; the rest is normalized (NFC or not) and cut into words by a regular expression; a word is
  * its bytes, of which the pair of adjacent tokens with the lowest rank is merged until no pair has a rank. */
-#ifndef DATA_TOKENIZER_H
-#define DATA_TOKENIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ status word_counts_add(struct word_counts *words, const char *text, size_t times
 
 /* Adds tokenizer.json: the padding, the 256 bytes, the words. The same for the same words in any order. */
 status word_counts_write(const struct word_counts *words, struct text *json);
-
-#endif

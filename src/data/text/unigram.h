@@ -5,8 +5,7 @@
  * scores; of equal sums the one is kept whose last piece is longest (the search goes from left to right, and only a
  * larger sum replaces the one before). A character without a piece has the lowest score less 10; adjacent ones are one
  * unknown token, or with byte_fallback the tokens of their bytes. A word of n bytes takes n times the longest piece. */
-#ifndef DATA_UNIGRAM_H
-#define DATA_UNIGRAM_H
+#pragma once
 
 #include "base/text.h"
 #include "data/text/normalizer.h"
@@ -46,5 +45,3 @@ status unigram_encode(const struct unigram *unigram, struct unigram_search *sear
 
 /* Adds what the decoder writes for a token. [is_first]: the first of a text. */
 void unigram_decode(const struct unigram *unigram, const char *token, size_t size, bool is_first, struct text *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* vocabulary: the tokens of a model of texts: characters, whose ids are their indices, or those of a tokenizer. A
  * checkpoint stores the characters as one string (dataset_vocabulary, "data/vocabulary"), or the tokenizer
  * (dataset_tokenizer, "data/tokenizer"), so that text can be generated without the training text. */
-#ifndef DATA_VOCABULARY_H
-#define DATA_VOCABULARY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ status vocabulary_encode(const struct vocabulary *vocabulary, const char *text, 
 /* Adds the texts of ids (count), each below vocabulary_size, as UTF-8; with a tokenizer they may begin and end within a
  * character, or be no valid UTF-8. */
 void vocabulary_decode(const struct vocabulary *vocabulary, const int32_t *ids, size_t count, struct text *out);
-
-#endif

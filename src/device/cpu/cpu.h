@@ -1,7 +1,6 @@
 /* cpu: what the files of the CPU device share: its loops, compiled once per instruction set (cmake/CpuKernels.cmake),
  * products in the precision of the device, its workspace, and the operators of each file. Shapes as in device.h. */
-#ifndef DEVICE_CPU_CPU_H
-#define DEVICE_CPU_CPU_H
+#pragma once
 
 #include "device/device.h"
 #include "device/math.h"
@@ -195,5 +194,3 @@ status cpu_ctc_prepare(struct device *device, size_t rows, size_t steps, size_t 
 void cpu_contrastive(struct device *device, const struct contrastive_options *o, const float *outputs, size_t rows,
                      float factor, float *doutputs, struct loss_sums *sums);
 status cpu_contrastive_prepare(struct device *device, size_t rows, size_t world_size, size_t size);
-
-#endif

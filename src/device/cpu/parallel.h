@@ -4,8 +4,7 @@
  *
  * The result of a part must not depend on where the range was split: then it has the same bits on any number of
  * threads. */
-#ifndef DEVICE_CPU_PARALLEL_H
-#define DEVICE_CPU_PARALLEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ size_t parallel_threads(void);
 static inline size_t parallel_items(size_t floats) {
     return floats > 0 && floats < PARALLEL_FLOATS ? PARALLEL_FLOATS / floats : 1;
 }
-
-#endif

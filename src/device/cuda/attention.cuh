@@ -12,8 +12,7 @@
  *
  * Backward computes the scores twice, once per kernel: 7 products of tiles instead of 5, so that sums have a fixed
  * order without atomics or a buffer for partial sums of dq. */
-#ifndef DEVICE_CUDA_ATTENTION_CUH
-#define DEVICE_CUDA_ATTENTION_CUH
+#pragma once
 
 #include <cmath>
 #include <type_traits>
@@ -483,5 +482,3 @@ typedef void gpu_attention(operator_call *c, const struct attention_masked_job *
 gpu_attention gpu_attention_float, gpu_attention_bfloat16, gpu_attention_float16;
 /* attention_*_masked.cu: with job->is_masked */
 gpu_attention gpu_attention_float_masked, gpu_attention_bfloat16_masked, gpu_attention_float16_masked;
-
-#endif

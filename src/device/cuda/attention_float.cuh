@@ -1,6 +1,5 @@
 /* Attention in float32: tiles in shared memory, each thread four rows of the result. */
-#ifndef DEVICE_CUDA_ATTENTION_FLOAT_CUH
-#define DEVICE_CUDA_ATTENTION_FLOAT_CUH
+#pragma once
 
 #include "device/cuda/attention.cuh"
 
@@ -87,5 +86,3 @@ template <class V> void attention_float_start(operator_call *c, const struct att
     else
         attention_start<attention_float<256, 16, 16>, V>(c, *job, heads);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * double buffered: cp.async fills one buffer while the other is used, and one barrier per tile ensures that the tile
  * has arrived and that the one before has been read. Gradients of queries and keys are scaled at the end, as in
  * FlashAttention-2. */
-#ifndef DEVICE_CUDA_ATTENTION_TENSOR_CUH
-#define DEVICE_CUDA_ATTENTION_TENSOR_CUH
+#pragma once
 
 #include "device/cuda/attention.cuh"
 
@@ -406,5 +405,3 @@ void attention_tensor_start(operator_call *c, const struct attention_masked_job 
         attention_tensor_launch<forward, backward, V>(c, job, heads);
     }
 }
-
-#endif

@@ -5,8 +5,7 @@
  * Sums over the rows of each channel have two stages: blocks sum a range of rows each, then a second kernel adds the
  * blocks' results and finishes them. Terms are added in float over a few rows and in double beyond, as on the CPU;
  * the order follows from count and channels alone. */
-#ifndef DEVICE_CUDA_COLUMNS_CUH
-#define DEVICE_CUDA_COLUMNS_CUH
+#pragma once
 
 #include "device/cuda/gpu.cuh"
 
@@ -211,5 +210,3 @@ template <typename F> void column_each(operator_call *c, size_t count, size_t ch
     else
         column_start<1>(c, count, channels, f);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Random numbers of dropout, as on the CPU (cpu/sets/kernels.c): they depend only on the key, the row and the number of
  * the element. */
-#ifndef DEVICE_CUDA_DRAWS_CUH
-#define DEVICE_CUDA_DRAWS_CUH
+#pragma once
 
 #include "device/cuda/gpu.cuh"
 
@@ -27,5 +26,3 @@ struct mask_draws {
 static inline struct mask_draws mask_draws_of(operator_call *c, const struct draw_key *key, float p) {
     return {*key, c->in(key->pass, 1), p, 1 / (1 - p), p >= 1 ? 0xffffffffu : (uint32_t)((double)p * 0x1p32)};
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Element-wise operators, four numbers at a time, twice per thread: a thread loads all its operands before it
  * computes, and writes only where it has read, so results may alias operands. */
-#ifndef DEVICE_CUDA_ELEMENTS_CUH
-#define DEVICE_CUDA_ELEMENTS_CUH
+#pragma once
 
 #include "device/cuda/product.cuh"
 
@@ -66,5 +65,3 @@ template <typename F, typename... Operand>
 void elements(operator_call *c, size_t count, float *to, struct gpu_half_output half_output, F f, Operand... from) {
     elements(c, count, gpu_result{to, half_output}, f, from...);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * result on the host, unless its name says so.
  *
  * Every sum is computed in an order that follows from the sizes alone; there are no atomics. */
-#ifndef DEVICE_CUDA_GPU_CUH
-#define DEVICE_CUDA_GPU_CUH
+#pragma once
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -446,5 +445,3 @@ void gpu_add_loss_sums(operator_call *c, const struct loss_sums *rows, size_t co
 /* embedding_backward within an operator, of its addresses; takes scratch memory. */
 void gpu_embedding_gather(operator_call *c, const int32_t *tokens, const float *dy, float *dweight, size_t count,
                           size_t vocabulary, size_t size);
-
-#endif

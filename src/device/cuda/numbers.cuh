@@ -1,6 +1,5 @@
 /* Operands in GPU memory, float32 or 16 bits: how kernels read and write them. */
-#ifndef DEVICE_CUDA_NUMBERS_CUH
-#define DEVICE_CUDA_NUMBERS_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -138,5 +137,3 @@ struct gpu_result {
             to ? to + i : nullptr, {half_output.to ? half_output.to + i : nullptr, half_output.is_bfloat16}, nullptr};
     }
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Matrix products, and their factors in the precision of the device. A float32 matrix is converted to 16 bits, with
  * rows of a multiple of 16 bytes, in one pass, which also computes column sums if needed. */
-#ifndef DEVICE_CUDA_PRODUCT_CUH
-#define DEVICE_CUDA_PRODUCT_CUH
+#pragma once
 
 #include "device/cuda/gpu.cuh"
 
@@ -59,5 +58,3 @@ void gpu_add_half_output(operator_call *c, struct gpu_result *y);
 static inline void gpu_add_half_output_rows(operator_call *c, struct gpu_result *y, size_t size) {
     if (size % 8 == 0) gpu_add_half_output(c, y);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Kernels that process matrices by rows. A warp processes a row, or a block if the row is long; its threads read four
  * neighbouring numbers at a time. The order of every sum follows from the sizes. Sums over a matrix's rows are in
  * columns.cuh. */
-#ifndef DEVICE_CUDA_ROWS_CUH
-#define DEVICE_CUDA_ROWS_CUH
+#pragma once
 
 #include "device/cuda/gpu.cuh"
 
@@ -124,5 +123,3 @@ template <typename F> void rows_start(operator_call *c, size_t rows, size_t size
     else
         c->launch(rows_kernel<GPU_THREADS, F>, (unsigned)rows, GPU_THREADS, 0, rows, f);
 }
-
-#endif

@@ -7,8 +7,7 @@
  *                g + 8 of these columns
  *   b (16, 8):   b[0] rows 2t and 2t + 1 of column g;  b[1] rows 2t + 8, 2t + 9
  *   sums (16, 8): rows g (0 and 1) and g + 8 (2 and 3), columns 2t and 2t + 1 */
-#ifndef DEVICE_CUDA_TENSOR_CORE_CUH
-#define DEVICE_CUDA_TENSOR_CORE_CUH
+#pragma once
 
 #include <cmath>
 #include <cstdint>
@@ -93,5 +92,3 @@ __device__ static inline float exp2_fast(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-
-#endif

@@ -15,8 +15,7 @@
  * So with more than 16 ranks each has at most 2 log2(n) peers (the root of a large gather or scatter has all others),
  * and the scratch memory of a lane is at most about 12 MiB for any n. 16-bit floats travel along the chain as float32.
  */
-#ifndef DIST_COLLECTIVES_H
-#define DIST_COLLECTIVES_H
+#pragma once
 
 #include "dist/comm/comm_backend.h"
 
@@ -63,5 +62,3 @@ status collectives_broadcast(void *group, int lane, void *data, size_t size, int
 status collectives_barrier(void *group, int lane);
 status collectives_send(void *group, int lane, const void *data, size_t size, int to);
 status collectives_recv(void *group, int lane, void *data, size_t size, int from);
-
-#endif

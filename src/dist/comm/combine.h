@@ -1,8 +1,7 @@
 /* combine: the arithmetic of collectives, the same for every backend: combines one array of each rank into one, element
  * by element, always in order of rank, so the bits do not depend on the backend, on how a message was split, or on
  * which rank computes. Included by C++ too. */
-#ifndef DIST_COMBINE_H
-#define DIST_COMBINE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ void combine_divide(void *data, int divisor, size_t count, enum comm_type type);
 /* Convert 16-bit floats (COMM_BFLOAT16, COMM_FLOAT16) to float32, exactly, and back, to nearest even. (count) each. */
 void combine_from_half(float *out, const uint16_t *in, size_t count, enum comm_type type);
 void combine_to_half(uint16_t *out, const float *in, size_t count, enum comm_type type);
-
-#endif

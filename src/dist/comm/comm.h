@@ -10,8 +10,7 @@
  * and does not depend on how data is split into calls. 16-bit floats are computed in float32 and rounded once; with
  * several ranks on each of several hosts they are rounded once on each host and once over the hosts. Integers wrap
  * around. A NaN in any input gives NaN. */
-#ifndef DIST_COMM_H
-#define DIST_COMM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -126,5 +125,3 @@ status comm_limit_threads(struct comm *comm);
  * where it mostly waits; in shared memory, where it is computation too, if the ranks of the host compute with fewer
  * threads than there are processors. The same answer on all ranks. All ranks. */
 status comm_overlaps(struct comm *comm, bool *overlaps);
-
-#endif

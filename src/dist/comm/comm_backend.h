@@ -1,8 +1,7 @@
 /* comm_backend: the table of functions that a backend of comm fills. comm.c checks arguments, handles groups of one,
  * and adds to a failure the name of the call and the rank that failed first; a backend moves bytes and calls combine().
  * Included by C++ too (comm_gloo.cc), so it is plain C. */
-#ifndef DIST_COMM_BACKEND_H
-#define DIST_COMM_BACKEND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -138,5 +137,3 @@ bool comm_proof_message(const char *link, int from, int to, const void *nonce, s
 
 /* Whether the proofs are equal; compared in constant time. */
 bool comm_proof_is_good(const uint8_t received[COMM_PROOF], const uint8_t expected[COMM_PROOF]);
-
-#endif

@@ -1,7 +1,6 @@
 /* comm_check: checks a process group: every collective, type and operation, at sizes around the thresholds between the
  * algorithms of the backends, against the same arithmetic done serially. For `ddptrain comm` and the tests. */
-#ifndef DIST_COMM_CHECK_H
-#define DIST_COMM_CHECK_H
+#pragma once
 
 #include "dist/comm/comm.h"
 
@@ -53,5 +52,3 @@ void comm_measurer_destroy(struct comm_measurer *measurer); /* takes NULL */
 /* *seconds: time of one call with float32 data of [bytes] bytes, the parts of all ranks together; for send and recv: of
  * one direction. All ranks. */
 status comm_measurer_run(struct comm_measurer *measurer, enum comm_measure measure, size_t bytes, double *seconds);
-
-#endif

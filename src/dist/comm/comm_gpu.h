@@ -7,8 +7,7 @@
  * NCCL decides the order of a sum from topology and size, so it is not the order of rank: results are equal on all
  * ranks and, without NVLS, the same in every run on the same machines; with two ranks they have the bits of the other
  * backends. */
-#ifndef DIST_COMM_GPU_H
-#define DIST_COMM_GPU_H
+#pragma once
 
 #include "dist/comm/comm.h"
 
@@ -53,5 +52,3 @@ status comm_gpu_all_gather(struct comm *gpu, float *data, size_t count);
 /* The host waits until all work in [stream] has completed, at most the group's timeout. The heartbeat reports it as a
  * collective call. STATUS_PEER when a rank was lost: results of enqueued calls may then be wrong. */
 status comm_gpu_wait(struct comm *gpu, void *stream);
-
-#endif

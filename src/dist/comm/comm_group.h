@@ -1,6 +1,5 @@
 /* comm_group: what comm.c shares with the backends beside it. */
-#ifndef DIST_COMM_GROUP_H
-#define DIST_COMM_GROUP_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -56,5 +55,3 @@ status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int g
  * each host, its leader, exchanges data with the other leaders over Gloo or MPI. Reductions combine the ranks of each
  * host in order, then the hosts in order. */
 extern const struct comm_backend comm_hosts_gloo, comm_hosts_mpi;
-
-#endif

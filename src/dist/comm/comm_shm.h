@@ -1,6 +1,5 @@
 /* comm_shm: the backend between ranks of one host, over shared memory. */
-#ifndef DIST_COMM_SHM_H
-#define DIST_COMM_SHM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -61,5 +60,3 @@ struct shm_wait_policy shm_wait_policy(const struct shm_map *map, const atomic_b
  * messages. */
 status shm_signal_wait(struct shm_signal *signal, uint32_t number, struct shm_wait_policy *policy, int rank, int name,
                        double *deadline);
-
-#endif

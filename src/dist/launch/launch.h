@@ -2,8 +2,7 @@
  * it allocates anything large, and stays single-threaded, because the kernel binds a parent-death signal to the thread
  * of the parent. It forwards signals, ends all ranks when one fails, reports the root cause and leaves no process
  * behind. */
-#ifndef DIST_LAUNCH_H
-#define DIST_LAUNCH_H
+#pragma once
 
 #include <sched.h>
 #include <stdbool.h>
@@ -62,5 +61,3 @@ void launch_report_before_joining(const struct launch_config *config, struct log
 status launch_split(int nproc, cpu_set_t **parts);
 /* Adds "rank 0 on processors 0-1, rank 1 on 2-3"; [first]: number of the first rank. */
 void launch_describe_parts(const cpu_set_t *parts, int nproc, int first, struct text *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* launch_internal: internal declarations of the launcher: its ranks, how they ended, and the links to the launchers of
  * other nodes. */
-#ifndef DIST_LAUNCH_INTERNAL_H
-#define DIST_LAUNCH_INTERNAL_H
+#pragma once
 
 #include <poll.h>
 #include <signal.h>
@@ -112,5 +111,3 @@ bool launch_nodes_need_report(const struct launch_nodes *n, bool *informed);
  * [signals]: a signalfd. STATUS_PEER: a node restarts, with the restart count *newer. STATUS_STOPPED: a request to
  * stop, on any node. */
 status launch_nodes_wait_done(struct launch_nodes *n, int signals, int64_t restart_count, int64_t *newer);
-
-#endif

@@ -1,8 +1,7 @@
 /* activity: the current activity of a rank: phase, step, collective. Its threads write it; the thread of the heartbeat
  * reads it (store/store.c). As in PyTorch's flight recorder, the last activity of a rank that hangs shows where it
  * hangs. A write is a few atomic stores, so it is cheap enough for every step. */
-#ifndef DIST_ACTIVITY_H
-#define DIST_ACTIVITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,5 +67,3 @@ void activity_read(const struct activity *activity, struct activity_snapshot *re
 /* "forward", "saving", ...; "?" if [phase] is not a phase. */
 const char *activity_phase_name(int phase);
 bool activity_phase_is_slow(int phase);
-
-#endif

@@ -2,8 +2,7 @@
  * MPI, MPICH and others or of ddptrain's own launcher, so that the same command line works under each of them.
  * PyTorch's variables (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) have the same meaning
  * as there; WORLD_SIZE alone completes the variables of a launcher that does not set the number of ranks. */
-#ifndef DIST_ENV_H
-#define DIST_ENV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ extern const char *const dist_env_secret_warning;
 
 /* Rank 0: *fd is the launcher's listening socket, else a new one on master_addr:master_port. */
 status dist_env_listener(const struct dist_env *env, int *fd);
-
-#endif

@@ -1,7 +1,6 @@
 /* launcher_channel: a rank's ends of the two sockets to its launcher, and the packets that both sides send. In a
  * process that ddptrain's launcher did not start, nothing is sent or received. */
-#ifndef DIST_LAUNCHER_CHANNEL_H
-#define DIST_LAUNCHER_CHANNEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ bool launcher_needs_link(void); /* whether this rank must create one */
 bool launcher_receive_exit(int *rank, char *text, size_t size);
 int launcher_exits_fd(void);    /* readable when launcher_receive_exit has a message; -1 without a launcher */
 int launcher_activity_fd(void); /* for activity_map: the launcher reads it after this rank has ended; -1: none */
-
-#endif

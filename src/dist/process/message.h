@@ -4,8 +4,7 @@
  * Every message after the handshake has a tag: HMAC-SHA-256, truncated to SESSION_TAG bytes, over the number of the
  * message and its bytes. A message that is altered, omitted, repeated, reordered or reflected to its sender has a wrong
  * tag. */
-#ifndef DIST_MESSAGE_H
-#define DIST_MESSAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ enum message_input {
 enum message_input message_read(int fd, void *bytes, size_t capacity, size_t *size);
 /* Removes the first [used] of the bytes (*size). */
 void message_drop(void *bytes, size_t *size, size_t used);
-
-#endif

@@ -1,7 +1,6 @@
 /* net: sockets of the control plane: addresses, listen, one attempt to connect, and send and receive of whole messages
  * with a deadline. All descriptors are close-on-exec. A deadline is a time of clock_seconds(). */
-#ifndef DIST_NET_H
-#define DIST_NET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ bool net_receive(int fd, void *bytes, size_t size, double deadline);
 
 /* name (size): the host name of this machine; "?": unknown. */
 void host_name(char *name, size_t size);
-
-#endif

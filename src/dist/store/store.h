@@ -2,8 +2,7 @@
  * (Gloo exchanges its addresses through it), to compare what must be identical (config, data, model) before step 0, and
  * to report failures. Every message is authenticated with the job's secret (message.h). Values are small. There
  * is one store for each job. */
-#ifndef DIST_STORE_H
-#define DIST_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -134,5 +133,3 @@ void store_count_traffic(const struct store *store, struct store_traffic *out);
  * with the ranks and the first lines that differ. [what]: what is compared, for the message. Each wait takes at most
  * [timeout] seconds. All ranks, in the same order. */
 status store_agree(struct store *store, const char *what, const char *text, double timeout);
-
-#endif

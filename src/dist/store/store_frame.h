@@ -17,8 +17,7 @@
  * server is rejected; when it gives up it reports so by a connection with the purpose FOR_GIVING_UP, which is rejected,
  * too, and ends the wait of the ranks that have joined.
  */
-#ifndef DIST_STORE_FRAME_H
-#define DIST_STORE_FRAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -176,5 +175,3 @@ void store_write_u64(uint8_t *bytes, uint64_t value);
 
 /* The first 64 bits of the SHA-256 of the job id. */
 uint64_t store_job_hash(const char *job_id);
-
-#endif

@@ -1,6 +1,5 @@
 /* store_join: connects a rank to the store of rank 0; sends and receives frames over a socket. */
-#ifndef DIST_STORE_JOIN_H
-#define DIST_STORE_JOIN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,5 +43,3 @@ bool store_receive_frame(int fd, struct message_session *session, size_t limit, 
  * connection to rank 0 at n1:29500 was tampered with or corrupted". */
 bool store_is_tampered(int error);
 status store_tampered(const char *endpoint);
-
-#endif

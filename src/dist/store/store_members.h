@@ -12,8 +12,7 @@
  * The limit is max([hang], 20 x median step) seconds for phases that compute, at least a minute for evaluation; it is
  * [slow] (dist.timeout) before the first step has ended, and for phases that wait for disks or terminals. Processor
  * time does not count as progress, because a loop uses it, too; the message includes it. */
-#ifndef DIST_STORE_MEMBERS_H
-#define DIST_STORE_MEMBERS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -90,5 +89,3 @@ void members_last_seen(const struct activity_snapshot *reading, struct text *out
 void members_missing(const struct members *m, struct text *out);
 
 void members_missing_by_node(const struct members *m, struct text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* store_server: the thread of rank 0 that stores the keys and tracks which ranks have joined and left. */
-#ifndef DIST_STORE_SERVER_H
-#define DIST_STORE_SERVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ const uint8_t *store_keys_get(const struct store_keys *keys, const char *key, si
 void store_keys_remove(struct store_keys *keys, const char *key);
 
 void store_server_traffic(const struct store_server *s, struct store_traffic *out); /* from any thread */
-
-#endif

@@ -2,8 +2,7 @@
  * the functions that are called. Those are the files of functions/, which compute what the CPU's operators compute, in
  * the same order of operations; the build embeds their text. In a file each function, or group of them that is used
  * together, begins with a banner: its name and those that it calls. */
-#ifndef MODEL_EMIT_C_H
-#define MODEL_EMIT_C_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/text.h"
@@ -82,5 +81,3 @@ const char *c_matrix_rows(const struct c_call *call, size_t param, size_t first,
 const char *c_comment(struct c_code *c, const char *name);
 /* "static const double name[] = {...};" */
 void c_doubles(struct c_code *c, const char *name, const double *values, size_t count);
-
-#endif

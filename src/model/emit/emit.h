@@ -1,7 +1,6 @@
 /* emit: what the writers of a model in other formats read of it. Each layer writes itself: struct layer_type's [onnx]
  * and [c]. */
-#ifndef MODEL_EMIT_H
-#define MODEL_EMIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ struct emitted_model {
     const float *const *params, *const *buffers; /* (model->params.count), (model->buffers.count) their values */
     const bool *reads_lengths; /* (model->lengths_count) an operation leaves out what is behind these lengths */
 };
-
-#endif

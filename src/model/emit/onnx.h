@@ -1,7 +1,6 @@
 /* onnx: a graph of ONNX while layers write their nodes into it (onnx/onnx.proto3, the numbers of its fields are in the
  * comments of onnx.c). Tensors are channels-first, as in PyTorch. A value is named by a string in the graph's arena. */
-#ifndef MODEL_EMIT_ONNX_H
-#define MODEL_EMIT_ONNX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -120,5 +119,3 @@ void onnx_window(struct text *attributes, const struct window *window, const siz
 /* The same for volumes: (depth, height, width). */
 void onnx_volume_window(struct text *attributes, const size_t kernel[3], const size_t stride[3], const size_t before[3],
                         const size_t after[3]);
-
-#endif

@@ -1,7 +1,6 @@
 /* protobuf: writes messages in the binary format of Protocol Buffers, field by field. ONNX needs five kinds of fields
  * and no reading, so a library with generated code for the whole schema would be larger than this file. */
-#ifndef MODEL_EMIT_PROTOBUF_H
-#define MODEL_EMIT_PROTOBUF_H
+#pragma once
 
 #include "base/text.h"
 
@@ -11,5 +10,3 @@ void protobuf_bytes(struct text *out, unsigned field, const void *bytes, size_t 
 void protobuf_string(struct text *out, unsigned field, const char *string);
 /* Adds the message [inner] as a field, and frees it. */
 void protobuf_message(struct text *out, unsigned field, struct text *inner);
-
-#endif

@@ -1,7 +1,6 @@
 /* Helpers of the layers over images: conversion of shapes, and keys with one number or one per dimension. A signal
  * (channels, length) is an image of height 1. */
-#ifndef MODEL_LAYERS_IMAGES_H
-#define MODEL_LAYERS_IMAGES_H
+#pragma once
 
 #include "model/emit/c.h"
 #include "model/layer.h"
@@ -60,5 +59,3 @@ void triple_check(const struct int_list *list, const char *key, const struct nod
 
 /* The number of dimension [d]: 0 the depth, 1 the height, 2 the width. */
 size_t triple_at(const struct int_list *list, int d);
-
-#endif

@@ -1,6 +1,5 @@
 /* joins: the keys of concat, which parallel has, too. */
-#ifndef MODEL_LAYERS_JOINS_H
-#define MODEL_LAYERS_JOINS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ int join_dimension(const struct shape *shape, int64_t dim);
 
 /* In memory, a row of [shape] is [outer] blocks of size[dimension] * inner elements. */
 void join_blocks(const struct shape *shape, int dimension, size_t *outer, size_t *inner);
-
-#endif

@@ -1,6 +1,5 @@
 /* layers: the table of layer types. */
-#ifndef MODEL_LAYERS_LAYERS_H
-#define MODEL_LAYERS_LAYERS_H
+#pragma once
 
 #include "model/emit/c.h"
 #include "model/emit/onnx.h"
@@ -36,5 +35,3 @@ bool layer_is_gelu_tanh(const struct layer *layer);
 
 /* Not in the table: build.c adds them. */
 extern const struct layer_type layer_reorder, layer_input, layer_outputs, layer_part;
-
-#endif

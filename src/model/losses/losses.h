@@ -1,6 +1,5 @@
 /* losses: the table of losses, and common functions of element-wise losses. */
-#ifndef MODEL_LOSSES_LOSSES_H
-#define MODEL_LOSSES_LOSSES_H
+#pragma once
 
 #include "model/loss.h"
 
@@ -87,5 +86,3 @@ void loss_mean_of_elements(const struct elementwise_options *options, struct dev
                            const struct shape *output_shape, const float *output, const void *targets,
                            const struct row_weights *weights, size_t rows, float scale, float *gradient,
                            struct loss_sums *sums);
-
-#endif

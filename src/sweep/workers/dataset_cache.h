@@ -1,7 +1,6 @@
 /* dataset_cache: the datasets that a process of a sweep has open, so that trials with the same data do not read them
  * again. */
-#ifndef SWEEP_DATASET_CACHE_H
-#define SWEEP_DATASET_CACHE_H
+#pragma once
 
 #include "data/dataset/dataset.h"
 #include "train/config/config.h"
@@ -20,5 +19,3 @@ void dataset_cache_limit(struct dataset_cache *cache, uint64_t bytes);
  * the files are the same. */
 status dataset_cache_open(struct dataset_cache *cache, const struct config *config, char key[DATASET_KEY_SIZE],
                           struct dataset **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* slot: a worker of the coordinator: a process of its own, or another rank. */
-#ifndef SWEEP_SLOT_H
-#define SWEEP_SLOT_H
+#pragma once
 
 #include "sweep/workers/dataset_cache.h"
 #include "sweep/workers/worker_connection.h"
@@ -56,5 +55,3 @@ status slot_receive(struct worker_slot *slot, struct worker_report *report, bool
 
 /* Ends the worker; [by_force]: without waiting for its run. */
 void slot_end(struct worker_slot *slot, bool by_force);
-
-#endif

@@ -3,8 +3,7 @@
  * computed for long have a run folder, and with it checkpoints, from the start; after short ones, and as the first on
  * the CPU, a run leaves no files unless it is to be kept, has test rows, or takes longer than some seconds (the first:
  * 0.1 s). */
-#ifndef SWEEP_WORKER_H
-#define SWEEP_WORKER_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -74,5 +73,3 @@ void worker_end(pid_t pid, int fd, bool by_force, struct text *how);
 /* false: the worker has ended. */
 bool worker_send_job(int fd, const struct worker_job *job);
 bool worker_answer(int fd, bool must_stop);
-
-#endif

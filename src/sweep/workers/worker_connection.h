@@ -2,8 +2,7 @@
  * coordinator and listens on MASTER_ADDR:MASTER_PORT; each other rank connects whenever it is ready, and is one worker.
  * Both sides prove that they know the job's secret (dist_env_secret), and every message carries a tag
  * (message.h). Messages of one direction have one size, so that no side ever waits for the rest of one. */
-#ifndef SWEEP_WORKER_CONNECTION_H
-#define SWEEP_WORKER_CONNECTION_H
+#pragma once
 
 #include "dist/process/env.h"
 #include "dist/process/net.h"
@@ -51,5 +50,3 @@ struct worker_connection *worker_accept(struct worker_listener *listener, int *r
 /* Connects another rank to rank 0; tries for [timeout] seconds, or until a request to stop. STATUS_USAGE: the
  * coordinator has another [what] or WORLD_SIZE. STATUS_PEER: it was not reached. STATUS_STOPPED. */
 status worker_connect(const struct dist_env *env, const char *what, double timeout, struct worker_connection **out);
-
-#endif

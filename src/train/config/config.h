@@ -1,7 +1,6 @@
 /* config: the complete config of a run, composed of the sections that each module declares and a few sections of the
  * run itself. */
-#ifndef TRAIN_CONFIG_H
-#define TRAIN_CONFIG_H
+#pragma once
 
 #include "base/schema/schema.h"
 #include "data/dataset/dataset.h"
@@ -221,5 +220,3 @@ bool config_ignored(const struct config *config, size_t index, struct text *out)
  * also after a failure, unless it is NULL. */
 status config_create_device(const struct config *config, const struct dist_env *env, bool is_training,
                             struct device **out);
-
-#endif

@@ -12,8 +12,7 @@
  * rights: docs/extensions.md.
  *
  * Types of an extension are for the CPU, unless it says runs_on_gpus and calls the device's operators alone. */
-#ifndef TRAIN_EXTENSION_H
-#define TRAIN_EXTENSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,5 +102,3 @@ status extensions_check_same(const struct section_list *extensions, const char *
 
 /* Whether all extensions that this process has loaded run on GPUs; true without any. */
 bool extensions_run_on_gpus(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* first_config: a config for a data file that nobody has written one for: `ddptrain init`. */
-#ifndef TRAIN_FIRST_CONFIG_H
-#define TRAIN_FIRST_CONFIG_H
+#pragma once
 
 #include <stddef.h>
 
@@ -12,5 +11,3 @@
  * of the config. Adds sentences about what was recognised to [notes], each with a line end. */
 status first_config_write(const char *path, const char *target, char *const *overrides, size_t count, struct text *out,
                           struct text *notes);
-
-#endif

@@ -1,7 +1,6 @@
 /* run_folder: runs/<name>, with the resolved config, metrics, log and checkpoints of a run. It is locked by one process
  * at a time, and changed only after all checks of the start. Rank 0. */
-#ifndef TRAIN_RUN_FOLDER_H
-#define TRAIN_RUN_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -50,5 +49,3 @@ status run_folder_follow(struct run_folder *folder, struct log *log, bool *has_c
 
 /* Writes the resolved config if it is new or differs. From here on the folder is that of this run. */
 status run_folder_write_config(struct run_folder *folder, const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* run_list: a table of the run folders in a folder: state, progress, best epoch, time, size. It only reads files and
  * works while runs write them. */
-#ifndef TRAIN_RUN_LIST_H
-#define TRAIN_RUN_LIST_H
+#pragma once
 
 #include "base/status.h"
 #include "base/text.h"
@@ -11,5 +10,3 @@
  * state of a run is `running` while a process has its lock, `complete` or `stopped` by its last event, else `failed`:
  * the process ended with an error or was killed. STATUS_DATA for a folder that is absent or has no run. */
 status run_list(const char *folder, struct text *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* generate: continues a prompt with a trained model of texts, one sampled token (a character, or a token of a
  * tokenizer) at a time. One process. Vocabulary and weights are those of the checkpoint, so the training text is not
  * needed, except for the checkpoint "initial". */
-#ifndef TRAIN_GENERATE_H
-#define TRAIN_GENERATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ typedef bool generate_sink(void *context, const char *text);
  * texts, or the prompt is empty or has characters that are not in the vocabulary. */
 status generate_text(const struct config *config, const struct generate_options *options, struct log *log,
                      generate_sink *sink, void *context);
-
-#endif

@@ -2,8 +2,7 @@
  * and scaler are those of a checkpoint, or of the start of a new run (session.h); the rows are those of the
  * config (dataset.path=FILE for new data). Nothing is written into the run folder. After a stop request to a rank all
  * ranks end with STATUS_STOPPED within a batch, and write nothing. */
-#ifndef TRAIN_INFERENCE_H
-#define TRAIN_INFERENCE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ status inference_evaluate(const struct config *config, const struct dist_env *en
  * one step after the other, or whose outputs are no inputs. Rank 0 writes. All ranks. */
 status inference_predict(const struct config *config, const struct dist_env *env,
                          const struct inference_options *options, struct log *log, struct text *text);
-
-#endif

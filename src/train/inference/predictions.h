@@ -11,8 +11,7 @@
  * (float64 with dataset.target_scale); `labels` (classes), the texts of the classes; `targets` (predictions), their
  * names; `probabilities` (rows, classes or targets); `inputs` (rows, columns), the original texts, and `columns`, their
  * names; `outputs` (rows, outputs). */
-#ifndef TRAIN_PREDICTIONS_H
-#define TRAIN_PREDICTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ void predictions_add_csv(const struct predictions *p, struct arena *arena, struc
 
 /* Replaces the file atomically. */
 status predictions_write(const char *path, const struct predictions *p, struct arena *arena);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Any number of threads may predict at once. Each takes an own set of activations, made when it is first needed and
  * kept for later calls; all share the weights. */
-#ifndef TRAIN_PREDICTOR_H
-#define TRAIN_PREDICTOR_H
+#pragma once
 
 #include "base/schema/schema.h"
 #include "base/status.h"
@@ -62,5 +61,3 @@ status predictor_run_tokens(struct predictor *predictor, const int32_t *tokens, 
 /* Rows of columns, found by name; other columns are ignored. */
 status predictor_run_table(struct predictor *predictor, const struct cells *cells,
                            const struct predictor_results *results);
-
-#endif

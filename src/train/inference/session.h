@@ -12,8 +12,7 @@
  *   session_load   the rest of the config is compared; memory and weights
  *
  *   session_run    rows to outputs */
-#ifndef TRAIN_SESSION_H
-#define TRAIN_SESSION_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/log.h"
@@ -94,5 +93,3 @@ bool session_leave_names(const struct session *session, struct dataset_config *d
 /* *why = why dataset.split gives other rows than in the training, "the data are not those ..."; NULL: it gives the
  * same, or the checkpoint does not say. [fingerprint]: of the rows; NULL: unknown. */
 status session_compare_split(const struct session *session, const char *fingerprint, const char **why);
-
-#endif

@@ -9,8 +9,7 @@
  *   grouped          the same, and a rank keeps the gradients of its shard only (ZeRO's stage 2)
  *   elastic          the batch shards of all ranks, summed in one tree
  *   in_backward      one rank; parameters are updated while backward runs */
-#ifndef TRAIN_AVERAGING_H
-#define TRAIN_AVERAGING_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -68,5 +67,3 @@ struct averaging_hooks {
 
 /* After the group (trainer->comm) and the reducer or elastic are created. */
 const struct averaging_hooks *averaging_choose(const struct trainer *trainer);
-
-#endif

@@ -12,8 +12,7 @@
  * be found on several of them. With optimizer.in_backward there are no gradients to compare, so a config cannot have
  * both.
  */
-#ifndef TRAIN_COMPUTE_CHECK_H
-#define TRAIN_COMPUTE_CHECK_H
+#pragma once
 
 #include "train/loop/averaging.h"
 #include "train/loop/trainer.h"
@@ -38,5 +37,3 @@ const struct tensor *compute_check_forward(struct trainer *trainer, const struct
 /* If a piece differed on any rank (trainer->compute_check.finding). STATUS_DIVERGED: names rank, host, processor and
  * the first result that differs, the same on all ranks. All ranks. */
 status compute_check_report(struct trainer *trainer, int64_t step);
-
-#endif

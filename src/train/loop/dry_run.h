@@ -1,8 +1,7 @@
 /* dry_run: calls the operators of a run's passes and update once, while the device only determines the memory that they
  * need (device_dry_run_begin). Nothing is computed, so it takes milliseconds and the state does not change. After it
  * all memory of a run is allocated, before the first step, and `check` can print the size. */
-#ifndef TRAIN_DRY_RUN_H
-#define TRAIN_DRY_RUN_H
+#pragma once
 
 #include "data/dataset/loader.h"
 #include "train/plan/plan.h"
@@ -18,5 +17,3 @@ status dry_run_training(struct trainer *trainer, const struct pass_rows *rows);
  * inputs and targets. */
 status dry_run_forward(struct model *model, struct device *device, const struct loss_type *loss,
                        const void *loss_config, const struct batch *batch);
-
-#endif

@@ -1,6 +1,5 @@
 /* epoch: the end of an epoch: evaluation, best value, early stop, schedule, log. All ranks. */
-#ifndef TRAIN_EPOCH_H
-#define TRAIN_EPOCH_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -19,5 +18,3 @@ status epoch_evaluate_test(struct trainer *trainer, bool with_average, bool *mus
 /* After epoch_evaluate, if that is due: reports the epoch and resets its counters. [is_whole]: all its batches are done
  * (a run by steps may end within an epoch). */
 status epoch_finish(struct trainer *trainer, bool is_whole, bool is_last);
-
-#endif

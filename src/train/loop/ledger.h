@@ -11,8 +11,7 @@
  *
  * `parameters` is state_hash_floats of the parameters with their padding, `state` is state_hash. Rank 0, except
  * where all ranks are named; all but ledger_interval do nothing without a ledger. */
-#ifndef TRAIN_LEDGER_H
-#define TRAIN_LEDGER_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -37,5 +36,3 @@ status ledger_step(struct trainer *trainer, const struct update *update);
 status ledger_checkpoint(struct trainer *trainer, const struct state *state, const char *name, int64_t *bytes);
 /* The last line of this process, METRICS_END or METRICS_STOPPED. */
 status ledger_end(struct trainer *trainer, enum metrics_event event, const char *state_sha256);
-
-#endif

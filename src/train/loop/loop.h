@@ -1,7 +1,6 @@
 /* loop: the loop over steps, evaluations and saves. run.c creates its parts. All ranks make the same calls in the
  * same order. */
-#ifndef TRAIN_LOOP_H
-#define TRAIN_LOOP_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -10,5 +9,3 @@
  * on all ranks in the same step: the loss or a gradient is not finite, and train.on_nonfinite ends the run.
  * STATUS_DIVERGED: the states of the ranks differ. After both nothing more is saved. All ranks. */
 status loop_run(struct trainer *trainer, bool is_resumed, bool *is_stopped);
-
-#endif

@@ -1,6 +1,5 @@
 /* progress: the progress of a run and the learning rates that depend on it. The same on all ranks. */
-#ifndef TRAIN_PROGRESS_H
-#define TRAIN_PROGRESS_H
+#pragma once
 
 #include "optim/schedule.h"
 #include "train/loop/trainer.h"
@@ -18,5 +17,3 @@ struct schedule_progress progress_of(const struct trainer *trainer);
 
 /* The scheduled rate of the optimizer, for the log. */
 double progress_lr(const struct trainer *trainer);
-
-#endif

@@ -1,6 +1,5 @@
 /* rank_sync: broadcasts and comparisons between ranks, other than averaging. All ranks call all functions. */
-#ifndef TRAIN_RANK_SYNC_H
-#define TRAIN_RANK_SYNC_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -29,5 +28,3 @@ status rank_sync_seek(struct trainer *trainer, int64_t epoch, size_t batch);
 status rank_sync_state(struct trainer *trainer);
 /* The same without optimizer and moving average, which are equal at the start of a run. */
 status rank_sync_start(struct trainer *trainer);
-
-#endif

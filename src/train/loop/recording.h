@@ -1,7 +1,6 @@
 /* recording: records the operators of a pass once and replays them with one call (a CUDA graph), which saves the host's
  * time per operator. Recorded work may depend only on its key, on fixed addresses and on values in device memory. */
-#ifndef TRAIN_RECORDING_H
-#define TRAIN_RECORDING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ status recordings_run(struct recordings *recordings, const struct recording_key 
 /* After work with different numbers of rows on the ranks: if memory has moved on any rank, so that its recordings are
  * invalid, all ranks discard theirs. All ranks. Does nothing for NULL or a group without NCCL. */
 status recordings_agree(struct recordings *recordings);
-
-#endif

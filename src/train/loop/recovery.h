@@ -1,7 +1,6 @@
 /* recovery: handles a step whose loss, gradients or running statistics are not finite, which all ranks know from the
  * control all-reduce of the step: finds and reports the origin, and applies train.on_nonfinite. */
-#ifndef TRAIN_RECOVERY_H
-#define TRAIN_RECOVERY_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -34,5 +33,3 @@ status recovery_of_parameter(struct trainer *trainer, const char *parameter, str
 /* Loads the newest checkpoint, whose position in the data is [written]; the micro-batches that caused the roll-back are
  * skipped from now on. After save_complete. STATUS_NOT_FINITE: too many roll-backs. All ranks. */
 status recovery_roll_back(struct trainer *trainer, struct data_position written);
-
-#endif

@@ -1,7 +1,6 @@
 /* save: decides when the loop saves its state, and passes it to the saver (checkpoint/checkpoint.h), a thread
  * that writes it. */
-#ifndef TRAIN_SAVE_H
-#define TRAIN_SAVE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -78,5 +77,3 @@ void save_mark_unsaved(struct trainer *trainer);
 
 /* Requests a save after the current step. The same on all ranks. */
 void save_request(struct trainer *trainer);
-
-#endif

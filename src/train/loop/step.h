@@ -1,6 +1,5 @@
 /* step: one update of the parameters, from its micro-batches to its line in metrics.jsonl. All ranks. */
-#ifndef TRAIN_STEP_H
-#define TRAIN_STEP_H
+#pragma once
 
 #include "train/loop/trainer.h"
 
@@ -32,5 +31,3 @@ status step_finish(struct trainer *trainer, struct step_result *result);
 
 /* Instead of step_run: skips the step, after a roll-back. */
 status step_skip(struct trainer *trainer, struct step_result *result);
-
-#endif

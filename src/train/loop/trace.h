@@ -15,8 +15,7 @@
  *                               sum that a residual ends with, after the layer NAME
  *   gradients/NAME              of the parameter NAME: the mean over all ranks and micro-batches, before clip_grad_norm
  *   parameters/before/NAME, parameters/after/NAME, update/NAME    update: the difference, rounded to float32 */
-#ifndef TRAIN_TRACE_H
-#define TRAIN_TRACE_H
+#pragma once
 
 #include "train/loop/averaging.h"
 #include "train/loop/trainer.h"
@@ -43,5 +42,3 @@ status trace_piece(struct trainer *trainer, const struct update *update, const s
 status trace_gradients(struct trainer *trainer);
 /* After the update: writes the file. All ranks. */
 status trace_write(struct trainer *trainer, const struct update *update);
-
-#endif

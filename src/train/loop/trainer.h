@@ -4,8 +4,7 @@
  *
  *   recording.h  trainer.h  progress.h  rank_sync.h  averaging.h  compute_check.h  trace.h  ledger.h  save.h recovery.h
  * step.h epoch.h  loop.h */
-#ifndef TRAIN_TRAINER_H
-#define TRAIN_TRAINER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -261,5 +260,3 @@ void trainer_close_recordings(struct trainer *trainer);
 
 /* A pass over [rows] rows of the current micro-batch. */
 struct pass trainer_pass(struct trainer *trainer, size_t rows, bool is_training);
-
-#endif

@@ -1,8 +1,7 @@
 /* append_file: a file that only grows. Bytes are collected in a buffer and written together. A write that fails may
  * leave a part of the buffer in the file; the next one truncates the file first, so that it never contains a record
  * twice or in part. */
-#ifndef TRAIN_APPEND_FILE_H
-#define TRAIN_APPEND_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ status append_file_truncate(struct append_file *file, uint64_t size);
 
 /* Flushes, closes the descriptor and frees the path and the buffer. */
 status append_file_close(struct append_file *file);
-
-#endif

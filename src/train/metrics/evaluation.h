@@ -1,7 +1,6 @@
 /* evaluation: loss and metrics of a model on validation rows. Each rank adds the batches of its rows; at the end the
  * sums of all ranks are reduced, so that each row counts once and the result does not depend on the number of ranks. */
-#ifndef TRAIN_EVALUATION_H
-#define TRAIN_EVALUATION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,5 +68,3 @@ status evaluation_add_metrics(struct evaluation *evaluation, const float *output
 status evaluation_add_no_rows(struct evaluation *evaluation);
 /* The result over the rows of all ranks, the same on all ranks. All ranks. */
 status evaluation_finish(struct evaluation *evaluation, struct evaluation_result *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* event_file: a TensorBoard event file with scalars over steps, in the format TFRecord: length, CRC-32C of the length,
  * protocol buffer `Event`, CRC-32C of that. tensorboard can read it while it grows. Rank 0. */
-#ifndef TRAIN_EVENT_FILE_H
-#define TRAIN_EVENT_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ void event_file_restart(struct event_file *file, int64_t step);
 
 /* Writes what was added. On a failure it is kept for the next flush, up to APPEND_FILE_MAX_BUFFER bytes. */
 status event_file_flush(struct event_file *file);
-
-#endif

@@ -1,8 +1,7 @@
 /* metric_table: the metrics of an evaluation. A tally counts what they need: a confusion matrix, top-k hits, errors of
  * values, and scores for the areas under the ROC and the precision-recall curve; only those that a metric needs are
  * computed. A new metric is a formula of the tally and a row of the table in metric_table.c. */
-#ifndef TRAIN_METRIC_TABLE_H
-#define TRAIN_METRIC_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -156,5 +155,3 @@ struct class_scores {
 };
 /* Of [class] of a matrix (classes, classes) of counts, whose rows are targets. */
 struct class_scores metric_class_scores(const double *confusion, size_t classes, size_t class);
-
-#endif

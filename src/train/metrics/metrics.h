@@ -1,8 +1,7 @@
 /* metrics: metrics.jsonl, one JSON object per line, numbers with all digits. Lines are buffered and written at
  * least once a second and before every checkpoint. A checkpoint contains the size of the file, and a resume truncates
  * the file to it, so that it continues without a gap or a duplicate step. Rank 0. */
-#ifndef TRAIN_METRICS_H
-#define TRAIN_METRICS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -111,5 +110,3 @@ bool metrics_line_chain(const char *line, size_t size, char chain[METRICS_CHAIN_
 
 /* Whether the last line of [path] is complete and an [event]; false when there is no such file. */
 status metrics_ends_with(const char *path, enum metrics_event event, bool *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* monitor: the metric that selects the best checkpoint (`checkpoint.best`), ends a run (`train.early_stop`) or reduces
  * the learning rate (`schedule: reduce_on_plateau`). Metrics have the names of the epoch events in metrics.jsonl. */
-#ifndef TRAIN_MONITOR_H
-#define TRAIN_MONITOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ bool monitor_is_maximized(const struct monitor *monitor);
 /* Whether [value] is better than [best] by more than [min_delta]. NAN is never better; anything else is better than a
  * best of NAN. */
 bool monitor_is_better(const struct monitor *monitor, double value, double best, double min_delta);
-
-#endif

@@ -2,8 +2,7 @@
  * it evaluates; the program adds up the sums of all ranks and puts their records one after another, and the value is
  * computed of both on every rank. Records are then in the order of the validation rows, so a value of records alone has
  * the same bits on any number of ranks; sums are the same up to rounding. */
-#ifndef TRAIN_OWN_METRIC_H
-#define TRAIN_OWN_METRIC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ void own_metric_start(const struct metric_type *type, struct metric_state *state
 /* The value over the rows of all ranks: STATUS_DATA with both values and ranks where two ranks have different ones, and
  * where a record has another size or a sum after the last one was written. All ranks. */
 status own_metric_value(const struct metric_type *type, struct metric_state *state, double *out);
-
-#endif

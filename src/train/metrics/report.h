@@ -1,7 +1,6 @@
 /* report: the output of rank 0 during training: a progress bar on a terminal, otherwise a line per epoch (fewer in long
  * runs), and a summary at the end. All ranks may call it: with a NULL log nothing is printed. */
-#ifndef TRAIN_REPORT_H
-#define TRAIN_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ void report_metric_error(const char *name, double value, char text[32]);
 
 /* "3 s", "2 min 5 s", "1 h 12 min" into [text] (32). */
 void report_duration(double seconds, char text[32]);
-
-#endif

@@ -1,8 +1,7 @@
 /* agreement: verifies that all ranks have the same state. They start from the same bits and apply the same updates, so
  * a difference means that memory, a processor or the program failed. A hash of the state is part of the control
  * all-reduce every train.check_state_every steps, and is compared before every save. */
-#ifndef TRAIN_AGREEMENT_H
-#define TRAIN_AGREEMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ status agreement_check(const struct state *state, bool with_buffers, struct comm
 
 /* Flips the bit of [flip] in the state if this is its rank and step (for tests). */
 void agreement_fault(const struct fault_flip *flip, const struct state *state, int rank);
-
-#endif

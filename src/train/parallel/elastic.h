@@ -1,8 +1,7 @@
 /* elastic: a step with the same bits on any number of ranks (`determinism: {mode: elastic}`). The batch of all ranks is
  * split into shards. Each shard is computed separately, with random numbers that depend on its rows; gradients, running
  * statistics and losses are summed in one tree over the shards (dist/shard_tree.h). */
-#ifndef TRAIN_ELASTIC_H
-#define TRAIN_ELASTIC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ status elastic_all_reduce_sums(struct elastic *elastic, struct loss_sums *sums, 
 
 /* Rows of batch [number] over all ranks. */
 size_t elastic_rows(const struct elastic *elastic, size_t number);
-
-#endif

@@ -1,6 +1,5 @@
 /* ranges: the ranges of the gradients that are averaged, those of parameters that are not frozen, for the reducer. */
-#ifndef TRAIN_RANGES_H
-#define TRAIN_RANGES_H
+#pragma once
 
 #include "dist/reducer.h"
 #include "model/params.h"
@@ -14,5 +13,3 @@ struct ranges {
 };
 status ranges_create(const struct params *params, struct ranges *out);
 void ranges_free(struct ranges *ranges);
-
-#endif

@@ -1,7 +1,6 @@
 /* row_gather: the rows of all ranks in a batch, for a loss that compares them (loss_type's compares_rows). How many
  * rows each rank has is known without communication. */
-#ifndef TRAIN_ROW_GATHER_H
-#define TRAIN_ROW_GATHER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ const struct all_rows *row_gather_batch(struct row_gather *gather, size_t index)
 
 /* The failure of the batch: STATUS_PEER. OK for NULL. */
 status row_gather_take_failure(struct row_gather *gather);
-
-#endif

@@ -5,8 +5,7 @@
  * shard only, and buckets share memory (FSDP's SHARD_GRAD_OP). With stage 3 the same holds for the parameters, which
  * passes gather bucket by bucket (FSDP's FULL_SHARD; model_gather_values); after the update nothing is gathered. All
  * functions accept NULL: no sharding. */
-#ifndef TRAIN_ZERO_H
-#define TRAIN_ZERO_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -87,5 +86,3 @@ status zero_gather(struct zero *zero, struct state *state, struct comm *comm);
  * ranks. */
 status zero_scatter(struct zero *zero, struct state *state, struct comm *comm);
 void zero_release(struct zero *zero, struct state *state);
-
-#endif

@@ -1,7 +1,6 @@
 /* feed: makes a batch of the loader available to operators. On the CPU it stays where it is; on a GPU it is copied
  * asynchronously, while the device computes the previous batch. */
-#ifndef TRAIN_FEED_H
-#define TRAIN_FEED_H
+#pragma once
 
 #include "data/dataset/loader.h"
 #include "device/device.h"
@@ -23,5 +22,3 @@ struct batch feed_put(struct feed *feed, const struct batch *batch);
 
 /* Bytes of device memory of a feed, which are two batches. */
 size_t feed_memory(const struct dataset_info *info, size_t rows);
-
-#endif

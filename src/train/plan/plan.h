@@ -5,8 +5,7 @@
  *
  * What only affects training, such as batches of an epoch, is checked for training and `check` only: eval and predict
  * may use other rows. */
-#ifndef TRAIN_PLAN_H
-#define TRAIN_PLAN_H
+#pragma once
 
 #include "data/dataset/dataset.h"
 #include "dist/process/env.h"
@@ -106,5 +105,3 @@ status plan_explain_rows(status failure);
 
 /* Adds a line of `check`. [device] NULL: there is none. */
 void device_memory_describe(const struct device_memory *memory, const struct device *device, struct text *out);
-
-#endif

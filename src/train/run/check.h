@@ -1,7 +1,6 @@
 /* check: the work of `ddptrain check`. It makes the plan of a run and the parts of one rank, does a dry run, and
  * describes the plan. It writes nothing. */
-#ifndef TRAIN_CHECK_H
-#define TRAIN_CHECK_H
+#pragma once
 
 #include "base/status.h"
 #include "base/text.h"
@@ -19,5 +18,3 @@ struct check_options {
  * (STATUS_USAGE; NULL: nothing): everything else is checked and described. */
 status check_run(const struct config *config, const struct dist_env *env, const struct check_options *options,
                  struct text *out, status *missing);
-
-#endif

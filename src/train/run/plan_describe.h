@@ -1,7 +1,6 @@
 /* plan_describe: what is said of a plan: the output of `ddptrain check` (rows, layers, processes, memory, buckets,
  * bytes per step), the drawing of `check --dot` for Graphviz, and a warning of a run. */
-#ifndef TRAIN_PLAN_DESCRIBE_H
-#define TRAIN_PLAN_DESCRIBE_H
+#pragma once
 
 #include "base/text.h"
 #include "model/model.h"
@@ -25,5 +24,3 @@ void plan_graph(const struct model *model, const char *name, struct text *out);
  * folder's config.yaml, so it is called before that is replaced. A folder that is absent or cannot be read counts as
  * none. Rank 0. */
 void schedule_warn(const struct plan *plan, const char *folder, struct text *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* run: the complete run of a rank: opens the data, plans the model, joins the group, compares the ranks, resumes,
  * trains, reports, and frees everything, also after a failure. */
-#ifndef TRAIN_RUN_H
-#define TRAIN_RUN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -61,5 +60,3 @@ status run_train(const struct config *config, const struct dist_env *env, const 
  * from: bad rows, model.init_from, checkpoint.resume, a checkpoint of the run folder that does not fit. Reads all rows,
  * needs the memory of a rank, and changes nothing. */
 status run_try_start(const struct config *config, const struct dist_env *env, const struct run_options *options);
-
-#endif

@@ -1,8 +1,7 @@
 /* data_entries: what a checkpoint stores about the data of its training, as JSON in the texts data/..., so that other
  * files are read as in training and the model can be used without its dataset. Later versions may add keys; others than
  * those named here are ignored. */
-#ifndef TRAIN_DATA_ENTRIES_H
-#define TRAIN_DATA_ENTRIES_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/schema/schema.h"
@@ -108,5 +107,3 @@ status preparation_read(struct arena *arena, struct checkpoint *checkpoint, stru
  * [path], [otherwise]: as of column_names_compare. */
 status preparation_compare(struct checkpoint *checkpoint, const struct preparation *now, const char *path,
                            const char *otherwise);
-
-#endif

@@ -1,7 +1,6 @@
 /* state: the state of a run: parameters, buffers, optimizer state, moving average and counters. A checkpoint contains
  * it, a resume restores it, state_sha256 hashes it. */
-#ifndef TRAIN_STATE_H
-#define TRAIN_STATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -116,5 +115,3 @@ void state_sha256(const struct state *state, char hex[DIGEST_HEX_SIZE]);
 uint64_t state_hash(const struct state *state);
 /* hash_add over values (count), of more than 2^16 over the hashes of pieces of so many, which the threads compute. */
 uint64_t state_hash_floats(uint64_t seed, const float *values, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* init_from: initial weights (model.init_from) from a checkpoint, a run folder, or a file from PyTorch (safetensors,
  * torch.save). */
-#ifndef TRAIN_INIT_FROM_H
-#define TRAIN_INIT_FROM_H
+#pragma once
 
 #include "checkpoint/loading.h"
 #include "data/dataset/dataset.h"
@@ -18,5 +17,3 @@ status init_from(struct model *model, const struct weight_source *source, const 
 /* What the tensors of a file are loaded into: the parameters and buffers of [model], with other names of tied ones. In
  * [arena]. */
 void init_from_target(const struct model *model, struct arena *arena, struct safetensors_target *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* saved_state: the state in the file of a checkpoint with the hashes that a ledger has of it (train/loop/ledger.h). It
  * needs no data: the model is planned from its config and from the shape of the inputs in the file. */
-#ifndef TRAIN_SAVED_STATE_H
-#define TRAIN_SAVED_STATE_H
+#pragma once
 
 #include "base/files/digest.h"
 #include "checkpoint/checkpoint.h"
@@ -19,5 +18,3 @@ struct saved_state {
  * version without the shape of the inputs, which had no ledgers. In the memory of the host. */
 status saved_state_read(struct checkpoint *checkpoint, const struct config *config, bool with_sha256,
                         struct saved_state *out);
-
-#endif

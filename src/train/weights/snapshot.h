@@ -1,7 +1,6 @@
 /* snapshot: a file of torch.save that a training script in PyTorch writes to continue from: the state_dict of the
  * model, that of the optimizer (torch.optim), and the number of epochs, as in PyTorch's DDP tutorials. */
-#ifndef TRAIN_SNAPSHOT_H
-#define TRAIN_SNAPSHOT_H
+#pragma once
 
 #include "train/config/config.h"
 #include "train/state/state.h"
@@ -19,5 +18,3 @@ status snapshot_epochs(const char *path, int64_t *epochs);
  * STATUS_DATA: the file is of another model or optimizer; the state may then be changed. */
 status snapshot_load(const char *path, const struct config *config, struct state *state, int64_t *updates,
                      struct text *differences);
-
-#endif

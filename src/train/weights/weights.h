@@ -1,6 +1,5 @@
 /* weights: parameters and buffers of a model from a checkpoint, without the rest of the state. */
-#ifndef TRAIN_WEIGHTS_H
-#define TRAIN_WEIGHTS_H
+#pragma once
 
 #include "base/log.h"
 #include "base/status.h"
@@ -38,5 +37,3 @@ status weights_check_out(const char *out);
 /* Loads the parameters ([average]: from the moving average) and buffers of [model], which must have memory, or changes
  * nothing: the STATUS_DATA failure has a line for every name or shape that differs. */
 status weights_load(struct model *model, struct checkpoint *checkpoint, bool average);
-
-#endif

@@ -1,6 +1,5 @@
 /* Emulated cuBLASLt: descriptions of products, and their one algorithm (../cublaslt.cc). */
-#ifndef EMULATION_CUBLASLT_H
-#define EMULATION_CUBLASLT_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -124,5 +123,3 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t workspace_bytes,
                               cudaStream_t stream);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Emulated CUDA: bfloat16, rounded to the nearest, ties to even; every NaN becomes 0x7fff, as on the GPU. */
-#ifndef EMULATION_CUDA_BF16_H
-#define EMULATION_CUDA_BF16_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -42,5 +41,3 @@ static inline float __low2float(__nv_bfloat162 v) { return v.x; }
 static inline float __high2float(__nv_bfloat162 v) { return v.y; }
 static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.__x; }
 static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return __nv_bfloat16_raw{x}; }
-
-#endif

@@ -1,6 +1,5 @@
 /* Emulated CUDA: float16, rounded to the nearest, ties to even. */
-#ifndef EMULATION_CUDA_FP16_H
-#define EMULATION_CUDA_FP16_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -56,5 +55,3 @@ static inline float __low2float(__half2 v) { return v.x; }
 static inline float __high2float(__half2 v) { return v.y; }
 static inline unsigned short __half_as_ushort(__half x) { return x.__x; }
 static inline __half __ushort_as_half(unsigned short x) { return __half_raw{x}; }
-
-#endif

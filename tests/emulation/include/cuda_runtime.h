@@ -1,8 +1,7 @@
 /* Emulated CUDA: the runtime's calls that this project uses, for src/device/cuda compiled by a C++ compiler of the
  * host. See docs/architecture.md for why, ../streams.cc and ../memory.cc for what differs from a plain run on the CPU:
  * work runs late, and the host cannot access GPU memory. */
-#ifndef EMULATION_CUDA_RUNTIME_H
-#define EMULATION_CUDA_RUNTIME_H
+#pragma once
 
 #include "driver_types.h"
 #include "kernel_language.h"
@@ -111,5 +110,3 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
     return emulated_launch(config, (const void *)kernel, __PRETTY_FUNCTION__,
                            [kernel, kept]() { std::apply(kernel, kept); });
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Emulated cuDNN: the part of the backend API that this project uses, for C and C++ (../cudnn.cc). */
-#ifndef EMULATION_CUDNN_H
-#define EMULATION_CUDNN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -148,6 +147,4 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

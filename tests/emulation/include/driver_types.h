@@ -1,6 +1,5 @@
 /* Emulated CUDA: the constants and structs of the runtime that this project uses, by CUDA's names. */
-#ifndef EMULATION_DRIVER_TYPES_H
-#define EMULATION_DRIVER_TYPES_H
+#pragma once
 
 #include "library_types.h"
 #include "vector_types.h"
@@ -124,5 +123,3 @@ struct cudaLaunchConfig_t {
     cudaLaunchAttribute *attrs;
     unsigned numAttrs;
 };
-
-#endif

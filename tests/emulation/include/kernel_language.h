@@ -1,8 +1,7 @@
 /* Emulated CUDA: the functions and keywords of kernels. A thread of a block is a fiber (../block.cc): it runs until it
  * waits at a barrier or for the other lanes of its warp. Shared memory is thread_local, which inside a function is also
  * static; so the shared memory of a module is contiguous and can be filled with garbage before a block. */
-#ifndef EMULATION_KERNEL_LANGUAGE_H
-#define EMULATION_KERNEL_LANGUAGE_H
+#pragma once
 
 #include <algorithm>
 #include <atomic>
@@ -146,5 +145,3 @@ static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uin
 template <typename T> T __ldg(const T *p) { return *p; }
 template <typename T> void __stcs(T *p, T value) { *p = value; }
 template <typename T> T __ldcs(const T *p) { return *p; }
-
-#endif

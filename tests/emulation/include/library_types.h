@@ -1,6 +1,5 @@
 /* Emulated CUDA: the number types of the libraries. */
-#ifndef EMULATION_LIBRARY_TYPES_H
-#define EMULATION_LIBRARY_TYPES_H
+#pragma once
 
 enum cudaDataType_t {
     CUDA_R_32F = 0,
@@ -11,5 +10,3 @@ enum cudaDataType_t {
     CUDA_R_16BF = 14
 };
 typedef cudaDataType_t cudaDataType;
-
-#endif

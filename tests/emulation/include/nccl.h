@@ -1,6 +1,5 @@
 /* Emulated NCCL: the calls that this project uses, among processes of one host (../nccl.cc). */
-#ifndef EMULATION_NCCL_H
-#define EMULATION_NCCL_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -75,5 +74,3 @@ ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int p
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Emulated CUDA: the vector types of kernels, with the GPU's alignment, and their constructors. */
-#ifndef EMULATION_VECTOR_TYPES_H
-#define EMULATION_VECTOR_TYPES_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -46,5 +45,3 @@ struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-
-#endif

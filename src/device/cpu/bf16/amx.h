@@ -1,8 +1,7 @@
 /* amx: a matrix product in bfloat16 with AMX whose factors may be more than matrices in memory: each packs itself. A
  * product of several parts is more exact: each number is the sum of two or three bfloat16, which together have 16 or 24
  * bits, and only the smallest products of parts are left out. */
-#ifndef DEVICE_CPU_BF16_AMX_H
-#define DEVICE_CPU_BF16_AMX_H
+#pragma once
 
 #include <math.h>
 
@@ -86,5 +85,3 @@ void amx_add_weights(const struct amx_weights *weights, float *dw);
 extern const struct convolution_kernels amx_unit_stride_ops;
 bool amx_unit_stride_suits(const struct convolution *c);
 bool amx_unit_stride_is_faster(const struct convolution *c);
-
-#endif

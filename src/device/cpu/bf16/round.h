@@ -1,6 +1,5 @@
 /* round: vectors of float32 that are read as pairs of bfloat16. */
-#ifndef DEVICE_CPU_BF16_ROUND_H
-#define DEVICE_CPU_BF16_ROUND_H
+#pragma once
 
 #include <immintrin.h>
 #include <stdbool.h>
@@ -64,7 +63,5 @@ static inline __attribute__((always_inline)) void store_row(float *to, const flo
     else
         store_parts(to, load(x, count), count > LANES ? load(x + LANES, count - LANES) : _mm512_setzero_ps(), parts);
 }
-
-#endif
 
 #endif

@@ -1,7 +1,6 @@
 /* host: what the module of oneDNN calls in the code that opens it, the program or libddptrain_predict.so. The library
  * exports nothing of it, so the module gets the addresses instead of symbols. */
-#ifndef DEVICE_CPU_ONEDNN_HOST_H
-#define DEVICE_CPU_ONEDNN_HOST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ struct onednn_host {
 #define ONEDNN_OPEN "ddptrain_onednn_open"
 typedef const struct convolution_kernels *onednn_open(const struct onednn_host *host);
 onednn_open ddptrain_onednn_open;
-
-#endif

@@ -1,7 +1,6 @@
 /* lanes: the registers and a vector of the instruction set, and the panels of a few vectors into which products divide
  * their columns. */
-#ifndef DEVICE_CPU_SETS_LANES_H
-#define DEVICE_CPU_SETS_LANES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -209,5 +208,3 @@ static inline size_t panel_columns(size_t left) {
     if (left <= PANEL_WIDTH || left >= 2 * PANEL_WIDTH) return left < PANEL_WIDTH ? left : PANEL_WIDTH;
     return (left + 2 * LANES - 1) / (2 * LANES) * LANES;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* random: the random words of a row (Philox 4x32-10, base/numbers/philox.h) for LANES blocks of four at a time, and
  * dropout with them. Each 64-bit lane holds one number of 32 bits; the upper half is whatever the round before left,
  * because multiplications ignore it. Written out, because compilers divide the 64-bit products into pieces. */
-#ifndef DEVICE_CPU_SETS_RANDOM_H
-#define DEVICE_CPU_SETS_RANDOM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -109,5 +108,3 @@ static inline void drop_elements(const struct row_words *r, float p, uint64_t at
         j = end;
     }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* set: names of functions that are compiled once per instruction set. IN_SET(gemm) is gemm_avx512 in one object,
  * gemm_baseline in another. cmake/CpuKernels.cmake defines KERNELS_SET, KERNELS_LANES (floats of one vector)
  * and KERNELS_REGISTERS (vectors). */
-#ifndef DEVICE_CPU_SETS_SET_H
-#define DEVICE_CPU_SETS_SET_H
+#pragma once
 
 #include "device/cpu/cpu.h"
 
@@ -32,5 +31,3 @@ bool direct_product_avx2(const struct cpu_product *p); /* also on processors wit
 /* gemm.c: c (m, n; row stride ldc) += a b, strides as in struct cpu_product */
 void IN_SET(gemm)(size_t m, size_t n, size_t k, const float *a, size_t ars, size_t acs, const float *b, size_t brs,
                   size_t bcs, float *c, size_t ldc);
-
-#endif

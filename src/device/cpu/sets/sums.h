@@ -1,6 +1,5 @@
 /* sums: 16 partial sums for every vector width, added in a fixed order: all instruction sets give the same bits. */
-#ifndef DEVICE_CPU_SETS_SUMS_H
-#define DEVICE_CPU_SETS_SUMS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ static inline float largest_of(const float *x, size_t count) {
     for (size_t i = 0; i < 4; i++) best = four[i] > best ? four[i] : best;
     return best;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* tiles: code shared by the matrix products of float32 (gemm.c) and bfloat16 (../bf16/avx512.c). Tiles of results (8
  * rows x 3 vectors with 32 registers, 4 x 3 with 16) stay in registers while k runs over a packed panel of b. A step
  * of k is a word of 32 bits: one float or two bfloat16. */
-#ifndef DEVICE_CPU_SETS_TILES_H
-#define DEVICE_CPU_SETS_TILES_H
+#pragma once
 
 #include <string.h>
 
@@ -225,5 +224,3 @@ static void plan_prefetch(const struct cpu_product *p, struct block *block, cons
     block->source = (struct prefetch){
         b, is_transposed ? p->bcs : p->brs, rows, lines, 0, intervals ? 1 + rows * lines / intervals : 1};
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Interface of ddptrain_cudnn.so: convolutions of cuDNN, each a plan for one pass and one number of rows. It is a
  * separate module, opened by ddptrain_cuda.so at the first convolution, so that models without one run without cuDNN.
  */
-#ifndef DEVICE_CUDA_CUDNN_PLANS_H
-#define DEVICE_CUDA_CUDNN_PLANS_H
+#pragma once
 
 #include "device/device.h"
 
@@ -50,5 +49,3 @@ struct cudnn_module {
     const char *(*run)(struct cudnn *, struct convolution_plan *, const struct plan_operands *);
     void (*destroy)(struct convolution_plan *); /* takes NULL */
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* links: Gloo's connections between the ranks of a group, made when two ranks first need one, each authenticated with
  * the job's secret. A link is a Gloo context of two ranks, so that one can fail and be made again without the others.
  */
-#ifndef DIST_GLOO_LINKS_HPP
-#define DIST_GLOO_LINKS_HPP
+#pragma once
 
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
@@ -213,5 +212,3 @@ class Links {
 };
 
 } // namespace ddptrain_gloo
-
-#endif

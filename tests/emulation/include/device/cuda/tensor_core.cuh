@@ -1,7 +1,6 @@
 /* src/device/cuda/tensor_core.cuh for the emulated GPU: each instruction is a loop over what the lanes of a warp hand
  * in, with the layouts that the PTX ISA states, so a kernel's indices are tested. */
-#ifndef DEVICE_CUDA_TENSOR_CORE_CUH
-#define DEVICE_CUDA_TENSOR_CORE_CUH
+#pragma once
 
 #include <cmath>
 #include <cstdint>
@@ -89,5 +88,3 @@ static inline void copy_commit() { emulated_copy_commit(); }
 template <unsigned GROUPS> inline void copy_wait() { emulated_copy_wait(GROUPS); }
 
 static inline float exp2_fast(float x) { return x < -126 ? 0 : exp2f(x); }
-
-#endif
