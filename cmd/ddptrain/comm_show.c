@@ -13,7 +13,6 @@
 #include "base/schema/schema.h"
 #include "base/text.h"
 #include "command.h"
-#include "dist/comm/comm_backend.h"
 
 #define MAX_RANKS 16              /* whose buffers fit on a screen */
 #define MAX_WHOLE 4               /* ranks whose whole buffers fit beside each other */

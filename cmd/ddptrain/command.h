@@ -2,8 +2,6 @@
  * file in this folder with a struct subcommand. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #include "base/arena.h"

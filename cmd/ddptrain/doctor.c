@@ -28,7 +28,6 @@
 #include "base/system/module.h"
 #include "command.h"
 #include "device/cpu/parallel.h"
-#include "device/device.h"
 #include "device/gpus.h"
 #include "dist/comm/comm_backend.h"
 #include "dist/launch/launch.h"

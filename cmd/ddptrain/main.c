@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/files/hdf5.h"
-#include "base/schema/schema.h"
 #include "base/stop.h"
 #include "base/system/signals.h"
 #include "base/system/stack.h"

@@ -1,6 +1,5 @@
 /* operands: a run folder in place of a config, and a data file after it: `predict runs/a new.csv`. */
 #include <assert.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

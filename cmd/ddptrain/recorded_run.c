@@ -7,12 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
 #include "base/files/sealed.h"
 #include "optim/schedule.h"
-#include "train/metrics/monitor.h"
 #include "train/weights/saved_state.h"
 
 static bool is_same(double a, double b) { return isnan(a) ? isnan(b) : !(a < b) && !(a > b); }

@@ -17,7 +17,6 @@
 #include "device/device.h"
 #include "device/gpus.h"
 #include "dist/comm/comm_backend.h"
-#include "dist/process/launcher_channel.h"
 #include "train/metrics/metrics.h"
 
 #define HASH_DIGITS 16 /* of a state's SHA-256, as a run prints it */

@@ -1,7 +1,6 @@
 /* submit: a job script for a queue, which puts itself back into the queue until the run is complete. What differs
  * between queues is in their templates, texts/submit.<queue>. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 
 #include "base/files/io.h"
 #include "command.h"
-#include "sweep/sweep.h"
 #include "train/weights/weights.h"
 
 #define MAX_HOURS 10000

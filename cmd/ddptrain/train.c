@@ -1,5 +1,4 @@
 /* train: the run of a rank. */
-#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
  * kill the process later. The pointer before a block is the address for free. */
 #include "base/buffer.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
  * after log_open_file, to log.txt. On a terminal the progress line is erased before a line is printed. Thread-safe. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"

@@ -2,7 +2,6 @@
 #include "base/status.h"
 
 #include <setjmp.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

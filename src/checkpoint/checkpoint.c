@@ -2,7 +2,6 @@
  * dataset. So after the comparison nothing can fail, and either all entries are filled or none. */
 #include "checkpoint/checkpoint.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

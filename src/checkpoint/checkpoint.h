@@ -3,10 +3,6 @@
  * with io_replace; when it is read, the seal is verified before libhdf5 parses the file. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/dims.h"
 #include "base/log.h"
 #include "base/status.h"

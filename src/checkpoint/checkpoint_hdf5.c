@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/files/hdf5.h"
-
 #define MAX_LEVELS 32 /* of groups; hard links can form cycles */
 
 static herr_t look_for_allocation(unsigned number, const H5E_error2_t *error, void *context) {

@@ -3,9 +3,6 @@
 #pragma once
 
 #include <hdf5.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/files/hdf5.h"
 #include "base/status.h"

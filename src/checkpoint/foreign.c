@@ -1,7 +1,6 @@
 /* A table of file formats and their first bytes. */
 #include "checkpoint/foreign.h"
 
-#include <stdint.h>
 #include <string.h>
 
 #include "base/files/io.h"

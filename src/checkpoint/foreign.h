@@ -2,8 +2,6 @@
  * message can say what to do instead of "damaged". */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/status.h"
 
 /* Consumes [failure] of opening [path] as a checkpoint: returns a better message when the file has another known

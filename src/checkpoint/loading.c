@@ -2,15 +2,11 @@
 #include "checkpoint/loading.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "base/text.h"
-#include "checkpoint/safetensors.h"
 #include "checkpoint/torch_file.h"
-#include "model/weight_map.h"
 
 /* A name of the model, or another name of a parameter. */
 struct own_name {

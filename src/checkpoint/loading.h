@@ -2,9 +2,6 @@
  * rules of a weight_map. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/safetensors.h"

@@ -2,7 +2,6 @@
  * and makes at most one value, so memory is proportional to the size of the pickle, which is limited. */
 #include "checkpoint/pickle.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #define MAX_PICKLE ((size_t)8 << 20)

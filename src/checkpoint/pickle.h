@@ -2,7 +2,6 @@
  * it: a call stays a value with its function's name and arguments. Pickles are not trusted. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/arena.h"

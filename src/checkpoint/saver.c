@@ -5,7 +5,6 @@
 #include "checkpoint/saver.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,6 @@
  * with the values of each tensor. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
 

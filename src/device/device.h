@@ -12,10 +12,6 @@
  * the instruction set. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "base/text.h"
 #include "device/activations.h"

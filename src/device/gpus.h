@@ -1,8 +1,6 @@
 /* gpus: how many GPUs there are, and which GPU a process uses: one process, one GPU. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/status.h"
 #include "base/text.h"
 

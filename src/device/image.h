@@ -2,7 +2,6 @@
  * channels), so the innermost loop runs over channels for every size of kernel and image. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -2,7 +2,6 @@
  * [factor] (the gradient's scale divided by the count). */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

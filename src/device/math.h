@@ -4,7 +4,6 @@
 #pragma once
 
 #include <math.h>
-#include <stdint.h>
 
 #include "base/bits.h"
 

@@ -10,7 +10,6 @@
  * constants in double and casts them once, as PyTorch casts a Python number that is combined with a tensor. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,8 +1,6 @@
 /* dist_config: the `dist:` section of a config. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/schema/schema.h"
 #include "dist/comm/comm_backend.h"
 

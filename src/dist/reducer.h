@@ -19,9 +19,6 @@
  * all buckets. The host does not wait, so a step can be captured into a CUDA graph; NCCL computes the sums. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/status.h"
 #include "dist/comm/comm.h"
 

@@ -4,8 +4,6 @@
  * only the sums of whole subtrees; a rank keeps at most about 2 log2(shards) vectors. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/status.h"
 #include "dist/comm/comm.h"
 

@@ -2,7 +2,6 @@
  * (model/emit/c.h), tables of weights, and a call for each node, with memory that is planned here. */
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/files/io.h"

@@ -4,8 +4,6 @@
 #include "export/model.h"
 
 #include <ctype.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "data/text/vocabulary.h"

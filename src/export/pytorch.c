@@ -2,7 +2,6 @@
  * in the same order, the same initial weights, passes and updates. Layers, losses, optimizers, schedules and formats of
  * data say in templates what they are in PyTorch; here are the places of the templates and what stands around them.
  * Functions that PyTorch lacks are in pytorch.py, of which a script has those that it uses. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/files/io.h"
@@ -10,9 +9,7 @@
 #include "data/sampling/split.h"
 #include "export/formats.h"
 #include "export/pytorch.h"
-#include "model/model.h"
 #include "model/objective.h"
-#include "train/plan/plan.h"
 
 /* The texts of this folder's Python. */
 static const struct {

@@ -2,9 +2,6 @@
  * pytorch_model.c the module, pytorch.c the training and the file around all. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/text.h"
 #include "model/model.h"
 #include "train/plan/plan.h"

@@ -2,7 +2,6 @@
 #include "model/init.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #include "base/numbers/portable_math.h"
 

@@ -1,8 +1,6 @@
 /* init: the initial weights PyTorch gives a module, drawn in the same order from the same generator. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/numbers/rng.h"
 
 /* torch.nn.init.kaiming_uniform_(a=sqrt(5)), what Linear and convolutions use for their weight: values (count),

@@ -3,10 +3,6 @@
  * weights, and how it runs. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/numbers/rng.h"
 #include "base/schema/schema.h"
 #include "device/device.h"

@@ -2,8 +2,6 @@
  * batches and ranks is exact. A new loss is a file in losses/ and its name in LOSS_TYPES (losses/losses.h). */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/schema/schema.h"
 #include "device/device.h"
 #include "model/layer.h"

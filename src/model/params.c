@@ -2,7 +2,6 @@
 #include "model/params.h"
 
 #include <fnmatch.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"

@@ -3,10 +3,6 @@
  * and a shard is a range. Each range starts at a multiple of 16 floats; the gaps are zero and stay zero. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/dims.h"
 #include "base/status.h"

@@ -2,8 +2,6 @@
  * overlap. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/arena.h"
 
 #define PLACEMENT_ALIGNMENT 16 /* elements: one cache line of floats */

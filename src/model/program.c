@@ -3,9 +3,7 @@
 #include "model/program.h"
 
 #include <assert.h>
-#include <string.h>
 
-#include "model/build.h"
 #include "model/half.h"
 
 /* ---- what an instruction runs ---- */

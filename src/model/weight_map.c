@@ -1,7 +1,6 @@
 /* One table of rules per architecture. A rule `**` at the end states that all other tensors have PyTorch's layout. */
 #include "model/weight_map.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,10 +1,6 @@
 /* weight_map: rules that give the tensors of another program's file the names and layouts of a model's parameters. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/schema/schema.h"
 

@@ -3,8 +3,6 @@
  * and Wright, "Numerical Optimization", algorithms 7.4, 3.5 and 3.6). On the CPU. */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/schema/schema.h"
 
 enum lbfgs_line_search { LBFGS_NO_SEARCH, LBFGS_STRONG_WOLFE };

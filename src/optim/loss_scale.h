@@ -3,9 +3,6 @@
  * overflow, and that step is skipped; it is doubled after many finite steps. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/schema/schema.h"
 
 /* `train.grad_scaler:`, GradScaler's arguments */

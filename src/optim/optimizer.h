@@ -3,9 +3,6 @@
  * docs/adding.md describes how to add one. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/schema/schema.h"
 #include "device/device.h"
 #include "model/params.h"

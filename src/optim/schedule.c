@@ -4,7 +4,6 @@
 #include "optim/schedule.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,9 +3,6 @@
  * (tests/vectors/sched.json). A new type is a row of the table in schedule.c. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/schema/schema.h"
 
 extern const struct schema_variants schedule_variants;

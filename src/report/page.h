@@ -2,9 +2,6 @@
  * nothing outside itself, and its policy forbids the browser to load anything. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/text.h"
 
 void page_begin(struct text *out, const char *title);

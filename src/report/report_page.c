@@ -2,7 +2,6 @@
  * sweep_section.c. */
 #include "report/report_page.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,8 +1,6 @@
 /* report_page: an HTML page about runs and sweeps, in one file that needs nothing else. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/status.h"
 #include "base/text.h"
 #include "report/run_data.h"

@@ -11,7 +11,6 @@
 #include "base/document/document.h"
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
-#include "base/files/json_lines.h"
 #include "base/schema/schema.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/monitor.h"

@@ -3,9 +3,6 @@
  * with it, the nearest values appear under the pointer. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/text.h"
 #include "report/curve.h"
 

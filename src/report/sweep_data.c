@@ -6,14 +6,12 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
-#include "base/files/json_lines.h"
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "sweep/sweep_folder.h"

@@ -3,9 +3,6 @@
  * going on, and leaves out lines that are damaged instead of ending there. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/files/json_lines.h"
 #include "report/run_data.h"
 #include "sweep/trials.h"

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/files/io.h"
 #include "base/text.h"
 #include "report/page.h"
 #include "report/report_page.h"

@@ -2,9 +2,6 @@
  * shared file system. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/status.h"
 #include "base/text.h"
 

@@ -2,9 +2,6 @@
  * pairs are tested. The runs are a sweep of two trials, in a sweep folder of its own. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/numbers/statistics.h"
 #include "base/text.h"
 #include "sweep/sweep.h"

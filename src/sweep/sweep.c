@@ -11,12 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/files/io.h"
 #include "base/stop.h"
-#include "dist/process/env.h"
 #include "dist/process/net.h"
 #include "sweep/claims.h"
 #include "sweep/compare.h"

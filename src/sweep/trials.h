@@ -3,9 +3,6 @@
  * numbers, without any clock: the same bytes however often the sweep was interrupted). The coordinator alone writes. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/log.h"
 #include "sweep/prune.h"
 #include "sweep/workers/dataset_cache.h"

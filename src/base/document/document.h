@@ -6,9 +6,6 @@
  * Errors are collected: one read of a file reports all its errors. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/text.h"

@@ -14,10 +14,6 @@
  * Everything is in struct expression, whose size is fixed; nothing is allocated. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "base/text.h"

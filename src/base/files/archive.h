@@ -4,8 +4,6 @@
  * In the functions that take one, [archive] NULL stands for the file system. All may be called by several threads. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/files/io.h"
 #include "base/status.h"
 

@@ -3,9 +3,6 @@
  * user's folder is never taken for one. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/log.h"
 #include "base/status.h"
 

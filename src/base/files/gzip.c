@@ -1,7 +1,6 @@
 /* zlib's inflate; input and output are split into chunks because its counters have 32 bits. */
 #include "base/files/gzip.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"

@@ -1,7 +1,6 @@
 /* gzip: decompresses a file in memory, or deflated data without a header, chunk by chunk. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <zlib.h>

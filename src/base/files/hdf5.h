@@ -4,7 +4,6 @@
 #pragma once
 
 #include <hdf5.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -4,7 +4,6 @@
  * [path] beside a descriptor is used in messages only. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -6,12 +6,10 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/files/io.h"
-#include "base/status.h"
 
 /* ---- the fields of a line ---- */
 

@@ -3,7 +3,6 @@
  * and only what has escapes is allocated. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

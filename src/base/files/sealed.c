@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/files/io.h"
 #include "base/system/machine.h"
 #include "base/system/thread.h"
 

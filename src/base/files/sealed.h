@@ -19,10 +19,6 @@
  *     96  SHA-256 of the preceding 96 bytes */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/status.h"

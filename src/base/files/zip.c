@@ -2,11 +2,9 @@
  * copy, which general libraries for zip do not offer for arrays larger than the memory. */
 #include "base/files/zip.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <zlib.h>
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/files/gzip.h"
 #include "base/files/io.h"

@@ -2,8 +2,6 @@
  * The archive is not trusted: every offset and size is checked against the file. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/arena.h"

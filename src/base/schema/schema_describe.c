@@ -2,7 +2,6 @@
  * completion. All but the last walk one list of sections. */
 #include <ctype.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* "Did you mean": the nearest known word by Damerau-Levenshtein distance, or the section that has the key. */
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/schema/schema_internal.h"

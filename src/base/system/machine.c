@@ -2,8 +2,6 @@
  * only. */
 #include "base/system/machine.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <sched.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/text.h"
 

@@ -2,8 +2,6 @@
  * so that the program starts fast without them. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/status.h"
 
 /* Loads ddptrain_[name].so and looks up [symbol] in it. The search order is $DDPTRAIN_MODULE_DIR, the folder of this

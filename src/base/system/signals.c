@@ -1,7 +1,6 @@
 /* The alternate stack is static, because the handler may run until the process ends. */
 #include "base/system/signals.h"
 
-#include <signal.h>
 #include <stddef.h>
 
 /* For the registers that the kernel saves (10 KiB with AMX) and a handler that writes a message. */

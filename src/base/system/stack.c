@@ -1,8 +1,6 @@
 /* A stack grows page by page when it is touched, and counts towards RLIMIT_AS then. */
 #include "base/system/stack.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 

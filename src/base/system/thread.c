@@ -2,9 +2,7 @@
  * shared evenly. */
 #include "base/system/thread.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/system/signals.h"

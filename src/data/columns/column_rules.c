@@ -1,7 +1,6 @@
 /* The `dataset.columns` section of the config. */
 #include "data/columns/column_rules.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

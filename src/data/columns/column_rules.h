@@ -2,9 +2,6 @@
  * its encoding and its scaling. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/schema/schema.h"
 #include "data/columns/columns.h"
 

@@ -2,7 +2,6 @@
  * target where nobody has named one. */
 #include "data/columns/columns.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -2,9 +2,6 @@
  * (train/state/data_entries.h), so that the columns of another file are found by name. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/arena.h"
 #include "base/schema/schema.h"
 #include "base/status.h"

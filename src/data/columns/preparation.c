@@ -9,7 +9,6 @@
 #include "data/columns/select.h"
 #include "data/csv/csv.h"
 #include "data/files/files.h"
-#include "data/text/tokenizer.h"
 
 /* ---- texts ---- */
 

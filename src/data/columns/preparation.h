@@ -10,8 +10,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "data/columns/columns.h"

@@ -10,10 +10,6 @@
  * and NaN for a missing value. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/status.h"
 #include "data/columns/column_rules.h"

@@ -3,7 +3,6 @@
  */
 #include "data/csv/csv.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,10 +2,6 @@
  * file that is read in pieces. Fields are unquoted in place. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/schema/schema.h"
 #include "base/status.h"

@@ -17,7 +17,6 @@
 #include "data/files/files.h"
 #include "data/sampling/split.h"
 #include "data/source/config.h"
-#include "data/source/source.h"
 #include "data/text/tokenizer.h"
 
 #define CHUNK_ROWS ((size_t)1 << 16) /* whose groups or weights are read at once */

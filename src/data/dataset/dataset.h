@@ -3,10 +3,6 @@
  * (docs/adding.md). */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/dims.h"
 #include "base/schema/schema.h"
 #include "base/status.h"

@@ -1,9 +1,6 @@
 /* identifiers: whether a column says which row it is, which says nothing about new rows. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/arena.h"
 #include "data/columns/column_rules.h"
 

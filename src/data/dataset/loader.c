@@ -4,7 +4,6 @@
 #include "data/dataset/loader.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/clock.h"

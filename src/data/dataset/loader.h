@@ -2,9 +2,6 @@
  * Nothing is allocated after loader_create. It can start at any batch of an epoch, for resume. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "data/dataset/dataset.h"
 #include "data/sampling/sampler.h"

@@ -12,7 +12,6 @@
 #include "data/columns/columns.h"
 #include "data/columns/preparation.h"
 #include "data/csv/csv.h"
-#include "data/dataset/dataset.h"
 #include "data/dataset/identifiers.h"
 #include "data/files/files.h"
 #include "data/images/image.h"

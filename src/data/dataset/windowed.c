@@ -2,7 +2,6 @@
  * training rows; a part is a list of first rows of windows. Windows are found in the rows of a part, so that no row is
  * in windows of both, except that with window.history inputs for validation may be of the rows before. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/dataset/open_dataset.h"
 #include "data/sampling/split.h"

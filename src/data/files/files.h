@@ -1,9 +1,6 @@
 /* files: checks of the paths that a user gives, and files that are read whole. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/schema/schema.h"

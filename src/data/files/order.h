@@ -1,7 +1,6 @@
 /* order: the numbers of rows in an order, of 4 bytes each where all are below 2^32, else of 8, or computed. */
 #pragma once
 
-#include <stdint.h>
 #include <string.h>
 
 #include "base/buffer.h"

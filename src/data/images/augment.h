@@ -2,10 +2,6 @@
  * the epoch and its row, so it is the same on any number of ranks, in any order, and after a resume. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/numbers/philox.h"
 #include "base/schema/schema.h"
 #include "base/status.h"

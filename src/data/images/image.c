@@ -3,7 +3,6 @@
 #include "data/images/image.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

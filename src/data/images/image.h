@@ -3,10 +3,6 @@
  * dropped, and the orientation in EXIF data is applied only on request: ImageOps.exif_transpose before convert. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/files/archive.h"
 #include "base/schema/schema.h"
 #include "base/status.h"

@@ -2,10 +2,6 @@
  * that it gives rows, the orientation of photos. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "data/images/image.h"
 

@@ -2,7 +2,6 @@
  * computations are in double and rounded once, as when scikit-learn gets float64. */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "data/rows/table.h"
 #include "data/source/config.h"

@@ -2,8 +2,6 @@
  * unit of the file: scikit-learn's TransformedTargetRegressor. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/arena.h"
 
 /* `target_scale:` */

@@ -3,10 +3,6 @@
  * `indices` takes the rows from a file. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/files/digest.h"
 #include "base/numbers/rng.h"

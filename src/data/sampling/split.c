@@ -7,7 +7,6 @@
 
 #include "base/numbers/rng.h"
 #include "data/source/config.h"
-#include "data/source/source.h"
 
 /* ---- config ---- */
 

@@ -2,7 +2,6 @@
 #include "data/sampling/windows.h"
 
 #include "data/sampling/split.h"
-#include "data/source/source.h"
 
 /* ---- config ---- */
 

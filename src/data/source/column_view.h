@@ -2,8 +2,6 @@
  * different texts. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/text.h"
 #include "data/columns/raw_columns.h"
 

@@ -2,10 +2,6 @@
  * their own part of it when they open a file; the rows of the schema are in the folders that use them. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/dims.h"
 #include "base/schema/schema.h"
 #include "data/columns/columns.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "data/csv/csv.h"
 #include "data/files/files.h"
 #include "data/source/source.h"
 

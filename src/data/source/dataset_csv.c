@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/files/io.h"
 #include "data/columns/date.h"
 #include "data/source/column_view.h"
 #include "data/source/csv_source.h"

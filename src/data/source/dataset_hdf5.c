@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <hdf5.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

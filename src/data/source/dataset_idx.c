@@ -1,7 +1,6 @@
 /* IDX files, MNIST's format: a big-endian header with type and shape, then the values; the labels are in a separate
  * file. Plain files are read with pread; compressed files are decompressed to memory at the first read. */
 #include <endian.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,7 +14,6 @@
 #include "base/utf8.h"
 #include "data/csv/csv.h"
 #include "data/images/image.h"
-#include "data/source/csv_texts.h"
 #include "data/source/first_look.h"
 #include "data/source/source.h"
 

@@ -12,7 +12,6 @@
 #include "base/files/io.h"
 #include "data/source/column_view.h"
 #include "data/source/csv_source.h"
-#include "data/source/csv_texts.h"
 #include "data/source/first_look.h"
 
 #define MAX_VALUE (16 << 20) /* bytes of a text, as of a record of CSV */

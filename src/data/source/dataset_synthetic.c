@@ -2,7 +2,6 @@
  * one generator; `linear` and `classes` can be learned. All rows are generated at the first read. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/numbers/rng.h"
 #include "data/source/config.h"

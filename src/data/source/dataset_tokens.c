@@ -1,6 +1,5 @@
 /* Formats whose rows are tokens: files of ids, texts of characters, and texts with a tokenizer. */
 #include <endian.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* first_look: what formats find in a file that nobody has described yet, for the config that `ddptrain init` writes. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/arena.h"
 #include "base/schema/schema.h"
 #include "base/status.h"

@@ -1,8 +1,6 @@
 /* frame_reader: the interface of a reader of files with typed columns. Modules in C++ include it, too. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/arena.h"

@@ -2,7 +2,6 @@
  * to doubles. Headers are not trusted: every length and every product is checked. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,7 +1,6 @@
 /* A recursive descent parser, whose operators become a tree, and its evaluation. */
 #include "data/source/row_filter.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

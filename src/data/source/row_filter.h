@@ -2,9 +2,6 @@
  * "year >= 2010 and country == 'DE'". The words are Python's, the rules pandas' query(). */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/arena.h"
 #include "base/status.h"
 

@@ -4,7 +4,6 @@
  * system removes when the process ends, however it ends. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

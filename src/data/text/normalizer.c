@@ -2,7 +2,6 @@
  * characters is checked at each step of a search. */
 #include "data/text/normalizer.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <utf8proc.h>
 

@@ -7,10 +7,6 @@
  * its bytes, of which the pair of adjacent tokens with the lowest rank is merged until no pair has a rank. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "base/text.h"
 

@@ -3,10 +3,6 @@
  * (dataset_tokenizer, "data/tokenizer"), so that text can be generated without the training text. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "base/text.h"
 

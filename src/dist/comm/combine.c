@@ -2,7 +2,6 @@
  * Sums of float32 arrays, the most frequent case, are also compiled for wider vectors; the rounding is the same. */
 #include "dist/comm/combine.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/bits.h"

@@ -3,8 +3,6 @@
  * which rank computes. Included by C++ too. */
 #pragma once
 
-#include <stddef.h>
-
 #include "dist/comm/comm.h"
 
 /* out[i] = in[0][i] op in[1][i] op ... in[ranks - 1][i], (count) each. [out] may be one of the inputs; no two arrays

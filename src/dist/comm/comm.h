@@ -12,9 +12,6 @@
  * around. A NaN in any input gives NaN. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "dist/process/env.h"
 #include "dist/store/store.h"

@@ -3,10 +3,6 @@
  * Included by C++ too (comm_gloo.cc), so it is plain C. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "base/text.h"
 #include "dist/comm/comm.h"

@@ -4,8 +4,6 @@
  * connections Gloo and MPI make when they are first used. */
 #include "dist/comm/comm_group.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -31,7 +31,6 @@
 #include "base/system/machine.h"
 #include "base/text.h"
 #include "dist/comm/combine.h"
-#include "dist/comm/comm_backend.h"
 #include "dist/comm/comm_group.h"
 #include "dist/process/net.h"
 

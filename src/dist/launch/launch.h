@@ -5,9 +5,6 @@
 #pragma once
 
 #include <sched.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/log.h"
 #include "base/status.h"

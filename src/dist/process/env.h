@@ -4,10 +4,6 @@
  * as there; WORLD_SIZE alone completes the variables of a launcher that does not set the number of ranks. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/log.h"
 #include "base/status.h"
 #include "device/gpus.h"

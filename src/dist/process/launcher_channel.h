@@ -2,7 +2,6 @@
  * process that ddptrain's launcher did not start, nothing is sent or received. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -2,7 +2,6 @@
  * with a deadline. All descriptors are close-on-exec. A deadline is a time of clock_seconds(). */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>

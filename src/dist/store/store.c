@@ -7,10 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +20,6 @@
 #include "base/stop.h"
 #include "base/system/machine.h"
 #include "base/system/thread.h"
-#include "base/text.h"
-#include "dist/process/activity.h"
-#include "dist/process/env.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/process/message.h"
 #include "dist/process/net.h"

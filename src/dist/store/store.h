@@ -4,10 +4,6 @@
  * is one store for each job. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"

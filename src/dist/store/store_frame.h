@@ -19,10 +19,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "dist/process/activity.h"
 #include "dist/process/message.h"
 #include "dist/store/store.h"

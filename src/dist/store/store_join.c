@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "dist/process/launcher_channel.h"
 #include "dist/process/net.h"
 

@@ -1,8 +1,6 @@
 /* store_join: connects a rank to the store of rank 0; sends and receives frames over a socket. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/log.h"
 #include "base/status.h"
 #include "dist/store/store_frame.h"

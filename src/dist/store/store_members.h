@@ -14,8 +14,6 @@
  * time does not count as progress, because a loop uses it, too; the message includes it. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/status.h"
 #include "base/text.h"
 #include "dist/process/activity.h"

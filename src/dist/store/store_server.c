@@ -9,7 +9,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,6 @@
 #include "dist/process/launcher_channel.h"
 #include "dist/process/net.h"
 #include "dist/store/store_frame.h"
-#include "dist/store/store_members.h"
 
 #define SLOTS 4096 /* of the gatherings, and of the keys at first */
 #define EVENTS 256 /* of one epoll_wait */

@@ -1,9 +1,6 @@
 /* store_server: the thread of rank 0 that stores the keys and tracks which ranks have joined and left. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 
 #include "base/log.h"

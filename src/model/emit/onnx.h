@@ -2,8 +2,6 @@
  * comments of onnx.c). Tensors are channels-first, as in PyTorch. A value is named by a string in the graph's arena. */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/schema/schema.h"
 #include "base/text.h"

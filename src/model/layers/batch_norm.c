@@ -3,7 +3,6 @@
  * ones, which are saved with the parameters. */
 #include <math.h>
 
-#include "model/layers/images.h"
 #include "model/layers/layers.h"
 
 struct batch_norm_config {

@@ -1,6 +1,5 @@
 /* group_norm and instance_norm: torch.nn.GroupNorm, and InstanceNorm, whose groups are the channels. The first
  * dimension of a row is the channels. */
-#include "model/layers/images.h"
 #include "model/layers/layers.h"
 
 struct group_norm_config {

@@ -1,8 +1,6 @@
 /* joins: the keys of concat, which parallel has, too. */
 #pragma once
 
-#include <stdint.h>
-
 #include "model/layer.h"
 
 struct concat_config {

@@ -1,6 +1,5 @@
 /* pad: torch.nn.functional.pad of the last one, two or three dimensions (torch.nn.ZeroPad2d, ReflectionPad3d, ...). */
 #include "base/text.h"
-#include "model/layers/images.h"
 #include "model/layers/layers.h"
 
 struct pad_config {

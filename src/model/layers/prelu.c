@@ -1,5 +1,4 @@
 /* prelu: torch.nn.PReLU; the first dimension of a row is the channels. */
-#include "model/layers/images.h"
 #include "model/layers/layers.h"
 
 struct prelu_config {

@@ -1,6 +1,5 @@
 /* reorder: converts between channels-first and channels-last memory. Not a type of the config: build.c inserts it
  * between two layers that require different formats. */
-#include "model/layers/images.h"
 #include "model/layers/layers.h"
 
 static status plan(struct layer *layer, struct planning *planning) {

@@ -1,9 +1,7 @@
 /* slice: a part of the input along one dimension (Tensor.narrow). */
-#include "base/text.h"
 #include "model/build.h"
 #include "model/layers/joins.h"
 #include "model/layers/layers.h"
-#include <stdint.h>
 
 struct slice_config {
     int64_t dim, start, end;

@@ -1,5 +1,4 @@
 /* softmax and log_softmax: over the last dimension (torch.nn.Softmax(dim=-1), LogSoftmax(dim=-1)). */
-#include "device/sequence.h"
 #include "model/layers/layers.h"
 
 static size_t width(const struct layer *layer) { return (size_t)layer->in.size[layer->in.dims - 1]; }

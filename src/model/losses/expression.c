@@ -2,8 +2,6 @@
  * language is that of base/expression/expression.h, which also derives it. */
 #include "base/expression/expression.h"
 
-#include <stdlib.h>
-
 #include "device/expression.h"
 #include "model/losses/losses.h"
 

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/files/digest.h"
 #include "base/stop.h"
-#include "dist/process/env.h"
 #include "dist/process/message.h"
 
 #define MAGIC 0x57534444u /* "DDSW" */

@@ -11,9 +11,7 @@
 #include "base/files/find_file.h"
 #include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
-#include "optim/optimizer.h"
 #include "train/config/extension.h"
-#include "train/metrics/metric_table.h"
 
 /* ---- `losses`: what its entries say of the dataset, and whether they fit it ---- */
 

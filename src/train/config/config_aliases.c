@@ -3,8 +3,6 @@
  * is used. */
 #include "train/config/config_aliases.h"
 
-#include <stddef.h>
-
 #include "model/layer.h"
 #include "model/loss.h"
 #include "optim/optimizer.h"

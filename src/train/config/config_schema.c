@@ -2,7 +2,6 @@
 #include "train/config/config.h"
 
 #include <math.h>
-#include <stddef.h>
 
 #include "train/config/config_aliases.h"
 #include "train/config/extension.h"

@@ -14,9 +14,6 @@
  * Types of an extension are for the CPU, unless it says runs_on_gpus and calls the device's operators alone. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/arena.h"
 #include "base/schema/schema.h"
 #include "data/sampling/sampler.h"

@@ -1,8 +1,6 @@
 /* first_config: a config for a data file that nobody has written one for: `ddptrain init`. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/status.h"
 #include "base/text.h"
 

@@ -2,7 +2,6 @@
  * this file. */
 #include "train/folder/run_folder.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

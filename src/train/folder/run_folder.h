@@ -2,8 +2,6 @@
  * at a time, and changed only after all checks of the start. Rank 0. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/log.h"
 #include "base/status.h"
 #include "train/config/config.h"

@@ -2,7 +2,6 @@
 #include "train/folder/run_list.h"
 
 #include <jansson.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

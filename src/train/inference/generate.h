@@ -3,8 +3,6 @@
  * needed, except for the checkpoint "initial". */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"

@@ -2,7 +2,6 @@
  * are reduced, the predictions gathered on rank 0. */
 #include "train/inference/inference.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"

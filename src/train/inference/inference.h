@@ -4,8 +4,6 @@
  * ranks end with STATUS_STOPPED within a batch, and write nothing. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"

@@ -13,10 +13,6 @@
  * names; `outputs` (rows, outputs). */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/schema/schema.h"
 #include "base/status.h"

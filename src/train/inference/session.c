@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/plan/plan.h"
 #include "train/state/data_entries.h"
 #include "train/state/state.h"
 #include "train/weights/init_from.h"

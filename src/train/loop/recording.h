@@ -2,9 +2,6 @@
  * time per operator. Recorded work may depend only on its key, on fixed addresses and on values in device memory. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/log.h"
 #include "device/device.h"
 #include "dist/comm/comm.h"

@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "model/half.h"
-#include "train/loop/averaging.h"
 #include "train/loop/rank_sync.h"
 
 /* ---- the diagnosis: runs a batch again, in the order of the pass, so that it finds the cause before its consequences,

@@ -2,8 +2,6 @@
  * that writes it. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/status.h"
 #include "train/loop/trainer.h"
 

@@ -6,8 +6,6 @@
  * step.h epoch.h  loop.h */
 #pragma once
 
-#include <stdbool.h>
-
 #include "data/dataset/loader.h"
 #include "dist/comm/comm.h"
 #include "dist/process/activity.h"

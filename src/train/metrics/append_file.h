@@ -3,9 +3,6 @@
  * twice or in part. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "base/text.h"
 

@@ -2,10 +2,6 @@
  * sums of all ranks are reduced, so that each row counts once and the result does not depend on the number of ranks. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "data/dataset/loader.h"
 #include "dist/comm/comm.h"
 #include "model/objective.h"

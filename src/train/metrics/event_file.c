@@ -2,7 +2,6 @@
  * tensorflow/core/util/event.proto and summary.proto are needed. */
 #include "train/metrics/event_file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -2,7 +2,6 @@
  * protocol buffer `Event`, CRC-32C of that. tensorboard can read it while it grows. Rank 0. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -3,10 +3,6 @@
  * computed. A new metric is a formula of the tally and a row of the table in metric_table.c. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/schema/schema.h"
 #include "data/rows/target_scale.h"
 #include "device/losses.h"

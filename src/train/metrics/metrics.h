@@ -3,8 +3,6 @@
  * the file to it, so that it continues without a gap or a duplicate step. Rank 0. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/status.h"

@@ -2,7 +2,6 @@
 #include "train/metrics/monitor.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
 #define DEFAULT_METRIC "val_loss"

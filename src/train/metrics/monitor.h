@@ -2,9 +2,6 @@
  * the learning rate (`schedule: reduce_on_plateau`). Metrics have the names of the epoch events in metrics.jsonl. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "train/metrics/evaluation.h"

@@ -4,9 +4,6 @@
  * the same bits on any number of ranks; sums are the same up to rounding. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/status.h"
 #include "base/text.h"
 #include "dist/comm/comm.h"

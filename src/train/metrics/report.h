@@ -2,9 +2,6 @@
  * runs), and a summary at the end. All ranks may call it: with a NULL log nothing is printed. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/log.h"
 #include "train/metrics/evaluation.h"
 

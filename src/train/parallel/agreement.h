@@ -3,9 +3,6 @@
  * all-reduce every train.check_state_every steps, and is compared before every save. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/fault.h"
 #include "dist/comm/comm.h"
 #include "train/state/state.h"

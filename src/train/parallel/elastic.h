@@ -3,9 +3,6 @@
  * statistics and losses are summed in one tree over the shards (dist/shard_tree.h). */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "data/dataset/loader.h"
 #include "dist/comm/comm.h"
 #include "model/model.h"

@@ -2,8 +2,6 @@
  * rows each rank has is known without communication. */
 #pragma once
 
-#include <stddef.h>
-
 #include "device/losses.h"
 #include "dist/comm/comm.h"
 

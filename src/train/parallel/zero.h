@@ -7,8 +7,6 @@
  * functions accept NULL: no sharding. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "dist/comm/comm.h"
 #include "dist/dist_config.h"
 #include "model/model.h"

@@ -2,8 +2,6 @@
  * trains, reports, and frees everything, also after a failure. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/log.h"
 #include "base/status.h"
 #include "dist/process/env.h"

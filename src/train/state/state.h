@@ -2,8 +2,6 @@
  * it, a resume restores it, state_sha256 hashes it. */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/files/digest.h"
 #include "checkpoint/checkpoint.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "device/cpu/bf16/round.h"
-#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/sets/set.h"
 

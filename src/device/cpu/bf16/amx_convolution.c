@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "device/cpu/bf16/amx.h"
 #include "device/cpu/bf16/round.h"
 #include "device/cpu/cpu.h"

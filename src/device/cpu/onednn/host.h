@@ -2,8 +2,6 @@
  * exports nothing of it, so the module gets the addresses instead of symbols. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/status.h"
 #include "device/cpu/cpu.h"
 

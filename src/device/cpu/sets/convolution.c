@@ -1,6 +1,5 @@
 /* Convolution without a library: the pixels under the kernel become rows of a matrix (im2col), followed by a matrix
  * product per row of the batch and group. Small convolutions always run here: the set-up of a library costs more. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,9 +3,6 @@
  * because multiplications ignore it. Written out, because compilers divide the 64-bit products into pieces. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "device/cpu/cpu.h"
 #include "device/cpu/sets/lanes.h"
 

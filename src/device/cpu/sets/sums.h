@@ -1,8 +1,6 @@
 /* sums: 16 partial sums for every vector width, added in a fixed order: all instruction sets give the same bits. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"

@@ -5,8 +5,6 @@
  * Small weights: their points are computed once per pass and stay in the cache; threads split tiles, or images. Large
  * weights: there are few tiles, so all tiles' points stay in the cache and those of the weights are computed in
  * pieces where they are used; threads split panels of channels. Every sum has one order, for any number of threads. */
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
