@@ -22,7 +22,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/recurrent.c 
                             ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/expression.c
                             PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
 
-# A packed panel and a strip lie on the stack: half of what src/base/system/stack.h makes sure of.
+# A packed panel and a strip lie on the stack: half of what src/base/system/machine.h makes sure of.
 set(kernel_frames)
 if(NOT DDPTRAIN_SANITIZE)
   # Kernels see only sizes that were checked before. Checked copies (_FORTIFY_SOURCE) would make calls of the short copies

@@ -4,7 +4,7 @@
 
 #include "command.h"
 #include "dist/launch/launch.h"
-#include "train/run/check.h"
+#include "train/run/run.h"
 
 static status add_parts(const struct command_line *line, int nproc, struct text *out) {
     cpu_set_t *parts;

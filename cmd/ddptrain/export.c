@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
-#include "report/run_export.h"
+#include "report/report_page.h"
 
 static bool is_initial(const struct command_line *line) {
     return line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_INITIAL) == 0;

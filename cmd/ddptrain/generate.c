@@ -1,5 +1,5 @@
 /* generate: text from a trained model of texts, on standard output as it comes. */
-#include "train/inference/generate.h"
+#include "train/inference/inference.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "command.h"
-#include "train/config/first_config.h"
+#include "train/config/config.h"
 
 static status run(const struct command_line *line) {
     struct text out = {0}, notes = {0};

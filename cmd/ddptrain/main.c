@@ -13,7 +13,7 @@
 #include "base/files/hdf5.h"
 #include "base/stop.h"
 #include "base/system/signals.h"
-#include "base/system/stack.h"
+#include "base/system/machine.h"
 #include "command.h"
 #include "device/cpu/parallel.h"
 #include "dist/process/launcher_channel.h"

@@ -11,7 +11,7 @@
 #include "base/files/json_lines.h"
 #include "base/files/sealed.h"
 #include "optim/schedule.h"
-#include "train/weights/saved_state.h"
+#include "train/weights/weights.h"
 
 static bool is_same(double a, double b) { return isnan(a) ? isnan(b) : !(a < b) && !(a > b); }
 

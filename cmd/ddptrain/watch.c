@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "command.h"
-#include "report/watch.h"
+#include "report/report_page.h"
 
 #define EVERY 1.0  /* seconds between two drawings */
 #define PAUSES 9   /* times what a look takes: of a sweep of many trials it is a tenth of the time, or less */

@@ -12,7 +12,7 @@ static const struct export_format *const formats[] = {
 #define X(name) &export_##name,
     EXPORT_FORMATS(X)
 #undef X
-        /* what a run has recorded, by name alone: report/run_export.h writes it */
+        /* what a run has recorded, by name alone: report/run_export.c writes it */
         & (const struct export_format){.name = "mlflow", .extension = ""},
     &(const struct export_format){.name = "metrics-csv", .extension = ""},
 };

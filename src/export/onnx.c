@@ -6,7 +6,6 @@
 #include "data/csv/csv.h"
 #include "export/model.h"
 #include "model/emit/onnx.h"
-#include "model/emit/protobuf.h"
 #include "model/layers/layers.h"
 
 #define OPSET 22

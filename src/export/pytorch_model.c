@@ -4,7 +4,7 @@
 
 #include "export/export.h"
 #include "export/pytorch.h"
-#include "model/init_rules.h"
+#include "model/init.h"
 #include "model/layers/layers.h"
 
 /* ---- the model: an expression for each tensor ---- */

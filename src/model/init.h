@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/numbers/rng.h"
+#include "model/model.h"
 
 /* torch.nn.init.kaiming_uniform_(a=sqrt(5)), what Linear and convolutions use for their weight: values (count),
  * U(-b, b) with b = sqrt(3) * sqrt(2 / (1 + 5)) / sqrt(fan_in), all in double. */
@@ -23,3 +24,18 @@ void init_orthogonal(struct rng *rng, float *values, size_t rows, size_t columns
 
 /* xavier_uniform_ (gain 1) */
 void init_xavier_uniform(struct rng *rng, float *values, size_t count, size_t fan_in, size_t fan_out);
+
+/* ---- rules (src/model/init_rules.c): `model.init`, for what PyTorch scripts do with torch.nn.init after they create a
+ * model. The rules are applied in order, each to the parameters that it names, after every layer has drawn its default
+ * weights. ---- */
+
+extern const struct schema_variants init_variants;
+
+/* STATUS_USAGE with file:line:column for a rule that matches no parameter, or one that it cannot be used for. Records
+ * the last draw of each parameter (param.last_draw); earlier draws only advance the generator. */
+status init_rules_check(const struct model *model, const struct variant_list *rules);
+
+void init_rules_apply(const struct model *model, const struct variant_list *rules, struct rng *rng);
+
+/* Adds the rules for `model` in PyTorch. */
+status init_rules_write_pytorch(const struct model *model, const struct variant_list *rules, struct text *out);

@@ -1,7 +1,6 @@
 /* A rule visits the layers in order, and in each layer its parameters. With `layers:` it is torch's Module.apply: a
  * tied weight is visited again through the layer that ties it (both draws happen, the last one stays). Without
  * `layers:` it is a loop over named_parameters, which visits each once. */
-#include "model/init_rules.h"
 
 #include <fnmatch.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 
 #include "model/build.h"
 #include "model/half.h"
-#include "model/init_rules.h"
+#include "model/init.h"
 #include "model/program.h"
 
 static const struct schema_row rows[] = {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/files/hdf5.h"
-#include "base/system/stack.h"
+#include "base/system/machine.h"
 #include "data/columns/columns.h"
 #include "data/text/vocabulary.h"
 #include "predict/ddptrain.h"

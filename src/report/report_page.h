@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "report/run_data.h"
 #include "report/sweep_data.h"
+#include "base/log.h"
 
 struct report_summary {
     size_t runs, sweeps, bytes;
@@ -33,3 +34,36 @@ void runs_section_config(struct text *out, struct run_data *const *runs, size_t 
 /* Its numbers, the best trials with their commands, plots over the parameters, failures, and curves of the best trials
  * whose run folders are kept. */
 status sweep_section_add(struct text *out, const struct sweep_data *sweep);
+
+/* ---- what a run has recorded, for other programs, src/report/run_export.c: its metrics as a CSV file, or as a run in
+ * the file store of MLflow, with the keys of its config as parameters ---- */
+
+/* Whether [format] is one of these. */
+bool run_export_has(const char *format);
+
+/* Writes what the run folder [path] has: `metrics-csv` the file [out], `mlflow` a run in the folder [out], a store,
+ * which is made if it is not there; of the folder of a sweep a run for each trial with a run folder. STATUS_DATA:
+ * [path] is none of these, or has no metrics. */
+status run_export(const char *format, const char *path, const char *out, struct log *log);
+
+/* ---- the state of a run or a sweep as lines of text, src/report/watch.c: from its files alone, also of one on another
+ * host, over a shared file system ---- */
+
+struct watch;
+
+/* [path]: the folder of a run or of a sweep; STATUS_DATA for any other. */
+status watch_open(const char *path, struct watch **out);
+/* Whether there is no such folder yet: nothing has this name, or the folder is still empty or being created. */
+status watch_is_absent(const char *path, bool *out);
+/* Reads what was added to the files. */
+status watch_update(struct watch *watch);
+void watch_close(struct watch *watch); /* takes NULL */
+
+/* Adds lines of at most [width] columns. [has_blocks]: the terminal shows the block characters of UTF-8. Texts of the
+ * files are printable (text_add_value). */
+void watch_write(const struct watch *watch, size_t width, bool has_blocks, struct text *out);
+
+/* Whether nothing more is to come: the run or the sweep has ended, or no process of this host has it and its files have
+ * not changed for WATCH_SILENCE seconds. One that has not begun is waited for. */
+#define WATCH_SILENCE 60
+bool watch_has_ended(const struct watch *watch);

@@ -1,6 +1,6 @@
 /* Lines of metrics.jsonl become rows of numbers: one for each step and each epoch. What a continued run has computed
  * again replaces what it had before. MLflow's file store: docs/export.md. */
-#include "report/run_export.h"
+#include "report/report_page.h"
 
 #include <math.h>
 #include <stdlib.h>

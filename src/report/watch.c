@@ -1,6 +1,6 @@
 /* The lines of `ddptrain watch`, from the data of a run or a sweep. Rates are those of what happened while this process
  * watched; before, those that the files say. */
-#include "report/watch.h"
+#include "report/report_page.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,7 +4,6 @@
 
 #include <nettle/sha2.h>
 
-#include "base/numbers/draws.h"
 #include "check_main.h"
 #include "vectors.h"
 

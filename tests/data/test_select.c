@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check_main.h"
-#include "data/columns/select.h"
+#include "data/columns/preparation.h"
 
 static int compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;

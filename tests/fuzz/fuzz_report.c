@@ -16,7 +16,6 @@
 #include "report/report_page.h"
 #include "report/run_data.h"
 #include "report/sweep_data.h"
-#include "report/watch.h"
 #include "sweep/sweep_folder.h"
 #include "sweep/trials.h"
 #include "train/folder/run_list.h"

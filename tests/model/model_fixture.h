@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "check_main.h"
-#include "model/init_rules.h"
+#include "model/init.h"
 #include "model/model.h"
 
 /* A model from the YAML of its layers list. */

@@ -1,10 +1,9 @@
-/* PyTorch's generator and its distributions. Arrays go through the loops of draws.h, in chunks that fit a cache. */
+/* PyTorch's generator and its distributions. Arrays go through the loops of rng.h, in chunks that fit a cache. */
 #include "base/numbers/rng.h"
 
 #include <math.h>
 
 #include "base/instructions.h"
-#include "base/numbers/draws.h"
 
 #define CHUNK 2048 /* numbers; a multiple of 16 */
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <sched.h>
+#include <stddef.h>
 
 #include "base/text.h"
+#include "base/status.h"
 
 /* ---- processors ---- */
 
@@ -75,3 +77,15 @@ uint64_t processes_available_in_groups(const char *root);
 
 /* The largest resident set of this process so far, in bytes. */
 uint64_t memory_peak(void);
+
+/* ---- the stack ---- */
+
+/* Matrix products have a buffer of up to 512 KiB on the stack, and a stack overflow would end the process with SIGSEGV,
+ * without a message. */
+
+#define STACK_MIN ((size_t)1 << 20)   /* maximum use of one call of a library function */
+#define STACK_SPACE ((size_t)3 << 19) /* the same with arguments, environment and callers */
+
+/* Call it first in main. STATUS_USAGE when the stack limit (ulimit -s) is below STACK_SPACE or the memory limit
+ * (ulimit -v) leaves less. With a memory limit the stack grows to its full size now. */
+status stack_check(void);

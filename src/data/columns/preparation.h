@@ -10,6 +10,8 @@
  */
 #pragma once
 
+#include <stddef.h>
+
 #include "base/schema/schema.h"
 #include "base/status.h"
 #include "data/columns/columns.h"
@@ -128,3 +130,9 @@ void columns_describe(const struct preparation *preparation, const struct raw_co
 
 /* The number of tokens, of a tokenizer of their own words, that 95 % of the texts of [pool] do not exceed. */
 status text_usual_length(const struct text_pool *pool, size_t *out);
+
+/* ---- one value of an array by its rank, without sorting all ---- */
+
+/* Orders values (count, no NaN) so that values[index], index < count, is the one that a sort would put there, no value
+ * before it is larger and none behind it is smaller; returns it. */
+double select_value(double *values, size_t count, size_t index);

@@ -15,6 +15,8 @@
 #include "optim/schedule.h"
 #include "train/metrics/metric_table.h"
 #include "train/metrics/monitor.h"
+#include "base/status.h"
+#include "base/text.h"
 
 enum train_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum train_precision { TRAIN_FLOAT32, TRAIN_BFLOAT16, TRAIN_FLOAT16 };
@@ -220,3 +222,17 @@ bool config_ignored(const struct config *config, size_t index, struct text *out)
  * also after a failure, unless it is NULL. */
 status config_create_device(const struct config *config, const struct dist_env *env, bool is_training,
                             struct device **out);
+
+/* ---- names that other programs use for keys and values of a config, for suggestions (config_aliases.c) ---- */
+
+/* config_schema's [alias_table]: those of each layer, loss and optimizer, then those of the other sections. Rows of one
+ * layer precede rows of all layers. */
+const struct schema_alias *config_alias_table(size_t index);
+
+/* ---- a config for a data file that nobody has written one for, `ddptrain init` (first_config.c) ---- */
+
+/* Adds a commented config that trains at once on [path]. [target]: the column or dataset to predict; NULL: chosen
+ * (data/dataset/suggest.h). [overrides] (count): dataset.csv.KEY=VALUE, how a CSV file is written; they become a part
+ * of the config. Adds sentences about what was recognised to [notes], each with a line end. */
+status first_config_write(const char *path, const char *target, char *const *overrides, size_t count, struct text *out,
+                          struct text *notes);

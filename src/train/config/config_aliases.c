@@ -1,7 +1,7 @@
 /* Names that PyTorch, Keras, Lightning, Hugging Face and scikit-learn use for keys and values of a config, and common
  * misspellings, for suggestions; those of a layer, a loss or an optimizer are in its file. The first row that matches
  * is used. */
-#include "train/config/config_aliases.h"
+#include "train/config/config.h"
 
 #include "model/layer.h"
 #include "model/loss.h"

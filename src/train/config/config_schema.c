@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "train/config/config_aliases.h"
 #include "train/config/extension.h"
 
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};

@@ -1,5 +1,4 @@
 /* The YAML is written as text, because of its comments. */
-#include "train/config/first_config.h"
 
 #include <string.h>
 #include <strings.h>

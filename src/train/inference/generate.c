@@ -1,7 +1,7 @@
 /* While the text fits in a block, a decoder computes its positions one after the other (struct decoder). After that, or
  * for a model that it cannot compute, the model's input is a whole block that begins with the text so far; the rest
  * does not affect a causal model. When the block is full, its first token is removed for each new one. */
-#include "train/inference/generate.h"
+#include "train/inference/inference.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Creates what a run creates, except the group of ranks, the loaders and the run folder. */
-#include "train/run/check.h"
+#include "train/run/run.h"
 
 #include <string.h>
 
@@ -7,7 +7,6 @@
 #include "train/loop/dry_run.h"
 #include "train/loop/trainer.h"
 #include "train/plan/plan.h"
-#include "train/run/plan_describe.h"
 #include "train/weights/init_from.h"
 #include "train/weights/snapshot.h"
 

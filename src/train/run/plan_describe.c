@@ -1,5 +1,5 @@
 /* The lines of `check` in their order, its drawing, and a warning about the schedule of a run. */
-#include "train/run/plan_describe.h"
+#include "train/run/run.h"
 
 #include <jansson.h>
 #include <math.h>

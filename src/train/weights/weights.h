@@ -6,6 +6,8 @@
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
 #include "train/config/config.h"
+#include "base/files/digest.h"
+#include "train/state/state.h"
 
 #define CHECKPOINT_INITIAL "initial" /* only for session_open */
 #define CHECKPOINT_NEWEST "newest"
@@ -37,3 +39,18 @@ status weights_check_out(const char *out);
 /* Loads the parameters ([average]: from the moving average) and buffers of [model], which must have memory, or changes
  * nothing: the STATUS_DATA failure has a line for every name or shape that differs. */
 status weights_load(struct model *model, struct checkpoint *checkpoint, bool average);
+
+/* ---- the state in the file of a checkpoint with the hashes that a ledger has of it (train/loop/ledger.h). It needs no
+ * data: the model is planned from its config and from the shape of the inputs in the file. ---- */
+
+struct saved_state {
+    struct counters counters;
+    size_t elements;              /* parameters */
+    uint64_t state, parameters;   /* state_hash; state_hash_floats of the parameters with their padding */
+    char sha256[DIGEST_HEX_SIZE]; /* state_sha256; "" unless it is asked for */
+};
+
+/* [config]: the one in the checkpoint. STATUS_DATA for tensors that are not those of the config, and for a file of a
+ * version without the shape of the inputs, which had no ledgers. In the memory of the host. */
+status saved_state_read(struct checkpoint *checkpoint, const struct config *config, bool with_sha256,
+                        struct saved_state *out);

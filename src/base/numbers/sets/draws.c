@@ -1,7 +1,7 @@
 /* Gives the bits of PyTorch's AVX2 kernels: every multiply-add that they fuse is an explicit fmaf here, and the build
  * disables contraction elsewhere. The mt19937 recurrence is Matsumoto and Nishimura's; the polynomials of the block
  * normal are Cephes' single-precision ones (see NOTICE). */
-#include "base/numbers/draws.h"
+#include "base/numbers/rng.h"
 
 #include <math.h>
 #include <stdbool.h>

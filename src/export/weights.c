@@ -1,9 +1,8 @@
-/* The weights as a safetensors file, with the columns of the inputs, the labels of the classes and the scale of the
- * targets as metadata. */
-#include "checkpoint/safetensors.h"
-
+/* The weights alone: as a safetensors file, with the columns of the inputs, the labels of the classes and the scale of
+ * the targets as metadata; and as a state_dict that torch.load reads. */
 #include <stdlib.h>
 
+#include "checkpoint/torch_file.h"
 #include "export/formats.h"
 #include "train/inference/session.h"
 
@@ -29,3 +28,9 @@ static status write_file(const struct export_source *source, const char *path) {
 
 const struct export_format export_safetensors = {
     .name = "safetensors", .extension = ".safetensors", .write = write_file};
+
+static status write_pt(const struct export_source *source, const char *path) {
+    return torch_file_write(path, source->tensors, source->tensor_count);
+}
+
+const struct export_format export_pt = {.name = "pt", .extension = ".pt", .write = write_pt};
