@@ -162,6 +162,29 @@ static const struct schema_row *row_of(const struct schema_row *rows, const char
     return rows->key ? rows : NULL;
 }
 
+/* The value of a key in the optimizer's own struct; NULL: it has none. */
+static const void *value_of(const struct schema_row *rows, const char *key, const void *config) {
+    const struct schema_row *row = row_of(rows, key);
+    return row ? (const char *)config + row->offset : NULL;
+}
+
+struct optimizer_settings optimizer_settings_of(const struct optimizer_type *type, const void *config) {
+    if (type->settings) return type->settings(config);
+    const struct schema_row *rows = type->variant.schema->rows;
+    const double *lr = value_of(rows, "lr", config), *decay = value_of(rows, "weight_decay", config);
+    const double *momentum = value_of(rows, "momentum", config);
+    const struct real_list *betas = value_of(rows, "betas", config);
+    return (struct optimizer_settings){.lr = *lr,
+                                       .weight_decay = decay ? *decay : 0,
+                                       .momentum = betas                        ? betas->items[0]
+                                                   : momentum && *momentum != 0 ? *momentum
+                                                                                : NAN};
+}
+
+struct optimizer_settings optimizer_settings(const struct variant *config) {
+    return optimizer_settings_of(optimizer_type_at((size_t)config->index), config->config);
+}
+
 static size_t value_bytes(const struct schema_row *row) {
     return row->type == SCHEMA_REAL ? sizeof(double) : sizeof(struct real_list);
 }
@@ -249,6 +272,9 @@ struct optimizer_setting optimizer_plan_setting(const struct optimizer_plan *pla
         if (plan->configs[g]) setting.config = plan->configs[g];
         break;
     }
+    const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
+    setting.momentum =
+        (is_other ? whole->other_settings(setting.config) : optimizer_settings_of(type, setting.config)).momentum;
     return setting;
 }
 
@@ -471,10 +497,6 @@ size_t optimizer_memory(const struct variant *config, const struct optimizer_pla
     return floats * sizeof(float);
 }
 
-struct optimizer_settings optimizer_settings(const struct variant *config) {
-    return optimizer_type_at((size_t)config->index)->settings(config->config);
-}
-
 static status fill(struct device *device, float **buffer, size_t count, float value) {
     TRY(device_map(device, (void **)buffer));
     for (size_t i = 0; i < count; i++) (*buffer)[i] = value;
@@ -602,11 +624,10 @@ void optimizer_plan_step(struct optimizer *optimizer, int64_t t, const struct va
     for (size_t i = 0; i < plan->setting_count; i++) {
         struct optimizer_setting *setting = &plan->settings[i];
         const struct optimizer_whole_rule *whole = optimizer->type->whole;
-        double own = (setting->is_other ? whole->other_settings : optimizer->type->settings)(setting->config).momentum;
         struct optimizer_settings settings = {
             .lr = schedule ? schedule_lr(schedule, setting->lr, progress) : setting->lr,
             .weight_decay = setting->weight_decay,
-            .momentum = isnan(momentum) ? own : momentum,
+            .momentum = isnan(momentum) ? setting->momentum : momentum,
             .product = &setting->product,
         };
         optimizer->now[i] = settings;

@@ -57,6 +57,8 @@ struct optimizer_type {
     struct schema_variant variant;
     const struct schema_alias *aliases;         /* of this type and of others of its file; NULL: none */
     const char *buffers[OPTIMIZER_MAX_BUFFERS]; /* PyTorch's names of its state: "exp_avg"; NULL: unused */
+    /* NULL: the keys lr, weight_decay (0 without one) and, as the momentum, the first of betas or momentum, unless it is
+     * 0. */
     struct optimizer_settings (*settings)(const void *config);
     /* Whether this config needs buffer [index] (SGD without momentum does not). NULL: always. */
     bool (*uses_buffer)(const void *config, size_t index);
@@ -98,7 +100,7 @@ bool optimizer_maximizes(const struct variant *config);
 struct optimizer_setting {
     const void *config; /* the optimizer's struct, with the values of a group */
     bool is_other;      /* struct optimizer_whole_rule */
-    double lr, weight_decay;
+    double lr, weight_decay, momentum;
     size_t tensors, elements;
     struct optimizer_product product;
 };
@@ -176,6 +178,8 @@ void optimizer_destroy(struct optimizer *optimizer); /* takes NULL */
 
 /* The settings of the config, before groups and any schedule. */
 struct optimizer_settings optimizer_settings(const struct variant *config);
+/* The same of a type's own struct. */
+struct optimizer_settings optimizer_settings_of(const struct optimizer_type *type, const void *config);
 
 /* Update number [t] (from 1) of all parameters that are not frozen; all gradients are zero afterwards. [schedule] at
  * [progress] gives the rate of each group and the momentum; NULL: those of the config. *clip is in device memory. */

@@ -19,11 +19,6 @@ static const struct schema_row rows[] = {
 static const struct schema schema = {
     .name = "optimizer.adadelta", .size = sizeof(struct adadelta_config), .rows = rows};
 
-static struct optimizer_settings settings(const void *config) {
-    const struct adadelta_config *c = config;
-    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = NAN};
-}
-
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct adadelta_config *c = config;
     (void)t;
@@ -48,7 +43,6 @@ const struct optimizer_type optimizer_adadelta = {
     .aliases = aliases,
     .variant = {"adadelta", &schema, "Adadelta: changes in proportion to earlier changes (torch.optim.Adadelta)."},
     .buffers = {"square_avg", "acc_delta"},
-    .settings = settings,
     .plan = plan,
     .rule = RULE_ADADELTA,
     .pytorch = "torch.optim.Adadelta({groups}, lr={lr}{,rho}{,eps}{,weight_decay})",

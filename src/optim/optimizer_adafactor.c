@@ -26,11 +26,6 @@ static const struct schema_row rows[] = {
 static const struct schema schema = {
     .name = "optimizer.adafactor", .size = sizeof(struct adafactor_config), .rows = rows};
 
-static struct optimizer_settings settings(const void *config) {
-    const struct adafactor_config *c = config;
-    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = NAN};
-}
-
 enum { ROW_VAR, COL_VAR, VARIANCE };
 
 static bool state_shape(const void *config, const struct param *p, size_t index, int64_t *shape) {
@@ -114,7 +109,6 @@ const struct optimizer_type optimizer_adafactor = {
                 "Adafactor: the squares of gradients as means of rows and columns, for a small state "
                 "(torch.optim.Adafactor)."},
     .buffers = {"row_var", "col_var", "variance"},
-    .settings = settings,
     .whole = &whole,
     .pytorch = "torch.optim.Adafactor({groups}, lr={lr}{,beta2_decay}, eps=({eps1|None}, {eps2}){,d}{,weight_decay})",
 };

@@ -15,11 +15,6 @@ static const struct schema_row rows[] = {
 };
 static const struct schema schema = {.name = "optimizer.adagrad", .size = sizeof(struct adagrad_config), .rows = rows};
 
-static struct optimizer_settings settings(const void *config) {
-    const struct adagrad_config *c = config;
-    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = NAN};
-}
-
 static float start(const void *config) {
     return (float)((const struct adagrad_config *)config)->initial_accumulator_value;
 }
@@ -45,7 +40,6 @@ const struct optimizer_type optimizer_adagrad = {
     .aliases = aliases,
     .variant = {"adagrad", &schema, "Adagrad (torch.optim.Adagrad)."},
     .buffers = {"sum"},
-    .settings = settings,
     .start = start,
     .plan = plan,
     .rule = RULE_ADAGRAD,

@@ -30,8 +30,8 @@ static const struct schema_row adamw_rows[] = {
     {0},
 };
 
-void optimizer_check_betas(const struct real_list *betas, const struct node *where, const char *path,
-                           struct problems *problems) {
+void optimizer_check_betas(void *config, const struct node *where, const char *path, struct problems *problems) {
+    const struct real_list *betas = config;
     const struct node *node = node_get(where, "betas");
     if (!node) node = where; /* of a group, whose place is that of all its keys */
     if (betas->count != 2)
@@ -39,19 +39,10 @@ void optimizer_check_betas(const struct real_list *betas, const struct node *whe
                      betas->count);
 }
 
-static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
-    optimizer_check_betas(&((const struct adam_config *)config)->betas, where, path, problems);
-}
-
 static const struct schema adam_schema = {
-    .name = "optimizer.adam", .size = sizeof(struct adam_config), .rows = adam_rows, .check = check};
+    .name = "optimizer.adam", .size = sizeof(struct adam_config), .rows = adam_rows, .check = optimizer_check_betas};
 static const struct schema adamw_schema = {
-    .name = "optimizer.adamw", .size = sizeof(struct adam_config), .rows = adamw_rows, .check = check};
-
-static struct optimizer_settings settings(const void *config) {
-    const struct adam_config *c = config;
-    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->betas.items[0]};
-}
+    .name = "optimizer.adamw", .size = sizeof(struct adam_config), .rows = adamw_rows, .check = optimizer_check_betas};
 
 static bool uses_buffer(const void *config, size_t index) {
     return index < 2 || ((const struct adam_config *)config)->amsgrad;
@@ -101,7 +92,6 @@ const struct optimizer_type optimizer_adam = {
     .aliases = aliases,
     .variant = {"adam", &adam_schema, "Adam (torch.optim.Adam)."},
     .buffers = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-    .settings = settings,
     .uses_buffer = uses_buffer,
     .plan = plan_adam,
     .rule = RULE_ADAM,
@@ -110,7 +100,6 @@ const struct optimizer_type optimizer_adam = {
 const struct optimizer_type optimizer_adamw = {
     .variant = {"adamw", &adamw_schema, "Adam with decoupled weight decay (torch.optim.AdamW)."},
     .buffers = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-    .settings = settings,
     .uses_buffer = uses_buffer,
     .plan = plan_adamw,
     .rule = RULE_ADAM,

@@ -4,8 +4,8 @@
 #include "optim/optimizers.h"
 
 struct adamax_config {
+    struct real_list betas; /* first: see optimizer_check_betas */
     double lr, eps, weight_decay;
-    struct real_list betas;
 };
 
 static const struct schema_row rows[] = {
@@ -17,17 +17,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
-    optimizer_check_betas(&((const struct adamax_config *)config)->betas, where, path, problems);
-}
-
 static const struct schema schema = {
-    .name = "optimizer.adamax", .size = sizeof(struct adamax_config), .rows = rows, .check = check};
-
-static struct optimizer_settings settings(const void *config) {
-    const struct adamax_config *c = config;
-    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->betas.items[0]};
-}
+    .name = "optimizer.adamax", .size = sizeof(struct adamax_config), .rows = rows, .check = optimizer_check_betas};
 
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct adamax_config *c = config;
@@ -53,7 +44,6 @@ const struct optimizer_type optimizer_adamax = {
     .aliases = aliases,
     .variant = {"adamax", &schema, "Adam with the infinity norm (torch.optim.Adamax)."},
     .buffers = {"exp_avg", "exp_inf"},
-    .settings = settings,
     .plan = plan,
     .rule = RULE_ADAMAX,
     .pytorch = "torch.optim.Adamax({groups}, lr={lr}{,betas}{,eps}{,weight_decay})",

@@ -17,11 +17,6 @@ static const struct schema_row rows[] = {
 };
 static const struct schema schema = {.name = "optimizer.asgd", .size = sizeof(struct asgd_config), .rows = rows};
 
-static struct optimizer_settings settings(const void *config) {
-    const struct asgd_config *c = config;
-    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = NAN};
-}
-
 /* PyTorch keeps the rate and the share of the average in float32. */
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct asgd_config *c = config;
@@ -49,7 +44,6 @@ const struct optimizer_type optimizer_asgd = {
                 "Gradient descent with a falling rate, and the average of the weights as its state `ax`, which "
                 "train.ema replaces in practice (torch.optim.ASGD)."},
     .buffers = {"ax"},
-    .settings = settings,
     .plan = plan,
     .rule = RULE_ASGD,
     .pytorch = "torch.optim.ASGD({groups}, lr={lr}{,lambd}{,alpha}{,t0}{,weight_decay})",

@@ -25,11 +25,6 @@ static const struct schema_row rows[] = {
 };
 static const struct schema schema = {.name = "optimizer.lbfgs", .size = sizeof(struct lbfgs_config), .rows = rows};
 
-static struct optimizer_settings settings(const void *config) {
-    const struct lbfgs_config *c = config;
-    return (struct optimizer_settings){.lr = c->lr, .momentum = NAN};
-}
-
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     (void)config, (void)t;
     return (union optimizer_constants){.sgd = {.minus_lr = (float)-own->lr}};
@@ -47,7 +42,6 @@ const struct optimizer_type optimizer_lbfgs = {
     .variant = {"lbfgs", &schema,
                 "L-BFGS: a step evaluates the loss several times over the same rows, for whole datasets as one batch "
                 "(torch.optim.LBFGS)."},
-    .settings = settings,
     .plan = plan,
     .rule = RULE_SGD,
     .evaluates = true,

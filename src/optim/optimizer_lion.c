@@ -3,8 +3,8 @@
 #include "optim/optimizers.h"
 
 struct lion_config {
+    struct real_list betas; /* first: see optimizer_check_betas */
     double lr, weight_decay;
-    struct real_list betas;
 };
 
 static const struct schema_row rows[] = {
@@ -16,17 +16,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
-    optimizer_check_betas(&((const struct lion_config *)config)->betas, where, path, problems);
-}
-
 static const struct schema schema = {
-    .name = "optimizer.lion", .size = sizeof(struct lion_config), .rows = rows, .check = check};
-
-static struct optimizer_settings settings(const void *config) {
-    const struct lion_config *c = config;
-    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->betas.items[0]};
-}
+    .name = "optimizer.lion", .size = sizeof(struct lion_config), .rows = rows, .check = optimizer_check_betas};
 
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct lion_config *c = config;
@@ -53,7 +44,6 @@ const struct optimizer_type optimizer_lion = {
     .aliases = aliases,
     .variant = {"lion", &schema, "Lion: the sign of the momentum (Chen et al. 2023)."},
     .buffers = {"exp_avg"},
-    .settings = settings,
     .plan = plan,
     .rule = RULE_LION,
     .pytorch = "Lion({groups}, lr={lr}, betas={betas}, weight_decay={weight_decay})",

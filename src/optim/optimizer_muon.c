@@ -28,12 +28,10 @@ static const struct schema_row adamw_rows[] = {
     {0},
 };
 
-static void check_adamw(void *config, const struct node *where, const char *path, struct problems *problems) {
-    optimizer_check_betas(&((const struct adam_config *)config)->betas, where, path, problems);
-}
-
-static const struct schema adamw_schema = {
-    .name = "optimizer.muon.adamw", .size = sizeof(struct adam_config), .rows = adamw_rows, .check = check_adamw};
+static const struct schema adamw_schema = {.name = "optimizer.muon.adamw",
+                                           .size = sizeof(struct adam_config),
+                                           .rows = adamw_rows,
+                                           .check = optimizer_check_betas};
 
 static const struct schema_row rows[] = {
     OPTIMIZER_REAL(muon_config, lr, "0.001", "Learning rate of the matrices."),
@@ -73,7 +71,7 @@ static struct optimizer_settings settings(const void *config) {
 }
 
 static struct optimizer_settings other_settings(const void *config) {
-    return optimizer_adamw.settings(&((const struct muon_config *)config)->adamw);
+    return optimizer_settings_of(&optimizer_adamw, &((const struct muon_config *)config)->adamw);
 }
 
 static union optimizer_constants plan_other(const void *config, const struct optimizer_settings *own, int64_t t) {

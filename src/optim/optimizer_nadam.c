@@ -4,8 +4,8 @@
 #include "optim/optimizers.h"
 
 struct nadam_config {
+    struct real_list betas; /* first: see optimizer_check_betas */
     double lr, eps, weight_decay, momentum_decay;
-    struct real_list betas;
     bool decoupled_weight_decay;
 };
 
@@ -21,12 +21,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
-    optimizer_check_betas(&((const struct nadam_config *)config)->betas, where, path, problems);
-}
-
 static const struct schema schema = {
-    .name = "optimizer.nadam", .size = sizeof(struct nadam_config), .rows = rows, .check = check};
+    .name = "optimizer.nadam", .size = sizeof(struct nadam_config), .rows = rows, .check = optimizer_check_betas};
 
 /* No momentum of settings: the product of all momenta could not be computed from the number of the update if a schedule
  * changed it. */
@@ -56,19 +52,19 @@ static union optimizer_constants plan(const void *config, const struct optimizer
            mu_next = momentum_at(c, t + 1);
     double product = product_at(c, t, own->product);
     bool is_decoupled = c->decoupled_weight_decay;
-    struct nadam_constants s = {
-        .one_minus_beta1 = (float)(1 - beta1),
-        .beta2 = (float)beta2,
-        .one_minus_beta2 = (float)(1 - beta2),
-        .eps = optimizer_eps(c->eps),
-        .correction2 = (float)(1 - pow(beta2, (double)t)),
-        .minus_gradient_step_size = (float)(-own->lr * (1 - mu) / (1 - product)),
-        .minus_average_step_size = (float)(-own->lr * mu_next / (1 - product * mu_next)),
-        .weight_decay = (float)own->weight_decay,
-        .decay_factor = is_decoupled ? (float)(1 - own->lr * own->weight_decay) : 1,
-        .has_weight_decay = own->weight_decay != 0 && !is_decoupled,
-    };
-    return (union optimizer_constants){.nadam = s};
+    return (union optimizer_constants){
+        .nadam = {
+            .one_minus_beta1 = (float)(1 - beta1),
+            .beta2 = (float)beta2,
+            .one_minus_beta2 = (float)(1 - beta2),
+            .eps = optimizer_eps(c->eps),
+            .correction2 = (float)(1 - pow(beta2, (double)t)),
+            .minus_gradient_step_size = (float)(-own->lr * (1 - mu) / (1 - product)),
+            .minus_average_step_size = (float)(-own->lr * mu_next / (1 - product * mu_next)),
+            .weight_decay = (float)own->weight_decay,
+            .decay_factor = is_decoupled ? (float)(1 - own->lr * own->weight_decay) : 1,
+            .has_weight_decay = own->weight_decay != 0 && !is_decoupled,
+        }};
 }
 
 /* Names in other programs. */

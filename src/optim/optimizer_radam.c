@@ -4,8 +4,8 @@
 #include "optim/optimizers.h"
 
 struct radam_config {
+    struct real_list betas; /* first: see optimizer_check_betas */
     double lr, eps, weight_decay;
-    struct real_list betas;
     bool decoupled_weight_decay;
 };
 
@@ -18,17 +18,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
-    optimizer_check_betas(&((const struct radam_config *)config)->betas, where, path, problems);
-}
-
 static const struct schema schema = {
-    .name = "optimizer.radam", .size = sizeof(struct radam_config), .rows = rows, .check = check};
-
-static struct optimizer_settings settings(const void *config) {
-    const struct radam_config *c = config;
-    return (struct optimizer_settings){.lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->betas.items[0]};
-}
+    .name = "optimizer.radam", .size = sizeof(struct radam_config), .rows = rows, .check = optimizer_check_betas};
 
 /* rho_t: the length of the simple moving average that approximates the running mean of squares. */
 static double length_at(double beta2, int64_t t) {
@@ -73,7 +64,6 @@ const struct optimizer_type optimizer_radam = {
     .aliases = aliases,
     .variant = {"radam", &schema, "Adam with a rectified variance, which needs no warm-up (torch.optim.RAdam)."},
     .buffers = {"exp_avg", "exp_avg_sq"},
-    .settings = settings,
     .plan = plan,
     .rule = RULE_RADAM,
     .pytorch = "torch.optim.RAdam({groups}, lr={lr}{,betas}{,eps}{,weight_decay}{,decoupled_weight_decay})",

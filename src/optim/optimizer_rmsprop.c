@@ -22,12 +22,6 @@ static const struct schema_row rows[] = {
 };
 static const struct schema schema = {.name = "optimizer.rmsprop", .size = sizeof(struct rmsprop_config), .rows = rows};
 
-static struct optimizer_settings settings(const void *config) {
-    const struct rmsprop_config *c = config;
-    return (struct optimizer_settings){
-        .lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->momentum != 0 ? c->momentum : NAN};
-}
-
 static bool uses_buffer(const void *config, size_t index) {
     const struct rmsprop_config *c = config;
     return index == SQUARE_AVG || (index == GRAD_AVG && c->centered) || (index == MOMENTUM && c->momentum != 0);
@@ -59,7 +53,6 @@ const struct optimizer_type optimizer_rmsprop = {
     .aliases = aliases,
     .variant = {"rmsprop", &schema, "RMSprop (torch.optim.RMSprop)."},
     .buffers = {"square_avg", "grad_avg", "momentum_buffer"},
-    .settings = settings,
     .uses_buffer = uses_buffer,
     .plan = plan,
     .rule = RULE_RMSPROP,

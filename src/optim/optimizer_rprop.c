@@ -29,10 +29,6 @@ static void check(void *config, const struct node *where, const char *path, stru
 static const struct schema schema = {
     .name = "optimizer.rprop", .size = sizeof(struct rprop_config), .rows = rows, .check = check};
 
-static struct optimizer_settings settings(const void *config) {
-    return (struct optimizer_settings){.lr = ((const struct rprop_config *)config)->lr, .momentum = NAN};
-}
-
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct rprop_config *c = config;
     struct rprop_constants s = {
@@ -58,7 +54,6 @@ const struct optimizer_type optimizer_rprop = {
                 "Steps by the sign of the gradient, each weight with its own size, for updates from all rows at once "
                 "(torch.optim.Rprop)."},
     .buffers = {"prev", "step_size"},
-    .settings = settings,
     .plan = plan,
     .rule = RULE_RPROP,
     .pytorch = "torch.optim.Rprop({groups}, lr={lr}{,etas}{,step_sizes})",

@@ -27,12 +27,6 @@ static void check(void *config, const struct node *where, const char *path, stru
 static const struct schema schema = {
     .name = "optimizer.sgd", .size = sizeof(struct sgd_config), .rows = rows, .check = check};
 
-static struct optimizer_settings settings(const void *config) {
-    const struct sgd_config *c = config;
-    return (struct optimizer_settings){
-        .lr = c->lr, .weight_decay = c->weight_decay, .momentum = c->momentum != 0 ? c->momentum : NAN};
-}
-
 static bool uses_buffer(const void *config, size_t index) {
     (void)index;
     return ((const struct sgd_config *)config)->momentum != 0;
@@ -64,7 +58,6 @@ const struct optimizer_type optimizer_sgd = {
     .aliases = aliases,
     .variant = {"sgd", &schema, "Stochastic gradient descent (torch.optim.SGD)."},
     .buffers = {"momentum_buffer"},
-    .settings = settings,
     .uses_buffer = uses_buffer,
     .plan = plan,
     .rule = RULE_SGD,

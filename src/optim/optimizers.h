@@ -28,14 +28,15 @@ OPTIMIZERS(X)
 
 /* Of adam and adamw, and of the parameters that muon leaves to adamw. */
 struct adam_config {
+    struct real_list betas; /* first: see optimizer_check_betas */
     double lr, eps, weight_decay;
-    struct real_list betas;
     bool amsgrad;
     int arithmetic; /* enum adam_arithmetic */
 };
 enum adam_arithmetic { ADAM_TORCH2, ADAM_TORCH1 };
 
-/* Two betas, each >= 0 and < 1; a type that has them checks their number with optimizer_check_betas. */
+/* Two betas, each >= 0 and < 1. The schema of a struct that begins with them checks their number by
+ * optimizer_check_betas. */
 #define OPTIMIZER_BETAS(struct_, fallback_, doc_)                                                                      \
     SCHEMA_ROW(REAL_LIST, struct struct_, betas, .fallback = fallback_, .min = 0, .max = 1, .excludes_max = true,      \
                .doc = doc_)
@@ -49,5 +50,4 @@ static inline float optimizer_lerp(float from, float to, float weight) {
     return weight < 0.5f ? fmaf(weight, to - from, from) : fmaf(weight - 1, to - from, to);
 }
 
-void optimizer_check_betas(const struct real_list *betas, const struct node *where, const char *path,
-                           struct problems *problems);
+void optimizer_check_betas(void *config, const struct node *where, const char *path, struct problems *problems);

@@ -116,7 +116,7 @@ TEST(nadam_resumes_at_any_update) {
     struct optimizer_product running = {0};
     for (int64_t t = 1; t < 3000; t++) {
         struct optimizer_product fresh = {0};
-        struct optimizer_settings settings = type->settings(config->config), other = settings;
+        struct optimizer_settings settings = optimizer_settings(config), other = settings;
         settings.product = &running, other.product = &fresh;
         union optimizer_constants a = type->plan(config->config, &settings, t),
                                   b = type->plan(config->config, &other, t);
