@@ -109,10 +109,8 @@ status checkpoint_create(const char *name, const struct entry *entries, size_t c
         s = hdf5_open_image(name, checkpoint->image, checkpoint->seal.image_size, &checkpoint->file);
         hdf5_leave(&silence);
     }
-    if (s == OK)
-        *out = checkpoint;
-    else
-        checkpoint_close(checkpoint);
+    if (s) checkpoint_close(checkpoint);
+    if (!s) *out = checkpoint;
     return s;
 }
 

@@ -243,12 +243,9 @@ status image_create(const struct entry *entries, size_t count, bool is_reference
         s = create_metadata(image, is_reference);
         hdf5_leave(&silence);
     }
-    if (s != OK) {
-        image_destroy(image);
-        return s;
-    }
-    *out = image;
-    return OK;
+    if (s) image_destroy(image);
+    if (!s) *out = image;
+    return s;
 }
 
 bool image_fits(const struct image *image, const struct entry *entries, size_t count) {

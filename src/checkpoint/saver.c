@@ -127,12 +127,9 @@ status saver_create(const char *dir, int64_t keep, struct saver **out) {
     status s = saver->dir && saver->dir_name
                    ? thread_start(&saver->thread, "saver", "the thread that saves checkpoints", work, saver)
                    : status_memory("the thread that saves checkpoints");
-    if (s) {
-        release(saver);
-        return s;
-    }
-    *out = saver;
-    return OK;
+    if (s) release(saver);
+    if (!s) *out = saver;
+    return s;
 }
 
 void saver_on_saved(struct saver *saver, void (*on_saved)(void *data, int64_t step), void *data) {

@@ -97,10 +97,8 @@ status shard_tree_create(size_t shards, size_t count, struct comm *comm, struct 
     t->comm = comm;
     shard_tree_range(shards, comm_rank(comm), comm_world_size(comm), &t->first, &t->own);
     status s = allocate(t);
-    if (s)
-        shard_tree_destroy(t);
-    else
-        *out = t;
+    if (s) shard_tree_destroy(t);
+    if (!s) *out = t;
     return s;
 }
 

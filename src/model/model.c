@@ -55,12 +55,9 @@ status model_plan_named(const struct model_config *config, const struct shape *i
     model->init = config->init;
     status s = build_model(model, config, names ? names : &none);
     if (!s) s = init_rules_check(model, &model->init);
-    if (s) {
-        model_destroy(model);
-        return s;
-    }
-    *out = model;
-    return OK;
+    if (s) model_destroy(model);
+    if (!s) *out = model;
+    return s;
 }
 
 void model_add_unused(const struct model *model, struct text *out) {

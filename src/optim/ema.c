@@ -28,12 +28,9 @@ status ema_create(const struct ema_config *config, const struct params *params, 
     *ema = (struct ema){.device = device, .weight = (float)(1 - config->decay), .evaluates = ema_is_used(config)};
     status s =
         device_alloc(device, values_count(params) * sizeof(float), "the average of the weights", (void **)&ema->values);
-    if (s) {
-        ema_destroy(ema);
-        return s;
-    }
-    *out = ema;
-    return OK;
+    if (s) ema_destroy(ema);
+    if (!s) *out = ema;
+    return s;
 }
 
 void ema_destroy(struct ema *ema) {

@@ -587,12 +587,9 @@ status optimizer_create_shard(const struct variant *config, const struct params 
     status s = optimizer_plan_create(config, params, &o->plan);
     if (!s) s = add_runs(o, params);
     if (!s) s = allocate(o, params);
-    if (s) {
-        optimizer_destroy(o);
-        return s;
-    }
-    *out = o;
-    return OK;
+    if (s) optimizer_destroy(o);
+    if (!s) *out = o;
+    return s;
 }
 
 void optimizer_destroy(struct optimizer *optimizer) {

@@ -394,10 +394,8 @@ status run_data_read(const char *path, struct run_data **out) {
     r->label = last_name(r->path);
     clear(r);
     status s = run_data_update(r);
-    if (s)
-        run_data_free(r);
-    else
-        *out = r;
+    if (s) run_data_free(r);
+    if (!s) *out = r;
     return s;
 }
 

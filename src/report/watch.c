@@ -71,10 +71,8 @@ status watch_open(const char *path, struct watch **out) {
     status s = sweep_data_is_sweep(path, &is_sweep);
     if (!s) s = is_sweep ? sweep_data_read(path, &w->sweep) : run_data_read(path, &w->run);
     if (!s) s = read_again(w);
-    if (s)
-        watch_close(w);
-    else
-        *out = w;
+    if (s) watch_close(w);
+    if (!s) *out = w;
     return s;
 }
 

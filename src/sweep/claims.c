@@ -761,10 +761,8 @@ status claims_open(const struct claims_options *options, const struct sweep_conf
     if (!s) s = beat(c, false);
     if (!s) s = read_block(c, &c->end);
     c->end_at_start = c->end.next;
-    if (s)
-        claims_close(c);
-    else
-        *out = c;
+    if (s) claims_close(c);
+    if (!s) *out = c;
     return s;
 }
 

@@ -1165,10 +1165,8 @@ status sweep_load(const char *path, char *const *overrides, size_t count, struct
     if (!s) s = find_file(&file->sweep.config, path, document_arena(file->document));
     if (!s) s = check_with_config(file, &problems);
     problems_free(&problems);
-    if (s)
-        sweep_free(file);
-    else
-        *out = file;
+    if (s) sweep_free(file);
+    if (!s) *out = file;
     return s;
 }
 
@@ -1222,10 +1220,8 @@ status sweep_load_comparison(const char *a, const char *b, char *const *override
         s = sweep_fixed_config(&file->sweep, trial, &config);
         config_free(config);
     }
-    if (s)
-        sweep_free(file);
-    else
-        *out = file;
+    if (s) sweep_free(file);
+    if (!s) *out = file;
     return s;
 }
 

@@ -482,10 +482,8 @@ status sweep_folder_open(const char *path, bool is_fresh, const struct sweep_fil
     if (!s) s = io_make_folders(f->runs);
     if (!s) s = update_config_files(f, file);
     if (!s) s = move_runs(f, sweep_file_config(file), log);
-    if (s)
-        sweep_folder_close(f);
-    else
-        *out = f;
+    if (s) sweep_folder_close(f);
+    if (!s) *out = f;
     return s;
 }
 
@@ -511,10 +509,8 @@ status sweep_folder_open_shared(const char *path, const char *member, const stru
     if (!s) s = io_open(f->path, &f->fd);
     if (!s) s = io_stat_fd(f->fd, f->path, &f->folder_id);
     if (s && has_sweep) status_free(io_remove_folder(own));
-    if (s)
-        sweep_folder_close(f);
-    else
-        *out = f;
+    if (s) sweep_folder_close(f);
+    if (!s) *out = f;
     return s;
 }
 

@@ -914,10 +914,8 @@ static status open_trials(const char *folder, const struct sweep_config *sweep, 
                    : status_memory("the table of %zu trials", n);
     if (!s && !temporary) s = io_open_append(t->files.history, &t->fd);
     if (!s) s = trials_read_history(t, pruner, log);
-    if (s)
-        status_free(trials_close(t));
-    else
-        *out = t;
+    if (s) status_free(trials_close(t));
+    if (!s) *out = t;
     return s;
 }
 

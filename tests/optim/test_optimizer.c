@@ -131,7 +131,7 @@ TEST(adam_corrects_its_means) {
     struct config_file *file = config_with("optimizer", "{type: adam, lr: 0.01, betas: [0.9, 0.99]}");
     const struct variant *config = &config_of(file)->optimizer;
     const struct optimizer_type *type = optimizer_type_at((size_t)config->index);
-    struct optimizer_settings settings = type->settings(config->config);
+    struct optimizer_settings settings = optimizer_settings(config);
     for (int64_t t = 1; t < 6000; t++) {
         union optimizer_constants c = type->plan(config->config, &settings, t);
         ck_assert(c.adam.minus_step_size == (float)-(0.01 / (1 - pow(0.9, (double)t))));

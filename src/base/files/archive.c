@@ -404,10 +404,8 @@ status archive_open(const char *path, struct archive **out) {
         archive->zip.bytes = info.size;
         s = read_names(archive);
     }
-    if (s)
-        archive_close(archive);
-    else
-        *out = archive;
+    if (s) archive_close(archive);
+    if (!s) *out = archive;
     return s;
 }
 

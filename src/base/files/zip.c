@@ -249,10 +249,8 @@ status zip_read_all(const struct zip *zip, const struct zip_member *member, uint
     *out = NULL;
     TRY(buffer_new((size_t)member->size + 1, member->name, &memory));
     status s = zip_read_to(zip, member, memory);
-    if (s)
-        buffer_free(memory);
-    else
-        *out = memory;
+    if (s) buffer_free(memory);
+    if (!s) *out = memory;
     return s;
 }
 

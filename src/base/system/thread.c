@@ -96,10 +96,8 @@ status workers_create(size_t count, const char *name, struct workers **out) {
         s = thread_start(&worker->thread, name, "a thread that reads rows", work, worker);
         all->started += s == OK;
     }
-    if (s == OK)
-        *out = all;
-    else
-        workers_destroy(all);
+    if (s) workers_destroy(all);
+    if (!s) *out = all;
     return s;
 }
 

@@ -512,9 +512,7 @@ status column_builder_finish(struct column_builder *builder, struct arena *arena
         sort_categories(&builder->pool, arena, out, values);
     else
         s = builder->type == COLUMN_DATE ? map_dates(builder, values, row) : map_booleans(builder, values, row);
-    if (s)
-        free(values);
-    else
-        *map = values;
+    if (s) free(values);
+    if (!s) *map = values;
     return s;
 }

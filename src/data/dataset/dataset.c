@@ -1222,10 +1222,8 @@ status dataset_open(const struct dataset_config *config, bool wants_classes, boo
     dataset->arena = arena_create();
     dataset->owners = 1;
     status s = open_all(dataset, config, wants_classes);
-    if (s == OK)
-        *out = dataset;
-    else
-        dataset_close(dataset);
+    if (s) dataset_close(dataset);
+    if (!s) *out = dataset;
     return s;
 }
 

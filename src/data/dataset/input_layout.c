@@ -57,10 +57,8 @@ status input_scaling_create(const struct input_layout *layout, const struct scal
     if (!scaling) return status_memory("the scaler");
     *scaling = (struct input_scaling){.size = layout->size, .divide = layout->divide, .is_bytes = layout->is_bytes};
     status s = fill(scaling, layout, config);
-    if (s)
-        input_scaling_destroy(scaling);
-    else
-        *out = scaling;
+    if (s) input_scaling_destroy(scaling);
+    if (!s) *out = scaling;
     return s;
 }
 

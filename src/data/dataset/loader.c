@@ -232,10 +232,8 @@ static status finish(struct loader *loader, int64_t prefetch, struct loader **ou
     if (s == OK) s = compute_weights(loader);
     if (s == OK) s = loader_seek(loader, 0, 0);
     if (s == OK && prefetch > 0) s = start_thread(loader);
-    if (s == OK)
-        *out = loader;
-    else
-        loader_destroy(loader);
+    if (s) loader_destroy(loader);
+    if (!s) *out = loader;
     return s;
 }
 

@@ -496,10 +496,8 @@ status sampler_open_indices(const struct sampler_config *config, size_t rows, in
     struct sampler_indices *indices = calloc(1, sizeof *indices);
     status s = indices ? read_indices(&file, world_size, indices) : status_memory("the rows of sampler.path");
     s = status_first(s, io_close(file.fd, config->path));
-    if (s)
-        sampler_close_indices(indices);
-    else
-        *out = indices;
+    if (s) sampler_close_indices(indices);
+    if (!s) *out = indices;
     return s;
 }
 

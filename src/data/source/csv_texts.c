@@ -110,10 +110,8 @@ static status open_texts(const char *path, const struct string_list *others, con
     for (; !s && t->part_count < files.count; t->part_count++)
         s = read_part(t, files.items[t->part_count], dialect, &t->parts[t->part_count]);
     if (!s) s = find_columns(t, path, rows);
-    if (s)
-        csv_texts_close(t);
-    else
-        *out = t;
+    if (s) csv_texts_close(t);
+    if (!s) *out = t;
     return s;
 }
 
@@ -146,10 +144,8 @@ status csv_texts_of(const struct dataset_config *config, bool is_validation, siz
     status s = format->add_records(config, is_validation, &text);
     if (!s) s = read_text(t, path, &text, rows);
     text_free(&text);
-    if (s)
-        csv_texts_close(t);
-    else
-        *out = t;
+    if (s) csv_texts_close(t);
+    if (!s) *out = t;
     return s;
 }
 

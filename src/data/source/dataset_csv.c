@@ -1179,10 +1179,8 @@ static status open_source(const struct dataset_format *format, const struct csv_
     bool is_table = train && train->format == format;
     status s = open_all(csv, config, wants_classes, is_table ? (const struct csv *)train : NULL, train != NULL);
     *is_whole = csv->reader.is_not_utf8;
-    if (s == OK)
-        *out = &csv->base;
-    else
-        csv_close(&csv->base);
+    if (s) csv_close(&csv->base);
+    if (!s) *out = &csv->base;
     return s;
 }
 

@@ -999,10 +999,8 @@ static status open_hdf5(const struct dataset_config *config, const char *path, b
     hdf5_enter(&silence);
     status s = open_all(h, config, wants_classes);
     hdf5_leave(&silence);
-    if (s == OK)
-        *out = &h->base;
-    else
-        close_hdf5(&h->base);
+    if (s) close_hdf5(&h->base);
+    if (!s) *out = &h->base;
     return s;
 }
 

@@ -776,10 +776,8 @@ static status open_images(const struct dataset_config *config, const char *path,
         images->base.labels = images->labels->labels;
     else if (!images->masks.folder)
         images->base.labels = (struct string_list){.items = images->classes, .count = images->n_classes};
-    if (s)
-        close_images(&images->base);
-    else
-        *out = &images->base;
+    if (s) close_images(&images->base);
+    if (!s) *out = &images->base;
     return s;
 }
 

@@ -475,10 +475,8 @@ static status open_any(const struct dataset_format *format, const struct dataset
         set_shape(npy);
         if (config->layout == LAYOUT_NHWC) s = set_layout(npy);
     }
-    if (s)
-        close_npy(&npy->base);
-    else
-        *out = &npy->base;
+    if (s) close_npy(&npy->base);
+    if (!s) *out = &npy->base;
     return s;
 }
 

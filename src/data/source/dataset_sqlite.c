@@ -521,10 +521,8 @@ status sqlite_rows_open(const char *path, const char *target, struct arena *aren
     if (!r) return status_memory("a table");
     r->csv = (struct csv){.arena = arena, .path = path, .records = &r->records};
     status s = start_rows(r, target, tables, table);
-    if (s)
-        sqlite_rows_close(r);
-    else
-        *out = r;
+    if (s) sqlite_rows_close(r);
+    if (!s) *out = r;
     return s;
 }
 

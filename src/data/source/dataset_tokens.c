@@ -412,10 +412,8 @@ static status open_tokens(const struct dataset_config *config, const char *path,
     status s = train ? OK : read_tokenizer(t, &own);
     t->base.tokenizer = t->json;
     if (s == OK) s = open_file_of_ids(t, &own.tokens, path, others, train);
-    if (s == OK)
-        *out = &t->base;
-    else
-        close_tokens(&t->base);
+    if (s) close_tokens(&t->base);
+    if (!s) *out = &t->base;
     return s;
 }
 
@@ -584,10 +582,8 @@ static status open_text(const struct dataset_config *config, const char *path, b
     files_describe(path, dataset_others(config, train != NULL), &t->name);
     status s = open_characters(t, config, path, (const struct text_source *)train);
     t->base.characters = text_string(&t->characters);
-    if (s == OK)
-        *out = &t->base;
-    else
-        close_text(&t->base);
+    if (s) close_text(&t->base);
+    if (!s) *out = &t->base;
     return s;
 }
 
@@ -702,10 +698,8 @@ static status open_tokenized(const struct dataset_config *config, const char *pa
     files_describe(path, dataset_others(config, train != NULL), &t->name);
     status s = open_encoded(t, config, path, (const struct tokenized *)train);
     t->base.tokenizer = t->json;
-    if (s == OK)
-        *out = &t->base;
-    else
-        close_tokenized(&t->base);
+    if (s) close_tokenized(&t->base);
+    if (!s) *out = &t->base;
     return s;
 }
 

@@ -311,10 +311,8 @@ status frame_records_open(const struct dataset_format *format, const char *path,
     status s = open_file(&r->records, path);
     r->records.names = (struct string_list){0};
     if (!s) s = make_fields(&r->reader, path, r->records.frame.count);
-    if (s)
-        frame_records_close(r);
-    else
-        *out = r;
+    if (s) frame_records_close(r);
+    if (!s) *out = r;
     return s;
 }
 

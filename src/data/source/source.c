@@ -332,10 +332,8 @@ status joined_open(const struct dataset_format *format, const struct dataset_con
     j->first = arena_alloc(j->arena, (files->count + 1) * sizeof *j->first);
     status s = OK;
     while (!s && j->count < files->count) s = open_one(j, format, config, files, wants_classes, train);
-    if (s)
-        close_joined(&j->base);
-    else
-        *out = &j->base;
+    if (s) close_joined(&j->base);
+    if (!s) *out = &j->base;
     return s;
 }
 

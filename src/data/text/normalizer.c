@@ -345,12 +345,9 @@ status normalizer_read(const json_t *json, struct normalizer **out) {
     *out = NULL;
     if (!n) return status_memory("the tokenizer");
     status s = read_steps(n, json);
-    if (s) {
-        normalizer_destroy(n);
-        return s;
-    }
-    *out = n;
-    return OK;
+    if (s) normalizer_destroy(n);
+    if (!s) *out = n;
+    return s;
 }
 
 static bool is_blank(const char *text) { return strcmp(text, " ") == 0 || strcmp(text, "\u2581") == 0; }

@@ -1232,10 +1232,8 @@ status tokenizer_parse(const char *path, const char *json, size_t size, struct t
     status s = r.tokenizer && r.scratch ? status_prefix(read_all(&r), "%s", path) : status_memory("the tokenizer");
     free(r.scratch);
     json_decref(root);
-    if (s)
-        tokenizer_destroy(r.tokenizer);
-    else
-        *out = r.tokenizer;
+    if (s) tokenizer_destroy(r.tokenizer);
+    if (!s) *out = r.tokenizer;
     return s;
 }
 

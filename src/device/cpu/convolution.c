@@ -118,10 +118,8 @@ static status create(struct device *device, const struct convolution *c, size_t 
         d->bias_gradient = NULL;
         s = d->ops->create(device, c, rows, &d->inner);
     }
-    if (s)
-        free(d);
-    else
-        *out = d;
+    if (s) free(d);
+    if (!s) *out = d;
     return s;
 }
 

@@ -446,12 +446,9 @@ static status heartbeat_start(const struct heartbeat_config *config, struct hear
     status s = h->wake < 0 || h->answered < 0 ? status_errno(STATUS_IO, EMFILE, "cannot start %s", what)
                : !h->input                    ? status_memory("the heartbeat")
                                               : thread_start(&h->thread, "heartbeat", what, run, h);
-    if (s) {
-        release(h);
-        return s;
-    }
-    *out = h;
-    return OK;
+    if (s) release(h);
+    if (!s) *out = h;
+    return s;
 }
 
 /* Takes NULL. */

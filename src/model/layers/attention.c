@@ -611,10 +611,8 @@ static status attention_cache_create(struct device *device, const struct head_gr
     if (!c) return status_memory("the cache of an attention");
     c->groups = *groups;
     status s = alloc_all(c, device);
-    if (s)
-        attention_cache_destroy(c, device);
-    else
-        *out = c;
+    if (s) attention_cache_destroy(c, device);
+    if (!s) *out = c;
     return s;
 }
 

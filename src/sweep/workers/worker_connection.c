@@ -165,10 +165,8 @@ status worker_listen(const struct dist_env *env, const char *what, struct worker
     digest_what(what, listener->what);
     status s = dist_env_secret(env, listener->secret);
     if (!s) s = dist_env_listener(env, &listener->fd);
-    if (s)
-        worker_listener_close(listener);
-    else
-        *out = listener;
+    if (s) worker_listener_close(listener);
+    if (!s) *out = listener;
     return s;
 }
 
@@ -316,10 +314,8 @@ static status try_connect(const struct dist_env *env, const char *what, const ui
     net_tune(fd);
     struct worker_connection *connection = connection_new(fd);
     status s = handshake(env, what, secret, connection);
-    if (s)
-        worker_connection_close(connection);
-    else
-        *out = connection;
+    if (s) worker_connection_close(connection);
+    if (!s) *out = connection;
     return s;
 }
 

@@ -208,12 +208,9 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
     if (!s) s = record_identity(f);
     if (!s) s = read_config(f);
     if (!s) s = compare_config(f, config);
-    if (s) {
-        run_folder_close(f);
-        return s;
-    }
-    *out = f;
-    return OK;
+    if (s) run_folder_close(f);
+    if (!s) *out = f;
+    return s;
 }
 
 status run_folder_check(const char *path, enum run_folder_start start, const struct config *config) {

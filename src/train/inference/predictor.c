@@ -69,10 +69,8 @@ static status new_worker(struct predictor *p, struct predictor_worker **out) {
     *out = NULL;
     if (!w) return status_memory("a model");
     status s = create_worker(p, w);
-    if (s)
-        destroy_worker(w);
-    else
-        *out = w;
+    if (s) destroy_worker(w);
+    if (!s) *out = w;
     return s;
 }
 
@@ -271,10 +269,8 @@ status predictor_open(const char *path, const struct predictor_options *options,
     if (!p) return status_memory("a model");
     pthread_mutex_init(&p->lock, NULL);
     status s = fill(p, path, options ? options : &automatic);
-    if (s)
-        predictor_close(p);
-    else
-        *out = p;
+    if (s) predictor_close(p);
+    if (!s) *out = p;
     return s;
 }
 

@@ -397,12 +397,9 @@ status evaluation_create(const struct evaluation_options *options, struct evalua
     e->options = *options;
     e->objective = options->loss->is_objective ? options->loss_config : NULL;
     status s = e->objective ? create_terms(e) : create_counts(e);
-    if (s) {
-        evaluation_destroy(e);
-        return s;
-    }
-    *out = e;
-    return OK;
+    if (s) evaluation_destroy(e);
+    if (!s) *out = e;
+    return s;
 }
 
 void evaluation_destroy(struct evaluation *evaluation) {

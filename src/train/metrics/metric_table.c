@@ -57,12 +57,9 @@ status tally_create(const struct tally_options *options, struct tally **out) {
                  : t->classes == 2              ? 1
                                                 : t->classes;
     status s = allocate(t);
-    if (s) {
-        tally_destroy(t);
-        return s;
-    }
-    *out = t;
-    return OK;
+    if (s) tally_destroy(t);
+    if (!s) *out = t;
+    return s;
 }
 
 void tally_destroy(struct tally *tally) {

@@ -112,12 +112,9 @@ status metrics_open(const char *path, int64_t bytes, struct metrics **out) {
     if (!s && size) s = find_last_line_end(path, &size);
     m->file.size = info.size;
     if (!s) s = append_file_truncate(&m->file, size);
-    if (s) {
-        status_free(metrics_close(m));
-        return s;
-    }
-    *out = m;
-    return OK;
+    if (s) status_free(metrics_close(m));
+    if (!s) *out = m;
+    return s;
 }
 
 static status flush(struct metrics *m) {

@@ -51,10 +51,8 @@ status elastic_create(const struct elastic_options *options, struct elastic **ou
                          (void **)&e->before);
     if (!s) s = device_alloc(device, e->own * sizeof *e->sums, "the sums of a loss", (void **)&e->sums);
     if (!s) s = shard_tree_create(options->shards, params->trained + buffers->total, options->comm, &e->tree);
-    if (s)
-        elastic_destroy(e);
-    else
-        *out = e;
+    if (s) elastic_destroy(e);
+    if (!s) *out = e;
     return s;
 }
 

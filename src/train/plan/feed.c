@@ -33,12 +33,9 @@ status feed_create(struct device *device, const struct dataset_info *info, size_
         s = device_alloc(device, feed->layout.bytes, "a batch", (void **)&feed->batch);
         if (!s) s = device_alloc(device, feed->layout.bytes, "a batch", (void **)&feed->next);
     }
-    if (s) {
-        feed_destroy(feed);
-        return s;
-    }
-    *out = feed;
-    return OK;
+    if (s) feed_destroy(feed);
+    if (!s) *out = feed;
+    return s;
 }
 
 /* Pins a part of the loader's memory, so that the device can copy from it asynchronously. */

@@ -529,10 +529,8 @@ status plan_create(const struct config *config, const struct plan_options *optio
                        .dataset = options->dataset};
     status s = fill(p, options);
     s = config_add_place(config, plan_explain_memory(p, s));
-    if (s)
-        plan_destroy(p);
-    else
-        *out = p;
+    if (s) plan_destroy(p);
+    if (!s) *out = p;
     return s;
 }
 

@@ -87,10 +87,8 @@ static status create(struct device *device, const struct convolution *c, size_t 
     if (!s) s = buffer_new(bytes, "a convolution", (void **)&d->gradients);
     if (!s) s = buffer_new(bytes, "a convolution", (void **)&d->row);
     if (!s) s = create_sides(d);
-    if (s)
-        destroy(d);
-    else
-        *out = d;
+    if (s) destroy(d);
+    if (!s) *out = d;
     return s;
 }
 

@@ -564,10 +564,8 @@ static status create(struct device *device, const struct convolution *c, size_t 
         if (floats > max) max = floats;
     }
     status s = workspace_reserve(device, max * sizeof(float), "a convolution");
-    if (s)
-        destroy(d);
-    else
-        *out = d;
+    if (s) destroy(d);
+    if (!s) *out = d;
     return s;
 }
 

@@ -725,10 +725,8 @@ static status create(struct device *device, const struct convolution *c, size_t 
     size_t bytes = place(d, parallel_threads(), NULL, &job) * sizeof(float);
     status s = workspace_reserve(device, bytes, "a convolution");
     if (!s) s = buffer_new((d->in > d->out ? d->in : d->out) * sizeof(float), "a convolution", (void **)&d->zeros);
-    if (s)
-        destroy(d);
-    else
-        *out = d;
+    if (s) destroy(d);
+    if (!s) *out = d;
     return s;
 }
 
