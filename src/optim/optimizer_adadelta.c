@@ -33,7 +33,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.adadelta = s};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     CALL_ALIAS("optimizer", "adadelta", "? lr rho eps weight_decay"),
     {0},

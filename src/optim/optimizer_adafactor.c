@@ -96,7 +96,6 @@ static void update(const struct optimizer_whole *w) {
 
 static const struct optimizer_whole_rule whole = {.update = update, .work = work, .state_shape = state_shape};
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("optimizer", "ada_factor", "adafactor"),
     CALL_ALIAS("optimizer", "adafactor", "? lr beta2_decay"),

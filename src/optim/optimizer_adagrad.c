@@ -30,7 +30,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.adagrad = s};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     CALL_ALIAS("optimizer", "adagrad", "? lr"),
     {0},

@@ -80,7 +80,6 @@ static union optimizer_constants plan_adamw(const void *config, const struct opt
     return (union optimizer_constants){.adam = s};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("optimizer", "adam_w adamw_torch decoupled_adam", "adamw"),
     CALL_ALIAS("optimizer", "adam", "? lr betas eps weight_decay amsgrad"),

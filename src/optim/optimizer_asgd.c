@@ -31,7 +31,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.asgd = s};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("optimizer", "averaged_sgd", "asgd"),
     CALL_ALIAS("optimizer", "asgd", "? lr lambd alpha t0 weight_decay"),

@@ -30,7 +30,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.sgd = {.minus_lr = (float)-own->lr}};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("optimizer", "L-BFGS bfgs", "lbfgs"),
     KEY_ALIAS("optimizer.lbfgs", "line_search_fn", ".line_search"),

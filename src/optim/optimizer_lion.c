@@ -34,7 +34,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.lion = s};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     CALL_ALIAS("optimizer", "lion", "? lr betas weight_decay"),
     {0},

@@ -203,7 +203,6 @@ static const struct optimizer_whole_rule whole = {
     .what = "matrices",
 };
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     KEY_ALIAS("optimizer.muon", "adjust_lr_fn", ".adjust_lr"),
     CALL_ALIAS("optimizer", "muon", "? lr weight_decay momentum nesterov ns_coefficients eps ns_steps adjust_lr"),

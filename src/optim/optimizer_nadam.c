@@ -67,7 +67,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
         }};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     CALL_ALIAS("optimizer", "nadam", "? lr betas eps weight_decay momentum_decay decoupled_weight_decay"),
     {0},

@@ -54,7 +54,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.radam = s};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     CALL_ALIAS("optimizer", "radam", "? lr betas eps weight_decay decoupled_weight_decay"),
     {0},

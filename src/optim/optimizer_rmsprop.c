@@ -42,7 +42,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.rmsprop = s};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("optimizer", "rms", "rmsprop"),
     CALL_ALIAS("optimizer", "rmsprop", "? lr alpha eps weight_decay momentum"),

@@ -42,7 +42,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.rprop = s};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     CALL_ALIAS("optimizer", "rprop", "? lr etas step_sizes"),
     {0},

@@ -47,7 +47,6 @@ static union optimizer_constants plan(const void *config, const struct optimizer
     return (union optimizer_constants){.sgd = s};
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("optimizer", "momentum SGDM sgd_momentum gd", "sgd"),
     CALL_ALIAS("optimizer", "sgd", "? lr momentum dampening weight_decay nesterov"),

@@ -122,7 +122,6 @@ static void write_c(const struct c_call *c) {
 ACTIVATION_LAYERS(X)
 #undef X
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "Swish", "silu"),
     VALUE_ALIAS("layer", "logistic", "sigmoid"),

@@ -514,7 +514,6 @@ static void core_facts(const struct layer *layer, struct layer_facts *to) {
     to->kv_heads = kv_heads_of(layer);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "MultiheadAttention SelfAttention mha self_attn", "attention"),
     VALUE_ALIAS("layer", "encoder_decoder_attention EncDecAttention cross_attn multihead_attn", "cross_attention"),

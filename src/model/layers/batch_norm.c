@@ -165,7 +165,6 @@ static void write_c(const struct c_call *c) {
                 count, channels);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "BatchNorm1d BatchNorm2d bn", "batch_norm"),
     VALUE_ALIAS_NOTE("layer", "BatchNormalization", "batch_norm",

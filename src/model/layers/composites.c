@@ -154,7 +154,6 @@ static status expand_parallel(struct builder *builder, const struct variant *var
     return build_layer(builder, &layer_concat, &concat, path, name, outputs, c->branches.count, out);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "residual_block skip skip_connection shortcut", "residual"),
     VALUE_ALIAS("layer", "ModuleList block", "sequential"),

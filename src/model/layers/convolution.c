@@ -361,7 +361,6 @@ static bool convolution_runs_on(const struct device_ops *ops) { return ops->conv
     .backward = convolution_backward, .half = HALF_ALL, .copies = COPY_WITHOUT_GAPS, .multiply_adds = multiply_adds,   \
     .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "Conv2DTranspose Deconv2d deconv upconv", "conv_transpose2d"),
     VALUE_ALIAS("layer", "Conv LazyConv2d Convolution Convolution2D conv2", "conv2d"),

@@ -138,7 +138,6 @@ ALPHA_PASSES(alpha_channels, channels_of(layer))
 
 #define DROPOUT(name_) DROPOUT_LAYER(name_), .half = HALF_ALL
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "SpatialDropout1D", "dropout1d"),
     VALUE_ALIAS("layer", "SpatialDropout2D", "dropout2d"),

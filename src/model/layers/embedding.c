@@ -311,7 +311,6 @@ static void positional_c(const struct c_call *c) {
                 c->layer->in_size);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "PositionEmbedding pos_emb positional_encoding", "positional_embedding"),
     VALUE_ALIAS("layer", "emb", "embedding"),

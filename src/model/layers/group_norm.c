@@ -130,7 +130,6 @@ static bool runs_on(const struct device_ops *ops) { return ops->image->group_nor
     .autocast = AUTOCAST_FLOAT32, .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx,      \
     .c = write_c
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "InstanceNorm1d InstanceNorm2d InstanceNormalization", "instance_norm"),
     VALUE_ALIAS("layer", "GroupNormalization", "group_norm"),

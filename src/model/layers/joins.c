@@ -68,7 +68,6 @@ static status expand_add(struct builder *builder, const struct variant *variant,
     return status_prefix(build_sum(builder, own, count, out), "%s: %s", place_text(variant->place).s, path);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "cat Concatenate", "concat"),
     VALUE_ALIAS("layer", "mul", "multiply"),

@@ -75,7 +75,6 @@ static void write_c(const struct c_call *c) {
     .ignores = IGNORES_Y, .plan = plan, .init = init, .forward = forward, .backward = backward, .onnx = write_onnx,    \
     .c = write_c
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     KEY_ALIAS("layer.layer_scale", "init_value layer_scale_init_value", ".init_values"),
     {0},

@@ -216,7 +216,6 @@ static void write_c(const struct c_call *c) {
                 c->layer->in_size / in, in, out);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "Dense LazyLinear FullyConnected fc affine lin", "linear"),
     KEY_ALIAS("layer.linear",

@@ -92,7 +92,6 @@ static void write_c(const struct c_call *c) {
     c_end_images(c, count);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "bmm mm", "matmul"),
     {0},

@@ -167,7 +167,6 @@ static void rms_c(const struct c_call *c) {
     .is_by_position = true, .can_add_to_dx = true, .ignores = IGNORES_Y, .plan = plan, .init = init,                   \
     .half = HALF_Y | HALF_DY, .autocast = AUTOCAST_FLOAT32
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "LayerNormalization ln", "layer_norm"),
     CALL_ALIAS("layer", "layer_norm", "- eps elementwise_affine bias"),

@@ -161,7 +161,6 @@ static void write_c(const struct c_call *c) {
 
 static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer",
                 "ZeroPad1d ZeroPad2d ZeroPad3d ConstantPad1d ConstantPad2d ConstantPad3d ZeroPadding1D ZeroPadding2D "

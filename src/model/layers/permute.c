@@ -224,7 +224,6 @@ static status expand_permute(struct builder *builder, const struct variant *vari
     return build_layer(builder, is_view ? &permuted_view : &permuted_copy, variant, path, name, in, count, out);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS_NOTE("layer", "transpose swapaxes swapdims movedim", "permute",
                      "It takes the order of all dimensions: 'permute: [0, 2, 1]'"),

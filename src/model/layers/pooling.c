@@ -278,7 +278,6 @@ static bool avg_runs_on(const struct device_ops *ops) { return ops->image->avg_p
     .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = avg_runs_on, .plan = plan,           \
     .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx, .c = write_c
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "MaxPooling1D", "max_pool1d"),
     VALUE_ALIAS("layer", "AveragePooling1D", "avg_pool1d"),

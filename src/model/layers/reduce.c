@@ -218,7 +218,6 @@ static status expand_mean(struct builder *builder, const struct variant *variant
     return OK;
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "GlobalAveragePooling1D mean_pooling mean_pool", "mean"),
     VALUE_ALIAS("layer", "reduce_mean avg average", "mean"),

@@ -46,7 +46,6 @@ static status plan(struct layer *layer, struct planning *planning) {
     return known == layer->in_size ? OK : wrong_shape(layer, "the sizes do not multiply to the input's elements");
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "view unflatten", "reshape"),
     KEY_ALIAS("layer.reshape", "size target_shape dims view", ".shape"),

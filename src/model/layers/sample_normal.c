@@ -55,7 +55,6 @@ static void join_backward(const struct layer *layer, const struct pass *pass, co
         device_zero(pass->device, floats(&dx[1]), count * sizeof(float));
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "reparameterize reparametrize rsample Sampling sampling", "sample_normal"),
     {0},

@@ -69,7 +69,6 @@ static void write_c(const struct c_call *c) {
     c_columns(c, c->x, c->layer->out_size, c->y, c->layer->out_size, 1, c->layer->out_size);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS_NOTE("layer", "Masking pack_padded_sequence PackedSequence", "sequence_lengths",
                      "Tokens have padding_idx of embedding instead"),

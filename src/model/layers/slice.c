@@ -82,7 +82,6 @@ static void write_c(const struct c_call *c) {
               (size_t)c->layer->in.size[dimension] * inner, c->y, count * inner, outer, count * inner);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "narrow crop", "slice"),
     VALUE_ALIAS("layer", "tensor_split", "chunk"),

@@ -36,7 +36,6 @@ static void write_c_of(const struct c_call *c, const char *function) {
 
 static void write_c(const struct c_call *c) { write_c_of(c, "softmax"); }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS_NOTE("layer", "LogSoftmax", "log_softmax", "It is for the loss nll; cross_entropy has its own"),
     KEY_ALIAS_NOTE("layer.softmax", "dim axis", NULL, "softmax is over the last dimension; leave the key out"),

@@ -214,7 +214,6 @@ static void write_c(const struct c_call *c) {
                 c_list(c, f.window.padding, 2), c_list(c, f.window.dilation, 2));
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "im2col extract_image_patches", "unfold"),
     VALUE_ALIAS("layer", "col2im", "fold"),

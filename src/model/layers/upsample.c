@@ -189,7 +189,6 @@ static void write_c(const struct c_call *c) {
 
 static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "UpSampling1D UpSampling2D UpsamplingNearest2d interpolate resize", "upsample"),
     VALUE_ALIAS_NOTE("layer", "UpsamplingBilinear2d", "upsample", "Write 'mode: bilinear, align_corners: true'"),

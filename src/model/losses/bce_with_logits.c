@@ -53,7 +53,6 @@ static void run(const void *config, struct device *device, const struct shape *o
                           floats(gradient), sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "BCEWithLogitsLoss bce_logits binary_cross_entropy_with_logits sigmoid_cross_entropy",
                 "bce_with_logits"),

@@ -43,7 +43,6 @@ static void run(const void *config, struct device *device, const struct shape *o
                                             floats(gradient), sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "ClipLoss clip_loss clip InfoNCE info_nce InfoNCELoss nce", "contrastive"),
     VALUE_ALIAS_NOTE("loss", "NTXentLoss nt_xent ntxent simclr", "contrastive",

@@ -42,7 +42,6 @@ static void run(const void *config, struct device *device, const struct shape *o
                                               gradient, sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss",
                 "CrossEntropyLoss ce xent softmax_cross_entropy log_loss crossentropy sparse_categorical_crossentropy "

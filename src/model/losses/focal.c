@@ -24,7 +24,6 @@ static void run(const void *config, struct device *device, const struct shape *o
                           floats(gradient), sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "FocalLoss sigmoid_focal_loss", "focal"),
     {0},

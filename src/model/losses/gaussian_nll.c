@@ -32,7 +32,6 @@ static void run(const void *config, struct device *device, const struct shape *o
                       sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "GaussianNLLLoss gaussian", "gaussian_nll"),
     {0},

@@ -17,7 +17,6 @@ static void run(const void *config, struct device *device, const struct shape *o
                       sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "KLD_normal kl_standard_normal kl_loss vae", "kl_normal"),
     {0},

@@ -54,7 +54,6 @@ static void run_ranking(const void *config, struct device *device, const struct 
                       sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "HingeEmbeddingLoss hinge_embedding_loss", "hinge_embedding"),
     VALUE_ALIAS("loss", "SoftMarginLoss soft_margin_loss logistic", "soft_margin"),

@@ -79,7 +79,6 @@ static void run_lists(const void *config, struct device *device, const struct sh
                       sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "MultiMarginLoss multi_margin_loss categorical_hinge CategoricalHinge multiclass_hinge",
                 "multi_margin"),

@@ -30,7 +30,6 @@ static void run(const void *config, struct device *device, const struct shape *o
                                     floats(gradient), sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "NLLLoss nll_loss", "nll"),
     {0},

@@ -30,7 +30,6 @@ static void run(const void *config, struct device *device, const struct shape *o
 
 static bool predicts_logarithms(const void *config) { return ((const struct poisson_config *)config)->log_input; }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "PoissonNLLLoss poisson", "poisson_nll"),
     {0},

@@ -51,7 +51,6 @@ static void run(const void *config, struct device *device, const struct shape *o
                                         p.positions ? scale / (float)p.positions : 0, floats(gradient), sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS_NOTE(
         "loss", "categorical_crossentropy CategoricalCrossentropy SoftTargetCrossEntropy soft_target_cross_entropy",

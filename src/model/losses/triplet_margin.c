@@ -37,7 +37,6 @@ static void run(const void *config, struct device *device, const struct shape *o
                       sums);
 }
 
-/* Names in other programs. */
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "TripletMarginLoss triplet", "triplet_margin"),
     {0},
