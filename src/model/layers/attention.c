@@ -21,29 +21,6 @@ struct attention_config {
 /* The parameters of a layer with an output of (T, C): in_proj_weight (3C, C), in_proj_bias (3C), out_proj.weight (C,
  * C), out_proj.bias (C). */
 enum { IN_WEIGHT, IN_BIAS, OUT_WEIGHT, OUT_BIAS };
-static void attention_declare(const struct layer *layer, struct planning *planning);
-/* struct layer_type's init. */
-static void attention_init(const struct layer *layer, const struct params *params, struct rng *rng);
-
-/* struct layer_type's check_device: limits the size of heads. */
-static status attention_check_device(const struct layer *layer, const struct device_ops *ops);
-
-/* Index in params; without biases the two weights are adjacent. */
-static size_t attention_param(const struct layer *layer, int which);
-/* NULL: there are no biases. */
-static const float *attention_value(const struct layer *layer, const struct params *params, int which);
-static float *attention_gradient(const struct layer *layer, const struct params *params, int which);
-
-struct attention_cache;
-
-/* For groups->positions positions. */
-static status attention_cache_create(struct device *device, const struct head_groups *groups,
-                                     struct attention_cache **out);
-static void attention_cache_destroy(struct attention_cache *cache, struct device *device); /* takes NULL */
-
-/* Stores the keys and values of the pass's positions, the first of which is at most the number of those stored, and
- * computes y (rows, heads * head_size) from qkv (rows, (heads + 2 kv_heads) * head_size). */
-static void attention_cache_forward(struct attention_cache *cache, const struct pass *pass, const float *qkv, float *y);
 
 #define HEADS                                                                                                          \
     SCHEMA_ROW(INT, struct attention_config, heads, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 16,                \
@@ -108,6 +85,84 @@ static struct attention_shape shape_of(const struct layer *layer, const struct p
     return shape;
 }
 
+/* ---- one position after the other ---- */
+
+/* The queries of a group are the rows of two products: with the keys of its head, and of their softmax with the values.
+ * Keys and values of a head are stored one position after the other. */
+
+struct attention_cache {
+    struct head_groups groups;
+    float *keys, *values; /* (kv_heads, positions, head_size) */
+    float *queries;       /* (heads * head_size) of the position, scaled */
+    float *scores;        /* (heads / kv_heads, positions) */
+    float *scales;        /* (heads * head_size) times 1 / sqrt(head_size) */
+};
+
+static status alloc_all(struct attention_cache *c, struct device *device) {
+    const struct head_groups *g = &c->groups;
+    size_t stored = g->kv_heads * g->positions * g->head_size, features = g->heads * g->head_size;
+    size_t scores = g->heads / g->kv_heads * g->positions;
+    TRY(device_alloc(device, stored * sizeof *c->keys, "the keys of an attention", (void **)&c->keys));
+    TRY(device_alloc(device, stored * sizeof *c->values, "the values of an attention", (void **)&c->values));
+    TRY(device_alloc(device, features * sizeof *c->queries, "the queries of an attention", (void **)&c->queries));
+    TRY(device_alloc(device, 2 * scores * sizeof *c->scores, "the scores of an attention", (void **)&c->scores));
+    TRY(device_alloc(device, features * sizeof *c->scales, "the scale of an attention", (void **)&c->scales));
+    TRY(device_map(device, (void **)&c->scales));
+    for (size_t i = 0; i < features; i++) c->scales[i] = 1 / sqrtf((float)g->head_size);
+    return device_unmap(device, (void **)&c->scales, true);
+}
+
+static void attention_cache_destroy(struct attention_cache *c, struct device *device) {
+    if (!c) return;
+    device_free(device, c->keys);
+    device_free(device, c->values);
+    device_free(device, c->queries);
+    device_free(device, c->scores);
+    device_free(device, c->scales);
+    free(c);
+}
+
+static status attention_cache_create(struct device *device, const struct head_groups *groups,
+                                     struct attention_cache **out) {
+    struct attention_cache *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (!c) return status_memory("the cache of an attention");
+    c->groups = *groups;
+    status s = alloc_all(c, device);
+    if (s) attention_cache_destroy(c, device);
+    if (!s) *out = c;
+    return s;
+}
+
+static void position_forward(struct attention_cache *c, struct device *device, size_t position, const float *qkv,
+                             float *y) {
+    const struct device_ops *ops = device_ops(device);
+    const struct head_groups *g = &c->groups;
+    size_t size = g->head_size, group = g->heads / g->kv_heads, count = position + 1;
+    float *softmaxes = c->scores + group * g->positions;
+    ops->multiply(device, qkv, c->scales, c->queries, g->heads * size);
+    for (size_t h = 0; h < g->kv_heads; h++) {
+        float *keys = c->keys + h * g->positions * size, *values = c->values + h * g->positions * size;
+        const float *key = qkv + (g->heads + h) * size, *value = key + g->kv_heads * size;
+        ops->copy(device, F32(key), F32(keys + position * size), size);
+        ops->copy(device, F32(value), F32(values + position * size), size);
+        ops->linear_forward(device, F32(c->queries + h * group * size), keys, NULL, false, F32(c->scores), group, size,
+                            count);
+        ops->sequence->softmax_forward(device, c->scores, softmaxes, group, count);
+        ops->linear_backward_input(device, F32(softmaxes), values, F32(y + h * group * size), group, size, count);
+    }
+}
+
+/* Stores the keys and values of the pass's positions, the first of which is at most the number of those stored, and
+ * computes y (rows, heads * head_size) from qkv (rows, (heads + 2 kv_heads) * head_size). */
+static void attention_cache_forward(struct attention_cache *c, const struct pass *pass, const float *qkv, float *y) {
+    size_t features = c->groups.heads * c->groups.head_size, keys = c->groups.kv_heads * c->groups.head_size;
+    for (size_t r = 0; r < pass->rows; r++)
+        position_forward(c, pass->device, pass->position + r, qkv + r * (features + 2 * keys), y + r * features);
+}
+
+/* ---- self-attention ---- */
+
 /* Sets layer->out from an input of (T, parts * C). */
 static status plan_shape(struct layer *layer, int64_t parts) {
     struct text shape = {0};
@@ -128,6 +183,7 @@ static status plan_shape(struct layer *layer, int64_t parts) {
     return OK;
 }
 
+/* struct layer_type's check_device: limits the size of heads. */
 static status attention_check_device(const struct layer *layer, const struct device_ops *ops) {
     size_t size = features_of(layer) / (size_t)config_of(layer)->heads, max = ops->sequence->max_head_size;
     if (max == 0 || size <= max) return OK;
@@ -275,6 +331,7 @@ static size_t attention_param(const struct layer *layer, int which) {
     return layer->first_param + (config_of(layer)->bias ? (size_t)which : (size_t)which / 2);
 }
 
+/* NULL: there are no biases. */
 static const float *attention_value(const struct layer *layer, const struct params *params, int which) {
     bool is_bias = which == IN_BIAS || which == OUT_BIAS;
     return is_bias && !config_of(layer)->bias ? NULL : params_value(params, attention_param(layer, which));
@@ -575,80 +632,6 @@ const struct layer_type layer_scaled_dot_product_attention = {
     .c_scratch = core_c_scratch,
     .pytorch = "DotProductAttention({heads}{,num_kv_heads:kv_heads}{,causal}{,dropout}{stream})",
 };
-
-/* ---- one position after the other ---- */
-
-/* The queries of a group are the rows of two products: with the keys of its head, and of their softmax with the values.
- * Keys and values of a head are stored one position after the other. */
-
-struct attention_cache {
-    struct head_groups groups;
-    float *keys, *values; /* (kv_heads, positions, head_size) */
-    float *queries;       /* (heads * head_size) of the position, scaled */
-    float *scores;        /* (heads / kv_heads, positions) */
-    float *scales;        /* (heads * head_size) times 1 / sqrt(head_size) */
-};
-
-static status alloc_all(struct attention_cache *c, struct device *device) {
-    const struct head_groups *g = &c->groups;
-    size_t stored = g->kv_heads * g->positions * g->head_size, features = g->heads * g->head_size;
-    size_t scores = g->heads / g->kv_heads * g->positions;
-    TRY(device_alloc(device, stored * sizeof *c->keys, "the keys of an attention", (void **)&c->keys));
-    TRY(device_alloc(device, stored * sizeof *c->values, "the values of an attention", (void **)&c->values));
-    TRY(device_alloc(device, features * sizeof *c->queries, "the queries of an attention", (void **)&c->queries));
-    TRY(device_alloc(device, 2 * scores * sizeof *c->scores, "the scores of an attention", (void **)&c->scores));
-    TRY(device_alloc(device, features * sizeof *c->scales, "the scale of an attention", (void **)&c->scales));
-    TRY(device_map(device, (void **)&c->scales));
-    for (size_t i = 0; i < features; i++) c->scales[i] = 1 / sqrtf((float)g->head_size);
-    return device_unmap(device, (void **)&c->scales, true);
-}
-
-static status attention_cache_create(struct device *device, const struct head_groups *groups,
-                                     struct attention_cache **out) {
-    struct attention_cache *c = calloc(1, sizeof *c);
-    *out = NULL;
-    if (!c) return status_memory("the cache of an attention");
-    c->groups = *groups;
-    status s = alloc_all(c, device);
-    if (s) attention_cache_destroy(c, device);
-    if (!s) *out = c;
-    return s;
-}
-
-static void attention_cache_destroy(struct attention_cache *c, struct device *device) {
-    if (!c) return;
-    device_free(device, c->keys);
-    device_free(device, c->values);
-    device_free(device, c->queries);
-    device_free(device, c->scores);
-    device_free(device, c->scales);
-    free(c);
-}
-
-static void position_forward(struct attention_cache *c, struct device *device, size_t position, const float *qkv,
-                             float *y) {
-    const struct device_ops *ops = device_ops(device);
-    const struct head_groups *g = &c->groups;
-    size_t size = g->head_size, group = g->heads / g->kv_heads, count = position + 1;
-    float *softmaxes = c->scores + group * g->positions;
-    ops->multiply(device, qkv, c->scales, c->queries, g->heads * size);
-    for (size_t h = 0; h < g->kv_heads; h++) {
-        float *keys = c->keys + h * g->positions * size, *values = c->values + h * g->positions * size;
-        const float *key = qkv + (g->heads + h) * size, *value = key + g->kv_heads * size;
-        ops->copy(device, F32(key), F32(keys + position * size), size);
-        ops->copy(device, F32(value), F32(values + position * size), size);
-        ops->linear_forward(device, F32(c->queries + h * group * size), keys, NULL, false, F32(c->scores), group, size,
-                            count);
-        ops->sequence->softmax_forward(device, c->scores, softmaxes, group, count);
-        ops->linear_backward_input(device, F32(softmaxes), values, F32(y + h * group * size), group, size, count);
-    }
-}
-
-static void attention_cache_forward(struct attention_cache *c, const struct pass *pass, const float *qkv, float *y) {
-    size_t features = c->groups.heads * c->groups.head_size, keys = c->groups.kv_heads * c->groups.head_size;
-    for (size_t r = 0; r < pass->rows; r++)
-        position_forward(c, pass->device, pass->position + r, qkv + r * (features + 2 * keys), y + r * features);
-}
 
 /* ---- cross_attention ---- */
 

@@ -32,38 +32,6 @@ struct convolution_config {
                           "the input's and the output's channels."),                                                   \
         SCHEMA_ROW(BOOL, struct convolution_config, bias, .fallback = "true", .doc = "Whether a bias is added.")
 
-/* Adds a problem for each list that has more than [max] numbers, and if the groups do not divide the channels. */
-static void convolution_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
-                              struct problems *problems);
-
-/* Of an input of [dims] dimensions. */
-static struct window convolution_window(const struct convolution_config *c, int dims);
-
-/* Declares weight, of the shape that [c] has, and bias (biases) as the layer's parameters. */
-static void convolution_declare(struct layer *layer, struct planning *planning, const struct convolution *c,
-                                size_t biases);
-
-/* Images of a row, one after another: the depth of a volume, else 1. */
-static size_t convolution_images(const struct layer *layer);
-
-/* alloc of struct layer_type, for a layer whose images [c] describes. */
-static status convolution_alloc(struct layer *layer, struct device *device, const struct convolution *c, size_t batch);
-
-/* Functions of struct layer_type. */
-static bool convolution_runs_on(const struct device_ops *ops);
-static void convolution_release(struct layer *layer, struct device *device);
-static status convolution_prepare(struct layer *layer, struct device *device, size_t batch, bool is_training);
-static void convolution_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                                const struct tensor *y);
-static void convolution_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                                 const struct tensor *y, const struct tensor *dy, const struct tensor *dx);
-
-static size_t convolution_multiply_adds(const struct convolution *c);
-
-/* Draws weight and bias as torch.nn.modules.conv._ConvNd does: the fan in is that of the second dimension. */
-static void convolution_init(const struct layer *layer, const struct params *params, struct rng *rng,
-                             const struct convolution *c);
-
 enum padding_word { PADDING_NONE, PADDING_SAME, PADDING_VALID };
 static const char *const paddings[] = {"same", "valid", NULL};
 
@@ -96,6 +64,7 @@ static void check_same(const struct convolution_config *c, const struct node *wh
     text_free(&full);
 }
 
+/* Adds a problem for each list that has more than [max] numbers, and if the groups do not divide the channels. */
 static void convolution_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
                               struct problems *problems) {
     pair_check(&c->kernel_size, "kernel_size", max, where, path, problems);
@@ -128,6 +97,7 @@ static const struct schema conv2d_schema = {
 static const struct schema conv1d_schema = {
     .name = "model.layers.conv1d", .size = sizeof(struct convolution_config), .rows = rows1d, .check = check_conv1d};
 
+/* Of an input of [dims] dimensions. */
 static struct window convolution_window(const struct convolution_config *c, int dims) {
     struct window w = {.padding = {0, 0}, .dilation = {1, 1}};
     pair_of(&c->kernel_size, dims, 1, w.kernel);
@@ -186,6 +156,7 @@ static size_t convolution_multiply_adds(const struct convolution *c) {
     return c->out.height * c->out.width * c->out.channels * fan_in(c);
 }
 
+/* Declares weight, of the shape that [c] has, and bias (biases) as the layer's parameters. */
 static void convolution_declare(struct layer *layer, struct planning *planning, const struct convolution *c,
                                 size_t biases) {
     int64_t shape[4] = {(int64_t)c->out.channels, (int64_t)(c->in.channels / c->groups), (int64_t)c->window.kernel[0],
@@ -199,6 +170,7 @@ static void convolution_declare(struct layer *layer, struct planning *planning, 
                        &count);
 }
 
+/* Draws weight and bias as torch.nn.modules.conv._ConvNd does: the fan in is that of the second dimension. */
 static void convolution_init(const struct layer *layer, const struct params *params, struct rng *rng,
                              const struct convolution *c) {
     size_t first = layer->first_param;
@@ -233,10 +205,12 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
+/* Images of a row, one after another: the depth of a volume, else 1. */
 static size_t convolution_images(const struct layer *layer) {
     return layer->in.dims == 4 ? (size_t)layer->in.size[1] : 1;
 }
 
+/* alloc of struct layer_type, for a layer whose images [c] describes. */
 static status convolution_alloc(struct layer *layer, struct device *device, const struct convolution *c, size_t batch) {
     return device_ops(device)->convolution->create(device, c, batch * convolution_images(layer),
                                                    (struct device_convolution **)&layer->runtime);

@@ -25,20 +25,6 @@ struct embedding_config {
         SCHEMA_ROW(INT, struct embedding_config, padding_idx, .fallback = "null", .min = padding_min, .max = 1 << 30,  \
                    .doc = padding_doc)
 
-/* The number of vectors. */
-static int64_t embedding_count(const struct layer *layer);
-/* They must be enough for the vocabulary of the input. */
-static status embedding_check_count(const struct layer *layer);
-/* The input must be tokens of the dataset, or its values with num_embeddings. */
-static status embedding_check_input(const struct layer *layer);
-/* An input of values must be tokens. [row]: the row of the dataset. */
-static status embedding_check_values(const struct layer *layer, const struct params *params, const float *row);
-/* The tokens (rows, positions) of a pass: x, or x converted into [converted] if it has values. */
-static const int32_t *embedding_tokens(const struct layer *layer, const struct pass *pass, const float *x,
-                                       int32_t *converted);
-/* Draws all from normal(0, 1), and sets that of the token [padding] to 0; -1: none. */
-static void embedding_draw(const struct layer *layer, const struct params *params, struct rng *rng, int64_t padding);
-
 struct positional_config {
     int64_t num_embeddings;
 };
@@ -77,6 +63,7 @@ static int64_t padding_of(const struct layer *layer) {
 
 static bool has_padding(const struct layer *layer) { return padding_of(layer) != SCHEMA_NO_INT; }
 
+/* Draws all from normal(0, 1), and sets that of the token [padding] to 0; -1: none. */
 static void embedding_draw(const struct layer *layer, const struct params *params, struct rng *rng, int64_t padding) {
     float *drawn = params_drawn(params, layer->first_param);
     rng_normal(rng, drawn, params->items[layer->first_param].count, 0, 1);
@@ -91,18 +78,21 @@ static void positional_init(const struct layer *layer, const struct params *para
     embedding_draw(layer, params, rng, -1);
 }
 
+/* The number of vectors. */
 static int64_t embedding_count(const struct layer *layer) {
     const struct embedding_config *c = layer->config;
     if (c->num_embeddings != SCHEMA_NO_INT) return c->num_embeddings;
     return layer->in.is_tokens ? layer->in.vocabulary : layer->in.tokens;
 }
 
+/* They must be enough for the vocabulary of the input. */
 static status embedding_check_count(const struct layer *layer) {
     if (embedding_count(layer) >= layer->in.vocabulary) return OK;
     return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
                       (long long)embedding_count(layer), (long long)layer->in.vocabulary);
 }
 
+/* The input must be tokens of the dataset, or its values with num_embeddings. */
 static status embedding_check_input(const struct layer *layer) {
     const struct embedding_config *c = layer->config;
     if (layer->in.is_tokens) return OK;
@@ -138,6 +128,7 @@ static size_t vocabulary(const struct layer *layer, const struct params *params)
     return (size_t)params->items[layer->first_param].shape[0];
 }
 
+/* An input of values must be tokens. [row]: the row of the dataset. */
 static status embedding_check_values(const struct layer *layer, const struct params *params, const float *row) {
     size_t first = layer->in.input - 1, count = vocabulary(layer, params);
     for (size_t i = first; i < first + layer->in_size; i++) {
@@ -177,6 +168,7 @@ static int32_t *tokens_of(const struct layer *layer) {
     return (int32_t *)(void *)((float *)layer->runtime + params_padded(width(layer)));
 }
 
+/* The tokens (rows, positions) of a pass: x, or x converted into [converted] if it has values. */
 static const int32_t *embedding_tokens(const struct layer *layer, const struct pass *pass, const float *x,
                                        int32_t *converted) {
     if (layer->in.is_tokens) return (const int32_t *)(const void *)x;
