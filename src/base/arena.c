@@ -18,13 +18,8 @@ struct arena {
     struct chunk *chunks; /* the newest first */
 };
 
-static void *exit_if_null(void *block) {
-    if (!block) status_exit_without_memory();
-    return block;
-}
-
 struct arena *arena_create(void) {
-    return exit_if_null(calloc(1, sizeof(struct arena)));
+    return status_need(calloc(1, sizeof(struct arena)));
 }
 
 void arena_destroy(struct arena *arena) {
@@ -43,7 +38,7 @@ void *arena_alloc(struct arena *arena, size_t size) {
         size_t capacity = c ? c->size * 2 : 1024;
         if (capacity > 65536) capacity = 65536;
         if (capacity < size) capacity = size;
-        c = exit_if_null(calloc(1, sizeof *c + capacity));
+        c = status_need(calloc(1, sizeof *c + capacity));
         c->size = capacity;
         c->next = arena->chunks;
         arena->chunks = c;

@@ -81,6 +81,11 @@ void status_exit_without_memory(void) {
     _Exit(status_exit_code(STATUS_MEMORY));
 }
 
+void *status_need(void *memory) {
+    if (!memory) status_exit_without_memory();
+    return memory;
+}
+
 status status_errno(enum status_code code, int error_number, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

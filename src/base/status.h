@@ -58,6 +58,8 @@ status status_memory(const char *what, ...) __attribute__((format(printf, 1, 2),
 /* For small allocations, whose failure no caller could handle: prints a message and exits as STATUS_MEMORY does, unless
  * this thread is in status_catch_memory. */
 __attribute__((noreturn)) void status_exit_without_memory(void);
+/* Returns [memory], which was allocated; ends the process so where it is NULL. */
+void *status_need(void *memory);
 
 /* Calls work(context); when it has no memory for a small allocation, returns STATUS_MEMORY instead of exiting. What it
  * had allocated is lost then, and it must hold no lock but that of libhdf5. For a library, which must not end the

@@ -242,3 +242,20 @@ void text_free(struct text *text) {
 }
 
 const char *text_string(const struct text *text) { return text->data ? text->data : ""; }
+
+/* ---- strings ---- */
+
+bool text_ends_with(const char *string, const char *end) {
+    size_t length = strlen(string), tail = strlen(end);
+    return length >= tail && strcmp(string + length - tail, end) == 0;
+}
+
+char *text_path(const char *folder, const char *name) {
+    struct text path = {0};
+    text_printf(&path, "%s/%s", folder, name);
+    return path.data;
+}
+
+int text_compare(const void *left, const void *right) {
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}

@@ -63,3 +63,11 @@ void text_free(struct text *text);
 
 /* The string, "" when nothing was added. */
 const char *text_string(const struct text *text);
+
+/* ---- strings ---- */
+
+bool text_ends_with(const char *string, const char *end);
+/* "folder/name", malloc'ed. */
+char *text_path(const char *folder, const char *name);
+/* Compares two strings by their addresses, for qsort and bsearch. */
+int text_compare(const void *left, const void *right);

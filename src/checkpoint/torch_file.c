@@ -398,16 +398,11 @@ static status read_optimizer(struct reading *r, const char *root, const struct p
 
 /* ---- the archive ---- */
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 /* "archive/" of the member "archive/data.pkl" */
 static status find_root(const struct reading *r, const struct zip_member **pickle, char **root) {
     for (size_t i = 0; i < r->zip.count; i++) {
         const char *name = r->zip.members[i].name;
-        if (!ends_with(name, "/data.pkl")) continue;
+        if (!text_ends_with(name, "/data.pkl")) continue;
         *pickle = &r->zip.members[i];
         *root = arena_copy(r->arena, name);
         (*root)[strlen(name) - strlen("data.pkl")] = 0;

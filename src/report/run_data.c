@@ -12,6 +12,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/schema/schema.h"
+#include "base/text.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/monitor.h"
 
@@ -21,12 +22,6 @@ static char *copy(const char *text) {
     char *out = strdup(text);
     if (!out) status_exit_without_memory();
     return out;
-}
-
-static char *path_in(const char *folder, const char *name) {
-    struct text path = {0};
-    text_printf(&path, "%s/%s", folder, name);
-    return path.data;
 }
 
 /* ---- curves ---- */
@@ -363,7 +358,7 @@ static status read_files(struct run_data *r, const char *metrics, const char *co
 }
 
 status run_data_update(struct run_data *r) {
-    char *metrics = path_in(r->path, "metrics.jsonl"), *config = path_in(r->path, "config.yaml");
+    char *metrics = text_path(r->path, "metrics.jsonl"), *config = text_path(r->path, "config.yaml");
     status s = read_files(r, metrics, config);
     free(metrics);
     free(config);

@@ -14,6 +14,7 @@
 #include "base/files/io.h"
 #include "base/schema/schema.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "sweep/sweep_folder.h"
 #include "train/metrics/report.h"
 
@@ -21,18 +22,7 @@
 #define MAX_WORDS 1000 /* of a parameter */
 #define NUMERIC_LIST 8 /* a list of trials with more different numbers for a key has a numeric axis */
 
-static void *checked(void *memory) {
-    if (!memory) status_exit_without_memory();
-    return memory;
-}
-
-static char *copy(const char *text) { return checked(strdup(text)); }
-
-static char *path_in(const char *folder, const char *name) {
-    struct text path = {0};
-    text_printf(&path, "%s/%s", folder, name);
-    return path.data;
-}
+static char *copy(const char *text) { return status_need(strdup(text)); }
 
 /* ---- sweep.yaml ---- */
 
@@ -56,7 +46,7 @@ static size_t word_index(struct sweep_data_parameter *p, const char *word) {
     if (p->word_count == MAX_WORDS) return MAX_WORDS;
     if (p->word_count == p->word_capacity) {
         p->word_capacity = p->word_capacity ? 2 * p->word_capacity : 8;
-        p->words = checked(realloc(p->words, p->word_capacity * sizeof *p->words));
+        p->words = status_need(realloc(p->words, p->word_capacity * sizeof *p->words));
     }
     p->words[p->word_count] = copy(word);
     return p->word_count++;
@@ -236,7 +226,7 @@ static int16_t reason_index(struct sweep_data *s, const char *message) {
     for (size_t i = 0; i < s->reason_count; i++)
         if (is_same_reason(s->reasons[i].message, message)) return (int16_t)i;
     if (s->reason_count == MAX_REASONS) return -1;
-    s->reasons = checked(realloc(s->reasons, (s->reason_count + 1) * sizeof *s->reasons));
+    s->reasons = status_need(realloc(s->reasons, (s->reason_count + 1) * sizeof *s->reasons));
     s->reasons[s->reason_count] = (struct sweep_data_reason){.message = copy(message)};
     return (int16_t)s->reason_count++;
 }
@@ -245,10 +235,10 @@ static double *new_run(struct sweep_data *s) {
     size_t n = s->parameter_count;
     if (s->run_count == s->run_capacity) {
         s->run_capacity = s->run_capacity ? 2 * s->run_capacity : 256;
-        s->runs = checked(realloc(s->runs, s->run_capacity * sizeof *s->runs));
-        s->points = checked(realloc(s->points, s->run_capacity * (n ? n : 1) * sizeof *s->points));
+        s->runs = status_need(realloc(s->runs, s->run_capacity * sizeof *s->runs));
+        s->points = status_need(realloc(s->points, s->run_capacity * (n ? n : 1) * sizeof *s->points));
         if (s->other_count)
-            s->run_others = checked(realloc(s->run_others, s->run_capacity * s->other_count * sizeof(double)));
+            s->run_others = status_need(realloc(s->run_others, s->run_capacity * s->other_count * sizeof(double)));
     }
     double *point = s->points + s->run_count++ * n;
     for (size_t i = 0; i < n; i++) point[i] = NAN;
@@ -326,7 +316,7 @@ static int by_run(const void *a, const void *b) {
 /* Of the entries (count) of one trial, one for each repeat; returns the index of the run that ended last. */
 static size_t add_trial(struct sweep_data *s, const struct run_place *entries, size_t count) {
     struct sweep_data_trial t = {.trial = entries[0].trial, .pruned = NAN, .runs = (uint32_t)count};
-    struct trial_value *values = checked(calloc(count, sizeof *values));
+    struct trial_value *values = status_need(calloc(count, sizeof *values));
     double sum = 0;
     size_t last = 0, pruned = 0;
     for (size_t i = 0; i < count; i++) {
@@ -386,8 +376,8 @@ static void find_front(struct sweep_data *s) {
     size_t metrics = 1 + s->other_count;
     s->front = 0;
     if (!s->other_count) return;
-    double *values = checked(calloc(s->ranked * metrics + 1, sizeof *values));
-    bool *front = checked(calloc(s->ranked + 1, sizeof *front));
+    double *values = status_need(calloc(s->ranked * metrics + 1, sizeof *values));
+    bool *front = status_need(calloc(s->ranked + 1, sizeof *front));
     for (size_t i = 0; i < s->ranked; i++) {
         const struct sweep_data_trial *t = &s->trials[i];
         values[i * metrics] = s->is_max ? -t->mean : t->mean;
@@ -402,14 +392,15 @@ static void find_front(struct sweep_data *s) {
 
 static void rank_trials(struct sweep_data *s) {
     size_t n = s->run_count;
-    struct run_place *entries = checked(calloc(n + 1, sizeof *entries));
-    uint32_t *ends = checked(calloc(n + 1, sizeof *ends)); /* of the last run of a trial: its place in trials, + 1 */
+    struct run_place *entries = status_need(calloc(n + 1, sizeof *entries));
+    uint32_t *ends =
+        status_need(calloc(n + 1, sizeof *ends)); /* of the last run of a trial: its place in trials, + 1 */
     memset(s->counts, 0, sizeof s->counts);
     for (size_t i = 0; i < s->reason_count; i++) s->reasons[i].count = 0;
     free(s->trials);
-    s->trials = checked(calloc(n + 1, sizeof *s->trials));
+    s->trials = status_need(calloc(n + 1, sizeof *s->trials));
     free(s->others_of);
-    s->others_of = s->other_count ? checked(calloc(n * s->other_count + 1, sizeof(double))) : NULL;
+    s->others_of = s->other_count ? status_need(calloc(n * s->other_count + 1, sizeof(double))) : NULL;
     s->trial_total = 0;
     for (size_t i = 0; i < n; i++) entries[i] = (struct run_place){s->runs[i].trial, s->runs[i].repeat, (uint32_t)i};
     qsort(entries, n, sizeof *entries, by_run);
@@ -471,7 +462,7 @@ static void clear_sweep(struct sweep_data *s) {
 /* While processes share a sweep, any of them writes what has ended as a new file in the folder "shared", at its end the
  * last one as history.jsonl: the larger one has more runs (trials_show). */
 static status find_history(struct sweep_data *s) {
-    char *own = path_in(s->path, "history.jsonl"), *shared = path_in(s->path, SWEEP_SHARED "/history.jsonl");
+    char *own = text_path(s->path, "history.jsonl"), *shared = text_path(s->path, SWEEP_SHARED "/history.jsonl");
     struct io_info a, b;
     status r = io_stat(own, &a);
     if (!r) r = io_stat(shared, &b);
@@ -504,12 +495,12 @@ static status read_history(struct sweep_data *s) {
 static status find_members(struct sweep_data *s) {
     struct io_names names;
     struct io_info info;
-    char *members = path_in(s->path, SWEEP_MEMBERS);
+    char *members = text_path(s->path, SWEEP_MEMBERS);
     status r = io_stat(members, &info);
     bool is_shared = !r && info.is_folder;
     if (is_shared) r = io_list(members, &names);
     for (size_t i = 0; is_shared && !r && !s->is_locked && i < names.count; i++) {
-        char *folder = path_in(members, names.items[i]), *alive = path_in(folder, "alive"), *text = NULL;
+        char *folder = text_path(members, names.items[i]), *alive = text_path(folder, "alive"), *text = NULL;
         r = io_stat(alive, &info);
         bool is_new = !r && info.is_file && clock_unix() - info.modified < SHARED_SILENCE;
         if (is_new) r = io_read_text(alive, MAX_ALIVE, &text, &info);
@@ -539,7 +530,7 @@ static bool read_other(void *user, const char *line, size_t size) {
     static const char start[] = "# compared with ";
     struct sweep_data *s = user;
     if (size < sizeof start || memcmp(line, start, sizeof start - 1) != 0 || s->other) return true;
-    s->other = checked(strndup(line + sizeof start - 1, size - (sizeof start - 1)));
+    s->other = status_need(strndup(line + sizeof start - 1, size - (sizeof start - 1)));
     return true;
 }
 
@@ -574,7 +565,7 @@ static status read_files(struct sweep_data *s, const char *yaml) {
 }
 
 status sweep_data_update(struct sweep_data *s) {
-    char *yaml = path_in(s->path, "sweep.yaml");
+    char *yaml = text_path(s->path, "sweep.yaml");
     status r = read_files(s, yaml);
     free(yaml);
     return r;
@@ -582,7 +573,7 @@ status sweep_data_update(struct sweep_data *s) {
 
 status sweep_data_is_sweep(const char *path, bool *out) {
     struct io_info info;
-    char *yaml = path_in(path, "sweep.yaml");
+    char *yaml = text_path(path, "sweep.yaml");
     status s = io_stat(yaml, &info);
     *out = !s && info.exists;
     free(yaml);
@@ -593,7 +584,7 @@ status sweep_data_read(const char *path, struct sweep_data **out) {
     struct sweep_data *s = calloc(1, sizeof *s);
     *out = NULL;
     if (!s) return status_memory("the numbers of a sweep");
-    s->parameters = checked(calloc(SWEEP_DATA_MAX_PARAMETERS, sizeof *s->parameters));
+    s->parameters = status_need(calloc(SWEEP_DATA_MAX_PARAMETERS, sizeof *s->parameters));
     s->path = copy(path);
     s->path[io_length_without_slashes(s->path)] = 0;
     const char *slash = strrchr(s->path, '/');
@@ -620,7 +611,7 @@ void sweep_data_free(struct sweep_data *s) {
 #define MAX_HASH_LINE ((size_t)1 << 16) /* a longer line of a run has none that is shown */
 
 char *sweep_data_hash(const struct sweep_data *s, const struct sweep_data_trial *trial) {
-    char *text = NULL, *bytes = checked(malloc(MAX_HASH_LINE));
+    char *text = NULL, *bytes = status_need(malloc(MAX_HASH_LINE));
     struct json_line line;
     size_t got = 0;
     int fd;
@@ -680,7 +671,7 @@ static void add_config(const struct sweep_data *s, int64_t trial, struct text *o
         text_add(out, s->overrides);
         return;
     }
-    char *path = path_in(s->path, trial ? SWEEP_OTHER_CONFIG : SWEEP_BASE_CONFIG);
+    char *path = text_path(s->path, trial ? SWEEP_OTHER_CONFIG : SWEEP_BASE_CONFIG);
     text_add_shell(out, path);
     free(path);
 }
@@ -718,14 +709,8 @@ static int by_value(const void *a, const void *b) {
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-static void *array(size_t count, size_t size) {
-    void *memory = calloc(count ? count : 1, size);
-    if (!memory) status_exit_without_memory();
-    return memory;
-}
-
 static struct ranked *sorted(const double *values, size_t count) {
-    struct ranked *items = array(count, sizeof *items);
+    struct ranked *items = status_need(calloc(count + 1, sizeof *items));
     for (size_t i = 0; i < count; i++) items[i] = (struct ranked){values[i], i};
     qsort(items, count, sizeof *items, by_value);
     return items;
@@ -742,7 +727,7 @@ static size_t end_of_equal(const struct ranked *items, size_t count, size_t from
 
 static double *ranks_of(const double *values, size_t count) {
     struct ranked *items = sorted(values, count);
-    double *ranks = array(count, sizeof *ranks);
+    double *ranks = status_need(calloc(count + 1, sizeof *ranks));
     for (size_t i = 0, end; i < count; i = end) {
         end = end_of_equal(items, count, i);
         for (size_t k = i; k < end; k++) ranks[items[k].index] = (double)(i + end - 1) / 2;
@@ -776,8 +761,8 @@ static double mean_of(const double *values, size_t count) {
 double importance_share(const double *metric, const double *values, size_t count, bool is_number) {
     if (count < IMPORTANCE_MIN_VALUES) return NAN;
     double *ranks = ranks_of(metric, count), mean = mean_of(ranks, count), total = 0, between = 0;
-    size_t *groups = array(count, sizeof *groups), k = group(values, count, is_number, groups);
-    double *sums = array(k, sizeof *sums), *sizes = array(k, sizeof *sizes);
+    size_t *groups = status_need(calloc(count + 1, sizeof *groups)), k = group(values, count, is_number, groups);
+    double *sums = status_need(calloc(k + 1, sizeof *sums)), *sizes = status_need(calloc(k + 1, sizeof *sizes));
     for (size_t i = 0; i < count; i++) {
         total += (ranks[i] - mean) * (ranks[i] - mean);
         sums[groups[i]] += ranks[i];

@@ -169,12 +169,6 @@ static void comparison_section_add(struct text *out, const struct sweep_data *s)
 #define BEST_COMMANDS 5
 #define BEST_CURVES 5
 
-static void *array(size_t count, size_t size) {
-    void *memory = calloc(count ? count : 1, size);
-    if (!memory) status_exit_without_memory();
-    return memory;
-}
-
 /* Whether entry [i] of [n] is drawn where [max] are: the first [always], and the others evenly. */
 static bool is_drawn(size_t i, size_t n, size_t max, size_t always) {
     size_t rest = max - always;
@@ -421,7 +415,7 @@ static void add_label(const struct sweep_data *s, const struct sweep_data_trial 
 
 /* The trials in the order in which they ended, and the best value until then. */
 static void draw_best_so_far(struct text *out, const struct sweep_data *s, const struct metric_axis *m) {
-    const struct sweep_data_trial **ordered = array(s->trial_total, sizeof *ordered);
+    const struct sweep_data_trial **ordered = status_need(calloc(s->trial_total + 1, sizeof *ordered));
     struct svg_plot plot = {.out = out, .x.label = "trials that have ended", .y = m->axis};
     struct curve best = {0};
     struct text title = {0}, label = {0};
@@ -534,10 +528,10 @@ static void draw_parameters(struct text *out, const struct sweep_data *s, const 
 
 static void draw_parallel(struct text *out, const struct sweep_data *s, const struct metric_axis *m) {
     size_t count = s->parameter_count + 1, drawn = 0;
-    struct axis *axes = array(count, sizeof *axes);
-    struct svg_line *lines = array(MAX_LINES + 1, sizeof *lines);
-    double *values = array((MAX_LINES + 1) * count, sizeof *values);
-    char(*labels)[96] = array(MAX_LINES + 1, sizeof *labels);
+    struct axis *axes = status_need(calloc(count + 1, sizeof *axes));
+    struct svg_line *lines = status_need(calloc(MAX_LINES + 1, sizeof *lines));
+    double *values = status_need(calloc((MAX_LINES + 1) * count + 1, sizeof *values));
+    char(*labels)[96] = status_need(calloc(MAX_LINES + 1, sizeof *labels));
     for (size_t i = 0; i < s->parameter_count; i++) fit_parameter(&s->parameters[i], &axes[i]);
     axes[count - 1] = m->axis;
     for (size_t i = s->ranked; i-- > 0 && drawn <= MAX_LINES;) {
@@ -593,11 +587,13 @@ static struct importance importance_of(const struct sweep_data *s, size_t parame
 
 static void draw_importance(struct text *out, const struct sweep_data *s) {
     size_t n = s->parameter_count;
-    struct importance *items = array(n, sizeof *items);
-    double *metric = array(s->ranked, sizeof *metric), *values = array(s->ranked, sizeof *values);
-    double *shares = array(n, sizeof *shares);
-    const char **names = array(n, sizeof *names), **pointers = array(n, sizeof *pointers);
-    char(*texts)[32] = array(n, sizeof *texts);
+    struct importance *items = status_need(calloc(n + 1, sizeof *items));
+    double *metric = status_need(calloc(s->ranked + 1, sizeof *metric)),
+           *values = status_need(calloc(s->ranked + 1, sizeof *values));
+    double *shares = status_need(calloc(n + 1, sizeof *shares));
+    const char **names = status_need(calloc(n + 1, sizeof *names)),
+               **pointers = status_need(calloc(n + 1, sizeof *pointers));
+    char(*texts)[32] = status_need(calloc(n + 1, sizeof *texts));
     for (size_t i = 0; i < s->ranked; i++) metric[i] = s->trials[i].mean;
     for (size_t i = 0; i < n; i++) items[i] = importance_of(s, i, metric, values);
     qsort(items, n, sizeof *items, by_share);
@@ -638,7 +634,7 @@ static int by_count(const void *a, const void *b) {
 static void list_failures(struct text *out, const struct sweep_data *s) {
     static const struct page_heading headings[] = {{"Runs", true}, {"Reason (of the first one)", false}};
     if (!s->reason_count) return;
-    struct sweep_data_reason *reasons = array(s->reason_count, sizeof *reasons);
+    struct sweep_data_reason *reasons = status_need(calloc(s->reason_count + 1, sizeof *reasons));
     memcpy(reasons, s->reasons, s->reason_count * sizeof *reasons);
     qsort(reasons, s->reason_count, sizeof *reasons, by_count);
     text_add(out, "<h3>Failed runs</h3>\n");

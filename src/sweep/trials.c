@@ -12,6 +12,7 @@
 #include "base/files/json_lines.h"
 #include "base/numbers/statistics.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "sweep/sweep_folder.h"
 
 /* ---- the result of a trial ---- */
@@ -864,15 +865,9 @@ status trials_show(struct trials *t) {
 
 /* ---- start and end ---- */
 
-static char *path_in(const char *folder, const char *name) {
-    struct text path = {0};
-    text_printf(&path, "%s/%s", folder, name);
-    return path.data;
-}
-
 static struct trial_files files_in(const char *folder) {
-    return (struct trial_files){path_in(folder, "history.jsonl"), path_in(folder, "trials.csv"),
-                                path_in(folder, "summary.csv")};
+    return (struct trial_files){text_path(folder, "history.jsonl"), text_path(folder, "trials.csv"),
+                                text_path(folder, "summary.csv")};
 }
 
 static void free_files(struct trial_files *files) {
@@ -904,7 +899,7 @@ static status open_trials(const char *folder, const struct sweep_config *sweep, 
                          .fd = -1};
     t->files = files_in(folder);
     if (temporary) {
-        char *shared = path_in(folder, SWEEP_SHARED);
+        char *shared = text_path(folder, SWEEP_SHARED);
         t->shown = files_in(shared);
         free(shared);
         if (!(t->temporary = strdup(temporary))) status_exit_without_memory();

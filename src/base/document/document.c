@@ -10,6 +10,7 @@
 #include <yaml.h>
 
 #include "base/files/io.h"
+#include "base/status.h"
 #include "base/utf8.h"
 
 struct document {
@@ -70,11 +71,6 @@ static void add_escaped(struct text *out, const char *text) {
     }
 }
 
-static void *exit_if_null(void *block) {
-    if (!block) status_exit_without_memory();
-    return block;
-}
-
 void problems_add(struct problems *problems, struct place place, const char *key, const char *format, ...) {
     if (problems->count >= PROBLEMS_MAX) {
         problems->left_out++;
@@ -85,7 +81,7 @@ void problems_add(struct problems *problems, struct place place, const char *key
     va_list arguments;
     va_start(arguments, format);
     char *sentence = NULL;
-    if (vasprintf(&sentence, format, arguments) < 0) exit_if_null(NULL);
+    if (vasprintf(&sentence, format, arguments) < 0) status_need(NULL);
     va_end(arguments);
 
     add_escaped(&line, file);
@@ -100,7 +96,7 @@ void problems_add(struct problems *problems, struct place place, const char *key
 
     if (problems->count == problems->capacity) {
         problems->capacity = problems->capacity ? problems->capacity * 2 : 8;
-        problems->items = exit_if_null(realloc(problems->items, problems->capacity * sizeof *problems->items));
+        problems->items = status_need(realloc(problems->items, problems->capacity * sizeof *problems->items));
     }
     problems->items[problems->count++] = (struct problem){
         .text = line.data,
@@ -124,7 +120,7 @@ static int compare_problems(const void *left, const void *right) {
 
 status problems_status(const struct problems *problems, enum status_code code) {
     if (problems->count == 0) return OK;
-    const struct problem **sorted = exit_if_null(calloc(problems->count, sizeof(struct problem *)));
+    const struct problem **sorted = status_need(calloc(problems->count, sizeof(struct problem *)));
     for (size_t i = 0; i < problems->count; i++) sorted[i] = &problems->items[i];
     qsort(sorted, problems->count, sizeof(struct problem *), compare_problems);
     struct text all = {0};

@@ -443,10 +443,6 @@ status archive_stat(const struct archive *archive, const char *path, struct io_i
     return OK;
 }
 
-static int compare_names(const void *left, const void *right) {
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
 status archive_list(const struct archive *archive, const char *folder, struct io_names *names) {
     if (!archive) return io_list(folder, names);
     struct text prefix = {0};
@@ -477,7 +473,7 @@ status archive_list(const struct archive *archive, const char *folder, struct io
         names->count += has_memory;
     }
     text_free(&prefix);
-    if (names->count) qsort(names->items, names->count, sizeof *names->items, compare_names);
+    if (names->count) qsort(names->items, names->count, sizeof *names->items, text_compare);
     if (!has_memory) io_names_free(names);
     return has_memory ? OK : status_memory("the names of files");
 }

@@ -402,8 +402,6 @@ status io_make_folders(const char *path) {
     return s;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 static bool add_name(struct io_names *names, const char *name) {
     char **items = realloc(names->items, (names->count + 1) * sizeof *items);
     if (!items) return false;
@@ -432,7 +430,7 @@ status io_list(const char *folder, struct io_names *names) {
         io_names_free(names);
         return status_errno(STATUS_IO, number, "cannot list the folder '%s'", folder);
     }
-    if (names->count) qsort(names->items, names->count, sizeof *names->items, by_name);
+    if (names->count) qsort(names->items, names->count, sizeof *names->items, text_compare);
     return OK;
 }
 

@@ -14,6 +14,18 @@
 #define MAX_EXACT_WITH_TIES 13 /* pairs */
 #define LARGE_RATIO 0x1p30     /* from here on 1 + u^2 is u^2 */
 
+int statistics_compare(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+size_t statistics_largest(const float *values, size_t count) {
+    size_t best = 0;
+    for (size_t i = 1; i < count; i++)
+        if (values[i] > values[best]) best = i;
+    return best;
+}
+
 /* ---- means ---- */
 
 /* The sum of (values - center)^power, power 1 or 2 (Neumaier's compensated sum). */

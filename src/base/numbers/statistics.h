@@ -8,6 +8,12 @@
 
 #include <stddef.h>
 
+/* Compares two doubles by their addresses, for qsort and bsearch. */
+int statistics_compare(const void *left, const void *right);
+
+/* The index of the largest of values (count), the first of equal ones. */
+size_t statistics_largest(const float *values, size_t count);
+
 /* The mean of values (count), with a compensated sum. */
 double statistics_mean(const double *values, size_t count);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers/statistics.h"
 #include "data/csv/csv.h"
 #include "data/files/files.h"
 
@@ -15,11 +16,6 @@
  * order of the values takes quadratic time. */
 
 #define MAX_ROUNDS 128 /* a good pivot halves the rest */
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double middle_of(double a, double b, double c) {
     double low = a < b ? a : b, high = a < b ? b : a;
@@ -46,7 +42,7 @@ double select_value(double *values, size_t count, size_t index) {
     ptrdiff_t first = 0, last = (ptrdiff_t)count - 1, wanted = (ptrdiff_t)index, left, right;
     for (int rounds = 0; first < last; rounds++) {
         if (rounds == MAX_ROUNDS) {
-            qsort(values + first, (size_t)(last - first + 1), sizeof *values, by_value);
+            qsort(values + first, (size_t)(last - first + 1), sizeof *values, statistics_compare);
             break;
         }
         part(values, first, last, &left, &right);
@@ -378,11 +374,6 @@ static status gather(struct fitter *fitter, size_t column) {
     return OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double mean_of(const struct values *v) {
     double sum = 0;
     for (size_t i = 0; i < v->count; i++) sum += v->present[i];
@@ -401,7 +392,7 @@ static double median_of(struct values *v) {
 static double most_frequent_of(struct values *v) {
     size_t best = 0;
     double value = v->present[0];
-    qsort(v->present, v->count, sizeof *v->present, by_value);
+    qsort(v->present, v->count, sizeof *v->present, statistics_compare);
     for (size_t i = 0, end; i < v->count; i = end) {
         for (end = i + 1; end < v->count && v->present[end] == v->present[i]; end++) {
         }

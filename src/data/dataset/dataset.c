@@ -9,6 +9,7 @@
 #include "base/files/archive.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
+#include "base/numbers/statistics.h"
 #include "data/columns/preparation.h"
 #include "data/columns/raw_columns.h"
 #include "data/dataset/dataset.h"
@@ -47,20 +48,15 @@ static status read_all_groups(struct source *source, const char *key, double *va
     return OK;
 }
 
-static int compare_values(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* The rank of each value (rows) among the different ones, whose number is returned. Sorts [unique], a copy of [values].
  */
 static size_t rank_values(const double *values, double *unique, size_t rows, int64_t *ranks) {
     size_t count = 0;
-    qsort(unique, rows, sizeof *unique, compare_values);
+    qsort(unique, rows, sizeof *unique, statistics_compare);
     for (size_t i = 0; i < rows; i++)
         if (i == 0 || unique[i] != unique[count - 1]) unique[count++] = unique[i];
     for (size_t i = 0; i < rows; i++) {
-        const double *found = bsearch(&values[i], unique, count, sizeof *unique, compare_values);
+        const double *found = bsearch(&values[i], unique, count, sizeof *unique, statistics_compare);
         ranks[i] = found - unique;
     }
     return count;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/numbers/statistics.h"
 #include "data/source/source.h"
 
 #define MIN_IDENTIFIERS 10    /* values of a column that may be one */
@@ -120,11 +121,6 @@ static status read_candidates(struct source *source, struct candidate *candidate
     return s;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The number of different values of a candidate that was read. */
 static status count_different(struct source *source, const struct candidate *read, size_t *different) {
     struct candidate c = {.column = read->column, .is_named = true};
@@ -134,7 +130,7 @@ static status count_different(struct source *source, const struct candidate *rea
     TRY(rows_alloc(source->rows, sizeof(double), "the values of an identifier", &values));
     c.values = values;
     status s = read_candidates(source, &c, &count);
-    if (!s) qsort(c.values, c.count, sizeof *c.values, by_value);
+    if (!s) qsort(c.values, c.count, sizeof *c.values, statistics_compare);
     for (size_t i = 0; !s && i < c.count; i++) *different += i == 0 || c.values[i] != c.values[i - 1];
     buffer_free(values);
     return s;

@@ -11,6 +11,7 @@
 
 #include "base/files/archive.h"
 #include "base/files/io.h"
+#include "base/text.h"
 
 status file_check(const char *path, uint64_t *bytes) {
     struct io_info info;
@@ -81,10 +82,6 @@ status rows_alloc(size_t count, size_t size, const char *what, void **out) {
 /* ---- patterns ---- */
 
 /* POSIX's glob, sorted by bytes so that the order of rows does not depend on the locale. */
-
-static int compare(const void *left, const void *right) {
-    return strcmp(*(const char *const *)left, *(const char *const *)right);
-}
 
 static void append(struct string_list *files, const struct string_list *more, struct arena *arena) {
     const char **items = arena_alloc(arena, (files->count + more->count) * sizeof *items);
@@ -196,7 +193,7 @@ status file_pattern_expand(const char *path, struct arena *arena, struct string_
     *files = (struct string_list){0};
     if (!info.exists && strpbrk(path, "*?[{")) {
         TRY(expand(path, arena, files));
-        qsort(files->items, files->count, sizeof *files->items, compare);
+        qsort(files->items, files->count, sizeof *files->items, text_compare);
         return check_unique(files, arena);
     }
     files->items = arena_alloc(arena, sizeof *files->items);

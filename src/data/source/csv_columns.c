@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "data/columns/columns.h"
 #include "data/columns/date.h"
@@ -185,10 +186,10 @@ static void name_columns(struct csv *csv, const struct dataset_config *config) {
     if (!config->request.without_targets || has_computed || csv->n_own != columns_count(list, COLUMN_INPUT)) return;
     const char **known = arena_alloc(csv->arena, (list->count + 1) * sizeof *known);
     for (size_t i = 0; i < list->count; i++) known[i] = list->items[i].name;
-    qsort(known, list->count, sizeof *known, csv_compare_names);
+    qsort(known, list->count, sizeof *known, text_compare);
     for (size_t i = 0; i < csv->n_columns; i++)
         if (!csv_decimal(csv->names[i], &decimal, &number) ||
-            bsearch(&csv->names[i], known, list->count, sizeof *known, csv_compare_names))
+            bsearch(&csv->names[i], known, list->count, sizeof *known, text_compare))
             return;
     csv->has_no_header = true;
     struct text names = {0};
@@ -197,10 +198,6 @@ static void name_columns(struct csv *csv, const struct dataset_config *config) {
     csv_add_note(csv, arena_printf(csv->arena, "there is no header; the columns must have the order of training: %s",
                                    text_string(&names)));
     text_free(&names);
-}
-
-int csv_compare_names(const void *left, const void *right) {
-    return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
 static struct name_index index_names(const struct csv *csv, const char *const *names, size_t count) {
@@ -574,7 +571,7 @@ static void sort_fields(const struct csv *csv, struct sorted_name *sorted) {
         const char *text = csv->reader.fields[i].text;
         sorted[i] = (struct sorted_name){text[0] ? text : csv_name(text, i, csv->arena), i};
     }
-    qsort(sorted, csv->n_fields, sizeof *sorted, csv_compare_names);
+    qsort(sorted, csv->n_fields, sizeof *sorted, text_compare);
 }
 
 /* The number of fields with the name of [column], and the last of them in *field. A field without a name is only that
@@ -582,7 +579,7 @@ static void sort_fields(const struct csv *csv, struct sorted_name *sorted) {
 static size_t find_fields(const struct csv *csv, const struct sorted_name *sorted, size_t column, size_t *field) {
     const char *name = csv->names[column];
     const struct sorted_name *end = sorted + csv->n_fields,
-                             *at = bsearch(&name, sorted, csv->n_fields, sizeof *sorted, csv_compare_names);
+                             *at = bsearch(&name, sorted, csv->n_fields, sizeof *sorted, text_compare);
     size_t found = 0;
     while (at && at > sorted && strcmp(at[-1].name, name) == 0) at--;
     for (; at && at < end && strcmp(at->name, name) == 0; at++) {
@@ -698,7 +695,7 @@ static void collect_classes(struct csv *csv) {
     if (category_are_numbers(&csv->labels) && are_exact(csv->classes, csv->n_classes))
         csv->n_classes = category_sort(csv->classes, csv->n_classes, true, NULL);
     csv_note_merged(csv, csv->target_columns[0], &csv->labels, &(struct string_list){csv->classes, csv->n_classes});
-    qsort(csv->classes, csv->n_classes, sizeof *csv->classes, csv_compare_names);
+    qsort(csv->classes, csv->n_classes, sizeof *csv->classes, text_compare);
 }
 
 /* Classes that are numbers are also found by their values. Of a checkpoint two may be equal: it is older than that. */
@@ -735,12 +732,12 @@ static status reject_class(const struct csv *csv, const struct csv *known, size_
 static size_t class_of(const struct csv *known, const char *label) {
     const struct string_list classes = {known->classes, known->n_classes};
     double numbers[2];
-    const char **found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
+    const char **found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, text_compare);
     if (!found && known->number_classes.count && category_is_number(label)) {
         size_t same = category_find(&known->number_classes, true, label);
         if (same == SIZE_MAX) return SIZE_MAX;
         label = known->number_classes.items[same];
-        found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, csv_compare_names);
+        found = bsearch(&label, known->classes, known->n_classes, sizeof *known->classes, text_compare);
     }
     if (found) return (size_t)(found - known->classes);
     if (known->n_classes != 2 || (strcmp(label, "0") != 0 && strcmp(label, "1") != 0)) return SIZE_MAX;

@@ -250,9 +250,6 @@ bool csv_means_missing(const char *text);
 /* These texts; NULL past the last. */
 const char *csv_missing_text(size_t index);
 
-/* strcmp for qsort and bsearch of strings, and of struct sorted_name, whose first member is one. */
-int csv_compare_names(const void *left, const void *right);
-
 /* Reads the header, or names the columns of a file without one by those of the model, and chooses the inputs and
  * targets: from [train], the training file, NULL: from the checkpoint or the config. */
 status csv_read_header(struct csv *csv, const struct dataset_config *config, const struct csv *train);

@@ -11,6 +11,7 @@
 #include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/system/machine.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "data/csv/csv.h"
 #include "data/images/image.h"
@@ -550,10 +551,6 @@ static int compare_files(const void *left, const void *right) {
     return order != 0 ? order : strcmp(a->name, b->name);
 }
 
-static int compare_names(const void *left, const void *right) {
-    return strcmp(*(const char *const *)left, *(const char *const *)right);
-}
-
 /* The classes of a model or of the training files; those of this folder must be among them. */
 static void use_classes(struct images *images, const struct string_list *known) {
     images->classes = arena_alloc(images->arena, (known->count + 1) * sizeof *images->classes);
@@ -564,7 +561,7 @@ static void use_classes(struct images *images, const struct string_list *known) 
 static status number_classes(struct images *images) {
     for (size_t i = 0; i < images->base.rows; i++) {
         struct image_file *file = &images->files[i];
-        const char **found = bsearch(&file->class, images->classes, images->n_classes, sizeof *found, compare_names);
+        const char **found = bsearch(&file->class, images->classes, images->n_classes, sizeof *found, text_compare);
         if (!found)
             return status_new(STATUS_DATA, "%s: class '%s' is not in the data that the model was trained with%s",
                               images->path, file->class,

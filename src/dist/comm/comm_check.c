@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/numbers/statistics.h"
 #include "base/system/thread.h"
 #include "dist/comm/combine.h"
 
@@ -581,11 +582,6 @@ static status time_calls(struct comm_measurer *m, enum comm_measure measure, siz
     return comm_all_reduce(m->comm, seconds, 1, COMM_FLOAT64, COMM_MAX);
 }
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 status comm_measurer_run(struct comm_measurer *m, enum comm_measure measure, size_t bytes, double *seconds) {
     double rounds[ROUNDS], first;
     size_t count = bytes / sizeof(float);
@@ -594,7 +590,7 @@ status comm_measurer_run(struct comm_measurer *m, enum comm_measure measure, siz
     double calls = first > 0 ? ROUND_SECONDS / (first / 2) : MAX_CALLS;
     int times = calls < 2 ? 2 : calls > MAX_CALLS ? (int)MAX_CALLS : (int)calls;
     for (int i = 0; i < ROUNDS; i++) TRY(time_calls(m, measure, count, times, &rounds[i]));
-    qsort(rounds, ROUNDS, sizeof *rounds, compare);
+    qsort(rounds, ROUNDS, sizeof *rounds, statistics_compare);
     *seconds = rounds[ROUNDS / 2] / times / (measure == MEASURE_SEND_RECV ? 2 : 1);
     return OK;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/numbers/statistics.h"
 #include "base/stop.h"
 #include "base/utf8.h"
 #include "train/inference/session.h"
@@ -221,17 +222,10 @@ static float threshold(struct generator *g, const float *logits, size_t classes)
     return g->options->top_p < 1 ? nucleus_threshold(g, count) : g->sorted[count - 1];
 }
 
-static size_t most_likely(const float *logits, size_t classes) {
-    size_t best = 0;
-    for (size_t c = 1; c < classes; c++)
-        if (logits[c] > logits[best]) best = c;
-    return best;
-}
-
 /* p(c) = exp((z_c - max z) / temperature) among the most likely; the sample is the first c whose cumulative sum exceeds
  * u */
 static size_t sample(struct generator *g, const float *logits) {
-    size_t classes = vocabulary_size(g->vocabulary), best = most_likely(logits, classes), last = best;
+    size_t classes = vocabulary_size(g->vocabulary), best = statistics_largest(logits, classes), last = best;
     if (g->options->temperature <= 0) return best;
     float min = threshold(g, logits, classes);
     double sum = 0;

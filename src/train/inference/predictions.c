@@ -9,6 +9,8 @@
 
 #include "base/buffer.h"
 #include "base/files/io.h"
+#include "base/numbers/statistics.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_hdf5.h"
 
 /* ---- meaning ---- */
@@ -43,16 +45,9 @@ status predictions_check(const struct prediction_meaning *m) {
     return OK;
 }
 
-static size_t largest(const float *z, size_t size) {
-    size_t best = 0;
-    for (size_t i = 1; i < size; i++)
-        if (z[i] > z[best]) best = i;
-    return best;
-}
-
 /* p_c = exp(z_c - max z) / sum */
 static void softmax(const float *z, size_t size, float *p) {
-    double max = (double)z[largest(z, size)], sum = 0;
+    double max = (double)z[statistics_largest(z, size)], sum = 0;
     for (size_t c = 0; c < size; c++) sum += exp((double)z[c] - max);
     for (size_t c = 0; c < size; c++) p[c] = (float)(exp((double)z[c] - max) / sum);
 }
@@ -80,7 +75,7 @@ static void choose_classes(struct predictions *p, const struct prediction_meanin
     for (size_t i = 0; i < p->rows * p->count; i++)
         p->classes[i] = p->is_blank && p->is_blank[i / p->count] ? -1
                         : m->loss->is_binary                     ? p->outputs[i] > 0
-                                                                 : (int64_t)largest(p->outputs + i * classes, classes);
+                                             : (int64_t)statistics_largest(p->outputs + i * classes, classes);
 }
 
 static void compute_probabilities(struct predictions *p, const struct prediction_meaning *m) {
@@ -208,15 +203,11 @@ void predictions_free(struct predictions *p) {
 
 /* Both formats are built in memory and written by io_replace, so that a reader never finds an incomplete file. */
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 bool predictions_is_stdout(const char *path) { return !path || strcmp(path, "-") == 0; }
 
 status predictions_check_name(const char *path) {
-    if (predictions_is_stdout(path) || ends_with(path, ".csv") || ends_with(path, ".h5") || ends_with(path, ".hdf5"))
+    if (predictions_is_stdout(path) || text_ends_with(path, ".csv") || text_ends_with(path, ".h5") ||
+        text_ends_with(path, ".hdf5"))
         return OK;
     return status_new(STATUS_USAGE, "--out: the formats are .csv and .h5, got '%s'", path);
 }
@@ -484,7 +475,7 @@ static status write_hdf5(const char *path, const struct predictions *p) {
 }
 
 status predictions_write(const char *path, const struct predictions *p, struct arena *arena) {
-    if (!ends_with(path, ".csv")) return write_hdf5(path, p);
+    if (!text_ends_with(path, ".csv")) return write_hdf5(path, p);
     struct text text = {0};
     predictions_add_csv(p, arena, &text);
     struct io_part part = {text.data, text.length};

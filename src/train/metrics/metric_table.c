@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/numbers/statistics.h"
 #include "train/metrics/own_metric.h"
 
 /* ---- counts ---- */
@@ -83,14 +84,8 @@ void tally_start(struct tally *tally) {
 
 /* ---- classes ---- */
 
-static size_t largest(const float *z, size_t count) {
-    size_t best = 0;
-    for (size_t i = 1; i < count; i++)
-        if (z[i] > z[best]) best = i;
-    return best;
-}
-
-/* A target is among the k largest if fewer than k classes have a larger score, or an equal one and a smaller number. */
+/* A target is among the k statistics_largest if fewer than k classes have a larger score, or an equal one and a smaller
+ * number. */
 static void add_tops(struct tally *t, const float *z, size_t target, double weight) {
     size_t before = 0;
     for (size_t c = 0; c < t->classes; c++) before += z[c] > z[target] || (z[c] == z[target] && c < target);
@@ -100,7 +95,7 @@ static void add_tops(struct tally *t, const float *z, size_t target, double weig
 /* The score is the probability of each class; for two classes the difference of the logits, which has the same order.
  */
 static void add_scores(struct tally *t, const float *z, size_t target, double weight) {
-    float *scores = t->scores + t->collected * t->columns, max = z[largest(z, t->classes)];
+    float *scores = t->scores + t->collected * t->columns, max = z[statistics_largest(z, t->classes)];
     uint8_t *labels = t->labels + t->collected * t->columns;
     double sum = 0;
     if (t->score_weights) t->score_weights[t->collected] = (float)weight;
@@ -132,7 +127,7 @@ static void add_classes(struct tally *t, const float *outputs, const int64_t *ta
         if (weight == 0 || (o->has_ignored && targets[i] == o->ignored)) continue;
         size_t target = (size_t)targets[i];
         t->counted += weight;
-        if (t->confusion) t->confusion[target * t->classes + largest(z, t->classes)] += weight;
+        if (t->confusion) t->confusion[target * t->classes + statistics_largest(z, t->classes)] += weight;
         if (o->needs & TALLY_TOP) add_tops(t, z, target, weight);
         if (t->scores) add_scores(t, z, target, weight);
     }
@@ -277,7 +272,7 @@ struct scored {
     float score, label, weight;
 };
 
-/* The largest score first. */
+/* The statistics_largest score first. */
 static int by_score(const void *a, const void *b) {
     float x = ((const struct scored *)a)->score, y = ((const struct scored *)b)->score;
     return (x < y) - (x > y);
@@ -341,7 +336,7 @@ static status gather(struct tally *t, size_t column, struct gathering *g, size_t
     return OK;
 }
 
-/* The area under a curve of [count] scores, the largest first; NAN: not defined. */
+/* The area under a curve of [count] scores, the statistics_largest first; NAN: not defined. */
 typedef double area_fn(const struct scored *sorted, size_t count);
 
 static status mean_area(struct tally *t, area_fn *area, struct gathering *g, double *out) {

@@ -6,6 +6,7 @@
 
 #include "base/files/io.h"
 #include "base/files/sealed.h"
+#include "base/text.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
 #include "train/state/data_entries.h"
@@ -116,11 +117,6 @@ static status open_run(const struct config *config, const struct weights_options
     return s;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 /* *average: whether the evaluations of the run used it. True when the config cannot be read by this version. */
 static status read_default(struct checkpoint *checkpoint, const char *path, bool *average) {
     char *text = NULL;
@@ -167,7 +163,7 @@ status weights_open(const struct config *config, const struct weights_options *o
     bool is_named = !s && options->checkpoint && (is_word(options->checkpoint) || !strcmp(options->checkpoint, path));
     if (!s)
         log_line(log, "%s: epoch %lld, step %lld%s%s", path, (long long)epoch, (long long)step,
-                 !is_named && ends_with(path, "/" CHECKPOINT_BEST ".h5")
+                 !is_named && text_ends_with(path, "/" CHECKPOINT_BEST ".h5")
                      ? ", the best epoch; --checkpoint " CHECKPOINT_NEWEST " takes the newest"
                      : "",
                  !has_average ? ""
