@@ -53,4 +53,4 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-const struct schema dist_schema = {.name = "dist", .size = sizeof(struct dist_config), .rows = rows};
+const struct schema dist_schema = SCHEMA("dist", struct dist_config, .rows = rows);

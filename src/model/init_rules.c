@@ -96,17 +96,16 @@ static const struct schema_row gpt2_rows[] = {
     {0},
 };
 
-static const struct schema target_schema = {.name = "model.init", .size = sizeof(struct target), .rows = target_rows};
-static const struct schema normal_schema = {
-    .name = "model.init.normal", .size = sizeof(struct normal_config), .rows = normal_rows, .shorthand = "std"};
-static const struct schema uniform_schema = {
-    .name = "model.init.uniform", .size = sizeof(struct uniform_config), .rows = uniform_rows};
-static const struct schema xavier_schema = {
-    .name = "model.init.xavier", .size = sizeof(struct xavier_config), .rows = xavier_rows, .shorthand = "gain"};
-static const struct schema kaiming_schema = {
-    .name = "model.init.kaiming", .size = sizeof(struct kaiming_config), .rows = kaiming_rows, .shorthand = "a"};
-static const struct schema constant_schema = {
-    .name = "model.init.constant", .size = sizeof(struct constant_config), .rows = constant_rows, .shorthand = "value"};
+static const struct schema target_schema = SCHEMA("model.init", struct target, .rows = target_rows);
+static const struct schema normal_schema =
+    SCHEMA("model.init.normal", struct normal_config, .rows = normal_rows, .shorthand = "std");
+static const struct schema uniform_schema = SCHEMA("model.init.uniform", struct uniform_config, .rows = uniform_rows);
+static const struct schema xavier_schema =
+    SCHEMA("model.init.xavier", struct xavier_config, .rows = xavier_rows, .shorthand = "gain");
+static const struct schema kaiming_schema =
+    SCHEMA("model.init.kaiming", struct kaiming_config, .rows = kaiming_rows, .shorthand = "a");
+static const struct schema constant_schema =
+    SCHEMA("model.init.constant", struct constant_config, .rows = constant_rows, .shorthand = "value");
 static void check_truncation(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct trunc_normal_config *c = config;
     double distance = fmax(0, fmax(c->a - c->mean, c->mean - c->b)); /* from the mean to the nearest bound */
@@ -117,17 +116,12 @@ static void check_truncation(void *config, const struct node *where, const char 
                      "the interval from a to b is too long for this mean and std: nearly every draw would be rejected");
 }
 
-static const struct schema trunc_normal_schema = {.name = "model.init.trunc_normal",
-                                                  .size = sizeof(struct trunc_normal_config),
-                                                  .rows = trunc_normal_rows,
-                                                  .shorthand = "std",
-                                                  .check = check_truncation};
-static const struct schema orthogonal_schema = {.name = "model.init.orthogonal",
-                                                .size = sizeof(struct orthogonal_config),
-                                                .rows = orthogonal_rows,
-                                                .shorthand = "gain"};
-static const struct schema gpt2_schema = {
-    .name = "model.init.gpt2", .size = sizeof(struct gpt2_config), .rows = gpt2_rows};
+static const struct schema trunc_normal_schema =
+    SCHEMA("model.init.trunc_normal", struct trunc_normal_config, .rows = trunc_normal_rows, .shorthand = "std",
+           .check = check_truncation);
+static const struct schema orthogonal_schema =
+    SCHEMA("model.init.orthogonal", struct orthogonal_config, .rows = orthogonal_rows, .shorthand = "gain");
+static const struct schema gpt2_schema = SCHEMA("model.init.gpt2", struct gpt2_config, .rows = gpt2_rows);
 
 static void fill(struct rng *rng, float value, float *values, size_t count) {
     (void)rng;

@@ -44,7 +44,7 @@ static const struct schema_row common_rows[] = {
     {0},
 };
 
-static const struct schema common = {.name = "layer", .size = sizeof(struct layer_common), .rows = common_rows};
+static const struct schema common = SCHEMA("layer", struct layer_common, .rows = common_rows);
 
 const struct schema_variants layer_variants = {.what = "layer", .at = variant_at, .common = &common, .is_keyed = true};
 

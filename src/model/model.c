@@ -34,7 +34,7 @@ static void check(void *config, const struct node *where, const char *path, stru
     if (c->layers.count == 0) problems_add(problems, where->place, "model.layers", "must have at least one layer");
 }
 
-const struct schema model_schema = {.name = "model", .size = sizeof(struct model_config), .rows = rows, .check = check};
+const struct schema model_schema = SCHEMA("model", struct model_config, .rows = rows, .check = check);
 
 status model_plan(const struct model_config *config, const struct shape *input, struct model **out) {
     return model_plan_named(config, input, NULL, out);

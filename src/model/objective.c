@@ -22,7 +22,7 @@ static const struct schema_row key_rows[] = {
                       "Null: the name of the output, or of the loss."),
     {0},
 };
-static const struct schema keys = {.name = "losses", .size = sizeof(struct objective_keys), .rows = key_rows};
+static const struct schema keys = SCHEMA("losses", struct objective_keys, .rows = key_rows);
 
 static const struct schema_variant *variant_at(size_t index) {
     const struct loss_type *type = loss_type_at(index);

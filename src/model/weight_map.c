@@ -326,5 +326,5 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-const struct schema weight_source_schema = {
-    .name = "model.init_from", .size = sizeof(struct weight_source), .rows = rows, .shorthand = "file", .check = check};
+const struct schema weight_source_schema =
+    SCHEMA("model.init_from", struct weight_source, .rows = rows, .shorthand = "file", .check = check);

@@ -11,8 +11,7 @@ static const struct schema_row rows[] = {
                       "`export` unless `--weights` is given."),
     {0},
 };
-const struct schema ema_schema = {
-    .name = "train.ema", .size = sizeof(struct ema_config), .rows = rows, .shorthand = "decay"};
+const struct schema ema_schema = SCHEMA("train.ema", struct ema_config, .rows = rows, .shorthand = "decay");
 
 /* The values that are averaged: those of this rank's shard where not all exist, without the frozen ones. */
 static float *values_of(const struct params *params) { return params->own ? params->own : params->values; }

@@ -19,8 +19,8 @@ static const struct schema_row rows[] = {
                .doc = "Steps without an overflow after which the scale grows."),
     {0},
 };
-const struct schema loss_scale_schema = {
-    .name = "train.grad_scaler", .size = sizeof(struct loss_scale_config), .rows = rows, .shorthand = "init_scale"};
+const struct schema loss_scale_schema =
+    SCHEMA("train.grad_scaler", struct loss_scale_config, .rows = rows, .shorthand = "init_scale");
 
 double loss_scale_value(const struct loss_scale_config *config, const struct loss_scale *state) {
     return state->scale > 0 ? state->scale : (double)(float)config->init_scale;

@@ -82,8 +82,8 @@ static void check_group(void *config, const struct node *where, const char *path
         problems_add(problems, where->place, path, "give lr or lr_factor, not both");
 }
 
-static const struct schema group_schema = {
-    .name = "optimizer.groups", .size = sizeof(struct group), .rows = group_rows, .check = check_group};
+static const struct schema group_schema =
+    SCHEMA("optimizer.groups", struct group, .rows = group_rows, .check = check_group);
 
 static const struct schema_row common_rows[] = {
     SCHEMA_ROW(
@@ -105,7 +105,7 @@ static const struct schema_row common_rows[] = {
     {0},
 };
 
-const struct schema optimizer_common = {.name = "optimizer", .size = sizeof(struct common), .rows = common_rows};
+const struct schema optimizer_common = SCHEMA("optimizer", struct common, .rows = common_rows);
 
 bool optimizer_evaluates(const struct variant *config) { return optimizer_type_at((size_t)config->index)->evaluates; }
 

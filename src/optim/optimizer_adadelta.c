@@ -16,8 +16,7 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static const struct schema schema = {
-    .name = "optimizer.adadelta", .size = sizeof(struct adadelta_config), .rows = rows};
+static const struct schema schema = SCHEMA("optimizer.adadelta", struct adadelta_config, .rows = rows);
 
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct adadelta_config *c = config;

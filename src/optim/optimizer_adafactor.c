@@ -23,8 +23,7 @@ static const struct schema_row rows[] = {
     OPTIMIZER_REAL(adafactor_config, weight_decay, "0", "Values are multiplied by 1 - lr * weight_decay."),
     {0},
 };
-static const struct schema schema = {
-    .name = "optimizer.adafactor", .size = sizeof(struct adafactor_config), .rows = rows};
+static const struct schema schema = SCHEMA("optimizer.adafactor", struct adafactor_config, .rows = rows);
 
 enum { ROW_VAR, COL_VAR, VARIANCE };
 

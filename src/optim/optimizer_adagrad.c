@@ -13,7 +13,7 @@ static const struct schema_row rows[] = {
     OPTIMIZER_REAL(adagrad_config, eps, "1e-10", "Added to the denominator."),
     {0},
 };
-static const struct schema schema = {.name = "optimizer.adagrad", .size = sizeof(struct adagrad_config), .rows = rows};
+static const struct schema schema = SCHEMA("optimizer.adagrad", struct adagrad_config, .rows = rows);
 
 static float start(const void *config) {
     return (float)((const struct adagrad_config *)config)->initial_accumulator_value;

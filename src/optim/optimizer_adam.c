@@ -39,10 +39,10 @@ void optimizer_check_betas(void *config, const struct node *where, const char *p
                      betas->count);
 }
 
-static const struct schema adam_schema = {
-    .name = "optimizer.adam", .size = sizeof(struct adam_config), .rows = adam_rows, .check = optimizer_check_betas};
-static const struct schema adamw_schema = {
-    .name = "optimizer.adamw", .size = sizeof(struct adam_config), .rows = adamw_rows, .check = optimizer_check_betas};
+static const struct schema adam_schema =
+    SCHEMA("optimizer.adam", struct adam_config, .rows = adam_rows, .check = optimizer_check_betas);
+static const struct schema adamw_schema =
+    SCHEMA("optimizer.adamw", struct adam_config, .rows = adamw_rows, .check = optimizer_check_betas);
 
 static bool uses_buffer(const void *config, size_t index) {
     return index < 2 || ((const struct adam_config *)config)->amsgrad;

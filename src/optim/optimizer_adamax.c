@@ -17,8 +17,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static const struct schema schema = {
-    .name = "optimizer.adamax", .size = sizeof(struct adamax_config), .rows = rows, .check = optimizer_check_betas};
+static const struct schema schema =
+    SCHEMA("optimizer.adamax", struct adamax_config, .rows = rows, .check = optimizer_check_betas);
 
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct adamax_config *c = config;

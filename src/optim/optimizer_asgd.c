@@ -15,7 +15,7 @@ static const struct schema_row rows[] = {
     OPTIMIZER_REAL(asgd_config, weight_decay, "0", "L2 penalty, added to the gradient."),
     {0},
 };
-static const struct schema schema = {.name = "optimizer.asgd", .size = sizeof(struct asgd_config), .rows = rows};
+static const struct schema schema = SCHEMA("optimizer.asgd", struct asgd_config, .rows = rows);
 
 /* PyTorch keeps the rate and the share of the average in float32. */
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {

@@ -23,7 +23,7 @@ static const struct schema_row rows[] = {
                    "(PyTorch's line_search_fn); `none`: a step has the length lr."),
     {0},
 };
-static const struct schema schema = {.name = "optimizer.lbfgs", .size = sizeof(struct lbfgs_config), .rows = rows};
+static const struct schema schema = SCHEMA("optimizer.lbfgs", struct lbfgs_config, .rows = rows);
 
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     (void)config, (void)t;

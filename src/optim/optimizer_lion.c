@@ -16,8 +16,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static const struct schema schema = {
-    .name = "optimizer.lion", .size = sizeof(struct lion_config), .rows = rows, .check = optimizer_check_betas};
+static const struct schema schema =
+    SCHEMA("optimizer.lion", struct lion_config, .rows = rows, .check = optimizer_check_betas);
 
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct lion_config *c = config;

@@ -28,10 +28,8 @@ static const struct schema_row adamw_rows[] = {
     {0},
 };
 
-static const struct schema adamw_schema = {.name = "optimizer.muon.adamw",
-                                           .size = sizeof(struct adam_config),
-                                           .rows = adamw_rows,
-                                           .check = optimizer_check_betas};
+static const struct schema adamw_schema =
+    SCHEMA("optimizer.muon.adamw", struct adam_config, .rows = adamw_rows, .check = optimizer_check_betas);
 
 static const struct schema_row rows[] = {
     OPTIMIZER_REAL(muon_config, lr, "0.001", "Learning rate of the matrices."),
@@ -62,8 +60,7 @@ static void check(void *config, const struct node *where, const char *path, stru
                      "ns_coefficients must be three numbers, got %zu", c->ns_coefficients.count);
 }
 
-static const struct schema schema = {
-    .name = "optimizer.muon", .size = sizeof(struct muon_config), .rows = rows, .check = check};
+static const struct schema schema = SCHEMA("optimizer.muon", struct muon_config, .rows = rows, .check = check);
 
 static struct optimizer_settings settings(const void *config) {
     const struct muon_config *c = config;

@@ -21,8 +21,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static const struct schema schema = {
-    .name = "optimizer.nadam", .size = sizeof(struct nadam_config), .rows = rows, .check = optimizer_check_betas};
+static const struct schema schema =
+    SCHEMA("optimizer.nadam", struct nadam_config, .rows = rows, .check = optimizer_check_betas);
 
 /* No momentum of settings: the product of all momenta could not be computed from the number of the update if a schedule
  * changed it. */

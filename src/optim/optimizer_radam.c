@@ -18,8 +18,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static const struct schema schema = {
-    .name = "optimizer.radam", .size = sizeof(struct radam_config), .rows = rows, .check = optimizer_check_betas};
+static const struct schema schema =
+    SCHEMA("optimizer.radam", struct radam_config, .rows = rows, .check = optimizer_check_betas);
 
 /* rho_t: the length of the simple moving average that approximates the running mean of squares. */
 static double length_at(double beta2, int64_t t) {

@@ -20,7 +20,7 @@ static const struct schema_row rows[] = {
         "Divide by the gradient's standard deviation instead of its mean square. Rounds as PyTorch 2 (lerp)."),
     {0},
 };
-static const struct schema schema = {.name = "optimizer.rmsprop", .size = sizeof(struct rmsprop_config), .rows = rows};
+static const struct schema schema = SCHEMA("optimizer.rmsprop", struct rmsprop_config, .rows = rows);
 
 static bool uses_buffer(const void *config, size_t index) {
     const struct rmsprop_config *c = config;

@@ -26,8 +26,7 @@ static void check(void *config, const struct node *where, const char *path, stru
         problems_add(problems, place, path, "step_sizes must be two numbers, the smaller one first");
 }
 
-static const struct schema schema = {
-    .name = "optimizer.rprop", .size = sizeof(struct rprop_config), .rows = rows, .check = check};
+static const struct schema schema = SCHEMA("optimizer.rprop", struct rprop_config, .rows = rows, .check = check);
 
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct rprop_config *c = config;

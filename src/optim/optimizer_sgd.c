@@ -24,8 +24,7 @@ static void check(void *config, const struct node *where, const char *path, stru
                      "nesterov needs momentum > 0 and dampening 0");
 }
 
-static const struct schema schema = {
-    .name = "optimizer.sgd", .size = sizeof(struct sgd_config), .rows = rows, .check = check};
+static const struct schema schema = SCHEMA("optimizer.sgd", struct sgd_config, .rows = rows, .check = check);
 
 static bool uses_buffer(const void *config, size_t index) {
     (void)index;

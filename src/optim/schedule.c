@@ -149,10 +149,8 @@ static const struct schema_row point_rows[] = {
                .doc = "Factor of lr at this point."),
     {0},
 };
-static const struct schema point_schema = {.name = "schedule.piecewise.points",
-                                           .size = sizeof(struct schedule_point),
-                                           .rows = point_rows,
-                                           .shorthand = "factor"};
+static const struct schema point_schema =
+    SCHEMA("schedule.piecewise.points", struct schedule_point, .rows = point_rows, .shorthand = "factor");
 static const struct schema_row piecewise_rows[] = {
     SCHEMA_ROW(
         SECTION_MAP, struct schedule_config, points, .flags = SCHEMA_REQUIRED, .section = &point_schema,
@@ -198,14 +196,12 @@ SCHEMA(polynomial);
 SCHEMA(cosine);
 SCHEMA(one_cycle);
 SCHEMA(cyclic);
-static const struct schema piecewise_schema = {.name = "schedule.piecewise",
-                                               .size = sizeof(struct schedule_config),
-                                               .rows = piecewise_rows,
-                                               .check = check_points};
-static const struct schema plateau_schema = {
-    .name = "schedule.reduce_on_plateau", .size = sizeof(struct schedule_config), .rows = plateau_rows};
-static const struct schema restarts_schema = {
-    .name = "schedule.cosine_restarts", .size = sizeof(struct schedule_config), .rows = restarts_rows};
+static const struct schema piecewise_schema =
+    SCHEMA("schedule.piecewise", struct schedule_config, .rows = piecewise_rows, .check = check_points);
+static const struct schema plateau_schema =
+    SCHEMA("schedule.reduce_on_plateau", struct schedule_config, .rows = plateau_rows);
+static const struct schema restarts_schema =
+    SCHEMA("schedule.cosine_restarts", struct schedule_config, .rows = restarts_rows);
 
 /* base * gamma^(t div size) */
 static double step(const struct schedule_config *c, double base, int64_t t, int64_t total) {
@@ -376,7 +372,7 @@ static const struct schema_row common_rows[] = {
                .doc = "Fraction of lr at the start of the warm-up."),
     {0},
 };
-static const struct schema common = {.name = "schedule", .size = sizeof(struct schedule_common), .rows = common_rows};
+static const struct schema common = SCHEMA("schedule", struct schedule_common, .rows = common_rows);
 
 const struct schema_variants schedule_variants = {.what = "schedule", .at = variant_at, .common = &common};
 

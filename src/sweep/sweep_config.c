@@ -27,8 +27,8 @@ static const struct schema_row metric_rows[] = {
                .doc = "Which values are better; `auto`: as `mode: auto` of checkpoint.best."),
     {0},
 };
-static const struct schema metric_schema = {
-    .name = "metric", .size = sizeof(struct sweep_metric), .rows = metric_rows, .shorthand = "name"};
+static const struct schema metric_schema =
+    SCHEMA("metric", struct sweep_metric, .rows = metric_rows, .shorthand = "name");
 
 /* The name is that of the mapping. */
 static const struct schema_row other_metric_rows[] = {
@@ -36,8 +36,8 @@ static const struct schema_row other_metric_rows[] = {
                .doc = "Which values are better; `auto`: as that of metric, and minimize for parameters and seconds."),
     {0},
 };
-static const struct schema other_metric_schema = {
-    .name = "other_metrics", .size = sizeof(struct sweep_metric), .rows = other_metric_rows, .shorthand = "goal"};
+static const struct schema other_metric_schema =
+    SCHEMA("other_metrics", struct sweep_metric, .rows = other_metric_rows, .shorthand = "goal");
 
 static const struct schema_row repeat_rows[] = {
     SCHEMA_ROW(INT, struct sweep_repeat, seeds, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = 10000,
@@ -46,7 +46,7 @@ static const struct schema_row repeat_rows[] = {
                .doc = "Runs of a trial over the folds of a cross-validation (dataset.split.folds and fold)."),
     {0},
 };
-static const struct schema repeat_schema = {.name = "repeat", .size = sizeof(struct sweep_repeat), .rows = repeat_rows};
+static const struct schema repeat_schema = SCHEMA("repeat", struct sweep_repeat, .rows = repeat_rows);
 
 static const struct schema_row prune_rows[] = {
     SCHEMA_ROW(
@@ -69,16 +69,16 @@ static const struct schema_row prune_rows[] = {
                .doc = "median: no run is stopped before this number of runs is complete."),
     {0},
 };
-static const struct schema prune_schema = {
-    .name = "early_terminate", .size = sizeof(struct prune_config), .rows = prune_rows, .shorthand = "type"};
+static const struct schema prune_schema =
+    SCHEMA("early_terminate", struct prune_config, .rows = prune_rows, .shorthand = "type");
 
 static const struct schema_row budget_rows[] = {
     SCHEMA_ROW(REAL, struct sweep_budget, seconds, .fallback = "null", .min = 0, .max = INFINITY, .excludes_min = true,
                .doc = "The sweep stops after this time; the same command continues it."),
     {0},
 };
-static const struct schema budget_schema = {
-    .name = "budget", .size = sizeof(struct sweep_budget), .rows = budget_rows, .shorthand = "seconds"};
+static const struct schema budget_schema =
+    SCHEMA("budget", struct sweep_budget, .rows = budget_rows, .shorthand = "seconds");
 
 static const char *const opponents[] = {"base", "second", NULL};
 static const struct schema_row confirm_rows[] = {
@@ -91,8 +91,8 @@ static const struct schema_row confirm_rows[] = {
                .doc = "With what: `base`, the config without parameters, or `second`, the second best trial."),
     {0},
 };
-static const struct schema confirm_schema = {
-    .name = "confirm", .size = sizeof(struct confirm_config), .rows = confirm_rows, .shorthand = "seeds"};
+static const struct schema confirm_schema =
+    SCHEMA("confirm", struct confirm_config, .rows = confirm_rows, .shorthand = "seeds");
 
 static const struct schema_row keep_rows[] = {
     SCHEMA_ROW(STRING, struct sweep_keep, runs, .fallback = "best 10",
@@ -100,8 +100,7 @@ static const struct schema_row keep_rows[] = {
                    "Trials whose run folders are kept: `best N`, `all` or `none`. The table has a row for every run."),
     {0},
 };
-static const struct schema keep_schema = {
-    .name = "keep", .size = sizeof(struct sweep_keep), .rows = keep_rows, .shorthand = "runs"};
+static const struct schema keep_schema = SCHEMA("keep", struct sweep_keep, .rows = keep_rows, .shorthand = "runs");
 
 #define SECTION(field_, schema_, flags_, doc_)                                                                         \
     {                                                                                                                  \
@@ -166,8 +165,8 @@ static bool has_path_keys(char *const *steps, size_t count) {
     return (count == 1 && strcmp(steps[0], "parameters") == 0) || (count == 2 && strcmp(steps[0], "trials") == 0);
 }
 
-const struct schema sweep_schema = {
-    .name = "sweep", .size = sizeof(struct sweep_config), .rows = sweep_rows, .has_path_keys = has_path_keys};
+const struct schema sweep_schema =
+    SCHEMA("sweep", struct sweep_config, .rows = sweep_rows, .has_path_keys = has_path_keys);
 
 const char *sweep_method_name(enum sweep_method method) { return methods[method]; }
 
@@ -203,8 +202,7 @@ static const struct schema_row distribution_rows[] = {
     SCHEMA_ROW(REAL, struct distribution, step, .fallback = "0", .min = 0, .max = INFINITY),
     {0},
 };
-static const struct schema distribution_schema = {
-    .name = "parameter", .size = sizeof(struct distribution), .rows = distribution_rows};
+static const struct schema distribution_schema = SCHEMA("parameter", struct distribution, .rows = distribution_rows);
 
 /* ---- the keys of the user's: reading ---- */
 

@@ -274,5 +274,9 @@ const char *schema_nearest(const char *word, const char *const *known);
 #define SCHEMA_ROW(type_, struct_, field_, ...)                                                                        \
     { .key = #field_, .type = SCHEMA_##type_, .offset = offsetof(struct_, field_), __VA_ARGS__ }
 
+/* A schema: SCHEMA("optimizer.sgd", struct sgd_config, .rows = rows, .check = check) */
+#define SCHEMA(name_, struct_, ...)                                                                                    \
+    { .name = name_, .size = sizeof(struct_), __VA_ARGS__ }
+
 /* Adds the tree as YAML in one line, "{type: sgd, lr: 0.1}", which parses to the same tree. */
 void node_write(const struct node *node, struct text *out);

@@ -192,8 +192,8 @@ static void check(void *config, const struct node *where, const char *path, stru
     check_text_keys(rule, place, path, problems);
 }
 
-const struct schema column_rule_schema = {
-    .name = "dataset.columns", .size = sizeof(struct column_rule), .rows = rows, .shorthand = "type", .check = check};
+const struct schema column_rule_schema =
+    SCHEMA("dataset.columns", struct column_rule, .rows = rows, .shorthand = "type", .check = check);
 
 struct column_rules column_rules_index(struct arena *arena, const struct section_list *rules) {
     struct column_rules out = {rules->items, name_index_create(arena, rules->count)};

@@ -679,8 +679,7 @@ static void check(void *config, const struct node *where, const char *path, stru
         problems_add(problems, place, path, "delimiter, quote and decimal must be different characters");
 }
 
-const struct schema csv_schema = {
-    .name = "dataset.csv", .size = sizeof(struct csv_config), .rows = rows, .check = check};
+const struct schema csv_schema = SCHEMA("dataset.csv", struct csv_config, .rows = rows, .check = check);
 
 /* ---- encodings ---- */
 

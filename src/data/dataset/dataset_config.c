@@ -265,10 +265,8 @@ static const struct schema_row validation_rows[] = {
     {0},
 };
 
-static const struct schema validation_schema = {.name = "dataset.validation",
-                                                .size = sizeof(struct validation_config),
-                                                .rows = validation_rows,
-                                                .shorthand = "path"};
+static const struct schema validation_schema =
+    SCHEMA("dataset.validation", struct validation_config, .rows = validation_rows, .shorthand = "path");
 
 static const char *const layouts[] = {"nchw", "nhwc", NULL};
 
@@ -404,8 +402,8 @@ static const struct schema_row dataset_rows[] = {
     {0},
 };
 
-const struct schema dataset_schema = {
-    .name = "dataset", .size = sizeof(struct dataset_config), .rows = dataset_rows, .check = dataset_check_config};
+const struct schema dataset_schema =
+    SCHEMA("dataset", struct dataset_config, .rows = dataset_rows, .check = dataset_check_config);
 
 status dataset_find_files(struct dataset_config *config, const char *config_path, struct arena *arena) {
     const struct dataset_format *format = dataset_format_of(config, config->path);

@@ -22,8 +22,7 @@ static const struct schema_row keys[] = {
     {0},
 };
 
-const struct schema draw_section = {
-    .name = "dataset.draw", .size = sizeof(struct draw_config), .rows = keys, .shorthand = "type"};
+const struct schema draw_section = SCHEMA("dataset.draw", struct draw_config, .rows = keys, .shorthand = "type");
 
 static const struct {
     size_t members;

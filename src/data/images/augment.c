@@ -41,11 +41,8 @@ static void check_rotation(void *config, const struct node *where, const char *p
         problems_add(problems, place, path, "without degrees nothing is rotated; give them, such as degrees: 15");
 }
 
-const struct schema rotation_schema = {.name = "dataset.augment.rotation",
-                                       .size = sizeof(struct rotation_config),
-                                       .rows = rotation_rows,
-                                       .shorthand = "degrees",
-                                       .check = check_rotation};
+const struct schema rotation_schema = SCHEMA("dataset.augment.rotation", struct rotation_config, .rows = rotation_rows,
+                                             .shorthand = "degrees", .check = check_rotation);
 
 bool rotation_is_on(const struct rotation_config *config) {
     for (size_t i = 0; i < config->degrees.count; i++)
@@ -185,10 +182,8 @@ static void check_colors(void *config, const struct node *where, const char *pat
     }
 }
 
-const struct schema color_jitter_schema = {.name = "dataset.augment.color_jitter",
-                                           .size = sizeof(struct color_jitter_config),
-                                           .rows = color_rows,
-                                           .check = check_colors};
+const struct schema color_jitter_schema =
+    SCHEMA("dataset.augment.color_jitter", struct color_jitter_config, .rows = color_rows, .check = check_colors);
 
 bool color_jitter_is_on(const struct color_jitter_config *config) { return color_jitter_create(config).is_on; }
 
@@ -328,11 +323,8 @@ static void check_erasing(void *config, const struct node *where, const char *pa
         problems_add(problems, place, path, "ratio must be two numbers in order, such as [0.3, 3.3]");
 }
 
-const struct schema erasing_schema = {.name = "dataset.augment.erasing",
-                                      .size = sizeof(struct erasing_config),
-                                      .rows = erasing_rows,
-                                      .shorthand = "p",
-                                      .check = check_erasing};
+const struct schema erasing_schema = SCHEMA("dataset.augment.erasing", struct erasing_config, .rows = erasing_rows,
+                                            .shorthand = "p", .check = check_erasing);
 
 static struct erasing erasing_create(const struct erasing_config *config) {
     struct erasing erasing = {.p = config->p};
@@ -384,10 +376,8 @@ static const struct schema_row crop_rows[] = {
     {0},
 };
 
-static const struct schema crop_schema = {.name = "dataset.augment.random_crop",
-                                          .size = sizeof(struct random_crop_config),
-                                          .rows = crop_rows,
-                                          .shorthand = "padding"};
+static const struct schema crop_schema =
+    SCHEMA("dataset.augment.random_crop", struct random_crop_config, .rows = crop_rows, .shorthand = "padding");
 
 static const struct schema_row resized_rows[] = {
     SCHEMA_ROW(
@@ -413,11 +403,9 @@ static void check_resized(void *config, const struct node *where, const char *pa
         problems_add(problems, place, path, "ratio must be two numbers in order, such as [0.75, 1.3333]");
 }
 
-static const struct schema resized_schema = {.name = "dataset.augment.random_resized_crop",
-                                             .size = sizeof(struct random_resized_crop_config),
-                                             .rows = resized_rows,
-                                             .shorthand = "scale",
-                                             .check = check_resized};
+static const struct schema resized_schema =
+    SCHEMA("dataset.augment.random_resized_crop", struct random_resized_crop_config, .rows = resized_rows,
+           .shorthand = "scale", .check = check_resized);
 
 static const struct schema_row augment_rows[] = {
     SCHEMA_ROW(SECTION, struct augment_config, random_crop, .section = &crop_schema,
@@ -470,8 +458,8 @@ static void check_augment(void *config, const struct node *where, const char *pa
     if (!augment->has_erasing) augment->erasing.p = 0; /* the default is that of a section that was given */
 }
 
-const struct schema augment_schema = {
-    .name = "dataset.augment", .size = sizeof(struct augment_config), .rows = augment_rows, .check = check_augment};
+const struct schema augment_schema =
+    SCHEMA("dataset.augment", struct augment_config, .rows = augment_rows, .check = check_augment);
 
 bool augment_moves(const struct augment_config *config) {
     return config->random_crop.padding > 0 || config->random_resized_crop.scale.count > 0 ||

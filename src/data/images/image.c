@@ -649,8 +649,5 @@ static void check_image(void *config, const struct node *where, const char *path
         reject(where, "resize", path, problems, "with crop none the image is resized to size; remove resize");
 }
 
-const struct schema image_schema = {.name = "dataset.image",
-                                    .size = sizeof(struct image_config),
-                                    .rows = image_schema_rows,
-                                    .shorthand = "size",
-                                    .check = check_image};
+const struct schema image_schema =
+    SCHEMA("dataset.image", struct image_config, .rows = image_schema_rows, .shorthand = "size", .check = check_image);

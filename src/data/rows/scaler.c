@@ -43,11 +43,8 @@ static void check_scale(void *config, const struct node *where, const char *path
                      "type (fitted to the rows) and mean/std (given) exclude each other; give one");
 }
 
-const struct schema scale_section = {.name = "dataset.scale",
-                                     .size = sizeof(struct scale_config),
-                                     .rows = scale_rows,
-                                     .shorthand = "type",
-                                     .check = check_scale};
+const struct schema scale_section =
+    SCHEMA("dataset.scale", struct scale_config, .rows = scale_rows, .shorthand = "type", .check = check_scale);
 
 /* ---- bytes ---- */
 

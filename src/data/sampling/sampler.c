@@ -112,8 +112,8 @@ static void check_sampler(void *config, const struct node *where, const char *pa
     if (!has_batch && !has_global) sampler->batch_size = 32;
 }
 
-const struct schema sampler_schema = {
-    .name = "sampler", .size = sizeof(struct sampler_config), .rows = sampler_rows, .check = check_sampler};
+const struct schema sampler_schema =
+    SCHEMA("sampler", struct sampler_config, .rows = sampler_rows, .check = check_sampler);
 
 size_t sampler_epoch_rows(const struct sampler_config *config, size_t rows) {
     if (config->type == SAMPLER_BATCHIFY) return rows - rows % (size_t)config->global_batch_size;

@@ -122,11 +122,8 @@ static void check_split(void *config, const struct node *where, const char *path
     check_group(split, where, path, problems);
 }
 
-const struct schema split_section = {.name = "dataset.split",
-                                     .size = sizeof(struct split_config),
-                                     .rows = split_rows_table,
-                                     .shorthand = "test",
-                                     .check = check_split};
+const struct schema split_section =
+    SCHEMA("dataset.split", struct split_config, .rows = split_rows_table, .shorthand = "test", .check = check_split);
 
 /* ---- two parts ---- */
 

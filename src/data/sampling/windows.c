@@ -51,11 +51,8 @@ static void check_keys(void *config, const struct node *where, const char *path,
                  "steps is missing: give the number of rows of a window");
 }
 
-const struct schema window_section = {.name = "dataset.window",
-                                      .size = sizeof(struct window_config),
-                                      .rows = window_rows_table,
-                                      .shorthand = "steps",
-                                      .check = check_keys};
+const struct schema window_section = SCHEMA("dataset.window", struct window_config, .rows = window_rows_table,
+                                            .shorthand = "steps", .check = check_keys);
 
 static bool are_different(const char *a, const char *b) { return a && b && strcmp(a, b) != 0; }
 

@@ -41,10 +41,8 @@ static void check_synthetic(void *config, const struct node *where, const char *
                      MAX_DIMS);
 }
 
-const struct schema synthetic_section = {.name = "dataset.synthetic",
-                                         .size = sizeof(struct synthetic_config),
-                                         .rows = synthetic_rows,
-                                         .check = check_synthetic};
+const struct schema synthetic_section =
+    SCHEMA("dataset.synthetic", struct synthetic_config, .rows = synthetic_rows, .check = check_synthetic);
 
 /* ---- rows ---- */
 

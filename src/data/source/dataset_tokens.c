@@ -45,7 +45,7 @@ static const struct schema_row text_rows[] = {
     {0},
 };
 
-const struct schema text_section = {.name = "dataset.text", .size = sizeof(struct text_config), .rows = text_rows};
+const struct schema text_section = SCHEMA("dataset.text", struct text_config, .rows = text_rows);
 
 bool text_config_is_given(const struct text_config *text) {
     return text->block_size != 128 || text->stride != 1 || text->truncate != 1; /* the fallbacks of text_rows */
@@ -84,8 +84,7 @@ static const struct schema_row tokens_rows[] = {
     {0},
 };
 
-const struct schema tokens_section = {
-    .name = "dataset.tokens", .size = sizeof(struct tokens_config), .rows = tokens_rows};
+const struct schema tokens_section = SCHEMA("dataset.tokens", struct tokens_config, .rows = tokens_rows);
 
 /* ---- text files ---- */
 

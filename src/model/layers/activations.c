@@ -13,8 +13,7 @@ static const struct schema_row gelu_rows[] = {
     {0},
 };
 
-static const struct schema gelu_schema = {
-    .name = "model.layers.gelu", .size = sizeof(struct gelu_config), .rows = gelu_rows};
+static const struct schema gelu_schema = SCHEMA("model.layers.gelu", struct gelu_config, .rows = gelu_rows);
 
 static enum activation function_of(const struct layer *layer) {
 #define X(id, name, module, properties, doc)                                                                           \
@@ -346,8 +345,8 @@ static void check_rrelu(void *config, const struct node *where, const char *path
         problems_add(problems, where ? where->place : (struct place){0}, path, "lower must be at most upper");
 }
 
-static const struct schema rrelu_schema = {
-    .name = "model.layers.rrelu", .size = sizeof(struct keyed_config), .rows = rrelu_rows, .check = check_rrelu};
+static const struct schema rrelu_schema =
+    SCHEMA("model.layers.rrelu", struct keyed_config, .rows = rrelu_rows, .check = check_rrelu);
 
 /* Outside of training: the mean of the slopes. */
 static struct keyed_activation mean_of_slopes(const struct layer *layer) {

@@ -55,10 +55,10 @@ static const struct schema_row core_rows[] = {
     DROPOUT,
     {0},
 };
-static const struct schema attention_schema = {
-    .name = "model.layers.attention", .size = sizeof(struct attention_config), .rows = attention_rows};
-static const struct schema core_schema = {
-    .name = "model.layers.scaled_dot_product_attention", .size = sizeof(struct attention_config), .rows = core_rows};
+static const struct schema attention_schema =
+    SCHEMA("model.layers.attention", struct attention_config, .rows = attention_rows);
+static const struct schema core_schema =
+    SCHEMA("model.layers.scaled_dot_product_attention", struct attention_config, .rows = core_rows);
 
 static const struct attention_config *config_of(const struct layer *layer) { return layer->config; }
 static size_t tokens_of(const struct layer *layer) { return (size_t)layer->out.size[0]; }
@@ -652,8 +652,7 @@ static const struct schema_row rows[] = {
                       "(scaled_dot_product_attention's boolean attn_mask); `add`: they are added to the scores."),
     {0},
 };
-static const struct schema schema = {
-    .name = "model.layers.cross_attention", .size = sizeof(struct attention_config), .rows = rows};
+static const struct schema schema = SCHEMA("model.layers.cross_attention", struct attention_config, .rows = rows);
 
 static const struct attention_config *cross_config_of(const struct layer *layer) { return layer->config; }
 static size_t cross_tokens_of(const struct layer *layer) { return (size_t)layer->out.size[0]; }

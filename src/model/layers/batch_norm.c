@@ -26,8 +26,7 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static const struct schema schema = {
-    .name = "model.layers.batch_norm", .size = sizeof(struct batch_norm_config), .rows = rows};
+static const struct schema schema = SCHEMA("model.layers.batch_norm", struct batch_norm_config, .rows = rows);
 
 static const struct batch_norm_config *config_of(const struct layer *layer) { return layer->config; }
 

@@ -61,8 +61,8 @@ static const struct schema_row branch_rows[] = {
     LAYERS(branch_config, "The layers of a branch; none: the input itself."),
     {0},
 };
-static const struct schema branch_schema = {
-    .name = "branch", .size = sizeof(struct branch_config), .rows = branch_rows, .shorthand = "layers"};
+static const struct schema branch_schema =
+    SCHEMA("branch", struct branch_config, .rows = branch_rows, .shorthand = "layers");
 static const struct schema_row parallel_rows[] = {
     SCHEMA_ROW(SECTION_LIST, struct parallel_config, branches, .flags = SCHEMA_REQUIRED, .section = &branch_schema,
                .doc = "Lists of layers, all with the same input: `[[{linear: 8}], [relu, {linear: 4}]]`. Branch i has "
@@ -73,16 +73,11 @@ static const struct schema_row parallel_rows[] = {
     {0},
 };
 
-static const struct schema sequential_schema = {.name = "model.layers.sequential",
-                                                .size = sizeof(struct sequential_config),
-                                                .rows = sequential_rows,
-                                                .shorthand = "layers"};
-static const struct schema repeat_schema = {
-    .name = "model.layers.repeat", .size = sizeof(struct repeat_config), .rows = repeat_rows};
-static const struct schema residual_schema = {.name = "model.layers.residual",
-                                              .size = sizeof(struct residual_config),
-                                              .rows = residual_rows,
-                                              .shorthand = "layers"};
+static const struct schema sequential_schema =
+    SCHEMA("model.layers.sequential", struct sequential_config, .rows = sequential_rows, .shorthand = "layers");
+static const struct schema repeat_schema = SCHEMA("model.layers.repeat", struct repeat_config, .rows = repeat_rows);
+static const struct schema residual_schema =
+    SCHEMA("model.layers.residual", struct residual_config, .rows = residual_rows, .shorthand = "layers");
 
 /* Prefix of the names of the layers inside [name]; an empty name adds no level. */
 static const char *prefix_of(struct arena *arena, const char *name) {
@@ -131,8 +126,8 @@ static status expand_residual(struct builder *builder, const struct variant *var
     return status_prefix(build_sum(builder, sides, 2, out), "%s: %s", place_text(variant->place).s, path);
 }
 
-static const struct schema parallel_schema = {
-    .name = "model.layers.parallel", .size = sizeof(struct parallel_config), .rows = parallel_rows};
+static const struct schema parallel_schema =
+    SCHEMA("model.layers.parallel", struct parallel_config, .rows = parallel_rows);
 
 static status expand_parallel(struct builder *builder, const struct variant *variant, const char *path,
                               const char *name, const size_t *in, size_t count, size_t *out) {

@@ -92,10 +92,10 @@ static void check_patches(void *config, const struct node *where, const char *pa
     pair_check(&((struct convolution_config *)config)->kernel_size, "patch_size", 2, where, path, problems);
 }
 
-static const struct schema conv2d_schema = {
-    .name = "model.layers.conv2d", .size = sizeof(struct convolution_config), .rows = rows, .check = check_conv2d};
-static const struct schema conv1d_schema = {
-    .name = "model.layers.conv1d", .size = sizeof(struct convolution_config), .rows = rows1d, .check = check_conv1d};
+static const struct schema conv2d_schema =
+    SCHEMA("model.layers.conv2d", struct convolution_config, .rows = rows, .check = check_conv2d);
+static const struct schema conv1d_schema =
+    SCHEMA("model.layers.conv1d", struct convolution_config, .rows = rows1d, .check = check_conv1d);
 
 /* Of an input of [dims] dimensions. */
 static struct window convolution_window(const struct convolution_config *c, int dims) {
@@ -127,10 +127,8 @@ static const struct schema_row patch_rows[] = {
     SCHEMA_ROW(BOOL, struct convolution_config, bias, .fallback = "true", .doc = "Whether a bias is added."),
     {0},
 };
-static const struct schema patch_schema = {.name = "model.layers.patch_embedding",
-                                           .size = sizeof(struct convolution_config),
-                                           .rows = patch_rows,
-                                           .check = check_patches};
+static const struct schema patch_schema =
+    SCHEMA("model.layers.patch_embedding", struct convolution_config, .rows = patch_rows, .check = check_patches);
 
 static const struct convolution_config *config_of(const struct layer *layer) { return layer->config; }
 
@@ -413,8 +411,8 @@ static void check(void *config, const struct node *where, const char *path, stru
     check_volume(config, where, path, problems);
 }
 
-static const struct schema schema = {
-    .name = "model.layers.conv3d", .size = sizeof(struct convolution_config), .rows = conv3d_rows, .check = check};
+static const struct schema schema =
+    SCHEMA("model.layers.conv3d", struct convolution_config, .rows = conv3d_rows, .check = check);
 
 static const struct convolution_config *conv3d_config_of(const struct layer *layer) { return layer->config; }
 
@@ -664,18 +662,12 @@ static void transpose_check3d(void *config, const struct node *where, const char
     triple_check(&c->output_padding, "output_padding", where, path, problems);
 }
 
-static const struct schema transpose_schema = {.name = "model.layers.conv_transpose2d",
-                                               .size = sizeof(struct convolution_config),
-                                               .rows = transpose_rows,
-                                               .check = transpose_check2d};
-static const struct schema transpose_schema1d = {.name = "model.layers.conv_transpose1d",
-                                                 .size = sizeof(struct convolution_config),
-                                                 .rows = transpose_rows1d,
-                                                 .check = transpose_check1d};
-static const struct schema transpose_schema3d = {.name = "model.layers.conv_transpose3d",
-                                                 .size = sizeof(struct convolution_config),
-                                                 .rows = transpose_rows3d,
-                                                 .check = transpose_check3d};
+static const struct schema transpose_schema = SCHEMA("model.layers.conv_transpose2d", struct convolution_config,
+                                                     .rows = transpose_rows, .check = transpose_check2d);
+static const struct schema transpose_schema1d = SCHEMA("model.layers.conv_transpose1d", struct convolution_config,
+                                                       .rows = transpose_rows1d, .check = transpose_check1d);
+static const struct schema transpose_schema3d = SCHEMA("model.layers.conv_transpose3d", struct convolution_config,
+                                                       .rows = transpose_rows3d, .check = transpose_check3d);
 
 static const struct convolution_config *transpose_config_of(const struct layer *layer) { return layer->config; }
 

@@ -42,12 +42,10 @@ static const struct schema_row positional_rows[] = {
     {0},
 };
 
-static const struct schema embedding_schema = {.name = "model.layers.embedding",
-                                               .size = sizeof(struct embedding_config),
-                                               .rows = embedding_rows,
-                                               .shorthand = "embedding_dim"};
-static const struct schema positional_schema = {
-    .name = "model.layers.positional_embedding", .size = sizeof(struct positional_config), .rows = positional_rows};
+static const struct schema embedding_schema =
+    SCHEMA("model.layers.embedding", struct embedding_config, .rows = embedding_rows, .shorthand = "embedding_dim");
+static const struct schema positional_schema =
+    SCHEMA("model.layers.positional_embedding", struct positional_config, .rows = positional_rows);
 
 static size_t width(const struct layer *layer) { return (size_t)layer->out.size[layer->out.dims - 1]; }
 
@@ -367,10 +365,8 @@ static const struct schema_row rows[] = {
                .doc = "How the vectors of a row's tokens become one."),
     {0},
 };
-static const struct schema schema = {.name = "model.layers.embedding_bag",
-                                     .size = sizeof(struct embedding_config),
-                                     .rows = rows,
-                                     .shorthand = "embedding_dim"};
+static const struct schema schema =
+    SCHEMA("model.layers.embedding_bag", struct embedding_config, .rows = rows, .shorthand = "embedding_dim");
 
 static const struct embedding_config *config_of(const struct layer *layer) { return layer->config; }
 static size_t bag_width(const struct layer *layer) { return (size_t)config_of(layer)->embedding_dim; }

@@ -71,11 +71,8 @@ static const struct schema_row rows[] = {
                       "dimension (docs/expressions.md)."),
     {0},
 };
-static const struct schema schema = {.name = "model.layers.expression",
-                                     .size = sizeof(struct expression_config),
-                                     .rows = rows,
-                                     .shorthand = "value",
-                                     .check = check_value};
+static const struct schema schema = SCHEMA("model.layers.expression", struct expression_config, .rows = rows,
+                                           .shorthand = "value", .check = check_value);
 
 /* ---- shapes ---- */
 

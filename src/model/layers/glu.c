@@ -12,8 +12,7 @@ static const struct schema_row rows[] = {
                       "features of a vector, -1 the last."),
     {0},
 };
-static const struct schema schema = {
-    .name = "model.layers.glu", .size = sizeof(struct glu_config), .rows = rows, .shorthand = "dim"};
+static const struct schema schema = SCHEMA("model.layers.glu", struct glu_config, .rows = rows, .shorthand = "dim");
 
 static int64_t dim_of(const struct layer *layer) { return ((const struct glu_config *)layer->config)->dim; }
 

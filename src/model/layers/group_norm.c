@@ -23,13 +23,11 @@ static const struct schema_row rows[] = {
 };
 static const struct schema_row instance_rows[] = {NORM_ROWS("false"), {0}};
 
-static const struct schema schema = {.name = "model.layers.group_norm",
-                                     .size = sizeof(struct group_norm_config),
-                                     .rows = rows,
-                                     .shorthand = "num_groups"};
+static const struct schema schema =
+    SCHEMA("model.layers.group_norm", struct group_norm_config, .rows = rows, .shorthand = "num_groups");
 
-static const struct schema instance_schema = {
-    .name = "model.layers.instance_norm", .size = sizeof(struct group_norm_config), .rows = instance_rows};
+static const struct schema instance_schema =
+    SCHEMA("model.layers.instance_norm", struct group_norm_config, .rows = instance_rows);
 
 static const struct group_norm_config *config_of(const struct layer *layer) { return layer->config; }
 

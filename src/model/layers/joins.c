@@ -89,8 +89,8 @@ const struct layer_type layer_add = {
 /* ---- concat ---- */
 
 static const struct schema_row concat_rows[] = {CONCAT_DIM_ROW(0), {0}};
-static const struct schema concat_schema = {
-    .name = "model.layers.concat", .size = sizeof(struct concat_config), .rows = concat_rows, .shorthand = "dim"};
+static const struct schema concat_schema =
+    SCHEMA("model.layers.concat", struct concat_config, .rows = concat_rows, .shorthand = "dim");
 
 static int dimension_of(const struct layer *layer) {
     return join_dimension(&layer->in, ((const struct concat_config *)layer->config)->dim);

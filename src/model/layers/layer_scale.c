@@ -13,14 +13,10 @@ static const struct schema_row rows[] = {
                .doc = "Initial factor."),
     {0},
 };
-static const struct schema features_schema = {.name = "model.layers.layer_scale",
-                                              .size = sizeof(struct layer_scale_config),
-                                              .rows = rows,
-                                              .shorthand = "init_values"};
-static const struct schema channels_schema = {.name = "model.layers.layer_scale2d",
-                                              .size = sizeof(struct layer_scale_config),
-                                              .rows = rows,
-                                              .shorthand = "init_values"};
+static const struct schema features_schema =
+    SCHEMA("model.layers.layer_scale", struct layer_scale_config, .rows = rows, .shorthand = "init_values");
+static const struct schema channels_schema =
+    SCHEMA("model.layers.layer_scale2d", struct layer_scale_config, .rows = rows, .shorthand = "init_values");
 
 /* Features are the last dimension, channels the first; both are innermost in memory. */
 static size_t width(const struct layer *layer) {

@@ -21,8 +21,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static const struct schema schema = {
-    .name = "model.layers.linear", .size = sizeof(struct linear_config), .rows = rows, .shorthand = "out"};
+static const struct schema schema =
+    SCHEMA("model.layers.linear", struct linear_config, .rows = rows, .shorthand = "out");
 
 static int64_t features(const struct layer *layer) { return layer->in.size[layer->in.dims - 1]; }
 static const struct linear_config *config_of(const struct layer *layer) { return layer->config; }

@@ -29,10 +29,9 @@ static const struct schema_row rms_norm_rows[] = {
     AFFINE,
     {0},
 };
-static const struct schema layer_norm_schema = {
-    .name = "model.layers.layer_norm", .size = sizeof(struct norm_config), .rows = layer_norm_rows};
-static const struct schema rms_norm_schema = {
-    .name = "model.layers.rms_norm", .size = sizeof(struct norm_config), .rows = rms_norm_rows};
+static const struct schema layer_norm_schema =
+    SCHEMA("model.layers.layer_norm", struct norm_config, .rows = layer_norm_rows);
+static const struct schema rms_norm_schema = SCHEMA("model.layers.rms_norm", struct norm_config, .rows = rms_norm_rows);
 
 static const struct norm_config *config_of(const struct layer *layer) { return layer->config; }
 static bool has_weight(const struct layer *layer) { return config_of(layer)->elementwise_affine; }

@@ -45,11 +45,8 @@ static void check(void *config, const struct node *where, const char *path, stru
     text_free(&full);
 }
 
-static const struct schema schema = {.name = "model.layers.pad",
-                                     .size = sizeof(struct pad_config),
-                                     .rows = rows,
-                                     .shorthand = "padding",
-                                     .check = check};
+static const struct schema schema =
+    SCHEMA("model.layers.pad", struct pad_config, .rows = rows, .shorthand = "padding", .check = check);
 
 /* to: left, right, top, bottom, front, back */
 static void sides_of(const struct layer *layer, size_t to[6]) {

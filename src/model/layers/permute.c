@@ -37,16 +37,12 @@ static const struct schema_row unshuffle_rows[] =
     FACTOR_ROWS("downscale_factor", "How many times lower and narrower the output is; must divide the height and the "
                                     "width.");
 
-static const struct schema permute_schema = {
-    .name = "model.layers.permute", .size = sizeof(struct permute_config), .rows = permute_rows, .shorthand = "dims"};
-static const struct schema shuffle_schema = {.name = "model.layers.pixel_shuffle",
-                                             .size = sizeof(struct shuffle_config),
-                                             .rows = shuffle_rows,
-                                             .shorthand = "upscale_factor"};
-static const struct schema unshuffle_schema = {.name = "model.layers.pixel_unshuffle",
-                                               .size = sizeof(struct shuffle_config),
-                                               .rows = unshuffle_rows,
-                                               .shorthand = "downscale_factor"};
+static const struct schema permute_schema =
+    SCHEMA("model.layers.permute", struct permute_config, .rows = permute_rows, .shorthand = "dims");
+static const struct schema shuffle_schema =
+    SCHEMA("model.layers.pixel_shuffle", struct shuffle_config, .rows = shuffle_rows, .shorthand = "upscale_factor");
+static const struct schema unshuffle_schema = SCHEMA("model.layers.pixel_unshuffle", struct shuffle_config,
+                                                     .rows = unshuffle_rows, .shorthand = "downscale_factor");
 
 /* ---- permutations of memory ---- */
 

@@ -14,8 +14,8 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static const struct schema schema = {
-    .name = "model.layers.prelu", .size = sizeof(struct prelu_config), .rows = rows, .shorthand = "num_parameters"};
+static const struct schema schema =
+    SCHEMA("model.layers.prelu", struct prelu_config, .rows = rows, .shorthand = "num_parameters");
 
 static const struct prelu_config *config_of(const struct layer *layer) { return layer->config; }
 static size_t slopes_of(const struct layer *layer) { return (size_t)config_of(layer)->num_parameters; }

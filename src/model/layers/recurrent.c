@@ -60,16 +60,12 @@ static const struct schema_row rnn_rows[] = {
                .doc = "The function of the state."),
     {0},
 };
-static const struct schema lstm_schema = {.name = "model.layers.lstm",
-                                          .size = sizeof(struct recurrent_config),
-                                          .rows = gated_rows,
-                                          .shorthand = "hidden_size"};
-static const struct schema gru_schema = {.name = "model.layers.gru",
-                                         .size = sizeof(struct recurrent_config),
-                                         .rows = gated_rows,
-                                         .shorthand = "hidden_size"};
-static const struct schema rnn_schema = {
-    .name = "model.layers.rnn", .size = sizeof(struct recurrent_config), .rows = rnn_rows, .shorthand = "hidden_size"};
+static const struct schema lstm_schema =
+    SCHEMA("model.layers.lstm", struct recurrent_config, .rows = gated_rows, .shorthand = "hidden_size");
+static const struct schema gru_schema =
+    SCHEMA("model.layers.gru", struct recurrent_config, .rows = gated_rows, .shorthand = "hidden_size");
+static const struct schema rnn_schema =
+    SCHEMA("model.layers.rnn", struct recurrent_config, .rows = rnn_rows, .shorthand = "hidden_size");
 
 static const struct recurrent_config *config_of(const struct layer *layer) { return layer->config; }
 static size_t layers_of(const struct layer *layer) { return (size_t)config_of(layer)->num_layers; }

@@ -37,10 +37,10 @@ static const struct schema_row max_rows[] = {
     KEEPDIM_ROW(reduce_config),
     {0},
 };
-static const struct schema mean_schema = {
-    .name = "model.layers.mean", .size = sizeof(struct mean_config), .rows = mean_rows, .shorthand = "dim"};
-static const struct schema max_schema = {
-    .name = "model.layers.max", .size = sizeof(struct reduce_config), .rows = max_rows, .shorthand = "dim"};
+static const struct schema mean_schema =
+    SCHEMA("model.layers.mean", struct mean_config, .rows = mean_rows, .shorthand = "dim");
+static const struct schema max_schema =
+    SCHEMA("model.layers.max", struct reduce_config, .rows = max_rows, .shorthand = "dim");
 
 static int dimension_of(const struct layer *layer) {
     return join_dimension(&layer->in, ((const struct reduce_config *)layer->config)->dim);

@@ -12,8 +12,8 @@ static const struct schema_row rows[] = {
                .doc = "Shape of a row, without the batch; one size may be -1: it is inferred."),
     {0},
 };
-static const struct schema schema = {
-    .name = "model.layers.reshape", .size = sizeof(struct reshape_config), .rows = rows, .shorthand = "shape"};
+static const struct schema schema =
+    SCHEMA("model.layers.reshape", struct reshape_config, .rows = rows, .shorthand = "shape");
 
 static status wrong_shape(const struct layer *layer, const char *what) {
     struct text in = {0};

@@ -28,10 +28,8 @@ static const struct schema_row rows[] = {
          "false: a pair is (i, i + head_size / 2), as in Hugging Face's Llama; true: (2i, 2i + 1), as in the paper."},
     {0},
 };
-static const struct schema schema = {.name = "model.layers.rotary_embedding",
-                                     .size = sizeof(struct rotary_config),
-                                     .rows = rows,
-                                     .shorthand = "head_size"};
+static const struct schema schema =
+    SCHEMA("model.layers.rotary_embedding", struct rotary_config, .rows = rows, .shorthand = "head_size");
 
 static const struct rotary_config *config_of(const struct layer *layer) { return layer->config; }
 

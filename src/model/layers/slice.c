@@ -16,7 +16,7 @@ static const struct schema_row rows[] = {
                       "vector, -1 the last."),
     {0},
 };
-static const struct schema schema = {.name = "model.layers.slice", .size = sizeof(struct slice_config), .rows = rows};
+static const struct schema schema = SCHEMA("model.layers.slice", struct slice_config, .rows = rows);
 
 static int dimension_of(const struct layer *layer) {
     return join_dimension(&layer->in, ((const struct slice_config *)layer->config)->dim);
@@ -140,10 +140,8 @@ static const struct schema_row split_rows[] = {
     DIM_ROW,
     {0},
 };
-static const struct schema chunk_schema = {
-    .name = "model.layers.chunk", .size = sizeof(struct parts_config), .rows = chunk_rows};
-static const struct schema split_schema = {
-    .name = "model.layers.split", .size = sizeof(struct parts_config), .rows = split_rows};
+static const struct schema chunk_schema = SCHEMA("model.layers.chunk", struct parts_config, .rows = chunk_rows);
+static const struct schema split_schema = SCHEMA("model.layers.split", struct parts_config, .rows = split_rows);
 
 /* The size of part [i], of all that [left] elements allow; 0: there is none. */
 static int64_t part_size(const struct parts_config *c, size_t i, int64_t size, int64_t left) {

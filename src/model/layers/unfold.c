@@ -31,13 +31,10 @@ static void check(void *config, const struct node *where, const char *path, stru
     pair_check(&c->output_size, "output_size", 2, where, path, problems);
 }
 
-static const struct schema unfold_schema = {.name = "model.layers.unfold",
-                                            .size = sizeof(struct fold_config),
-                                            .rows = unfold_rows,
-                                            .shorthand = "kernel_size",
-                                            .check = check};
-static const struct schema fold_schema = {
-    .name = "model.layers.fold", .size = sizeof(struct fold_config), .rows = fold_rows, .check = check};
+static const struct schema unfold_schema =
+    SCHEMA("model.layers.unfold", struct fold_config, .rows = unfold_rows, .shorthand = "kernel_size", .check = check);
+static const struct schema fold_schema =
+    SCHEMA("model.layers.fold", struct fold_config, .rows = fold_rows, .check = check);
 
 /* An image (channels, in[0], in[1]) with out[0] x out[1] windows. */
 struct folding {

@@ -48,11 +48,8 @@ static void check(void *config, const struct node *where, const char *path, stru
     pair_check(&c->size, "size", 2, where, path, problems);
 }
 
-static const struct schema schema = {.name = "model.layers.upsample",
-                                     .size = sizeof(struct upsample_config),
-                                     .rows = rows,
-                                     .shorthand = "scale_factor",
-                                     .check = check};
+static const struct schema schema =
+    SCHEMA("model.layers.upsample", struct upsample_config, .rows = rows, .shorthand = "scale_factor", .check = check);
 
 void *upsample_to(struct arena *arena, int64_t height, int64_t width) {
     struct upsample_config *c = arena_alloc(arena, sizeof *c);

@@ -14,7 +14,7 @@ static const struct schema_row keys[] = {
                                    "elements."),
     {0},
 };
-static const struct schema schema = {.name = "loss.bce_with_logits", .size = sizeof(struct bce_config), .rows = keys};
+static const struct schema schema = SCHEMA("loss.bce_with_logits", struct bce_config, .rows = keys);
 
 /* Classes of an output of several positions or of images; 0: none. */
 static size_t classes_of(const struct shape *output) {

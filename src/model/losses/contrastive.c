@@ -15,8 +15,8 @@ static const struct schema_row keys[] = {
         .doc = "The mean of both directions, as in CLIP. False: only the second embedding of each first one is found."),
     {0},
 };
-static const struct schema schema = {
-    .name = "loss.contrastive", .size = sizeof(struct contrastive_config), .rows = keys, .shorthand = "temperature"};
+static const struct schema schema =
+    SCHEMA("loss.contrastive", struct contrastive_config, .rows = keys, .shorthand = "temperature");
 
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     (void)config, (void)classes, (void)target_size;

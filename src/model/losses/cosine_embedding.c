@@ -10,8 +10,8 @@ static const struct schema_row keys[] = {
                .doc = "The cosine of a different pair may be as large as this without a loss."),
     {0},
 };
-static const struct schema schema = {
-    .name = "loss.cosine_embedding", .size = sizeof(struct cosine_config), .rows = keys, .shorthand = "margin"};
+static const struct schema schema =
+    SCHEMA("loss.cosine_embedding", struct cosine_config, .rows = keys, .shorthand = "margin");
 
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     (void)config, (void)classes;

@@ -16,8 +16,7 @@ static const struct schema_row keys[] = {
     {0},
 };
 
-static const struct schema schema = {
-    .name = "loss.cross_entropy", .size = sizeof(struct cross_entropy_config), .rows = keys};
+static const struct schema schema = SCHEMA("loss.cross_entropy", struct cross_entropy_config, .rows = keys);
 
 static int64_t ignored(const void *config) { return ((const struct cross_entropy_config *)config)->ignore_index; }
 

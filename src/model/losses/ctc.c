@@ -17,8 +17,7 @@ static const struct schema_row keys[] = {
                .doc = "The targets of a row end before the first of this value (target_lengths); it may be the blank."),
     {0},
 };
-static const struct schema schema = {
-    .name = "loss.ctc", .size = sizeof(struct ctc_config), .rows = keys, .shorthand = "blank"};
+static const struct schema schema = SCHEMA("loss.ctc", struct ctc_config, .rows = keys, .shorthand = "blank");
 
 static int64_t padding_of(const void *config) { return ((const struct ctc_config *)config)->padding; }
 

@@ -11,8 +11,7 @@ static const struct schema_row keys[] = {
                .doc = "Added to the numerator and the denominator, so that an empty mask has a loss."),
     {0},
 };
-static const struct schema schema = {
-    .name = "loss.dice", .size = sizeof(struct dice_config), .rows = keys, .shorthand = "smooth"};
+static const struct schema schema = SCHEMA("loss.dice", struct dice_config, .rows = keys, .shorthand = "smooth");
 
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     TRY(loss_check_values(config, output, target_size, classes));

@@ -51,8 +51,8 @@ static const struct schema_row keys[] = {
                       "rows, weighted unless the expression has w."),
     {0},
 };
-static const struct schema schema = {
-    .name = "loss.expression", .size = sizeof(struct expression_config), .rows = keys, .check = check_formula};
+static const struct schema schema =
+    SCHEMA("loss.expression", struct expression_config, .rows = keys, .check = check_formula);
 
 static bool is_one_number(const struct expression_config *c, size_t output, size_t target) {
     const bool are_vectors[] = {output > 1, target > 1, false};

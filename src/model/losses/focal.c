@@ -12,7 +12,7 @@ static const struct schema_row keys[] = {
                .doc = "How much less elements count that are classified well; 0: as in bce_with_logits."),
     {0},
 };
-static const struct schema schema = {.name = "loss.focal", .size = sizeof(struct focal_config), .rows = keys};
+static const struct schema schema = SCHEMA("loss.focal", struct focal_config, .rows = keys);
 
 static void run(const void *config, struct device *device, const struct shape *output_shape,
                 const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,

@@ -14,7 +14,7 @@ static const struct schema_row keys[] = {
                .doc = "Smaller variances are replaced by it."),
     {0},
 };
-static const struct schema schema = {.name = "loss.gaussian_nll", .size = sizeof(struct gaussian_config), .rows = keys};
+static const struct schema schema = SCHEMA("loss.gaussian_nll", struct gaussian_config, .rows = keys);
 
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     (void)config, (void)classes;

@@ -14,7 +14,7 @@ static const struct schema_row keys[] = {
                .doc = "Whether the targets are log-probabilities too."),
     {0},
 };
-static const struct schema schema = {.name = "loss.kl_div", .size = sizeof(struct kl_div_config), .rows = keys};
+static const struct schema schema = SCHEMA("loss.kl_div", struct kl_div_config, .rows = keys);
 
 static void run(const void *config, struct device *device, const struct shape *output_shape,
                 const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,

@@ -12,13 +12,13 @@ struct margin_config {
 
 static const struct schema_row hinge_rows[] = {
     MARGIN_ROW("1", "Outputs with the target -1 that are larger than this have no loss."), {0}};
-static const struct schema hinge_schema = {
-    .name = "loss.hinge_embedding", .size = sizeof(struct margin_config), .rows = hinge_rows, .shorthand = "margin"};
+static const struct schema hinge_schema =
+    SCHEMA("loss.hinge_embedding", struct margin_config, .rows = hinge_rows, .shorthand = "margin");
 
 static const struct schema_row ranking_rows[] = {
     MARGIN_ROW("0", "By how much the one that should be larger must be larger."), {0}};
-static const struct schema ranking_schema = {
-    .name = "loss.margin_ranking", .size = sizeof(struct margin_config), .rows = ranking_rows, .shorthand = "margin"};
+static const struct schema ranking_schema =
+    SCHEMA("loss.margin_ranking", struct margin_config, .rows = ranking_rows, .shorthand = "margin");
 
 static float margin_of(const void *config) { return (float)((const struct margin_config *)config)->margin; }
 

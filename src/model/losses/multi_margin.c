@@ -20,8 +20,8 @@ static const struct schema_row keys[] = {
                       "cross_entropy. Null: all 1."),
     {0},
 };
-static const struct schema schema = {
-    .name = "loss.multi_margin", .size = sizeof(struct multi_margin_config), .rows = keys, .shorthand = "margin"};
+static const struct schema schema =
+    SCHEMA("loss.multi_margin", struct multi_margin_config, .rows = keys, .shorthand = "margin");
 
 static struct real_list *class_weight(void *config) { return &((struct multi_margin_config *)config)->weight; }
 

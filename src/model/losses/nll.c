@@ -7,7 +7,7 @@ struct nll_config {
 };
 
 static const struct schema_row keys[] = {LOSS_WEIGHT_ROW(nll_config), LOSS_IGNORE_ROW(nll_config), {0}};
-static const struct schema schema = {.name = "loss.nll", .size = sizeof(struct nll_config), .rows = keys};
+static const struct schema schema = SCHEMA("loss.nll", struct nll_config, .rows = keys);
 
 static int64_t ignored(const void *config) { return ((const struct nll_config *)config)->ignore_index; }
 

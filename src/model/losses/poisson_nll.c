@@ -16,7 +16,7 @@ static const struct schema_row keys[] = {
                .doc = "Added to the outputs before their logarithm, with log_input: false."),
     {0},
 };
-static const struct schema schema = {.name = "loss.poisson_nll", .size = sizeof(struct poisson_config), .rows = keys};
+static const struct schema schema = SCHEMA("loss.poisson_nll", struct poisson_config, .rows = keys);
 
 static void run(const void *config, struct device *device, const struct shape *output_shape,
                 const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,

@@ -11,8 +11,7 @@ static const struct schema_row smooth_l1_rows[] = {
                .doc = "The error at which the loss changes from quadratic to linear; 0: l1."),
     {0},
 };
-static const struct schema smooth_l1_schema = {
-    .name = "loss.smooth_l1", .size = sizeof(struct smooth_l1_config), .rows = smooth_l1_rows};
+static const struct schema smooth_l1_schema = SCHEMA("loss.smooth_l1", struct smooth_l1_config, .rows = smooth_l1_rows);
 
 struct huber_config {
     double delta;
@@ -23,8 +22,7 @@ static const struct schema_row huber_rows[] = {
                .doc = "The error at which the loss changes from quadratic to linear."),
     {0},
 };
-static const struct schema huber_schema = {
-    .name = "loss.huber", .size = sizeof(struct huber_config), .rows = huber_rows};
+static const struct schema huber_schema = SCHEMA("loss.huber", struct huber_config, .rows = huber_rows);
 
 struct quantile_config {
     double quantile;
@@ -36,8 +34,8 @@ static const struct schema_row quantile_rows[] = {
                .doc = "The share of targets that are below the prediction, such as 0.9; 0.5: the median."),
     {0},
 };
-static const struct schema quantile_schema = {
-    .name = "loss.quantile", .size = sizeof(struct quantile_config), .rows = quantile_rows, .shorthand = "quantile"};
+static const struct schema quantile_schema =
+    SCHEMA("loss.quantile", struct quantile_config, .rows = quantile_rows, .shorthand = "quantile");
 
 #define MEAN(name_, loss_, beta_)                                                                                      \
     static void name_(const void *config, struct device *device, const struct shape *output_shape,                     \

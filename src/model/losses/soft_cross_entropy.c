@@ -15,8 +15,7 @@ static const struct schema_row keys[] = {
                       "Null: all 1."),
     {0},
 };
-static const struct schema schema = {
-    .name = "loss.soft_cross_entropy", .size = sizeof(struct soft_config), .rows = keys};
+static const struct schema schema = SCHEMA("loss.soft_cross_entropy", struct soft_config, .rows = keys);
 
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     const struct soft_config *c = config;

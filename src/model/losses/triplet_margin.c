@@ -16,8 +16,8 @@ static const struct schema_row keys[] = {
                    "Use the distance of positive and negative where it is smaller than that of anchor and negative."),
     {0},
 };
-static const struct schema schema = {
-    .name = "loss.triplet_margin", .size = sizeof(struct triplet_config), .rows = keys, .shorthand = "margin"};
+static const struct schema schema =
+    SCHEMA("loss.triplet_margin", struct triplet_config, .rows = keys, .shorthand = "margin");
 
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     (void)config, (void)classes, (void)target_size;

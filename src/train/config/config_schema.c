@@ -26,10 +26,8 @@ static const struct schema_row nonfinite_rows[] = {
             "76."),
     {0},
 };
-static const struct schema nonfinite_schema = {.name = "train.on_nonfinite",
-                                               .size = sizeof(struct nonfinite_config),
-                                               .rows = nonfinite_rows,
-                                               .shorthand = "policy"};
+static const struct schema nonfinite_schema =
+    SCHEMA("train.on_nonfinite", struct nonfinite_config, .rows = nonfinite_rows, .shorthand = "policy");
 
 static const char *const ledger_modes[] = {"auto", "off", NULL};
 
@@ -41,18 +39,16 @@ static const struct schema_row ledger_rows[] = {
                       "the model and the batch, for which they cost less than 1 % of the time of the steps."),
     {0},
 };
-static const struct schema ledger_schema = {
-    .name = "train.ledger", .size = sizeof(struct ledger_config), .rows = ledger_rows, .shorthand = "mode"};
+static const struct schema ledger_schema =
+    SCHEMA("train.ledger", struct ledger_config, .rows = ledger_rows, .shorthand = "mode");
 
 static const struct schema_row check_compute_rows[] = {
     SCHEMA_ROW(INT, struct check_compute, every, .fallback = "0", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
                .doc = "One step of so many, chosen by the seed, is computed twice; 0: none."),
     {0},
 };
-static const struct schema check_compute_schema = {.name = "train.check_compute",
-                                                   .size = sizeof(struct check_compute),
-                                                   .rows = check_compute_rows,
-                                                   .shorthand = "every"};
+static const struct schema check_compute_schema =
+    SCHEMA("train.check_compute", struct check_compute, .rows = check_compute_rows, .shorthand = "every");
 
 static const struct schema_row train_rows[] = {
     SCHEMA_ROW(INT, struct train_config, epochs, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
@@ -160,8 +156,8 @@ static void check_train(void *config, const struct node *where, const char *path
     }
 }
 
-static const struct schema train_schema = {
-    .name = "train", .size = sizeof(struct train_config), .rows = train_rows, .check = check_train};
+static const struct schema train_schema =
+    SCHEMA("train", struct train_config, .rows = train_rows, .check = check_train);
 
 static const struct schema_row save_every_rows[] = {
     SCHEMA_ROW(INT, struct save_every, epochs, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
@@ -170,8 +166,8 @@ static const struct schema_row save_every_rows[] = {
                .doc = "Optimizer updates between saves."),
     {0},
 };
-static const struct schema save_every_schema = {
-    .name = "checkpoint.save_every", .size = sizeof(struct save_every), .rows = save_every_rows, .shorthand = "epochs"};
+static const struct schema save_every_schema =
+    SCHEMA("checkpoint.save_every", struct save_every, .rows = save_every_rows, .shorthand = "epochs");
 
 static const struct schema_row checkpoint_rows[] = {
     SCHEMA_ROW(
@@ -195,8 +191,7 @@ static const struct schema_row checkpoint_rows[] = {
                "one; a file: start from it when the run folder has none."),
     {0},
 };
-static const struct schema checkpoint_schema = {
-    .name = "checkpoint", .size = sizeof(struct checkpoint_config), .rows = checkpoint_rows};
+static const struct schema checkpoint_schema = SCHEMA("checkpoint", struct checkpoint_config, .rows = checkpoint_rows);
 
 static const struct schema_row determinism_rows[] = {
     {.key = "mode",
@@ -230,11 +225,9 @@ static void check_determinism(void *config, const struct node *where, const char
     if (!is_elastic && has_shards) problems_add(problems, config_place(where), path, "shards is for mode elastic");
 }
 
-static const struct schema determinism_schema = {.name = "determinism",
-                                                 .size = sizeof(struct determinism_config),
-                                                 .rows = determinism_rows,
-                                                 .shorthand = "mode",
-                                                 .check = check_determinism};
+static const struct schema determinism_schema =
+    SCHEMA("determinism", struct determinism_config, .rows = determinism_rows, .shorthand = "mode",
+           .check = check_determinism);
 
 #define SECTION(field_, schema_, doc_)                                                                                 \
     {                                                                                                                  \
@@ -289,10 +282,7 @@ static const struct schema_row config_rows[] = {
     {0},
 };
 
-const struct schema config_schema = {.name = "config",
-                                     .size = sizeof(struct config),
-                                     .rows = config_rows,
-                                     .check = config_check,
-                                     .alias_table = config_alias_table};
+const struct schema config_schema =
+    SCHEMA("config", struct config, .rows = config_rows, .check = config_check, .alias_table = config_alias_table);
 
 const char *config_device_name(const struct config *config) { return devices[config->device]; }

@@ -39,8 +39,7 @@ static const struct schema_row rows[] = {
                    "that it has compiled before, and no other."),
     {0},
 };
-const struct schema extension_schema = {
-    .name = "extensions", .size = sizeof(struct extension_file), .rows = rows, .shorthand = "path"};
+const struct schema extension_schema = SCHEMA("extensions", struct extension_file, .rows = rows, .shorthand = "path");
 
 /* ---- what a process has loaded ---- */
 

@@ -25,8 +25,8 @@ const char *const monitor_modes[] = {"auto", "min", "max", NULL};
     }
 
 static const struct schema_row best_rows[] = {MONITOR_ROWS, {0}};
-const struct schema monitor_schema = {
-    .name = "checkpoint.best", .size = sizeof(struct monitor), .rows = best_rows, .shorthand = "metric"};
+const struct schema monitor_schema =
+    SCHEMA("checkpoint.best", struct monitor, .rows = best_rows, .shorthand = "metric");
 
 static const struct schema_row early_stop_rows[] = {
     MONITOR_ROWS,
@@ -38,8 +38,8 @@ static const struct schema_row early_stop_rows[] = {
                .doc = "A change of at most this much is no improvement."),
     {0},
 };
-const struct schema early_stop_schema = {
-    .name = "train.early_stop", .size = sizeof(struct early_stop), .rows = early_stop_rows, .shorthand = "patience"};
+const struct schema early_stop_schema =
+    SCHEMA("train.early_stop", struct early_stop, .rows = early_stop_rows, .shorthand = "patience");
 
 struct early_stop early_stop_of(const struct early_stop *config) {
     struct early_stop stop = *config;
