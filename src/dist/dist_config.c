@@ -34,14 +34,11 @@ static const struct schema_row rows[] = {
             "(FSDP's SHARD_GRAD_OP); for CPUs, and with train.accumulate sums are taken in another order. 3: it keeps "
             "the "
             "parameters of its shard only, too, and gathers those of a bucket when a pass needs them (FULL_SHARD)."),
-    {.key = "nccl_nvls",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct dist_config, nccl_nvls),
-     .fallback = "false",
-     .doc =
-         "Whether NCCL may add numbers in NVSwitch (NVLink SHARP), which is faster, but whose sums may differ between "
-         "two calls: a run with gradient_compression can then not be repeated bit for bit. false sets "
-         "NCCL_NVLS_ENABLE=0, unless this variable is set."},
+    SCHEMA_ROW(BOOL, struct dist_config, nccl_nvls, .fallback = "false",
+               .doc = "Whether NCCL may add numbers in NVSwitch (NVLink SHARP), which is faster, but whose sums may "
+                      "differ between "
+                      "two calls: a run with gradient_compression can then not be repeated bit for bit. false sets "
+                      "NCCL_NVLS_ENABLE=0, unless this variable is set."),
     SCHEMA_ROW(REAL, struct dist_config, timeout, .fallback = "600", .flags = SCHEMA_EXTENDS, .min = 0, .max = 1e6,
                .excludes_min = true,
                .doc = "Maximum duration of a collective call, and of the start of all ranks, in seconds."),

@@ -10,13 +10,8 @@ static const struct schema_row key_rows[] = {
     SCHEMA_ROW(STRING, struct objective_keys, target, .fallback = "null",
                .doc = "A name of dataset.targets, or of an input, which is then also the target (`input` where inputs "
                       "have no names). Null: the only target. contrastive, triplet_margin and kl_normal have none."),
-    {.key = "loss_weight",
-     .type = SCHEMA_REAL,
-     .offset = offsetof(struct objective_keys, weight),
-     .fallback = "1",
-     .min = 0,
-     .max = INFINITY,
-     .doc = "Its factor in the sum that training minimizes (Keras' loss_weights)."},
+    SCHEMA_KEY(REAL, "loss_weight", struct objective_keys, weight, .fallback = "1", .min = 0, .max = INFINITY,
+               .doc = "Its factor in the sum that training minimizes (Keras' loss_weights)."),
     SCHEMA_ROW(STRING, struct objective_keys, name, .fallback = "null",
                .doc = "Prefix of its metrics (`mask_loss`), without dots, slashes, quotation marks and backslashes. "
                       "Null: the name of the output, or of the loss."),

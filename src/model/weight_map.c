@@ -316,13 +316,10 @@ static const struct schema_row rows[] = {
     SCHEMA_ROW(STRING_LIST, struct weight_source, skip, .fallback = "null",
                .doc =
                    "Tensors of the file that are not used, as patterns: `*` is any text without a dot, `**` any text."),
-    {.key = "partial",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct weight_source, is_partial),
-     .fallback = "false",
-     .doc =
-         "Parameters without a tensor keep their initial values, and tensors without a parameter are not used, instead "
-         "of an error; both are printed."},
+    SCHEMA_KEY(BOOL, "partial", struct weight_source, is_partial, .fallback = "false",
+               .doc = "Parameters without a tensor keep their initial values, and tensors without a parameter are not "
+                      "used, instead "
+                      "of an error; both are printed."),
     {0},
 };
 

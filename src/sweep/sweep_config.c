@@ -111,26 +111,22 @@ static const struct schema keep_schema = SCHEMA("keep", struct sweep_keep, .rows
 static const struct schema_row sweep_rows[] = {
     SCHEMA_ROW(STRING, struct sweep_config, config, .flags = SCHEMA_REQUIRED,
                .doc = "The config of the trials; a relative path is searched beside this file, too."),
-    {.key = "overrides",
-     .type = SCHEMA_STRING_LIST,
-     .offset = FIELD(struct sweep_config, overrides),
-     .fallback = "[]",
-     .doc =
-         "KEY=VALUE words for the config of all trials, as on the command line: [train.epochs=5]. Words of the command "
-         "line follow them."},
+    SCHEMA_ROW(STRING_LIST, struct sweep_config, overrides, .fallback = "[]",
+               .doc = "KEY=VALUE words for the config of all trials, as on the command line: [train.epochs=5]. Words "
+                      "of the command "
+                      "line follow them."),
     SCHEMA_ROW(
         CHOICE, struct sweep_config, method, .flags = SCHEMA_REQUIRED, .choices = methods,
         .doc = "`grid`: every combination; `random`: independent draws; `tpe`: Tree-structured Parzen Estimator, draws "
                "near the best trials so far; `list`: the trials that `trials` lists."),
     SECTION(metric, metric_schema, 0, "The metric by which trials are compared."),
-    {.key = "other_metrics",
-     .type = SCHEMA_SECTION_MAP,
-     .offset = FIELD(struct sweep_config, other_metrics),
-     .section = &other_metric_schema,
-     .doc =
-         "Up to 3 more metrics, by name, for a Pareto front: {val_accuracy: auto, parameters: minimize}. Fields of the "
-         "epoch events, of which a run has those of the best epoch of metric; `parameters`, the number of weights; "
-         "`seconds` of training."},
+    SCHEMA_ROW(
+        SECTION_MAP, struct sweep_config, other_metrics, .section = &other_metric_schema,
+        .doc =
+            "Up to 3 more metrics, by name, for a Pareto front: {val_accuracy: auto, parameters: minimize}. Fields of "
+            "the "
+            "epoch events, of which a run has those of the best epoch of metric; `parameters`, the number of weights; "
+            "`seconds` of training."),
     SECTION(repeat, repeat_schema, 0, "Runs of each trial; its value is their mean."),
     SECTION(early_terminate, prune_schema, 0, "When a run with a bad metric is stopped early."),
     SCHEMA_ROW(
@@ -145,12 +141,11 @@ static const struct schema_row sweep_rows[] = {
             "1, new processes are started for each run."),
     SECTION(budget, budget_schema, SCHEMA_EXTENDS, "Limits of the sweep."),
     SCHEMA_ROW(INT, struct sweep_config, seed, .fallback = "0", .doc = "Seed of the draws of random and tpe."),
-    {.key = "constraints",
-     .type = SCHEMA_STRING_LIST,
-     .offset = FIELD(struct sweep_config, constraints),
-     .fallback = "[]",
-     .doc = "Formulas of parameters (docs/expressions.md) that hold in every trial: [width % heads == 0]. One with a "
-            "parameter that a trial does not have says nothing about it."},
+    SCHEMA_ROW(
+        STRING_LIST, struct sweep_config, constraints, .fallback = "[]",
+        .doc =
+            "Formulas of parameters (docs/expressions.md) that hold in every trial: [width % heads == 0]. One with a "
+            "parameter that a trial does not have says nothing about it."),
     SECTION(confirm, confirm_schema, SCHEMA_EXTENDS, "A test of the best trial, so that the best of many is not luck."),
     SECTION(keep, keep_schema, SCHEMA_EXTENDS, "Which run folders are kept."),
     SCHEMA_ROW(
@@ -191,12 +186,8 @@ struct distribution {
     double min, max, step;
 };
 static const struct schema_row distribution_rows[] = {
-    {.key = "distribution",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct distribution, kind),
-     .flags = SCHEMA_REQUIRED,
-     .choices = parameter_kinds,
-     .doc = "how values are drawn"},
+    SCHEMA_KEY(CHOICE, "distribution", struct distribution, kind, .flags = SCHEMA_REQUIRED, .choices = parameter_kinds,
+               .doc = "how values are drawn"),
     SCHEMA_ROW(REAL, struct distribution, min, .flags = SCHEMA_REQUIRED, .doc = "the smallest value"),
     SCHEMA_ROW(REAL, struct distribution, max, .flags = SCHEMA_REQUIRED, .doc = "the largest value"),
     SCHEMA_ROW(REAL, struct distribution, step, .fallback = "0", .min = 0, .max = INFINITY),

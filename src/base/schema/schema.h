@@ -273,6 +273,11 @@ const char *schema_nearest(const char *word, const char *const *known);
  * "..."). */
 #define SCHEMA_ROW(type_, struct_, field_, ...)                                                                        \
     { .key = #field_, .type = SCHEMA_##type_, .offset = offsetof(struct_, field_), __VA_ARGS__ }
+/* The same of a key with another name than its field: SCHEMA_KEY(BOOL, "no_header", struct csv_config, has_no_header,
+ * ...).
+ */
+#define SCHEMA_KEY(type_, key_, struct_, field_, ...)                                                                  \
+    { .key = key_, .type = SCHEMA_##type_, .offset = offsetof(struct_, field_), __VA_ARGS__ }
 
 /* A schema: SCHEMA("optimizer.sgd", struct sgd_config, .rows = rows, .check = check) */
 #define SCHEMA(name_, struct_, ...)                                                                                    \

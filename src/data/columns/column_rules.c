@@ -60,48 +60,37 @@ static const struct schema_row rows[] = {
             "Of a date: year, month, day, weekday (Monday is 0), dayofyear, quarter, hour, minute, second, epoch (days "
             "since 1970-01-01), each one feature; []: year, month, day, weekday, and hour if a training row has a time "
             "of day, of these what the format has; hour and minute of a time without a date."),
-    {.key = "format",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct column_rule, format),
-     .present_offset = FIELD(struct column_rule, is_given.format),
-     .fallback = "null",
-     .doc =
-         "Of a date: as strptime's in English, of %Y %y %m %b (Mar or March) %d %H %M %S %I %p %z, and %q for a "
-         "quarter, such as '%d.%m.%Y', '%b %d, %Y', '%Y-%m', '%Y Q%q' or '%H:%M'; null: ISO 8601, "
-         "2024-05-31T14:30:00 with - or / or no separators, and a blank instead of T. An offset such as +02:00 is not "
-         "applied: parts are those of the time that is written."},
-    {.key = "tokenizer",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct column_rule, tokenizer),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
-     .doc = "Of a text: tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece, Unigram or WordLevel, "
+    SCHEMA_ROW(
+        STRING, struct column_rule, format, .present_offset = FIELD(struct column_rule, is_given.format),
+        .fallback = "null",
+        .doc = "Of a date: as strptime's in English, of %Y %y %m %b (Mar or March) %d %H %M %S %I %p %z, and %q for a "
+               "quarter, such as '%d.%m.%Y', '%b %d, %Y', '%Y-%m', '%Y Q%q' or '%H:%M'; null: ISO 8601, "
+               "2024-05-31T14:30:00 with - or / or no separators, and a blank instead of T. An offset such as +02:00 "
+               "is not "
+               "applied: parts are those of the time that is written."),
+    SCHEMA_ROW(
+        STRING, struct column_rule, tokenizer, .fallback = "null",
+        .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
+        .doc =
+            "Of a text: tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece, Unigram or WordLevel, "
             "the same "
             "for all columns of texts. "
             "null: the words that occur at least twice in the training rows, at most 20,000, are the tokens, any other "
-            "word is its bytes, and padding is 0. It is kept in checkpoints."},
+            "word is its bytes, and padding is 0. It is kept in checkpoints."),
     SCHEMA_ROW(INT, struct column_rule, length, .present_offset = FIELD(struct column_rule, is_given.length),
                .fallback = "128", .min = 1, .max = 1e6,
                .doc =
                    "Of a text: the number of its features. A longer text is cut after as many tokens, a shorter one is "
                    "followed by padding."),
-    {.key = "padding",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct column_rule, padding),
-     .fallback = "null",
-     .min = 0,
-     .max = TOKENIZER_MAX_TOKENS,
-     .doc =
-         "Of a text: the token behind the end of a short text, padding_idx of the embedding; null: the padding token "
-         "of the tokenizer."},
-    {.key = "expression",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct column_rule, expression),
-     .present_offset = FIELD(struct column_rule, is_given.expression),
-     .fallback = "null",
-     .doc =
-         "Makes a column that the file does not have, of numbers: a formula of others, such as `weight / height ^ 2` "
-         "(docs/expressions.md). Where one of them is missing, it is, too."},
+    SCHEMA_ROW(INT, struct column_rule, padding, .fallback = "null", .min = 0, .max = TOKENIZER_MAX_TOKENS,
+               .doc = "Of a text: the token behind the end of a short text, padding_idx of the embedding; null: the "
+                      "padding token "
+                      "of the tokenizer."),
+    SCHEMA_ROW(STRING, struct column_rule, expression, .present_offset = FIELD(struct column_rule, is_given.expression),
+               .fallback = "null",
+               .doc = "Makes a column that the file does not have, of numbers: a formula of others, such as `weight / "
+                      "height ^ 2` "
+                      "(docs/expressions.md). Where one of them is missing, it is, too."),
     {0},
 };
 

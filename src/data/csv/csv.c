@@ -604,40 +604,28 @@ static const struct schema_row rows[] = {
         .doc =
             "One character, tab, or blanks for any number of blanks and tabs; null: the one of , ; | and tab that the "
             "first lines have equally often, or blanks between numbers."),
-    {.key = "quote",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct csv_config, quote),
-     .fallback = "'\"'",
-     .doc =
-         "The character around fields with delimiters or line ends; written twice inside of them. '': there is none."},
-    {.key = "decimal",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct csv_config, decimal),
-     .fallback = "null",
-     .doc =
-         "The decimal separator, '.' or ','; null: '.', or with the delimiter ; the one of the first number with one."},
+    SCHEMA_ROW(STRING, struct csv_config, quote, .fallback = "'\"'",
+               .doc = "The character around fields with delimiters or line ends; written twice inside of them. '': "
+                      "there is none."),
+    SCHEMA_ROW(STRING, struct csv_config, decimal, .fallback = "null",
+               .doc = "The decimal separator, '.' or ','; null: '.', or with the delimiter ; the one of the first "
+                      "number with one."),
     SCHEMA_ROW(STRING, struct csv_config, thousands, .fallback = "null",
                .doc =
                    "The separator of groups of three digits in numbers, ',' '.' ' ' '_' or an apostrophe, as pandas' "
                    "thousands; null: there is none."),
-    {.key = "strip",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct csv_config, strip),
-     .fallback = "null",
-     .doc =
-         "Characters that are removed from the ends of numbers, with blanks: with '%$€' '5.5 %' is 5.5, '-$3' is -3; "
-         "with '()' (3) is -3. null: such values are texts."},
+    SCHEMA_ROW(STRING, struct csv_config, strip, .fallback = "null",
+               .doc = "Characters that are removed from the ends of numbers, with blanks: with '%$€' '5.5 %' is 5.5, "
+                      "'-$3' is -3; "
+                      "with '()' (3) is -3. null: such values are texts."),
     SCHEMA_ROW(
         STRING, struct csv_config, comment, .fallback = "null",
         .doc = "A character such as '#': lines that start with it are skipped. null: only lines above the header that "
                "start with # and are not the header."),
     SCHEMA_ROW(CHOICE, struct csv_config, encoding, .fallback = "auto", .choices = encodings,
                .doc = "auto: by the byte order mark, else UTF-8, or Windows-1252 if the file is not UTF-8."),
-    {.key = "no_header",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct csv_config, has_no_header),
-     .fallback = "false",
-     .doc = "true: the first line is a row; the columns are named 0, 1, 2, ... as with pandas' header=None."},
+    SCHEMA_KEY(BOOL, "no_header", struct csv_config, has_no_header, .fallback = "false",
+               .doc = "true: the first line is a row; the columns are named 0, 1, 2, ... as with pandas' header=None."),
     {0},
 };
 

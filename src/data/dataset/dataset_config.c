@@ -271,15 +271,13 @@ static const struct schema validation_schema =
 static const char *const layouts[] = {"nchw", "nhwc", NULL};
 
 static const struct schema_row dataset_rows[] = {
-    {.key = "path",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct dataset_config, path),
-     .others_offset = FIELD(struct dataset_config, others),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
-     .doc = "File of the rows, or a pattern (data/part-*.csv) or a list for several files. Relative paths are searched "
+    SCHEMA_ROW(
+        STRING, struct dataset_config, path, .others_offset = FIELD(struct dataset_config, others), .fallback = "null",
+        .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
+        .doc =
+            "File of the rows, or a pattern (data/part-*.csv) or a list for several files. Relative paths are searched "
             "in the working directory, then in the folder of the config, then in its parent folder; the first match is "
-            "used and recorded."},
+            "used and recorded."),
     SCHEMA_ROW(
         CHOICE, struct dataset_config, format, .fallback = "auto", .choices = format_choices, .flags = SCHEMA_INFERENCE,
         .doc =
@@ -308,34 +306,27 @@ static const struct schema_row dataset_rows[] = {
         .doc = "HDF5, NPZ: name of a dataset or an array, CSV, SQLite: of a column, with a weight from 0 for each row "
                "(scikit-learn's sample_weight). Training divides the weights by their mean over the training rows and "
                "multiplies the loss of each row; validation losses and metrics are weighted means. Null: all 1."),
-    {.key = "columns",
-     .type = SCHEMA_SECTION_MAP,
-     .offset = FIELD(struct dataset_config, rules),
-     .present_offset = FIELD(struct dataset_config, has_rules),
-     .section = &column_rule_schema,
-     .doc = "CSV: how columns become features, by name: {Age: {missing: median, scale: standard}, Name: ignore}. The "
-            "types of other columns are recognised; their missing values are errors."},
-    {.key = "missing",
-     .type = SCHEMA_STRING_LIST,
-     .offset = FIELD(struct dataset_config, missing),
-     .present_offset = FIELD(struct dataset_config, has_missing),
-     .fallback = "[]",
-     .doc =
-         "CSV: texts of input columns that mean a missing value, such as ['', NA, '?']; []: those of pandas' read_csv "
-         "(empty, NA, N/A, NaN, null, None and others)."},
+    SCHEMA_KEY(
+        SECTION_MAP, "columns", struct dataset_config, rules, .present_offset = FIELD(struct dataset_config, has_rules),
+        .section = &column_rule_schema,
+        .doc =
+            "CSV: how columns become features, by name: {Age: {missing: median, scale: standard}, Name: ignore}. The "
+            "types of other columns are recognised; their missing values are errors."),
+    SCHEMA_ROW(STRING_LIST, struct dataset_config, missing, .present_offset = FIELD(struct dataset_config, has_missing),
+               .fallback = "[]",
+               .doc = "CSV: texts of input columns that mean a missing value, such as ['', NA, '?']; []: those of "
+                      "pandas' read_csv "
+                      "(empty, NA, N/A, NaN, null, None and others)."),
     SCHEMA_ROW(
         STRING, struct dataset_config, filter, .fallback = "null", .flags = SCHEMA_INFERENCE,
         .doc =
             "CSV, SQLite: the rows that are used, before the split, such as \"year >= 2010 and country in ['DE', 'FR'] "
             "and not price is missing\": == != < <= > >=, and, or, not, in, is missing, parentheses. predict of a file "
             "uses all rows. null: all rows."),
-    {.key = "drop_missing_targets",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct dataset_config, drops_missing_targets),
-     .fallback = "false",
-     .doc =
-         "CSV, SQLite: true: rows whose target is a missing value are left out, and the log says how many; false: such "
-         "a value is an error."},
+    SCHEMA_KEY(BOOL, "drop_missing_targets", struct dataset_config, drops_missing_targets, .fallback = "false",
+               .doc = "CSV, SQLite: true: rows whose target is a missing value are left out, and the log says how "
+                      "many; false: such "
+                      "a value is an error."),
     SCHEMA_ROW(STRING, struct dataset_config, query, .fallback = "null", .flags = SCHEMA_INFERENCE,
                .doc = "SQLite: the query whose rows are read (select ... order by ...)."),
     SCHEMA_ROW(STRING, struct dataset_config, table, .fallback = "null", .flags = SCHEMA_INFERENCE,
@@ -356,14 +347,12 @@ static const struct schema_row dataset_rows[] = {
             "ToTensor), else 1."),
     SCHEMA_ROW(SECTION, struct dataset_config, scale, .section = &scale_section,
                .doc = "How inputs are scaled: none, standard, minmax, or {mean: .., std: ..}."),
-    {.key = "target_scale",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct dataset_config, target_scale),
-     .fallback = "none",
-     .choices = target_scale_names,
-     .doc = "How targets are scaled for a loss of values, such as mse, fitted on the training rows, as scikit-learn's "
+    SCHEMA_ROW(
+        CHOICE, struct dataset_config, target_scale, .fallback = "none", .choices = target_scale_names,
+        .doc =
+            "How targets are scaled for a loss of values, such as mse, fitted on the training rows, as scikit-learn's "
             "TransformedTargetRegressor: standard (StandardScaler), minmax (MinMaxScaler), log1p (numpy's log1p and "
-            "expm1). Losses are those of the scaled targets; predictions and metrics are in the unit of the file."},
+            "expm1). Losses are those of the scaled targets; predictions and metrics are in the unit of the file."),
     SCHEMA_ROW(
         SECTION, struct dataset_config, augment, .section = &augment_schema, .flags = SCHEMA_INFERENCE,
         .doc = "Random changes of the training images and of their targets for each pixel, drawn again in each epoch."),

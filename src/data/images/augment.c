@@ -410,36 +410,26 @@ static const struct schema resized_schema =
 static const struct schema_row augment_rows[] = {
     SCHEMA_ROW(SECTION, struct augment_config, random_crop, .section = &crop_schema,
                .doc = "Shifts the image by up to padding pixels."),
-    {.key = "random_resized_crop",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct augment_config, random_resized_crop),
-     .section = &resized_schema,
-     .doc =
-         "Cuts a window of random size and position out of the image and resizes it to the image's size (torchvision's "
-         "RandomResizedCrop, bilinear)."},
+    SCHEMA_ROW(SECTION, struct augment_config, random_resized_crop, .section = &resized_schema,
+               .doc = "Cuts a window of random size and position out of the image and resizes it to the image's size "
+                      "(torchvision's "
+                      "RandomResizedCrop, bilinear)."),
     SCHEMA_ROW(REAL, struct augment_config, horizontal_flip, .fallback = "0", .min = 0, .max = 1,
                .doc = "Probability that an image is mirrored left to right (torchvision's RandomHorizontalFlip)."),
-    {.key = "vertical_flip",
-     .type = SCHEMA_REAL,
-     .offset = FIELD(struct augment_config, vertical_flip),
-     .fallback = "0",
-     .min = 0,
-     .max = 1,
-     .doc =
-         "Probability that an image is mirrored top to bottom (torchvision's RandomVerticalFlip), for images without "
-         "an upper side, such as those of microscopes and satellites."},
+    SCHEMA_ROW(REAL, struct augment_config, vertical_flip, .fallback = "0", .min = 0, .max = 1,
+               .doc = "Probability that an image is mirrored top to bottom (torchvision's RandomVerticalFlip), for "
+                      "images without "
+                      "an upper side, such as those of microscopes and satellites."),
     SCHEMA_ROW(
         SECTION, struct augment_config, rotation, .section = &rotation_schema,
         .doc =
             "Rotates the image about its centre by a random angle (torchvision's RandomRotation); pixels from outside "
             "are black."),
-    {.key = "color_jitter",
-     .type = SCHEMA_SECTION,
-     .offset = FIELD(struct augment_config, color_jitter),
-     .section = &color_jitter_schema,
-     .doc =
-         "Changes brightness, contrast, saturation and hue by random factors, in a random order (torchvision's "
-         "ColorJitter), of images with 1 or 3 channels (RGB) and values from 0 to 1 after dataset.divide, or bytes."},
+    SCHEMA_ROW(
+        SECTION, struct augment_config, color_jitter, .section = &color_jitter_schema,
+        .doc = "Changes brightness, contrast, saturation and hue by random factors, in a random order (torchvision's "
+               "ColorJitter), of images with 1 or 3 channels (RGB) and values from 0 to 1 after dataset.divide, or "
+               "bytes."),
     SCHEMA_ROW(
         SECTION, struct augment_config, erasing, .present_offset = FIELD(struct augment_config, has_erasing),
         .section = &erasing_schema,

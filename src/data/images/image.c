@@ -572,16 +572,13 @@ static const struct schema_row image_schema_rows[] = {
     SCHEMA_ROW(
         INT_LIST, struct image_config, size, .fallback = "[]", .min = 1, .max = 16384,
         .doc = "[height, width] of the rows, or one number for both. Required for a folder or an archive of images."),
-    {.key = "resize",
-     .type = SCHEMA_INT_LIST,
-     .offset = FIELD(struct image_config, resize),
-     .fallback = "[]",
-     .min = 1,
-     .max = 16384,
-     .doc =
-         "torchvision's Resize before the crop: one number is the new length of the shorter side, [height, width] "
-         "the new size whatever the shape of the image. When empty: with crop center the larger number of size, else "
-         "size."},
+    SCHEMA_ROW(
+        INT_LIST, struct image_config, resize, .fallback = "[]", .min = 1, .max = 16384,
+        .doc =
+            "torchvision's Resize before the crop: one number is the new length of the shorter side, [height, width] "
+            "the new size whatever the shape of the image. When empty: with crop center the larger number of size, "
+            "else "
+            "size."),
     SCHEMA_ROW(
         CHOICE, struct image_config, crop, .fallback = "center", .choices = crops,
         .doc =
@@ -592,23 +589,18 @@ static const struct schema_row image_schema_rows[] = {
                .doc =
                    "Decode JPEG images at 1/2, 1/4 or 1/8 of their size where that is still at least the resized size "
                    "(Pillow's draft): faster, other values."),
-    {.key = "exif_orientation",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct image_config, exif_orientation),
-     .fallback = "false",
-     .doc =
-         "Turn JPEG images upright by the orientation in their EXIF data (Pillow's ImageOps.exif_transpose), such as "
-         "photos of phones; false: as they are stored, as torchvision's ImageFolder."},
+    SCHEMA_ROW(BOOL, struct image_config, exif_orientation, .fallback = "false",
+               .doc = "Turn JPEG images upright by the orientation in their EXIF data (Pillow's "
+                      "ImageOps.exif_transpose), such as "
+                      "photos of phones; false: as they are stored, as torchvision's ImageFolder."),
     SCHEMA_ROW(INT, struct image_config, threads, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
                .min = 1, .max = 1024,
                .doc = "Threads of each rank that decode images; null: the processors of the rank."),
-    {.key = "labels",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct image_config, labels),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
-     .doc = "CSV file with a row for each image: the name of its file in the folder, and its targets in the columns "
-            "that dataset.targets names (the last one when empty). Null: the class of an image is its folder."},
+    SCHEMA_ROW(
+        STRING, struct image_config, labels, .fallback = "null",
+        .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
+        .doc = "CSV file with a row for each image: the name of its file in the folder, and its targets in the columns "
+               "that dataset.targets names (the last one when empty). Null: the class of an image is its folder."),
     SCHEMA_ROW(
         STRING, struct image_config, column, .fallback = "null", .flags = SCHEMA_INFERENCE,
         .doc = "Column of labels with the names of the files, with or without their extension; null: the first one."),

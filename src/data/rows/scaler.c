@@ -11,15 +11,13 @@
 static const char *const scale_choices[] = {"none", "standard", "minmax", NULL};
 
 static const struct schema_row scale_rows[] = {
-    {.key = "type",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct scale_config, type),
-     .fallback = "none",
-     .choices = scale_choices,
-     .doc =
-         "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler to 0..1, "
-         "in double; per feature for vectors, one pair for all elements of N-D rows, or with per_feature one for each "
-         "feature of a series."},
+    SCHEMA_ROW(
+        CHOICE, struct scale_config, type, .fallback = "none", .choices = scale_choices,
+        .doc =
+            "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler to 0..1, "
+            "in double; per feature for vectors, one pair for all elements of N-D rows, or with per_feature one for "
+            "each "
+            "feature of a series."),
     SCHEMA_ROW(
         REAL_LIST, struct scale_config, mean, .fallback = "[]",
         .doc = "Instead of type, with std: x' = (x - mean) / std, as torchvision's Normalize. One number, or one per "

@@ -12,33 +12,25 @@ static const struct schema_row window_rows_table[] = {
                "input_chunk_length; 0: a sample is a row."),
     SCHEMA_ROW(INT, struct window_config, horizon, .fallback = "1", .min = 1, .max = 1e6,
                .doc = "The target is that of the row so many rows after the last row of the inputs; 1: the next row."),
-    {.key = "predict_steps",
-     .type = SCHEMA_INT,
-     .offset = FIELD(struct window_config, predict_steps),
-     .fallback = "1",
-     .min = 1,
-     .max = 1e6,
-     .doc =
-         "Adjacent rows whose targets a sample has, from that of horizon on, as Darts' output_chunk_length: the model "
-         "needs an output for each, of several target columns those of the first row first."},
+    SCHEMA_ROW(INT, struct window_config, predict_steps, .fallback = "1", .min = 1, .max = 1e6,
+               .doc = "Adjacent rows whose targets a sample has, from that of horizon on, as Darts' "
+                      "output_chunk_length: the model "
+                      "needs an output for each, of several target columns those of the first row first."),
     SCHEMA_ROW(INT, struct window_config, stride, .fallback = "1", .min = 1, .max = 1e9, .flags = SCHEMA_INFERENCE,
                .doc =
                    "Rows between the starts of two samples, as Keras' sequence_stride; predict computes all windows."),
-    {.key = "history",
-     .type = SCHEMA_BOOL,
-     .offset = FIELD(struct window_config, has_history),
-     .fallback = "false",
-     .flags = SCHEMA_INFERENCE,
-     .doc = "Inputs of windows for validation and test may be of the rows before those of their part, such as the last "
-            "training rows, which are known when the first of their targets are forecast; their targets never are."},
-    {.key = "group",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct window_config, group),
-     .fallback = "null",
-     .doc =
-         "Name of a column (HDF5, NPZ: of a dataset or an array of numbers) that says which series a row is of; the "
-         "rows of a series are adjacent. A window has rows of one series, and split.test or train takes the last rows "
-         "of each. The column is not an input. Null: split.group, or one series."},
+    SCHEMA_KEY(
+        BOOL, "history", struct window_config, has_history, .fallback = "false", .flags = SCHEMA_INFERENCE,
+        .doc =
+            "Inputs of windows for validation and test may be of the rows before those of their part, such as the last "
+            "training rows, which are known when the first of their targets are forecast; their targets never are."),
+    SCHEMA_ROW(
+        STRING, struct window_config, group, .fallback = "null",
+        .doc =
+            "Name of a column (HDF5, NPZ: of a dataset or an array of numbers) that says which series a row is of; the "
+            "rows of a series are adjacent. A window has rows of one series, and split.test or train takes the last "
+            "rows "
+            "of each. The column is not an input. Null: split.group, or one series."),
     {0},
 };
 

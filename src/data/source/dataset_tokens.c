@@ -54,13 +54,8 @@ bool text_config_is_given(const struct text_config *text) {
 static const char *const token_types[] = {"uint16", "uint32", NULL};
 
 static const struct schema_row tokens_rows[] = {
-    {.key = "dtype",
-     .type = SCHEMA_CHOICE,
-     .offset = FIELD(struct tokens_config, type),
-     .fallback = "uint16",
-     .choices = token_types,
-     .flags = SCHEMA_INFERENCE,
-     .doc = "Type of a token in the file, little-endian."},
+    SCHEMA_KEY(CHOICE, "dtype", struct tokens_config, type, .fallback = "uint16", .choices = token_types,
+               .flags = SCHEMA_INFERENCE, .doc = "Type of a token in the file, little-endian."),
     SCHEMA_ROW(
         INT, struct tokens_config, vocabulary, .fallback = "null", .min = 1, .max = INT32_MAX,
         .doc =
@@ -71,16 +66,15 @@ static const struct schema_row tokens_rows[] = {
     SCHEMA_ROW(INT, struct tokens_config, stride, .fallback = "null", .min = 1, .max = 1e9, .flags = SCHEMA_INFERENCE,
                .doc =
                    "Tokens between the starts of two rows; null: block_size, so that an epoch sees each token once."),
-    {.key = "tokenizer",
-     .type = SCHEMA_STRING,
-     .offset = FIELD(struct tokens_config, tokenizer),
-     .fallback = "null",
-     .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
-     .doc =
-         "tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece, Unigram or WordLevel: a text (.txt) "
-         "is read as its tokens; for ids (.bin), the tokenizer they were made with. `words`: the words of the text, "
-         "between white "
-         "space, with <eos> for each line end. It is kept in checkpoints, for generate."},
+    SCHEMA_ROW(
+        STRING, struct tokens_config, tokenizer, .fallback = "null",
+        .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
+        .doc =
+            "tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece, Unigram or WordLevel: a text "
+            "(.txt) "
+            "is read as its tokens; for ids (.bin), the tokenizer they were made with. `words`: the words of the text, "
+            "between white "
+            "space, with <eos> for each line end. It is kept in checkpoints, for generate."),
     {0},
 };
 

@@ -43,14 +43,11 @@ static const struct schema_row attention_rows[] = {
 };
 static const struct schema_row core_rows[] = {
     HEADS,
-    {.key = "num_kv_heads",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct attention_config, kv_heads),
-     .fallback = "null",
-     .min = 1,
-     .max = 1 << 16,
-     .doc = "Heads of keys and of values, each shared by heads / num_kv_heads neighbouring heads of queries (grouped "
-            "queries; PyTorch's enable_gqa). null: as many as `heads`."},
+    SCHEMA_KEY(
+        INT, "num_kv_heads", struct attention_config, kv_heads, .fallback = "null", .min = 1, .max = 1 << 16,
+        .doc =
+            "Heads of keys and of values, each shared by heads / num_kv_heads neighbouring heads of queries (grouped "
+            "queries; PyTorch's enable_gqa). null: as many as `heads`."),
     CAUSAL,
     DROPOUT,
     {0},

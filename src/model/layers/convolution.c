@@ -110,20 +110,10 @@ static struct window convolution_window(const struct convolution_config *c, int 
 
 /* The patches are windows without overlap. */
 static const struct schema_row patch_rows[] = {
-    {.key = "embed_dim",
-     .type = SCHEMA_INT,
-     .offset = offsetof(struct convolution_config, out),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "Features of a patch."},
-    {.key = "patch_size",
-     .type = SCHEMA_INT_LIST,
-     .offset = offsetof(struct convolution_config, kernel_size),
-     .flags = SCHEMA_REQUIRED,
-     .min = 1,
-     .max = 4096,
-     .doc = "Size of a patch: one number, or [height, width]; must divide the image's."},
+    SCHEMA_KEY(INT, "embed_dim", struct convolution_config, out, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 20,
+               .doc = "Features of a patch."),
+    SCHEMA_KEY(INT_LIST, "patch_size", struct convolution_config, kernel_size, .flags = SCHEMA_REQUIRED, .min = 1,
+               .max = 4096, .doc = "Size of a patch: one number, or [height, width]; must divide the image's."),
     SCHEMA_ROW(BOOL, struct convolution_config, bias, .fallback = "true", .doc = "Whether a bias is added."),
     {0},
 };

@@ -19,14 +19,11 @@ struct mean_config {
     SCHEMA_ROW(BOOL, struct type_, keepdim, .fallback = "false", .doc = "Whether the dimension stays, with the size 1.")
 
 static const struct schema_row mean_rows[] = {
-    {.key = "dim",
-     .type = SCHEMA_INT_LIST,
-     .offset = offsetof(struct mean_config, dims),
-     .fallback = "1",
-     .min = -MAX_DIMS,
-     .max = MAX_DIMS,
-     .doc = "The dimension, or several, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "
-            "vector, -1 the last."},
+    SCHEMA_KEY(
+        INT_LIST, "dim", struct mean_config, dims, .fallback = "1", .min = -MAX_DIMS, .max = MAX_DIMS,
+        .doc =
+            "The dimension, or several, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "
+            "vector, -1 the last."),
     KEEPDIM_ROW(mean_config),
     {0},
 };

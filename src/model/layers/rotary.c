@@ -20,12 +20,9 @@ static const struct schema_row rows[] = {
                       "features (the values) do not change. null: all."),
     SCHEMA_ROW(REAL, struct rotary_config, base, .fallback = "10000", .min = 1, .max = INFINITY,
                .doc = "Pair i of a head is rotated by position * base^(-2i / head_size) (rope_theta of Hugging Face)."),
-    {.key = "interleaved",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct rotary_config, is_interleaved),
-     .fallback = "false",
-     .doc =
-         "false: a pair is (i, i + head_size / 2), as in Hugging Face's Llama; true: (2i, 2i + 1), as in the paper."},
+    SCHEMA_KEY(BOOL, "interleaved", struct rotary_config, is_interleaved, .fallback = "false",
+               .doc = "false: a pair is (i, i + head_size / 2), as in Hugging Face's Llama; true: (2i, 2i + 1), as in "
+                      "the paper."),
     {0},
 };
 static const struct schema schema =

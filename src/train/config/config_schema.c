@@ -66,16 +66,15 @@ static const struct schema_row train_rows[] = {
             "`float16` round the operands; weights, their gradients and all sums stay float32. On GPUs, activations "
             "between layers have 16 bits as under autocast (docs/gpu.md). On the CPU `bfloat16` requires AVX-512 BF16, "
             "and AMX makes it faster. `float16` requires a GPU and scales the loss (`grad_scaler`)."),
-    {.key = "float32_matmul_precision",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct train_config, matmul_precision),
-     .fallback = "highest",
-     .choices = matmul_precisions,
-     .doc =
-         "Factors of float32 products (torch.set_float32_matmul_precision): `highest` does not round them. `high` is "
-         "faster: GPUs round them to TF32, 10 bits of fraction, also in convolutions; CPUs with AMX divide each into "
-         "two bfloat16, 15 bits of fraction, in all products but those of attention, convolutions and the loss "
-         "`contrastive`. Without effect on other CPUs and with other precisions."},
+    SCHEMA_KEY(
+        CHOICE, "float32_matmul_precision", struct train_config, matmul_precision, .fallback = "highest",
+        .choices = matmul_precisions,
+        .doc = "Factors of float32 products (torch.set_float32_matmul_precision): `highest` does not round them. "
+               "`high` is "
+               "faster: GPUs round them to TF32, 10 bits of fraction, also in convolutions; CPUs with AMX divide each "
+               "into "
+               "two bfloat16, 15 bits of fraction, in all products but those of attention, convolutions and the loss "
+               "`contrastive`. Without effect on other CPUs and with other precisions."),
     SCHEMA_ROW(
         SECTION, struct train_config, grad_scaler, .section = &loss_scale_schema,
         .present_offset = offsetof(struct train_config, has_grad_scaler),
@@ -194,25 +193,19 @@ static const struct schema_row checkpoint_rows[] = {
 static const struct schema checkpoint_schema = SCHEMA("checkpoint", struct checkpoint_config, .rows = checkpoint_rows);
 
 static const struct schema_row determinism_rows[] = {
-    {.key = "mode",
-     .type = SCHEMA_CHOICE,
-     .offset = offsetof(struct determinism_config, mode),
-     .fallback = "torch",
-     .choices = modes,
-     .doc =
-         "`torch`: PyTorch's arithmetic; the same bits again on the same number of ranks. `elastic`: the same bits on "
-         "any number of ranks, also when it changes in the middle of an epoch; needs `shards` and "
-         "sampler.global_batch_size (docs/determinism.md)."},
+    SCHEMA_ROW(CHOICE, struct determinism_config, mode, .fallback = "torch", .choices = modes,
+               .doc = "`torch`: PyTorch's arithmetic; the same bits again on the same number of ranks. `elastic`: the "
+                      "same bits on "
+                      "any number of ranks, also when it changes in the middle of an epoch; needs `shards` and "
+                      "sampler.global_batch_size (docs/determinism.md)."),
     SCHEMA_ROW(
         INT, struct determinism_config, shards, .fallback = "null", .min = 1, .max = 65536,
         .doc = "elastic: number of parts of each batch whose gradients are computed separately and summed in one fixed "
                "tree; choose the maximum number of ranks of the run, preferably a power of two."),
-    {.key = "portable",
-     .type = SCHEMA_BOOL,
-     .offset = offsetof(struct determinism_config, is_portable),
-     .fallback = "false",
-     .doc = "Whether a run on CPUs has the same bits on every processor with AVX2, AVX-512, AMX or NEON, and on any "
-            "number of threads: neither AMX nor oneDNN is used (docs/determinism.md)."},
+    SCHEMA_KEY(
+        BOOL, "portable", struct determinism_config, is_portable, .fallback = "false",
+        .doc = "Whether a run on CPUs has the same bits on every processor with AVX2, AVX-512, AMX or NEON, and on any "
+               "number of threads: neither AMX nor oneDNN is used (docs/determinism.md)."),
     {0},
 };
 
