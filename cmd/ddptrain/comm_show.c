@@ -487,8 +487,7 @@ static void print_difference(const struct comm_show *show, const struct view *vi
     for (int i = 0; i < show->count; i++)
         if (bits_of_float(ring[i]) != bits_of_float(view->after[i])) {
             printf("\nThe results differ: element %d is %.9g in order of rank, %.9g in the ring, which begins each "
-                   "chunk at "
-                   "another rank.\n",
+                   "chunk at another rank.\n",
                    i, (double)view->after[i], (double)ring[i]);
             return;
         }

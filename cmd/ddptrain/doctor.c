@@ -771,18 +771,18 @@ static void check_gpus(struct doctor *d) {
              "without it runs use the CPU");
     if (driver.kernel[0] && !driver.has_library)
         note(d, "GPU",
-             "the driver %s is loaded, but libcuda.so.1 is not installed: install that of the same version "
-             "(Debian's libcuda1), or give the container access to the GPU (docker run --gpus all)",
+             "the driver %s is loaded, but libcuda.so.1 is not installed: install that of the same version (Debian's "
+             "libcuda1), or give the container access to the GPU (docker run --gpus all)",
              driver.kernel);
     if (driver.has_library && !driver.kernel[0])
         note(d, "GPU",
-             "libcuda.so.1 is installed (%s), but the kernel has no NVIDIA driver: load it (modprobe nvidia), or "
-             "give the container access to the GPU",
+             "libcuda.so.1 is installed (%s), but the kernel has no NVIDIA driver: load it (modprobe nvidia), or give "
+             "the container access to the GPU",
              driver.library);
     if (driver.kernel[0] && driver.version[0] && strcmp(driver.kernel, driver.version) != 0)
         note(d, "GPU",
-             "the kernel has version %s of the driver, and libcuda is %s: restart the machine, which loads the "
-             "version that was installed last",
+             "the kernel has version %s of the driver, and libcuda is %s: restart the machine, which loads the version "
+             "that was installed last",
              driver.kernel, driver.version);
     bool is_hidden = visible && !*visible && (driver.kernel[0] || driver.has_device);
     if (is_hidden) note(d, "GPU", "CUDA_VISIBLE_DEVICES is empty and hides all GPUs: unset it to use them");
@@ -907,8 +907,8 @@ static void check_space(struct doctor *d, const char *folder, const struct mount
     if (info.f_flag & ST_RDONLY) return; /* the probe says so */
     if (space < needed)
         note(d, "run folder",
-             "%s has %.0f MiB free, and %.0f checkpoints of %.0f MiB and a temporary one need %.0f: free "
-             "some, or name another folder with --run-dir",
+             "%s has %.0f MiB free, and %.0f checkpoints of %.0f MiB and a temporary one need %.0f: free some, or name "
+             "another folder with --run-dir",
              folder, space / MIB, keep + 1, d->answers.checkpoint / MIB, needed / MIB);
     else if (space < 64 * MIB)
         note(d, "run folder", "%s has only %.1f MiB free: free some, or name another folder with --run-dir", folder,
@@ -1050,11 +1050,10 @@ static void check_anonymous(struct doctor *d) {
     if (!error) {
         munmap(map, PROBE_BYTES);
     } else if (fd < 0 && d->env.world_size > 1 && d->env.launcher == LAUNCHER_NONE) {
-        problem(
-            d, STATUS_IO, "shared memory",
-            "memory without a name cannot be made (memfd_create: %s), by which the launcher passes the job's secret: "
-            "allow it in the profile of the container (seccomp)",
-            strerror(error));
+        problem(d, STATUS_IO, "shared memory",
+                "memory without a name cannot be made (memfd_create: %s), by which the launcher passes the job's "
+                "secret: allow it in the profile of the container (seccomp)",
+                strerror(error));
     } else if (backend == BACKEND_SHM && d->env.world_size > 1) {
         problem(d, STATUS_IO, "shared memory", "dist.backend is shm, and memory cannot be shared: %s", strerror(error));
     } else {
@@ -1079,9 +1078,8 @@ static void check_shared(struct doctor *d) {
              is_read_only ? "it is read-only" : strerror(errno), who);
     else if (space < needed)
         note(d, "shared memory",
-             SHARED_MEMORY
-             " has %.0f MiB free, and NCCL and MPI need about 32 for each process (ddptrain itself none): "
-             "enlarge it (docker run --shm-size), or remove old files there",
+             SHARED_MEMORY " has %.0f MiB free, and NCCL and MPI need about 32 for each process (ddptrain itself "
+                           "none): enlarge it (docker run --shm-size), or remove old files there",
              space / MIB);
 }
 
@@ -1207,8 +1205,8 @@ static void check_network(struct doctor *d) {
     struct timex clock = {0};
     if (is_several_hosts(d) && adjtimex(&clock) == TIME_ERROR)
         note(d, "clock",
-             "the clock of this host is not synchronised: times in the logs of hosts may not agree; start chrony "
-             "or systemd-timesyncd");
+             "the clock of this host is not synchronised: times in the logs of hosts may not agree; start chrony or "
+             "systemd-timesyncd");
 }
 
 /* ---- processes of earlier jobs ---- */

@@ -81,10 +81,10 @@ static status export_recorded(const struct command_line *line) {
     struct text run = {0};
     struct config_file *config = NULL;
     if (line->checkpoint || line->weights || line->override_count)
-        return status_new(STATUS_USAGE,
-                          "--format %s: it writes what a run has recorded; it takes a run folder, --out, "
-                          "and nothing else",
-                          line->format);
+        return status_new(
+            STATUS_USAGE,
+            "--format %s: it writes what a run has recorded; it takes a run folder, --out, and nothing else",
+            line->format);
     status s = find_run(line, &run, &config);
     struct log *log = log_create(line->is_quiet, false);
     if (!s) s = run_export(line->format, text_string(&run), line->out, log);
@@ -123,8 +123,8 @@ const struct subcommand subcommand_export = {
     .name = "export",
     .arguments = "CONFIG|RUN|FILE --out FILE [KEY=VALUE ...]",
     .takes_overrides = true,
-    .help = "the model of a run's best or newest checkpoint, for other programs, or its training as a PyTorch "
-            "script, or its metrics (--format)",
+    .help = "the model of a run's best or newest checkpoint, for other programs, or its training as a PyTorch script, "
+            "or its metrics (--format)",
     .run = run,
     .options = OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_FORMAT,
     .operand = "file",

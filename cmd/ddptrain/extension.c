@@ -203,9 +203,11 @@ static status compare_gradients(struct trial *t, struct text *out) {
     free(exact);
     if (!isfinite(loss)) return status_new(STATUS_NOT_FINITE, "the loss of the first batch is not finite");
     if (largest == 0 || kinks * 4 > compared)
-        return status_new(STATUS_DIVERGED, largest == 0 ? "every gradient is zero"
-                                                        : "more than a quarter of the gradients jump within a step of "
-                                                          "the differences, so nothing can be said");
+        return status_new(
+            STATUS_DIVERGED,
+            largest == 0
+                ? "every gradient is zero"
+                : "more than a quarter of the gradients jump within a step of the differences, so nothing can be said");
     return wrong ? status_new(STATUS_DIVERGED, "%zu of %zu gradients differ from those by differences of the loss",
                               wrong, compared)
                  : OK;
@@ -323,8 +325,8 @@ static status test(const struct command_line *line) {
                                        : config_parse(path, text_string(&text), &file);
     if (!s) s = open_trial(config_of(file), &trial);
     if (s && line->operand_count == 2)
-        s = status_prefix(s, "the built-in check does not suit it, name a config that uses it (ddptrain extension test "
-                             "FILE CONFIG)");
+        s = status_prefix(
+            s, "the built-in check does not suit it, name a config that uses it (ddptrain extension test FILE CONFIG)");
     if (!s && (e->layer || e->loss || (line->operand_count > 2 && !e->sampler && !e->metric)))
         s = compare_gradients(&trial, &out);
     if (!s && e->optimizer) s = try_optimizer(config_of(file), &trial, &out);

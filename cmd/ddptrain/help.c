@@ -25,9 +25,8 @@ static const struct {
 } variables[] = {
     {"RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT",
      "Read as PyTorch reads them, and so are those that Slurm, MPI, PALS and Flux set."},
-    {"OMP_NUM_THREADS",
-     "Threads of each process. Default: 1 for each of several processes of --nproc; else the processors "
-     "that a process may use, divided among the ranks that share them."},
+    {"OMP_NUM_THREADS", "Threads of each process. Default: 1 for each of several processes of --nproc; else the "
+                        "processors that a process may use, divided among the ranks that share them."},
     {"OMP_WAIT_POLICY, GOMP_SPINCOUNT", "How long waiting threads spin. Default: for some 40 us, then they sleep."},
     {"DDPTRAIN_CPU", "The instruction set of the CPU's loops, instead of the best one of this machine: avx512, avx2 or "
                      "baseline, whose results have other bits. oneDNN has ONEDNN_MAX_CPU_ISA."},
@@ -37,8 +36,8 @@ static const struct {
     {"DDPTRAIN_JOB_ID",
      "On several machines without a scheduler: the job's number, the same text on all. Default: from MASTER_PORT."},
     {"CUDA_VISIBLE_DEVICES", "The GPUs that the program may use, as for all programs with CUDA."},
-    {"GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME", "The network interface of Gloo, of NCCL; default: the one that leads to "
-                                               "rank 0."},
+    {"GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME",
+     "The network interface of Gloo, of NCCL; default: the one that leads to rank 0."},
     {"TMPDIR", "The folder for large temporary files; default: /var/tmp."},
     {"DDPTRAIN_INCLUDE_DIR", "The folder of the headers for extensions, if they are not where they were installed."},
     {"DDPTRAIN_MODULE_DIR",

@@ -139,10 +139,10 @@ static status read_lines(struct ledger_file *l) {
         struct ledger_line *line = &l->lines[l->count++];
         *line = (struct ledger_line){.text = at, .size = (size_t)(end - at)};
         if (!metrics_line_chain(at, line->size, l->chain))
-            return status_new(STATUS_DIVERGED,
-                              "%s:%zu: the chain is broken: this line was changed, or lines before it were changed, "
-                              "removed or moved",
-                              l->path, l->count);
+            return status_new(
+                STATUS_DIVERGED,
+                "%s:%zu: the chain is broken: this line was changed, or lines before it were changed, removed or moved",
+                l->path, l->count);
         if (!read_line(line)) return status_new(STATUS_DATA, "%s:%zu: not a line of a ledger", l->path, l->count);
     }
     if (l->count == 0) return status_new(STATUS_DATA, "%s: no complete line", l->path);

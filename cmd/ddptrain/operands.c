@@ -117,9 +117,8 @@ static status store_stdin(const struct command_line *line) {
     TRY(dist_env_detect(&env));
     if (env.launcher == LAUNCHER_OWN) return OK; /* the launcher has done it */
     if (env.world_size > 1 || line->nnodes > 1)
-        return status_new(STATUS_USAGE,
-                          "-: with several nodes or another launcher not every process has the standard input; write "
-                          "the rows to a file");
+        return status_new(STATUS_USAGE, "-: with several nodes or another launcher not every process has the standard "
+                                        "input; write the rows to a file");
     TRY(io_stat_fd(STDIN_FILENO, STDIN_PATH, &info));
     if (info.is_file && lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) return OK; /* names open it at its start */
     int file = memfd_create("ddptrain-rows", MFD_CLOEXEC);

@@ -158,11 +158,10 @@ static status check_config_file(const struct command_line *line) {
     if (!line->config) return OK;
     TRY(io_stat(line->config, &info));
     if (info.is_file) return OK;
-    return status_new(
-        STATUS_USAGE,
-        "%s: the launcher and each process that it starts read the config, and a pipe can be read only once; "
-        "write it to a file",
-        line->config);
+    return status_new(STATUS_USAGE,
+                      "%s: the launcher and each process that it starts read the config, and a pipe can be read only "
+                      "once; write it to a file",
+                      line->config);
 }
 
 static struct launch_config launch_of(const struct command_line *line, int nproc) {

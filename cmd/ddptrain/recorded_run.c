@@ -53,11 +53,10 @@ static status check_resume(const struct recorded_run *r, size_t index, const str
         return status_new(STATUS_DATA, "%s:%zu: it has no lines of steps %lld to %lld; was train.ledger off then?",
                           r->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
     if (ledger_line_equals(line, start, "config_sha256")) return OK;
-    return status_new(
-        STATUS_DATA,
-        "%s:%zu: the resume has another config than steps %lld to %lld, after which there is no line of a "
-        "checkpoint, so they cannot be repeated",
-        r->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
+    return status_new(STATUS_DATA,
+                      "%s:%zu: the resume has another config than steps %lld to %lld, after which there is no line of "
+                      "a checkpoint, so they cannot be repeated",
+                      r->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
 }
 
 /* Line [index] with [saved], the newest checkpoint before it. */
@@ -236,11 +235,13 @@ static status compare_configs(const struct recorded_run *r) {
         struct text differences = {0};
         if (!r->configs[i].file) continue;
         size_t count = config_diff(config_of(r->configs[i].file), recorded_newest_config(r), &differences);
-        status s = !count ? OK
-                          : status_new(STATUS_DIVERGED,
-                                       "%s: its starts have configs with which no run continues another (earlier -> "
-                                       "config.yaml):\n%s",
-                                       r->ledger.path, text_string(&differences));
+        status s =
+            !count
+                ? OK
+                : status_new(
+                      STATUS_DIVERGED,
+                      "%s: its starts have configs with which no run continues another (earlier -> config.yaml):\n%s",
+                      r->ledger.path, text_string(&differences));
         text_free(&differences);
         TRY(s);
     }

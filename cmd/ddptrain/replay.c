@@ -206,8 +206,8 @@ static status compare_records(const struct replay *r, const struct records *reco
     status s = compare_ledgers(r, &c);
     if (!s && c.differences.length)
         s = status_new(STATUS_DIVERGED,
-                       "step %lld is not the one of %s: %s%s%s. Another processor, version or number of "
-                       "threads can be the reason, or data that have changed (docs/verify.md)",
+                       "step %lld is not the one of %s: %s%s%s. Another processor, version or number of threads can be "
+                       "the reason, or data that have changed (docs/verify.md)",
                        (long long)r->step, r->folder, text_string(&c.differences), c.equal.length ? "; equal: " : "",
                        text_string(&c.equal));
     else if (!s && c.equal.length)

@@ -58,27 +58,26 @@ static const struct model_case cases[] = {
             "optimizer: {type: rmsprop, lr: 0.01}\ntrain: {accumulate: 3}\n",
      "bc5b6fbfe49560a6", false},
     {"convolutions",
-     IMAGES CLASSES "model: {layers: [{conv2d: {out: 16, kernel_size: 3, padding: 1}}, batch_norm, relu, "
-                    "{max_pool2d: 2}, {conv2d: {out: 32, kernel_size: 3}}, relu, {adaptive_avg_pool2d: 1}, flatten, "
-                    "{linear: 4}]}\noptimizer: {type: sgd, lr: 0.05, momentum: 0.9}\n",
+     IMAGES CLASSES "model: {layers: [{conv2d: {out: 16, kernel_size: 3, padding: 1}}, batch_norm, relu, {max_pool2d: "
+                    "2}, {conv2d: {out: 32, kernel_size: 3}}, relu, {adaptive_avg_pool2d: 1}, flatten, {linear: "
+                    "4}]}\noptimizer: {type: sgd, lr: 0.05, momentum: 0.9}\n",
      "c69e1fe94419bd89", true},
     {"large convolutions",
-     IMAGES CLASSES "model: {layers: [{conv2d: {out: 40, kernel_size: 5, padding: 2}}, relu, "
-                    "{conv2d: {out: 40, kernel_size: 5, padding: 2}}, {group_norm: 8}, relu, "
-                    "{conv2d: {out: 64, kernel_size: 5, stride: 2}}, relu, {adaptive_avg_pool2d: 1}, flatten, "
-                    "{linear: 4}]}\noptimizer: {type: adam, lr: 0.001}\n",
+     IMAGES CLASSES "model: {layers: [{conv2d: {out: 40, kernel_size: 5, padding: 2}}, relu, {conv2d: {out: 40, "
+                    "kernel_size: 5, padding: 2}}, {group_norm: 8}, relu, {conv2d: {out: 64, kernel_size: 5, stride: "
+                    "2}}, relu, {adaptive_avg_pool2d: 1}, flatten, {linear: 4}]}\noptimizer: {type: adam, lr: 0.001}\n",
      "9345de215d6eb1ac", false},
     {"Winograd's convolutions",
-     IMAGES CLASSES "model: {layers: [{conv2d: {out: 32, kernel_size: 5, padding: 2}}, relu, "
-                    "{conv2d: {out: 64, kernel_size: 3, padding: 1}}, batch_norm, relu, {max_pool2d: 2}, "
-                    "{conv2d: {out: 352, kernel_size: 3, padding: 1}}, relu, {adaptive_avg_pool2d: 1}, flatten, "
-                    "{linear: 4}]}\noptimizer: {type: adam, lr: 0.001}\n",
+     IMAGES CLASSES
+     "model: {layers: [{conv2d: {out: 32, kernel_size: 5, padding: 2}}, relu, {conv2d: {out: 64, kernel_size: 3, "
+     "padding: 1}}, batch_norm, relu, {max_pool2d: 2}, {conv2d: {out: 352, kernel_size: 3, padding: 1}}, relu, "
+     "{adaptive_avg_pool2d: 1}, flatten, {linear: 4}]}\noptimizer: {type: adam, lr: 0.001}\n",
      "f1aafd6ed40a7a8a", false},
     {"residual network",
      IMAGES CLASSES "model: {layers: [{conv2d: {out: 16, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, "
-                    "{residual: [{conv2d: {out: 16, kernel_size: 3, padding: 1}}, batch_norm, relu, "
-                    "{conv2d: {out: 16, kernel_size: 3, padding: 1}}, batch_norm]}, relu, "
-                    "{conv2d: {out: 16, kernel_size: 3, groups: 16}}, {avg_pool2d: 2}, flatten, {linear: 4}]}\n"
+                    "{residual: [{conv2d: {out: 16, kernel_size: 3, padding: 1}}, batch_norm, relu, {conv2d: {out: 16, "
+                    "kernel_size: 3, padding: 1}}, batch_norm]}, relu, {conv2d: {out: 16, kernel_size: 3, groups: "
+                    "16}}, {avg_pool2d: 2}, flatten, {linear: 4}]}\n"
                     "optimizer: {type: adam, lr: 0.01}\n",
      "26a58f4cb6a4ab5c", false},
     {"LSTM",
@@ -90,32 +89,30 @@ static const struct model_case cases[] = {
                    "optimizer: {type: adagrad, lr: 0.05}\n",
      "d7351f869c72e7d2", false},
     {"transformer",
-     STEPS CLASSES
-     "model: {layers: [{linear: 32}, positional_embedding, {residual: [layer_norm, {attention: {heads: 4}}]}, "
-     "{residual: [layer_norm, {linear: 64}, {gelu: {approximate: tanh}}, {linear: 32}]}, rms_norm, "
-     "mean, {linear: 3}]}\noptimizer: {type: adamw, lr: 0.003}\n",
+     STEPS CLASSES "model: {layers: [{linear: 32}, positional_embedding, {residual: [layer_norm, {attention: {heads: "
+                   "4}}]}, {residual: [layer_norm, {linear: 64}, {gelu: {approximate: tanh}}, {linear: 32}]}, "
+                   "rms_norm, mean, {linear: 3}]}\noptimizer: {type: adamw, lr: 0.003}\n",
      "f0c54dc38d5cfb43", true},
     {"U-Net",
      IMAGES CLASSES
      "model: {layers: [{conv2d: {out: 8, kernel_size: 3, padding: 1, bias: false}}, batch_norm, {relu: {name: fine}}, "
      "{max_pool2d: 2}, {conv2d: {out: 16, kernel_size: 3, padding: 1, bias: false}}, batch_norm, relu, "
-     "{conv_transpose2d: {out: 8, kernel_size: 2, stride: 2, name: up}}, {concat: {from: [fine, up]}}, "
-     "{conv2d: {out: 8, kernel_size: 3, padding: 1}}, relu, {adaptive_avg_pool2d: 2}, flatten, {linear: 4}]}\n"
+     "{conv_transpose2d: {out: 8, kernel_size: 2, stride: 2, name: up}}, {concat: {from: [fine, up]}}, {conv2d: {out: "
+     "8, kernel_size: 3, padding: 1}}, relu, {adaptive_avg_pool2d: 2}, flatten, {linear: 4}]}\n"
      "optimizer: {type: adamw, lr: 0.003}\n",
      "4e7f7555b2cf71de", false},
     {"densely connected network",
      IMAGES CLASSES "model: {layers: [{conv2d: {out: 12, kernel_size: 3, padding: 1, bias: false}}, {repeat: {times: "
                     "3, layers: [{parallel: {branches: [[], [batch_norm, relu, {conv2d: {out: 24, kernel_size: 1, "
                     "bias: false}}, batch_norm, relu, {conv2d: {out: 6, kernel_size: 3, padding: 1, bias: "
-                    "false}}]]}}]}}, batch_norm, relu, {avg_pool2d: 2}, {adaptive_avg_pool2d: 1}, flatten, "
-                    "{linear: 4}]}\noptimizer: {type: sgd, lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: "
-                    "0.0001}\n",
+                    "false}}]]}}]}}, batch_norm, relu, {avg_pool2d: 2}, {adaptive_avg_pool2d: 1}, flatten, {linear: "
+                    "4}]}\noptimizer: {type: sgd, lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 0.0001}\n",
      "fbab9fa108f4d3d6", false},
     {"inception",
      IMAGES CLASSES "model: {layers: [{parallel: {branches: [[{conv2d: {out: 4, kernel_size: 1}}, batch_norm, relu], "
-                    "[{conv2d: {out: 4, kernel_size: 1}}, relu, {conv2d: {out: 8, kernel_size: 5, padding: 2}}, "
-                    "relu], [{max_pool2d: {kernel_size: 3, stride: 1, padding: 1}}, {conv2d: {out: 4, kernel_size: "
-                    "1}}, relu]]}}, {max_pool2d: 2}, {adaptive_avg_pool2d: 1}, flatten, {linear: 4}]}\n"
+                    "[{conv2d: {out: 4, kernel_size: 1}}, relu, {conv2d: {out: 8, kernel_size: 5, padding: 2}}, relu], "
+                    "[{max_pool2d: {kernel_size: 3, stride: 1, padding: 1}}, {conv2d: {out: 4, kernel_size: 1}}, "
+                    "relu]]}}, {max_pool2d: 2}, {adaptive_avg_pool2d: 1}, flatten, {linear: 4}]}\n"
                     "optimizer: {type: nadam, lr: 0.002}\n",
      "7bebfba54c0f1a7f", false},
     {"mobile network",
@@ -130,8 +127,8 @@ static const struct model_case cases[] = {
     {"vision transformer",
      IMAGES "loss: {type: cross_entropy, label_smoothing: 0.1}\n"
             "model: {layers: [{patch_embedding: {embed_dim: 24, patch_size: 4}}, class_token, positional_embedding, "
-            "{residual: [layer_norm, {attention: {heads: 3}}]}, {residual: [layer_norm, {linear: 48}, gelu, "
-            "{linear: 24}]}, layer_norm, {slice: {end: 1}}, flatten, {linear: 4}]}\n"
+            "{residual: [layer_norm, {attention: {heads: 3}}]}, {residual: [layer_norm, {linear: 48}, gelu, {linear: "
+            "24}]}, layer_norm, {slice: {end: 1}}, flatten, {linear: 4}]}\n"
             "optimizer: {type: adamw, lr: 0.001, weight_decay: 0.05, decay: matrices}\n",
      "3f56a91506826ebf", false},
     {"rotary transformer",
@@ -143,16 +140,15 @@ static const struct model_case cases[] = {
      "optimizer: {type: adamw, lr: 0.003, betas: [0.9, 0.95]}\n",
      "bcb740dd4af5dae1", false},
     {"convolutions of a signal",
-     STEPS CLASSES
-     "model: {layers: [{conv1d: {out: 16, kernel_size: 3, padding: 1}}, relu, {conv1d: {out: 24, kernel_size: 3, "
-     "stride: 2}}, {instance_norm: {affine: true}}, tanh, flatten, {linear: 3}]}\n"
-     "optimizer: {type: radam, lr: 0.01}\n",
+     STEPS CLASSES "model: {layers: [{conv1d: {out: 16, kernel_size: 3, padding: 1}}, relu, {conv1d: {out: 24, "
+                   "kernel_size: 3, stride: 2}}, {instance_norm: {affine: true}}, tanh, flatten, {linear: 3}]}\n"
+                   "optimizer: {type: radam, lr: 0.01}\n",
      "601aa4bb936f0337", false},
     {"autoencoder",
      "dataset: {format: synthetic, synthetic: {kind: classes, rows: 256, inputs: 20, classes: 5}, scale: minmax, "
      "split: 0.25}\nlosses: [{type: mse, output: whole, target: input}]\n"
-     "model: {layers: [{linear: 16}, elu, {linear: {out: 4, name: code}}, sigmoid, {linear: 16}, softplus, "
-     "{linear: {out: 20, name: whole}}]}\noptimizer: {type: lion, lr: 0.001}\n",
+     "model: {layers: [{linear: 16}, elu, {linear: {out: 4, name: code}}, sigmoid, {linear: 16}, softplus, {linear: "
+     "{out: 20, name: whole}}]}\noptimizer: {type: lion, lr: 0.001}\n",
      "14bd495da07e25f9", false},
     {"large products",
      "dataset: {format: synthetic, synthetic: {kind: classes, rows: 512, inputs: 256, classes: 10}, split: "

@@ -59,8 +59,8 @@ static status find_queue(const char *name, const struct queue **out) {
             return OK;
     }
     if (name) return status_new(STATUS_USAGE, "--queue: expected slurm, pbs, lsf, flux or sge, got '%s'", name);
-    return status_new(STATUS_USAGE, "no queue is found here (sbatch, qsub, bsub, flux); give --queue "
-                                    "slurm|pbs|lsf|flux|sge");
+    return status_new(STATUS_USAGE,
+                      "no queue is found here (sbatch, qsub, bsub, flux); give --queue slurm|pbs|lsf|flux|sge");
 }
 
 /* "1:30:00" */
@@ -88,9 +88,8 @@ static status read_nproc(const char *text, int *nproc) {
 static status check_launcher(const struct command_line *line) {
     if (!line->is_standalone && !line->node_rank && !line->master_addr && !line->master_port && !line->max_restarts)
         return OK;
-    return status_new(STATUS_USAGE,
-                      "submit does not accept --standalone, --node-rank, --master-addr, --master-port and "
-                      "--max-restarts: the queue starts the processes; leave them out");
+    return status_new(STATUS_USAGE, "submit does not accept --standalone, --node-rank, --master-addr, --master-port "
+                                    "and --max-restarts: the queue starts the processes; leave them out");
 }
 
 /* The name of a run or a sweep in characters that every queue takes; the config must be one that can run. */

@@ -244,11 +244,10 @@ static status reject_unknown_counter(void *context, const char *path, hid_t data
     TRY(check_place(comparison->checkpoint, path, &shape));
     memcpy(&value, comparison->checkpoint->image + shape.offset, sizeof value);
     if (value == 0) return OK;
-    return status_new(
-        STATUS_DATA,
-        "%s: '%s' is %lld, a counter that this version does not have; resume with the newer ddptrain that "
-        "wrote the file",
-        comparison->path, path, (long long)value);
+    return status_new(STATUS_DATA,
+                      "%s: '%s' is %lld, a counter that this version does not have; resume with the newer ddptrain "
+                      "that wrote the file",
+                      comparison->path, path, (long long)value);
 }
 
 static status compare(struct checkpoint *checkpoint, struct comparison *comparison, const char *const *complete) {

@@ -778,11 +778,10 @@ static void compare_squares(struct tensor_mapping *m) {
         const struct param *param = slot_param(&m->slots[i]);
         for (const struct tensor_piece *p = m->slots[i].pieces; p; p = p->next)
             if (p->layout == LAYOUT_UNSTATED && p->dims == 2 && p->shape[0] == p->shape[1] && is_product(m, param))
-                text_printf(
-                    &m->differences,
-                    "\n  %s of the file is square, so its shape does not show whether it must be transposed like "
-                    "others; its rule must have `transpose` or `as is`",
-                    p->tensor);
+                text_printf(&m->differences,
+                            "\n  %s of the file is square, so its shape does not show whether it must be transposed "
+                            "like others; its rule must have `transpose` or `as is`",
+                            p->tensor);
     }
 }
 

@@ -18,11 +18,10 @@
 status gpu_find_driver(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (driver) return OK; /* not closed: the module needs it, too */
-    return status_new(
-        STATUS_USAGE,
-        "NVIDIA's driver, which is not installed (%s): install it, or give the container access to the GPU "
-        "(docker run --gpus all)",
-        dlerror());
+    return status_new(STATUS_USAGE,
+                      "NVIDIA's driver, which is not installed (%s): install it, or give the container access to the "
+                      "GPU (docker run --gpus all)",
+                      dlerror());
 }
 
 static status find_none(void) {
@@ -88,10 +87,10 @@ status gpus_choose(const struct gpus_process *process, int *gpu) {
     TRY(gpu_find(&module, &gpus));
     bool has_own = gpus == 1 && process->is_launched && is_one(getenv("CUDA_VISIBLE_DEVICES"));
     if (size > gpus && !has_own && !(share && strcmp(share, "1") == 0))
-        return status_new(STATUS_USAGE,
-                          "a GPU for each process: %d processes on this host, %d GPU%s; start as many processes as "
-                          "GPUs (--nproc %d)",
-                          size, gpus, text_plural((uint64_t)gpus, "s"), gpus);
+        return status_new(
+            STATUS_USAGE,
+            "a GPU for each process: %d processes on this host, %d GPU%s; start as many processes as GPUs (--nproc %d)",
+            size, gpus, text_plural((uint64_t)gpus, "s"), gpus);
     *gpu = rank % gpus;
     return OK;
 }

@@ -46,12 +46,11 @@ static status reject_expressions(const struct export_source *source, const struc
 /* The preparation of an exported model is that of one row. */
 static status reject_windows(const struct export_source *source, const struct export_model *m) {
     if (!m->preparation || m->config->dataset.window.steps == 0) return OK;
-    return status_new(
-        STATUS_USAGE,
-        "%s: the model reads windows of rows (dataset.window) with columns that are prepared (categories, "
-        "dates, missing values, dataset.columns), which an exported model cannot do; use `ddptrain "
-        "predict`, or train with columns of numbers (dataset.inputs)",
-        source->path);
+    return status_new(STATUS_USAGE,
+                      "%s: the model reads windows of rows (dataset.window) with columns that are prepared "
+                      "(categories, dates, missing values, dataset.columns), which an exported model cannot do; use "
+                      "`ddptrain predict`, or train with columns of numbers (dataset.inputs)",
+                      source->path);
 }
 
 /* That of the rows of a sample is not one of the sample. */

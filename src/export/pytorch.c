@@ -542,10 +542,11 @@ static status write_training(struct script *s) {
     TRY(optimizer_write_pytorch(&c->optimizer, out));
     if (has_schedule) text_add(out, "rates = [group[\"lr\"] for group in optimizer.param_groups]\n");
     if (scales_loss(s))
-        TRY(schema_fill(&loss_scale_schema, &c->train.grad_scaler,
-                        "scaler = torch.amp.GradScaler(device.type{,init_scale}{,growth_factor}{,backoff_factor}"
-                        "{,growth_interval})\n",
-                        NULL, NULL, out));
+        TRY(schema_fill(
+            &loss_scale_schema, &c->train.grad_scaler,
+            "scaler = "
+            "torch.amp.GradScaler(device.type{,init_scale}{,growth_factor}{,backoff_factor}{,growth_interval})\n",
+            NULL, NULL, out));
     TRY(add_monitors(s));
     add_sampler(s);
     if (c->train.ema.decay > 0) text_add(out, "average = copy.deepcopy(model)\n");

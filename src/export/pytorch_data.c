@@ -784,13 +784,13 @@ static void add_augmentation(struct script *s) {
     const char *words = members ? arena_printf(s->arena, "(positions.numpy()[:, None] * %zu + np.arange(%zu)).ravel()",
                                                members, members)
                                 : "positions.numpy()";
-    text_printf(out,
-                "\n\ndef augmented(positions, epoch):\n"
-                "    \"\"\"Inputs and targets at these positions of the training rows, changed as in this epoch of the "
-                "run.\"\"\"\n"
-                "    rows, draw = torch.as_tensor(train)[positions], functools.partial(random_words, "
-                "%s, epoch, %lld)\n",
-                words, (long long)a->seed);
+    text_printf(
+        out,
+        "\n\ndef augmented(positions, epoch):\n"
+        "    \"\"\"Inputs and targets at these positions of the training rows, changed as in this epoch of the "
+        "run.\"\"\"\n"
+        "    rows, draw = torch.as_tensor(train)[positions], functools.partial(random_words, %s, epoch, %lld)\n",
+        words, (long long)a->seed);
     if (members) text_add(out, "    samples, rows = rows, drawn(rows).flatten()\n");
     text_add(out, "    images = ");
     add_values(s);

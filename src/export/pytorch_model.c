@@ -175,11 +175,10 @@ static status check_shared(struct naming *n, const struct layer *layer, const ch
     const struct layer *first = module_of(n, layer), *layers = n->s->model->layers;
     n->codes[layer - layers] = arena_copy(n->s->arena, code);
     if (strcmp(n->codes[first - layers], code) == 0) return OK;
-    return status_new(
-        STATUS_USAGE,
-        "%s: %s: share: a layer with other keys than those of %s, or with dropout, cannot be expressed in "
-        "a PyTorch script",
-        place_text(layer->place).s, layer->path, first->path);
+    return status_new(STATUS_USAGE,
+                      "%s: %s: share: a layer with other keys than those of %s, or with dropout, cannot be expressed "
+                      "in a PyTorch script",
+                      place_text(layer->place).s, layer->path, first->path);
 }
 
 /* The line that uses the weight of another layer. */
@@ -416,8 +415,8 @@ static status write_class(struct naming *n) {
 static void add_freeze(struct script *s) {
     const struct string_list *patterns = &s->config->model.freeze;
     if (!patterns->count) return;
-    text_add(&s->network, "for name, p in model.named_parameters():\n    p.requires_grad_(not any(fnmatch.fnmatchcase("
-                          "name, pattern) for pattern in ");
+    text_add(&s->network, "for name, p in model.named_parameters():\n    p.requires_grad_(not "
+                          "any(fnmatch.fnmatchcase(name, pattern) for pattern in ");
     script_add_names(&s->network, patterns, "");
     text_add(&s->network, "))\n");
 }

@@ -295,10 +295,10 @@ static status build_share(const struct builder *b, struct layer *layer, const st
         return status_new(STATUS_USAGE, "share: a layer with carry_state keeps the state of its own rows");
     if (params->count != other->param_count || buffers->count != other->buffer_count ||
         !are_equal(&m->params, other->first_param, params) || !are_equal(&m->buffers, other->first_buffer, buffers))
-        return status_new(STATUS_USAGE,
-                          "share: its parameters have other shapes than those of %s, because its input or its keys "
-                          "differ",
-                          other->path);
+        return status_new(
+            STATUS_USAGE,
+            "share: its parameters have other shapes than those of %s, because its input or its keys differ",
+            other->path);
     layer->is_sharing = true;
     layer->first_param = other->first_param;
     layer->param_count = other->param_count;

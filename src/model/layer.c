@@ -30,17 +30,16 @@ static const struct schema_row common_rows[] = {
                       "Other layers of the same list, and those inside them, take its output by this name (`from`)."),
     SCHEMA_ROW(STRING_LIST, struct layer_common, from, .fallback = "null",
                .doc = "Takes the output of the layer of this `name` instead of the layer before; `input` is the "
-                      "model's input. Layers that join, such as add, take a list of names, or one that they "
-                      "join with the output of the layer before."),
+                      "model's input. Layers that join, such as add, take a list of names, or one that they join with "
+                      "the output of the layer before."),
     SCHEMA_ROW(
         STRING, struct layer_common, share, .fallback = "null",
         .doc = "Uses the parameters and running statistics of the earlier layer of this `name`, of the same type and "
                "shapes (a module that PyTorch's forward calls twice). A `sequential` then has the layers of that one."),
     SCHEMA_ROW(BOOL, struct layer_common, recompute, .fallback = "false", .flags = SCHEMA_EXTENDS,
-               .doc =
-                   "Training keeps only the input and output of the layer, or of the layers inside it, and computes "
-                   "the rest again in backward (torch.utils.checkpoint): less memory, more time, the same bits. Of a "
-                   "`repeat` each copy is kept so."),
+               .doc = "Training keeps only the input and output of the layer, or of the layers inside it, and computes "
+                      "the rest again in backward (torch.utils.checkpoint): less memory, more time, the same bits. Of "
+                      "a `repeat` each copy is kept so."),
     {0},
 };
 

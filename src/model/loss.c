@@ -137,11 +137,11 @@ static status check_parts(const struct loss_type *loss, const struct shape *outp
         return OK;
     struct text shape = {0};
     shape_print(output, &shape);
-    status s = status_new(STATUS_USAGE,
-                          "the model's output is %s: %s needs its %zu parts one after the other; insert '- flatten' "
-                          "after each part, before concat joins them; or after the last layer, if the parts are its "
-                          "channels",
-                          text_string(&shape), loss->variant.name, loss->parts);
+    status s =
+        status_new(STATUS_USAGE,
+                   "the model's output is %s: %s needs its %zu parts one after the other; insert '- flatten' after "
+                   "each part, before concat joins them; or after the last layer, if the parts are its channels",
+                   text_string(&shape), loss->variant.name, loss->parts);
     text_free(&shape);
     return s;
 }
@@ -198,11 +198,10 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
         shape_print(&linear->in, &hint);
         text_add(&hint, " and uses only the last dimension: insert '- flatten' before it");
     } else if (targets->first_class > 0) {
-        text_printf(
-            &hint,
-            "; the smallest class is %lld: number the labels from 0 (in a table dataset.columns: {COLUMN: category} "
-            "does it), or give the last layer %lld outputs",
-            (long long)targets->first_class, (long long)targets->classes);
+        text_printf(&hint,
+                    "; the smallest class is %lld: number the labels from 0 (in a table dataset.columns: {COLUMN: "
+                    "category} does it), or give the last layer %lld outputs",
+                    (long long)targets->first_class, (long long)targets->classes);
     } else if (targets->absent_class > 0 && targets->size == 1) {
         text_printf(&hint,
                     "; no row has class %lld: number the labels without gaps (in a table dataset.columns: {COLUMN: "
@@ -251,13 +250,13 @@ status loss_check_classes(const char *name, const struct real_list *weight, cons
     shape_print(output, &shape);
     status s;
     if (fits || target_size == 1)
-        s = status_new(STATUS_USAGE,
-                       "the model's output is %s, but the targets have %lld classes (0 to %lld): %s needs one output "
-                       "per class%s",
-                       text_string(&shape), (long long)classes, (long long)classes - 1, name,
-                       is_sequence && classes == 256 ? "; if 255 means that a pixel has no class, write loss: "
-                                                       "{ignore_index: 255}; masks of 0 and 255 need bce_with_logits"
-                                                     : "");
+        s = status_new(
+            STATUS_USAGE,
+            "the model's output is %s, but the targets have %lld classes (0 to %lld): %s needs one output per class%s",
+            text_string(&shape), (long long)classes, (long long)classes - 1, name,
+            is_sequence && classes == 256 ? "; if 255 means that a pixel has no class, write loss: {ignore_index: "
+                                            "255}; masks of 0 and 255 need bce_with_logits"
+                                          : "");
     else
         s = status_new(STATUS_USAGE,
                        "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld), or "

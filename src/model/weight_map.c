@@ -318,8 +318,7 @@ static const struct schema_row rows[] = {
                    "Tensors of the file that are not used, as patterns: `*` is any text without a dot, `**` any text."),
     SCHEMA_KEY(BOOL, "partial", struct weight_source, is_partial, .fallback = "false",
                .doc = "Parameters without a tensor keep their initial values, and tensors without a parameter are not "
-                      "used, instead "
-                      "of an error; both are printed."),
+                      "used, instead of an error; both are printed."),
     {0},
 };
 

@@ -86,11 +86,9 @@ static const struct schema group_schema =
     SCHEMA("optimizer.groups", struct group, .rows = group_rows, .check = check_group);
 
 static const struct schema_row common_rows[] = {
-    SCHEMA_ROW(
-        CHOICE, struct common, decay, .fallback = "all", .choices = decays,
-        .doc =
-            "Parameters that `weight_decay` applies to: all, or `matrices`: those with two or more dimensions, so that "
-            "biases and norms do not decay."),
+    SCHEMA_ROW(CHOICE, struct common, decay, .fallback = "all", .choices = decays,
+               .doc = "Parameters that `weight_decay` applies to: all, or `matrices`: those with two or more "
+                      "dimensions, so that biases and norms do not decay."),
     SCHEMA_ROW(SECTION_LIST, struct common, groups, .fallback = "[]", .section = &group_schema,
                .doc = "Parameters with their own values of lr, weight_decay, betas, momentum and eps (PyTorch's "
                       "parameter groups); the first group that matches is used."),
@@ -98,10 +96,9 @@ static const struct schema_row common_rows[] = {
                .doc = "Make the loss larger instead of smaller: gradients have the other sign."),
     SCHEMA_ROW(
         BOOL, struct common, in_backward, .fallback = "false", .flags = SCHEMA_EXTENDS,
-        .doc =
-            "Update each parameter during backward, as soon as its gradient is complete, without storing all gradients "
-            "(PyTorch's optimizer step in backward): the same numbers in less memory and time. On the CPU, with one "
-            "process; several processes keep their gradients to average them (docs/optimizers.md)."),
+        .doc = "Update each parameter during backward, as soon as its gradient is complete, without storing all "
+               "gradients (PyTorch's optimizer step in backward): the same numbers in less memory and time. On the "
+               "CPU, with one process; several processes keep their gradients to average them (docs/optimizers.md)."),
     {0},
 };
 
@@ -328,9 +325,9 @@ status optimizer_plan_create(const struct variant *config, const struct params *
     TRY(check_whole(config, params));
     TRY(check_matches(common, params));
     if (optimizer_evaluates(config) && common->groups.count)
-        return status_new(STATUS_USAGE,
-                          "optimizer.groups: lbfgs has the same settings for all parameters, as in PyTorch; "
-                          "remove groups");
+        return status_new(
+            STATUS_USAGE,
+            "optimizer.groups: lbfgs has the same settings for all parameters, as in PyTorch; remove groups");
     struct optimizer_plan *plan = calloc(1, sizeof *plan);
     if (plan) plan->settings = calloc(params->count + 1, sizeof *plan->settings);
     if (plan) plan->runs = calloc(params->count + 1, sizeof *plan->runs);

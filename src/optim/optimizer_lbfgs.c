@@ -18,9 +18,8 @@ static const struct schema_row rows[] = {
                .doc =
                    "Earlier iterations of which the change of parameters and of gradient is kept: two vectors each."),
     SCHEMA_ROW(CHOICE, struct lbfgs_config, line_search, .fallback = "none", .choices = searches,
-               .doc =
-                   "`strong_wolfe`: search along the direction for a step that satisfies the strong Wolfe conditions "
-                   "(PyTorch's line_search_fn); `none`: a step has the length lr."),
+               .doc = "`strong_wolfe`: search along the direction for a step that satisfies the strong Wolfe "
+                      "conditions (PyTorch's line_search_fn); `none`: a step has the length lr."),
     {0},
 };
 static const struct schema schema = SCHEMA("optimizer.lbfgs", struct lbfgs_config, .rows = rows);

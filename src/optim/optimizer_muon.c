@@ -42,10 +42,11 @@ static const struct schema_row rows[] = {
                .max = INFINITY, .doc = "a, b, c of an iteration X = a X + (b A + c A A) X, A = X X^T."),
     OPTIMIZER_REAL(muon_config, eps, "1e-07", "The smallest norm by which a matrix is divided."),
     SCHEMA_ROW(INT, struct muon_config, ns_steps, .fallback = "5", .min = 0, .max = 99, .doc = "Iterations."),
-    SCHEMA_ROW(CHOICE, struct muon_config, adjust_lr, .fallback = "original", .choices = adjusts,
-               .doc = "Factor of the rate of a matrix (rows, columns): `original`: sqrt(max(1, rows / columns)); "
-                      "`match_rms_adamw`: 0.2 sqrt(max(rows, columns)), for rates as those of adamw (PyTorch's "
-                      "adjust_lr_fn)."),
+    SCHEMA_ROW(
+        CHOICE, struct muon_config, adjust_lr, .fallback = "original", .choices = adjusts,
+        .doc =
+            "Factor of the rate of a matrix (rows, columns): `original`: sqrt(max(1, rows / columns)); "
+            "`match_rms_adamw`: 0.2 sqrt(max(rows, columns)), for rates as those of adamw (PyTorch's adjust_lr_fn)."),
     SCHEMA_ROW(STRING_LIST, struct muon_config, adamw_match, .fallback = "null",
                .doc = "Names of matrices that adamw updates, too, as shell patterns: embeddings and the last layer."),
     SCHEMA_ROW(SECTION, struct muon_config, adamw, .section = &adamw_schema,
@@ -180,8 +181,9 @@ static status write_pytorch(const void *config, struct text *out) {
                   "    (others if is_other else matrices).append(p)\n"
                   "parts = [");
     TRY(schema_fill(&schema, config,
-                    "torch.optim.Muon(matrices, lr={lr}{,weight_decay}{,momentum}{,nesterov}{,ns_coefficients}{,eps}"
-                    "{,ns_steps}{,adjust_lr:adjust_lr_fn})]\nif others:\n    parts.append(",
+                    "torch.optim.Muon(matrices, "
+                    "lr={lr}{,weight_decay}{,momentum}{,nesterov}{,ns_coefficients}{,eps}{,ns_steps}{,adjust_lr:adjust_"
+                    "lr_fn})]\nif others:\n    parts.append(",
                     NULL, NULL, out));
     TRY(schema_fill(&adamw_schema, &c->adamw, "torch.optim.AdamW(others, lr={lr}{,betas}{,eps}{,weight_decay}))\n",
                     NULL, NULL, out));

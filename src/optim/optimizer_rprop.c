@@ -8,10 +8,9 @@ struct rprop_config {
 
 static const struct schema_row rows[] = {
     OPTIMIZER_REAL(rprop_config, lr, "0.01", "The first step of each weight; later updates do not read it."),
-    SCHEMA_ROW(REAL_LIST, struct rprop_config, etas, .fallback = "[0.5, 1.2]", .min = 0, .max = INFINITY,
-               .excludes_min = true,
-               .doc = "Factors of a step: where the gradient has changed its sign (below 1), and where it has not "
-                      "(above 1)."),
+    SCHEMA_ROW(
+        REAL_LIST, struct rprop_config, etas, .fallback = "[0.5, 1.2]", .min = 0, .max = INFINITY, .excludes_min = true,
+        .doc = "Factors of a step: where the gradient has changed its sign (below 1), and where it has not (above 1)."),
     SCHEMA_ROW(REAL_LIST, struct rprop_config, step_sizes, .fallback = "[1.0e-06, 50]", .min = 0, .max = INFINITY,
                .doc = "The smallest and the largest step."),
     {0},

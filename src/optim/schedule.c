@@ -152,11 +152,9 @@ static const struct schema_row point_rows[] = {
 static const struct schema point_schema =
     SCHEMA("schedule.piecewise.points", struct schedule_point, .rows = point_rows, .shorthand = "factor");
 static const struct schema_row piecewise_rows[] = {
-    SCHEMA_ROW(
-        SECTION_MAP, struct schedule_config, points, .flags = SCHEMA_REQUIRED, .section = &point_schema,
-        .doc =
-            "Factors of lr after numbers of intervals, ascending: {0: 1.0, 10: 0.5}. Before the first point and after "
-            "the last one the factor is constant."),
+    SCHEMA_ROW(SECTION_MAP, struct schedule_config, points, .flags = SCHEMA_REQUIRED, .section = &point_schema,
+               .doc = "Factors of lr after numbers of intervals, ascending: {0: 1.0, 10: 0.5}. Before the first point "
+                      "and after the last one the factor is constant."),
     CHOICE(interpolation, "linear", interpolations,
            "Between two points: a straight line, or the factor of the point before (step)."),
     {0},
@@ -335,19 +333,16 @@ static const struct schedule_type types[] = {
     {{"one_cycle", &one_cycle_schema,
       "The rate rises to lr, then falls to a fraction of its initial value (OneCycleLR)."},
      .at = one_cycle,
-     .pytorch =
-         "one_cycle(t, {total_iters|total}, base / {div_factor}, base, base / {div_factor} / {final_div_factor}, "
-         "{pct_start}, {anneal}, {three_phase})",
-     .momentum =
-         "one_cycle(t, {total_iters|total}, {max_momentum}, {base_momentum}, {max_momentum}, {pct_start}, {anneal}, "
-         "{three_phase})"},
+     .pytorch = "one_cycle(t, {total_iters|total}, base / {div_factor}, base, base / {div_factor} / "
+                "{final_div_factor}, {pct_start}, {anneal}, {three_phase})",
+     .momentum = "one_cycle(t, {total_iters|total}, {max_momentum}, {base_momentum}, {max_momentum}, {pct_start}, "
+                 "{anneal}, {three_phase})"},
     {{"cyclic", &cyclic_schema, "The rate rises to max_lr and falls again, in cycles (CyclicLR)."},
      .at = cyclic,
      .pytorch = "{base_lr|base} + ({max_lr} - {base_lr|base}) * cyclic(t, {step_size_up}, {step_size_down|None}, "
                 "{mode}, {gamma})",
      .momentum = "{max_momentum} - ({max_momentum} - {base_momentum}) * cyclic(t, {step_size_up}, "
-                 "{step_size_down|None}, {mode}, "
-                 "{gamma})"},
+                 "{step_size_down|None}, {mode}, {gamma})"},
     {{"piecewise", &piecewise_schema, "lr times a factor from a table of points (LambdaLR)."},
      .at = piecewise,
      .pytorch = "base * piecewise(t, {table}, {interpolation})"},
@@ -364,10 +359,9 @@ static const struct schema_variant *variant_at(size_t index) {
 static const struct schema_row common_rows[] = {
     SCHEMA_ROW(CHOICE, struct schedule_common, interval, .fallback = "epoch", .choices = intervals,
                .doc = "Unit of time of the schedule: epochs, or optimizer updates."),
-    SCHEMA_ROW(
-        INT, struct schedule_common, warmup, .fallback = "0", .min = 0, .max = INFINITY,
-        .doc = "Intervals in which the rate rises linearly before the schedule begins (SequentialLR with LinearLR), to "
-               "lr; of one_cycle, as PyTorch, to its first rate."),
+    SCHEMA_ROW(INT, struct schedule_common, warmup, .fallback = "0", .min = 0, .max = INFINITY,
+               .doc = "Intervals in which the rate rises linearly before the schedule begins (SequentialLR with "
+                      "LinearLR), to lr; of one_cycle, as PyTorch, to its first rate."),
     SCHEMA_ROW(REAL, struct schedule_common, warmup_start_factor, .fallback = "0.01", .min = 0, .max = 1,
                .doc = "Fraction of lr at the start of the warm-up."),
     {0},

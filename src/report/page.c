@@ -23,12 +23,11 @@ static const char *text_of(const char *name) {
 }
 
 void page_begin(struct text *out, const char *title) {
-    text_add(out,
-             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-             "script-src 'unsafe-inline'\">\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-             "<meta name=\"generator\" content=\"ddptrain\">\n<title>");
+    text_add(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+                  "'unsafe-inline'; script-src 'unsafe-inline'\">\n"
+                  "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                  "<meta name=\"generator\" content=\"ddptrain\">\n<title>");
     html_add(out, title);
     text_printf(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>", text_of("page.css"));
     html_add(out, title);

@@ -404,10 +404,9 @@ void svg_legend_begin(struct text *out) { text_add(out, "<ul class=\"legend\">")
 void svg_legend_add(struct text *out, const char *name, size_t index) {
     text_add(out, "<li data-name=\"");
     html_add(out, name);
-    text_printf(out,
-                "\"><svg viewBox=\"0 0 22 8\" aria-hidden=\"true\"><path class=\"curve c%zu d%zu\" d=\"M1 4H21\"/>"
-                "</svg>",
-                index % SVG_COLORS, index / SVG_COLORS % SVG_DASHES);
+    text_printf(
+        out, "\"><svg viewBox=\"0 0 22 8\" aria-hidden=\"true\"><path class=\"curve c%zu d%zu\" d=\"M1 4H21\"/></svg>",
+        index % SVG_COLORS, index / SVG_COLORS % SVG_DASHES);
     html_add_short(out, name, 80);
     text_add(out, "</li>");
 }

@@ -101,11 +101,10 @@ static void draw_pairs(struct text *out, const struct sweep_data *s, double *con
         text_free(&label);
     }
     svg_end(&plot);
-    page_note(
-        out,
-        "A point is a pair of runs with the same seed. Above the line the value of B is larger, below it that of A; %s "
-        "values are better.",
-        s->is_max ? "larger" : "smaller");
+    page_note(out,
+              "A point is a pair of runs with the same seed. Above the line the value of B is larger, below it that of "
+              "A; %s values are better.",
+              s->is_max ? "larger" : "smaller");
     svg_end_figure(out);
     text_add(out, "</div>\n");
     text_free(&title);
@@ -268,11 +267,10 @@ static void add_commands(struct text *out, const struct sweep_data *s) {
     size_t first = s->other ? 0 : 1;
     if (s->ranked > first) text_printf(out, "<h3>Commands of the %s trials</h3>\n", s->other ? "two" : "next best");
     for (size_t i = first; i < s->ranked && i < BEST_COMMANDS; i++) add_command(out, s, &s->trials[i]);
-    page_note(
-        out,
-        "Each command trains the trial's %s again, from the folder where the sweep was started, and ends with the "
-        "same state SHA-256.",
-        sweep_data_repeats(s) > 1 ? "first run" : "run");
+    page_note(out,
+              "Each command trains the trial's %s again, from the folder where the sweep was started, and ends with "
+              "the same state SHA-256.",
+              sweep_data_repeats(s) > 1 ? "first run" : "run");
 }
 
 /* The best trial with its command, and how far the sweep is. */
@@ -607,8 +605,8 @@ static void draw_importance(struct text *out, const struct sweep_data *s) {
     }
     svg_bars(out, "Importance of the parameters", names, shares, pointers, n);
     page_note(out,
-              "Share of the variance of the trials' ranks by %s that the parameter alone explains: one-way analysis "
-              "of variance of ranks over groups of neighbouring values, corrected for chance (epsilon squared), %zu "
+              "Share of the variance of the trials' ranks by %s that the parameter alone explains: one-way analysis of "
+              "variance of ranks over groups of neighbouring values, corrected for chance (epsilon squared), %zu "
               "complete trials. \u2191 larger values were better, \u2193 smaller ones (Spearman's correlation). "
               "Effects of several parameters together are not in it.",
               s->metric, s->ranked);
@@ -707,10 +705,10 @@ status sweep_section_add(struct text *out, const struct sweep_data *s) {
         if (s->ranked && s->parameter_count) draw_parallel(out, s, &m);
         text_add(out, "</div>\n");
         if (s->trial_total > s->ranked)
-            page_note(out,
-                      "Hollow points are pruned trials, at their best value until then; filled orange ones are the "
-                      "best %d.",
-                      BEST_SHOWN);
+            page_note(
+                out,
+                "Hollow points are pruned trials, at their best value until then; filled orange ones are the best %d.",
+                BEST_SHOWN);
         if (s->trial_total > max_points(s))
             page_note(out,
                       "Plots over parameters show %zu of the %zu trials: the best %d and every n-th of the others.",

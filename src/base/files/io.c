@@ -503,10 +503,9 @@ status io_remove_temporaries(const char *path) {
 }
 
 status io_read_back_failure(const char *path) {
-    return status_new(STATUS_IO,
-                      "'%s' reads back different from what was written: the disk or the memory of this machine is "
-                      "failing",
-                      path);
+    return status_new(
+        STATUS_IO, "'%s' reads back different from what was written: the disk or the memory of this machine is failing",
+        path);
 }
 
 /* Compares the file with [parts]; [buffer] (COMPARE_CHUNK, or the largest part) is a workspace. */

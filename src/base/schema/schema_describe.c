@@ -558,8 +558,8 @@ void schema_write_markdown(const struct schema *schema, struct text *out) {
     struct arena *arena = arena_create();
     struct sections all = sections_list(schema, arena);
     text_printf(out,
-                "# %c%s reference\n\nEvery key of a %s. The program generates this page from the schema that it "
-                "checks %ss with.\nUnknown keys, wrong types and values outside the allowed range are errors. A resume "
+                "# %c%s reference\n\nEvery key of a %s. The program generates this page from the schema that it checks "
+                "%ss with.\nUnknown keys, wrong types and values outside the allowed range are errors. A resume "
                 "accepts another value only for keys whose\nmeaning ends with *May differ on a resume.*\n\n",
                 toupper((unsigned char)schema->name[0]), schema->name + 1, schema->name, schema->name);
     add_table(out, &all, "", schema, 0);

@@ -15,82 +15,65 @@ const char *const unknown_rules[] = {"ignore", "error", NULL};
 static const char *const scales[] = {"none", "standard", "minmax", NULL};
 
 static const struct schema_row rows[] = {
-    SCHEMA_ROW(
-        CHOICE, struct column_rule, type, .present_offset = FIELD(struct column_rule, is_given.type),
-        .fallback = "auto", .choices = column_types,
-        .doc =
-            "What the column holds. auto: the first value decides between numbers and texts; texts are true/false or "
-            "yes/no (boolean), ISO dates, or a category if each occurs twice or more on average; text: the tokens of a "
-            "text, for an embedding layer; ignore: not used."),
-    SCHEMA_ROW(
-        CHOICE, struct column_rule, missing, .present_offset = FIELD(struct column_rule, is_given.missing),
-        .fallback = "error", .choices = missing_rules,
-        .doc =
-            "What replaces a missing value, fitted on the training rows as scikit-learn's SimpleImputer: mean, median, "
-            "most_frequent, or constant (see fill). indicator: mean with indicator: true; for one-hot categories "
-            "missing is a category of its own."),
+    SCHEMA_ROW(CHOICE, struct column_rule, type, .present_offset = FIELD(struct column_rule, is_given.type),
+               .fallback = "auto", .choices = column_types,
+               .doc = "What the column holds. auto: the first value decides between numbers and texts; texts are "
+                      "true/false or yes/no (boolean), ISO dates, or a category if each occurs twice or more on "
+                      "average; text: the tokens of a text, for an embedding layer; ignore: not used."),
+    SCHEMA_ROW(CHOICE, struct column_rule, missing, .present_offset = FIELD(struct column_rule, is_given.missing),
+               .fallback = "error", .choices = missing_rules,
+               .doc = "What replaces a missing value, fitted on the training rows as scikit-learn's SimpleImputer: "
+                      "mean, median, most_frequent, or constant (see fill). indicator: mean with indicator: true; for "
+                      "one-hot categories missing is a category of its own."),
     SCHEMA_ROW(STRING, struct column_rule, fill, .present_offset = FIELD(struct column_rule, is_given.fill),
                .fallback = "null", .doc = "With missing: constant, the value; null: 0, for categories missing_value."),
-    SCHEMA_ROW(
-        BOOL, struct column_rule, indicator, .present_offset = FIELD(struct column_rule, is_given.indicator),
-        .fallback = "false",
-        .doc =
-            "SimpleImputer's add_indicator: one more feature, 1 where the value is missing, if values are missing in "
-            "the training rows. It is not scaled."),
-    SCHEMA_ROW(
-        CHOICE, struct column_rule, encoding, .present_offset = FIELD(struct column_rule, is_given.encoding),
-        .fallback = "one_hot", .choices = column_encodings,
-        .doc = "Of a category: one_hot (one feature for each category, OneHotEncoder), ordinal (its index among the "
-               "sorted categories, OrdinalEncoder) or embedding (that index + 1, for an embedding layer with "
-               "num_embeddings: categories of the file + 1; 0 is an unknown category)."),
+    SCHEMA_ROW(BOOL, struct column_rule, indicator, .present_offset = FIELD(struct column_rule, is_given.indicator),
+               .fallback = "false",
+               .doc = "SimpleImputer's add_indicator: one more feature, 1 where the value is missing, if values are "
+                      "missing in the training rows. It is not scaled."),
+    SCHEMA_ROW(CHOICE, struct column_rule, encoding, .present_offset = FIELD(struct column_rule, is_given.encoding),
+               .fallback = "one_hot", .choices = column_encodings,
+               .doc = "Of a category: one_hot (one feature for each category, OneHotEncoder), ordinal (its index among "
+                      "the sorted categories, OrdinalEncoder) or embedding (that index + 1, for an embedding layer "
+                      "with num_embeddings: categories of the file + 1; 0 is an unknown category)."),
     SCHEMA_ROW(CHOICE, struct column_rule, unknown, .present_offset = FIELD(struct column_rule, is_given.unknown),
                .fallback = "ignore", .choices = unknown_rules,
                .doc =
                    "A category that no training row has: ignore gives zeros (one_hot), -1 (ordinal) or 0 (embedding)."),
-    SCHEMA_ROW(
-        CHOICE, struct column_rule, scale, .present_offset = FIELD(struct column_rule, is_given.scale),
-        .fallback = "null", .choices = scales,
-        .doc =
-            "Scaling after missing values were replaced, as dataset.scale; null: dataset.scale for numbers, booleans, "
-            "dates and ordinal categories, none for one_hot and embedding."),
+    SCHEMA_ROW(CHOICE, struct column_rule, scale, .present_offset = FIELD(struct column_rule, is_given.scale),
+               .fallback = "null", .choices = scales,
+               .doc = "Scaling after missing values were replaced, as dataset.scale; null: dataset.scale for numbers, "
+                      "booleans, dates and ordinal categories, none for one_hot and embedding."),
     SCHEMA_ROW(
         STRING_LIST, struct column_rule, parts, .present_offset = FIELD(struct column_rule, is_given.parts),
         .fallback = "[]",
-        .doc =
-            "Of a date: year, month, day, weekday (Monday is 0), dayofyear, quarter, hour, minute, second, epoch (days "
-            "since 1970-01-01), each one feature; []: year, month, day, weekday, and hour if a training row has a time "
-            "of day, of these what the format has; hour and minute of a time without a date."),
-    SCHEMA_ROW(
-        STRING, struct column_rule, format, .present_offset = FIELD(struct column_rule, is_given.format),
-        .fallback = "null",
-        .doc = "Of a date: as strptime's in English, of %Y %y %m %b (Mar or March) %d %H %M %S %I %p %z, and %q for a "
-               "quarter, such as '%d.%m.%Y', '%b %d, %Y', '%Y-%m', '%Y Q%q' or '%H:%M'; null: ISO 8601, "
-               "2024-05-31T14:30:00 with - or / or no separators, and a blank instead of T. An offset such as +02:00 "
-               "is not "
-               "applied: parts are those of the time that is written."),
+        .doc = "Of a date: year, month, day, weekday (Monday is 0), dayofyear, quarter, hour, minute, second, epoch "
+               "(days since 1970-01-01), each one feature; []: year, month, day, weekday, and hour if a training row "
+               "has a time of day, of these what the format has; hour and minute of a time without a date."),
+    SCHEMA_ROW(STRING, struct column_rule, format, .present_offset = FIELD(struct column_rule, is_given.format),
+               .fallback = "null",
+               .doc = "Of a date: as strptime's in English, of %Y %y %m %b (Mar or March) %d %H %M %S %I %p %z, and %q "
+                      "for a quarter, such as '%d.%m.%Y', '%b %d, %Y', '%Y-%m', '%Y Q%q' or '%H:%M'; null: ISO 8601, "
+                      "2024-05-31T14:30:00 with - or / or no separators, and a blank instead of T. An offset such as "
+                      "+02:00 is not applied: parts are those of the time that is written."),
     SCHEMA_ROW(
         STRING, struct column_rule, tokenizer, .fallback = "null",
         .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
         .doc =
             "Of a text: tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece, Unigram or WordLevel, "
-            "the same "
-            "for all columns of texts. "
-            "null: the words that occur at least twice in the training rows, at most 20,000, are the tokens, any other "
-            "word is its bytes, and padding is 0. It is kept in checkpoints."),
+            "the same for all columns of texts. null: the words that occur at least twice in the training rows, at "
+            "most 20,000, are the tokens, any other word is its bytes, and padding is 0. It is kept in checkpoints."),
     SCHEMA_ROW(INT, struct column_rule, length, .present_offset = FIELD(struct column_rule, is_given.length),
                .fallback = "128", .min = 1, .max = 1e6,
-               .doc =
-                   "Of a text: the number of its features. A longer text is cut after as many tokens, a shorter one is "
-                   "followed by padding."),
+               .doc = "Of a text: the number of its features. A longer text is cut after as many tokens, a shorter one "
+                      "is followed by padding."),
     SCHEMA_ROW(INT, struct column_rule, padding, .fallback = "null", .min = 0, .max = TOKENIZER_MAX_TOKENS,
                .doc = "Of a text: the token behind the end of a short text, padding_idx of the embedding; null: the "
-                      "padding token "
-                      "of the tokenizer."),
+                      "padding token of the tokenizer."),
     SCHEMA_ROW(STRING, struct column_rule, expression, .present_offset = FIELD(struct column_rule, is_given.expression),
                .fallback = "null",
                .doc = "Makes a column that the file does not have, of numbers: a formula of others, such as `weight / "
-                      "height ^ 2` "
-                      "(docs/expressions.md). Where one of them is missing, it is, too."),
+                      "height ^ 2` (docs/expressions.md). Where one of them is missing, it is, too."),
     {0},
 };
 

@@ -453,11 +453,11 @@ static status reject_texts(const struct column_builder *builder, size_t *row) {
     text_add_value(&name, builder->name, TEXT_MAX_NAME);
     if (format) text_printf(&advice, "{type: date, format: \"%s\"} (or another format) if they are dates, or ", format);
     add_advice(builder->name, "ignore", &advice);
-    status s = status_new(STATUS_DATA,
-                          "column '%s': it has %zu different texts in %zu rows, such as names or identifiers; write "
-                          "%s, or category if they are categories; a model reads sentences with {type: text} "
-                          "(docs/text.md, Sentences)",
-                          text_string(&name), builder->pool.count, builder->values, text_string(&advice));
+    status s = status_new(
+        STATUS_DATA,
+        "column '%s': it has %zu different texts in %zu rows, such as names or identifiers; write %s, or category if "
+        "they are categories; a model reads sentences with {type: text} (docs/text.md, Sentences)",
+        text_string(&name), builder->pool.count, builder->values, text_string(&advice));
     text_free(&advice);
     text_free(&name);
     return s;

@@ -16,10 +16,9 @@
 
 /* The failure for a text with a NUL. */
 static status csv_reject_nul(const char *path) {
-    return status_new(STATUS_DATA,
-                      "%s: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set dataset.csv.encoding: "
-                      "utf-16",
-                      path);
+    return status_new(
+        STATUS_DATA,
+        "%s: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set dataset.csv.encoding: utf-16", path);
 }
 
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size) {
@@ -599,11 +598,9 @@ const char *csv_strip(const char *text, const char *strip, char out[CSV_UNGROUPE
 static const char *const encodings[] = {"auto", "utf-8", "utf-16", "latin-1", "windows-1252", NULL};
 
 static const struct schema_row rows[] = {
-    SCHEMA_ROW(
-        STRING, struct csv_config, delimiter, .fallback = "null",
-        .doc =
-            "One character, tab, or blanks for any number of blanks and tabs; null: the one of , ; | and tab that the "
-            "first lines have equally often, or blanks between numbers."),
+    SCHEMA_ROW(STRING, struct csv_config, delimiter, .fallback = "null",
+               .doc = "One character, tab, or blanks for any number of blanks and tabs; null: the one of , ; | and tab "
+                      "that the first lines have equally often, or blanks between numbers."),
     SCHEMA_ROW(STRING, struct csv_config, quote, .fallback = "'\"'",
                .doc = "The character around fields with delimiters or line ends; written twice inside of them. '': "
                       "there is none."),
@@ -611,17 +608,14 @@ static const struct schema_row rows[] = {
                .doc = "The decimal separator, '.' or ','; null: '.', or with the delimiter ; the one of the first "
                       "number with one."),
     SCHEMA_ROW(STRING, struct csv_config, thousands, .fallback = "null",
-               .doc =
-                   "The separator of groups of three digits in numbers, ',' '.' ' ' '_' or an apostrophe, as pandas' "
-                   "thousands; null: there is none."),
+               .doc = "The separator of groups of three digits in numbers, ',' '.' ' ' '_' or an apostrophe, as "
+                      "pandas' thousands; null: there is none."),
     SCHEMA_ROW(STRING, struct csv_config, strip, .fallback = "null",
                .doc = "Characters that are removed from the ends of numbers, with blanks: with '%$€' '5.5 %' is 5.5, "
-                      "'-$3' is -3; "
-                      "with '()' (3) is -3. null: such values are texts."),
-    SCHEMA_ROW(
-        STRING, struct csv_config, comment, .fallback = "null",
-        .doc = "A character such as '#': lines that start with it are skipped. null: only lines above the header that "
-               "start with # and are not the header."),
+                      "'-$3' is -3; with '()' (3) is -3. null: such values are texts."),
+    SCHEMA_ROW(STRING, struct csv_config, comment, .fallback = "null",
+               .doc = "A character such as '#': lines that start with it are skipped. null: only lines above the "
+                      "header that start with # and are not the header."),
     SCHEMA_ROW(CHOICE, struct csv_config, encoding, .fallback = "auto", .choices = encodings,
                .doc = "auto: by the byte order mark, else UTF-8, or Windows-1252 if the file is not UTF-8."),
     SCHEMA_KEY(BOOL, "no_header", struct csv_config, has_no_header, .fallback = "false",
@@ -972,11 +966,10 @@ char csv_decimal_of(const struct csv_reader *reader, const struct csv_config *di
 status csv_ask_decimal(const char *path, size_t line, const char *text) {
     struct text shown = {0};
     text_add_value(&shown, text, TEXT_MAX_NAME);
-    status s =
-        status_new(STATUS_DATA,
-                   "%s:line %zu: '%s' has a decimal comma or a separator of thousands, and no other number shows "
-                   "which; set dataset.csv.decimal: ',' or dataset.csv.thousands: ','",
-                   path, line, text_string(&shown));
+    status s = status_new(STATUS_DATA,
+                          "%s:line %zu: '%s' has a decimal comma or a separator of thousands, and no other number "
+                          "shows which; set dataset.csv.decimal: ',' or dataset.csv.thousands: ','",
+                          path, line, text_string(&shown));
     text_free(&shown);
     return s;
 }

@@ -324,11 +324,11 @@ static void warn_absent(struct dataset *dataset, const bool *seen, const bool *t
     }
     if (count > MAX_NAMED) text_printf(&names, " and %zu more", count - MAX_NAMED);
     if (count)
-        dataset->notes.items[dataset->notes.count++] = arena_printf(
-            dataset->arena,
-            "warning: %zu class%s no training row, so that the model cannot learn %s: %s (dataset.split: stratify "
-            "divides each class, shuffle mixes sorted rows)",
-            count, count == 1 ? " has" : "es have", count == 1 ? "it" : "them", text_string(&names));
+        dataset->notes.items[dataset->notes.count++] =
+            arena_printf(dataset->arena,
+                         "warning: %zu class%s no training row, so that the model cannot learn %s: %s (dataset.split: "
+                         "stratify divides each class, shuffle mixes sorted rows)",
+                         count, count == 1 ? " has" : "es have", count == 1 ? "it" : "them", text_string(&names));
     text_free(&names);
 }
 
@@ -708,8 +708,9 @@ static status add_table(struct dataset *dataset, const struct dataset_config *co
     table->ignored = config->request.ignored;
     use_labels(dataset, config, source, wants_classes, table);
     if (source->input_kind == INPUT_TOKENS && !wants_classes)
-        return status_new(STATUS_USAGE, "dataset: the target of a token is the next token, which is a class; use "
-                                        "loss: cross_entropy");
+        return status_new(
+            STATUS_USAGE,
+            "dataset: the target of a token is the next token, which is a class; use loss: cross_entropy");
     return OK;
 }
 
@@ -753,8 +754,8 @@ static status open_tables(struct dataset *dataset, const struct dataset_config *
 static status read_classes(struct table *table, const struct dataset_config *config, void **classes) {
     *classes = NULL;
     if (table->target_kind != TARGET_CLASS && config->request.target_range != TARGETS_ARE_PROBABILITIES)
-        return status_new(STATUS_USAGE, "dataset.split.stratify: it needs classes as targets, but this loss has "
-                                        "other targets");
+        return status_new(STATUS_USAGE,
+                          "dataset.split.stratify: it needs classes as targets, but this loss has other targets");
     if (table->target_size != 1)
         return status_new(STATUS_USAGE, "dataset.split.stratify: it needs one class per row, but a row has %zu targets",
                           table->target_size);
@@ -953,8 +954,9 @@ static status prepare(struct dataset *dataset, const struct dataset_config *conf
     if (!needs_preparation(dataset, config)) return OK;
     bool is_divide_of_model = config->request.is_trained && !config->request.preparation;
     if (!isnan(config->divide) && !is_divide_of_model)
-        return status_new(STATUS_USAGE, "dataset.divide is for inputs that are all numbers; remove it, or scale the "
-                                        "columns with dataset.columns");
+        return status_new(
+            STATUS_USAGE,
+            "dataset.divide is for inputs that are all numbers; remove it, or scale the columns with dataset.columns");
     TRY(text_columns_open(config, dataset->tables[0].source, &dataset->texts));
     for (int i = 0; i < dataset->n_tables; i++) {
         TRY(table_check_raw(&dataset->tables[i]));
@@ -982,12 +984,12 @@ static void note_layout(struct dataset *dataset, const struct dataset_config *co
     const int64_t *shape = source->input_shape;
     if (!source->format->has_layout || config->layout != LAYOUT_NCHW) return;
     if (!source_seems_channels_last(source->input_dims, shape)) return;
-    dataset->notes.items[dataset->notes.count++] = arena_printf(
-        dataset->arena,
-        "warning: the rows (%lld, %lld, %lld) are used as %lld channels of %lld x %lld pixels; if they are "
-        "images (height, width, channels), write dataset.layout: nhwc",
-        (long long)shape[0], (long long)shape[1], (long long)shape[2], (long long)shape[0], (long long)shape[1],
-        (long long)shape[2]);
+    dataset->notes.items[dataset->notes.count++] =
+        arena_printf(dataset->arena,
+                     "warning: the rows (%lld, %lld, %lld) are used as %lld channels of %lld x %lld pixels; if they "
+                     "are images (height, width, channels), write dataset.layout: nhwc",
+                     (long long)shape[0], (long long)shape[1], (long long)shape[2], (long long)shape[0],
+                     (long long)shape[1], (long long)shape[2]);
 }
 
 /* Several numbers for each image may be places in it, such as key points, which augmentation does not move. */
@@ -996,11 +998,11 @@ static void note_augment(struct dataset *dataset, const struct dataset_config *c
     bool are_numbers =
         info->target_kind == TARGET_VALUES && !info->is_binary && info->target_dims <= 1 && info->target_size > 1;
     if (!augment_moves(&config->augment) || !are_numbers) return;
-    dataset->notes.items[dataset->notes.count++] = arena_printf(
-        dataset->arena,
-        "warning: dataset.augment moves the pixels of an image, but not its %zu targets; leave it out if they are "
-        "coordinates",
-        info->target_size);
+    dataset->notes.items[dataset->notes.count++] =
+        arena_printf(dataset->arena,
+                     "warning: dataset.augment moves the pixels of an image, but not its %zu targets; leave it out if "
+                     "they are coordinates",
+                     info->target_size);
 }
 
 /* They are needed when the source is closed. */

@@ -156,10 +156,9 @@ static void check_dropped(const struct dataset_config *dataset, const struct dat
     if (format && !(format->keys & KEY_COLUMNS))
         problems_add(problems, place, path, "drop_missing_targets is for formats csv and sqlite, not %s", format->name);
     if (dataset->window.steps > 0)
-        problems_add(
-            problems, place, path,
-            "drop_missing_targets and window exclude each other, because the rows of a window are adjacent; fill "
-            "the targets in the file");
+        problems_add(problems, place, path,
+                     "drop_missing_targets and window exclude each other, because the rows of a window are adjacent; "
+                     "fill the targets in the file");
 }
 
 static void check_filter(const struct dataset_config *dataset, const struct dataset_format *format,
@@ -249,17 +248,15 @@ static const char *const format_choices[] = {"auto",
                                                  NULL};
 
 static const struct schema_row validation_rows[] = {
-    SCHEMA_ROW(
-        STRING, struct validation_config, path, .others_offset = FIELD(struct validation_config, others),
-        .fallback = "null", .flags = SCHEMA_EXTENDS,
-        .doc = "File of the validation rows, or a list of files, with the same columns or datasets as dataset.path; "
-               "instead of split."),
-    SCHEMA_ROW(
-        STRING, struct validation_config, targets, .fallback = "null", .flags = SCHEMA_EXTENDS,
-        .doc =
-            "IDX, NPY: file of the labels; null: derived from path (images -> labels, x -> y). NPZ: array of the "
-            "targets; null: that of dataset.path, or \"y_val\" and \"y_test\" for \"y_train\". A folder of images with "
-            "image.labels: the CSV file of its labels; with image.masks: the folder of its masks."),
+    SCHEMA_ROW(STRING, struct validation_config, path, .others_offset = FIELD(struct validation_config, others),
+               .fallback = "null", .flags = SCHEMA_EXTENDS,
+               .doc = "File of the validation rows, or a list of files, with the same columns or datasets as "
+                      "dataset.path; instead of split."),
+    SCHEMA_ROW(STRING, struct validation_config, targets, .fallback = "null", .flags = SCHEMA_EXTENDS,
+               .doc =
+                   "IDX, NPY: file of the labels; null: derived from path (images -> labels, x -> y). NPZ: array of "
+                   "the targets; null: that of dataset.path, or \"y_val\" and \"y_test\" for \"y_train\". A folder of "
+                   "images with image.labels: the CSV file of its labels; with image.masks: the folder of its masks."),
     SCHEMA_ROW(STRING, struct validation_config, query, .fallback = "null", .flags = SCHEMA_EXTENDS,
                .doc = "SQLite: query of the validation rows; null: dataset.query or table."),
     {0},
@@ -271,62 +268,49 @@ static const struct schema validation_schema =
 static const char *const layouts[] = {"nchw", "nhwc", NULL};
 
 static const struct schema_row dataset_rows[] = {
-    SCHEMA_ROW(
-        STRING, struct dataset_config, path, .others_offset = FIELD(struct dataset_config, others), .fallback = "null",
-        .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
-        .doc =
-            "File of the rows, or a pattern (data/part-*.csv) or a list for several files. Relative paths are searched "
-            "in the working directory, then in the folder of the config, then in its parent folder; the first match is "
-            "used and recorded."),
+    SCHEMA_ROW(STRING, struct dataset_config, path, .others_offset = FIELD(struct dataset_config, others),
+               .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
+               .doc = "File of the rows, or a pattern (data/part-*.csv) or a list for several files. Relative paths "
+                      "are searched in the working directory, then in the folder of the config, then in its parent "
+                      "folder; the first match is used and recorded."),
     SCHEMA_ROW(
         CHOICE, struct dataset_config, format, .fallback = "auto", .choices = format_choices, .flags = SCHEMA_INFERENCE,
         .doc =
             "auto: by the extension of path (.h5 .hdf5 .hdf: hdf5, .nc .nc4 .netcdf: netcdf, .parquet .pq .arrow "
-            ".feather: parquet, .csv .tsv .csv.gz .tsv.gz "
-            ".data: csv, .db .sqlite "
-            ".sqlite3: sqlite, -ubyte -ubyte.gz .idx .idx.gz: idx, .npy: npy, .npz: npz, .txt: text, .bin: tokens; a "
-            "folder: images, with image.size)."),
-    SCHEMA_ROW(
-        STRING_LIST, struct dataset_config, inputs, .groups_offset = FIELD(struct dataset_config, input_groups),
-        .fallback = "[]", .flags = SCHEMA_INFERENCE,
-        .doc =
-            "HDF5: names of datasets (x when empty; several vectors are concatenated); NPZ: name of an array (x, X, "
-            "data, images and others when empty); CSV: columns (all but the targets when empty). A mapping gives the "
-            "model several inputs, by name: {image: images/x, table: [age, weight]}."),
-    SCHEMA_ROW(
-        STRING_LIST, struct dataset_config, targets, .groups_offset = FIELD(struct dataset_config, target_groups),
-        .fallback = "[]", .flags = SCHEMA_INFERENCE,
-        .doc =
-            "HDF5: names of datasets (y when empty); CSV, and image.labels: columns (when empty the last one named "
-            "label, class, ..., else the last one); IDX, NPY: file of the labels (when empty derived from path: images "
-            "-> labels, x -> y); NPZ: name of an array (y when empty). A mapping names targets for `losses`: {kind: y, "
-            "box: [left, top]}."),
+            ".feather: parquet, .csv .tsv .csv.gz .tsv.gz .data: csv, .db .sqlite .sqlite3: sqlite, -ubyte -ubyte.gz "
+            ".idx .idx.gz: idx, .npy: npy, .npz: npz, .txt: text, .bin: tokens; a folder: images, with image.size)."),
+    SCHEMA_ROW(STRING_LIST, struct dataset_config, inputs, .groups_offset = FIELD(struct dataset_config, input_groups),
+               .fallback = "[]", .flags = SCHEMA_INFERENCE,
+               .doc = "HDF5: names of datasets (x when empty; several vectors are concatenated); NPZ: name of an array "
+                      "(x, X, data, images and others when empty); CSV: columns (all but the targets when empty). A "
+                      "mapping gives the model several inputs, by name: {image: images/x, table: [age, weight]}."),
+    SCHEMA_ROW(STRING_LIST, struct dataset_config, targets,
+               .groups_offset = FIELD(struct dataset_config, target_groups), .fallback = "[]",
+               .flags = SCHEMA_INFERENCE,
+               .doc = "HDF5: names of datasets (y when empty); CSV, and image.labels: columns (when empty the last one "
+                      "named label, class, ..., else the last one); IDX, NPY: file of the labels (when empty derived "
+                      "from path: images -> labels, x -> y); NPZ: name of an array (y when empty). A mapping names "
+                      "targets for `losses`: {kind: y, box: [left, top]}."),
     SCHEMA_ROW(
         STRING, struct dataset_config, weights, .fallback = "null", .flags = SCHEMA_INFERENCE,
         .doc = "HDF5, NPZ: name of a dataset or an array, CSV, SQLite: of a column, with a weight from 0 for each row "
                "(scikit-learn's sample_weight). Training divides the weights by their mean over the training rows and "
                "multiplies the loss of each row; validation losses and metrics are weighted means. Null: all 1."),
-    SCHEMA_KEY(
-        SECTION_MAP, "columns", struct dataset_config, rules, .present_offset = FIELD(struct dataset_config, has_rules),
-        .section = &column_rule_schema,
-        .doc =
-            "CSV: how columns become features, by name: {Age: {missing: median, scale: standard}, Name: ignore}. The "
-            "types of other columns are recognised; their missing values are errors."),
+    SCHEMA_KEY(SECTION_MAP, "columns", struct dataset_config, rules,
+               .present_offset = FIELD(struct dataset_config, has_rules), .section = &column_rule_schema,
+               .doc = "CSV: how columns become features, by name: {Age: {missing: median, scale: standard}, Name: "
+                      "ignore}. The types of other columns are recognised; their missing values are errors."),
     SCHEMA_ROW(STRING_LIST, struct dataset_config, missing, .present_offset = FIELD(struct dataset_config, has_missing),
                .fallback = "[]",
                .doc = "CSV: texts of input columns that mean a missing value, such as ['', NA, '?']; []: those of "
-                      "pandas' read_csv "
-                      "(empty, NA, N/A, NaN, null, None and others)."),
-    SCHEMA_ROW(
-        STRING, struct dataset_config, filter, .fallback = "null", .flags = SCHEMA_INFERENCE,
-        .doc =
-            "CSV, SQLite: the rows that are used, before the split, such as \"year >= 2010 and country in ['DE', 'FR'] "
-            "and not price is missing\": == != < <= > >=, and, or, not, in, is missing, parentheses. predict of a file "
-            "uses all rows. null: all rows."),
+                      "pandas' read_csv (empty, NA, N/A, NaN, null, None and others)."),
+    SCHEMA_ROW(STRING, struct dataset_config, filter, .fallback = "null", .flags = SCHEMA_INFERENCE,
+               .doc = "CSV, SQLite: the rows that are used, before the split, such as \"year >= 2010 and country in "
+                      "['DE', 'FR'] and not price is missing\": == != < <= > >=, and, or, not, in, is missing, "
+                      "parentheses. predict of a file uses all rows. null: all rows."),
     SCHEMA_KEY(BOOL, "drop_missing_targets", struct dataset_config, drops_missing_targets, .fallback = "false",
                .doc = "CSV, SQLite: true: rows whose target is a missing value are left out, and the log says how "
-                      "many; false: such "
-                      "a value is an error."),
+                      "many; false: such a value is an error."),
     SCHEMA_ROW(STRING, struct dataset_config, query, .fallback = "null", .flags = SCHEMA_INFERENCE,
                .doc = "SQLite: the query whose rows are read (select ... order by ...)."),
     SCHEMA_ROW(STRING, struct dataset_config, table, .fallback = "null", .flags = SCHEMA_INFERENCE,
@@ -334,17 +318,13 @@ static const struct schema_row dataset_rows[] = {
     SCHEMA_ROW(SECTION, struct dataset_config, csv, .present_offset = FIELD(struct dataset_config, has_csv),
                .section = &csv_schema, .flags = SCHEMA_INFERENCE,
                .doc = "CSV: how the file is written, where that is not recognised."),
-    SCHEMA_ROW(
-        CHOICE, struct dataset_config, layout, .fallback = "nchw", .choices = layouts, .flags = SCHEMA_INFERENCE,
-        .doc =
-            "HDF5, NPY, NPZ: order of the dimensions of images in the file: nchw is (rows, channels, height, width), "
-            "nhwc (rows, height, width, channels), also of targets of the same height and width. The model always gets "
-            "(channels, height, width)."),
-    SCHEMA_ROW(
-        REAL, struct dataset_config, divide, .fallback = "null", .min = 0, .max = 1e300, .excludes_min = true,
-        .doc =
-            "Inputs are divided by this before scaling; null: 255 for IDX images of unsigned bytes (as torchvision's "
-            "ToTensor), else 1."),
+    SCHEMA_ROW(CHOICE, struct dataset_config, layout, .fallback = "nchw", .choices = layouts, .flags = SCHEMA_INFERENCE,
+               .doc = "HDF5, NPY, NPZ: order of the dimensions of images in the file: nchw is (rows, channels, height, "
+                      "width), nhwc (rows, height, width, channels), also of targets of the same height and width. The "
+                      "model always gets (channels, height, width)."),
+    SCHEMA_ROW(REAL, struct dataset_config, divide, .fallback = "null", .min = 0, .max = 1e300, .excludes_min = true,
+               .doc = "Inputs are divided by this before scaling; null: 255 for IDX images of unsigned bytes (as "
+                      "torchvision's ToTensor), else 1."),
     SCHEMA_ROW(SECTION, struct dataset_config, scale, .section = &scale_section,
                .doc = "How inputs are scaled: none, standard, minmax, or {mean: .., std: ..}."),
     SCHEMA_ROW(
@@ -356,15 +336,12 @@ static const struct schema_row dataset_rows[] = {
     SCHEMA_ROW(
         SECTION, struct dataset_config, augment, .section = &augment_schema, .flags = SCHEMA_INFERENCE,
         .doc = "Random changes of the training images and of their targets for each pixel, drawn again in each epoch."),
-    SCHEMA_ROW(
-        SECTION, struct dataset_config, split, .section = &split_section, .flags = SCHEMA_INFERENCE,
-        .doc = "Splits the rows into training and validation rows as scikit-learn's train_test_split, or (folds:) as "
-               "its KFold and StratifiedKFold, or (train:) as torch's random_split."),
-    SCHEMA_ROW(
-        SECTION, struct dataset_config, window, .flags = SCHEMA_NULLABLE, .section = &window_section,
-        .doc =
-            "The rows are a time series, and a sample is a window of adjacent rows: inputs (steps, features). A split "
-            "is in the order of time, and no window has rows of both parts."),
+    SCHEMA_ROW(SECTION, struct dataset_config, split, .section = &split_section, .flags = SCHEMA_INFERENCE,
+               .doc = "Splits the rows into training and validation rows as scikit-learn's train_test_split, or "
+                      "(folds:) as its KFold and StratifiedKFold, or (train:) as torch's random_split."),
+    SCHEMA_ROW(SECTION, struct dataset_config, window, .flags = SCHEMA_NULLABLE, .section = &window_section,
+               .doc = "The rows are a time series, and a sample is a window of adjacent rows: inputs (steps, "
+                      "features). A split is in the order of time, and no window has rows of both parts."),
     SCHEMA_ROW(SECTION, struct dataset_config, draw, .section = &draw_section,
                .doc = "Samples are pairs or triplets of rows, drawn by their classes in each epoch anew, as those of a "
                       "Siamese network; the targets of the rows are their classes."),

@@ -234,11 +234,10 @@ status dataset_explain_columns(const struct dataset_config *config, status failu
                     config->request.trained_inputs;
     bool may_be_wrong = status_code(failure) == STATUS_DATA || status_code(failure) == STATUS_USAGE;
     if (!may_be_wrong || !config->request.without_targets || is_named || format != &dataset_csv) return failure;
-    status s =
-        status_new(status_code(failure),
-                   "%s\nthe checkpoint does not have the names of the columns, so the last column of %s was taken "
-                   "for the target; if the file has no target, name its columns: dataset.inputs=[a, b, c]",
-                   status_message(failure), config->path);
+    status s = status_new(status_code(failure),
+                          "%s\nthe checkpoint does not have the names of the columns, so the last column of %s was "
+                          "taken for the target; if the file has no target, name its columns: dataset.inputs=[a, b, c]",
+                          status_message(failure), config->path);
     status_free(failure);
     return s;
 }
@@ -349,10 +348,10 @@ static status check_colors(struct dataset *dataset) {
     const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
     size_t channels = dataset->augment.channels, count = dataset->info.train_rows;
     if (channels != 1 && channels != 3)
-        return status_new(STATUS_USAGE,
-                          "dataset.augment.color_jitter needs images of 1 or 3 channels (RGB), but these have %zu; "
-                          "remove it",
-                          channels);
+        return status_new(
+            STATUS_USAGE,
+            "dataset.augment.color_jitter needs images of 1 or 3 channels (RGB), but these have %zu; remove it",
+            channels);
     if (dataset->is_metadata || train->table->source->is_bytes) return OK;
     for (size_t i = 0; i < count && i < CHECKED_ROWS; i++)
         TRY(table_check_inputs(train->table, selection_row(&train->rows, i), is_no_share,
@@ -367,10 +366,9 @@ static status check_colors(struct dataset *dataset) {
 static status refuse(const struct dataset_target *target, const char *advice) {
     struct text shape = {0};
     source_add_shape(target->dims, target->shape, &shape);
-    status s = status_new(STATUS_USAGE,
-                          "dataset.augment moves the pixels of the inputs, but cannot move those of the targets (%s); "
-                          "%s",
-                          text_string(&shape), advice);
+    status s = status_new(
+        STATUS_USAGE, "dataset.augment moves the pixels of the inputs, but cannot move those of the targets (%s); %s",
+        text_string(&shape), advice);
     text_free(&shape);
     return s;
 }

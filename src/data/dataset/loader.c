@@ -279,9 +279,9 @@ static bool has_class(const struct dataset_info *info) {
 status loader_check(const struct dataset_info *info, const struct sampler_config *sampler, size_t batch,
                     int world_size) {
     if (sampler->type == SAMPLER_WEIGHTED && !has_class(info))
-        return status_new(STATUS_USAGE,
-                          "sampler.type weighted needs one class per row as target, but this dataset has other "
-                          "targets");
+        return status_new(
+            STATUS_USAGE,
+            "sampler.type weighted needs one class per row as target, but this dataset has other targets");
     return sampler_check_rows(sampler, info->train_rows, world_size, batch);
 }
 

@@ -126,11 +126,9 @@ static void ignore_texts(const struct column_view *c, const char *unit, struct a
     if (are_styled(c))
         out->reason = explain_styles(c, unit, arena);
     else if (c->numbers * 2 > c->values)
-        out->reason = arena_printf(arena,
-                                   "%zu numbers and %zu text%s, such as %s; list texts that mean missing values in "
-                                   "dataset.missing",
-                                   c->numbers, c->values - c->numbers, text_plural(c->values - c->numbers, "s"),
-                                   explain_text(c, unit, arena));
+        out->reason = arena_printf(
+            arena, "%zu numbers and %zu text%s, such as %s; list texts that mean missing values in dataset.missing",
+            c->numbers, c->values - c->numbers, text_plural(c->values - c->numbers, "s"), explain_text(c, unit, arena));
     else
         out->reason =
             arena_printf(arena, "%s%zu different texts in %zu rows%s", c->pool.count > MAX_POOLED ? "more than " : "",
@@ -194,8 +192,8 @@ static void note_sentinel(const struct column_view *c, struct arena *arena, stru
         if (!text || !is_sentinel(c, which, text)) continue;
         out->reason =
             arena_printf(arena,
-                         "%s%s%s in %zu rows may mean a missing value; then list it, dataset.missing: [\"\", "
-                         "NA, \"%s\"], and write {missing: median}",
+                         "%s%s%s in %zu rows may mean a missing value; then list it, dataset.missing: [\"\", NA, "
+                         "\"%s\"], and write {missing: median}",
                          out->reason ? out->reason : "", out->reason ? "; " : "", text, c->ends[which].count, text);
         out->rule = out->rule ? out->rule : "number";
     }
@@ -340,11 +338,10 @@ static status choose_target(const char *path, const struct column_view *c, const
                           "%s: the target '%s' has %s; write plain numbers, or name another column by --target COLUMN",
                           path, shown, explain_styles(c, unit, arena));
     if (holds_texts(c) && !are_categories(c) && c->numbers == 0)
-        return status_new(
-            STATUS_USAGE,
-            "%s: the target '%s' has too many different texts (%zu or more in %zu rows) for classes; name another "
-            "column by --target COLUMN",
-            path, shown, c->pool.count, c->values);
+        return status_new(STATUS_USAGE,
+                          "%s: the target '%s' has too many different texts (%zu or more in %zu rows) for classes; "
+                          "name another column by --target COLUMN",
+                          path, shown, c->pool.count, c->values);
     if (holds_texts(c) && (!c->starts_with_text || !are_categories(c)))
         return status_new(STATUS_USAGE,
                           "%s: the target '%s' has numbers and texts, such as %s; remove these rows, write texts only, "

@@ -16,15 +16,12 @@
 static const char *const interpolations[] = {"nearest", "bilinear", NULL};
 
 static const struct schema_row rotation_rows[] = {
-    SCHEMA_ROW(
-        REAL_LIST, struct rotation_config, degrees, .fallback = "null", .min = -360, .max = 360,
-        .doc = "Range of the angles: a number d for [-d, d], or [minimum, maximum], counter-clockwise; null or 0: no "
-               "rotation."),
-    SCHEMA_ROW(
-        CHOICE, struct rotation_config, interpolation, .fallback = "nearest", .choices = interpolations,
-        .doc =
-            "nearest, as torchvision's default, or bilinear, a mean of four pixels. Targets for each pixel are rotated "
-            "with nearest."),
+    SCHEMA_ROW(REAL_LIST, struct rotation_config, degrees, .fallback = "null", .min = -360, .max = 360,
+               .doc = "Range of the angles: a number d for [-d, d], or [minimum, maximum], counter-clockwise; null or "
+                      "0: no rotation."),
+    SCHEMA_ROW(CHOICE, struct rotation_config, interpolation, .fallback = "nearest", .choices = interpolations,
+               .doc = "nearest, as torchvision's default, or bilinear, a mean of four pixels. Targets for each pixel "
+                      "are rotated with nearest."),
     {0},
 };
 
@@ -369,10 +366,9 @@ static void erase_channel(const struct erased *erased, size_t width, float *chan
 #define WINDOW_STREAM 0x77696e00u /* and the MAX_ATTEMPTS - 1 numbers behind it */
 
 static const struct schema_row crop_rows[] = {
-    SCHEMA_ROW(
-        INT, struct random_crop_config, padding, .fallback = "0", .min = 0, .max = 10000,
-        .doc = "Black pixels added on each side before a window of the image's size is cut out at a random position "
-               "(torchvision's RandomCrop(size, padding)); 0: no crop."),
+    SCHEMA_ROW(INT, struct random_crop_config, padding, .fallback = "0", .min = 0, .max = 10000,
+               .doc = "Black pixels added on each side before a window of the image's size is cut out at a random "
+                      "position (torchvision's RandomCrop(size, padding)); 0: no crop."),
     {0},
 };
 
@@ -412,24 +408,19 @@ static const struct schema_row augment_rows[] = {
                .doc = "Shifts the image by up to padding pixels."),
     SCHEMA_ROW(SECTION, struct augment_config, random_resized_crop, .section = &resized_schema,
                .doc = "Cuts a window of random size and position out of the image and resizes it to the image's size "
-                      "(torchvision's "
-                      "RandomResizedCrop, bilinear)."),
+                      "(torchvision's RandomResizedCrop, bilinear)."),
     SCHEMA_ROW(REAL, struct augment_config, horizontal_flip, .fallback = "0", .min = 0, .max = 1,
                .doc = "Probability that an image is mirrored left to right (torchvision's RandomHorizontalFlip)."),
     SCHEMA_ROW(REAL, struct augment_config, vertical_flip, .fallback = "0", .min = 0, .max = 1,
                .doc = "Probability that an image is mirrored top to bottom (torchvision's RandomVerticalFlip), for "
-                      "images without "
-                      "an upper side, such as those of microscopes and satellites."),
-    SCHEMA_ROW(
-        SECTION, struct augment_config, rotation, .section = &rotation_schema,
-        .doc =
-            "Rotates the image about its centre by a random angle (torchvision's RandomRotation); pixels from outside "
-            "are black."),
-    SCHEMA_ROW(
-        SECTION, struct augment_config, color_jitter, .section = &color_jitter_schema,
-        .doc = "Changes brightness, contrast, saturation and hue by random factors, in a random order (torchvision's "
-               "ColorJitter), of images with 1 or 3 channels (RGB) and values from 0 to 1 after dataset.divide, or "
-               "bytes."),
+                      "images without an upper side, such as those of microscopes and satellites."),
+    SCHEMA_ROW(SECTION, struct augment_config, rotation, .section = &rotation_schema,
+               .doc = "Rotates the image about its centre by a random angle (torchvision's RandomRotation); pixels "
+                      "from outside are black."),
+    SCHEMA_ROW(SECTION, struct augment_config, color_jitter, .section = &color_jitter_schema,
+               .doc = "Changes brightness, contrast, saturation and hue by random factors, in a random order "
+                      "(torchvision's ColorJitter), of images with 1 or 3 channels (RGB) and values from 0 to 1 after "
+                      "dataset.divide, or bytes."),
     SCHEMA_ROW(
         SECTION, struct augment_config, erasing, .present_offset = FIELD(struct augment_config, has_erasing),
         .section = &erasing_schema,

@@ -572,13 +572,10 @@ static const struct schema_row image_schema_rows[] = {
     SCHEMA_ROW(
         INT_LIST, struct image_config, size, .fallback = "[]", .min = 1, .max = 16384,
         .doc = "[height, width] of the rows, or one number for both. Required for a folder or an archive of images."),
-    SCHEMA_ROW(
-        INT_LIST, struct image_config, resize, .fallback = "[]", .min = 1, .max = 16384,
-        .doc =
-            "torchvision's Resize before the crop: one number is the new length of the shorter side, [height, width] "
-            "the new size whatever the shape of the image. When empty: with crop center the larger number of size, "
-            "else "
-            "size."),
+    SCHEMA_ROW(INT_LIST, struct image_config, resize, .fallback = "[]", .min = 1, .max = 16384,
+               .doc = "torchvision's Resize before the crop: one number is the new length of the shorter side, "
+                      "[height, width] the new size whatever the shape of the image. When empty: with crop center the "
+                      "larger number of size, else size."),
     SCHEMA_ROW(
         CHOICE, struct image_config, crop, .fallback = "center", .choices = crops,
         .doc =
@@ -586,13 +583,12 @@ static const struct schema_row image_schema_rows[] = {
     SCHEMA_ROW(INT, struct image_config, channels, .fallback = "3", .min = 1, .max = 3,
                .doc = "3: red, green, blue; 1: grey (Pillow's convert(\"L\"), before the resize)."),
     SCHEMA_ROW(BOOL, struct image_config, dct_scaling, .fallback = "false",
-               .doc =
-                   "Decode JPEG images at 1/2, 1/4 or 1/8 of their size where that is still at least the resized size "
-                   "(Pillow's draft): faster, other values."),
+               .doc = "Decode JPEG images at 1/2, 1/4 or 1/8 of their size where that is still at least the resized "
+                      "size (Pillow's draft): faster, other values."),
     SCHEMA_ROW(BOOL, struct image_config, exif_orientation, .fallback = "false",
-               .doc = "Turn JPEG images upright by the orientation in their EXIF data (Pillow's "
-                      "ImageOps.exif_transpose), such as "
-                      "photos of phones; false: as they are stored, as torchvision's ImageFolder."),
+               .doc =
+                   "Turn JPEG images upright by the orientation in their EXIF data (Pillow's ImageOps.exif_transpose), "
+                   "such as photos of phones; false: as they are stored, as torchvision's ImageFolder."),
     SCHEMA_ROW(INT, struct image_config, threads, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
                .min = 1, .max = 1024,
                .doc = "Threads of each rank that decode images; null: the processors of the rank."),
@@ -604,13 +600,11 @@ static const struct schema_row image_schema_rows[] = {
     SCHEMA_ROW(
         STRING, struct image_config, column, .fallback = "null", .flags = SCHEMA_INFERENCE,
         .doc = "Column of labels with the names of the files, with or without their extension; null: the first one."),
-    SCHEMA_ROW(
-        STRING, struct image_config, masks, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-        .doc =
-            "Folder of masks, also one of an archive, the targets of a loss for each pixel: a grey or palette PNG "
-            "image for each image, of the "
-            "same size, with the same path in the folder and the extension .png. A pixel is the class (cross_entropy), "
-            "or 0 and 1 or 255 (bce_with_logits, focal, dice)."),
+    SCHEMA_ROW(STRING, struct image_config, masks, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+               .doc =
+                   "Folder of masks, also one of an archive, the targets of a loss for each pixel: a grey or palette "
+                   "PNG image for each image, of the same size, with the same path in the folder and the extension "
+                   ".png. A pixel is the class (cross_entropy), or 0 and 1 or 255 (bce_with_logits, focal, dice)."),
     {0},
 };
 

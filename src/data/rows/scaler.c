@@ -11,23 +11,19 @@
 static const char *const scale_choices[] = {"none", "standard", "minmax", NULL};
 
 static const struct schema_row scale_rows[] = {
-    SCHEMA_ROW(
-        CHOICE, struct scale_config, type, .fallback = "none", .choices = scale_choices,
-        .doc =
-            "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler to 0..1, "
-            "in double; per feature for vectors, one pair for all elements of N-D rows, or with per_feature one for "
-            "each "
-            "feature of a series."),
-    SCHEMA_ROW(
-        REAL_LIST, struct scale_config, mean, .fallback = "[]",
-        .doc = "Instead of type, with std: x' = (x - mean) / std, as torchvision's Normalize. One number, or one per "
-               "feature (vectors) or per channel (the first dimension of N-D rows)."),
+    SCHEMA_ROW(CHOICE, struct scale_config, type, .fallback = "none", .choices = scale_choices,
+               .doc = "Fitted on the training rows: standard is scikit-learn's StandardScaler, minmax its MinMaxScaler "
+                      "to 0..1, in double; per feature for vectors, one pair for all elements of N-D rows, or with "
+                      "per_feature one for each feature of a series."),
+    SCHEMA_ROW(REAL_LIST, struct scale_config, mean, .fallback = "[]",
+               .doc = "Instead of type, with std: x' = (x - mean) / std, as torchvision's Normalize. One number, or "
+                      "one per feature (vectors) or per channel (the first dimension of N-D rows)."),
     SCHEMA_ROW(REAL_LIST, struct scale_config, std, .fallback = "[]", .min = 0, .max = 1e300, .excludes_min = true,
                .doc = "See mean."),
-    SCHEMA_ROW(
-        BOOL, struct scale_config, per_feature, .fallback = "false",
-        .doc = "For rows (steps, features), such as windows of a series: a mean and a scale for each feature, over all "
-               "steps, instead of one for all elements; mean and std then have a number for each feature."),
+    SCHEMA_ROW(BOOL, struct scale_config, per_feature, .fallback = "false",
+               .doc =
+                   "For rows (steps, features), such as windows of a series: a mean and a scale for each feature, over "
+                   "all steps, instead of one for all elements; mean and std then have a number for each feature."),
     {0},
 };
 
@@ -115,9 +111,8 @@ static status create_for_features(const struct scale_config *config, const struc
                                   struct scaler *scaler) {
     bool is_given = config->mean.count > 0;
     if (is_given && !config->is_fitted)
-        return status_new(STATUS_USAGE,
-                          "dataset.scale: mean and std are for tables whose columns are all numbers; give "
-                          "each column its scale in dataset.columns");
+        return status_new(STATUS_USAGE, "dataset.scale: mean and std are for tables whose columns are all numbers; "
+                                        "give each column its scale in dataset.columns");
     TRY(scaler_alloc(scaler, preparation->features));
     scaler->block = 1;
     if (is_given) {

@@ -722,8 +722,9 @@ static status reject_missing(const struct table *table, size_t row, size_t colum
     const struct raw_column *raw = &table->source->columns[column];
     struct text sentence = {0};
     if (is_trained) {
-        text_add(&sentence, "missing value; the model was trained without a rule for missing values of this column "
-                            "(dataset.columns)");
+        text_add(
+            &sentence,
+            "missing value; the model was trained without a rule for missing values of this column (dataset.columns)");
     } else {
         bool is_category = raw->type == COLUMN_CATEGORY, is_text = raw->type == COLUMN_TEXT;
         text_add(&sentence, "missing value; remove the row, or write dataset.columns: {");

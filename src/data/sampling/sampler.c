@@ -16,56 +16,48 @@ static const char *const types[] = {"distributed", "dataloader", "weighted", "in
 static const struct schema_row sampler_rows[] = {
     SCHEMA_ROW(
         CHOICE, struct sampler_config, type, .fallback = "distributed", .choices = types,
-        .doc =
-            "`distributed`: DistributedSampler, on any number of ranks (2^32 rows and more have another order, which "
-            "needs no memory); `dataloader`: the order of "
-            "DataLoader(shuffle=True) after torch.manual_seed and building the model, on one rank (`seed` is not "
-            "used); `weighted`: WeightedRandomSampler(1 / rows of the class, rows) with a generator of `seed` + epoch, "
-            "its draws distributed over the ranks, so that each class is seen equally often (`shuffle` is not used); "
-            "`indices`: the rows of the file `path`, a sampler of your own (`shuffle` and `seed` are not used); "
-            "`batchify`: rows that follow each other, such as the windows of a text, are divided into as many parts as "
-            "a global batch has rows, and batch i has row i of each part, for layers with `carry_state`; what does not "
-            "fill a batch at the end is left out (`shuffle` is not used); `extension`: that of `order`."),
-    SCHEMA_ROW(
-        INT, struct sampler_config, batch_size, .fallback = "null", .min = 1, .max = 1e9,
-        .doc = "Rows of a batch on each rank (DataLoader's batch_size); 32 when neither this nor global_batch_size is "
-               "given."),
-    SCHEMA_ROW(
-        INT, struct sampler_config, global_batch_size, .fallback = "null", .min = 1, .max = 1e9,
-        .doc = "Rows of a batch over all ranks, instead of batch_size: the same training on any number of ranks that "
-               "divides it."),
+        .doc = "`distributed`: DistributedSampler, on any number of ranks (2^32 rows and more have another order, "
+               "which needs no memory); `dataloader`: the order of DataLoader(shuffle=True) after torch.manual_seed "
+               "and building the model, on one rank (`seed` is not used); `weighted`: WeightedRandomSampler(1 / rows "
+               "of the class, rows) with a generator of `seed` + epoch, its draws distributed over the ranks, so that "
+               "each class is seen equally often (`shuffle` is not used); `indices`: the rows of the file `path`, a "
+               "sampler of your own (`shuffle` and `seed` are not used); `batchify`: rows that follow each other, such "
+               "as the windows of a text, are divided into as many parts as a global batch has rows, and batch i has "
+               "row i of each part, for layers with `carry_state`; what does not fill a batch at the end is left out "
+               "(`shuffle` is not used); `extension`: that of `order`."),
+    SCHEMA_ROW(INT, struct sampler_config, batch_size, .fallback = "null", .min = 1, .max = 1e9,
+               .doc = "Rows of a batch on each rank (DataLoader's batch_size); 32 when neither this nor "
+                      "global_batch_size is given."),
+    SCHEMA_ROW(INT, struct sampler_config, global_batch_size, .fallback = "null", .min = 1, .max = 1e9,
+               .doc = "Rows of a batch over all ranks, instead of batch_size: the same training on any number of ranks "
+                      "that divides it."),
     SCHEMA_ROW(BOOL, struct sampler_config, shuffle, .fallback = "true",
                .doc = "A new order each epoch, drawn from seed + epoch (DistributedSampler's shuffle with set_epoch)."),
-    SCHEMA_ROW(
-        BOOL, struct sampler_config, drop_last, .fallback = "false",
-        .doc =
-            "When the number of rows is not a multiple of the number of ranks: drop the tail instead of repeating the "
-            "first rows (DistributedSampler's drop_last)."),
-    SCHEMA_ROW(
-        BOOL, struct sampler_config, uneven, .fallback = "false",
-        .doc =
-            "When the number of rows is not a multiple of the number of ranks: use each row exactly once per epoch "
-            "instead of repeating the first rows. Gradients are weighted by rows; a rank without rows has weight zero "
-            "(torch's Join for uneven inputs, with exact weights)."),
+    SCHEMA_ROW(BOOL, struct sampler_config, drop_last, .fallback = "false",
+               .doc = "When the number of rows is not a multiple of the number of ranks: drop the tail instead of "
+                      "repeating the first rows (DistributedSampler's drop_last)."),
+    SCHEMA_ROW(BOOL, struct sampler_config, uneven, .fallback = "false",
+               .doc = "When the number of rows is not a multiple of the number of ranks: use each row exactly once per "
+                      "epoch instead of repeating the first rows. Gradients are weighted by rows; a rank without rows "
+                      "has weight zero (torch's Join for uneven inputs, with exact weights)."),
     SCHEMA_ROW(
         BOOL, struct sampler_config, drop_last_batch, .fallback = "false",
         .doc =
             "Drop the last batch of an epoch when it is short (DataLoader's drop_last). Not together with `uneven`."),
     SCHEMA_ROW(INT, struct sampler_config, seed, .fallback = "0",
                .doc = "Seed of the order of rows, separate from the model's seed (DistributedSampler's seed)."),
-    SCHEMA_ROW(
-        STRING, struct sampler_config, path, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-        .doc = "For `indices`: an .npy file of integers, the numbers of training rows (from 0, as x_train[i]) in the "
-               "order of their use. Shape (rows), or (epochs, rows), after whose last epoch the first comes again. "
-               "Rows may be repeated or left out. A resume compares the contents, not the path."),
+    SCHEMA_ROW(STRING, struct sampler_config, path, .fallback = "null", .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE,
+               .doc = "For `indices`: an .npy file of integers, the numbers of training rows (from 0, as x_train[i]) "
+                      "in the order of their use. Shape (rows), or (epochs, rows), after whose last epoch the first "
+                      "comes again. Rows may be repeated or left out. A resume compares the contents, not the path."),
     SCHEMA_ROW(BOOL, struct sampler_config, per_rank, .fallback = "false",
                .doc = "For `indices`: the file has an order for each rank, shape (ranks, rows) or (epochs, ranks, "
                       "rows). False: one order, whose rows are distributed over the ranks as by DistributedSampler."),
     SCHEMA_ROW(VARIANT, struct sampler_config, order, .fallback = "null", .variants = &sampler_variants,
                .present_offset = offsetof(struct sampler_config, has_order),
-               .doc = "A sampler of an extension (docs/extensions.md): `order: by_class` or `order: {type: curriculum, "
-                      "...}`. Its order is distributed over the ranks as by DistributedSampler (`shuffle` is not "
-                      "used)."),
+               .doc =
+                   "A sampler of an extension (docs/extensions.md): `order: by_class` or `order: {type: curriculum, "
+                   "...}`. Its order is distributed over the ranks as by DistributedSampler (`shuffle` is not used)."),
     {0},
 };
 
@@ -101,9 +93,9 @@ static void check_sampler(void *config, const struct node *where, const char *pa
         problems_add(problems, where ? where->place : (struct place){0}, path,
                      "uneven (each row once) and drop_last (the tail is dropped) exclude each other; give one");
     if (sampler->uneven && sampler->drop_last_batch)
-        problems_add(problems, where ? where->place : (struct place){0}, path,
-                     "uneven (each row once) and drop_last_batch (a short last batch is dropped) exclude each other; "
-                     "give one");
+        problems_add(
+            problems, where ? where->place : (struct place){0}, path,
+            "uneven (each row once) and drop_last_batch (a short last batch is dropped) exclude each other; give one");
     check_order(sampler, where, path, problems);
     check_indices(sampler, where, path, problems);
     if (sampler->type == SAMPLER_BATCHIFY && !has_global)
@@ -140,12 +132,11 @@ status sampler_check_rows(const struct sampler_config *config, size_t rows, int 
     size_t length = sampler_length(config, rows, config->shards ? 1 : world_size);
     if (config->shards) batch = (size_t)config->global_batch_size;
     if (length >= batch || (length > 0 && !config->drop_last_batch)) return OK;
-    return status_new(
-        STATUS_USAGE,
-        "%zu %s are less than one batch of %zu rows for each of %d ranks; use fewer ranks, a smaller batch, "
-        "or sampler.%s: false",
-        sampler_epoch_rows(config, rows), config->indices ? "rows of an epoch" : "training rows", batch, world_size,
-        length ? "drop_last_batch" : "drop_last");
+    return status_new(STATUS_USAGE,
+                      "%zu %s are less than one batch of %zu rows for each of %d ranks; use fewer ranks, a smaller "
+                      "batch, or sampler.%s: false",
+                      sampler_epoch_rows(config, rows), config->indices ? "rows of an epoch" : "training rows", batch,
+                      world_size, length ? "drop_last_batch" : "drop_last");
 }
 
 size_t sampler_evaluation_batch(const struct sampler_config *config, int world_size) {
@@ -323,8 +314,7 @@ static status find_sizes(struct index_file *file, int world_size) {
         file->rows = shape[dims - 1];
         if (per_rank && file->ranks != (size_t)world_size && shape[0] > 0)
             s = status_new(STATUS_USAGE,
-                           "%s has the orders of %zu rank%s, but there %s %d; write it for %d, or use "
-                           "per_rank: false",
+                           "%s has the orders of %zu rank%s, but there %s %d; write it for %d, or use per_rank: false",
                            text_string(&text), file->ranks, text_plural(file->ranks, "s"),
                            world_size == 1 ? "is" : "are", world_size, world_size);
         else if (shape[0] == 0)
@@ -404,9 +394,8 @@ static status read_header(struct index_file *file, int world_size) {
     file->dims = file->header.dims;
     if (kind != 'i' && kind != 'u')
         return status_new(STATUS_DATA,
-                          "%s: its values are %s, but sampler.path needs integers, the numbers of "
-                          "training rows",
-                          path, file->header.type->name);
+                          "%s: its values are %s, but sampler.path needs integers, the numbers of training rows", path,
+                          file->header.type->name);
     TRY(find_sizes(file, world_size));
     TRY(io_stat_fd(file->fd, path, &info));
     double expected = (double)file->header.bytes + npy_header_value_bytes(&file->header);
@@ -477,10 +466,10 @@ static status ask_length(const struct sampler_config *config, size_t rows, struc
         return status_new(STATUS_DATA, "sampler.order %s: its length is %zu, but an epoch has 1 to 2^40 rows",
                           type->variant.name, length);
     if (type->each_row_once && length != rows)
-        return status_new(STATUS_DATA,
-                          "sampler.order %s: its length is %zu, but it says that it has each of the %zu training rows "
-                          "once",
-                          type->variant.name, length, rows);
+        return status_new(
+            STATUS_DATA,
+            "sampler.order %s: its length is %zu, but it says that it has each of the %zu training rows once",
+            type->variant.name, length, rows);
     if (!(*out = calloc(1, sizeof **out))) return status_memory("the length of the sampler");
     (*out)->length = length;
     return OK;
@@ -572,11 +561,10 @@ status sampler_draw_own(const struct own_sampler *sampler, size_t length, int64_
     TRY(status_prefix(sampler->type->draw(sampler->config, rows, sampler->state, &drawn),
                       "sampler.order %s: epoch %lld", name, number));
     if (drawn.bad_index != SIZE_MAX)
-        return status_new(STATUS_DATA,
-                          "sampler.order %s: epoch %lld: index %zu is row %zu, but the %zu training row%s numbered 0 "
-                          "to %zu",
-                          name, number, drawn.bad_index, drawn.bad_row, rows->rows, rows->rows == 1 ? " is" : "s are",
-                          rows->rows - 1);
+        return status_new(
+            STATUS_DATA,
+            "sampler.order %s: epoch %lld: index %zu is row %zu, but the %zu training row%s numbered 0 to %zu", name,
+            number, drawn.bad_index, drawn.bad_row, rows->rows, rows->rows == 1 ? " is" : "s are", rows->rows - 1);
     if (drawn.count != length)
         return status_new(STATUS_DATA, "sampler.order %s: epoch %lld has %zu rows, but its length is %zu", name, number,
                           drawn.count, length);

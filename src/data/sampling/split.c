@@ -11,25 +11,20 @@
 /* ---- config ---- */
 
 static const struct schema_row split_rows_table[] = {
-    SCHEMA_ROW(
-        REAL, struct split_config, test, .fallback = "0", .min = 0, .max = 1, .excludes_max = true,
-        .doc = "Fraction of the rows used for validation (train_test_split's test_size), rounded up; 0: no split. With "
-               "validation or folds: fraction of the rows for a test at the end of the run."),
-    SCHEMA_ROW(
-        REAL, struct split_config, validation, .fallback = "0", .min = 0, .max = 1, .excludes_max = true,
-        .doc =
-            "With test: fraction of the rows that remain after those of test, used for validation. The rows of test "
-            "are "
-            "then evaluated once, at the end of the run, and have no other effect. Alone: the same as test alone. 0: "
-            "those of test are for validation."),
+    SCHEMA_ROW(REAL, struct split_config, test, .fallback = "0", .min = 0, .max = 1, .excludes_max = true,
+               .doc = "Fraction of the rows used for validation (train_test_split's test_size), rounded up; 0: no "
+                      "split. With validation or folds: fraction of the rows for a test at the end of the run."),
+    SCHEMA_ROW(REAL, struct split_config, validation, .fallback = "0", .min = 0, .max = 1, .excludes_max = true,
+               .doc = "With test: fraction of the rows that remain after those of test, used for validation. The rows "
+                      "of test are then evaluated once, at the end of the run, and have no other effect. Alone: the "
+                      "same as test alone. 0: those of test are for validation."),
     SCHEMA_ROW(REAL, struct split_config, train, .fallback = "0", .min = 0, .max = 1, .excludes_max = true,
                .doc = "Instead of test: fraction of the rows used for training, rounded down, chosen as torch's "
                       "random_split([int(train * rows), rest], torch.Generator().manual_seed(seed)); 0: not used."),
-    SCHEMA_ROW(
-        INT, struct split_config, folds, .fallback = "0", .min = 0, .max = 1000000,
-        .doc = "Instead of validation: number of folds of a cross-validation, at least 2; the rows of scikit-learn's "
-               "KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify StratifiedKFold, with "
-               "time_series TimeSeriesSplit, with group GroupKFold; 0: not used."),
+    SCHEMA_ROW(INT, struct split_config, folds, .fallback = "0", .min = 0, .max = 1000000,
+               .doc = "Instead of validation: number of folds of a cross-validation, at least 2; the rows of "
+                      "scikit-learn's KFold(n_splits=folds, shuffle=shuffle, random_state=seed), with stratify "
+                      "StratifiedKFold, with time_series TimeSeriesSplit, with group GroupKFold; 0: not used."),
     SCHEMA_ROW(INT, struct split_config, fold, .fallback = "null", .min = 0, .max = 999999,
                .doc = "With folds: the index of the validation fold, from 0, in the order of KFold.split."),
     SCHEMA_ROW(INT, struct split_config, seed, .fallback = "0", .min = 0, .max = 4294967295.0,
@@ -39,21 +34,18 @@ static const struct schema_row split_rows_table[] = {
         .doc = "false: the last rows of the file are the validation rows, or with folds each fold has adjacent rows."),
     SCHEMA_ROW(
         BOOL, struct split_config, stratify, .fallback = "false",
-        .doc =
-            "Keep the proportion of each class in both parts (train_test_split's stratify=y), for a target that is a "
-            "class, or is 0 or 1 (bce_with_logits); with test and shuffle, or with folds (StratifiedKFold)."),
+        .doc = "Keep the proportion of each class in both parts (train_test_split's stratify=y), for a target that is "
+               "a class, or is 0 or 1 (bce_with_logits); with test and shuffle, or with folds (StratifiedKFold)."),
     SCHEMA_ROW(BOOL, struct split_config, time_series, .fallback = "false",
-               .doc = "With folds: the rows of scikit-learn's TimeSeriesSplit(folds): each fold is validated by a "
-                      "model of the rows "
-                      "before it; later rows are not used, and none are shuffled (shuffle is not used)."),
+               .doc =
+                   "With folds: the rows of scikit-learn's TimeSeriesSplit(folds): each fold is validated by a model "
+                   "of the rows before it; later rows are not used, and none are shuffled (shuffle is not used)."),
     SCHEMA_ROW(
         STRING, struct split_config, group, .fallback = "null",
-        .doc =
-            "CSV, SQLite: name of a column, HDF5, NPZ: of a dataset or an array of numbers, that says which rows "
-            "belong "
-            "together, such as those of one patient. They are in the same part: with test the rows of scikit-learn's "
-            "GroupShuffleSplit(test_size=test, random_state=seed), with folds those of GroupKFold(folds), for which "
-            "seed and shuffle are not used. The column is not an input. Null: none."),
+        .doc = "CSV, SQLite: name of a column, HDF5, NPZ: of a dataset or an array of numbers, that says which rows "
+               "belong together, such as those of one patient. They are in the same part: with test the rows of "
+               "scikit-learn's GroupShuffleSplit(test_size=test, random_state=seed), with folds those of "
+               "GroupKFold(folds), for which seed and shuffle are not used. The column is not an input. Null: none."),
     {0},
 };
 

@@ -6,16 +6,15 @@
 /* ---- config ---- */
 
 static const struct schema_row window_rows_table[] = {
-    SCHEMA_ROW(
-        INT, struct window_config, steps, .fallback = "0", .min = 0, .max = 1e6,
-        .doc = "Adjacent rows of a sample, whose inputs are (steps, features), as Keras' sequence_length and Darts' "
-               "input_chunk_length; 0: a sample is a row."),
+    SCHEMA_ROW(INT, struct window_config, steps, .fallback = "0", .min = 0, .max = 1e6,
+               .doc = "Adjacent rows of a sample, whose inputs are (steps, features), as Keras' sequence_length and "
+                      "Darts' input_chunk_length; 0: a sample is a row."),
     SCHEMA_ROW(INT, struct window_config, horizon, .fallback = "1", .min = 1, .max = 1e6,
                .doc = "The target is that of the row so many rows after the last row of the inputs; 1: the next row."),
     SCHEMA_ROW(INT, struct window_config, predict_steps, .fallback = "1", .min = 1, .max = 1e6,
-               .doc = "Adjacent rows whose targets a sample has, from that of horizon on, as Darts' "
-                      "output_chunk_length: the model "
-                      "needs an output for each, of several target columns those of the first row first."),
+               .doc =
+                   "Adjacent rows whose targets a sample has, from that of horizon on, as Darts' output_chunk_length: "
+                   "the model needs an output for each, of several target columns those of the first row first."),
     SCHEMA_ROW(INT, struct window_config, stride, .fallback = "1", .min = 1, .max = 1e9, .flags = SCHEMA_INFERENCE,
                .doc =
                    "Rows between the starts of two samples, as Keras' sequence_stride; predict computes all windows."),
@@ -24,13 +23,11 @@ static const struct schema_row window_rows_table[] = {
         .doc =
             "Inputs of windows for validation and test may be of the rows before those of their part, such as the last "
             "training rows, which are known when the first of their targets are forecast; their targets never are."),
-    SCHEMA_ROW(
-        STRING, struct window_config, group, .fallback = "null",
-        .doc =
-            "Name of a column (HDF5, NPZ: of a dataset or an array of numbers) that says which series a row is of; the "
-            "rows of a series are adjacent. A window has rows of one series, and split.test or train takes the last "
-            "rows "
-            "of each. The column is not an input. Null: split.group, or one series."),
+    SCHEMA_ROW(STRING, struct window_config, group, .fallback = "null",
+               .doc =
+                   "Name of a column (HDF5, NPZ: of a dataset or an array of numbers) that says which series a row is "
+                   "of; the rows of a series are adjacent. A window has rows of one series, and split.test or train "
+                   "takes the last rows of each. The column is not an input. Null: split.group, or one series."),
     {0},
 };
 

@@ -122,12 +122,11 @@ static status read_names(struct csv *csv, const struct dataset_config *config) {
             (struct role){.at = NOT_USED, .target_at = NOT_USED, .has_no_name = csv->reader.fields[i].text[0] == 0};
     }
     if (n == 1 && !csv->records && strpbrk(csv->names[0], ",;\t|"))
-        return status_new(
-            STATUS_DATA,
-            "%s:line 1: there is only one field, '%s'; set dataset.csv.delimiter to the character between "
-            "the fields, now '%s'",
-            csv->path, csv_printable(csv, csv->names[0]),
-            csv->reader.delimiter == '\t' ? "tab" : (char[]){csv->reader.delimiter, 0});
+        return status_new(STATUS_DATA,
+                          "%s:line 1: there is only one field, '%s'; set dataset.csv.delimiter to the character "
+                          "between the fields, now '%s'",
+                          csv->path, csv_printable(csv, csv->names[0]),
+                          csv->reader.delimiter == '\t' ? "tab" : (char[]){csv->reader.delimiter, 0});
     return name_computed(csv, config);
 }
 
@@ -163,9 +162,8 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
         return OK;
     struct text advice = {0};
     if (!config->request.is_trained)
-        text_add(&advice,
-                 ", or write dataset.csv: {no_header: true}, with which the columns are named 0, 1, 2, ... (if "
-                 "it is a header, name its columns in dataset.inputs or dataset.targets)");
+        text_add(&advice, ", or write dataset.csv: {no_header: true}, with which the columns are named 0, 1, 2, ... "
+                          "(if it is a header, name its columns in dataset.inputs or dataset.targets)");
     advise_header(csv, config, &advice);
     status s = status_new(STATUS_DATA,
                           "%s:line 1: expected a header with column names, but this is a row of %s ('%s', ...); insert "
@@ -416,9 +414,9 @@ static status check_target_rule(const struct csv *csv, const struct column_rule 
                       "dataset.columns: '%s' is a target, whose only rule is `category`: its values, also numbers, are "
                       "the labels of classes; the others are for inputs%s",
                       csv_printable(csv, rule->name),
-                      csv->are_targets_inputs ? ". To use it as a target only, remove the rule and name the inputs in "
-                                                "dataset.inputs"
-                                              : "");
+                      csv->are_targets_inputs
+                          ? ". To use it as a target only, remove the rule and name the inputs in dataset.inputs"
+                          : "");
 }
 
 /* Every entry of dataset.columns must be for an input, the target, or a column that is ignored. */
@@ -463,10 +461,10 @@ static bool is_default_input(const struct csv *csv, const struct dataset_config 
 static void note_unnamed(struct csv *csv, const struct dataset_config *config) {
     for (size_t i = 0; i < csv->n_columns && config->inputs.count == 0; i++)
         if (csv->roles[i].has_no_name && csv->roles[i].at == NOT_USED && !is_ignored(csv, csv->names[i])) {
-            csv_add_note(csv, arena_printf(csv->arena,
-                                           "column %zu has no name and is not used; dataset.columns: "
-                                           "{\"%s\": number} uses it",
-                                           i + 1, csv->names[i]));
+            csv_add_note(
+                csv, arena_printf(csv->arena,
+                                  "column %zu has no name and is not used; dataset.columns: {\"%s\": number} uses it",
+                                  i + 1, csv->names[i]));
             return;
         }
 }

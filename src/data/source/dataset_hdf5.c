@@ -124,8 +124,8 @@ static status check_type(struct check *c, struct hdf5_rows *out) {
     if (type >= 0) H5Tclose(type);
     out->is_float32 = bytes <= (class == H5T_FLOAT ? 4 : 2);
     if (class == H5T_ENUM)
-        return reject(c, "is of an enumeration type that is not that of h5py's booleans; save it with "
-                         ".astype('int64')");
+        return reject(c,
+                      "is of an enumeration type that is not that of h5py's booleans; save it with .astype('int64')");
     if (!is_number)
         return reject(c, "is of type %s; only integers and floats can be read",
                       class >= 0 && class < H5T_NCLASSES ? names[class] : "unknown");
@@ -1188,11 +1188,10 @@ static status not_clear(const struct search *search) {
         text_add(&names, i ? ", " : "");
         text_add_value(&names, search->items[i].name, TEXT_MAX_NAME);
     }
-    status s =
-        status_new(STATUS_DATA,
-                   "%s: it is not clear which datasets are the inputs and the targets; the file has: %s (--target "
-                   "names the targets)",
-                   search->path, names.length ? text_string(&names) : "no dataset of numbers");
+    status s = status_new(STATUS_DATA,
+                          "%s: it is not clear which datasets are the inputs and the targets; the file has: %s "
+                          "(--target names the targets)",
+                          search->path, names.length ? text_string(&names) : "no dataset of numbers");
     text_free(&names);
     return s;
 }

@@ -58,11 +58,10 @@ struct idx {
 /* Parses the first 4 bytes: type and number of dimensions. */
 static status parse_magic(struct idx_file *file, const uint8_t *magic) {
     if (magic[0] != 0 || magic[1] != 0)
-        return status_new(
-            STATUS_DATA,
-            "%s: this is not an IDX file: it starts with the bytes %02x %02x %02x %02x, but MNIST's images "
-            "with 00 00 08 03 and labels with 00 00 08 01",
-            file->path, magic[0], magic[1], magic[2], magic[3]);
+        return status_new(STATUS_DATA,
+                          "%s: this is not an IDX file: it starts with the bytes %02x %02x %02x %02x, but MNIST's "
+                          "images with 00 00 08 03 and labels with 00 00 08 01",
+                          file->path, magic[0], magic[1], magic[2], magic[3]);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].code == magic[2]) file->type = &types[i];
     if (!file->type)

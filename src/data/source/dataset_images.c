@@ -276,11 +276,10 @@ static status no_image(const struct source *labels, const char *folder, size_t r
     struct text place = {0}, printable = {0};
     labels->format->describe(labels, ROW_INPUT, row, 0, &place);
     text_add_value(&printable, name, TEXT_MAX_NAME);
-    status s =
-        status_new(STATUS_DATA,
-                   "%s: there is no image '%s' in the folder '%s'; correct or remove the line, or name the column "
-                   "of the file names with dataset.image.column",
-                   text_string(&place), text_string(&printable), folder);
+    status s = status_new(STATUS_DATA,
+                          "%s: there is no image '%s' in the folder '%s'; correct or remove the line, or name the "
+                          "column of the file names with dataset.image.column",
+                          text_string(&place), text_string(&printable), folder);
     text_free(&place);
     text_free(&printable);
     return s;
@@ -327,9 +326,8 @@ static bool are_binary(const struct dataset_config *config) {
 static status image_masks_check(const struct dataset_config *config, bool wants_classes) {
     if (!config->image.masks || config->request.without_targets) return OK;
     if (are_classes(config, wants_classes) || are_binary(config)) return OK;
-    return status_new(STATUS_USAGE,
-                      "dataset.image.masks: the pixels of masks are classes; use loss: cross_entropy, nll, "
-                      "bce_with_logits, focal or dice");
+    return status_new(STATUS_USAGE, "dataset.image.masks: the pixels of masks are classes; use loss: cross_entropy, "
+                                    "nll, bce_with_logits, focal or dice");
 }
 
 /* Finds the folder of the training or the validation images. */
@@ -383,11 +381,10 @@ static status check_exists(const struct image_place *mask, const char *image) {
 static status make_binary(const struct image_masks *masks, const char *mask, double *values) {
     for (size_t i = 0; i < masks->size; i++) {
         if (values[i] > 1 && values[i] < 255)
-            return status_new(
-                STATUS_DATA,
-                "%s: a pixel is %g; with this loss the pixels of masks must be 0 and 1, or 0 and 255 (for "
-                "several classes use cross_entropy)",
-                mask, values[i]);
+            return status_new(STATUS_DATA,
+                              "%s: a pixel is %g; with this loss the pixels of masks must be 0 and 1, or 0 and 255 "
+                              "(for several classes use cross_entropy)",
+                              mask, values[i]);
         values[i] = values[i] > 0;
     }
     return OK;
@@ -511,11 +508,11 @@ static void count_unclassified(struct images *images, const char *path) {
 /* What is wrong with images beside the folders of classes, in [arena]; NULL: there are none. */
 static const char *unclassified_warning(const struct images *images) {
     if (images->unclassified == 0) return NULL;
-    return arena_printf(images->arena,
-                        "%zu image%s beside the folders of the classes, such as %s, %s not used; move %s into the "
-                        "folder of a class",
-                        images->unclassified, text_plural(images->unclassified, "s"), images->first_unclassified,
-                        images->unclassified == 1 ? "is" : "are", images->unclassified == 1 ? "it" : "them");
+    return arena_printf(
+        images->arena,
+        "%zu image%s beside the folders of the classes, such as %s, %s not used; move %s into the folder of a class",
+        images->unclassified, text_plural(images->unclassified, "s"), images->first_unclassified,
+        images->unclassified == 1 ? "is" : "are", images->unclassified == 1 ? "it" : "them");
 }
 
 /* Each folder in the folder of the dataset is a class. */
@@ -704,11 +701,11 @@ static void note_orientation(struct images *images) {
         turned++;
     }
     if (first && !images->base.note)
-        images->base.note = arena_printf(
-            images->arena,
-            "warning: %zu of %zu images that were examined, such as %s, have an orientation in their EXIF data that is "
-            "not applied; dataset.image.exif_orientation: true turns them upright",
-            turned, count, first);
+        images->base.note =
+            arena_printf(images->arena,
+                         "warning: %zu of %zu images that were examined, such as %s, have an orientation in their EXIF "
+                         "data that is not applied; dataset.image.exif_orientation: true turns them upright",
+                         turned, count, first);
 }
 
 static void close_images(struct source *source) {
@@ -726,13 +723,11 @@ static void close_images(struct source *source) {
 static status check_targets(const struct dataset_config *config, const char *path, bool wants_classes) {
     if (config->image.labels || config->request.without_targets) return OK;
     if (config->image.column && !config->request.is_trained)
-        return status_new(STATUS_USAGE,
-                          "dataset.image.column is a column of dataset.image.labels, a CSV file with a row "
-                          "for each image; give it, or remove column");
+        return status_new(STATUS_USAGE, "dataset.image.column is a column of dataset.image.labels, a CSV file with a "
+                                        "row for each image; give it, or remove column");
     if (config->targets.count && !config->request.is_trained)
-        return status_new(STATUS_USAGE,
-                          "dataset.targets: the columns of images are those of dataset.image.labels, a CSV file with "
-                          "a row for each image; give it, or remove targets");
+        return status_new(STATUS_USAGE, "dataset.targets: the columns of images are those of dataset.image.labels, a "
+                                        "CSV file with a row for each image; give it, or remove targets");
     if (config->image.masks) return image_masks_check(config, wants_classes);
     if (wants_classes) return OK;
     return status_new(STATUS_USAGE,

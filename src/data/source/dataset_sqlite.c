@@ -47,8 +47,8 @@ static status failure(const struct csv *csv, const struct records *records) {
     if (sqlite3_errcode(database) == SQLITE_INTERRUPT)
         return status_new(
             STATUS_DATA,
-            "%s: the query gives no row: it was stopped after %.2g instructions of SQLite; does a view "
-            "have no end? If not, add an index, or make its rows a table (create table ... as select ...)",
+            "%s: the query gives no row: it was stopped after %.2g instructions of SQLite; does a view have no end? If "
+            "not, add an index, or make its rows a table (create table ... as select ...)",
             csv->path, records->work * WORK);
     if (records->names > MAX_NAMES)
         return status_new(STATUS_DATA, "%s: a query with its views refers to more than %d columns and tables",
@@ -90,11 +90,10 @@ static int step(struct records *records) {
 /* Counts [bytes] of the rows of a query. */
 static status add_bytes(const struct csv *csv, struct records *records, double bytes) {
     if ((records->bytes += bytes) <= records->max_bytes) return OK;
-    return status_new(
-        STATUS_DATA,
-        "%s: the query gives more than %.0f MiB of rows, too many for this file; does a view have no end? "
-        "If not, add a limit, or make its rows a table (create table ... as select ...)",
-        csv->path, records->max_bytes / 0x1p20);
+    return status_new(STATUS_DATA,
+                      "%s: the query gives more than %.0f MiB of rows, too many for this file; does a view have no "
+                      "end? If not, add a limit, or make its rows a table (create table ... as select ...)",
+                      csv->path, records->max_bytes / 0x1p20);
 }
 
 /* "file:<path>?immutable=1", or "file://<path>..." of an absolute path, with the characters of a URI escaped. */
@@ -236,8 +235,8 @@ static status list_tables(const struct csv *csv, struct records *records, struct
     size_t capacity = 16;
     *tables = (struct string_list){.items = arena_alloc(csv->arena, capacity * sizeof *tables->items)};
     TRY(prepare(csv, records,
-                "select name from sqlite_schema where type in ('table', 'view') and name not like 'sqlite!_%' "
-                "escape '!' order by name"));
+                "select name from sqlite_schema where type in ('table', 'view') and name not like 'sqlite!_%' escape "
+                "'!' order by name"));
     int result;
     while ((result = step(records)) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(records->statement, 0);

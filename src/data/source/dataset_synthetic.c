@@ -12,11 +12,10 @@
 static const char *const kind_choices[] = {"uniform", "linear", "classes", NULL};
 
 static const struct schema_row synthetic_rows[] = {
-    SCHEMA_ROW(
-        CHOICE, struct synthetic_config, kind, .fallback = "uniform", .choices = kind_choices,
-        .doc = "uniform: each row is (torch.rand(inputs), torch.rand(targets)), as the PyTorch tutorial's toy data; "
-               "linear: targets are a linear function of the inputs plus noise; classes: one normal distribution per "
-               "class."),
+    SCHEMA_ROW(CHOICE, struct synthetic_config, kind, .fallback = "uniform", .choices = kind_choices,
+               .doc = "uniform: each row is (torch.rand(inputs), torch.rand(targets)), as the PyTorch tutorial's toy "
+                      "data; linear: targets are a linear function of the inputs plus noise; classes: one normal "
+                      "distribution per class."),
     SCHEMA_ROW(INT, struct synthetic_config, rows, .fallback = "2048", .min = 1, .max = 1e12, .doc = "Number of rows."),
     SCHEMA_ROW(INT_LIST, struct synthetic_config, inputs, .fallback = "20", .min = 1, .max = 1e9,
                .doc = "Shape of one input row: 20 for a vector, [3, 32, 32] for an image."),

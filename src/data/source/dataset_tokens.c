@@ -36,10 +36,9 @@ struct token_array {
 static const struct schema_row text_rows[] = {
     SCHEMA_ROW(INT, struct text_config, block_size, .fallback = "128", .min = 1, .max = 1e6,
                .doc = "Characters of a row; the targets are the same characters one position later."),
-    SCHEMA_ROW(
-        INT, struct text_config, stride, .fallback = "1", .min = 1, .max = 1e9, .flags = SCHEMA_INFERENCE,
-        .doc = "Characters between the starts of two rows: 1 starts a row at every character (the minGPT tutorial), "
-               "block_size uses each character once per epoch."),
+    SCHEMA_ROW(INT, struct text_config, stride, .fallback = "1", .min = 1, .max = 1e9, .flags = SCHEMA_INFERENCE,
+               .doc = "Characters between the starts of two rows: 1 starts a row at every character (the minGPT "
+                      "tutorial), block_size uses each character once per epoch."),
     SCHEMA_ROW(REAL, struct text_config, truncate, .fallback = "1", .min = 0, .max = 1, .excludes_min = true,
                .flags = SCHEMA_INFERENCE, .doc = "Fraction of the file that is used, from its start."),
     {0},
@@ -56,11 +55,9 @@ static const char *const token_types[] = {"uint16", "uint32", NULL};
 static const struct schema_row tokens_rows[] = {
     SCHEMA_KEY(CHOICE, "dtype", struct tokens_config, type, .fallback = "uint16", .choices = token_types,
                .flags = SCHEMA_INFERENCE, .doc = "Type of a token in the file, little-endian."),
-    SCHEMA_ROW(
-        INT, struct tokens_config, vocabulary, .fallback = "null", .min = 1, .max = INT32_MAX,
-        .doc =
-            "Number of tokens of the vocabulary (50257 for GPT-2); null: that of the tokenizer, or the largest token "
-            "of the file + 1 (the file is read once to find it)."),
+    SCHEMA_ROW(INT, struct tokens_config, vocabulary, .fallback = "null", .min = 1, .max = INT32_MAX,
+               .doc = "Number of tokens of the vocabulary (50257 for GPT-2); null: that of the tokenizer, or the "
+                      "largest token of the file + 1 (the file is read once to find it)."),
     SCHEMA_ROW(INT, struct tokens_config, block_size, .fallback = "1024", .min = 1, .max = 1e6,
                .doc = "Tokens of a row; the targets are the same tokens one position later."),
     SCHEMA_ROW(INT, struct tokens_config, stride, .fallback = "null", .min = 1, .max = 1e9, .flags = SCHEMA_INFERENCE,
@@ -69,12 +66,9 @@ static const struct schema_row tokens_rows[] = {
     SCHEMA_ROW(
         STRING, struct tokens_config, tokenizer, .fallback = "null",
         .flags = SCHEMA_EXTENDS | SCHEMA_INFERENCE, /* the fingerprint is compared instead */
-        .doc =
-            "tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece, Unigram or WordLevel: a text "
-            "(.txt) "
-            "is read as its tokens; for ids (.bin), the tokenizer they were made with. `words`: the words of the text, "
-            "between white "
-            "space, with <eos> for each line end. It is kept in checkpoints, for generate."),
+        .doc = "tokenizer.json of Hugging Face's tokenizers, byte-level BPE, WordPiece, Unigram or WordLevel: a text "
+               "(.txt) is read as its tokens; for ids (.bin), the tokenizer they were made with. `words`: the words of "
+               "the text, between white space, with <eos> for each line end. It is kept in checkpoints, for generate."),
     {0},
 };
 

@@ -127,13 +127,14 @@ static status next(struct parser *p) {
             return OK;
         }
     p->at++;
-    return unexpected(p, *p->start == '='   ? "== to compare"
-                         : *p->start == '&' ? "and"
-                         : *p->start == '|' ? "or"
-                         : strchr("~!", *p->start)
-                             ? "not"
-                             : "a column, a number or a text in quotes (columns with other characters are written in "
-                               "backticks: `a b`)");
+    return unexpected(
+        p,
+        *p->start == '='   ? "== to compare"
+        : *p->start == '&' ? "and"
+        : *p->start == '|' ? "or"
+        : strchr("~!", *p->start)
+            ? "not"
+            : "a column, a number or a text in quotes (columns with other characters are written in backticks: `a b`)");
 }
 
 /* Whether the current token is this word or sign. */

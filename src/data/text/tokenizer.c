@@ -1077,8 +1077,8 @@ static status check_model(const struct reader *r) {
     if (r->tokenizer->is_word_level || r->tokenizer->is_word_piece) return OK;
     if (type && strcmp(type, "Unigram") == 0) return unigram_read(r->root, &r->tokenizer->unigram);
     if (type && strcmp(type, "BPE") != 0)
-        return bad("the model '%s' is not supported; byte-level BPE (as of GPT-2 and Llama 3), WordPiece "
-                   "(as of BERT), Unigram (as of T5) and WordLevel are",
+        return bad("the model '%s' is not supported; byte-level BPE (as of GPT-2 and Llama 3), WordPiece (as of BERT), "
+                   "Unigram (as of T5) and WordLevel are",
                    type);
     if (json_number_value(dropout) != 0) return bad("model.dropout makes tokens random, which is not supported");
     if (flag_of(model, "byte_fallback", false))
@@ -1110,8 +1110,8 @@ static status read_sequence(struct tokenizer *t, const json_t *parts) {
         return bad("pre_tokenizer: ByteLevel after Split must have neither use_regex nor add_prefix_space");
     t->word_end = pattern ? words_of_pattern(pattern) : NULL;
     if (!t->word_end)
-        return bad("pre_tokenizer: the regular expression of Split is not supported; those of GPT-2, Llama 3 and "
-                   "Qwen 2 are");
+        return bad(
+            "pre_tokenizer: the regular expression of Split is not supported; those of GPT-2, Llama 3 and Qwen 2 are");
     return OK;
 }
 
@@ -1386,16 +1386,15 @@ status word_counts_write(const struct word_counts *words, struct text *json) {
     if (!sorted) return status_memory("the words of the texts");
     if (count) memcpy(sorted, words->items, count * sizeof *sorted);
     qsort_r(sorted, count, sizeof *sorted, by_count, words->map.pool);
-    text_printf(
-        json,
-        "{\"version\":\"1.0\",\"truncation\":null,\"padding\":{\"strategy\":\"BatchLongest\",\"direction\":"
-        "\"Right\",\"pad_to_multiple_of\":null,\"pad_id\":%d,\"pad_type_id\":0,\"pad_token\":\"[PAD]\"},"
-        "\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\","
-        "\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":null,"
-        "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},"
-        "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
-        "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":true,\"vocab\":",
-        WORD_TOKENIZER_PADDING);
+    text_printf(json,
+                "{\"version\":\"1.0\",\"truncation\":null,\"padding\":{\"strategy\":\"BatchLongest\",\"direction\":"
+                "\"Right\",\"pad_to_multiple_of\":null,\"pad_id\":%d,\"pad_type_id\":0,\"pad_token\":\"[PAD]\"},"
+                "\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_"
+                "space\":true,\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":null,\"decoder\":{\"type\":"
+                "\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},\"model\":{\"type\":"
+                "\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,\"end_of_word_suffix\":"
+                "null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":true,\"vocab\":",
+                WORD_TOKENIZER_PADDING);
     add_vocabulary(sorted, count, words->map.pool, json);
     text_add(json, ",\"merges\":[]}}");
     free(sorted);
@@ -1442,12 +1441,10 @@ status tokenizer_write_words(const char *text, size_t size, struct text *json) {
     TRY(word_counts_create(&words));
     status s = add_words_of_text(words, text, size);
     if (!s) {
-        text_add(
-            json,
-            "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],\"normalizer\":{\"type\":"
-            "\"Replace\",\"pattern\":{\"String\":\"\\n\"},\"content\":\" " LINE_END " \"},\"pre_tokenizer\":{\"type\":"
-            "\"WhitespaceSplit\"},\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"WordLevel\",\"vocab\":"
-            "{");
+        text_add(json, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],\"normalizer\":{"
+                       "\"type\":\"Replace\",\"pattern\":{\"String\":\"\\n\"},\"content\":\" " LINE_END
+                       " \"},\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},\"post_processor\":null,\"decoder\":null,"
+                       "\"model\":{\"type\":\"WordLevel\",\"vocab\":{");
         write_words(words, json);
         text_add(json, "},\"unk_token\":\"" UNKNOWN_WORD "\"}}");
     }

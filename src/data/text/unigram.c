@@ -207,8 +207,7 @@ static status search_best(const struct unigram *u, const char *word, size_t size
         if (has_character) continue;
         improve(&nodes[at + length], u->unknown_score + before, at, u->unknown);
         if (nodes[at + length].id == NO_ID)
-            return bad("the tokenizer has neither a token for the character U+%04X nor an unknown token "
-                       "(model.unk_id)",
+            return bad("the tokenizer has neither a token for the character U+%04X nor an unknown token (model.unk_id)",
                        (unsigned)code);
     }
     return OK;
@@ -365,8 +364,8 @@ static status read_words(struct unigram *u, const json_t *json) {
     TRY(read_metaspace(json, "pre_tokenizer", &u->blank, &u->prepend));
     if (u->prepend == PREPEND_FIRST && (u->cuts_at_spaces || normalizer_removes_start(u->normalizer)))
         return bad(
-            "pre_tokenizer: the prepend_scheme first is not supported with WhitespaceSplit, or with a normalizer "
-            "that removes or replaces the start of a text (Strip at the left, StripAccents, Replace of a text)");
+            "pre_tokenizer: the prepend_scheme first is not supported with WhitespaceSplit, or with a normalizer that "
+            "removes or replaces the start of a text (Strip at the left, StripAccents, Replace of a text)");
     return OK;
 }
 

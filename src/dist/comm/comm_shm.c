@@ -998,10 +998,10 @@ const struct comm_backend comm_shm = {.name = "shm",
 
 status comm_connect_shm(struct comm *comm) {
     if (comm->shared->host_count > 1)
-        return status_new(STATUS_USAGE,
-                          "dist.backend shm: the ranks are on %d hosts, or in different network namespaces; use auto "
-                          "or gloo",
-                          comm->shared->host_count);
+        return status_new(
+            STATUS_USAGE,
+            "dist.backend shm: the ranks are on %d hosts, or in different network namespaces; use auto or gloo",
+            comm->shared->host_count);
     TRY(comm_connect_with(comm, &comm_shm));
     comm->shared->description = strdup("shared memory");
     return OK;

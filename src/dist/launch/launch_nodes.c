@@ -290,9 +290,8 @@ status launch_nodes_wait_done(struct launch_nodes *n, int signals, int64_t resta
     }
     free(polls);
     if (n->stopped >= 0 || (is_stop_requested && !is_job_done(n, restart_count)))
-        return status_new(STATUS_STOPPED,
-                          "stopped on request after the ranks of this node had ended, before those of all "
-                          "other nodes had; run the same command again to continue");
+        return status_new(STATUS_STOPPED, "stopped on request after the ranks of this node had ended, before those of "
+                                          "all other nodes had; run the same command again to continue");
     if (restarting >= 0) {
         *newer = n->items[restarting].restart;
         return status_new(STATUS_PEER, "a rank of node %d was lost after those of this node had ended", restarting);

@@ -171,8 +171,9 @@ static status from_variables(struct dist_env *env) {
     TRY(require_int("RANK", 0, MAX_RANKS, &env->rank, "WORLD_SIZE"));
     if (env->world_size > 1) {
         if (!is_set("MASTER_ADDR"))
-            return status_new(STATUS_USAGE, "environment variable MASTER_ADDR (the host of rank 0) is not set, "
-                                            "although RANK and WORLD_SIZE are");
+            return status_new(
+                STATUS_USAGE,
+                "environment variable MASTER_ADDR (the host of rank 0) is not set, although RANK and WORLD_SIZE are");
         TRY(copy_text(env->master_addr, sizeof env->master_addr, getenv("MASTER_ADDR"), "MASTER_ADDR"));
         TRY(require_int("MASTER_PORT", 1, MAX_PORT, &env->master_port, "RANK"));
     }
@@ -230,11 +231,10 @@ static bool is_number(const char *text) { return text && *text && strspn(text, "
 
 /* [size]: the variable that should contain the number of ranks. */
 static status size_is_unknown(const char *launcher, const char *rank, const char *size) {
-    return status_new(
-        STATUS_USAGE,
-        "%s is %s, so this process is one of those that %s has started, but %s, their number, is not set; "
-        "set WORLD_SIZE to it, the same for all of them",
-        rank, getenv(rank), launcher, size);
+    return status_new(STATUS_USAGE,
+                      "%s is %s, so this process is one of those that %s has started, but %s, their number, is not "
+                      "set; set WORLD_SIZE to it, the same for all of them",
+                      rank, getenv(rank), launcher, size);
 }
 
 /* Whether MPICH's mpirun or another PMI launcher has started this process as one of several, and task [rank] of [size]
@@ -637,9 +637,8 @@ status dist_env_secret(const struct dist_env *env, uint8_t secret[32]) {
     }
     if (strlen(variable) < MIN_SECRET)
         return status_new(STATUS_USAGE,
-                          SECRET_VARIABLE
-                          " has %zu characters, but must have at least %d, so that nobody can guess it; "
-                          "set it to the output of 'openssl rand -hex 16', the same on all hosts",
+                          SECRET_VARIABLE " has %zu characters, but must have at least %d, so that nobody can guess "
+                                          "it; set it to the output of 'openssl rand -hex 16', the same on all hosts",
                           strlen(variable), MIN_SECRET);
     derive_secret("secret", variable, secret);
     return OK;
@@ -651,8 +650,8 @@ bool dist_env_secret_is_guessable(const struct dist_env *env) {
 }
 
 const char *const dist_env_secret_warning =
-    "anyone who can reach rank 0 can join this job, because its secret is derived from its name; "
-    "set " SECRET_VARIABLE " to the output of 'openssl rand -hex 16', the same on all hosts";
+    "anyone who can reach rank 0 can join this job, because its secret is derived from its name; set " SECRET_VARIABLE
+    " to the output of 'openssl rand -hex 16', the same on all hosts";
 
 status dist_env_listener(const struct dist_env *env, int *fd) {
     *fd = env->launcher == LAUNCHER_OWN ? passed_descriptor(STORE_FD_VARIABLE) : -1;

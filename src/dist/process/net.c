@@ -107,11 +107,10 @@ static status too_few_descriptors(int error, int count) {
     getrlimit(RLIMIT_NOFILE, &limit);
     if (error == ENFILE)
         return status_new(STATUS_IO, "too many open files on this machine: its limit is /proc/sys/fs/file-max");
-    return status_new(
-        STATUS_IO,
-        "too many open files: the limit of this process is %llu, and it needs %d more than are open; raise the limit, "
-        "for example with 'ulimit -n %d', and start again",
-        (unsigned long long)limit.rlim_cur, count, count + BASE_DESCRIPTORS);
+    return status_new(STATUS_IO,
+                      "too many open files: the limit of this process is %llu, and it needs %d more than are open; "
+                      "raise the limit, for example with 'ulimit -n %d', and start again",
+                      (unsigned long long)limit.rlim_cur, count, count + BASE_DESCRIPTORS);
 }
 
 /* Raises the soft limit by [count], as far as the hard limit allows. Returns whether it is higher now. */
@@ -156,8 +155,8 @@ static status resolve(const char *host, int port, struct addrinfo **list, bool *
     if (net_is_out_of_resources(reason))
         return status_errno(STATUS_IO, reason, "cannot look up the host of rank 0, '%s'", host);
     return status_new(STATUS_USAGE,
-                      "the host of rank 0, '%s', has no address: %s; set MASTER_ADDR to a name or address "
-                      "that every node can resolve",
+                      "the host of rank 0, '%s', has no address: %s; set MASTER_ADDR to a name or address that every "
+                      "node can resolve",
                       host, gai_strerror(error));
 }
 
@@ -215,10 +214,10 @@ status net_listen(const char *host, int port, bool is_one_host, int *fd) {
     freeaddrinfo(list);
     if (*fd >= 0) return OK;
     if (error == EADDRINUSE)
-        return status_new(STATUS_USAGE,
-                          "port %d on %s, where rank 0 must listen, is in use by another program; set "
-                          "MASTER_PORT to a free one",
-                          port, host);
+        return status_new(
+            STATUS_USAGE,
+            "port %d on %s, where rank 0 must listen, is in use by another program; set MASTER_PORT to a free one",
+            port, host);
     if (net_is_out_of_descriptors(error)) return too_few_descriptors(error, 1);
     if (error == EACCES)
         return status_new(

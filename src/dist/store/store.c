@@ -692,11 +692,10 @@ void store_describe_wrong_host(const struct dist_env *env, char hint[400]) {
                  "network: %.100s is a loopback address",
                  host, env->master_addr);
     if (net_is_this_host(env->master_addr)) return;
-    snprintf(
-        hint, 400,
-        "; rank 0 runs on host %.60s, which does not have the address %.100s of MASTER_ADDR: start rank 0 there, or "
-        "change MASTER_ADDR",
-        host, env->master_addr);
+    snprintf(hint, 400,
+             "; rank 0 runs on host %.60s, which does not have the address %.100s of MASTER_ADDR: start rank 0 there, "
+             "or change MASTER_ADDR",
+             host, env->master_addr);
 }
 
 static double crowd_of(const struct dist_env *env) {

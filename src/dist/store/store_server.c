@@ -974,8 +974,8 @@ static bool on_wrong_tag(struct store_server *s, struct connection *c) {
     if (c->stage == STAGE_PROOF) {
         c->session.is_on = false;
         if (!s->has_logged_secret)
-            log_line(s->log, "rejected a connection with another secret (is " SECRET_VARIABLE " the same on every "
-                             "rank?)");
+            log_line(s->log,
+                     "rejected a connection with another secret (is " SECRET_VARIABLE " the same on every rank?)");
         s->has_logged_secret = true;
         reject(s, c,
                "the secrets differ, or the connection was tampered with (is " SECRET_VARIABLE

@@ -43,11 +43,9 @@ static const struct schema_row attention_rows[] = {
 };
 static const struct schema_row core_rows[] = {
     HEADS,
-    SCHEMA_KEY(
-        INT, "num_kv_heads", struct attention_config, kv_heads, .fallback = "null", .min = 1, .max = 1 << 16,
-        .doc =
-            "Heads of keys and of values, each shared by heads / num_kv_heads neighbouring heads of queries (grouped "
-            "queries; PyTorch's enable_gqa). null: as many as `heads`."),
+    SCHEMA_KEY(INT, "num_kv_heads", struct attention_config, kv_heads, .fallback = "null", .min = 1, .max = 1 << 16,
+               .doc = "Heads of keys and of values, each shared by heads / num_kv_heads neighbouring heads of queries "
+                      "(grouped queries; PyTorch's enable_gqa). null: as many as `heads`."),
     CAUSAL,
     DROPOUT,
     {0},
@@ -607,10 +605,9 @@ const struct layer_type layer_attention = {
     .pytorch = "Attention({in}, {heads}{,causal}{,bias}{,dropout}{stream})",
 };
 const struct layer_type layer_scaled_dot_product_attention = {
-    .variant =
-        {"scaled_dot_product_attention", &core_schema,
-         "Attention without projections: (positions, 3C), which are queries, keys and values, to (positions, C); with "
-         "num_kv_heads keys and values are narrower than queries."},
+    .variant = {"scaled_dot_product_attention", &core_schema,
+                "Attention without projections: (positions, 3C), which are queries, keys and values, to (positions, "
+                "C); with num_kv_heads keys and values are narrower than queries."},
     .check_device = attention_check_device,
     .is_by_position = true,
     .limits_positions = true,
@@ -687,10 +684,10 @@ static status check_inputs(const struct layer *layer) {
     shape_print(q, &queries);
     shape_print(kv, &keys);
     if (q->dims != 2 || kv->dims != 2 || q->size[1] != kv->size[1])
-        s = status_new(STATUS_USAGE,
-                       "queries, and keys and values, must be (positions, features) with the same features, but are %s "
-                       "and %s",
-                       text_string(&queries), text_string(&keys));
+        s = status_new(
+            STATUS_USAGE,
+            "queries, and keys and values, must be (positions, features) with the same features, but are %s and %s",
+            text_string(&queries), text_string(&keys));
     else if (q->size[1] % cross_config_of(layer)->heads != 0)
         s = status_new(STATUS_USAGE, "its input is %s: heads (%lld) must divide the features", text_string(&queries),
                        (long long)cross_config_of(layer)->heads);
@@ -708,12 +705,11 @@ static status check_mask(const struct layer *layer) {
         return OK;
     struct text shape = {0};
     shape_print(mask, &shape);
-    status s =
-        status_new(STATUS_USAGE,
-                   "its mask must be values of the dataset in each row, (%lld keys) or (%lld queries, %lld keys), "
-                   "but is %s%s",
-                   (long long)keys, (long long)queries, (long long)keys, text_string(&shape),
-                   mask->input ? "" : ", which a layer computes");
+    status s = status_new(
+        STATUS_USAGE,
+        "its mask must be values of the dataset in each row, (%lld keys) or (%lld queries, %lld keys), but is %s%s",
+        (long long)keys, (long long)queries, (long long)keys, text_string(&shape),
+        mask->input ? "" : ", which a layer computes");
     text_free(&shape);
     return s;
 }
@@ -885,11 +881,10 @@ static void cross_c_scratch(const struct layer *layer, size_t sizes[2]) {
 }
 
 const struct layer_type layer_cross_attention = {
-    .variant =
-        {"cross_attention", &schema,
-         "Multi-head attention of queries to the keys and values of another output: `cross_attention: {heads: 4, "
-         "from: [queries, memory]}`, of an output to itself with a mask of the dataset: `from: [x, x, mask]` "
-         "(torch.nn.MultiheadAttention)."},
+    .variant = {"cross_attention", &schema,
+                "Multi-head attention of queries to the keys and values of another output: `cross_attention: {heads: "
+                "4, from: [queries, memory]}`, of an output to itself with a mask of the dataset: `from: [x, x, mask]` "
+                "(torch.nn.MultiheadAttention)."},
     .joins = true,
     .ignores = IGNORES_Y,
     .keeps_positions = true,

@@ -30,10 +30,10 @@ struct positional_config {
 };
 
 static const struct schema_row embedding_rows[] = {
-    EMBEDDING_ROWS(", one for each token from 0 on", 0,
-                   "The token that fills rows up behind their last real token: its vector starts at 0 and does not "
-                   "learn, and attention, recurrent layers, means over positions, losses and metrics leave such "
-                   "positions out. null: none."),
+    EMBEDDING_ROWS(
+        ", one for each token from 0 on", 0,
+        "The token that fills rows up behind their last real token: its vector starts at 0 and does not learn, and "
+        "attention, recurrent layers, means over positions, losses and metrics leave such positions out. null: none."),
     {0},
 };
 static const struct schema_row positional_rows[] = {
@@ -97,9 +97,10 @@ static status embedding_check_input(const struct layer *layer) {
     if (!layer->in.input)
         return status_new(STATUS_USAGE, "its input must be tokens of the dataset, but it is the output of a layer");
     if (c->num_embeddings == SCHEMA_NO_INT && layer->in.tokens == 0)
-        return status_new(STATUS_USAGE, "its input is not text, a file of tokens, or columns of sentences or with "
-                                        "encoding: embedding alone, so num_embeddings is needed: the dataset's values "
-                                        "are then tokens from 0 to num_embeddings - 1");
+        return status_new(
+            STATUS_USAGE,
+            "its input is not text, a file of tokens, or columns of sentences or with encoding: embedding alone, so "
+            "num_embeddings is needed: the dataset's values are then tokens from 0 to num_embeddings - 1");
     return OK;
 }
 

@@ -91,10 +91,10 @@ static status differ(const struct layer *layer, size_t input) {
     struct text one = {0}, other = {0};
     shape_print(&layer->ins[0], &one);
     shape_print(&layer->ins[input], &other);
-    status s = status_new(STATUS_USAGE,
-                          "'%s': the inputs have different shapes: input 1 has %s, input %zu has %s; only the last "
-                          "dimension may be 1",
-                          short_text(f->value).s, text_string(&one), input + 1, text_string(&other));
+    status s = status_new(
+        STATUS_USAGE,
+        "'%s': the inputs have different shapes: input 1 has %s, input %zu has %s; only the last dimension may be 1",
+        short_text(f->value).s, text_string(&one), input + 1, text_string(&other));
     text_free(&one);
     text_free(&other);
     return s;

@@ -51,9 +51,8 @@ static status plan(struct layer *layer, struct planning *planning) {
                           "needs an input of shape (channels, length) or (channels, height, width), got %lld",
                           (long long)layer->in.size[0]);
     if (layer->type == &layer_instance_norm && layer->in_size == groups)
-        return status_new(STATUS_USAGE,
-                          "needs more than one position in each channel: each is normalised alone, so that one value "
-                          "becomes 0 whatever the input is");
+        return status_new(STATUS_USAGE, "needs more than one position in each channel: each is normalised alone, so "
+                                        "that one value becomes 0 whatever the input is");
     if ((size_t)layer->in.size[0] % groups != 0)
         return status_new(STATUS_USAGE, "num_groups must divide the channels (%lld), got %zu",
                           (long long)layer->in.size[0], groups);
@@ -143,9 +142,9 @@ const struct layer_type layer_group_norm = {
     .pytorch = "nn.GroupNorm({num_groups}, {channels}{,eps}{,affine})",
 };
 const struct layer_type layer_instance_norm = {
-    .variant = {"instance_norm", &instance_schema,
-                "Normalises each channel of each row (torch.nn.InstanceNorm1d, InstanceNorm2d, without running "
-                "statistics)."},
+    .variant =
+        {"instance_norm", &instance_schema,
+         "Normalises each channel of each row (torch.nn.InstanceNorm1d, InstanceNorm2d, without running statistics)."},
     GROUP_NORM,
     .pytorch = "nn.InstanceNorm{d}d({channels}{,eps}{,affine})",
 };

@@ -78,10 +78,9 @@ static const struct schema_alias aliases[] = {
 
 const struct layer_type layer_add = {
     .aliases = aliases,
-    .variant =
-        {"add", NULL,
-         "The sum of several outputs of the same shape: `add: {from: [a, b]}` (a + b). One of (channels, 1, 1) is "
-         "added to each pixel of an image."},
+    .variant = {"add", NULL,
+                "The sum of several outputs of the same shape: `add: {from: [a, b]}` (a + b). One of (channels, 1, 1) "
+                "is added to each pixel of an image."},
     .joins = true,
     .expand = expand_add,
 };

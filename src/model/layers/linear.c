@@ -219,8 +219,8 @@ static void write_c(const struct c_call *c) {
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "Dense LazyLinear FullyConnected fc affine lin", "linear"),
     KEY_ALIAS("layer.linear",
-              "out_features units features output_dim out_dim output_size size width neurons hidden_size "
-              "hidden_dim num_units output outputs n_out dim",
+              "out_features units features output_dim out_dim output_size size width neurons hidden_size hidden_dim "
+              "num_units output outputs n_out dim",
               ".out"),
     KEY_ALIAS("layer.linear", "use_bias with_bias", ".bias"),
     KEY_ALIAS("layer.linear", "weight_tying tie_weights tied", ".tie"),

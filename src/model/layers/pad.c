@@ -174,9 +174,8 @@ const struct layer_type layer_pad = {
     .aliases = aliases,
     .variant =
         {"pad", &schema,
-         "More elements around the last one, two or three dimensions: the elements of a signal, the pixels of an "
-         "image or of a volume (torch.nn.functional.pad, torch.nn.ZeroPad2d, ReflectionPad2d, "
-         "ReplicationPad3d)."},
+         "More elements around the last one, two or three dimensions: the elements of a signal, the pixels of an image "
+         "or of a volume (torch.nn.functional.pad, torch.nn.ZeroPad2d, ReflectionPad2d, ReplicationPad3d)."},
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = runs_on,

@@ -33,9 +33,8 @@ static const struct schema_row permute_rows[] = {
     }
 static const struct schema_row shuffle_rows[] = FACTOR_ROWS(
     "upscale_factor", "How many times higher and wider the output is; its square must divide the channels.");
-static const struct schema_row unshuffle_rows[] =
-    FACTOR_ROWS("downscale_factor", "How many times lower and narrower the output is; must divide the height and the "
-                                    "width.");
+static const struct schema_row unshuffle_rows[] = FACTOR_ROWS(
+    "downscale_factor", "How many times lower and narrower the output is; must divide the height and the width.");
 
 static const struct schema permute_schema =
     SCHEMA("model.layers.permute", struct permute_config, .rows = permute_rows, .shorthand = "dims");

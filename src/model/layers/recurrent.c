@@ -320,8 +320,7 @@ static status plan_state(struct layer *layer, struct planning *planning) {
         return status_new(STATUS_USAGE, "carry_state needs rows without padding: remove padding_idx or carry_state");
     if (!layer->batch_rows)
         return status_new(STATUS_USAGE,
-                          "carry_state needs sampler.global_batch_size, the number of rows whose state is "
-                          "kept");
+                          "carry_state needs sampler.global_batch_size, the number of rows whose state is kept");
     params_declare(planning->buffers, planning->arena, arena_printf(planning->arena, "%s.carried_state", layer->name),
                    2, (const int64_t[]){(int64_t)layer->batch_rows, (int64_t)kept_floats(layer)});
     return OK;

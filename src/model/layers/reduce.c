@@ -19,11 +19,9 @@ struct mean_config {
     SCHEMA_ROW(BOOL, struct type_, keepdim, .fallback = "false", .doc = "Whether the dimension stays, with the size 1.")
 
 static const struct schema_row mean_rows[] = {
-    SCHEMA_KEY(
-        INT_LIST, "dim", struct mean_config, dims, .fallback = "1", .min = -MAX_DIMS, .max = MAX_DIMS,
-        .doc =
-            "The dimension, or several, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "
-            "vector, -1 the last."),
+    SCHEMA_KEY(INT_LIST, "dim", struct mean_config, dims, .fallback = "1", .min = -MAX_DIMS, .max = MAX_DIMS,
+               .doc = "The dimension, or several, as in PyTorch: 0 is the batch, 1 the channels of an image or the "
+                      "features of a vector, -1 the last."),
     KEEPDIM_ROW(mean_config),
     {0},
 };
@@ -284,10 +282,9 @@ static void max_c(const struct c_call *c) {
 static bool max_runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
 
 const struct layer_type layer_max = {
-    .variant =
-        {"max", &max_schema,
-         "The maximum along a dimension (the values of torch.max); the gradient goes to the first of several. Over "
-         "positions, padding is left out (padding_idx)."},
+    .variant = {"max", &max_schema,
+                "The maximum along a dimension (the values of torch.max); the gradient goes to the first of several. "
+                "Over positions, padding is left out (padding_idx)."},
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .runs_on = max_runs_on,

@@ -156,10 +156,9 @@ static void write_c(const struct c_call *c) {
 }
 
 const struct layer_type layer_rotary_embedding = {
-    .variant =
-        {"rotary_embedding", &schema,
-         "Rotary position embedding of (positions, features), for the queries and keys of the attention after it "
-         "(RoPE)."},
+    .variant = {"rotary_embedding", &schema,
+                "Rotary position embedding of (positions, features), for the queries and keys of the attention after "
+                "it (RoPE)."},
     .ignores = IGNORES_X_AND_Y,
     .is_by_position = true,
     .limits_positions = true,

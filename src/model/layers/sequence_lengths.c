@@ -39,10 +39,10 @@ static status check_row(const struct layer *layer, const struct params *params, 
     float length = row[layer->ins[1].input - 1];
     (void)params;
     if (length >= 1 && length <= (float)layer->out.size[0] && length == floorf(length)) return OK;
-    return status_new(STATUS_DATA,
-                      "value %zu is %g, but %s takes the length of a row, a whole number from 1 to %lld that is not "
-                      "scaled",
-                      layer->ins[1].input - 1, (double)length, layer->path, (long long)layer->out.size[0]);
+    return status_new(
+        STATUS_DATA,
+        "value %zu is %g, but %s takes the length of a row, a whole number from 1 to %lld that is not scaled",
+        layer->ins[1].input - 1, (double)length, layer->path, (long long)layer->out.size[0]);
 }
 
 static void lengths_facts(const struct layer *layer, struct layer_facts *to) {
@@ -77,11 +77,10 @@ static const struct schema_alias aliases[] = {
 
 const struct layer_type layer_sequence_lengths = {
     .aliases = aliases,
-    .variant =
-        {"sequence_lengths", NULL,
-         "Says how many positions of each row are real: `sequence_lengths: {from: [series, steps]}` is `series`, of "
-         "whose later positions attention, recurrent layers, means over positions, losses and metrics take no "
-         "notice (pack_padded_sequence)."},
+    .variant = {"sequence_lengths", NULL,
+                "Says how many positions of each row are real: `sequence_lengths: {from: [series, steps]}` is "
+                "`series`, of whose later positions attention, recurrent layers, means over positions, losses and "
+                "metrics take no notice (pack_padded_sequence)."},
     .joins = true,
     .ignores = IGNORES_X_AND_Y,
     .plan = plan,

@@ -136,10 +136,10 @@ static void check_target(const struct config *c, const struct variant *entry, st
 static void check_comparison(const struct config *c, const struct variant *entry, struct problems *problems) {
     if (!loss_type_at((size_t)entry->index)->compares_rows) return;
     if (c->dataset.weights)
-        problems_add(problems, entry->place, "losses",
-                     "'%s' compares the rows of a batch with each other, so they cannot have weights; remove "
-                     "dataset.weights",
-                     entry->name);
+        problems_add(
+            problems, entry->place, "losses",
+            "'%s' compares the rows of a batch with each other, so they cannot have weights; remove dataset.weights",
+            entry->name);
     if (c->determinism.mode == DETERMINISM_ELASTIC)
         problems_add(problems, entry->place, "losses",
                      "'%s' compares the rows of a batch with each other, which determinism: elastic computes in "
@@ -280,8 +280,8 @@ static void check_elastic(struct config *c, const struct node *root, struct prob
     c->sampler.shards = (size_t)c->determinism.shards;
     if (c->sampler.per_rank)
         problems_add(problems, place, "determinism",
-                     "elastic runs on any number of ranks, but sampler.per_rank has "
-                     "orders for a certain one; give one order for all");
+                     "elastic runs on any number of ranks, but sampler.per_rank has orders for a certain one; give one "
+                     "order for all");
     if (c->sampler.global_batch_size == SCHEMA_NO_INT)
         problems_add(problems, place, "determinism", "elastic needs sampler.global_batch_size, the rows of all ranks");
     else if (c->determinism.shards > c->sampler.global_batch_size)
@@ -1026,8 +1026,8 @@ status config_check_written(const char *written) {
                           "be read again; rename the file or folder, or start ddptrain in the folder of the config",
                           (int)(length < MAX_SHOWN ? length : MAX_SHOWN), at);
     }
-    return status_prefix(read_again(written), "the config of the run, which has every default, could not be read "
-                                              "again; shorten the config");
+    return status_prefix(read_again(written),
+                         "the config of the run, which has every default, could not be read again; shorten the config");
 }
 
 void config_retain(struct config_file *file) { file->users++; }
@@ -1086,10 +1086,10 @@ status config_check_model(const struct config *config, const struct model *model
     if (model->params.count == 0)
         return status_new(STATUS_USAGE, "model.layers: no layer has parameters, so there is nothing to train");
     if (config->sampler.type != SAMPLER_BATCHIFY && config->sampler.shuffle && model_carries_state(model))
-        return status_new(STATUS_USAGE,
-                          "carry_state continues the rows of the batch before, which sampler.shuffle mixes; "
-                          "write sampler.type: batchify for windows of a text or a series, or "
-                          "sampler.shuffle: false for rows in this order");
+        return status_new(
+            STATUS_USAGE,
+            "carry_state continues the rows of the batch before, which sampler.shuffle mixes; write sampler.type: "
+            "batchify for windows of a text or a series, or sampler.shuffle: false for rows in this order");
     if (config->determinism.mode == DETERMINISM_ELASTIC)
         return model_check_independent(model, "determinism.mode: elastic");
     return config->sampler.uneven ? model_check_independent(model, "sampler.uneven") : OK;
@@ -1118,11 +1118,10 @@ status config_set_auto_device(struct config_file *file, const char *why_cpu) {
     if (!why_cpu) {
         c->device = DEVICE_CUDA;
         if (c->dist.zero_stage < 2) return OK;
-        return status_new(
-            STATUS_USAGE,
-            "dist.zero_stage: %lld cannot be combined with train.device: auto, which is the GPU here; use "
-            "train.device: cpu, or dist.zero_stage: 1",
-            (long long)c->dist.zero_stage);
+        return status_new(STATUS_USAGE,
+                          "dist.zero_stage: %lld cannot be combined with train.device: auto, which is the GPU here; "
+                          "use train.device: cpu, or dist.zero_stage: 1",
+                          (long long)c->dist.zero_stage);
     }
     c->device_reason = arena_copy(document_arena(file->document), why_cpu);
     if (c->train.precision == TRAIN_FLOAT16)

@@ -145,10 +145,9 @@ static const struct schema_alias aliases[] = {
     KEY_ALIAS("sampler", "file indices order rows row_order", "sampler.path"),
     KEY_ALIAS_NOTE("sampler", "replacement num_samples", NULL,
                    "type: weighted draws with replacement, as many as there are rows"),
-    KEY_ALIAS_NOTE(
-        "sampler", "weights weight class_weight class_weights", NULL,
-        "type: weighted has one weight, 1 / rows of the class, so that each class is drawn equally often; weights "
-        "of the loss are loss: {type: cross_entropy, weight: [...]}"),
+    KEY_ALIAS_NOTE("sampler", "weights weight class_weight class_weights", NULL,
+                   "type: weighted has one weight, 1 / rows of the class, so that each class is drawn equally often; "
+                   "weights of the loss are loss: {type: cross_entropy, weight: [...]}"),
     KEY_ALIAS_NOTE("model",
                    "type kind architecture arch units out out_features hidden hidden_size hidden_sizes hidden_layers "
                    "hidden_dim hidden_units num_layers n_layers depth mlp",
@@ -228,11 +227,10 @@ static const struct schema_alias aliases[] = {
                    "One of float32, bfloat16, float16"),
     KEY_ALIAS_NOTE(NULL, "tf32 allow_tf32 matmul_precision set_float32_matmul_precision",
                    "train.float32_matmul_precision", "high rounds to TF32 on GPUs"),
-    KEY_ALIAS(
-        NULL,
-        "gradient_clip_val clip_grad grad_clip max_grad_norm clip_norm clipnorm gradient_clipping clip gradient_clip "
-        "clip_gradients grad_norm_clip",
-        "train.clip_grad_norm"),
+    KEY_ALIAS(NULL,
+              "gradient_clip_val clip_grad grad_clip max_grad_norm clip_norm clipnorm gradient_clipping clip "
+              "gradient_clip clip_gradients grad_norm_clip",
+              "train.clip_grad_norm"),
     KEY_ALIAS(NULL, "clipvalue clip_value grad_clip_value", "train.clip_grad_value"),
     KEY_ALIAS(NULL,
               "accumulate_grad_batches gradient_accumulation_steps grad_accum accumulation_steps grad_accumulation "
@@ -240,11 +238,10 @@ static const struct schema_alias aliases[] = {
               "train.accumulate"),
     KEY_ALIAS(NULL, "check_val_every_n_epoch eval_every validate_every validation_freq eval_epochs",
               "train.evaluate_every"),
-    KEY_ALIAS_NOTE(
-        NULL,
-        "val_interval eval_interval val_freq eval_freq val_check_interval evaluation_strategy eval_strategy eval_steps "
-        "eval_every_n_steps eval_iters",
-        "train.evaluate_every", COUNTS_EPOCHS),
+    KEY_ALIAS_NOTE(NULL,
+                   "val_interval eval_interval val_freq eval_freq val_check_interval evaluation_strategy eval_strategy "
+                   "eval_steps eval_every_n_steps eval_iters",
+                   "train.evaluate_every", COUNTS_EPOCHS),
     KEY_ALIAS(NULL, "log_every_n_steps logging_steps print_freq log_interval log_freq log_steps print_every",
               "train.log_every"),
     KEY_ALIAS(NULL, "metric eval_metric eval_metrics", "train.metrics"),
@@ -264,30 +261,27 @@ static const struct schema_alias aliases[] = {
                    "what is printed is an option of the command line: --quiet, --no-progress"),
     KEY_ALIAS_NOTE(NULL, "deterministic cudnn_deterministic use_deterministic_algorithms", "determinism.mode",
                    "Every run repeats bit for bit on the same number of processes; elastic: on any number"),
-    KEY_ALIAS_NOTE(
-        NULL,
-        "benchmark cudnn_benchmark profiler compile torch_compile jit pin_memory persistent_workers non_blocking "
-        "channels_last fast_dev_run limit_train_batches overfit_batches",
-        NULL, NO_OPTION),
+    KEY_ALIAS_NOTE(NULL,
+                   "benchmark cudnn_benchmark profiler compile torch_compile jit pin_memory persistent_workers "
+                   "non_blocking channels_last fast_dev_run limit_train_batches overfit_batches",
+                   NULL, NO_OPTION),
     KEY_ALIAS(NULL, "data datasets datamodule data_module train_dataset", "dataset"),
     KEY_ALIAS(NULL,
               "data_path data_dir data_file train_path train_file train_data dataset_path data_root root csv csv_file "
               "train_csv",
               "dataset.path"),
-    KEY_ALIAS(
-        NULL,
-        "val_path val_file validation_file validation_path validation_data val_data val_dataset valid_path test_path "
-        "test_file eval_dataset val_csv",
-        "dataset.validation"),
+    KEY_ALIAS(NULL,
+              "val_path val_file validation_file validation_path validation_data val_data val_dataset valid_path "
+              "test_path test_file eval_dataset val_csv",
+              "dataset.validation"),
     KEY_ALIAS(NULL, "features input input_columns feature_columns feature_names columns feature_cols input_cols x_col",
               "dataset.inputs"),
     KEY_ALIAS(NULL, "label labels target target_column label_column y_col target_col label_col target_name labels_path",
               "dataset.targets"),
-    KEY_ALIAS(
-        NULL,
-        "val_split validation_split val_size test_size test_split train_test_split val_fraction validation_fraction "
-        "valid_size holdout val_ratio test_ratio",
-        "dataset.split.test"),
+    KEY_ALIAS(NULL,
+              "val_split validation_split val_size test_size test_split train_test_split val_fraction "
+              "validation_fraction valid_size holdout val_ratio test_ratio",
+              "dataset.split.test"),
     KEY_ALIAS(NULL, "train_size train_split train_ratio train_fraction random_split", "dataset.split.train"),
     KEY_ALIAS(NULL, "random_state split_seed", "dataset.split.seed"),
     KEY_ALIAS(NULL, "scaler normalize normalise normalization standardize standard_scaler preprocessing scaling",
@@ -312,11 +306,10 @@ static const struct schema_alias aliases[] = {
     KEY_ALIAS(NULL, "output_chunk_length forecast_steps prediction_length pred_len", "dataset.window.predict_steps"),
     KEY_ALIAS(NULL, "vocab_size n_vocab", "dataset.tokens.vocabulary"),
     KEY_ALIAS(NULL, "dataloader data_loader loader train_loader train_dataloader samplers", "sampler"),
-    KEY_ALIAS(
-        NULL,
-        "batch batchsize batch_size bs minibatch_size mini_batch_size minibatch train_batch_size micro_batch_size "
-        "per_device_train_batch_size batch_size_per_gpu",
-        "sampler.batch_size"),
+    KEY_ALIAS(NULL,
+              "batch batchsize batch_size bs minibatch_size mini_batch_size minibatch train_batch_size "
+              "micro_batch_size per_device_train_batch_size batch_size_per_gpu",
+              "sampler.batch_size"),
     KEY_ALIAS(NULL, "total_batch_size effective_batch_size global_batch", "sampler.global_batch_size"),
     KEY_ALIAS(NULL, "drop_remainder", "sampler.drop_last_batch"),
     KEY_ALIAS(NULL, "random_seed manual_seed seed_everything torch_seed rng_seed", "seed"),
@@ -328,11 +321,10 @@ static const struct schema_alias aliases[] = {
               "model.init_from"),
     KEY_ALIAS(NULL, "freeze_layers frozen frozen_layers requires_grad trainable", "model.freeze"),
     KEY_ALIAS(NULL, "weight_init initializer kernel_initializer initialization init_type", "model.init"),
-    KEY_ALIAS_NOTE(
-        NULL,
-        "hidden_size hidden_sizes hidden_dim hidden_dims hidden_layers hidden_units n_hidden num_layers n_layers "
-        "hidden mlp hidden_layer_sizes depth",
-        "model.layers", "It lists each layer: layers: [{linear: {out: 64}}, relu, {linear: {out: 3}}]"),
+    KEY_ALIAS_NOTE(NULL,
+                   "hidden_size hidden_sizes hidden_dim hidden_dims hidden_layers hidden_units n_hidden num_layers "
+                   "n_layers hidden mlp hidden_layer_sizes depth",
+                   "model.layers", "It lists each layer: layers: [{linear: {out: 64}}, relu, {linear: {out: 3}}]"),
     KEY_ALIAS_NOTE(NULL, "input_shape input_dim input_size num_features in_features in_channels n_features", NULL,
                    INFERRED),
     KEY_ALIAS_NOTE(NULL, "num_classes n_classes output_dim output_size out_features num_labels num_outputs nclasses",

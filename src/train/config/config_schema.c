@@ -14,16 +14,13 @@ static const char *const modes[] = {"torch", "elastic", NULL};
 static const char *const policies[] = {"stop", "skip", "rollback", NULL};
 
 static const struct schema_row nonfinite_rows[] = {
-    SCHEMA_ROW(
-        CHOICE, struct nonfinite_config, policy, .fallback = "stop", .flags = SCHEMA_EXTENDS, .choices = policies,
-        .doc =
-            "`stop`: the run ends with 76; `skip`: the step is not applied (as torch.amp.GradScaler does); `rollback`: "
-            "the newest checkpoint is loaded and the batches of that step are skipped."),
-    SCHEMA_ROW(
-        INT, struct nonfinite_config, max, .fallback = "10", .flags = SCHEMA_EXTENDS, .min = 1, .max = 1 << 20,
-        .doc =
-            "Steps in a row that may be skipped, or roll-backs since the newest checkpoint; one more ends the run with "
-            "76."),
+    SCHEMA_ROW(CHOICE, struct nonfinite_config, policy, .fallback = "stop", .flags = SCHEMA_EXTENDS,
+               .choices = policies,
+               .doc = "`stop`: the run ends with 76; `skip`: the step is not applied (as torch.amp.GradScaler does); "
+                      "`rollback`: the newest checkpoint is loaded and the batches of that step are skipped."),
+    SCHEMA_ROW(INT, struct nonfinite_config, max, .fallback = "10", .flags = SCHEMA_EXTENDS, .min = 1, .max = 1 << 20,
+               .doc = "Steps in a row that may be skipped, or roll-backs since the newest checkpoint; one more ends "
+                      "the run with 76."),
     {0},
 };
 static const struct schema nonfinite_schema =
@@ -55,10 +52,9 @@ static const struct schema_row train_rows[] = {
                .doc = "Passes over the training rows; or give `steps`."),
     SCHEMA_ROW(INT, struct train_config, steps, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 1, .max = INFINITY,
                .doc = "Optimizer updates of the whole run; or give `epochs`."),
-    SCHEMA_ROW(
-        CHOICE, struct train_config, device, .fallback = "auto", .choices = devices,
-        .doc = "Where the model runs. `cuda`: one GPU for each process; `auto`: the same where there is a GPU for each "
-               "process of the host, else the CPU; with `optimizer.in_backward` the CPU."),
+    SCHEMA_ROW(CHOICE, struct train_config, device, .fallback = "auto", .choices = devices,
+               .doc = "Where the model runs. `cuda`: one GPU for each process; `auto`: the same where there is a GPU "
+                      "for each process of the host, else the CPU; with `optimizer.in_backward` the CPU."),
     SCHEMA_ROW(
         CHOICE, struct train_config, precision, .fallback = "float32", .choices = precisions,
         .doc =
@@ -66,32 +62,27 @@ static const struct schema_row train_rows[] = {
             "`float16` round the operands; weights, their gradients and all sums stay float32. On GPUs, activations "
             "between layers have 16 bits as under autocast (docs/gpu.md). On the CPU `bfloat16` requires AVX-512 BF16, "
             "and AMX makes it faster. `float16` requires a GPU and scales the loss (`grad_scaler`)."),
-    SCHEMA_KEY(
-        CHOICE, "float32_matmul_precision", struct train_config, matmul_precision, .fallback = "highest",
-        .choices = matmul_precisions,
-        .doc = "Factors of float32 products (torch.set_float32_matmul_precision): `highest` does not round them. "
-               "`high` is "
-               "faster: GPUs round them to TF32, 10 bits of fraction, also in convolutions; CPUs with AMX divide each "
-               "into "
-               "two bfloat16, 15 bits of fraction, in all products but those of attention, convolutions and the loss "
-               "`contrastive`. Without effect on other CPUs and with other precisions."),
+    SCHEMA_KEY(CHOICE, "float32_matmul_precision", struct train_config, matmul_precision, .fallback = "highest",
+               .choices = matmul_precisions,
+               .doc =
+                   "Factors of float32 products (torch.set_float32_matmul_precision): `highest` does not round them. "
+                   "`high` is faster: GPUs round them to TF32, 10 bits of fraction, also in convolutions; CPUs with "
+                   "AMX divide each into two bfloat16, 15 bits of fraction, in all products but those of attention, "
+                   "convolutions and the loss `contrastive`. Without effect on other CPUs and with other precisions."),
     SCHEMA_ROW(
         SECTION, struct train_config, grad_scaler, .section = &loss_scale_schema,
         .present_offset = offsetof(struct train_config, has_grad_scaler),
         .doc =
             "Scaling of the loss, only for `precision: float16` (torch.amp.GradScaler, with its names and defaults)."),
-    SCHEMA_ROW(
-        BOOL, struct train_config, cuda_graph, .fallback = "true",
-        .present_offset = offsetof(struct train_config, has_cuda_graph),
-        .doc =
-            "On GPUs, training passes in which the host computes nothing are recorded as CUDA graphs and launched by "
-            "one call."),
+    SCHEMA_ROW(BOOL, struct train_config, cuda_graph, .fallback = "true",
+               .present_offset = offsetof(struct train_config, has_cuda_graph),
+               .doc = "On GPUs, training passes in which the host computes nothing are recorded as CUDA graphs and "
+                      "launched by one call."),
     SCHEMA_ROW(INT, struct train_config, accumulate, .fallback = "1", .min = 1, .max = 1 << 20,
                .doc = "Micro-batches per optimizer update, without communication in between (DDP's no_sync)."),
-    SCHEMA_ROW(
-        CHOICE, struct train_config, accumulate_weighting, .fallback = "torch", .choices = weightings,
-        .doc = "`torch`: each micro-batch counts 1/accumulate, as the usual PyTorch loop divides its loss; `samples`: "
-               "each counts by its rows, so that the mean of a short last group is correct."),
+    SCHEMA_ROW(CHOICE, struct train_config, accumulate_weighting, .fallback = "torch", .choices = weightings,
+               .doc = "`torch`: each micro-batch counts 1/accumulate, as the usual PyTorch loop divides its loss; "
+                      "`samples`: each counts by its rows, so that the mean of a short last group is correct."),
     SCHEMA_ROW(REAL, struct train_config, clip_grad_norm, .fallback = "0", .min = 0, .max = INFINITY,
                .doc = "Gradients are scaled so that their norm is at most this (clip_grad_norm_); 0: off."),
     SCHEMA_ROW(REAL, struct train_config, clip_grad_value, .fallback = "0", .min = 0, .max = INFINITY,
@@ -103,9 +94,8 @@ static const struct schema_row train_rows[] = {
     SCHEMA_ROW(
         INT, struct train_config, check_state_every, .fallback = "100", .flags = SCHEMA_EXTENDS, .min = 0,
         .max = INFINITY,
-        .doc =
-            "Steps between comparisons of a hash of parameters and optimizer state over the ranks; if a rank differs, "
-            "the run names it and ends with 71. The hash is also compared before each save; 0: only then."),
+        .doc = "Steps between comparisons of a hash of parameters and optimizer state over the ranks; if a rank "
+               "differs, the run names it and ends with 71. The hash is also compared before each save; 0: only then."),
     SCHEMA_ROW(
         SECTION, struct train_config, check_compute, .section = &check_compute_schema,
         .doc =
@@ -122,8 +112,7 @@ static const struct schema_row train_rows[] = {
             "Metrics of the validation rows in addition to the loss: accuracy, top5 (or another k), perplexity, "
             "confusion_matrix, balanced_accuracy, precision, recall, f1, mean_iou, specificity, mcc, cohen_kappa, auc, "
             "average_precision, mae, rmse, mape, max_error, r2, explained_variance (docs/metrics.md). Or a mapping "
-            "from "
-            "names to expressions: {within_10: 'mean(abs(y - t) <= 10)', mae: mae} (docs/expressions.md)."),
+            "from names to expressions: {within_10: 'mean(abs(y - t) <= 10)', mae: mae} (docs/expressions.md)."),
     SCHEMA_ROW(INT, struct train_config, evaluate_every, .fallback = "1", .flags = SCHEMA_EXTENDS, .min = 0,
                .max = INFINITY, .doc = "Epochs between evaluations on the validation rows; 0: only after the last."),
     SCHEMA_ROW(INT, struct train_config, log_every, .fallback = "1", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
@@ -169,25 +158,20 @@ static const struct schema save_every_schema =
     SCHEMA("checkpoint.save_every", struct save_every, .rows = save_every_rows, .shorthand = "epochs");
 
 static const struct schema_row checkpoint_rows[] = {
-    SCHEMA_ROW(
-        SECTION, struct checkpoint_config, save_every, .section = &save_every_schema,
-        .doc =
-            "How often a checkpoint is written, in epochs or steps; one is always written at the end and on a stop "
-            "request. Without this key one is also written at the end of an epoch if that takes less than 1 % of the "
-            "time since the last save, and every 10 minutes."),
-    SCHEMA_ROW(
-        INT, struct checkpoint_config, keep, .fallback = "3", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
-        .doc = "Number of newest checkpoints that are kept; 0: all. With 2 or more, a run can resume from the previous "
-               "file when the newest is damaged."),
+    SCHEMA_ROW(SECTION, struct checkpoint_config, save_every, .section = &save_every_schema,
+               .doc = "How often a checkpoint is written, in epochs or steps; one is always written at the end and on "
+                      "a stop request. Without this key one is also written at the end of an epoch if that takes less "
+                      "than 1 % of the time since the last save, and every 10 minutes."),
+    SCHEMA_ROW(INT, struct checkpoint_config, keep, .fallback = "3", .flags = SCHEMA_EXTENDS, .min = 0, .max = INFINITY,
+               .doc = "Number of newest checkpoints that are kept; 0: all. With 2 or more, a run can resume from the "
+                      "previous file when the newest is damaged."),
     SCHEMA_ROW(
         SECTION, struct checkpoint_config, best, .section = &monitor_schema,
-        .doc =
-            "The checkpoint of the epoch with the best value of a metric is kept as checkpoints/best.h5 in addition to "
-            "the newest ones; eval, predict, generate and export use it, with --checkpoint newest the newest."),
-    SCHEMA_ROW(
-        STRING, struct checkpoint_config, resume, .fallback = "auto", .flags = SCHEMA_EXTENDS,
-        .doc = "`auto`: continue from the newest checkpoint of the run folder; `never`: an error if the run folder has "
-               "one; a file: start from it when the run folder has none."),
+        .doc = "The checkpoint of the epoch with the best value of a metric is kept as checkpoints/best.h5 in addition "
+               "to the newest ones; eval, predict, generate and export use it, with --checkpoint newest the newest."),
+    SCHEMA_ROW(STRING, struct checkpoint_config, resume, .fallback = "auto", .flags = SCHEMA_EXTENDS,
+               .doc = "`auto`: continue from the newest checkpoint of the run folder; `never`: an error if the run "
+                      "folder has one; a file: start from it when the run folder has none."),
     {0},
 };
 static const struct schema checkpoint_schema = SCHEMA("checkpoint", struct checkpoint_config, .rows = checkpoint_rows);
@@ -195,17 +179,14 @@ static const struct schema checkpoint_schema = SCHEMA("checkpoint", struct check
 static const struct schema_row determinism_rows[] = {
     SCHEMA_ROW(CHOICE, struct determinism_config, mode, .fallback = "torch", .choices = modes,
                .doc = "`torch`: PyTorch's arithmetic; the same bits again on the same number of ranks. `elastic`: the "
-                      "same bits on "
-                      "any number of ranks, also when it changes in the middle of an epoch; needs `shards` and "
-                      "sampler.global_batch_size (docs/determinism.md)."),
-    SCHEMA_ROW(
-        INT, struct determinism_config, shards, .fallback = "null", .min = 1, .max = 65536,
-        .doc = "elastic: number of parts of each batch whose gradients are computed separately and summed in one fixed "
-               "tree; choose the maximum number of ranks of the run, preferably a power of two."),
-    SCHEMA_KEY(
-        BOOL, "portable", struct determinism_config, is_portable, .fallback = "false",
-        .doc = "Whether a run on CPUs has the same bits on every processor with AVX2, AVX-512, AMX or NEON, and on any "
-               "number of threads: neither AMX nor oneDNN is used (docs/determinism.md)."),
+                      "same bits on any number of ranks, also when it changes in the middle of an epoch; needs "
+                      "`shards` and sampler.global_batch_size (docs/determinism.md)."),
+    SCHEMA_ROW(INT, struct determinism_config, shards, .fallback = "null", .min = 1, .max = 65536,
+               .doc = "elastic: number of parts of each batch whose gradients are computed separately and summed in "
+                      "one fixed tree; choose the maximum number of ranks of the run, preferably a power of two."),
+    SCHEMA_KEY(BOOL, "portable", struct determinism_config, is_portable, .fallback = "false",
+               .doc = "Whether a run on CPUs has the same bits on every processor with AVX2, AVX-512, AMX or NEON, and "
+                      "on any number of threads: neither AMX nor oneDNN is used (docs/determinism.md)."),
     {0},
 };
 
@@ -244,21 +225,19 @@ static const struct schema_row config_rows[] = {
                .doc = "Name of the run; its folder is runs/<name>. Default: the name of the config file."),
     SCHEMA_ROW(INT, struct config, seed, .fallback = "42",
                .doc = "Seed of the initial weights and of all random numbers of the model (torch.manual_seed)."),
-    SECTION(
-        dataset, dataset_schema,
-        "Where the rows come from, how they are split and scaled. `eval`, `predict`, `generate` and `export` accept "
-        "another value than that of the training only for keys whose meaning ends with *May differ in eval and "
-        "predict.*"),
+    SECTION(dataset, dataset_schema,
+            "Where the rows come from, how they are split and scaled. `eval`, `predict`, `generate` and `export` "
+            "accept another value than that of the training only for keys whose meaning ends with *May differ in eval "
+            "and predict.*"),
     SECTION(sampler, sampler_schema, "Which rows a rank uses in which order (DistributedSampler)."),
     SECTION(model, model_schema, "The layers."),
     SCHEMA_ROW(VARIANT, struct config, loss, .fallback = "null", .variants = &loss_variants,
                .doc = "What training minimizes, such as `cross_entropy` or `mse`. Required, unless `losses` is given."),
-    SCHEMA_ROW(
-        VARIANT_LIST, struct config, losses, .present_offset = offsetof(struct config, has_losses), .fallback = "[]",
-        .variants = &objective_variants,
-        .doc =
-            "Instead of `loss`: several losses, whose weighted sum training minimizes: [{type: cross_entropy, output: "
-            "kind, target: kind}, {type: mse, output: box, target: box, loss_weight: 0.5}]."),
+    SCHEMA_ROW(VARIANT_LIST, struct config, losses, .present_offset = offsetof(struct config, has_losses),
+               .fallback = "[]", .variants = &objective_variants,
+               .doc =
+                   "Instead of `loss`: several losses, whose weighted sum training minimizes: [{type: cross_entropy, "
+                   "output: kind, target: kind}, {type: mse, output: box, target: box, loss_weight: 0.5}]."),
     SCHEMA_ROW(VARIANT, struct config, optimizer, .fallback = "adam", .variants = &optimizer_variants,
                .doc = "The update rule."),
     SCHEMA_ROW(VARIANT, struct config, schedule, .fallback = "constant", .variants = &schedule_variants,
@@ -267,11 +246,10 @@ static const struct schema_row config_rows[] = {
     SECTION(checkpoint, checkpoint_schema, "What is saved and when."),
     SECTION(dist, dist_schema, "Processes and communication."),
     SECTION(determinism, determinism_schema, "Which runs have the same bits."),
-    SCHEMA_ROW(
-        SECTION_LIST, struct config, extensions, .fallback = "[]", .section = &extension_schema,
-        .present_offset = offsetof(struct config, has_extensions),
-        .doc = "C files that define own layers, losses, optimizers, dataset formats and samplers (docs/extensions.md): "
-               "[my_loss.c]. They are code, which runs with the rights of the user."),
+    SCHEMA_ROW(SECTION_LIST, struct config, extensions, .fallback = "[]", .section = &extension_schema,
+               .present_offset = offsetof(struct config, has_extensions),
+               .doc = "C files that define own layers, losses, optimizers, dataset formats and samplers "
+                      "(docs/extensions.md): [my_loss.c]. They are code, which runs with the rights of the user."),
     {0},
 };
 

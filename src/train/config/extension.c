@@ -30,13 +30,11 @@ extern char **environ;
 
 static const struct schema_row rows[] = {
     SCHEMA_ROW(STRING, struct extension_file, path, .flags = SCHEMA_REQUIRED | SCHEMA_EXTENDS | SCHEMA_INFERENCE,
-               .doc =
-                   "A C file that defines a layer, a loss, an optimizer, a dataset format, a sampler or a metric, or "
-                   "a .so that was made of one."),
+               .doc = "A C file that defines a layer, a loss, an optimizer, a dataset format, a sampler or a metric, "
+                      "or a .so that was made of one."),
     SCHEMA_ROW(STRING, struct extension_file, sha256, .fallback = "null",
-               .doc =
-                   "SHA-256 of the file. A run writes it into its resolved config; with it the program uses the file "
-                   "that it has compiled before, and no other."),
+               .doc = "SHA-256 of the file. A run writes it into its resolved config; with it the program uses the "
+                      "file that it has compiled before, and no other."),
     {0},
 };
 const struct schema extension_schema = SCHEMA("extensions", struct extension_file, .rows = rows, .shorthand = "path");
@@ -326,8 +324,8 @@ static status cache_folder(struct text *out) {
     else if (home && *home == '/')
         text_printf(out, "%s/.cache/ddptrain/extensions", home);
     else
-        return status_new(STATUS_USAGE, "extensions are kept in a folder of the user, but neither HOME nor "
-                                        "XDG_CACHE_HOME is set");
+        return status_new(STATUS_USAGE,
+                          "extensions are kept in a folder of the user, but neither HOME nor XDG_CACHE_HOME is set");
     TRY(io_make_folders(text_string(out)));
     if (stat(text_string(out), &info) != 0) return status_errno(STATUS_IO, errno, "cannot read '%s'", text_string(out));
     if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)))
@@ -460,12 +458,11 @@ static bool is_sha256(const char *text) {
 static status refuse(const struct extension_file *file) {
     struct text word = {0};
     text_add_shell(&word, file->path);
-    status s =
-        status_new(STATUS_USAGE,
-                   "the extension '%s' (SHA-256 %.16s) is code that you have not run before on this machine, and "
-                   "it does not run because a run folder or a checkpoint names it; if you have this file and "
-                   "trust it: ddptrain extension test %s",
-                   file->path, file->sha256 ? file->sha256 : "not given", text_string(&word));
+    status s = status_new(
+        STATUS_USAGE,
+        "the extension '%s' (SHA-256 %.16s) is code that you have not run before on this machine, and it does not run "
+        "because a run folder or a checkpoint names it; if you have this file and trust it: ddptrain extension test %s",
+        file->path, file->sha256 ? file->sha256 : "not given", text_string(&word));
     text_free(&word);
     return s;
 }
@@ -531,11 +528,10 @@ status extensions_check_same(const struct section_list *extensions, const char *
     const struct extension_file *files = extensions->items;
     for (size_t i = 0; i < extensions->count; i++)
         if (strstr(written, "\nextensions:") && !strstr(written, files[i].sha256))
-            return status_new(
-                STATUS_USAGE,
-                "%s: the extension %s has changed since this run began (its SHA-256 is %.16s... now); use "
-                "--fresh to start over, or the earlier file",
-                path, files[i].path, files[i].sha256);
+            return status_new(STATUS_USAGE,
+                              "%s: the extension %s has changed since this run began (its SHA-256 is %.16s... now); "
+                              "use --fresh to start over, or the earlier file",
+                              path, files[i].path, files[i].sha256);
     return OK;
 }
 

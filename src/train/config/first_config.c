@@ -434,8 +434,8 @@ static void add_gpt(const struct suggestion *s, struct text *out) {
                 "        times: 2\n"
                 "        layers:\n"
                 "          - residual:\n"
-                "              layers: [layer_norm, {linear: {out: 192}}, "
-                "{scaled_dot_product_attention: {heads: 4, causal: true}}, {linear: {out: 64}}]\n"
+                "              layers: [layer_norm, {linear: {out: 192}}, {scaled_dot_product_attention: {heads: 4, "
+                "causal: true}}, {linear: {out: 64}}]\n"
                 "          - residual:\n"
                 "              layers: [layer_norm, {linear: {out: 256}}, gelu, {linear: {out: 64}}]\n"
                 "    - layer_norm\n"
@@ -467,10 +467,8 @@ static void add_training(const struct suggestion *s, struct text *out) {
     if (!has_classes)
         text_add(out, "  metrics: [mae, r2]     # in the unit of the file; the loss is of scaled targets\n");
     if (has_validation)
-        text_add(
-            out,
-            "\ncheckpoint:\n  best: val_loss         # kept as checkpoints/best.h5, which eval, predict and export "
-            "take\n");
+        text_add(out, "\ncheckpoint:\n  best: val_loss         # kept as checkpoints/best.h5, which eval, predict and "
+                      "export take\n");
 }
 
 static void add_head_comment(const struct suggestion *s, const char *path, struct text *out) {

@@ -91,8 +91,8 @@ static status compare_config(struct run_folder *f, const struct config *config) 
     if (count)
         s = status_new(
             STATUS_USAGE,
-            "%s: this run folder belongs to another config; it differs in %zu key%s (run folder -> now):\n%s"
-            "use --fresh to start over (the old folder is kept), or give this run another 'name' or --run-dir",
+            "%s: this run folder belongs to another config; it differs in %zu key%s (run folder -> now):\n%suse "
+            "--fresh to start over (the old folder is kept), or give this run another 'name' or --run-dir",
             f->path, count, text_plural(count, "s"), text_string(&diff));
     text_free(&diff);
     config_free(before);
@@ -172,20 +172,19 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
     bool is_run = false;
     TRY(io_stat(f->path, &info));
     if (!info.exists && start == RUN_FOLDER_REQUIRED)
-        return status_new(
-            STATUS_USAGE,
-            "%s: the run folder has disappeared since this job began (moved or deleted?); move it back, or name "
-            "it with --run-dir, and run the same command again",
-            f->path);
+        return status_new(STATUS_USAGE,
+                          "%s: the run folder has disappeared since this job began (moved or deleted?); move it back, "
+                          "or name it with --run-dir, and run the same command again",
+                          f->path);
     if (info.exists && !info.is_folder)
         return status_new(STATUS_USAGE, "%s: is not a folder; choose another --run-dir", f->path);
     const char *other = NULL;
     if (info.exists) TRY(has_run(f, &is_run, &other));
     if (!is_run && other && start != RUN_FOLDER_REQUIRED)
-        return status_new(STATUS_USAGE,
-                          "%s: a run here would overwrite this file, which does not belong to a run; choose "
-                          "another --run-dir",
-                          other);
+        return status_new(
+            STATUS_USAGE,
+            "%s: a run here would overwrite this file, which does not belong to a run; choose another --run-dir",
+            other);
     TRY(record_existing(f));
     bool is_moved = is_run && start == RUN_FOLDER_FRESH;
     f->is_new = !is_run || is_moved;

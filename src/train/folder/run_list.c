@@ -285,7 +285,7 @@ status run_list(const char *folder, struct text *out) {
                           "%s: the folder of a sweep that has kept no run (key keep); trials.csv in it has the trials",
                           folder);
     return status_new(STATUS_DATA,
-                      "%s: there is no run folder in it, nor in its folders; those of a sweep are listed "
-                      "by: ddptrain runs sweeps/NAME",
+                      "%s: there is no run folder in it, nor in its folders; those of a sweep are listed by: ddptrain "
+                      "runs sweeps/NAME",
                       folder);
 }

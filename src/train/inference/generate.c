@@ -122,18 +122,18 @@ static status use_trained_size(struct generator *g) {
     bool is_known = g->session.has_inputs && inputs->kind == INPUT_TOKENS && inputs->vocabulary > 0;
     if (is_known && (size_t)inputs->vocabulary > g->classes) g->classes = (size_t)inputs->vocabulary;
     if (!is_known || (size_t)inputs->vocabulary >= own) return OK;
-    return status_new(STATUS_USAGE,
-                      "the model was trained with %lld tokens, and the tokenizer has %zu; train with it: "
-                      "dataset.tokens.tokenizer",
-                      (long long)inputs->vocabulary, own);
+    return status_new(
+        STATUS_USAGE,
+        "the model was trained with %lld tokens, and the tokenizer has %zu; train with it: dataset.tokens.tokenizer",
+        (long long)inputs->vocabulary, own);
 }
 
 static status open_vocabulary(struct generator *g) {
     const struct dataset_config *dataset = &g->session.config->dataset;
     const struct tokens_config *tokens = &dataset->tokens;
     if (g->session.dataset.request.preparation) /* its columns of texts may have a tokenizer, too */
-        return status_new(STATUS_USAGE, "generate needs a model of texts, and this one reads the columns of a "
-                                        "table; use predict");
+        return status_new(STATUS_USAGE,
+                          "generate needs a model of texts, and this one reads the columns of a table; use predict");
     TRY(session_vocabulary(&g->session, &g->vocabulary));
     if (!g->vocabulary && tokens->tokenizer) TRY(vocabulary_open_tokenizer(tokens->tokenizer, &g->vocabulary));
     if (!g->vocabulary)

@@ -77,9 +77,8 @@ static status choose_part(struct inference *inf, const struct inference_options 
     if (options->part && !is_train && !is_test && strcmp(options->part, "validation") != 0)
         return status_new(STATUS_USAGE, "--part: expected validation, test, train or all, got '%s'", options->part);
     if (is_test && info->test_rows == 0)
-        return status_new(STATUS_USAGE,
-                          "--part test: the config has no test rows; dataset.split with test and validation (or folds) "
-                          "has. With test alone they are the validation rows");
+        return status_new(STATUS_USAGE, "--part test: the config has no test rows; dataset.split with test and "
+                                        "validation (or folds) has. With test alone they are the validation rows");
     if (options->part && !is_train && info->validation_rows == 0)
         return status_new(STATUS_USAGE,
                           "--part validation: the config has neither dataset.split nor dataset.validation");
@@ -116,11 +115,10 @@ static void log_columns(const struct inference *inf, const struct column_list *t
     struct log *log = inf->env->rank == 0 ? inf->log : NULL;
     for (size_t i = 0; i < notes.count; i++) log_line(log, "%s", notes.items[i]);
     if (trained->count == 0 && now.count)
-        log_line(
-            log,
-            "%s: the columns could not be compared with those of the training, because the checkpoint does not have "
-            "their names; they are used in the order of the file",
-            path);
+        log_line(log,
+                 "%s: the columns could not be compared with those of the training, because the checkpoint does not "
+                 "have their names; they are used in the order of the file",
+                 path);
     if (columns_count(trained, COLUMN_INPUT) == 0 || (now.count && strcmp(trained->format, now.format) == 0)) return;
     struct text names = {0};
     columns_add_names(trained, COLUMN_INPUT, &names);

@@ -162,9 +162,9 @@ static status guess_layout(struct predictor *p, struct input_layout *layout) {
     }
     layout->shape[0] = (int64_t)layout->size;
     if (layout->size > 0 && p->config.dataset.input_groups.count == 0) return OK;
-    TRY(status_prefix(dataset_open(&p->config.dataset, config_loss(&p->config)->wants_classes, true, &dataset),
-                      "the checkpoint is of an earlier version without the shape of the inputs, and the dataset "
-                      "cannot be read"));
+    TRY(status_prefix(
+        dataset_open(&p->config.dataset, config_loss(&p->config)->wants_classes, true, &dataset),
+        "the checkpoint is of an earlier version without the shape of the inputs, and the dataset cannot be read"));
     *layout = dataset_input_layout(dataset);
     struct dataset_input *inputs = arena_alloc(p->session.arena, (layout->input_count + 1) * sizeof *inputs);
     for (size_t i = 0; i < layout->input_count; i++) {
@@ -197,13 +197,11 @@ static status read_inputs(struct predictor *p) {
     p->info = input_layout_info(layout);
     p->about.has_preparation = session->dataset.request.preparation != NULL;
     if (p->about.has_preparation && session->dataset.window.steps)
-        return status_new(STATUS_USAGE,
-                          "the model reads windows of rows (dataset.window) with columns that are prepared "
-                          "(data/preparation), which only `ddptrain predict` computes");
+        return status_new(STATUS_USAGE, "the model reads windows of rows (dataset.window) with columns that are "
+                                        "prepared (data/preparation), which only `ddptrain predict` computes");
     if (p->about.has_preparation && session->dataset.draw.type)
-        return status_new(STATUS_USAGE,
-                          "the model reads several rows at once (dataset.draw) with columns that are prepared "
-                          "(data/preparation), which only `ddptrain predict` computes");
+        return status_new(STATUS_USAGE, "the model reads several rows at once (dataset.draw) with columns that are "
+                                        "prepared (data/preparation), which only `ddptrain predict` computes");
     if (p->about.has_preparation || layout->kind == INPUT_TOKENS) return OK;
     return input_scaling_create(layout, &session->dataset.scale, &p->scaling);
 }
@@ -418,9 +416,9 @@ static status run(struct predictor *p, const struct rows *rows, const struct pre
 
 static status check_kind(const struct predictor *p, bool has_tokens) {
     if (p->about.has_preparation)
-        return status_new(STATUS_USAGE,
-                          "the model's inputs are the columns of a table, and not all of them are numbers; "
-                          "pass them by name");
+        return status_new(
+            STATUS_USAGE,
+            "the model's inputs are the columns of a table, and not all of them are numbers; pass them by name");
     if (has_tokens == (p->about.inputs.kind == INPUT_TOKENS)) return OK;
     return has_tokens ? status_new(STATUS_USAGE, "the model's inputs are numbers, not tokens")
                       : status_new(STATUS_USAGE, "the model's inputs are tokens, not numbers");

@@ -143,12 +143,12 @@ static status compare(const struct session *s, const struct config *config, cons
     if (diff_configs(config_of(s->trained), config, decisive, &decisive_ones))
         count = diff_configs(config_of(s->trained), config, keys, &differences);
     if (count)
-        differs = status_new(STATUS_USAGE,
-                             "%s: its training had another config; %zu key%s that predictions depend on %s (training "
-                             "-> now):\n%sleave such keys out on the command line, and give the run folder in place of "
-                             "another config",
-                             checkpoint_path(s->checkpoint), count, text_plural(count, "s"),
-                             count == 1 ? "differs" : "differ", text_string(&differences));
+        differs = status_new(
+            STATUS_USAGE,
+            "%s: its training had another config; %zu key%s that predictions depend on %s (training -> now):\n%sleave "
+            "such keys out on the command line, and give the run folder in place of another config",
+            checkpoint_path(s->checkpoint), count, text_plural(count, "s"), count == 1 ? "differs" : "differ",
+            text_string(&differences));
     text_free(&decisive_ones);
     text_free(&differences);
     return differs;

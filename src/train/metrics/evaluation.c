@@ -238,8 +238,7 @@ static status check_own(const struct evaluation_options *o) {
         if (o->output->lengths)
             return status_new(
                 STATUS_USAGE,
-                "train.metrics: the metric '%s' is of whole rows, which have different numbers of positions "
-                "here",
+                "train.metrics: the metric '%s' is of whole rows, which have different numbers of positions here",
                 type->name);
         status s = own_metric_create(type, shape_elements(o->output), o->info->target_size, NULL, &state);
         own_metric_free(&state);

@@ -86,11 +86,10 @@ static status compare(const struct metric_type *type, struct comm *ranks, double
     status s = comm_all_gather(ranks, &value, 1, COMM_FLOAT64, all);
     for (size_t r = 1; !s && r < world; r++)
         if (!(all[r] >= all[0] && all[r] <= all[0]) && !(all[r] != all[r] && all[0] != all[0]))
-            s = status_new(
-                STATUS_DATA,
-                "the metric '%s' is %.17g on rank 0, but %.17g on rank %zu; its value may depend on the sums and "
-                "records of all ranks alone",
-                type->name, all[0], all[r], r);
+            s = status_new(STATUS_DATA,
+                           "the metric '%s' is %.17g on rank 0, but %.17g on rank %zu; its value may depend on the "
+                           "sums and records of all ranks alone",
+                           type->name, all[0], all[r], r);
     free(all);
     return s;
 }

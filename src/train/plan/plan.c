@@ -293,14 +293,14 @@ static status input_check_unscaled(const struct model *model, const struct datas
             is_scaled = is_scaled || mean[f] != 0 || scale[f] != 1;
         }
         if (is_scaled)
-            return status_new(STATUS_USAGE,
-                              "%s: %s: dataset.scale or divide would change %s, which must be as in the file; scale "
-                              "the other inputs in the file instead, or write {mean: [...], std: [...]} with 0 and 1 "
-                              "for these",
-                              place_text(layer->place).s, layer->path,
-                              index == 3   ? "its mask"
-                              : index == 2 ? "its lengths"
-                                           : "its tokens");
+            return status_new(
+                STATUS_USAGE,
+                "%s: %s: dataset.scale or divide would change %s, which must be as in the file; scale the other inputs "
+                "in the file instead, or write {mean: [...], std: [...]} with 0 and 1 for these",
+                place_text(layer->place).s, layer->path,
+                index == 3   ? "its mask"
+                : index == 2 ? "its lengths"
+                             : "its tokens");
     }
     return OK;
 }

@@ -331,11 +331,10 @@ static void describe_shards_of_buckets(const struct plan *p, struct text *out) {
                 whole, p->env.world_size, shard, (double)params_gradient_floats(params) * sizeof(float) / MIB,
                 p->buckets > 2 ? "two buckets" : "buckets");
     if (params->value_floats)
-        text_printf(
-            out,
-            "shared         %.2f MiB of parameters over %d processes: %.2f MiB on each, and %.2f MiB for those that "
-            "passes gather\n",
-            whole, p->env.world_size, shard, (double)params->value_floats * sizeof(float) / MIB);
+        text_printf(out,
+                    "shared         %.2f MiB of parameters over %d processes: %.2f MiB on each, and %.2f MiB for those "
+                    "that passes gather\n",
+                    whole, p->env.world_size, shard, (double)params->value_floats * sizeof(float) / MIB);
 }
 
 static void describe_memory(const struct plan *p, struct text *out) {
@@ -548,11 +547,10 @@ void schedule_warn(const struct plan *plan, const char *folder, struct text *out
     struct schedule_progress progress = progress_at(plan, config, 0, 0);
     double rate = rate_at(plan, config, 0, 0);
     if (schedule_has_no_rise(&config->schedule, &progress))
-        text_printf(
-            out,
-            "schedule: one_cycle has a single interval, which is its end, so the learning rate is %.3g; give it "
-            "more intervals: more train.epochs, or schedule.interval: step",
-            rate);
+        text_printf(out,
+                    "schedule: one_cycle has a single interval, which is its end, so the learning rate is %.3g; give "
+                    "it more intervals: more train.epochs, or schedule.interval: step",
+                    rate);
     else if (schedule_length_key(&config->schedule))
         warn_of_extension(plan, folder, out);
 }

@@ -195,11 +195,10 @@ static const char *best_metric(const struct run *run) {
 static void warn_of_no_best(const struct run *run) {
     const char *metric = run->config->checkpoint.best.metric;
     if (metric && run->trainer.epoch.has_ended && run->trainer.state->counters.best_epoch == 0)
-        log_warning(
-            run->log,
-            "checkpoint.best: %s was not a number in any epoch, so no checkpoint is the best one; is it defined "
-            "for these validation rows?",
-            metric);
+        log_warning(run->log,
+                    "checkpoint.best: %s was not a number in any epoch, so no checkpoint is the best one; is it "
+                    "defined for these validation rows?",
+                    metric);
 }
 
 /* With the share of an epoch that has not ended, in hundredths. */
@@ -619,8 +618,7 @@ static status compare_dataset(const struct run *run, struct checkpoint *checkpoi
     TRY(config_of_checkpoint(checkpoint, &before));
     if (!before) {
         log_warning(run->log,
-                    "%s: this version cannot read its config, so its dataset cannot be compared with that of "
-                    "this run",
+                    "%s: this version cannot read its config, so its dataset cannot be compared with that of this run",
                     path);
         return OK;
     }
@@ -630,8 +628,8 @@ static status compare_dataset(const struct run *run, struct checkpoint *checkpoi
     status s = OK;
     if (count)
         s = status_new(STATUS_USAGE,
-                       "checkpoint.resume: %s has another dataset; %zu key%s (file -> now):\n%s"
-                       "give the dataset of the file, or start from its weights alone with model.init_from",
+                       "checkpoint.resume: %s has another dataset; %zu key%s (file -> now):\n%sgive the dataset of the "
+                       "file, or start from its weights alone with model.init_from",
                        path, count, count == 1 ? " differs" : "s differ", text_string(&differences));
     text_free(&differences);
     config_free(before);
@@ -727,11 +725,10 @@ static status find_and_load(struct run *run, const char *checkpoints) {
     TRY(checkpoint_open_newest(checkpoints, run->log, &checkpoint, &path));
     status s = OK;
     if (checkpoint && strcmp(resume, "never") == 0 && !run->env->has_begun) {
-        s = status_new(
-            STATUS_USAGE,
-            "%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or another "
-            "--run-dir",
-            run->folder_path);
+        s = status_new(STATUS_USAGE,
+                       "%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or "
+                       "another --run-dir",
+                       run->folder_path);
     } else if (checkpoint) {
         s = load(run, checkpoint, path, "--fresh to start over");
         if (!s) check_best(run, checkpoints);
@@ -804,8 +801,8 @@ static void set_complete(struct run *run) {
     run->is_complete = is_complete && counters_are_own(c);
     if (is_complete && !run->is_complete)
         log_line(run->log,
-                 "%s: complete (epoch %lld, step %lld), so no step follows; increase train.epochs or "
-                 "train.steps to continue",
+                 "%s: complete (epoch %lld, step %lld), so no step follows; increase train.epochs or train.steps to "
+                 "continue",
                  run->config->checkpoint.resume, (long long)c->epoch, (long long)c->step);
 }
 

@@ -195,19 +195,18 @@ static status compare_names(const struct column_list *trained, const struct colu
         if (columns_have(&now_index, column->role, column->name)) continue;
         bool found = columns_have_name(&now_index, column->name);
         const char *nearest = found ? NULL : columns_nearest(now, column->name);
-        return status_new(
-            STATUS_DATA,
-            "%s: it was trained with the column '%.60s' as %s, which the dataset now %s%s%.60s%s; use the same "
-            "columns, or %s",
-            path, column->name, column_role_name(column->role),
-            found ? "has in another role (see dataset.inputs, dataset.targets)" : "does not have",
-            nearest ? " (there is '" : "", nearest ? nearest : "", nearest ? "')" : "", otherwise);
+        return status_new(STATUS_DATA,
+                          "%s: it was trained with the column '%.60s' as %s, which the dataset now %s%s%.60s%s; use "
+                          "the same columns, or %s",
+                          path, column->name, column_role_name(column->role),
+                          found ? "has in another role (see dataset.inputs, dataset.targets)" : "does not have",
+                          nearest ? " (there is '" : "", nearest ? nearest : "", nearest ? "')" : "", otherwise);
     }
     for (size_t i = 0; i < now->count; i++)
         if (!columns_have(&trained_index, now->items[i].role, now->items[i].name))
             return status_new(STATUS_DATA,
-                              "%s: it was trained without the column '%.60s', which the dataset now has as %s; use "
-                              "the same columns, or %s",
+                              "%s: it was trained without the column '%.60s', which the dataset now has as %s; use the "
+                              "same columns, or %s",
                               path, now->items[i].name, column_role_name(now->items[i].role), otherwise);
     return OK;
 }
@@ -260,8 +259,9 @@ status class_weights_read(struct arena *arena, struct checkpoint *checkpoint, st
     json_decref(list);
     return is_valid
                ? OK
-               : status_new(STATUS_DATA, "the checkpoint's weights of the classes (data/class_weights) are damaged: "
-                                         "expected numbers > 0");
+               : status_new(
+                     STATUS_DATA,
+                     "the checkpoint's weights of the classes (data/class_weights) are damaged: expected numbers > 0");
 }
 
 /* ---- data/target_scale ---- */
@@ -302,9 +302,8 @@ status target_scale_read(struct arena *arena, struct checkpoint *checkpoint, str
     *out = parse_scale(arena, whole);
     json_decref(whole);
     return *out ? OK
-                : status_new(STATUS_DATA,
-                             "the checkpoint's scale of the targets (data/target_scale) is damaged: expected "
-                             "a type and finite numbers mean and scale > 0");
+                : status_new(STATUS_DATA, "the checkpoint's scale of the targets (data/target_scale) is damaged: "
+                                          "expected a type and finite numbers mean and scale > 0");
 }
 
 /* ---- data/inputs: what a row of the inputs is ---- */

@@ -514,17 +514,16 @@ static status from_path(struct model *model, const struct weight_source *source,
     bool is_safetensors = !is_folder && (ends_with(path, ".safetensors") || foreign_is_safetensors(path));
     bool is_checkpoint = !is_index && !is_safetensors && !is_torch;
     if (is_folder && weight_source_is_mapped(source))
-        return status_new(STATUS_USAGE,
-                          "model.init_from: map, skip and partial are for files, and %s is a folder without "
-                          "model.safetensors or pytorch_model.bin; the weights of a run become a file with: ddptrain "
-                          "export %s --out weights.safetensors",
-                          path, path);
-    if (is_checkpoint && weight_source_is_mapped(source))
         return status_new(
             STATUS_USAGE,
-            "model.init_from: map, skip and partial are for safetensors files and those of torch.save, and "
-            "%s is neither; a checkpoint becomes one with ddptrain export",
-            path);
+            "model.init_from: map, skip and partial are for files, and %s is a folder without model.safetensors or "
+            "pytorch_model.bin; the weights of a run become a file with: ddptrain export %s --out weights.safetensors",
+            path, path);
+    if (is_checkpoint && weight_source_is_mapped(source))
+        return status_new(STATUS_USAGE,
+                          "model.init_from: map, skip and partial are for safetensors files and those of torch.save, "
+                          "and %s is neither; a checkpoint becomes one with ddptrain export",
+                          path);
     TRY(model_map(model));
     status s = is_checkpoint ? from_checkpoint(model, path, dataset, report)
                              : from_tensors(model, source, path, !is_safetensors && !is_index, dataset, report);

@@ -545,11 +545,11 @@ static status load_optimizer(struct snapshot *f, int64_t *updates, struct text *
         return reject(f, arena_printf(f->arena, "%s also has a state, which is not read from files of torch.save",
                                       f->state->ema ? "train.ema" : f->config->optimizer.name));
     if (!f->groups && has_state)
-        return reject(f,
-                      arena_printf(f->arena,
-                                   "it has no state_dict of an optimizer, such as optimizer_state of the script, and "
-                                   "%s has a state",
-                                   f->config->optimizer.name));
+        return reject(
+            f, arena_printf(
+                   f->arena,
+                   "it has no state_dict of an optimizer, such as optimizer_state of the script, and %s has a state",
+                   f->config->optimizer.name));
     if (!f->groups || o->type->whole) return OK;
     for (size_t g = 0; g < json_array_size(f->groups); g++) TRY(check_kind(f, json_array_get(f->groups, g)));
     TRY(number_params(f));

@@ -109,11 +109,10 @@ static status start_once(const struct comm_setup *setup, int max_rank) {
         failure =
             status_new(STATUS_IO, "this MPI allows calls from the main thread only (MPI_THREAD_SERIALIZED is needed)");
     if (!failure && (mpi.rank != job_rank || mpi.size <= max_rank))
-        failure =
-            status_new(STATUS_IO,
-                       "MPI counts this process as rank %d of %d, the job as rank %d; start it with the mpirun of "
-                       "this MPI, or with srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)",
-                       mpi.rank, mpi.size, job_rank);
+        failure = status_new(STATUS_IO,
+                             "MPI counts this process as rank %d of %d, the job as rank %d; start it with the mpirun "
+                             "of this MPI, or with srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)",
+                             mpi.rank, mpi.size, job_rank);
     pthread_mutex_unlock(&mpi.mutex);
     return failure;
 }
