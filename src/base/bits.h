@@ -5,7 +5,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/host_device.h"
+/* Marks inline functions that GPU kernels use, too. */
+#ifdef __CUDACC__
+#define HOST_DEVICE __host__ __device__
+#else
+#define HOST_DEVICE
+#endif
 
 HOST_DEVICE static inline uint32_t bits_of_float(float value) {
     uint32_t bits;

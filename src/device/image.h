@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/host_device.h"
+#include "base/bits.h"
 #include "base/status.h"
 
 struct device;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "base/host_device.h"
+#include "base/bits.h"
 #include "device/losses.h"
 
 struct slope {

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "base/host_device.h"
+#include "base/bits.h"
 
 /* X(id, name, number of state buffers, how many of them (the first ones) every update uses, function of the flags) */
 #define UPDATE_RULES(X)                                                                                                \

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/host_device.h"
+#include "base/bits.h"
 
 struct device;
 struct tensor;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/host_device.h"
+#include "base/bits.h"
 
 struct device;
 

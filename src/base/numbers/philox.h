@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/host_device.h"
+#include "base/bits.h"
 
 /* Replaces counter (4) with four random words. */
 HOST_DEVICE static inline void philox(uint32_t counter[4], uint32_t key0, uint32_t key1) {

@@ -8,7 +8,7 @@
 
 #include "train/state/data_entries.h"
 #include "train/state/state.h"
-#include "train/weights/init_from.h"
+#include "train/weights/weights.h"
 
 /* ---- the data of the training ---- */
 

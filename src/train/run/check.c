@@ -7,8 +7,7 @@
 #include "train/loop/dry_run.h"
 #include "train/loop/trainer.h"
 #include "train/plan/plan.h"
-#include "train/weights/init_from.h"
-#include "train/weights/snapshot.h"
+#include "train/weights/weights.h"
 
 /* Reads and verifies the file of checkpoint.resume. */
 static status check_resume(const struct config *config) {

@@ -38,8 +38,6 @@
 #include "train/metrics/metrics.h"
 #include "train/metrics/report.h"
 #include "train/plan/plan.h"
-#include "train/weights/init_from.h"
-#include "train/weights/snapshot.h"
 #include "train/weights/weights.h"
 
 struct run {

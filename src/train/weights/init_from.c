@@ -1,6 +1,5 @@
 /* A file of PyTorch (safetensors, torch.save) differs from a checkpoint: a tied weight has several names, and the
  * matrices of linear layers have other shapes. */
-#include "train/weights/init_from.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,7 +1,6 @@
 /* torch.optim knows the parameters by numbers, in the order in which the script gave them to the optimizer. Which
  * tensor of the state_dict has which number is found here; each buffer of the state then becomes tensors with the names
  * of the state_dict, which are loaded as the weights are. */
-#include "train/weights/snapshot.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +8,7 @@
 
 #include "checkpoint/foreign.h"
 #include "checkpoint/torch_file.h"
-#include "train/weights/init_from.h"
+#include "train/weights/weights.h"
 
 #define INSTEAD "; start from its weights with model.init_from"
 

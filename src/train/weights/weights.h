@@ -1,12 +1,14 @@
 /* weights: parameters and buffers of a model from a checkpoint, without the rest of the state. */
 #pragma once
 
+#include "base/files/digest.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/loading.h"
+#include "data/dataset/dataset.h"
 #include "model/model.h"
 #include "train/config/config.h"
-#include "base/files/digest.h"
 #include "train/state/state.h"
 
 #define CHECKPOINT_INITIAL "initial" /* only for session_open */
@@ -54,3 +56,35 @@ struct saved_state {
  * version without the shape of the inputs, which had no ledgers. In the memory of the host. */
 status saved_state_read(struct checkpoint *checkpoint, const struct config *config, bool with_sha256,
                         struct saved_state *out);
+
+/* ---- initial weights, model.init_from (init_from.c): from a checkpoint, a run folder, or a file from PyTorch
+ * (safetensors, torch.save) ---- */
+
+/* Loads the parameters and buffers of [model], which has memory, from source->file, if set, or changes nothing: the
+ * STATUS_DATA failure has a line for every name or shape that differs, the STATUS_USAGE one for every layer that
+ * differs from the config.json beside a file of transformers' save_pretrained. With a map or a folder, adds to [report]
+ * what was used; of a checkpoint, too, that columns or classes of [dataset] (NULL: not compared) are at other places.
+ */
+status init_from(struct model *model, const struct weight_source *source, const struct dataset *dataset,
+                 struct text *report);
+
+/* What the tensors of a file are loaded into: the parameters and buffers of [model], with other names of tied ones. In
+ * [arena]. */
+void init_from_target(const struct model *model, struct arena *arena, struct safetensors_target *out);
+
+/* ---- snapshot.c: a file of torch.save that a training script in PyTorch writes to continue from: the state_dict of
+ * the model, that of the optimizer (torch.optim), and the number of epochs, as in PyTorch's DDP tutorials ---- */
+
+/* Whether [path] is a file of torch.save. */
+bool snapshot_is(const char *path);
+
+/* The epochs that the script had run: EPOCHS_RUN, epochs_run or finished_epoch beside the weights. STATUS_DATA: there
+ * is no such number. */
+status snapshot_epochs(const char *path, int64_t *epochs);
+
+/* Loads the weights, with the map of model.init_from if there is one, and the optimizer's state into the mapped [state]
+ * (state_map), all of whose arrays are complete. *updates: of the state, or -1 where it does not say. Adds to
+ * [differences] the settings of the file's optimizer that are not those of the config, which are used. STATUS_USAGE and
+ * STATUS_DATA: the file is of another model or optimizer; the state may then be changed. */
+status snapshot_load(const char *path, const struct config *config, struct state *state, int64_t *updates,
+                     struct text *differences);
