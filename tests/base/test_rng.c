@@ -1,5 +1,4 @@
 /* The generator against PyTorch's and NumPy's own numbers. ctest-labels: unit */
-#include "base/numbers/philox.h"
 #include "base/numbers/rng.h"
 
 #include <nettle/sha2.h>

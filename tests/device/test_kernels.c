@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/numbers/philox.h"
+#include "base/numbers/rng.h"
 #include "check_main.h"
 #include "device/cpu/cpu.h"
 #include "device/internal.h"

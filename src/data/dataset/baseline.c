@@ -1,5 +1,5 @@
-/* Targets are in memory as losses get them, so nothing is read and nothing is scaled here. */
-#include "data/dataset/baseline.h"
+/* The baseline. Targets are in memory as losses get them, so nothing is read and nothing is scaled here. */
+#include "data/dataset/dataset.h"
 
 #include <math.h>
 #include <stdlib.h>

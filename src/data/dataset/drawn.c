@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/numbers/philox.h"
+#include "base/numbers/rng.h"
 #include "data/dataset/open_dataset.h"
 
 /* ---- keys ---- */

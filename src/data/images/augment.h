@@ -2,7 +2,7 @@
  * the epoch and its row, so it is the same on any number of ranks, in any order, and after a resume. */
 #pragma once
 
-#include "base/numbers/philox.h"
+#include "base/numbers/rng.h"
 #include "base/schema/schema.h"
 #include "base/status.h"
 

@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/saver.h"
-#include "data/dataset/baseline.h"
+#include "data/dataset/dataset.h"
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_gpu.h"
 #include "dist/process/launcher_channel.h"

@@ -1,4 +1,4 @@
-/* random: the random words of a row (Philox 4x32-10, base/numbers/philox.h) for LANES blocks of four at a time, and
+/* random: the random words of a row (Philox 4x32-10, base/numbers/rng.h) for LANES blocks of four at a time, and
  * dropout with them. Each 64-bit lane holds one number of 32 bits; the upper half is whatever the round before left,
  * because multiplications ignore it. Written out, because compilers divide the 64-bit products into pieces. */
 #pragma once
