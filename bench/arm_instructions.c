@@ -2,7 +2,6 @@
  * them are multiply-adds: tests/proof/test-aarch64.sh count. Debian has no header of this interface (qemu-plugin.h), so
  * that what is used of it is declared here. */
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,6 @@
  * the memory's cache (verified, parsed), and of copying its values. The file is FOLDER/epoch-0001.h5. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buffer.h"
 #include "base/clock.h"

@@ -3,7 +3,6 @@
 
 #include <check.h>
 #include <jansson.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "base/bits.h"

@@ -2,8 +2,6 @@
  * ctest-labels: unit */
 #include "base/system/machine.h"
 
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/files/io.h"

@@ -1,6 +1,5 @@
 /* document: each syntax error is reported in one sentence with its position; overrides change the tree; no input takes
  * much time or memory or causes a crash. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,7 +1,6 @@
 /* gzip: files of several members, wherever the chunks that zlib gets end. ctest-labels: unit */
 #include "base/files/gzip.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"

@@ -2,7 +2,6 @@
 #include "check_main.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/files/digest.h"
 

@@ -1,7 +1,6 @@
 /* schema_bind: every spelling of a value is bound, each mistake has its sentence and place, and a one-edit typo of any
  * key is refused with the right suggestion. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

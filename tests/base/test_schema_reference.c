@@ -1,7 +1,6 @@
 /* schema_help, the reference page and the JSON schema describe what schema_bind accepts. */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check_main.h"

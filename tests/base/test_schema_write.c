@@ -1,8 +1,5 @@
 /* schema_write_yaml and schema_diff: the written config binds to the same struct, bit for bit, and exactly the
  * differences of two configs are listed. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

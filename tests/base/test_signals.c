@@ -2,9 +2,7 @@
 #include "base/system/signals.h"
 
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <unistd.h>
 
 #include "check_main.h"
 

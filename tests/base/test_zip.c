@@ -1,6 +1,5 @@
 /* zip: what zip_write writes, zip_open reads; contents are aligned; more members than 16 bits count use zip64. The
  * archives of NumPy and PyTorch are in data/test_npy.c and program/test_export.py. ctest-labels: unit */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * else a sample. */
 #include "check_main.h"
 
-#include "data/source/source.h"
 #include "open.h"
 
 #define MAX_WORLD 8

@@ -1,7 +1,6 @@
 /* Rows that are packed are the same doubles, bit for bit, in memory and in the file; they need the bytes that their
  * digits need. ctest-labels: unit */
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

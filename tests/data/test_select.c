@@ -1,7 +1,6 @@
 /* A selected value is that of a sort, and its neighbours are on their sides. ctest-labels: unit */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "check_main.h"
 #include "data/columns/preparation.h"

@@ -1,7 +1,6 @@
 /* Split and scalers against scikit-learn's own numbers. ctest-labels: unit */
 #include "base/files/digest.h"
 #include "data/sampling/split.h"
-#include "data/source/source.h"
 #include "open.h"
 
 static void equal_rows(const json_t *expected, const int64_t *rows, size_t count) {

@@ -1,7 +1,6 @@
 /* The number of rows that a table reads at once: a few MiB, at least one row, and none for a file without rows, whose
  * header may have any row size; and what it reads at once for a batch. ctest-labels: unit */
 #include <math.h>
-#include <stdint.h>
 
 #include "check_main.h"
 #include "data/rows/table.h"

@@ -1,7 +1,6 @@
 /* Large convolutions (oneDNN's, if its module is built) against the project's implementation, which the gradient checks
  * of the model's tests compare with the definition; that one on every instruction set. ctest-labels: unit */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check_main.h"

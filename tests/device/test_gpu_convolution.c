@@ -1,7 +1,6 @@
 /* The GPU's convolutions in 16 bits, against the CPU's with factors that are rounded here: results of cuDNN are rounded
  * once more, to the same type; bias and earlier gradients are not. Skipped where there is no GPU. ctest-labels: gpu */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "gpu_work.h"

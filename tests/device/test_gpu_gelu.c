@@ -1,10 +1,8 @@
 /* A linear layer, GELU by tanh and a linear layer fused on the GPU: each result against sums in double of the result
  * before it, which has 16 bits between the layers. Skipped where there is no GPU. ctest-labels: gpu */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "device/activations.h"
 #include "gpu_work.h"
 
 static const struct {

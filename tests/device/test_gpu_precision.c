@@ -1,8 +1,6 @@
 /* The GPU's products in each precision, against sums in double of factors that are rounded here. Skipped where there is
  * no GPU. ctest-labels: gpu */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"

@@ -1,7 +1,6 @@
 /* Every instruction set gives the same bits as the baseline element by element, and products that agree with a plain
  * double loop; sums do not depend on where in the matrix an element stands. ctest-labels: unit */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

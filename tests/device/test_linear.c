@@ -2,7 +2,6 @@
  * edges, rows that are copied first; and the same bits on one and several threads. ctest-labels: unit */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check_main.h"

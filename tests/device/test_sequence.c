@@ -1,7 +1,6 @@
 /* Attention in blocks against its definition in double, on every instruction set and in bfloat16; exp, tanh and erf
  * through the activations against libm. ctest-labels: unit */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check_main.h"

@@ -2,7 +2,6 @@
 #include "dist/dist_config.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/document/document.h"

@@ -2,7 +2,6 @@
 #include "dist/launch/launch.h"
 #include "dist/process/launcher_channel.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

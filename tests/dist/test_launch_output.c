@@ -1,7 +1,6 @@
 /* The launcher prints the output of a rank, and writes it to the rank's log, in whole lines and without loss.
  * ctest-labels: unit */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,7 +1,6 @@
 /* The store between processes, its failures, and untrusted clients on its port. ctest-labels: dist fault */
 #include "store_ranks.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>

@@ -2,13 +2,11 @@
  * ctest-labels: dist fault */
 #include "store_ranks.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "check_main.h"
-#include "dist/launch/launch.h"
 #include "dist/store/store_frame.h"
 
 /* ---- which rank may open a link ---- */

@@ -2,7 +2,6 @@
 #include "dist/store/store_members.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check_main.h"

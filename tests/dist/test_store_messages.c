@@ -12,7 +12,6 @@
 #include "base/stop.h"
 #include "check_main.h"
 #include "dist/process/launcher_channel.h"
-#include "dist/store/store_frame.h"
 
 /* ---- rank 0's log ---- */
 

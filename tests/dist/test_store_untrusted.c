@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-#include "base/text.h"
 #include "check_main.h"
 #include "dist/store/store_frame.h"
 

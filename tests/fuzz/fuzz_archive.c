@@ -1,8 +1,6 @@
 /* Any bytes as a tar or zip archive: every file of its tree is listed, has the length that its size says, and is read;
  * or the archive is rejected with a sentence, never a crash. */
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/files/archive.h"
 #include "base/text.h"

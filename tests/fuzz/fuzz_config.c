@@ -1,7 +1,6 @@
 /* Any bytes as the config of a run, with every section, layer and call in PyTorch's words: bound or rejected with a
  * sentence; what is bound is written so that it binds again to the same text. The config in a checkpoint is read by the
  * same functions. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

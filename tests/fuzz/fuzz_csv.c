@@ -1,9 +1,7 @@
 /* Any bytes as a CSV file: read, or refused with a sentence, never a crash. The first byte says which columns,
  * and whether the target is a class. */
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/dataset/dataset.h"
 #include "data/source/source.h"

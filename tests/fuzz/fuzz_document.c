@@ -1,6 +1,5 @@
 /* Any bytes, read as a config, overridden by their first line, and bound: no crash, no leak, nothing slow; and what
  * binds without a problem is written so that it binds again to the same text. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

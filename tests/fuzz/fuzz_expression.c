@@ -1,6 +1,5 @@
 /* Any bytes, read as a formula of the config: a sentence with a place in the text, or a list of operations that can be
  * evaluated and derived; a list is never longer than its limit. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

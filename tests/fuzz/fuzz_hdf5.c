@@ -1,7 +1,6 @@
 /* Any bytes as an HDF5 file, plain and with a good seal: inspected, opened as a checkpoint and read into a state, or
  * refused with a sentence that names the file. Parsed in this process, so that a crash is seen; tests/proof/fuzz.sh
  * tells crashes within libhdf5, which the product's child process contains, from ours. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

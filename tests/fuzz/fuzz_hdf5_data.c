@@ -1,9 +1,7 @@
 /* Any bytes as an HDF5 dataset, of one or two inputs, kept in memory or not, which a hash of the bytes chooses: its
  * rows are read, or it is refused with a sentence. Parsed in this process, as in fuzz_hdf5.c. */
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/dataset/dataset.h"
 #include "data/source/source.h"

@@ -1,9 +1,7 @@
 /* Any bytes as the two files of an IDX dataset, plain or compressed: read, or refused with a sentence, never a crash.
  * The first two bytes say where the labels start. */
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/dataset/dataset.h"
 #include "data/source/source.h"

@@ -1,5 +1,4 @@
 /* Any bytes as an image: decoded, or rejected with a sentence, never a crash. The last byte chooses the options. */
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "data/images/image.h"

@@ -2,7 +2,6 @@
  * same fields and numbers. */
 #include <jansson.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,7 @@
 /* Any bytes as an .npy file (its targets are itself) and as an .npz archive: read, or rejected with a sentence, never a
  * crash. */
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/dataset/dataset.h"
 #include "data/source/source.h"

@@ -1,6 +1,5 @@
 /* Any bytes as the nonce, the proof and the name of a link between two ranks: accepted are only the very bytes that the
  * secret gives, and no other pair, link or nonce has the same message. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
  * The first byte chooses: bit 0 a sweep, bit 1 the page, the others where the growing file is cut. Then the two files,
  * with a NUL between them. */
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* Any bytes as a safetensors file: accepted or refused with a sentence that names it, never a crash. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* Any bytes as a sealed file: refused with a sentence, never a crash. And any bytes as an image: its seal is accepted,
  * and refused after one change anywhere, which the first bytes choose: a byte, a truncation, bytes more. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* Any bytes as an SQLite database: read or described, or rejected with a sentence, never a crash. */
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>

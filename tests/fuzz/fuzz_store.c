@@ -1,7 +1,6 @@
 /* Any bytes as frames of the store: parsed with the limit before and after authentication, the parts stay inside the
  * bytes, and what is parsed is written back as it was. On a session that is on, none of them is taken without a right
  * tag, and a frame with one is taken once, as it was, by the other side only, and not after a change. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,11 +2,9 @@
  * scale of the targets, the layout of the inputs, the labels, the vocabulary. Read, or rejected with a sentence; what
  * is read is used, and written so that it is read again. */
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint.h"
 #include "data/columns/preparation.h"
 #include "data/text/vocabulary.h"
 #include "train/state/data_entries.h"

@@ -1,6 +1,5 @@
 /* Any bytes as a tokenizer.json: rejected with a sentence that names it, or it encodes a text, and what it decodes are
  * ids of its own. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* Any bytes as a file of torch.save, and as the pickle in one: read, or rejected with a sentence that names the file,
  * never a crash. */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
  * only. */
 #pragma once
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
  * ctest-labels: unit */
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 
 #include "check_main.h"
 #include "model/model.h"

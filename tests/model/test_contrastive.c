@@ -3,7 +3,6 @@
  * with PyTorch. ctest-labels: unit */
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 
 #include "check_main.h"
 #include "device/cpu/parallel.h"

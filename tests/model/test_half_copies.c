@@ -1,7 +1,6 @@
 /* The plan of 16-bit copies: which nodes write and read them, and their memory. A pass that only counts which contents
  * each part of the memory has shows that no product reads an old copy, and that no operator of any model reads memory
  * that has other contents by then. ctest-labels: unit */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

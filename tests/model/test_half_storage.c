@@ -1,7 +1,6 @@
 /* The values and gradients that a device stores in 16 bits, and their memory.
  * ctest-labels: unit */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check_main.h"

@@ -2,7 +2,6 @@
  * momentum, and the weights, running statistics and evaluation after them. The cases are in tests/vectors/layers.json,
  * written by make_layers.py. ctest-labels: unit */
 #include <math.h>
-#include <stdio.h>
 
 #include "check_main.h"
 #include "model/model.h"

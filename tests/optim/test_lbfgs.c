@@ -1,6 +1,5 @@
 /* L-BFGS against PyTorch's, on the function of tests/vectors/make_lbfgs.py; its state. ctest-labels: unit */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check_main.h"

@@ -2,7 +2,6 @@
 #include "report/svg.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check_main.h"

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/system/module.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_backend.h"
 #include "dist/process/net.h"

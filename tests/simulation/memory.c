@@ -1,7 +1,6 @@
 /* Memory of processes is kept in a list, so that it can be freed when a process is killed. Memory of the simulation
  * itself is allocated by the real functions. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 

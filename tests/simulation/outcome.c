@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/status.h"
 #include "simulation.h"
 
 /* Maximum times from the fault until all processes have ended. */

@@ -1,6 +1,5 @@
 /* The scenario of a seed: the number of nodes and ranks, the network, and the faults: which, at which system call of
  * which process. */
-#include <errno.h>
 #include <string.h>
 
 #include "simulation.h"

@@ -1,7 +1,6 @@
 /* Signals as in the kernel: each is pending at most once, blocked for each thread, and delivered when the main thread
  * enters or leaves a system call. Other threads of the product block all signals. */
 #include <errno.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>

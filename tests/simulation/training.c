@@ -1,6 +1,5 @@
 /* The calls of run_train to the control plane: load, join, compare, connect, resume, steps with an all-reduce, saves by
  * rank 0, the end. Their order is that of src/train/run/run.c and src/train/loop/loop.c. */
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/stop.h"

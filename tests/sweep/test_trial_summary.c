@@ -1,6 +1,5 @@
 /* The state, the mean and the standard error of a trial whose runs have ended in different ways. */
 #include <math.h>
-#include <stdbool.h>
 
 #include "base/numbers/rng.h"
 #include "check_main.h"
