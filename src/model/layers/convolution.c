@@ -122,10 +122,35 @@ static const struct schema patch_schema =
 
 static const struct convolution_config *config_of(const struct layer *layer) { return layer->config; }
 
+/* Before the input, along a dimension. */
+static size_t padding_at(const struct convolution_config *c, int d) {
+    if (c->padding.word == PADDING_SAME) return triple_at(&c->dilation, d) * (triple_at(&c->kernel_size, d) - 1) / 2;
+    return c->padding.word ? 0 : triple_at(&c->padding, d);
+}
+
+/* Of one image of a volume. */
+static struct window images_window(const struct convolution_config *c) {
+    struct window w;
+    for (int d = 0; d < 2; d++) {
+        w.kernel[d] = triple_at(&c->kernel_size, d + 1);
+        w.stride[d] = triple_at(&c->stride, d + 1);
+        w.padding[d] = padding_at(c, d + 1);
+        w.dilation[d] = triple_at(&c->dilation, d + 1);
+    }
+    return w;
+}
+
+/* conv_transpose*: from the layer's output to its input. */
+static bool is_transposed(const struct layer *layer);
+static struct convolution transpose_convolution_of(const struct layer *layer);
+
+/* The convolution that the device runs for a layer of any of these types: of a volume for one of its images. */
 static struct convolution convolution_of(const struct layer *layer) {
     const struct convolution_config *c = config_of(layer);
-    struct convolution v = {.in = image_of(&layer->in),
-                            .window = convolution_window(c, layer->in.dims),
+    bool is_volume = layer->in.dims == 4;
+    if (is_transposed(layer)) return transpose_convolution_of(layer);
+    struct convolution v = {.in = is_volume ? volume_image(&layer->in) : image_of(&layer->in),
+                            .window = is_volume ? images_window(c) : convolution_window(c, layer->in.dims),
                             .groups = c->groups ? (size_t)c->groups : 1,
                             .has_bias = c->bias,
                             .has_relu = layer->has_relu};
@@ -140,10 +165,6 @@ static size_t fan_in(const struct convolution *c) {
     return c->in.channels / c->groups * c->window.kernel[0] * c->window.kernel[1];
 }
 
-static size_t convolution_multiply_adds(const struct convolution *c) {
-    return c->out.height * c->out.width * c->out.channels * fan_in(c);
-}
-
 /* Declares weight, of the shape that [c] has, and bias (biases) as the layer's parameters. */
 static void convolution_declare(struct layer *layer, struct planning *planning, const struct convolution *c,
                                 size_t biases) {
@@ -156,15 +177,6 @@ static void convolution_declare(struct layer *layer, struct planning *planning, 
     if (config_of(layer)->bias)
         params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
                        &count);
-}
-
-/* Draws weight and bias as torch.nn.modules.conv._ConvNd does: the fan in is that of the second dimension. */
-static void convolution_init(const struct layer *layer, const struct params *params, struct rng *rng,
-                             const struct convolution *c) {
-    size_t first = layer->first_param;
-    init_kaiming_uniform(rng, params_drawn(params, first), params->items[first].count, fan_in(c));
-    if (config_of(layer)->bias)
-        init_fan_in_uniform(rng, params_drawn(params, first + 1), params->items[first + 1].count, fan_in(c));
 }
 
 /* Images whose channels are innermost are sequences of patches. */
@@ -198,15 +210,10 @@ static size_t convolution_images(const struct layer *layer) {
     return layer->in.dims == 4 ? (size_t)layer->in.size[1] : 1;
 }
 
-/* alloc of struct layer_type, for a layer whose images [c] describes. */
-static status convolution_alloc(struct layer *layer, struct device *device, const struct convolution *c, size_t batch) {
-    return device_ops(device)->convolution->create(device, c, batch * convolution_images(layer),
-                                                   (struct device_convolution **)&layer->runtime);
-}
-
 static status alloc(struct layer *layer, struct device *device, size_t batch) {
     struct convolution c = convolution_of(layer);
-    return convolution_alloc(layer, device, &c, batch);
+    return device_ops(device)->convolution->create(device, &c, batch * convolution_images(layer),
+                                                   (struct device_convolution **)&layer->runtime);
 }
 
 static void convolution_release(struct layer *layer, struct device *device) {
@@ -218,9 +225,13 @@ static status convolution_prepare(struct layer *layer, struct device *device, si
     return ops->prepare ? ops->prepare(layer->runtime, batch * convolution_images(layer), is_training) : OK;
 }
 
+/* Draws weight and bias as torch.nn.modules.conv._ConvNd does: the fan in is that of the second dimension. */
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     struct convolution c = convolution_of(layer);
-    convolution_init(layer, params, rng, &c);
+    size_t first = layer->first_param;
+    init_kaiming_uniform(rng, params_drawn(params, first), params->items[first].count, fan_in(&c));
+    if (config_of(layer)->bias)
+        init_fan_in_uniform(rng, params_drawn(params, first + 1), params->items[first + 1].count, fan_in(&c));
 }
 
 static void convolution_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
@@ -243,7 +254,7 @@ static void convolution_backward(const struct layer *layer, const struct pass *p
 
 static size_t multiply_adds(const struct layer *layer) {
     struct convolution c = convolution_of(layer);
-    return convolution_multiply_adds(&c);
+    return convolution_images(layer) * c.out.height * c.out.width * c.out.channels * fan_in(&c);
 }
 
 /* ---- in other formats ---- */
@@ -404,14 +415,6 @@ static void check(void *config, const struct node *where, const char *path, stru
 static const struct schema schema =
     SCHEMA("model.layers.conv3d", struct convolution_config, .rows = conv3d_rows, .check = check);
 
-static const struct convolution_config *conv3d_config_of(const struct layer *layer) { return layer->config; }
-
-/* Before the input, along a dimension. */
-static size_t padding_at(const struct convolution_config *c, int d) {
-    if (c->padding.word == PADDING_SAME) return triple_at(&c->dilation, d) * (triple_at(&c->kernel_size, d) - 1) / 2;
-    return c->padding.word ? 0 : triple_at(&c->padding, d);
-}
-
 /* Of an input (channels, depth, height, width). */
 static struct depth_window depth_of(const struct convolution_config *c, const struct shape *in) {
     struct depth_window w = {.in = (size_t)in->size[1],
@@ -427,36 +430,10 @@ static struct depth_window depth_of(const struct convolution_config *c, const st
     return w;
 }
 
-/* Of one image of a volume. */
-static struct window images_window(const struct convolution_config *c) {
-    struct window w;
-    for (int d = 0; d < 2; d++) {
-        w.kernel[d] = triple_at(&c->kernel_size, d + 1);
-        w.stride[d] = triple_at(&c->stride, d + 1);
-        w.padding[d] = padding_at(c, d + 1);
-        w.dilation[d] = triple_at(&c->dilation, d + 1);
-    }
-    return w;
-}
-
-/* Of one image of the first node's output. */
-static struct convolution conv3d_convolution_of(const struct layer *layer) {
-    const struct convolution_config *c = conv3d_config_of(layer);
-    struct convolution v = {.in = volume_image(&layer->in),
-                            .window = images_window(c),
-                            .groups = (size_t)c->groups,
-                            .has_bias = c->bias,
-                            .has_relu = layer->has_relu};
-    v.out = (struct image_shape){window_output(&v.window, 0, v.in.height), window_output(&v.window, 1, v.in.width),
-                                 (size_t)c->out};
-    if (c->padding.word == PADDING_SAME) v.out.height = v.in.height, v.out.width = v.in.width;
-    return v;
-}
-
 /* ---- the images of each window along the depth, as channels ---- */
 
 static status plan_unfold(struct layer *layer, struct planning *planning) {
-    const struct convolution_config *c = conv3d_config_of(layer);
+    const struct convolution_config *c = config_of(layer);
     (void)planning;
     TRY(volume_check(layer));
     struct depth_window w = depth_of(c, &layer->in);
@@ -471,13 +448,13 @@ static status plan_unfold(struct layer *layer, struct planning *planning) {
 }
 
 static void unfold(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
-    struct depth_window w = depth_of(conv3d_config_of(layer), &layer->in);
+    struct depth_window w = depth_of(config_of(layer), &layer->in);
     device_ops(pass->device)->shapes->unfold_depth(pass->device, &w, floats(x), floats(y), pass->rows);
 }
 
 static void fold(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                  const struct tensor *dy, const struct tensor *dx) {
-    struct depth_window w = depth_of(conv3d_config_of(layer), &layer->in);
+    struct depth_window w = depth_of(config_of(layer), &layer->in);
     (void)x, (void)y;
     if (dx) device_ops(pass->device)->shapes->fold_depth(pass->device, &w, floats(dy), floats(dx), pass->rows);
 }
@@ -504,12 +481,12 @@ static const struct layer_type unfold_depth = {
 
 /* ---- the convolution ---- */
 
-static size_t depth_kernel(const struct layer *layer) { return triple_at(&conv3d_config_of(layer)->kernel_size, 0); }
+static size_t depth_kernel(const struct layer *layer) { return triple_at(&config_of(layer)->kernel_size, 0); }
 
 /* Declares weight, of (size0, size1, kernel), and bias (biases). */
 static void conv3d_declare(struct layer *layer, struct planning *planning, int64_t size0, int64_t size1,
                            int64_t biases) {
-    const struct convolution_config *c = conv3d_config_of(layer);
+    const struct convolution_config *c = config_of(layer);
     int64_t shape[5] = {size0, size1};
     for (int d = 0; d < 3; d++) shape[2 + d] = (int64_t)triple_at(&c->kernel_size, d);
     params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 5,
@@ -520,8 +497,8 @@ static void conv3d_declare(struct layer *layer, struct planning *planning, int64
 }
 
 static status conv3d_plan(struct layer *layer, struct planning *planning) {
-    const struct convolution_config *c = conv3d_config_of(layer);
-    struct convolution v = conv3d_convolution_of(layer);
+    const struct convolution_config *c = config_of(layer);
+    struct convolution v = convolution_of(layer);
     if (v.out.height == 0 || v.out.width == 0)
         return status_new(STATUS_USAGE, "the kernel is larger than the padded input (%zu x %zu)",
                           v.in.height + 2 * v.window.padding[0], v.in.width + 2 * v.window.padding[1]);
@@ -529,21 +506,6 @@ static status conv3d_plan(struct layer *layer, struct planning *planning) {
     size_t channels = v.in.channels / depth_kernel(layer) / v.groups;
     conv3d_declare(layer, planning, c->out, (int64_t)channels, c->out);
     return OK;
-}
-
-static status conv3d_alloc(struct layer *layer, struct device *device, size_t batch) {
-    struct convolution c = conv3d_convolution_of(layer);
-    return convolution_alloc(layer, device, &c, batch);
-}
-
-static void conv3d_init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    struct convolution c = conv3d_convolution_of(layer);
-    convolution_init(layer, params, rng, &c);
-}
-
-static size_t conv3d_multiply_adds(const struct layer *layer) {
-    struct convolution c = conv3d_convolution_of(layer);
-    return convolution_images(layer) * convolution_multiply_adds(&c);
 }
 
 /* A node of a convolution over volumes, with [attributes] before those that each has. */
@@ -570,13 +532,8 @@ static const char *conv3d_onnx(const struct onnx_call *c) {
 }
 
 static void conv3d_c(const struct c_call *c) {
-    struct convolution v = conv3d_convolution_of(c->layer);
+    struct convolution v = convolution_of(c->layer);
     write_images(c, &v, convolution_images(c->layer));
-}
-
-static void conv3d_c_scratch(const struct layer *layer, size_t sizes[2]) {
-    struct convolution v = conv3d_convolution_of(layer);
-    sizes[0] = column_size(&v);
 }
 
 static const struct layer_type convolution_of_images = {
@@ -587,19 +544,19 @@ static const struct layer_type convolution_of_images = {
     .ignores = IGNORES_Y,
     .runs_on = convolution_runs_on,
     .plan = conv3d_plan,
-    .alloc = conv3d_alloc,
+    .alloc = alloc,
     .release = convolution_release,
     .prepare = convolution_prepare,
-    .init = conv3d_init,
+    .init = init,
     .autocast = AUTOCAST_PRODUCT,
     .copies = COPY_WITHOUT_GAPS,
     .forward = convolution_forward,
     .backward = convolution_backward,
     .half = HALF_ALL,
-    .multiply_adds = conv3d_multiply_adds,
+    .multiply_adds = multiply_adds,
     .onnx = conv3d_onnx,
     .c = conv3d_c,
-    .c_scratch = conv3d_c_scratch,
+    .c_scratch = c_scratch,
 };
 
 static status expand(struct builder *builder, const struct variant *variant, const char *path, const char *name,
@@ -659,19 +616,21 @@ static const struct schema transpose_schema1d = SCHEMA("model.layers.conv_transp
 static const struct schema transpose_schema3d = SCHEMA("model.layers.conv_transpose3d", struct convolution_config,
                                                        .rows = transpose_rows3d, .check = transpose_check3d);
 
-static const struct convolution_config *transpose_config_of(const struct layer *layer) { return layer->config; }
-
 static bool is_volume(const struct layer *layer) { return layer->type == &layer_conv_transpose3d; }
+
+static bool is_transposed(const struct layer *layer) {
+    return is_volume(layer) || layer->type == &layer_conv_transpose2d || layer->type == &layer_conv_transpose1d;
+}
 
 /* The windows along the depth of the layer's output. */
 static struct depth_window transpose_depth(const struct layer *layer) {
-    return depth_of(transpose_config_of(layer), &layer->out);
+    return depth_of(config_of(layer), &layer->out);
 }
 static size_t windows_size(const struct depth_window *w) { return w->out * w->positions * w->channels * w->kernel; }
 
 /* The convolution from the layer's output to its input, of a volume from the images of these windows. */
 static struct convolution transpose_convolution_of(const struct layer *layer) {
-    const struct convolution_config *c = transpose_config_of(layer);
+    const struct convolution_config *c = config_of(layer);
     struct convolution v = {.groups = (size_t)c->groups};
     if (is_volume(layer)) {
         v.in = volume_image(&layer->out), v.out = volume_image(&layer->in), v.window = images_window(c);
@@ -697,7 +656,7 @@ static size_t output_size(const struct convolution_config *c, int dims, int d, s
 
 static status transpose_plan(struct layer *layer, struct planning *planning) {
     static const char *const words[] = {"images", "rows", "columns"};
-    const struct convolution_config *c = transpose_config_of(layer);
+    const struct convolution_config *c = config_of(layer);
     int dims = is_volume(layer) ? 4 : layer->type == &layer_conv_transpose1d ? 2 : 3;
     TRY(dims == 4 ? volume_check(layer) : image_check(layer, dims));
     if (layer->in.size[0] % c->groups != 0)
@@ -725,20 +684,10 @@ static status transpose_plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static status transpose_alloc(struct layer *layer, struct device *device, size_t batch) {
-    struct convolution c = transpose_convolution_of(layer);
-    return convolution_alloc(layer, device, &c, batch);
-}
-
 /* The convolution runs backward in either case. */
 static status prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
     (void)is_training;
     return convolution_prepare(layer, device, batch, true);
-}
-
-static void transpose_init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    struct convolution c = transpose_convolution_of(layer);
-    convolution_init(layer, params, rng, &c);
 }
 
 static size_t positions_of(const struct layer *layer) { return layer->out_size / (size_t)layer->out.size[0]; }
@@ -748,14 +697,14 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
     const struct device_ops *ops = device_ops(pass->device);
     size_t first = layer->first_param;
     struct tensor product = is_volume(layer) ? *F32(layer->saved) : *y;
-    if (transpose_config_of(layer)->bias) product.copy = NULL; /* it is written again */
+    if (config_of(layer)->bias) product.copy = NULL; /* it is written again */
     ops->convolution->backward(layer->runtime, NULL, params_value(pass->params, first), x, &product, NULL, NULL,
                                pass->rows * convolution_images(layer));
     if (is_volume(layer)) {
         struct depth_window w = transpose_depth(layer);
         ops->shapes->fold_depth(pass->device, &w, layer->saved, floats(y), pass->rows);
     }
-    if (transpose_config_of(layer)->bias)
+    if (config_of(layer)->bias)
         ops->sequence->add_row(pass->device, floats(y), params_value(pass->params, first + 1), floats(y),
                                pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
 }
@@ -772,7 +721,7 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
         ops->shapes->unfold_depth(pass->device, &windows, floats(dy), layer->saved, pass->rows);
         product = *F32(layer->saved);
     }
-    if (transpose_config_of(layer)->bias)
+    if (config_of(layer)->bias)
         ops->sequence->sum_rows(pass->device, floats(dy), params_gradient(pass->params, first + 1),
                                 pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
     ops->convolution->backward(layer->runtime, &product, w, x, NULL, params_gradient(pass->params, first), NULL,
@@ -780,13 +729,8 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
     if (dx) ops->convolution->forward(layer->runtime, &product, w, NULL, dx, images);
 }
 
-static size_t transpose_multiply_adds(const struct layer *layer) {
-    struct convolution c = transpose_convolution_of(layer);
-    return convolution_images(layer) * convolution_multiply_adds(&c);
-}
-
 static const char *transpose_onnx(const struct onnx_call *c) {
-    const struct convolution_config *config = transpose_config_of(c->layer);
+    const struct convolution_config *config = config_of(c->layer);
     struct convolution v = transpose_convolution_of(c->layer);
     int dims = c->layer->in.dims;
     int64_t after[3];
@@ -821,10 +765,9 @@ static void transpose_c_scratch(const struct layer *layer, size_t sizes[2]) {
 
 #define TRANSPOSE                                                                                                      \
     .memory_format = FORMAT_CHANNELS_LAST, .depends_on_threads = true, .ignores = IGNORES_Y,                           \
-    .runs_on = convolution_runs_on, .plan = transpose_plan, .alloc = transpose_alloc, .release = convolution_release,  \
-    .prepare = prepare, .init = transpose_init, .autocast = AUTOCAST_PRODUCT, .forward = forward,                      \
-    .backward = backward, .multiply_adds = transpose_multiply_adds, .onnx = transpose_onnx, .c = transpose_c,          \
-    .c_scratch = transpose_c_scratch
+    .runs_on = convolution_runs_on, .plan = transpose_plan, .alloc = alloc, .release = convolution_release,            \
+    .prepare = prepare, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward,          \
+    .multiply_adds = multiply_adds, .onnx = transpose_onnx, .c = transpose_c, .c_scratch = transpose_c_scratch
 
 const struct layer_type layer_conv_transpose2d = {
     .variant = {"conv_transpose2d", &transpose_schema,
