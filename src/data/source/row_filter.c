@@ -253,7 +253,7 @@ static status parse_comparison(struct parser *p, struct filter_node **out) {
     return parse_list(p, node);
 }
 
-static status parse_or(struct parser *p, struct filter_node **out);
+static status parse_joined(struct parser *p, bool is_or, struct filter_node **out);
 
 static status parse_factor(struct parser *p, struct filter_node **out) {
     bool is_negated = is(p, "not"), is_open = is(p, "(");
@@ -262,31 +262,20 @@ static status parse_factor(struct parser *p, struct filter_node **out) {
         return status_new(STATUS_USAGE, "character %zu: more than %d parentheses and `not` inside each other",
                           position_of(p, p->start), MAX_DEPTH);
     TRY(next(p));
-    TRY(is_negated ? parse_factor(p, out) : parse_or(p, out));
+    TRY(is_negated ? parse_factor(p, out) : parse_joined(p, true, out));
     p->depth--;
     return is_negated ? negate(p, out) : expect(p, ")", "and, or, or )");
 }
 
-static status parse_and(struct parser *p, struct filter_node **out) {
-    TRY(parse_factor(p, out));
-    while (is(p, "and")) {
+/* Factors joined by `and`, which binds more tightly, and by `or`. */
+static status parse_joined(struct parser *p, bool is_or, struct filter_node **out) {
+    TRY(is_or ? parse_joined(p, false, out) : parse_factor(p, out));
+    while (is(p, is_or ? "or" : "and")) {
         struct filter_node *left = *out;
         TRY(next(p));
-        TRY(new_node(p, NODE_AND, out));
+        TRY(new_node(p, is_or ? NODE_OR : NODE_AND, out));
         (*out)->left = left;
-        TRY(parse_factor(p, &(*out)->right));
-    }
-    return OK;
-}
-
-static status parse_or(struct parser *p, struct filter_node **out) {
-    TRY(parse_and(p, out));
-    while (is(p, "or")) {
-        struct filter_node *left = *out;
-        TRY(next(p));
-        TRY(new_node(p, NODE_OR, out));
-        (*out)->left = left;
-        TRY(parse_and(p, &(*out)->right));
+        TRY(is_or ? parse_joined(p, false, &(*out)->right) : parse_factor(p, &(*out)->right));
     }
     return OK;
 }
@@ -296,7 +285,7 @@ status row_filter_parse(const char *text, struct arena *arena, struct row_filter
     struct parser p = {.text = text, .at = text, .arena = arena, .filter = filter};
     filter->columns = arena_alloc(arena, (strlen(text) + 1) * sizeof *filter->columns);
     TRY(next(&p));
-    TRY(parse_or(&p, &filter->root));
+    TRY(parse_joined(&p, true, &filter->root));
     return p.kind == TOKEN_END ? OK : unexpected(&p, "and, or, or the end");
 }
 
