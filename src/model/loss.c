@@ -222,8 +222,7 @@ bool loss_is_balanced(const struct loss_type *loss, const void *config) {
     return loss->class_weight && loss->class_weight((void *)(uintptr_t)config)->word;
 }
 
-status loss_check_values(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config, (void)classes;
+status loss_check_values(const void *, const struct shape *output, size_t target_size, int64_t) {
     if (shape_elements(output) == target_size) return OK;
     struct text shape = {0};
     shape_print(output, &shape);

@@ -85,8 +85,7 @@ static bool is_other(const void *config, const struct param *p) {
 
 enum { MOMENTUM_BUFFER, EXP_AVG };
 
-static bool state_shape(const void *config, const struct param *p, size_t index, int64_t *shape) {
-    (void)shape;
+static bool state_shape(const void *config, const struct param *p, size_t index, int64_t *) {
     return is_other(config, p) == (index >= EXP_AVG);
 }
 

@@ -131,20 +131,17 @@ static bool read_epoch(struct run_data *r, const struct json_line *line) {
     return true;
 }
 
-static bool read_skipped(struct run_data *r, const struct json_line *line) {
-    (void)line;
+static bool read_skipped(struct run_data *r, const struct json_line *) {
     r->skipped++;
     return true;
 }
 
-static bool read_rollback(struct run_data *r, const struct json_line *line) {
-    (void)line;
+static bool read_rollback(struct run_data *r, const struct json_line *) {
     r->rollbacks++;
     return true;
 }
 
-static bool read_failed_checkpoint(struct run_data *r, const struct json_line *line) {
-    (void)line;
+static bool read_failed_checkpoint(struct run_data *r, const struct json_line *) {
     r->failed_checkpoints++;
     return true;
 }

@@ -1194,8 +1194,7 @@ status csv_open(const struct dataset_format *format, const struct csv_input *inp
     return open_source(format, input, NULL, config, path, wants_classes, train, &is_whole, out);
 }
 
-static status start_file(struct csv *csv, const struct dataset_config *config, bool is_validation) {
-    (void)is_validation;
+static status start_file(struct csv *csv, const struct dataset_config *config, bool) {
     return csv_read_text(csv, config);
 }
 

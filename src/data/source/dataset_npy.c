@@ -480,15 +480,13 @@ static status open_any(const struct dataset_format *format, const struct dataset
     return s;
 }
 
-static status open_npy(const struct dataset_config *config, const char *path, bool wants_classes,
-                       const struct source *train, struct source **out) {
-    (void)wants_classes;
+static status open_npy(const struct dataset_config *config, const char *path, bool, const struct source *train,
+                       struct source **out) {
     return open_any(&dataset_npy, config, path, train, out);
 }
 
-static status open_npz(const struct dataset_config *config, const char *path, bool wants_classes,
-                       const struct source *train, struct source **out) {
-    (void)wants_classes;
+static status open_npz(const struct dataset_config *config, const char *path, bool, const struct source *train,
+                       struct source **out) {
     return open_any(&dataset_npz, config, path, train, out);
 }
 

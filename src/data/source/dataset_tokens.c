@@ -386,9 +386,8 @@ static void close_tokens(struct source *source) {
     free(t);
 }
 
-static status open_tokens(const struct dataset_config *config, const char *path, bool wants_classes,
-                          const struct source *train, struct source **out) {
-    (void)wants_classes;
+static status open_tokens(const struct dataset_config *config, const char *path, bool, const struct source *train,
+                          struct source **out) {
     struct tokens *t = calloc(1, sizeof *t);
     if (!t) return status_memory("a dataset of tokens");
     t->base.format = &dataset_tokens;
@@ -559,9 +558,8 @@ static void close_text(struct source *source) {
     free(t);
 }
 
-static status open_text(const struct dataset_config *config, const char *path, bool wants_classes,
-                        const struct source *train, struct source **out) {
-    (void)wants_classes;
+static status open_text(const struct dataset_config *config, const char *path, bool, const struct source *train,
+                        struct source **out) {
     struct text_source *t = calloc(1, sizeof *t);
     if (!t) return status_memory("the text of a dataset");
     t->base.format = &dataset_text;
@@ -675,9 +673,8 @@ static void close_tokenized(struct source *source) {
     free(t);
 }
 
-static status open_tokenized(const struct dataset_config *config, const char *path, bool wants_classes,
-                             const struct source *train, struct source **out) {
-    (void)wants_classes;
+static status open_tokenized(const struct dataset_config *config, const char *path, bool, const struct source *train,
+                             struct source **out) {
     struct tokenized *t = calloc(1, sizeof *t);
     if (!t) return status_memory("the tokens of a text");
     t->base.format = &dataset_tokenized;

@@ -54,8 +54,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    (void)rng;
+static void init(const struct layer *layer, const struct params *params, struct rng *) {
     if (!has_weight(layer)) return;
     for (size_t i = 0; i < width(layer); i++) params_value(params, layer->first_param)[i] = 1;
     if (!has_bias(layer)) return;
@@ -83,8 +82,7 @@ static void layer_norm_of_sum(const struct layer *layer, const struct pass *pass
 }
 
 static void layer_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
+                                const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
     device_ops(pass->device)
         ->norm_layers->layer_norm_backward(
             pass->device, floats(x), has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
@@ -118,8 +116,7 @@ static void rms_norm_of_sum(const struct layer *layer, const struct pass *pass, 
 }
 
 static void rms_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                              const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
+                              const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
     device_ops(pass->device)
         ->norm_layers->rms_norm_backward(pass->device, floats(x),
                                          has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,

@@ -23,8 +23,7 @@ static status wrong_shape(const struct layer *layer, const char *what) {
     return s;
 }
 
-static status plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
+static status plan(struct layer *layer, struct planning *) {
     const struct int_list *shape = &((const struct reshape_config *)layer->config)->shape;
     if (shape->count < 1 || shape->count > MAX_DIMS) return wrong_shape(layer, "shape must have 1 to 8 sizes");
     size_t known = 1;
@@ -67,8 +66,7 @@ const struct layer_type layer_reshape = {
 
 /* flatten: merges all dimensions of a row into one (torch.nn.Flatten). Memory is contiguous, so nothing is copied. */
 
-static status flatten_plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
+static status flatten_plan(struct layer *layer, struct planning *) {
     layer->out = (struct shape){.dims = 1, .size = {(int64_t)shape_elements(&layer->in)}};
     return OK;
 }

@@ -45,11 +45,10 @@ static struct rotation rotation_of(const struct layer *layer, size_t passed_rows
                              .is_inverse = is_inverse};
 }
 
-static status plan(struct layer *layer, struct planning *planning) {
+static status plan(struct layer *layer, struct planning *) {
     const struct rotary_config *c = config_of(layer);
     struct text shape = {0};
     status s = OK;
-    (void)planning;
     shape_print(&layer->in, &shape);
     if (layer->in.dims != 2)
         s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
@@ -67,12 +66,11 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 /* layer->runtime: (positions, head_size / 2, 2) cosines and sines, in device memory. */
-static status create_table(struct layer *layer, struct device *device, size_t batch) {
+static status create_table(struct layer *layer, struct device *device, size_t) {
     const struct rotary_config *c = config_of(layer);
     size_t tokens = layer->cached_positions ? layer->cached_positions : (size_t)layer->in.size[0];
     size_t pairs = (size_t)c->head_size / 2;
     float *table;
-    (void)batch;
     TRY(device_alloc(device, tokens * pairs * 2 * sizeof(float), "the angles of a rotary embedding", &layer->runtime));
     TRY(device_map(device, &layer->runtime));
     table = layer->runtime;
@@ -101,10 +99,9 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
     device_ops(pass->device)->sequence->rotate(pass->device, &r, table, floats(x), floats(y));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *,
                      const struct tensor *dy, const struct tensor *dx) {
     struct rotation r = rotation_of(layer, pass->rows, true);
-    (void)x, (void)y;
     if (dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, floats(dy), floats(dx));
 }
 
