@@ -750,14 +750,9 @@ static void order_inputs(struct builder *b, const struct layer *layer, size_t *i
 static status check_size(const struct layer *layer) {
     size_t elements = 1;
     for (int d = 0; d < layer->out.dims; d++)
-        if (__builtin_mul_overflow(elements, (size_t)layer->out.size[d], &elements) || elements > BUILD_MAX_ELEMENTS) {
-            struct text shape = {0};
-            shape_print(&layer->out, &shape);
-            status s = status_new(STATUS_USAGE, "its output would be %s, more than %zu numbers", text_string(&shape),
-                                  BUILD_MAX_ELEMENTS);
-            text_free(&shape);
-            return s;
-        }
+        if (__builtin_mul_overflow(elements, (size_t)layer->out.size[d], &elements) || elements > BUILD_MAX_ELEMENTS)
+            return status_new(STATUS_USAGE, "its output would be %s, more than %zu numbers", shape_text(&layer->out).s,
+                              BUILD_MAX_ELEMENTS);
     return OK;
 }
 
@@ -980,16 +975,9 @@ static status add_two(struct builder *builder, size_t a, size_t b, size_t *out) 
     struct model *m = builder->model;
     size_t in[2] = {a, ordered(builder, b, m->tensors[a].shape.is_channels_last, "the sum")};
     const struct planned_tensor *ta = &m->tensors[a], *tb = &m->tensors[in[1]];
-    if (!shape_is_equal(&ta->shape, &tb->shape)) {
-        struct text one = {0}, other = {0};
-        shape_print(&ta->shape, &one);
-        shape_print(&tb->shape, &other);
-        status s = status_new(STATUS_USAGE, "the two sides of the sum have different shapes: %s and %s",
-                              text_string(&one), text_string(&other));
-        text_free(&one);
-        text_free(&other);
-        return s;
-    }
+    if (!shape_is_equal(&ta->shape, &tb->shape))
+        return status_new(STATUS_USAGE, "the two sides of the sum have different shapes: %s and %s",
+                          shape_text(&ta->shape).s, shape_text(&tb->shape).s);
     struct shape shape = ta->shape;
     if (!shape.lengths) shape.lengths = tb->shape.lengths;
     shape.input = 0;

@@ -65,8 +65,11 @@ bool shape_is_equal(const struct shape *a, const struct shape *b) {
     return a->dims == b->dims && memcmp(a->size, b->size, (size_t)a->dims * sizeof *a->size) == 0;
 }
 
-void shape_print(const struct shape *shape, struct text *out) {
-    if (shape->dims != 1) text_add(out, "(");
-    for (int d = 0; d < shape->dims; d++) text_printf(out, "%s%lld", d ? ", " : "", (long long)shape->size[d]);
-    if (shape->dims != 1) text_add(out, ")");
+struct shape_text shape_text(const struct shape *shape) {
+    struct shape_text out = {.s = "("};
+    size_t length = shape->dims != 1;
+    for (int d = 0; d < shape->dims; d++)
+        length += (size_t)snprintf(out.s + length, 24, "%s%lld", d ? ", " : "", (long long)shape->size[d]);
+    if (shape->dims != 1) snprintf(out.s + length, 2, ")");
+    return out;
 }

@@ -28,7 +28,10 @@ size_t shape_elements(const struct shape *shape);
 /* Whether the sizes are equal, in whatever memory format. */
 bool shape_is_equal(const struct shape *a, const struct shape *b);
 /* "13" or "(1, 28, 28)" */
-void shape_print(const struct shape *shape, struct text *out);
+struct shape_text {
+    char s[MAX_DIMS * 24];
+};
+struct shape_text shape_text(const struct shape *shape);
 
 /* Keys that every layer takes. */
 struct layer_common {

@@ -135,15 +135,10 @@ static status check_parts(const struct loss_type *loss, const struct shape *outp
     if (output->size[0] == parts && !is_by_position) return OK; /* each part is a row, as of conv1d */
     if (target->dims == 2 && output->size[0] == parts * target->size[0] && output->size[1] == target->size[1])
         return OK;
-    struct text shape = {0};
-    shape_print(output, &shape);
-    status s =
-        status_new(STATUS_USAGE,
-                   "the model's output is %s: %s needs its %zu parts one after the other; insert '- flatten' after "
-                   "each part, before concat joins them; or after the last layer, if the parts are its channels",
-                   text_string(&shape), loss->variant.name, loss->parts);
-    text_free(&shape);
-    return s;
+    return status_new(STATUS_USAGE,
+                      "the model's output is %s: %s needs its %zu parts one after the other; insert '- flatten' after "
+                      "each part, before concat joins them; or after the last layer, if the parts are its channels",
+                      shape_text(output).s, loss->variant.name, loss->parts);
 }
 
 /* Whether one shape is the other with neighbouring dimensions merged, so that values have the same order in memory. */
@@ -171,14 +166,8 @@ static status check_shape(const struct loss_type *loss, const struct model *mode
     struct shape a = squeezed(&values), b = squeezed(&targets->shape);
     bool is_aligned = loss->aligns_targets || targets->size <= 1;
     if (is_aligned || a.dims < 2 || b.dims < 2 || is_merged(&a, &b)) return OK;
-    struct text output = {0}, target = {0};
-    shape_print(t->scores ? t->scores : &t->shape, &output);
-    shape_print(&targets->shape, &target);
-    status s = status_new(STATUS_USAGE, "the model's output is %s, but a target is %s", text_string(&output),
-                          text_string(&target));
-    text_free(&output);
-    text_free(&target);
-    return s;
+    return status_new(STATUS_USAGE, "the model's output is %s, but a target is %s",
+                      shape_text(t->scores ? t->scores : &t->shape).s, shape_text(&targets->shape).s);
 }
 
 status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model, size_t tensor,
@@ -194,9 +183,8 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
     const struct layer *linear = layer_without_flatten(model);
     struct text hint = {0};
     if (linear) {
-        text_printf(&hint, "; %s, line %d, gets ", linear->path, linear->place.line);
-        shape_print(&linear->in, &hint);
-        text_add(&hint, " and uses only the last dimension: insert '- flatten' before it");
+        text_printf(&hint, "; %s, line %d, gets %s and uses only the last dimension: insert '- flatten' before it",
+                    linear->path, linear->place.line, shape_text(&linear->in).s);
     } else if (targets->first_class > 0) {
         text_printf(&hint,
                     "; the smallest class is %lld: number the labels from 0 (in a table dataset.columns: {COLUMN: "
@@ -224,12 +212,8 @@ bool loss_is_balanced(const struct loss_type *loss, const void *config) {
 
 status loss_check_values(const void *, const struct shape *output, size_t target_size, int64_t) {
     if (shape_elements(output) == target_size) return OK;
-    struct text shape = {0};
-    shape_print(output, &shape);
-    status s = status_new(STATUS_USAGE, "the model's output is %s, but a target row has %zu value%s",
-                          text_string(&shape), target_size, text_plural(target_size, "s"));
-    text_free(&shape);
-    return s;
+    return status_new(STATUS_USAGE, "the model's output is %s, but a target row has %zu value%s", shape_text(output).s,
+                      target_size, text_plural(target_size, "s"));
 }
 
 status loss_check_classes(const char *name, const struct real_list *weight, const struct shape *output,
@@ -245,28 +229,22 @@ status loss_check_classes(const char *name, const struct real_list *weight, cons
     if (fits && outputs >= classes)
         return status_new(STATUS_USAGE, "weight has %zu numbers, but the model has %lld classes", weight->count,
                           (long long)outputs);
-    struct text shape = {0};
-    shape_print(output, &shape);
-    status s;
     if (fits || target_size == 1)
-        s = status_new(
+        return status_new(
             STATUS_USAGE,
             "the model's output is %s, but the targets have %lld classes (0 to %lld): %s needs one output per class%s",
-            text_string(&shape), (long long)classes, (long long)classes - 1, name,
+            shape_text(output).s, (long long)classes, (long long)classes - 1, name,
             is_sequence && classes == 256 ? "; if 255 means that a pixel has no class, write loss: {ignore_index: "
                                             "255}; masks of 0 and 255 need bce_with_logits"
                                           : "");
-    else
-        s = status_new(STATUS_USAGE,
-                       "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld), or "
-                       "(%lld, height, width) with %zu pixels%s",
-                       text_string(&shape), target_size, name, target_size, (long long)classes, (long long)classes,
-                       target_size,
-                       output->dims == 1 ? " (for one-hot targets store the index of the 1, one class per row)"
-                       : is_turned ? "; insert '- permute: [0, 2, 1]' after the last layer, for (positions, classes)"
-                                   : "");
-    text_free(&shape);
-    return s;
+    return status_new(STATUS_USAGE,
+                      "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld), or "
+                      "(%lld, height, width) with %zu pixels%s",
+                      shape_text(output).s, target_size, name, target_size, (long long)classes, (long long)classes,
+                      target_size,
+                      output->dims == 1 ? " (for one-hot targets store the index of the 1, one class per row)"
+                      : is_turned ? "; insert '- permute: [0, 2, 1]' after the last layer, for (positions, classes)"
+                                  : "");
 }
 
 struct loss_positions loss_positions_of(const struct shape *output, size_t rows) {
@@ -295,8 +273,7 @@ status loss_check_parts(const char *name, size_t parts, const char *meaning, con
     bool has_lengths = output->lengths,
          is_divided = size / positions % parts == 0 && (!has_lengths || output->dims == 2);
     if (is_divided && (target_size == 0 || size == parts * target_size)) return OK;
-    struct text shape = {0}, wanted = {0};
-    shape_print(output, &shape);
+    struct text wanted = {0};
     if (has_lengths && !is_divided)
         text_printf(&wanted, "(positions, features) with a multiple of %zu features, of rows of different lengths",
                     parts);
@@ -305,9 +282,8 @@ status loss_check_parts(const char *name, size_t parts, const char *meaning, con
                     text_plural(target_size, "s"));
     else
         text_printf(&wanted, "a multiple of %zu values", parts);
-    status s = status_new(STATUS_USAGE, "the model's output is %s: %s needs %s (%s)", text_string(&shape), name,
+    status s = status_new(STATUS_USAGE, "the model's output is %s: %s needs %s (%s)", shape_text(output).s, name,
                           text_string(&wanted), meaning);
-    text_free(&shape);
     text_free(&wanted);
     return s;
 }

@@ -160,19 +160,15 @@ static void attention_cache_forward(struct attention_cache *c, const struct pass
 
 /* Sets layer->out from an input of (T, parts * C). */
 static status plan_shape(struct layer *layer, int64_t parts) {
-    struct text shape = {0};
-    shape_print(&layer->in, &shape);
-    status s = OK;
     int64_t heads = config_of(layer)->heads;
     if (layer->in.dims != 2)
-        s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
-    else if (layer->in.size[1] % (heads * parts) != 0)
-        s = status_new(STATUS_USAGE,
-                       parts == 1 ? "its input is %s: heads (%lld) must divide the features"
-                                  : "its input is %s: its features must be q, k and v, each a multiple of heads (%lld)",
-                       text_string(&shape), (long long)heads);
-    text_free(&shape);
-    TRY(s);
+        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
+    if (layer->in.size[1] % (heads * parts) != 0)
+        return status_new(STATUS_USAGE,
+                          parts == 1
+                              ? "its input is %s: heads (%lld) must divide the features"
+                              : "its input is %s: its features must be q, k and v, each a multiple of heads (%lld)",
+                          shape_text(&layer->in).s, (long long)heads);
     layer->out = layer->in;
     layer->out.size[1] /= parts;
     return OK;
@@ -230,20 +226,16 @@ static size_t core_multiply_adds(const struct layer *layer) {
 /* Sets layer->out from an input of (T, C + 2 kv_heads * head_size). */
 static status plan_groups(struct layer *layer) {
     const struct attention_config *c = config_of(layer);
-    struct text shape = {0};
-    status s = OK;
-    shape_print(&layer->in, &shape);
     if (c->heads % c->kv_heads != 0)
-        s = status_new(STATUS_USAGE, "num_kv_heads (%lld) must divide heads (%lld)", (long long)c->kv_heads,
-                       (long long)c->heads);
-    else if (layer->in.dims != 2)
-        s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
-    else if (layer->in.size[1] % (c->heads + 2 * c->kv_heads) != 0)
-        s = status_new(STATUS_USAGE,
-                       "its input is %s: its features must be %lld heads of queries, %lld of keys and %lld of values",
-                       text_string(&shape), (long long)c->heads, (long long)c->kv_heads, (long long)c->kv_heads);
-    text_free(&shape);
-    TRY(s);
+        return status_new(STATUS_USAGE, "num_kv_heads (%lld) must divide heads (%lld)", (long long)c->kv_heads,
+                          (long long)c->heads);
+    if (layer->in.dims != 2)
+        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
+    if (layer->in.size[1] % (c->heads + 2 * c->kv_heads) != 0)
+        return status_new(
+            STATUS_USAGE,
+            "its input is %s: its features must be %lld heads of queries, %lld of keys and %lld of values",
+            shape_text(&layer->in).s, (long long)c->heads, (long long)c->kv_heads, (long long)c->kv_heads);
     layer->out = layer->in;
     layer->out.size[1] = layer->in.size[1] / (c->heads + 2 * c->kv_heads) * c->heads;
     return OK;
@@ -676,21 +668,15 @@ static struct attention_shape cross_shape_of(const struct layer *layer, const st
 
 static status check_inputs(const struct layer *layer) {
     const struct shape *q = &layer->ins[0], *kv = &layer->ins[1];
-    struct text queries = {0}, keys = {0};
-    status s = OK;
-    shape_print(q, &queries);
-    shape_print(kv, &keys);
     if (q->dims != 2 || kv->dims != 2 || q->size[1] != kv->size[1])
-        s = status_new(
+        return status_new(
             STATUS_USAGE,
             "queries, and keys and values, must be (positions, features) with the same features, but are %s and %s",
-            text_string(&queries), text_string(&keys));
-    else if (q->size[1] % cross_config_of(layer)->heads != 0)
-        s = status_new(STATUS_USAGE, "its input is %s: heads (%lld) must divide the features", text_string(&queries),
-                       (long long)cross_config_of(layer)->heads);
-    text_free(&queries);
-    text_free(&keys);
-    return s;
+            shape_text(q).s, shape_text(kv).s);
+    if (q->size[1] % cross_config_of(layer)->heads != 0)
+        return status_new(STATUS_USAGE, "its input is %s: heads (%lld) must divide the features", shape_text(q).s,
+                          (long long)cross_config_of(layer)->heads);
+    return OK;
 }
 
 static status check_mask(const struct layer *layer) {
@@ -700,15 +686,11 @@ static status check_mask(const struct layer *layer) {
     if (mask->input && !mask->is_tokens && is_last &&
         (mask->dims == 1 || (mask->dims == 2 && (mask->size[0] == queries || mask->size[0] == 1))))
         return OK;
-    struct text shape = {0};
-    shape_print(mask, &shape);
-    status s = status_new(
+    return status_new(
         STATUS_USAGE,
         "its mask must be values of the dataset in each row, (%lld keys) or (%lld queries, %lld keys), but is %s%s",
-        (long long)keys, (long long)queries, (long long)keys, text_string(&shape),
+        (long long)keys, (long long)queries, (long long)keys, shape_text(mask).s,
         mask->input ? "" : ", which a layer computes");
-    text_free(&shape);
-    return s;
 }
 
 /* Whether each query attends to a key. */

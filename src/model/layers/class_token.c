@@ -4,13 +4,8 @@
 static size_t features(const struct layer *layer) { return (size_t)layer->in.size[1]; }
 
 static status plan(struct layer *layer, struct planning *planning) {
-    if (layer->in.dims != 2) {
-        struct text shape = {0};
-        shape_print(&layer->in, &shape);
-        status s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
-        text_free(&shape);
-        return s;
-    }
+    if (layer->in.dims != 2)
+        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     layer->out = layer->in;
     layer->out.size[0]++;
     layer->saved_size = features(layer);

@@ -203,13 +203,8 @@ static void embedding_backward(const struct layer *layer, const struct pass *pas
 
 static status positional_plan(struct layer *layer, struct planning *planning) {
     const struct positional_config *c = layer->config;
-    if (layer->in.dims != 2) {
-        struct text shape = {0};
-        shape_print(&layer->in, &shape);
-        status s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
-        text_free(&shape);
-        return s;
-    }
+    if (layer->in.dims != 2)
+        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     int64_t positions = layer->cached_positions ? (int64_t)layer->cached_positions : layer->in.size[0];
     int64_t count = c->num_embeddings == SCHEMA_NO_INT ? positions : c->num_embeddings;
     if (count < positions)

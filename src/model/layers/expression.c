@@ -87,16 +87,10 @@ static int64_t features_of(const struct layer *layer) {
 
 static status differ(const struct layer *layer, size_t input) {
     const struct layer_formula *f = layer->config;
-    struct text one = {0}, other = {0};
-    shape_print(&layer->ins[0], &one);
-    shape_print(&layer->ins[input], &other);
-    status s = status_new(
+    return status_new(
         STATUS_USAGE,
         "'%s': the inputs have different shapes: input 1 has %s, input %zu has %s; only the last dimension may be 1",
-        short_text(f->value).s, text_string(&one), input + 1, text_string(&other));
-    text_free(&one);
-    text_free(&other);
-    return s;
+        short_text(f->value).s, shape_text(&layer->ins[0]).s, input + 1, shape_text(&layer->ins[input]).s);
 }
 
 static status plan_elements(struct layer *layer, struct planning *) {

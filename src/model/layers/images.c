@@ -18,12 +18,8 @@ struct shape channels_last_shape(int dims, size_t channels, size_t height, size_
 
 status image_check(const struct layer *layer, int dims) {
     if (layer->in.dims == dims) return OK;
-    struct text shape = {0};
-    shape_print(&layer->in, &shape);
-    status s = status_new(STATUS_USAGE, "needs an input of shape (%s), got %s",
-                          dims == 3 ? "channels, height, width" : "channels, length", text_string(&shape));
-    text_free(&shape);
-    return s;
+    return status_new(STATUS_USAGE, "needs an input of shape (%s), got %s",
+                      dims == 3 ? "channels, height, width" : "channels, length", shape_text(&layer->in).s);
 }
 
 void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
@@ -75,12 +71,8 @@ size_t adaptive_window(size_t in, size_t out) {
 
 status volume_check(const struct layer *layer) {
     if (layer->in.dims == 4) return OK;
-    struct text shape = {0};
-    shape_print(&layer->in, &shape);
-    status s = status_new(STATUS_USAGE, "needs an input of shape (channels, depth, height, width), got %s",
-                          text_string(&shape));
-    text_free(&shape);
-    return s;
+    return status_new(STATUS_USAGE, "needs an input of shape (channels, depth, height, width), got %s",
+                      shape_text(&layer->in).s);
 }
 
 struct image_shape volume_image(const struct shape *shape) {

@@ -20,14 +20,8 @@ void join_blocks(const struct shape *shape, int dimension, size_t *outer, size_t
 }
 
 static status differ(const struct layer *layer, size_t input, const char *why) {
-    struct text one = {0}, other = {0};
-    shape_print(&layer->ins[0], &one);
-    shape_print(&layer->ins[input], &other);
-    status s = status_new(STATUS_USAGE, "%s: input 1 has %s, input %zu has %s", why, text_string(&one), input + 1,
-                          text_string(&other));
-    text_free(&one);
-    text_free(&other);
-    return s;
+    return status_new(STATUS_USAGE, "%s: input 1 has %s, input %zu has %s", why, shape_text(&layer->ins[0]).s,
+                      input + 1, shape_text(&layer->ins[input]).s);
 }
 
 static bool is_image(const struct shape *shape) {

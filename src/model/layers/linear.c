@@ -50,16 +50,9 @@ static status tie(struct layer *layer, const struct params *params, const int64_
     const struct param *p = &params->items[i];
     struct shape actual = {.dims = p->dims}, expected = {.dims = 2, .size = {shape[0], shape[1]}};
     memcpy(actual.size, p->shape, sizeof actual.size);
-    if (actual.dims != 2 || actual.size[0] != shape[0] || actual.size[1] != shape[1]) {
-        struct text one = {0}, other = {0};
-        shape_print(&expected, &one);
-        shape_print(&actual, &other);
-        status s = status_new(STATUS_USAGE, "tie: the weight is %s, but '%s' is %s", text_string(&one), name,
-                              text_string(&other));
-        text_free(&one);
-        text_free(&other);
-        return s;
-    }
+    if (actual.dims != 2 || actual.size[0] != shape[0] || actual.size[1] != shape[1])
+        return status_new(STATUS_USAGE, "tie: the weight is %s, but '%s' is %s", shape_text(&expected).s, name,
+                          shape_text(&actual).s);
     layer->tied = i;
     layer->tied_count = 1;
     return OK;

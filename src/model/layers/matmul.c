@@ -4,14 +4,8 @@
 #include "model/layers/layers.h"
 
 static status differ(const struct layer *layer, const char *why) {
-    struct text one = {0}, other = {0};
-    shape_print(&layer->ins[0], &one);
-    shape_print(&layer->ins[1], &other);
-    status s =
-        status_new(STATUS_USAGE, "%s: input 1 has %s, input 2 has %s", why, text_string(&one), text_string(&other));
-    text_free(&one);
-    text_free(&other);
-    return s;
+    return status_new(STATUS_USAGE, "%s: input 1 has %s, input 2 has %s", why, shape_text(&layer->ins[0]).s,
+                      shape_text(&layer->ins[1]).s);
 }
 
 static status plan(struct layer *layer, struct planning *) {

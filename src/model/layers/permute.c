@@ -100,13 +100,9 @@ static status check_dims(const struct layer *layer) {
         if (is_permutation) found |= 1u << source;
     }
     if (is_permutation && dims->items[0] == 0) return OK;
-    struct text in = {0};
-    shape_print(&layer->in, &in);
-    status s = status_new(STATUS_USAGE,
-                          "dims must be 0, the batch, and then each dimension from 1 to %d once; its input is %s",
-                          layer->in.dims, text_string(&in));
-    text_free(&in);
-    return s;
+    return status_new(STATUS_USAGE,
+                      "dims must be 0, the batch, and then each dimension from 1 to %d once; its input is %s",
+                      layer->in.dims, shape_text(&layer->in).s);
 }
 
 static status plan_permute(struct layer *layer, struct planning *) {

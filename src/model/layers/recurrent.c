@@ -331,14 +331,12 @@ static status check_state(const struct layer *layer, const char *name, const str
     const struct shape wanted = {.dims = 2, .size = {(int64_t)units_of(layer), (int64_t)hidden_of(layer)}};
     bool is_vector = units_of(layer) == 1 && is->dims == 1 && is->size[0] == wanted.size[1];
     if (is_vector || shape_is_equal(is, &wanted)) return OK;
-    struct text shape = {0}, other = {0};
-    shape_print(is, &shape);
-    shape_print(&wanted, &other);
+    struct text other = {0};
+    text_add(&other, shape_text(&wanted).s);
     if (units_of(layer) == 1) text_printf(&other, ", or %zu", hidden_of(layer));
     status s =
         status_new(STATUS_USAGE, "initial_state: '%s' is %s, but must be %s: num_layers * directions, hidden_size",
-                   name, text_string(&shape), text_string(&other));
-    text_free(&shape);
+                   name, shape_text(is).s, text_string(&other));
     text_free(&other);
     return s;
 }
@@ -357,13 +355,9 @@ static status check_states(const struct layer *layer) {
 
 static status plan(struct layer *layer, struct planning *planning) {
     if (layer->in.dims != 2) {
-        struct text shape = {0};
         bool is_table_row = layer->in.dims == 1 && layer->in.input && !layer->in.is_tokens;
-        shape_print(&layer->in, &shape);
-        status s = status_new(STATUS_USAGE, "its input must be (length, features), but is %s%s", text_string(&shape),
-                              is_table_row ? "; dataset.window makes windows of a table" : "");
-        text_free(&shape);
-        return s;
+        return status_new(STATUS_USAGE, "its input must be (length, features), but is %s%s", shape_text(&layer->in).s,
+                          is_table_row ? "; dataset.window makes windows of a table" : "");
     }
     TRY(check_states(layer));
     TRY(plan_state(layer, planning));

@@ -16,11 +16,8 @@ static const struct schema schema =
     SCHEMA("model.layers.reshape", struct reshape_config, .rows = rows, .shorthand = "shape");
 
 static status wrong_shape(const struct layer *layer, const char *what) {
-    struct text in = {0};
-    shape_print(&layer->in, &in);
-    status s = status_new(STATUS_USAGE, "%s; its input is %s, %zu elements", what, text_string(&in), layer->in_size);
-    text_free(&in);
-    return s;
+    return status_new(STATUS_USAGE, "%s; its input is %s, %zu elements", what, shape_text(&layer->in).s,
+                      layer->in_size);
 }
 
 static status plan(struct layer *layer, struct planning *) {

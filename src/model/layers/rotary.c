@@ -47,22 +47,18 @@ static struct rotation rotation_of(const struct layer *layer, size_t passed_rows
 
 static status plan(struct layer *layer, struct planning *) {
     const struct rotary_config *c = config_of(layer);
-    struct text shape = {0};
-    status s = OK;
-    shape_print(&layer->in, &shape);
     if (layer->in.dims != 2)
-        s = status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", text_string(&shape));
-    else if (c->head_size % 2 != 0)
-        s = status_new(STATUS_USAGE, "head_size must be even, got %lld", (long long)c->head_size);
-    else if (c->heads == SCHEMA_NO_INT && layer->in.size[1] % c->head_size != 0)
-        s = status_new(STATUS_USAGE, "its input is %s: head_size (%lld) must divide the features", text_string(&shape),
-                       (long long)c->head_size);
-    else if (c->heads != SCHEMA_NO_INT && c->heads * c->head_size > layer->in.size[1])
-        s = status_new(STATUS_USAGE, "its input is %s: it has fewer than %lld heads of %lld features",
-                       text_string(&shape), (long long)c->heads, (long long)c->head_size);
-    text_free(&shape);
+        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
+    if (c->head_size % 2 != 0)
+        return status_new(STATUS_USAGE, "head_size must be even, got %lld", (long long)c->head_size);
+    if (c->heads == SCHEMA_NO_INT && layer->in.size[1] % c->head_size != 0)
+        return status_new(STATUS_USAGE, "its input is %s: head_size (%lld) must divide the features",
+                          shape_text(&layer->in).s, (long long)c->head_size);
+    if (c->heads != SCHEMA_NO_INT && c->heads * c->head_size > layer->in.size[1])
+        return status_new(STATUS_USAGE, "its input is %s: it has fewer than %lld heads of %lld features",
+                          shape_text(&layer->in).s, (long long)c->heads, (long long)c->head_size);
     layer->out = layer->in;
-    return s;
+    return OK;
 }
 
 /* layer->runtime: (positions, head_size / 2, 2) cosines and sines, in device memory. */

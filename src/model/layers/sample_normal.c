@@ -14,14 +14,8 @@ static status plan(struct layer *layer, struct planning *) {
         return status_new(STATUS_USAGE, "takes two outputs, the mean and the logarithm of the variance, got %zu",
                           layer->in_count);
     if (shape_is_equal(&layer->ins[0], &layer->ins[1])) return OK;
-    struct text mean = {0}, variance = {0};
-    shape_print(&layer->ins[0], &mean);
-    shape_print(&layer->ins[1], &variance);
-    status s = status_new(STATUS_USAGE, "the mean has %s, the logarithm of the variance has %s", text_string(&mean),
-                          text_string(&variance));
-    text_free(&mean);
-    text_free(&variance);
-    return s;
+    return status_new(STATUS_USAGE, "the mean has %s, the logarithm of the variance has %s",
+                      shape_text(&layer->ins[0]).s, shape_text(&layer->ins[1]).s);
 }
 
 static struct draw_key key_of(const struct layer *layer, const struct pass *pass) {

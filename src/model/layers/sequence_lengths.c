@@ -11,11 +11,8 @@ static status plan(struct layer *layer, struct planning *planning) {
         return status_new(STATUS_USAGE, "it takes a series and its lengths, `from: [series, steps]`, where the lengths "
                                         "are one value of the dataset in each row");
     if (layer->in.dims < 2) {
-        struct text shape = {0};
-        shape_print(&layer->in, &shape);
-        status s = status_new(STATUS_USAGE, "the series must be (positions, features), but is %s", text_string(&shape));
-        text_free(&shape);
-        return s;
+        return status_new(STATUS_USAGE, "the series must be (positions, features), but is %s",
+                          shape_text(&layer->in).s);
     }
     layer->out = layer->in;
     layer->out.lengths = ++*planning->lengths;

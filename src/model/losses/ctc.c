@@ -29,15 +29,10 @@ static status check(const void *config, const struct shape *output, size_t targe
     if (output->dims == 2 && c->blank >= outputs)
         return status_new(STATUS_USAGE, "the blank is class %lld, but the model has %lld classes (0 to %lld)",
                           (long long)c->blank, (long long)outputs, (long long)outputs - 1);
-    struct text shape = {0};
-    shape_print(output, &shape);
-    status s =
-        status_new(STATUS_USAGE,
-                   "the model's output is %s, but the targets have %lld classes (0 to %lld): ctc needs an output "
-                   "(steps, classes) of log-probabilities",
-                   text_string(&shape), (long long)classes, (long long)classes - 1);
-    text_free(&shape);
-    return s;
+    return status_new(STATUS_USAGE,
+                      "the model's output is %s, but the targets have %lld classes (0 to %lld): ctc needs an output "
+                      "(steps, classes) of log-probabilities",
+                      shape_text(output).s, (long long)classes, (long long)classes - 1);
 }
 
 static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,

@@ -70,20 +70,17 @@ static void add_formula(const void *config, struct text *out) {
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     const struct expression_config *c = config;
     size_t size = shape_elements(output);
-    struct text shape = {0};
     status s = OK;
     (void)classes;
-    shape_print(output, &shape);
     bool uses_target = expression_uses(&c->formula, OF_TARGET);
     if (uses_target && target_size != size && target_size != 1 && size != 1)
         s = status_new(STATUS_USAGE, "expression '%s': y is %s, but t has %zu values", short_text(c->expression).s,
-                       text_string(&shape), target_size);
+                       shape_text(output).s, target_size);
     else if (!is_one_number(c, size, uses_target ? target_size : 1))
         s = status_new(STATUS_USAGE,
                        "expression '%s': it is as many numbers as y, which is %s, and the loss of a row is one; write "
                        "mean(...) or sum(...)",
-                       short_text(c->expression).s, text_string(&shape));
-    text_free(&shape);
+                       short_text(c->expression).s, shape_text(output).s);
     return s;
 }
 

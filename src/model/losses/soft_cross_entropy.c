@@ -21,15 +21,10 @@ static status check(const void *config, const struct shape *output, size_t targe
     const struct soft_config *c = config;
     size_t count = (size_t)output->size[output->dims - 1];
     TRY(loss_check_values(config, output, target_size, classes));
-    if (output->dims > 2) {
-        struct text shape = {0};
-        shape_print(output, &shape);
-        status s = status_new(STATUS_USAGE,
-                              "the model's output is %s: soft_cross_entropy needs (classes) or (positions, classes)",
-                              text_string(&shape));
-        text_free(&shape);
-        return s;
-    }
+    if (output->dims > 2)
+        return status_new(STATUS_USAGE,
+                          "the model's output is %s: soft_cross_entropy needs (classes) or (positions, classes)",
+                          shape_text(output).s);
     if (c->weight.count == 0 || c->weight.count == count) return OK;
     return status_new(STATUS_USAGE, "weight has %zu numbers, but the model has %zu classes", c->weight.count, count);
 }

@@ -265,7 +265,7 @@ static status explain_columns(const struct inference *inf, status failure) {
 static void add_shape(int dims, const int64_t *sizes, struct text *out) {
     struct shape shape = {.dims = dims};
     memcpy(shape.size, sizes, (size_t)dims * sizeof *sizes);
-    shape_print(&shape, out);
+    text_add(out, shape_text(&shape).s);
 }
 
 /* Adds the shapes of a row of images here and in the training to [failure] of opening the model, if they differ. */

@@ -26,9 +26,9 @@ static void describe_layer(const struct layer *layer, struct text cells[LAYER_CO
     text_add(&cells[LAYER_TYPE], layer->type->variant.name);
     for (size_t i = 0; i < layer->in_count; i++) {
         text_add(&cells[LAYER_INPUT], i ? ", " : "");
-        shape_print(&layer->ins[i], &cells[LAYER_INPUT]);
+        text_add(&cells[LAYER_INPUT], shape_text(&layer->ins[i]).s);
     }
-    shape_print(&layer->out, &cells[LAYER_OUTPUT]);
+    text_add(&cells[LAYER_OUTPUT], shape_text(&layer->out).s);
 }
 
 static size_t parameters_of(const struct model *model, const struct layer *layer) {
@@ -428,7 +428,7 @@ static void add_node(const struct model *m, const struct graph_node *node, struc
         for (size_t p = 0; p < layer->param_count; p++) parameters += m->params.items[layer->first_param + p].count;
     }
     text_printf(out, "%s%s\\n", layer ? "" : "+", (layer ? layer->has_relu : node->has_relu) ? ", relu" : "");
-    shape_print(&m->tensors[node->out].shape, out);
+    text_add(out, shape_text(&m->tensors[node->out].shape).s);
     if (parameters && !layer->is_sharing)
         text_printf(out, "\\n%zu parameter%s", parameters, text_plural(parameters, "s"));
     text_add(out, "\"];\n");
@@ -440,7 +440,7 @@ void plan_graph(const struct model *model, const char *name, struct text *out) {
     text_add(out, "digraph \"");
     add_quoted(name, out);
     text_add(out, "\" {\n    node [shape=box];\n    t0 [label=\"inputs\\n");
-    shape_print(&model->in, out);
+    text_add(out, shape_text(&model->in).s);
     text_add(out, "\", shape=oval];\n");
     for (size_t s = 0; s < model->node_count; s++) {
         const struct graph_node *node = &model->nodes[s];
