@@ -101,6 +101,15 @@ void text_add_value(struct text *text, const char *string, size_t max) {
     if (left > 0) text_add(text, "...");
 }
 
+struct text_name text_name(const char *string) {
+    struct text_name out = {0};
+    struct text text = {0};
+    text_add_value(&text, string, TEXT_MAX_NAME);
+    if (text.length) memcpy(out.s, text.data, text.length);
+    text_free(&text);
+    return out;
+}
+
 void text_pad(struct text *text, size_t start, size_t width) {
     size_t characters = 0;
     for (size_t i = start; i < text->length; i++) characters += ((unsigned char)text->data[i] & 0xc0) != 0x80;

@@ -324,11 +324,7 @@ struct fitter {
 };
 
 static status fail(enum status_code code, const char *name, const char *sentence) {
-    struct text shown = {0};
-    text_add_value(&shown, name, TEXT_MAX_NAME);
-    status s = status_new(code, "dataset.columns.%s: %s", text_string(&shown), sentence);
-    text_free(&shown);
-    return s;
+    return status_new(code, "dataset.columns.%s: %s", text_name(name).s, sentence);
 }
 
 static void add_value(struct values *v, double value) {

@@ -360,14 +360,9 @@ void column_builder_explain_text(const struct column_builder *builder, struct te
 }
 
 static status wrong_text(const struct column_builder *builder, size_t index, const char *sentence, size_t *row) {
-    struct text value = {0}, name = {0};
     *row = builder->pool.items[index].first_row;
-    text_add_value(&value, builder->pool.items[index].text, TEXT_MAX_NAME);
-    text_add_value(&name, builder->name, TEXT_MAX_NAME);
-    status s = status_new(STATUS_DATA, "column '%s': '%s' %s", text_string(&name), text_string(&value), sentence);
-    text_free(&value);
-    text_free(&name);
-    return s;
+    return status_new(STATUS_DATA, "column '%s': '%s' %s", text_name(builder->name).s,
+                      text_name(builder->pool.items[index].text).s, sentence);
 }
 
 static status map_booleans(const struct column_builder *builder, double *map, size_t *row) {
@@ -449,17 +444,15 @@ static status reject_texts(const struct column_builder *builder, size_t *row) {
     size_t index = text_among_numbers(builder);
     if (index < builder->pool.count) return reject_text_among_numbers(builder, index, row);
     const char *format = date_format_of(&builder->pool);
-    struct text advice = {0}, name = {0};
-    text_add_value(&name, builder->name, TEXT_MAX_NAME);
+    struct text advice = {0};
     if (format) text_printf(&advice, "{type: date, format: \"%s\"} (or another format) if they are dates, or ", format);
     add_advice(builder->name, "ignore", &advice);
     status s = status_new(
         STATUS_DATA,
         "column '%s': it has %zu different texts in %zu rows, such as names or identifiers; write %s, or category if "
         "they are categories; a model reads sentences with {type: text} (docs/text.md, Sentences)",
-        text_string(&name), builder->pool.count, builder->values, text_string(&advice));
+        text_name(builder->name).s, builder->pool.count, builder->values, text_string(&advice));
     text_free(&advice);
-    text_free(&name);
     return s;
 }
 
@@ -467,14 +460,10 @@ static status reject_texts(const struct column_builder *builder, size_t *row) {
 static status reject_target(const struct column_builder *builder, size_t *row) {
     if (!builder->is_given)
         return wrong_text(builder, 0, "is not a number, and the column is a target and an input. " TARGET_ADVICE, row);
-    struct text name = {0};
-    text_add_value(&name, builder->name, TEXT_MAX_NAME);
-    status s = status_new(STATUS_DATA,
-                          "column '%s': it is a target and an input, whose values are numbers; remove its rule from "
-                          "dataset.columns, or for a class name the other columns in dataset.inputs",
-                          text_string(&name));
-    text_free(&name);
-    return s;
+    return status_new(STATUS_DATA,
+                      "column '%s': it is a target and an input, whose values are numbers; remove its rule from "
+                      "dataset.columns, or for a class name the other columns in dataset.inputs",
+                      text_name(builder->name).s);
 }
 
 static status infer(struct column_builder *builder, size_t *row) {

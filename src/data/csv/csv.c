@@ -964,14 +964,10 @@ char csv_decimal_of(const struct csv_reader *reader, const struct csv_config *di
 }
 
 status csv_ask_decimal(const char *path, size_t line, const char *text) {
-    struct text shown = {0};
-    text_add_value(&shown, text, TEXT_MAX_NAME);
-    status s = status_new(STATUS_DATA,
-                          "%s:line %zu: '%s' has a decimal comma or a separator of thousands, and no other number "
-                          "shows which; set dataset.csv.decimal: ',' or dataset.csv.thousands: ','",
-                          path, line, text_string(&shown));
-    text_free(&shown);
-    return s;
+    return status_new(STATUS_DATA,
+                      "%s:line %zu: '%s' has a decimal comma or a separator of thousands, and no other number "
+                      "shows which; set dataset.csv.decimal: ',' or dataset.csv.thousands: ','",
+                      path, line, text_name(text).s);
 }
 
 /* ---- writing ---- */

@@ -179,14 +179,10 @@ static size_t find_texts(const struct raw_column *columns, size_t count) {
 }
 
 static status reject_shared(const struct dataset_config *config, const char *name) {
-    struct text shown = {0};
-    text_add_value(&shown, name, TEXT_MAX_NAME);
-    status s = status_new(STATUS_USAGE,
-                          "%s: column '%s' is a text, whose tokens are an input of their own; give the other columns "
-                          "another name, as in dataset.inputs: {words: [%s], numbers: [...]}, or ignore them",
-                          config->path, text_string(&shown), text_string(&shown));
-    text_free(&shown);
-    return s;
+    return status_new(STATUS_USAGE,
+                      "%s: column '%s' is a text, whose tokens are an input of their own; give the other columns "
+                      "another name, as in dataset.inputs: {words: [%s], numbers: [...]}, or ignore them",
+                      config->path, text_name(name).s, text_name(name).s);
 }
 
 /* Each column of texts must be all of its input. */

@@ -95,11 +95,7 @@ static const char *explain_styles(const struct column_view *c, const char *unit,
 }
 
 static const char *explain_text(const struct column_view *c, const char *unit, struct arena *arena) {
-    struct text out = {0};
-    text_add_value(&out, c->text, TEXT_MAX_NAME);
-    const char *copy = arena_printf(arena, "'%s' in %s %zu", text_string(&out), unit, c->text_line);
-    text_free(&out);
-    return copy;
+    return arena_printf(arena, "'%s' in %s %zu", text_name(c->text).s, unit, c->text_line);
 }
 
 static bool are_styled(const struct column_view *c) { return c->styled > 0 && c->styled + c->numbers == c->values; }
@@ -321,10 +317,7 @@ static bool are_number_labels(const struct column_view *c) {
 
 static status choose_target(const char *path, const struct column_view *c, const char *unit, struct arena *arena,
                             struct suggestion *out) {
-    struct text name = {0};
-    text_add_value(&name, c->name, TEXT_MAX_NAME);
-    const char *shown = arena_copy(arena, text_string(&name));
-    text_free(&name);
+    const char *shown = arena_copy(arena, text_name(c->name).s);
     out->target = c->name;
     if (c->blobs)
         return status_new(STATUS_USAGE, "%s: the target '%s' has blobs; name another column by --target COLUMN", path,

@@ -26,13 +26,7 @@ bool csv_is_utf8(const char *text) {
     return true;
 }
 
-const char *csv_printable(const struct csv *csv, const char *text) {
-    struct text out = {0};
-    text_add_value(&out, text, TEXT_MAX_NAME);
-    const char *copy = arena_copy(csv->arena, text_string(&out));
-    text_free(&out);
-    return copy;
-}
+const char *csv_printable(const struct csv *csv, const char *text) { return arena_copy(csv->arena, text_name(text).s); }
 
 void csv_add_note(struct csv *csv, const char *clause) {
     if (csv->base.note && strstr(csv->base.note, clause)) return; /* of an earlier file */

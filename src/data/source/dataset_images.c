@@ -273,15 +273,13 @@ static status image_labels_open(const struct dataset_config *config, const char 
 }
 
 static status no_image(const struct source *labels, const char *folder, size_t row, const char *name) {
-    struct text place = {0}, printable = {0};
+    struct text place = {0};
     labels->format->describe(labels, ROW_INPUT, row, 0, &place);
-    text_add_value(&printable, name, TEXT_MAX_NAME);
     status s = status_new(STATUS_DATA,
                           "%s: there is no image '%s' in the folder '%s'; correct or remove the line, or name the "
                           "column of the file names with dataset.image.column",
-                          text_string(&place), text_string(&printable), folder);
+                          text_string(&place), text_name(name).s, folder);
     text_free(&place);
-    text_free(&printable);
     return s;
 }
 

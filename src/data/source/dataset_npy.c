@@ -388,11 +388,8 @@ static status choose_arrays(struct npy *npy, const struct dataset_config *config
 
 static status open_array(struct npy *npy, const char *name, struct npy_array *array) {
     const struct zip_member *member = member_of(npy, name);
-    struct text shown = {0};
-    text_add_value(&shown, name, TEXT_MAX_NAME);
-    const char *what = arena_printf(npy->arena, "there is no array '%s'", text_string(&shown));
-    const char *place = arena_printf(npy->arena, "%s: array '%s'", npy->files[0].path, text_string(&shown));
-    text_free(&shown);
+    const char *what = arena_printf(npy->arena, "there is no array '%s'", text_name(name).s);
+    const char *place = arena_printf(npy->arena, "%s: array '%s'", npy->files[0].path, text_name(name).s);
     return member ? npy_array_open_member(&npy->zip, member, place, array) : missing(npy, what);
 }
 

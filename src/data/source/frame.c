@@ -43,14 +43,9 @@ static struct string_list named_columns(const struct dataset_config *config, str
 
 static status check_named(const struct frame *frame, const struct string_list *names) {
     for (size_t i = 0; i < frame->count; i++)
-        if (frame->columns[i].unread && string_list_has(names, frame->columns[i].name)) {
-            struct text name = {0};
-            text_add_value(&name, frame->columns[i].name, TEXT_MAX_NAME);
-            status s = status_new(STATUS_DATA, "%s: column '%s' cannot be read: %s", frame->path, text_string(&name),
-                                  frame->columns[i].unread);
-            text_free(&name);
-            return s;
-        }
+        if (frame->columns[i].unread && string_list_has(names, frame->columns[i].name))
+            return status_new(STATUS_DATA, "%s: column '%s' cannot be read: %s", frame->path,
+                              text_name(frame->columns[i].name).s, frame->columns[i].unread);
     return OK;
 }
 

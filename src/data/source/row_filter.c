@@ -60,14 +60,11 @@ static size_t position_of(const struct parser *p, const char *at) {
 
 /* "character 6: expected <what>, not 'x'" */
 static status unexpected(const struct parser *p, const char *what) {
-    struct text shown = {0};
-    text_add_value(&shown, arena_printf(p->arena, "%.*s", (int)(p->at - p->start), p->start), TEXT_MAX_NAME);
-    status s = p->kind == TOKEN_END ? status_new(STATUS_USAGE, "character %zu: expected %s, but this is the end",
-                                                 position_of(p, p->start), what)
-                                    : status_new(STATUS_USAGE, "character %zu: expected %s, not '%s'",
-                                                 position_of(p, p->start), what, text_string(&shown));
-    text_free(&shown);
-    return s;
+    return p->kind == TOKEN_END
+               ? status_new(STATUS_USAGE, "character %zu: expected %s, but this is the end", position_of(p, p->start),
+                            what)
+               : status_new(STATUS_USAGE, "character %zu: expected %s, not '%s'", position_of(p, p->start), what,
+                            text_name(arena_printf(p->arena, "%.*s", (int)(p->at - p->start), p->start)).s);
 }
 
 static bool is_letter(char c) {
