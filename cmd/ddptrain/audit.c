@@ -427,11 +427,10 @@ static status file_sha256(const char *path, char hex[DIGEST_HEX_SIZE]) {
 }
 
 static status add_subject(const struct audit *a, const char *name, struct text *out) {
-    struct text path = {0};
     char hex[DIGEST_HEX_SIZE];
-    text_printf(&path, "%s/%s", a->folder, name);
-    status s = file_sha256(text_string(&path), hex);
-    text_free(&path);
+    char *path = text_path(a->folder, name);
+    status s = file_sha256(path, hex);
+    free(path);
     TRY(s);
     text_add(out, "    {\"name\": ");
     text_add_json(out, name);

@@ -994,14 +994,13 @@ static bool check_own_folder(struct doctor *d) {
 static bool check_files(struct doctor *d) {
     static const char *const names[] = {FOLDER_LOCK_FILE, "config.yaml", "metrics.jsonl", "log.txt", "checkpoints"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct text path = {0};
-        text_printf(&path, "%s/%s", d->folder, names[i]);
-        bool is_wrong = faccessat(AT_FDCWD, text_string(&path), W_OK, AT_EACCESS) != 0 && errno == EACCES;
+        char *path = text_path(d->folder, names[i]);
+        bool is_wrong = faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) != 0 && errno == EACCES;
         if (is_wrong)
             problem(d, STATUS_IO, "run folder",
-                    "cannot write '%s': %s; make it yours (chown), or name another folder with --run-dir",
-                    text_string(&path), strerror(errno));
-        text_free(&path);
+                    "cannot write '%s': %s; make it yours (chown), or name another folder with --run-dir", path,
+                    strerror(errno));
+        free(path);
         if (is_wrong) return false;
     }
     return true;

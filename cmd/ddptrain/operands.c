@@ -15,12 +15,11 @@
 #define CHUNK ((size_t)1 << 16)
 
 static status is_file(const char *folder, const char *name, bool *out) {
-    struct text path = {0};
     struct io_info info;
-    text_printf(&path, "%s/%s", folder, name);
-    status s = io_stat(text_string(&path), &info);
+    char *path = text_path(folder, name);
+    status s = io_stat(path, &info);
     *out = !s && info.is_file;
-    text_free(&path);
+    free(path);
     return s;
 }
 
@@ -35,13 +34,12 @@ static status find_first_run(const char *folder, int depth, struct text *run) {
     TRY(io_list(folder, &names));
     status s = OK;
     for (size_t i = 0; i < names.count && !s && !run->length; i++) {
-        struct text inner = {0};
         bool is_run;
-        text_printf(&inner, "%s/%s", folder, names.items[i]);
-        s = is_file(text_string(&inner), "config.yaml", &is_run);
-        if (!s && is_run) text_add(run, text_string(&inner));
-        if (!s && !is_run && depth > 0) s = find_first_run(text_string(&inner), depth - 1, run);
-        text_free(&inner);
+        char *inner = text_path(folder, names.items[i]);
+        s = is_file(inner, "config.yaml", &is_run);
+        if (!s && is_run) text_add(run, inner);
+        if (!s && !is_run && depth > 0) s = find_first_run(inner, depth - 1, run);
+        free(inner);
     }
     io_names_free(&names);
     return s;

@@ -275,10 +275,9 @@ static status check_models(struct selftest *t, bool is_quick) {
 
 /* The state that runs of [c] must have: that of the table, or where it cannot be compared that of the run [run]. */
 static void expect_state(const struct selftest *t, struct model_case *c, const char *run, char state[HASH_DIGITS + 1]) {
-    struct text folder = {0};
-    text_printf(&folder, "%s/%s", t->folder, run);
-    if (!t->is_comparable) read_state(text_string(&folder), state), c->state = state;
-    text_free(&folder);
+    char *folder = text_path(t->folder, run);
+    if (!t->is_comparable) read_state(folder, state), c->state = state;
+    free(folder);
 }
 
 /* The disk: what a run saves is read again, and gives the bits of a run that was not interrupted. */

@@ -70,12 +70,11 @@ static status read_inside(const char *path, struct folders *f, bool *is_read) {
     if (names.count) qsort(names.items, names.count, sizeof *names.items, by_name);
     status s = OK;
     for (size_t i = 0; i < names.count && !s; i++) {
-        struct text inner = {0};
         bool is_one;
-        text_printf(&inner, "%s/%s", path, names.items[i]);
-        s = read_folder(text_string(&inner), false, f, &is_one);
+        char *inner = text_path(path, names.items[i]);
+        s = read_folder(inner, false, f, &is_one);
         *is_read = *is_read || (!s && is_one);
-        text_free(&inner);
+        free(inner);
     }
     io_names_free(&names);
     return s;

@@ -149,20 +149,19 @@ static void add_csv(const struct recorded *r, struct text *out) {
 /* Another file of a run of the store is not read before meta.yaml is there, so these need no more than to be written.
  * One that another export of the run is writing at the same time stays. */
 static status write_file(const char *folder, const char *name, const struct text *content) {
-    struct text path = {0};
     struct io_info info = {0};
     int fd;
-    text_printf(&path, "%s/%s", folder, name);
-    status s = io_remove(text_string(&path));
-    if (!s && (s = io_create(text_string(&path), &fd))) {
-        status_free(io_stat(text_string(&path), &info));
+    char *path = text_path(folder, name);
+    status s = io_remove(path);
+    if (!s && (s = io_create(path, &fd))) {
+        status_free(io_stat(path, &info));
         if (info.is_file) status_free(s);
         s = info.is_file ? OK : s;
     } else if (!s) {
-        s = io_write(fd, text_string(&path), text_string(content), content->length);
-        s = status_first(s, io_close(fd, text_string(&path)));
+        s = io_write(fd, path, text_string(content), content->length);
+        s = status_first(s, io_close(fd, path));
     }
-    text_free(&path);
+    free(path);
     return s;
 }
 
@@ -199,14 +198,14 @@ static status write_metrics(const struct recorded *r, const char *folder, double
 }
 
 static status write_value(const char *folder, const char *kind, const char *name, const char *value) {
-    struct text path = {0}, content = {0};
+    struct text content = {0};
     size_t length = strlen(value);
-    text_printf(&path, "%s/%s", kind, name);
+    char *path = text_path(kind, name);
     while (length > MAX_PARAMETER || (length < strlen(value) && ((unsigned char)value[length] & 0xc0) == 0x80))
         length--;
     text_add_bytes(&content, value, length);
-    status s = write_file(folder, text_string(&path), &content);
-    text_free(&path);
+    status s = write_file(folder, path, &content);
+    free(path);
     text_free(&content);
     return s;
 }
@@ -356,15 +355,14 @@ static status export_sweep(const char *path, const char *runs, const char *out, 
     size_t left_out = 0;
     status s = io_list(runs, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
-        struct text run = {0};
-        text_printf(&run, "%s/%s", runs, names.items[i]);
-        s = export_one("mlflow", text_string(&run), slash ? slash + 1 : path, out, log);
+        char *run = text_path(runs, names.items[i]);
+        s = export_one("mlflow", run, slash ? slash + 1 : path, out, log);
         if (s && status_code(s) == STATUS_DATA && ++left_out < names.count) {
             log_line(log, "left out: %s", status_message(s));
             status_free(s);
             s = OK;
         }
-        text_free(&run);
+        free(run);
     }
     if (!s && names.count == 0) s = status_new(STATUS_DATA, "%s: the sweep has kept no run folder (keep)", path);
     io_names_free(&names);

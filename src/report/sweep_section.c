@@ -111,10 +111,9 @@ static void draw_pairs(struct text *out, const struct sweep_data *s, double *con
 }
 
 static status load(const struct sweep_data *s, const char *name, struct config_file **out) {
-    struct text path = {0};
-    text_printf(&path, "%s/%s", s->path, name);
-    status r = config_load(text_string(&path), NULL, 0, out);
-    text_free(&path);
+    char *path = text_path(s->path, name);
+    status r = config_load(path, NULL, 0, out);
+    free(path);
     return r;
 }
 

@@ -491,10 +491,9 @@ status io_remove_temporaries(const char *path) {
     for (size_t i = 0; s == OK && i < names.count; i++) {
         const char *name = names.items[i];
         if (strncmp(name, text_string(&mark), mark.length) != 0 || !is_abandoned(name + mark.length)) continue;
-        struct text whole = {0};
-        text_printf(&whole, "%s/%s", folder, name);
-        s = io_remove(text_string(&whole));
-        text_free(&whole);
+        char *whole = text_path(folder, name);
+        s = io_remove(whole);
+        free(whole);
     }
     io_names_free(&names);
     text_free(&mark);

@@ -774,11 +774,10 @@ static status open_images(const struct dataset_config *config, const char *path,
 static status decode_image(struct source *source, size_t row, size_t thread, uint8_t *inputs) {
     const struct images *images = (struct images *)source;
     const struct image_file *file = &images->files[row];
-    struct text path = {0};
-    text_printf(&path, "%s/%s", file->folder, file->name);
-    struct image_place place = {images->archive, text_string(&path)};
+    char *path = text_path(file->folder, file->name);
+    struct image_place place = {images->archive, path};
     status s = image_decode_file(images->decoders[thread], &place, inputs);
-    text_free(&path);
+    free(path);
     return s;
 }
 
@@ -789,11 +788,10 @@ static const char *folder_below(const struct images *images, size_t row) {
 
 static status read_mask(struct images *images, size_t row, double *values) {
     const struct image_file *file = &images->files[row];
-    struct text image = {0};
-    text_printf(&image, "%s/%s", file->folder, file->name);
-    struct image_place place = {images->archive, text_string(&image)};
+    char *image = text_path(file->folder, file->name);
+    struct image_place place = {images->archive, image};
     status s = image_masks_read(&images->masks, &place, folder_below(images, row), file->name, values);
-    text_free(&image);
+    free(image);
     return s;
 }
 
@@ -867,19 +865,18 @@ static status add_records(const struct dataset_config *config, bool is_validatio
 static status describe_class(const struct images *images, size_t first, size_t count, struct text *out) {
     struct image_config config = {.channels = 3};
     struct image_decoder *decoder;
-    struct text path = {0};
     text_add(out, "  ");
     size_t start = out->length;
     text_add_value(out, images->n_classes ? images->files[first].class : "without classes", TEXT_MAX_NAME);
     text_pad(out, start, 28);
     text_printf(out, " %zu image%s, the first: ", count, text_plural(count, "s"));
-    text_printf(&path, "%s/%s", images->files[first].folder, images->files[first].name);
+    char *path = text_path(images->files[first].folder, images->files[first].name);
     status s = image_decoder_create(&config, &decoder);
-    struct image_place place = {images->archive, text_string(&path)};
+    struct image_place place = {images->archive, path};
     if (!s) s = image_describe_file(decoder, &place, out);
     image_decoder_destroy(decoder);
     text_add(out, "\n");
-    text_free(&path);
+    free(path);
     return s;
 }
 

@@ -77,11 +77,10 @@ static status add_sizes(const char *folder, uint64_t *bytes) {
     if (s || !info.is_folder) return s;
     TRY(io_list(folder, &names));
     for (size_t i = 0; i < names.count && !s; i++) {
-        struct text path = {0};
-        text_printf(&path, "%s/%s", folder, names.items[i]);
-        s = io_stat(text_string(&path), &info);
+        char *path = text_path(folder, names.items[i]);
+        s = io_stat(path, &info);
         if (!s && info.is_file) *bytes += info.size;
-        text_free(&path);
+        free(path);
     }
     io_names_free(&names);
     return s;
@@ -234,29 +233,27 @@ static status list_entries(const char *folder, const char *prefix, size_t depth,
 /* Adds the run [name] of [folder]; of a folder that is not a run, such as a trial with folds, the runs in it, down to
  * [depth] levels below, and of a sweep all of them. The row of a run that cannot be read contains the reason. */
 static void list_entry(const char *folder, const char *name, size_t depth, struct run_rows *table) {
-    struct text path = {0}, prefix = {0};
     bool is_run = false, has_sweep = false;
-    text_printf(&path, "%s/%s", folder, name);
-    status s = run_folder_is_readable(text_string(&path), &is_run);
+    char *path = text_path(folder, name);
+    status s = run_folder_is_readable(path, &is_run);
     if (s || is_run) {
-        add_run(text_string(&path), name, table);
-    } else if (depth > 0 && !(s = is_sweep(text_string(&path), &has_sweep))) {
-        text_printf(&prefix, "%s/%s", name, has_sweep ? "runs/" : "");
-        s = list_entries(folder, text_string(&prefix), has_sweep ? 1 : depth - 1, table);
+        add_run(path, name, table);
+    } else if (depth > 0 && !(s = is_sweep(path, &has_sweep))) {
+        char *prefix = text_path(name, has_sweep ? "runs/" : "");
+        s = list_entries(folder, prefix, has_sweep ? 1 : depth - 1, table);
     }
     status_free(s);
-    text_free(&path);
-    text_free(&prefix);
+    free(path);
+    free(prefix);
 }
 
 /* The entries of [folder]/[prefix], which is "" or ends with a slash; nothing if it is no folder. */
 static status list_entries(const char *folder, const char *prefix, size_t depth, struct run_rows *table) {
-    struct text path = {0};
     struct io_info info;
     struct io_names names = {0};
-    text_printf(&path, "%s/%s", folder, prefix);
-    status s = io_stat(text_string(&path), &info);
-    if (!s && info.is_folder) s = io_list(text_string(&path), &names);
+    char *path = text_path(folder, prefix);
+    status s = io_stat(path, &info);
+    if (!s && info.is_folder) s = io_list(path, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
         struct text name = {0};
         text_printf(&name, "%s%s", prefix, names.items[i]);
@@ -264,7 +261,7 @@ static status list_entries(const char *folder, const char *prefix, size_t depth,
         text_free(&name);
     }
     io_names_free(&names);
-    text_free(&path);
+    free(path);
     return s;
 }
 
