@@ -101,8 +101,8 @@ void text_add_value(struct text *text, const char *string, size_t max) {
     if (left > 0) text_add(text, "...");
 }
 
-struct text_name text_name(const char *string) {
-    struct text_name out = {0};
+struct name_text text_name(const char *string) {
+    struct name_text out = {0};
     struct text text = {0};
     text_add_value(&text, string, TEXT_MAX_NAME);
     if (text.length) memcpy(out.s, text.data, text.length);

@@ -27,10 +27,10 @@ void text_printf(struct text *text, const char *format, ...) __attribute__((form
 void text_add_value(struct text *text, const char *string, size_t max);
 void text_add_printable(struct text *text, const char *string);
 /* What text_add_value adds of a name, for use within one expression: text_name(x).s */
-struct text_name {
+struct name_text {
     char s[TEXT_MAX_NAME + 16];
 };
-struct text_name text_name(const char *string);
+struct name_text text_name(const char *string);
 void text_add_escaped(struct text *text, const char *string);
 /* Adds blanks until the valid UTF-8 from byte [start] has [width] characters, for columns of a table. */
 void text_pad(struct text *text, size_t start, size_t width);

@@ -1,6 +1,7 @@
 /* The table of layer types, and the keys that all of them have. */
 #include "model/layer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "model/layers/layers.h"

@@ -183,17 +183,16 @@ static void check_points(void *config, const struct node *where, const char *pat
     }
 }
 
-#define SCHEMA(name_)                                                                                                  \
-    static const struct schema name_##_schema = {                                                                      \
-        .name = "schedule." #name_, .size = sizeof(struct schedule_config), .rows = name_##_rows}
-SCHEMA(step);
-SCHEMA(multistep);
-SCHEMA(exponential);
-SCHEMA(linear);
-SCHEMA(polynomial);
-SCHEMA(cosine);
-SCHEMA(one_cycle);
-SCHEMA(cyclic);
+#define OWN_SCHEMA(name_)                                                                                              \
+    static const struct schema name_##_schema = SCHEMA("schedule." #name_, struct schedule_config, .rows = name_##_rows)
+OWN_SCHEMA(step);
+OWN_SCHEMA(multistep);
+OWN_SCHEMA(exponential);
+OWN_SCHEMA(linear);
+OWN_SCHEMA(polynomial);
+OWN_SCHEMA(cosine);
+OWN_SCHEMA(one_cycle);
+OWN_SCHEMA(cyclic);
 static const struct schema piecewise_schema =
     SCHEMA("schedule.piecewise", struct schedule_config, .rows = piecewise_rows, .check = check_points);
 static const struct schema plateau_schema =

@@ -94,7 +94,7 @@ static void test_text(const struct run_data *r, struct text *out) {
 }
 
 /* The baseline of metric [name], "val_accuracy" or "val_loss"; NAN: there is none. */
-static double baseline_of(const struct run_data *r, const char *name) {
+static double baseline_value(const struct run_data *r, const char *name) {
     if (!r->baseline) return NAN;
     return strcmp(name, "val_accuracy") == 0 ? r->baseline_accuracy
            : strcmp(name, "val_loss") == 0   ? r->baseline_loss
@@ -102,16 +102,16 @@ static double baseline_of(const struct run_data *r, const char *name) {
 }
 
 static void baseline_text(const struct run_data *r, struct text *out) {
-    const char *name = isfinite(baseline_of(r, "val_accuracy")) ? "val_accuracy" : "val_loss";
+    const char *name = isfinite(baseline_value(r, "val_accuracy")) ? "val_accuracy" : "val_loss";
     char value[32];
-    if (!isfinite(baseline_of(r, name))) return;
-    report_metric(name, baseline_of(r, name), value);
+    if (!isfinite(baseline_value(r, name))) return;
+    report_metric(name, baseline_value(r, name), value);
     text_printf(out, "%s %s, %s", name, value, r->baseline);
 }
 
 /* " (always the most frequent class: 39.90 %)" after the best value. */
 static void add_baseline(const struct run_data *r, struct text *out) {
-    double value = baseline_of(r, r->best_metric);
+    double value = baseline_value(r, r->best_metric);
     bool is_worse = r->best_is_max ? r->best_value < value : r->best_value > value;
     char number[32];
     if (!isfinite(value)) return;

@@ -1,5 +1,6 @@
 /* The scheduler: runs a random one of the fibers that can run; if none can, advances the time to the next event. Every
  * system call calls kernel_enter, which injects faults. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

@@ -241,10 +241,10 @@ static void list_entry(const char *folder, const char *name, size_t depth, struc
     } else if (depth > 0 && !(s = is_sweep(path, &has_sweep))) {
         char *prefix = text_path(name, has_sweep ? "runs/" : "");
         s = list_entries(folder, prefix, has_sweep ? 1 : depth - 1, table);
+        free(prefix);
     }
     status_free(s);
     free(path);
-    free(prefix);
 }
 
 /* The entries of [folder]/[prefix], which is "" or ends with a slash; nothing if it is no folder. */

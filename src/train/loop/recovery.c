@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "train/loop/averaging.h"
 #include "train/loop/rank_sync.h"
 
 /* ---- the diagnosis: runs a batch again, in the order of the pass, so that it finds the cause before its consequences,

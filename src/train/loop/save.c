@@ -9,6 +9,7 @@
 #include "base/files/io.h"
 #include "checkpoint/saver.h"
 #include "device/cpu/parallel.h"
+#include "train/loop/averaging.h"
 #include "train/loop/ledger.h"
 #include "train/loop/progress.h"
 #include "train/loop/rank_sync.h"
