@@ -99,11 +99,10 @@ static status plan_fold(struct layer *layer, struct planning *planning) {
     (void)planning;
     pair_of(&c->output_size, 3, 0, size);
     int64_t windows = (int64_t)(window_output(&w, 0, size[0]) * window_output(&w, 1, size[1]));
-    if (layer->in.dims != 2 || layer->in.size[0] % taps != 0 || layer->in.size[1] != windows || windows == 0) {
+    if (layer->in.dims != 2 || layer->in.size[0] % taps != 0 || layer->in.size[1] != windows || windows == 0)
         return status_new(STATUS_USAGE,
                           "its input must be (a multiple of %lld, the elements of a window; %lld windows), but is %s",
                           (long long)taps, (long long)windows, shape_text(&layer->in).s);
-    }
     layer->out = (struct shape){.dims = 3, .size = {layer->in.size[0] / taps, (int64_t)size[0], (int64_t)size[1]}};
     struct folding f = folding_of(layer);
     layer->saved_size = between(&f) + columns(&f);

@@ -50,22 +50,16 @@ static status check_lists(const void *config, const struct shape *output, size_t
     bool fits = output->dims == (output->lengths ? 2 : 1) && target_size % positions == 0;
     (void)config;
     if (fits && target_size / positions <= scores && (size_t)classes <= scores) return OK;
-    struct text shape = {0};
-    shape_print(output, &shape);
-    status s;
     if (fits && (size_t)classes > scores)
-        s = status_new(STATUS_USAGE,
-                       "the model's output is %s, but the targets have %lld classes (0 to %lld): multilabel_margin "
-                       "needs one output per class",
-                       text_string(&shape), (long long)classes, (long long)classes - 1);
-    else
-        s = status_new(STATUS_USAGE,
-                       "the model's output is %s, but a target row has %zu values: multilabel_margin needs an output "
-                       "(classes), or (positions, classes) of rows of different lengths, and a list of at most as many "
-                       "classes for each",
-                       text_string(&shape), target_size);
-    text_free(&shape);
-    return s;
+        return status_new(STATUS_USAGE,
+                          "the model's output is %s, but the targets have %lld classes (0 to %lld): multilabel_margin "
+                          "needs one output per class",
+                          shape_text(output).s, (long long)classes, (long long)classes - 1);
+    return status_new(STATUS_USAGE,
+                      "the model's output is %s, but a target row has %zu values: multilabel_margin needs an output "
+                      "(classes), or (positions, classes) of rows of different lengths, and a list of at most as many "
+                      "classes for each",
+                      shape_text(output).s, target_size);
 }
 
 static void run_lists(const void *config, struct device *device, const struct shape *output_shape,
