@@ -57,8 +57,8 @@ struct optimizer_type {
     struct schema_variant variant;
     const struct schema_alias *aliases;         /* of this type and of others of its file; NULL: none */
     const char *buffers[OPTIMIZER_MAX_BUFFERS]; /* PyTorch's names of its state: "exp_avg"; NULL: unused */
-    /* NULL: the keys lr, weight_decay (0 without one) and, as the momentum, the first of betas or momentum, unless it is
-     * 0. */
+    /* NULL: the keys lr, weight_decay (0 without one) and, as the momentum, the first of betas or momentum, unless it
+     * is 0. */
     struct optimizer_settings (*settings)(const void *config);
     /* Whether this config needs buffer [index] (SGD without momentum does not). NULL: always. */
     bool (*uses_buffer)(const void *config, size_t index);

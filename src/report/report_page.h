@@ -1,11 +1,11 @@
 /* report_page: an HTML page about runs and sweeps, in one file that needs nothing else. */
 #pragma once
 
+#include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "report/run_data.h"
 #include "report/sweep_data.h"
-#include "base/log.h"
 
 struct report_summary {
     size_t runs, sweeps, bytes;

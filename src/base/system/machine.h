@@ -5,8 +5,8 @@
 #include <sched.h>
 #include <stddef.h>
 
-#include "base/text.h"
 #include "base/status.h"
+#include "base/text.h"
 
 /* ---- processors ---- */
 

@@ -118,8 +118,8 @@ void onnx_window(struct text *attributes, const struct window *window, const siz
 void onnx_volume_window(struct text *attributes, const size_t kernel[3], const size_t stride[3], const size_t before[3],
                         const size_t after[3]);
 
-/* ---- messages in the binary format of Protocol Buffers, field by field: ONNX needs five kinds of fields and no reading,
- * for which a library would bring generated code of the whole schema ---- */
+/* ---- messages in the binary format of Protocol Buffers, field by field: ONNX needs five kinds of fields and no
+ * reading, for which a library would bring generated code of the whole schema ---- */
 
 void protobuf_int(struct text *out, unsigned field, uint64_t value);
 void protobuf_float(struct text *out, unsigned field, float value);

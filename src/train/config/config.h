@@ -3,6 +3,8 @@
 #pragma once
 
 #include "base/schema/schema.h"
+#include "base/status.h"
+#include "base/text.h"
 #include "data/dataset/dataset.h"
 #include "data/sampling/sampler.h"
 #include "dist/dist_config.h"
@@ -15,8 +17,6 @@
 #include "optim/schedule.h"
 #include "train/metrics/metric_table.h"
 #include "train/metrics/monitor.h"
-#include "base/status.h"
-#include "base/text.h"
 
 enum train_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum train_precision { TRAIN_FLOAT32, TRAIN_BFLOAT16, TRAIN_FLOAT16 };

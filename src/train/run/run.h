@@ -4,11 +4,11 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "dist/process/env.h"
 #include "dist/store/store.h"
-#include "train/config/config.h"
-#include "base/text.h"
 #include "model/model.h"
+#include "train/config/config.h"
 #include "train/plan/plan.h"
 
 struct dataset;
@@ -77,8 +77,8 @@ struct check_options {
 status check_run(const struct config *config, const struct dist_env *env, const struct check_options *options,
                  struct text *out, status *missing);
 
-/* ---- what is said of a plan (plan_describe.c): the output of `ddptrain check` (rows, layers, processes, memory, buckets,
- * bytes per step), the drawing of `check --dot` for Graphviz, and a warning of a run ---- */
+/* ---- what is said of a plan (plan_describe.c): the output of `ddptrain check` (rows, layers, processes, memory,
+ * buckets, bytes per step), the drawing of `check --dot` for Graphviz, and a warning of a run ---- */
 
 /* [plan]: for training or check. On the CPU its memory is compared with the free memory of this machine. */
 void plan_describe(const struct plan *plan, struct text *out);
