@@ -1,6 +1,5 @@
 /* instructions: which vector instructions of x86 the processor has and the system saves. */
-#ifndef BASE_INSTRUCTIONS_H
-#define BASE_INSTRUCTIONS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -8,5 +7,3 @@
  * AVX512_BF16; the system saves them only for processes that ask. */
 enum instructions { INSTRUCTIONS_AVX2, INSTRUCTIONS_AVX512, INSTRUCTIONS_AVX512_BF16, INSTRUCTIONS_AMX };
 bool processor_has(enum instructions set);
-
-#endif
