@@ -312,6 +312,11 @@ def written_rows(folder):
     for name, loss in ("", "loss: multilabel_margin"), ("_of_several", "losses: [{type: multilabel_margin}]"):
         yield "loss_multilabel_margin" + name, (f"dataset: {{path: {folder}/lists.csv, targets: [first, second], split: {{test: 0.25}}}}\n"
                                                 + end.replace("loss: mse", loss).replace("linear: 1", "linear: 3")), 1
+    with h5py.File(os.path.join(folder, "lists.h5"), "w") as file:
+        file["x"], file["n"], file["y"] = source.random((20, 4, 3)), source.integers(1, 5, (20, 1)), source.integers(-1, 3, (20, 4, 2))
+    yield "loss_multilabel_margin_of_lengths", (f"dataset: {{path: {folder}/lists.h5, inputs: {{x: x, n: n}}, targets: y, split: {{test: 0.25}}}}\nsampler: {{batch_size: 5}}\n"
+                                                "model: {layers: [{sequence_lengths: {from: [x, n]}}, {linear: 3}]}\nloss: multilabel_margin\noptimizer: {type: sgd, lr: 0.05}\n"
+                                                "train: {epochs: 2}\n"), 2
     yield "loss_several", signs.replace("{sign: sign, number: number}", "{number: number}") + (
         "sampler: {batch_size: 8}\nmodel: {layers: [{linear: {out: 6, name: pairs}}, {linear: {from: pairs, out: 6, name: triples}}, {linear: 2}, {softplus: {name: both}}]}\n"
         f"losses: [{OF_OUTPUTS}]\noptimizer: {{type: sgd, lr: 0.01}}\ntrain: {{epochs: 2}}\n"), 1

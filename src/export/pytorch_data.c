@@ -408,10 +408,12 @@ static void add_named_targets(struct script *s) {
 /* y of values, of the shape of the output; a formula may have other numbers of them. */
 static void add_value_targets(struct script *s, const char *y) {
     const struct shape *shape = script_shape_of(s, s->model->output);
-    size_t size = s->plan->info.target_size;
+    size_t size = s->plan->info.target_size, positions = shape->lengths ? (size_t)shape->size[0] : size;
     bool is_other = s->plan->loss->parts || size != shape_elements(shape);
     text_printf(&s->data, "y = %s.to(device, dtype).reshape(len(y), ", y);
-    if (is_other)
+    if (is_other && positions < size)
+        text_printf(&s->data, "%zu, %zu)\n", positions, size / positions);
+    else if (is_other)
         text_printf(&s->data, "%zu)\n", size);
     else
         script_add_sizes(&s->data, shape, 0), text_add(&s->data, ")\n");
