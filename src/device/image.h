@@ -102,6 +102,9 @@ struct image_ops {
                              uint8_t *index, size_t rows);
     void (*max_pool_backward)(struct device *, const struct pooling *, const struct tensor *y, const uint8_t *index,
                               const struct tensor *dy, const struct tensor *dx, size_t rows);
+    /* y (rows, out): the element of x (rows, in) at each position of [index] */
+    void (*max_pool_gather)(struct device *, const struct pooling *, const uint8_t *index, const struct tensor *x,
+                            const struct tensor *y, size_t rows);
     void (*avg_pool_forward)(struct device *, const struct pooling *, const struct tensor *x, const struct tensor *y,
                              size_t rows);
     void (*avg_pool_backward)(struct device *, const struct pooling *, const struct tensor *dy, const struct tensor *dx,

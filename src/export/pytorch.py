@@ -353,6 +353,13 @@ def pad(x, padding, mode="constant", value=0):
     return F.pad(x, sides, mode, value)
 
 
+def max_unpool(x, before, kernel_size, stride=None, padding=0, ceil_mode=False):
+    """With the positions of the max pool of [before]."""
+    pool, unpool = {3: (F.max_pool1d, F.max_unpool1d), 4: (F.max_pool2d, F.max_unpool2d), 5: (F.max_pool3d, F.max_unpool3d)}[x.dim()]
+    indices = pool(before, kernel_size, stride, padding, ceil_mode=ceil_mode, return_indices=True)[1]
+    return unpool(x, indices, kernel_size, stride, padding, before.shape[2:])
+
+
 def part_of(x, dim, start, end):
     return x.narrow(dim, start, end - start)
 

@@ -48,6 +48,9 @@ static void max_poolings(struct device *d, struct results *r) {
         uint8_t *index = next_bytes(r, out);
         ops->max_pool_forward(d, p, F32(x), F32(y), index, ROWS);
         ops->max_pool_backward(d, p, F32(y), index, F32(dy), F32(next_from(r, in, 1)), ROWS);
+        float *again = next(r, out);
+        ops->max_pool_gather(d, p, index, F32(x), F32(again), ROWS);
+        for (size_t o = 0; o < out; o++) ck_assert(again[o] == y[o] || isnan(y[o]) || (p->has_relu && y[o] == 0));
         guarded_free(x), guarded_free(dy);
     }
 }

@@ -241,6 +241,7 @@ static void pool_max(struct device *d, const struct tensor *p, size_t channels) 
                                     .has_relu = has_relu};
         ops->max_pool_forward(d, &max, &p[0], &p[1], index, IMAGES);
         ops->max_pool_backward(d, &max, &p[1], index, &p[2], &p[3 + has_relu], IMAGES);
+        ops->max_pool_gather(d, &max, index, &p[0], &p[1], IMAGES);
     }
     device_free(d, index);
 }

@@ -127,6 +127,7 @@ static void run_operators(struct device *device, float *x, float *y, float *dx) 
     ops->activation_backward(device, ACTIVATION_GELU, F32(x), F32(y), F32(x), F32(dx), COUNT);
     ops->image->max_pool_forward(device, &pool, F32(dx), F32(y), index, ROWS);
     ops->image->max_pool_backward(device, &pool, F32(y), index, F32(y), F32(x), ROWS);
+    ops->image->max_pool_gather(device, &pool, index, F32(x), F32(y), ROWS);
     ops->image->avg_pool_forward(device, &pool, F32(x), F32(y), ROWS);
     ops->image->avg_pool_backward(device, &pool, F32(y), F32(dx), ROWS);
     work_update(device, RULE_SGD, &constants, &work_whole, x, dx, states, COUNT);

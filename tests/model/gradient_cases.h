@@ -225,6 +225,27 @@ static const struct {
      "[{conv3d: {out: 3, kernel_size: 1}}, {adaptive_max_pool3d: [2, 2, 1]}, flatten, {linear: 2}]",
      4,
      {2, 2, 3, 2}},
+    {"max_unpool1d",
+     "[{conv1d: {out: 3, kernel_size: 2, name: a}}, {max_pool1d: 2}, {conv1d: {out: 3, kernel_size: 1}}, "
+     "{max_unpool1d: {kernel_size: 2, from: a}}, flatten, {linear: 3}]",
+     2,
+     {2, 6}},
+    {"max_unpool2d",
+     "[{conv2d: {out: 17, kernel_size: 1, name: a}}, {max_pool2d: 2}, {conv2d: {out: 17, kernel_size: 1}}, "
+     "{max_unpool2d: {kernel_size: 2, from: a}}, {conv2d: {out: 2, kernel_size: 2}}, flatten, {linear: 2}]",
+     3,
+     {2, 2, 3}},
+    {"max_unpool2d of the input",
+     "[{conv2d: {out: 2, kernel_size: 3, stride: [1, 2], padding: [0, 1], name: x}}, {max_unpool2d: {kernel_size: 2, "
+     "stride: [2, 3], padding: [1, 0], ceil_mode: true, from: [x, input]}}, tanh, flatten, {linear: 3}]",
+     3,
+     {2, 5, 4}},
+    {"max_unpool3d",
+     "[{conv3d: {out: 4, kernel_size: 1, name: a}}, {max_pool3d: {kernel_size: 2, stride: [3, 2, 2], padding: [1, 0, "
+     "1]}}, {conv3d: {out: 4, kernel_size: 1}}, {max_unpool3d: {kernel_size: 2, stride: [3, 2, 2], padding: [1, 0, 1], "
+     "from: a}}, {conv3d: {out: 2, kernel_size: 2}}]",
+     4,
+     {2, 3, 4, 3}},
     {"lstm", "[{linear: 5}, {lstm: 4}, {linear: 3}]", 2, {4, 6}},
     {"lstm", "[{lstm: {hidden_size: 5, num_layers: 2, bidirectional: true, output: last}}, {linear: 3}]", 2, {4, 6}},
     {"lstm",

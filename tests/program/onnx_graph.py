@@ -231,7 +231,7 @@ ACTIVATIONS = {
 }
 OPERATORS = {
     **ACTIVATIONS, "LayerNormalization": layer_norm, "BatchNormalization": batch_norm, "Conv": convolution, "ConvTranspose": transposed_convolution,
-    "MaxPool": lambda o, x: Window(o, -np.inf).views(x).max(0), "AveragePool": average_pool, "Resize": resize,
+    "AveragePool": average_pool, "Resize": resize,
     "GlobalAveragePool": lambda o, x: x.mean(tuple(range(2, x.ndim)), keepdims=True),
     "LogSoftmax": lambda o, x: x - x.max(-1, keepdims=True) - np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)),
     "Gemm": gemm, "MatMul": lambda o, a, b: a @ b, "Add": lambda o, a, b: a + b, "Sub": lambda o, a, b: a - b,
@@ -252,6 +252,15 @@ def compute(operator, options, x):
     """The outputs of a node in float64."""
     if operator in ("LSTM", "GRU", "RNN"):
         return recurrent(operator, options, *x)
+    if operator == "MaxPool":  # the indices are those of the elements of the whole batch
+        views, places = Window(options, -np.inf).views(x[0]), Window(options, -1).views(np.arange(x[0].size).reshape(x[0].shape))
+        return [views.max(0), np.take_along_axis(places, views.argmax(0)[None], 0)[0]]
+    if operator == "ConstantOfShape":
+        return [np.zeros(x[0].tolist())]
+    if operator == "ScatterElements":  # of lists
+        y = x[0].copy()
+        y[x[1]] = x[2]
+        return [y]
     if operator == "Slice":
         starts, ends, axes = (v.tolist() for v in x[1:])
         index = [slice(None)] * x[0].ndim

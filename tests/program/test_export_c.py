@@ -115,6 +115,12 @@ LAYERS = {
                               "selu, {alpha_dropout: 0.3}, {linear: 3}]"),
     "padded_volume": ((2, 2, 3, 4), 3, "[{conv3d: {out: 3, kernel_size: 1}}, {pad: 1}, {pad: {padding: [2, 1, 0, 2, 1, 3], mode: reflect}}, {pad: {padding: [1, 2, 3, 0, 1, 1], mode: circular}}, "
                                        "{conv3d: {out: 2, kernel_size: [4, 3, 5]}}, {pad: {padding: [0, 1, 2, 0, 1, 0], mode: replicate}}, flatten, {linear: 3}]"),
+    "unpools": ((3, 7, 6), 3, "[{conv2d: {out: 4, kernel_size: 2}}, {relu: {name: a}}, {max_pool2d: 2}, {conv2d: {out: 4, kernel_size: 1, name: b}}, {max_pool2d: {kernel_size: [2, 1], stride: 2, "
+                              "padding: [1, 0], ceil_mode: true}}, tanh, {max_unpool2d: {kernel_size: [2, 1], stride: 2, padding: [1, 0], ceil_mode: true, from: b}}, "
+                              "{max_unpool2d: {kernel_size: 2, from: a}}, {conv2d: {out: 2, kernel_size: 1}}, flatten, {linear: 3}]"),
+    "unpooled_signal": ((3, 11), 2, "[{conv1d: {out: 4, kernel_size: 2, name: a}}, {max_pool1d: 3}, {conv1d: {out: 4, kernel_size: 1}}, {max_unpool1d: {kernel_size: 3, from: a}}, flatten, {linear: 2}]"),
+    "unpooled_volume": ((2, 5, 4, 3), 2, "[{conv3d: {out: 3, kernel_size: 1, name: a}}, {max_pool3d: {kernel_size: 2, stride: [2, 3, 2], padding: [0, 1, 0]}}, tanh, "
+                                         "{max_unpool3d: {kernel_size: 2, stride: [2, 3, 2], padding: [0, 1, 0], from: a}}, flatten, {linear: 2}]"),
     "volume_pools": ((3, 4, 5, 4), 2, "[{avg_pool3d: {kernel_size: [2, 1, 2], stride: 1, divisor_override: 3}}, {adaptive_max_pool3d: [2, 3, 2]}, {adaptive_avg_pool3d: [1, 2, 2]}, "
                                       "{conv3d: {out: 3, kernel_size: 1}}, prelu, {adaptive_avg_pool3d: 1}, flatten, {linear: 2}]"),
     "rotary": ((12, 8), 3, "[{linear: 16}, {rotary_embedding: {head_size: 4, heads: 3}}, {scaled_dot_product_attention: {heads: 2, num_kv_heads: 1, causal: true}}, "

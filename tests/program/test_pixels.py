@@ -162,6 +162,30 @@ class Pixels(program.Case):
                 found.append([e["loss"] for e in self.events("step", f"{world}{len(words)}")])
             np.testing.assert_allclose(*found, rtol=0 if words else 1e-6)
 
+    def test_an_unpooled_decoder(self):
+        """SegNet in small: values go where the maxima were, in images that the windows do not divide; resumes, shards and exports have its numbers."""
+        import h5py
+        decoder = "[{conv2d: {out: 4, kernel_size: 1}}, {relu: {name: a}}, {max_pool2d: 2}, {conv2d: {out: 4, kernel_size: 1}}, {max_unpool2d: {kernel_size: 2, from: a}}, {conv2d: {out: 3, kernel_size: 1}}]"
+        self.write("test.yaml", CONFIG.replace("[{conv2d: {out: 3, kernel_size: 1}}]", decoder))
+        self.run_program("test.yaml", "train.epochs=6")
+        self.assertLess(self.losses()[-1], self.losses()[0])
+        self.run_program("test.yaml", "train.epochs=3", "--run-dir", "half")
+        self.run_program("test.yaml", "train.epochs=6", "--run-dir", "half")
+        self.assertEqual(self.sha("half"), self.sha())
+        shards = [self.run_program("test.yaml", "determinism={mode: elastic, shards: 4}", "sampler={global_batch_size: 12, shuffle: false}", "--nproc", n, "--run-dir", f"ranks{n}") and self.sha(f"ranks{n}") for n in (1, 2)]
+        self.assertEqual(*shards)
+        self.run_program("predict", "runs/test", "--part", "all", "--outputs", "--out", "p.h5")
+        with h5py.File(self.path("p.h5")) as f:
+            outputs = f["outputs"][:].reshape(ROWS, HIGH, WIDE, CLASSES)
+        with h5py.File(self.checkpoints()[-1]) as f:
+            conv = lambda x, i: np.einsum("oi,nhwi->nhwo", f[f"model/{i}.weight"][:, :, 0, 0].astype(float), x) + f[f"model/{i}.bias"][:]
+            before = np.maximum(conv(self.x.transpose(0, 2, 3, 1).astype(float), 0), 0)
+            windows = before[:, :, :4].reshape(ROWS, 2, 2, 2, 2, 4).transpose(0, 1, 3, 5, 2, 4).reshape(ROWS, 2, 2, 4, 4)
+            deep, first = conv(windows.max(-1), 3), windows.argmax(-1)  # the first of equal ones: most zeros of the relu are such
+            unpooled = np.zeros_like(before)
+            unpooled[:, :, :4] = np.where(np.arange(4) == first[..., None], deep[..., None], 0).reshape(ROWS, 2, 2, 4, 2, 2).transpose(0, 1, 4, 2, 5, 3).reshape(ROWS, 4, 4, 4)
+            np.testing.assert_allclose(outputs, conv(unpooled, 5), atol=1e-5)
+
     def test_wrong_shapes(self):
         for layers, message in (
                 ("[{conv2d: {out: 2, kernel_size: 1}}]", "the model's output is (20, 2), but the targets have 3 classes (0 to 2)"),

@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DDPTRAIN = os.environ.get("DDPTRAIN", os.path.join(HERE, "..", "..", "build", "release", "bin", "ddptrain"))
 # the key of a value that stands alone, `linear: 3`
 SHORTHANDS = {
-    "out": "linear", "kernel_size": "unfold max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d",
+    "out": "linear", "kernel_size": "unfold max_pool1d max_pool2d max_pool3d max_unpool1d max_unpool2d max_unpool3d avg_pool1d avg_pool2d avg_pool3d",
     "output_size": "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
     "num_groups": "group_norm", "embedding_dim": "embedding embedding_bag", "head_size": "rotary_embedding", "hidden_size": "lstm gru rnn",
     "alpha": "elu celu", "beta": "softplus", "lambd": "softshrink hardshrink", "negative_slope": "leaky_relu", "num_parameters": "prelu", "p": "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout drop_path",
@@ -183,6 +183,20 @@ CASES = [
     ("[{conv1d: {out: 3, kernel_size: 2}}, {adaptive_max_pool1d: 5}, tanh, {adaptive_avg_pool1d: {output_size: 3}}, {linear: 2}]", [2, 9]),
     ("[{conv2d: {out: 3, kernel_size: 2}}, relu, {adaptive_max_pool2d: {output_size: [3, 2]}}, {adaptive_max_pool2d: 1}]", [2, 8, 6]),
     ("[{conv2d: {out: 3, kernel_size: 1}}, {adaptive_max_pool2d: [2, 3]}, flatten, {linear: 3}]", [2, 3, 4]),
+    # unpools
+    ("[{conv2d: {out: 18, kernel_size: 1}}, {relu: {name: a}}, {max_pool2d: 2}, {conv2d: {out: 18, kernel_size: 1}}, {max_unpool2d: {kernel_size: 2, from: a}}, "
+     "{conv2d: {out: 2, kernel_size: 3}}]", [2, 5, 4]),
+    ("[{conv2d: {out: 3, kernel_size: 1, name: a}}, {max_pool2d: {kernel_size: [2, 3], stride: [3, 4], padding: [1, 1]}}, tanh, "
+     "{max_unpool2d: {kernel_size: [2, 3], stride: [3, 4], padding: [1, 1], from: a}}, {linear: 2}]", [2, 7, 6]),
+    ("[{conv2d: {out: 2, kernel_size: 1, name: a}}, {max_pool2d: {kernel_size: 2, ceil_mode: true}}, {conv2d: {out: 2, kernel_size: 1}}, "
+     "{max_unpool2d: {kernel_size: 2, ceil_mode: true, from: a}}, {max_pool2d: {kernel_size: 1, stride: 2}}]", [2, 5, 3]),
+    ("[{conv1d: {out: 3, kernel_size: 1, name: a}}, {max_pool1d: {kernel_size: 3, padding: 1}}, {conv1d: {out: 3, kernel_size: 1}}, "
+     "{max_unpool1d: {kernel_size: 3, padding: 1, from: a}}, {linear: 2}]", [2, 11]),
+    ("[{conv1d: {out: 3, kernel_size: 1, name: a}}, {max_pool1d: {kernel_size: 2, stride: 3, ceil_mode: true}}, tanh, "
+     "{max_unpool1d: {kernel_size: 2, stride: 3, ceil_mode: true, from: a}}, {linear: 2}]", [2, 8]),
+    ("[{conv3d: {out: 3, kernel_size: 1, name: a}}, {max_pool3d: 2}, {conv3d: {out: 3, kernel_size: 1}}, {max_unpool3d: {kernel_size: 2, from: a}}, {linear: 2}]", [2, 5, 2, 4]),
+    ("[{conv3d: {out: 2, kernel_size: 1, name: a}}, {max_pool3d: {kernel_size: [2, 3, 1], stride: [2, 3, 2], padding: [1, 1, 0], ceil_mode: true}}, tanh, "
+     "{max_unpool3d: {kernel_size: [2, 3, 1], stride: [2, 3, 2], padding: [1, 1, 0], ceil_mode: true, from: a}}, {linear: 2}]", [2, 3, 7, 4]),
     # normalizations
     ("[{conv2d: {out: 3, kernel_size: 2}}, instance_norm, tanh, {conv2d: {out: 2, kernel_size: 1}}, {instance_norm: {affine: true, eps: 0.1}}]",
      [2, 4, 5]),

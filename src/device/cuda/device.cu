@@ -183,6 +183,7 @@ static struct image_ops image_ops() {
     struct image_ops ops = gpu_images;
     ops.max_pool_forward = gpu_poolings.max_pool_forward;
     ops.max_pool_backward = gpu_poolings.max_pool_backward;
+    ops.max_pool_gather = gpu_poolings.max_pool_gather;
     ops.avg_pool_forward = gpu_poolings.avg_pool_forward;
     ops.avg_pool_backward = gpu_poolings.avg_pool_backward;
     ops.batch_norm_forward = gpu_batch_norms.batch_norm_forward;

@@ -191,6 +191,36 @@ static void max_pool_backward(struct device *device, const struct pooling *pooli
                  max_gradients{p, output, from, at, to});
 }
 
+struct max_elements {
+    struct pool p;
+    struct gpu_numbers x;
+    const uint8_t *index;
+    struct gpu_result y;
+
+    template <int V> __device__ void run(size_t row, uint32_t element) const {
+        struct pool_place o = place_of(element, p.channels, p.side[1].out);
+        struct span v = span_of(p.side[0], o.y), h = span_of(p.side[1], o.x);
+        positions<V> found = *(const positions<V> *)(index + row * p.out + element);
+        struct gpu_several<V> value;
+        for (int k = 0; k < V; k++) {
+            int i = found.at[k] / p.side[1].kernel - v.skipped, j = found.at[k] % p.side[1].kernel - h.skipped;
+            size_t pixel = (size_t)((v.from + i) * p.side[1].in + h.from + j);
+            value.at[k] = x.one(row * p.in + pixel * p.channels + o.channel + (uint32_t)k);
+        }
+        y.put(row * p.out + element, value);
+    }
+};
+
+static void max_pool_gather(struct device *device, const struct pooling *pooling, const uint8_t *index,
+                            const struct tensor *x, const struct tensor *y, size_t rows) {
+    operator_call c(device, "max_pool_gather");
+    struct pool p = pool_of(pooling);
+    struct gpu_numbers from = c.in(x, rows * p.in);
+    struct gpu_result to = c.out(y, rows * p.out);
+    const uint8_t *at = c.in(index, rows * p.out);
+    each_element(&c, rows, p.out, has_fours(p.channels, to) && alignment(at) >= 4, max_elements{p, from, at, to});
+}
+
 /* 1 / elements of the window */
 __device__ static inline float window_factor(const struct pool &p, struct span v, struct span h) {
     if (p.divisor) return 1 / (float)p.divisor;
@@ -256,5 +286,6 @@ static void avg_pool_backward(struct device *device, const struct pooling *pooli
 
 const struct image_ops gpu_poolings = {.max_pool_forward = max_pool_forward,
                                        .max_pool_backward = max_pool_backward,
+                                       .max_pool_gather = max_pool_gather,
                                        .avg_pool_forward = avg_pool_forward,
                                        .avg_pool_backward = avg_pool_backward};

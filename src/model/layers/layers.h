@@ -24,7 +24,7 @@
     X(permute) X(max) X(pixel_shuffle) X(pixel_unshuffle) X(pad) X(chunk) X(split) \
     X(matmul) X(expression) X(sample_normal) X(unfold) X(fold) \
     X(conv3d) X(max_pool3d) X(avg_pool3d) X(adaptive_avg_pool3d) X(adaptive_max_pool3d) X(conv_transpose3d) \
-    X(rrelu) X(dropout3d) X(alpha_dropout) X(feature_alpha_dropout)
+    X(rrelu) X(dropout3d) X(alpha_dropout) X(feature_alpha_dropout) X(max_unpool1d) X(max_unpool2d) X(max_unpool3d)
 /* clang-format on */
 #define X(name) extern const struct layer_type layer_##name;
 LAYER_TYPES(X)

@@ -1,5 +1,7 @@
-/* Maxima and averages of windows over images and signals, as in torch.nn. A signal is an image of height 1. A maximum
- * stores its position for backward. */
+/* Maxima and averages of windows over images, signals and volumes, and the inverse of maxima, as in torch.nn. A signal
+ * is an image of height 1. A maximum stores its position for backward. */
+#include <string.h>
+
 #include "model/build.h"
 #include "model/layer.h"
 #include "model/layers/images.h"
@@ -103,28 +105,33 @@ static int dims_of(const struct layer *layer) {
                : 3;
 }
 
+/* Sets the window of a pooling to that of the input [p->in], of so many dimensions, and the size of its output. */
+static void set_image_window(const struct pool_config *c, int dims, struct pooling *p) {
+    size_t (*count)(const struct window *, int, size_t) = c->ceil_mode ? window_output_ceil : window_output;
+    pair_of(&c->kernel_size, dims, 1, p->window.kernel);
+    pair_of(c->stride.items ? &c->stride : &c->kernel_size, dims, 1, p->window.stride);
+    pair_of(&c->padding, dims, 0, p->window.padding);
+    p->window.dilation[0] = p->window.dilation[1] = 1;
+    p->out =
+        (struct image_shape){count(&p->window, 0, p->in.height), count(&p->window, 1, p->in.width), p->in.channels};
+}
+
 static struct pooling pooling_of(const struct layer *layer) {
     struct pooling p = {.in = image_of(&layer->in), .has_relu = layer->has_relu};
-    size_t out[2];
     int dims = dims_of(layer);
     if (is_adaptive(layer)) {
+        size_t out[2];
         p.is_adaptive = true;
         pair_of(&((const struct pool_config *)layer->config)->output_size, dims, 1, out);
         p.window.kernel[0] = adaptive_window(p.in.height, out[0]);
         p.window.kernel[1] = adaptive_window(p.in.width, out[1]);
+        p.out = (struct image_shape){out[0], out[1], p.in.channels};
     } else {
         const struct pool_config *c = layer->config;
         p.excludes_padding = !is_max(layer) && !c->count_include_pad;
         if (!is_max(layer) && c->divisor_override > 0) p.divisor = (size_t)c->divisor_override;
-        pair_of(&c->kernel_size, dims, 1, p.window.kernel);
-        pair_of(c->stride.items ? &c->stride : &c->kernel_size, dims, 1, p.window.stride);
-        pair_of(&c->padding, dims, 0, p.window.padding);
-        p.window.dilation[0] = p.window.dilation[1] = 1;
-        size_t (*count)(const struct window *, int, size_t) = c->ceil_mode ? window_output_ceil : window_output;
-        out[0] = count(&p.window, 0, p.in.height);
-        out[1] = count(&p.window, 1, p.in.width);
+        set_image_window(c, dims, &p);
     }
-    p.out = (struct image_shape){out[0], out[1], p.in.channels};
     return p;
 }
 
@@ -291,6 +298,9 @@ static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "AveragePooling3D", "avg_pool3d"),
     VALUE_ALIAS_NOTE("layer", "GlobalAveragePooling3D GlobalAvgPool3d", "adaptive_avg_pool3d",
                      "Write 'adaptive_avg_pool3d: 1'"),
+    VALUE_ALIAS_NOTE("layer", "unpool unpooling max_unpool MaxUnpooling2D MaxUnpool", "max_unpool2d",
+                     "Its `from:` has the values and the input of the max pool"),
+    KEY_ALIAS("layer.max_unpool2d", "kernel pool_size size window pool ksize k", ".kernel_size"),
     KEY_ALIAS("layer.max_pool2d", "kernel pool_size size window pool ksize k", ".kernel_size"),
     KEY_ALIAS("layer.avg_pool2d", "kernel pool_size size window pool ksize k", ".kernel_size"),
     KEY_ALIAS("layer.max_pool3d", "kernel pool_size size window pool ksize k", ".kernel_size"),
@@ -299,6 +309,9 @@ static const struct schema_alias aliases[] = {
     CALL_ALIAS("layer", "max_pool3d", "kernel_size stride padding"),
     CALL_ALIAS("layer", "avg_pool3d", "kernel_size stride padding"),
     CALL_ALIAS("layer", "max_pool2d", "kernel_size stride padding"),
+    CALL_ALIAS("layer", "max_unpool1d", "kernel_size stride padding"),
+    CALL_ALIAS("layer", "max_unpool2d", "kernel_size stride padding"),
+    CALL_ALIAS("layer", "max_unpool3d", "kernel_size stride padding"),
     CALL_ALIAS("layer", "avg_pool2d", "kernel_size stride padding"),
     CALL_ALIAS("layer", "adaptive_avg_pool2d", "output_size"),
     {0},
@@ -402,21 +415,25 @@ static size_t set_window(const struct pool_config *c, struct window *w, int to, 
     return c->ceil_mode ? window_output_ceil(w, to, in) : window_output(w, to, in);
 }
 
-/* Of one image, or of a volume as an image whose height is the depth and whose channels are all other elements. */
-static struct pooling pool3d_pooling_of(const struct layer *layer) {
-    const struct pool_config *c = config_of(layer);
-    bool is_adaptive = c->output_size.items != NULL;
-    struct pooling p = {.in = volume_image(&layer->in),
-                        .is_adaptive = is_adaptive,
-                        .excludes_padding = is_average(layer) && !is_adaptive && !c->count_include_pad};
-    if (is_along_depth(layer)) {
-        p.in = (struct image_shape){(size_t)layer->in.size[1], 1, p.in.height * p.in.width * p.in.channels};
+/* Of one image of a volume, or of the volume as an image whose height is the depth and whose channels are all other
+ * elements. */
+static struct pooling volume_pooling(const struct pool_config *c, const struct shape *in, bool along_depth) {
+    struct pooling p = {.in = volume_image(in), .is_adaptive = c->output_size.items != NULL};
+    if (along_depth) {
+        p.in = (struct image_shape){(size_t)in->size[1], 1, p.in.height * p.in.width * p.in.channels};
         p.window.kernel[1] = p.window.stride[1] = p.window.dilation[1] = 1;
         p.out = (struct image_shape){set_window(c, &p.window, 0, 0, p.in.height), 1, p.in.channels};
     } else {
         size_t height = set_window(c, &p.window, 0, 1, p.in.height), width = set_window(c, &p.window, 1, 2, p.in.width);
         p.out = (struct image_shape){height, width, p.in.channels};
     }
+    return p;
+}
+
+static struct pooling pool3d_pooling_of(const struct layer *layer) {
+    const struct pool_config *c = config_of(layer);
+    struct pooling p = volume_pooling(c, &layer->in, is_along_depth(layer));
+    p.excludes_padding = is_average(layer) && !p.is_adaptive && !c->count_include_pad;
     if (is_average(layer) && c->divisor_override > 0)
         p.divisor = is_along_depth(layer) ? 1 : (size_t)c->divisor_override;
     return p;
@@ -579,4 +596,198 @@ const struct layer_type layer_adaptive_max_pool3d = {
                 "Maxima with an output of the given size (torch.nn.AdaptiveMaxPool3d); 1: one per channel."},
     .expand = expand_max,
     .pytorch = "nn.AdaptiveMaxPool3d({output_size})",
+};
+
+/* ---- max_unpool ---- */
+
+/* Values, and the input of a max pool: the output is as large as this input, with the values where its maxima are, and
+ * else 0. The positions are found again in forward, and are those of a max pool layer: of images and, for volumes, then
+ * along the depth. */
+
+POOL_SCHEMA(max_unpool1d, max1d_rows, "kernel_size", check_window1d);
+POOL_SCHEMA(max_unpool2d, max_rows, "kernel_size", check_window2d);
+POOL_SCHEMA(max_unpool3d, pool3d_max_rows, "kernel_size", pool3d_check_window);
+
+struct unpooling {
+    int dims;                     /* of its inputs: 2 (channels, length), 3, or 4 (channels, depth, height, width) */
+    size_t images;                /* of a row */
+    struct pooling image, volume; /* the max pool of each image, and of volumes then along the depth */
+    /* Of a row in layer->saved: floats between the two, positions (bytes, a multiple of 4) of each. */
+    size_t between, positions, depth_positions;
+};
+
+static size_t in_fours(size_t bytes) { return (bytes + 3) / 4 * 4; }
+
+static struct unpooling unpooling_of(const struct layer *layer) {
+    const struct pool_config *c = layer->config;
+    const struct shape *before = &layer->ins[1];
+    int dims = layer->type == &layer_max_unpool1d ? 2 : layer->type == &layer_max_unpool2d ? 3 : 4;
+    struct unpooling u = {.dims = dims, .images = 1};
+    if (u.dims < 4) {
+        u.image.in = image_of(before);
+        set_image_window(c, u.dims, &u.image);
+    } else {
+        struct shape maxima = *before;
+        u.images = (size_t)before->size[1];
+        u.image = volume_pooling(c, before, false);
+        maxima.size[2] = (int64_t)u.image.out.height, maxima.size[3] = (int64_t)u.image.out.width;
+        u.volume = volume_pooling(c, &maxima, true);
+        u.between = u.images * c_image_size(&u.image.out);
+        u.depth_positions = in_fours(c_image_size(&u.volume.out));
+    }
+    u.positions = in_fours(u.images * c_image_size(&u.image.out));
+    return u;
+}
+
+static struct shape unpool_shape(const struct unpooling *u, struct image_shape image, size_t depth) {
+    return u->dims == 4 ? volume_shape(image.channels, depth, image.height, image.width)
+                        : channels_last_shape(u->dims, image.channels, image.height, image.width);
+}
+
+static status unpool_check_window(const struct pooling *p) {
+    const struct window *w = &p->window;
+    if (p->out.height == 0 || p->out.width == 0)
+        return status_new(STATUS_USAGE, "the window is larger than the padded input of the max pool");
+    if (2 * w->padding[0] > w->kernel[0] || 2 * w->padding[1] > w->kernel[1])
+        return status_new(STATUS_USAGE, "padding must be at most half the window");
+    if (w->stride[0] < w->kernel[0] || w->stride[1] < w->kernel[1])
+        return status_new(STATUS_USAGE, "stride must be at least kernel_size: windows that overlap may have the same "
+                                        "maximum, which several values would then have as their position");
+    return check_positions(w->kernel[0] * w->kernel[1]);
+}
+
+static status unpool_plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
+    if (layer->in_count != 2)
+        return status_new(STATUS_USAGE,
+                          "takes two outputs, the values and the input of the max pool, but from: gives %zu",
+                          layer->in_count);
+    for (size_t i = 0; i < 2; i++) {
+        const struct layer of = {.in = layer->ins[i]};
+        bool is_signal = layer->type == &layer_max_unpool1d;
+        TRY(layer->type == &layer_max_unpool3d ? volume_check(&of) : image_check(&of, is_signal ? 2 : 3));
+    }
+    struct unpooling u = unpooling_of(layer);
+    TRY(unpool_check_window(&u.image));
+    if (u.dims == 4) TRY(unpool_check_window(&u.volume));
+    struct shape maxima = unpool_shape(&u, u.image.out, u.volume.out.height);
+    layer->out = unpool_shape(&u, u.image.in, u.images);
+    layer->saved_size = u.between + (u.positions + u.depth_positions) / sizeof(float);
+    if (shape_is_equal(&layer->in, &maxima)) return OK;
+    struct text values = {0}, before = {0}, wanted = {0};
+    shape_print(&layer->in, &values);
+    shape_print(&layer->ins[1], &before);
+    shape_print(&maxima, &wanted);
+    status s = status_new(STATUS_USAGE, "the values have the shape %s, but a max pool of %s gives %s",
+                          text_string(&values), text_string(&before), text_string(&wanted));
+    text_free(&values);
+    text_free(&before);
+    text_free(&wanted);
+    return s;
+}
+
+/* y is first memory for maxima, which nothing reads. */
+static void unpool(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
+    const struct image_ops *ops = device_ops(pass->device)->image;
+    struct unpooling u = unpooling_of(layer);
+    size_t images = pass->rows * u.images;
+    float *between = layer->saved;
+    uint8_t *positions = (uint8_t *)(layer->saved + pass->rows * u.between);
+    uint8_t *depth_positions = positions + pass->rows * u.positions;
+    struct tensor maxima = tensor_from(y, 0), values = x[0];
+    ops->max_pool_forward(pass->device, &u.image, &x[1], u.dims == 4 ? F32(between) : &maxima, positions, images);
+    if (u.dims == 4) {
+        ops->max_pool_forward(pass->device, &u.volume, F32(between), &maxima, depth_positions, pass->rows);
+        ops->max_pool_backward(pass->device, &u.volume, &values, depth_positions, &values, F32(between), pass->rows);
+        values = *F32(between);
+    }
+    ops->max_pool_backward(pass->device, &u.image, &values, positions, &values, y, images);
+}
+
+/* The positions have no derivative. */
+static void unpool_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                            const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    const struct image_ops *ops = device_ops(pass->device)->image;
+    struct unpooling u = unpooling_of(layer);
+    size_t images = pass->rows * u.images, size = dx[1].is_half ? sizeof(uint16_t) : sizeof(float);
+    float *between = layer->saved;
+    const uint8_t *positions = (const uint8_t *)(layer->saved + pass->rows * u.between);
+    const uint8_t *depth_positions = positions + pass->rows * u.positions;
+    (void)x, (void)y;
+    if (dx[1].data) device_zero(pass->device, dx[1].data, pass->rows * layer->out_size * size);
+    if (!dx[0].data) return;
+    ops->max_pool_gather(pass->device, &u.image, positions, dy, u.dims == 4 ? F32(between) : &dx[0], images);
+    if (u.dims == 4) ops->max_pool_gather(pass->device, &u.volume, depth_positions, F32(between), &dx[0], pass->rows);
+}
+
+/* The attributes of the max pool whose positions they are. */
+static void unpool_window(const struct unpooling *u, struct text *attributes) {
+    const struct window *image = &u->image.window, *volume = &u->volume.window;
+    size_t after[] = {u->dims == 4 ? pad_after(volume, 0, u->volume.in.height, u->volume.out.height) : 0,
+                      pad_after(image, 0, u->image.in.height, u->image.out.height),
+                      pad_after(image, 1, u->image.in.width, u->image.out.width)};
+    size_t kernel[] = {volume->kernel[0], image->kernel[0], image->kernel[1]};
+    size_t stride[] = {volume->stride[0], image->stride[0], image->stride[1]};
+    size_t before[] = {volume->padding[0], image->padding[0], image->padding[1]};
+    if (u->dims == 4)
+        onnx_volume_window(attributes, kernel, stride, before, after);
+    else
+        onnx_window(attributes, image, after + 1, u->dims);
+}
+
+/* By ScatterElements: implementations of MaxUnpool differ where the windows do not divide the image. The indices of
+ * MaxPool count the elements of the whole batch. */
+static const char *unpool_onnx(const struct onnx_call *c) {
+    struct unpooling u = unpooling_of(c->layer);
+    const struct shape *out = &c->layer->out;
+    struct onnx_graph *g = c->g;
+    struct text window = {0}, first = {0};
+    const char *pooled[] = {"", ""}, *list = onnx_numbers(g, (const int64_t[]){-1}, 1);
+    int64_t sizes[MAX_DIMS + 1] = {-1};
+    unpool_window(&u, &window);
+    onnx_node_outputs(g, "MaxPool", &c->inputs[1], 1, &window, pooled, 2);
+    onnx_int(&first, "start", 0);
+    onnx_int(&first, "end", 1);
+    const char *count = onnx_node1(g, "Shape", onnx_node2(g, "Reshape", c->inputs[1], list), &first);
+    const char *zeros = onnx_node1(g, "ConstantOfShape", count, NULL);
+    const char *indices = onnx_node2(g, "Reshape", pooled[1], list), *values = onnx_node2(g, "Reshape", c->x, list);
+    const char *y = onnx_node(g, "ScatterElements", (const char *const[]){zeros, indices, values}, 3, NULL);
+    memcpy(sizes + 1, out->size, (size_t)out->dims * sizeof *sizes);
+    return onnx_node2(g, "Reshape", y, onnx_numbers(g, sizes, (size_t)out->dims + 1));
+}
+
+static void unpool_c(const struct c_call *c) {
+    struct unpooling u = unpooling_of(c->layer);
+    struct window one = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
+    text_printf(
+        c_use(c, "max_unpool"),
+        "    max_unpool(%s, %s, %zu, %s,\n               %s, %zu, %s,\n               %s,\n               %s);\n",
+        c->inputs[0], c->inputs[1], u.images, c_image(c, &u.image.in), c->y, u.dims == 4 ? u.volume.out.height : 1,
+        c_image(c, &u.image.out), c_window(c, u.dims == 4 ? &u.volume.window : &one), c_window(c, &u.image.window));
+}
+
+static bool unpool_runs_on(const struct device_ops *ops) { return ops->image->max_pool_gather != NULL; }
+
+#define UNPOOL                                                                                                         \
+    .joins = true, .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = unpool_runs_on,       \
+    .plan = unpool_plan, .join = unpool, .join_backward = unpool_backward, .half = HALF_ALL, .onnx = unpool_onnx,      \
+    .c = unpool_c, .pytorch = "max_unpool({x}, {x1}, {kernel_size}{,stride}{,padding}{,ceil_mode})"
+
+const struct layer_type layer_max_unpool1d = {
+    .variant = {"max_unpool1d", &max_unpool1d_schema,
+                "The inverse of max_pool1d, of (channels, length), as max_unpool2d (torch.nn.MaxUnpool1d)."},
+    UNPOOL,
+};
+const struct layer_type layer_max_unpool2d = {
+    .variant = {"max_unpool2d", &max_unpool2d_schema,
+                "The inverse of max_pool2d, with the same keys: `from: [values, before]` are the values and the input "
+                "of the max pool; each value is put where the maximum of its window is, all else is 0 "
+                "(torch.nn.MaxUnpool2d)."},
+    UNPOOL,
+};
+const struct layer_type layer_max_unpool3d = {
+    .variant = {"max_unpool3d", &max_unpool3d_schema,
+                "The inverse of max_pool3d, of (channels, depth, height, width), as max_unpool2d "
+                "(torch.nn.MaxUnpool3d)."},
+    UNPOOL,
 };

@@ -263,6 +263,45 @@ static void max_pool_backward(struct device *, const struct pooling *p, const st
     parallel_for(rows, parallel_items(pass.in), max_pool_backward_part, &pass);
 }
 
+/* y = the element of x at the maximum */
+INLINE void gather_window(const float *x, float *y, const uint8_t *index, const struct view *view, size_t channels) {
+    size_t c = 0;
+    for (; c + LANES <= channels; c += LANES) {
+        ints at = __builtin_convertvector(*(const bytes *)(index + c), ints);
+        lanes found = {0};
+        for (size_t k = 0; k < view->count; k++)
+            found = select_lanes(at == view->positions[k], *(const lanes *)(x + view->offsets[k] + c), found);
+        *(lanes *)(y + c) = found;
+    }
+    for (; c < channels; c++)
+        for (size_t k = 0; k < view->count; k++)
+            if (index[c] == view->positions[k]) y[c] = x[view->offsets[k] + c];
+}
+
+static void max_pool_gather_part(void *context, size_t first, size_t last) {
+    const struct image_pass *pass = context;
+    const struct pooling *p = pass->p;
+    struct view view = {0};
+    size_t at = first * pass->out;
+    for (size_t r = first; r < last; r++)
+        for (size_t oy = 0; oy < p->out.height; oy++) {
+            struct span v = span_of(p, 0, p->in.height, p->out.height, oy);
+            for (size_t ox = 0; ox < p->out.width; ox++, at += pass->channels) {
+                move_view(p, v, ox, &view);
+                gather_window(pass->x + r * pass->in + view.start, pass->to + at, pass->index + at, &view,
+                              pass->channels);
+            }
+        }
+}
+
+static void max_pool_gather(struct device *device, const struct pooling *p, const uint8_t *index,
+                            const struct tensor *x, const struct tensor *y, size_t rows) {
+    (void)device;
+    struct image_pass pass = pass_of(p);
+    pass.x = floats(x), pass.index = index, pass.to = floats(y);
+    parallel_for(rows, parallel_items(pass.in), max_pool_gather_part, &pass);
+}
+
 /* 1 / elements of the window */
 INLINE float window_factor(const struct pooling *p, struct span v, struct span h) {
     size_t real = (v.to - v.from) * (h.to - h.from), all = v.padded * h.padded;
@@ -714,6 +753,7 @@ const struct image_ops IN_SET(image) = {
     .transpose = transpose,
     .max_pool_forward = max_pool_forward,
     .max_pool_backward = max_pool_backward,
+    .max_pool_gather = max_pool_gather,
     .avg_pool_forward = avg_pool_forward,
     .avg_pool_backward = avg_pool_backward,
     .batch_norm_forward = batch_norm_forward,

@@ -107,6 +107,33 @@ INLINE void max_pool(const float *x, struct model_image in, float *y, struct mod
         }
 }
 
+/* ---- max_unpool (window, span) ---- */
+/* The inverse of the max pool of [before], a volume of [depth] images: each value of x is put where the maximum of its
+ * window is, all else is 0. */
+INLINE void max_unpool(const float *x, const float *before, size_t depth, struct model_image in, float *y,
+                       size_t out_depth, struct model_image out, struct model_window along_depth,
+                       struct model_window window) {
+    size_t oz, oy, ox, c, i, j, k, size = in.height * in.width * in.channels;
+    for (i = 0; i < depth * size; i++) y[i] = 0;
+    for (oz = 0; oz < out_depth; oz++)
+        for (oy = 0; oy < out.height; oy++)
+            for (ox = 0; ox < out.width; ox++) {
+                struct span d = span_of(along_depth, 0, 0, depth, out_depth, oz);
+                struct span v = span_of(window, 0, 0, in.height, out.height, oy);
+                struct span h = span_of(window, 0, 1, in.width, out.width, ox);
+                for (c = 0; c < out.channels; c++) {
+                    size_t best = d.from * size + (v.from * in.width + h.from) * in.channels + c;
+                    for (k = d.from; k < d.to; k++)
+                        for (i = v.from; i < v.to; i++)
+                            for (j = h.from; j < h.to; j++) {
+                                size_t at = k * size + (i * in.width + j) * in.channels + c;
+                                if (before[at] > before[best] || before[at] != before[at]) best = at;
+                            }
+                    y[best] = *x++;
+                }
+            }
+}
+
 /* ---- average_pool (window, span) ---- */
 /* The average of each window over its elements ([counts_padding]: also those in the padding) or, with [divisor], the
  * sum divided by it. [is_adaptive]: the windows follow from the sizes. */
