@@ -360,6 +360,33 @@ TEST_LOOP(outputs_alone, 0, 2) {
     device_destroy(device);
 }
 
+/* One image or a few, for which Winograd's algorithm computes the points of large weights in smaller pieces, have the
+ * bits of the same images in a batch. */
+TEST(few_images_have_the_bits_of_many) {
+    static const struct convolution c = {
+        .in = {4, 3, 160}, .out = {4, 3, 176}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1};
+    enum { MANY = 9, IN = 4 * 3 * 160, OUT = 4 * 3 * 176 };
+    for (size_t s = 0; s < SETS; s++) {
+        struct device *device = open_set(sets[s]);
+        if (!device) continue;
+        const struct convolution_kernels *ops = cpu_kernels_of(device)->winograd;
+        struct tensors many = run(device, ops, &c, MANY, MANY);
+        for (size_t rows = 1; rows < MANY; rows++) {
+            float *y = numbers(NULL, rows * OUT), *dx = numbers(NULL, rows * IN);
+            struct device_convolution *d;
+            ck_assert(!ops->create(device, &c, rows, &d));
+            ops->forward(d, many.x, many.w, NULL, y, rows);
+            ops->backward(d, many.x, many.w, many.dy, dx, NULL, NULL, rows);
+            ck_assert_mem_eq(y, many.y, rows * OUT * sizeof *y);
+            ck_assert_mem_eq(dx, many.dx, rows * IN * sizeof *dx);
+            ops->destroy(d);
+            guarded_free(y), guarded_free(dx);
+        }
+        free_tensors(&many);
+        device_destroy(device);
+    }
+}
+
 enum bits_of { WINOGRAD, UNIT_STRIDE, BFLOAT16, THREE_BFLOAT16 };
 
 struct bits_case {

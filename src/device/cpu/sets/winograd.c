@@ -391,6 +391,14 @@ static void add_inputs(const struct device_convolution *d, const float *points, 
 
 /* ---- points of weights ---- */
 
+/* Of LANES channels that products are summed over, the taps of LANES kernels each. */
+INLINE void load_kernels(const float *w, size_t side_stride, size_t deep_stride, lanes kernels[LANES * TAPS]) {
+    if (deep_stride == TAPS)
+        for (size_t i = 0; i < TAPS; i++) load_transposed(kernels + i * LANES, w + i * LANES, side_stride, LANES);
+    else
+        for (size_t l = 0; l < LANES; l++) load_taps(w + l * deep_stride, side_stride, kernels + l * TAPS);
+}
+
 /* points (POINTS, depth, width) of the weights from (side, deep) on; [side]: output side channels, [deep]: channels
  * that products are summed over; strides of w between them */
 static void weight_points(const float *w, size_t side_stride, size_t deep_stride, size_t width, size_t depth, float *to,
@@ -398,13 +406,17 @@ static void weight_points(const float *w, size_t side_stride, size_t deep_stride
     for (size_t c = 0; c < width; c += LANES) {
         /* What is read next, as far as it is in short runs of LANES kernels, which processors do not foresee. */
         const float *next = c + LANES < width ? w + (c + LANES) * side_stride : w + depth * deep_stride;
-        for (size_t k = 0; k < depth; k++) {
-            const float *run = next + k % LANES * side_stride + k / LANES * LANES * TAPS;
-            for (size_t i = 0; deep_stride == TAPS && i < LANES * TAPS; i += LINE) __builtin_prefetch(run + i);
-            lanes taps[TAPS], points[POINTS];
-            load_taps(w + c * side_stride + k * deep_stride, side_stride, taps);
-            TRANSFORM_2D(taps_to_points, 3, SPAN, taps, points);
-            for (size_t i = 0; i < POINTS; i++) store(to + i * stride + k * width + c, points[i]);
+        for (size_t k = 0; k < depth; k += LANES) {
+            lanes kernels[LANES * TAPS];
+            load_kernels(w + c * side_stride + k * deep_stride, side_stride, deep_stride, kernels);
+            for (size_t l = 0; l < LANES; l++) {
+                const float *run = next + l * side_stride + k * TAPS;
+                for (size_t i = 0; deep_stride == TAPS && i < LANES * TAPS; i += LINE) __builtin_prefetch(run + i);
+                lanes points[POINTS];
+                TRANSFORM_2D(taps_to_points, 3, SPAN, kernels + l * TAPS, points);
+                _Pragma("GCC unroll 36") /* so that the points stay in registers */
+                    for (size_t i = 0; i < POINTS; i++) store(to + i * stride + (k + l) * width + c, points[i]);
+            }
         }
     }
 }
@@ -585,20 +597,58 @@ static void block_gradients(void *context, size_t first, size_t last) {
                     stride_of(d->block, d->out));
 }
 
+/* Of few tiles each point of a weight is used so rarely that it must not leave the first-level cache. */
+#define FEW_TILES 6
+#define SHALLOW 8 /* channels that products are summed over, whose points are computed together then */
+
+/* The products of at most FEW_TILES tiles with the weights of LANES channels of each side, from w on: products (POINTS,
+ * tiles, LANES; row stride [ldc]) = or += those with points (POINTS, tiles, LANES; row stride [row]). */
+static void multiply_few(size_t tiles, const float *w, size_t side_stride, size_t deep_stride, const float *points,
+                         size_t points_stride, size_t row, float *products, size_t products_stride, size_t ldc,
+                         bool adds) {
+    lanes kernels[LANES * TAPS], piece[SHALLOW][POINTS];
+    load_kernels(w, side_stride, deep_stride, kernels);
+    for (size_t k = 0; k < LANES; k += SHALLOW, points += SHALLOW, adds = true) {
+        for (size_t l = 0; l < SHALLOW && k + l < LANES; l++) {
+            const float *next = w + LANES * deep_stride + (k + l) * side_stride;
+            for (size_t i = 0; deep_stride == TAPS && i < LANES * TAPS; i += LINE) __builtin_prefetch(next + i);
+            TRANSFORM_2D(taps_to_points, 3, SPAN, kernels + (k + l) * TAPS, piece[l]);
+        }
+        switch (tiles) {
+#define TILES(count)                                                                                                   \
+    case count:                                                                                                        \
+        for (size_t p = 0; p < POINTS; p++)                                                                            \
+            multiply_rows(1, count, min_of(SHALLOW, LANES), points + p * points_stride, row, 1,                        \
+                          (const float *)&piece[0][p], POINTS * LANES, products + p * products_stride, ldc, adds);     \
+        break;
+            TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6) default : break;
+#undef TILES
+        }
+    }
+}
+
 /* The products of a block's tiles with panel [j]; the weights' points are computed piece by piece. */
 static float *multiply_pieces(const struct job *job, bool is_forward, size_t slot, size_t j, size_t width) {
     const struct device_convolution *d = job->d;
     size_t deep = is_forward ? d->in : d->out, out_stride = TAPS * d->in;
     size_t side_stride = is_forward ? out_stride : TAPS, deep_stride = is_forward ? TAPS : out_stride;
+    size_t tiles = job->last - job->first, points_stride = stride_of(d->block, deep);
+    size_t piece_stride = stride_of(PANEL, PANEL), products_stride = stride_of(d->block, PANEL);
+    const float *all = is_forward ? job->inputs : job->gradients, *w = job->w + j * side_stride;
     float *products = job->products + slot * floats_of(d->block, PANEL);
     float *piece = job->piece + slot * floats_of(PANEL, PANEL);
-    for (size_t k = 0; k < deep; k += PANEL) {
+    for (size_t c = 0; tiles <= FEW_TILES && c < width; c += LANES)
+        for (size_t k = 0; k < deep; k += LANES) {
+            size_t panel = k / PANEL * PANEL;
+            multiply_few(tiles, w + c * side_stride + k * deep_stride, side_stride, deep_stride,
+                         all + panel_at(d, panel) + k - panel, points_stride, width_of(deep, panel), products + c,
+                         products_stride, width, k > 0);
+        }
+    for (size_t k = 0; tiles > FEW_TILES && k < deep; k += PANEL) {
         size_t depth = min_of(PANEL, deep - k);
-        weight_points(job->w + j * side_stride + k * deep_stride, side_stride, deep_stride, width, depth, piece,
-                      stride_of(PANEL, PANEL));
-        multiply_panel(d, job->last - job->first, width, depth,
-                       (is_forward ? job->inputs : job->gradients) + panel_at(d, k), stride_of(d->block, deep), piece,
-                       stride_of(PANEL, PANEL), products, stride_of(d->block, PANEL), k > 0);
+        weight_points(w + k * deep_stride, side_stride, deep_stride, width, depth, piece, piece_stride);
+        multiply_panel(d, tiles, width, depth, all + panel_at(d, k), points_stride, piece, piece_stride, products,
+                       products_stride, k > 0);
     }
     return products;
 }
