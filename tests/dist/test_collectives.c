@@ -155,8 +155,17 @@ static void job_free(struct job *j) {
 
 static const int worlds[] = {2, 3, 4, 5, 6, 7, 8, 9, 16, 17};
 
-/* Values whose sums depend on the order: of many magnitudes, with signs. */
-static void fill(void *data, size_t count, enum comm_type type, int rank) {
+static bool is_sanitized(void) {
+    const char *sanitizer = getenv("DDPTRAIN_SANITIZER");
+    return sanitizer && *sanitizer;
+}
+
+/* Under a sanitizer some numbers of ranks stand for those between them. */
+static bool is_tried(int world) { return !is_sanitized() || world < 4 || world == 5 || world == 8 || world == 17; }
+
+/* Values whose sums depend on the order: of many magnitudes, with signs. ThreadSanitizer would take most of its time
+ * for these writes, of memory that no other thread has yet. */
+__attribute__((no_sanitize("thread"))) static void fill(void *data, size_t count, enum comm_type type, int rank) {
     uint32_t state = (uint32_t)rank * 2654435761u + 12345;
     float scales[16];
     for (int i = 0; i < 16; i++) scales[i] = ldexpf(1, i - 39);
@@ -230,6 +239,7 @@ static void compare_reduction(int world, struct reduction c) {
 TEST_EACH(reductions_are_in_order_of_rank, worlds) {
     static const size_t counts[] = {1, 3, 1001, 5003, 65537};
     int world = worlds[_i];
+    if (!is_tried(world)) return;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (int root = COMM_ALL; root < world; root += root == COMM_ALL ? 1 : world / 2 > 0 ? world / 2 : 1)
             compare_reduction(world, (struct reduction){counts[i], COMM_FLOAT32, COMM_SUM, root, NULL});
@@ -315,6 +325,7 @@ static void check_others(struct rank *r, void *argument) {
 
 TEST_EACH(other_calls, worlds) {
     struct job job;
+    if (!is_tried(worlds[_i])) return;
     job_run(&job, worlds[_i], check_others, NULL);
     job_free(&job);
 }
@@ -338,7 +349,7 @@ static int rounds_of(int world) {
 TEST_LOOP(rounds_peers_and_scratch_grow_slowly, 0, 3) {
     static const size_t sizes[] = {240, 64 << 10, 4 << 20};
     size_t size = sizes[_i];
-    for (int world = 32; world <= (_i == 2 ? 64 : 256); world *= 2) {
+    for (int world = 32; world <= (_i == 2 || is_sanitized() ? 64 : 256); world *= 2) {
         struct job job;
         int peers = 0, rounds = 0;
         size_t scratch = 0, bytes = 0;

@@ -77,7 +77,7 @@ class ExportOnnx(program.Case):
     def test_every_layer(self):
         """Every value is computed before it is used; weights are those of the checkpoint; the batch is symbolic."""
         import h5py
-        for name, (shape, outputs, layers) in test_export_c.LAYERS.items():
+        for name, (shape, outputs, layers) in list(test_export_c.LAYERS.items())[::4 if SANITIZER else 1]:  # test_values exports all
             with self.subTest(name):
                 self.train(shape, outputs, layers)
                 self.run_program("export", "runs/test", "--out", "m.onnx")
