@@ -43,7 +43,7 @@ run_tests() { # preset [ctest option ...]
         return 1
     }
     say "$preset: tests"
-    ctest --preset "$preset" --parallel "$((jobs + 1))" --no-tests=error "$@" </dev/null
+    ctest --preset "$preset" --parallel "$((jobs + 2))" --no-tests=error "$@" </dev/null
 }
 
 # ThreadSanitizer of gcc 12 cannot live with the address layout that some kernels choose.
@@ -110,7 +110,7 @@ run() { # word
             ;;
         asan-quick)
             emulation=OFF
-            run_tests asan --exclude-regex '^(program_(configs|typos|layout|processes|resume|sweep_ends|sweep_shared|watch|stop|save|export_c|python|recurrent|in_backward|best|same_errors|init|sample_weights|target_scale|faults|comm|mpi|contrastive|recompute|selftest|own_samplers)|dist_launchers|train_config_aliases)$'
+            run_tests asan --exclude-regex '^(program_(configs|typos|layout|processes|resume|sweep_ends|sweep_shared|watch|stop|save|export_c|python|recurrent|in_backward|best|same_errors|init|sample_weights|target_scale|faults|comm|mpi|contrastive|recompute|selftest|own_samplers|audit|bisect)|dist_launchers|dist_comm_faults|train_config_aliases)$'
             ;;
         tsan) run_tsan ;;
         tsan-quick)
