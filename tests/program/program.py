@@ -105,7 +105,7 @@ class Case(unittest.TestCase):
         return subprocess.Popen([binary or BINARY, *map(str, arguments)], cwd=self.folder, env=self.environment(env), text=True,
                                 **options)
 
-    def run_program(self, *arguments, code=OK, env=None, timeout=60):
+    def run_program(self, *arguments, code=OK, env=None, timeout=180):
         """Runs to the end; the exit code must be [code] (None: any). Returns (stdout, stderr)."""
         p = self.start(*arguments, env=env)
         try:

@@ -310,7 +310,7 @@ class Lost(Ranks):
                 os.kill(ranks[killed_rank], signal.SIGKILL)
                 start = time.monotonic()
                 _, err = p.communicate(timeout=60 * program.SLOW)
-                self.assertLess(time.monotonic() - start, 3 * program.SLOW)  # 0.2 s where there is a core for each
+                self.assertLess(time.monotonic() - start, 20 * program.SLOW)  # 0.2 s where there is a core for each
                 self.assertEqual(p.returncode, PEER, err)
                 self.assertRegex(err, rf"rank {killed_rank} \(host .*, pid {ranks[killed_rank]}\) was killed by SIGKILL")
                 self.assert_no_leftovers()
