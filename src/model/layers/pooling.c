@@ -674,16 +674,8 @@ static status unpool_plan(struct layer *layer, struct planning *planning) {
     layer->out = unpool_shape(&u, u.image.in, u.images);
     layer->saved_size = u.between + (u.positions + u.depth_positions) / sizeof(float);
     if (shape_is_equal(&layer->in, &maxima)) return OK;
-    struct text values = {0}, before = {0}, wanted = {0};
-    shape_print(&layer->in, &values);
-    shape_print(&layer->ins[1], &before);
-    shape_print(&maxima, &wanted);
-    status s = status_new(STATUS_USAGE, "the values have the shape %s, but a max pool of %s gives %s",
-                          text_string(&values), text_string(&before), text_string(&wanted));
-    text_free(&values);
-    text_free(&before);
-    text_free(&wanted);
-    return s;
+    return status_new(STATUS_USAGE, "the values have the shape %s, but a max pool of %s gives %s",
+                      shape_text(&layer->in).s, shape_text(&layer->ins[1]).s, shape_text(&maxima).s);
 }
 
 /* y is first memory for maxima, which nothing reads. */
