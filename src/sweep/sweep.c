@@ -544,13 +544,14 @@ static int first_keeper(const struct coordinator *s) { return s->options->worker
  * no further runs. true: [slot] is one, or was beside one, so that its run may succeed without them. */
 static bool end_keepers(struct coordinator *s, const struct worker_slot *slot) {
     int first = first_keeper(s);
-    bool was_beside = slot - s->slots >= first;
+    bool are_used = false;
     s->job_slots = first;
-    for (int i = first; i < s->slot_count; i++) {
-        was_beside = was_beside || slot_is_used(&s->slots[i]);
+    for (int i = first; i < s->slot_count; i++) are_used = are_used || slot_is_used(&s->slots[i]);
+    for (int i = 0; are_used && i < first; i++)
+        if (s->slots[i].is_busy) s->slots[i].is_beside_keepers = true; /* it may have failed already */
+    for (int i = first; i < s->slot_count; i++)
         if (!s->slots[i].is_busy) slot_end(&s->slots[i], false);
-    }
-    return was_beside;
+    return are_used || slot - s->slots >= first || slot->is_beside_keepers;
 }
 
 /* The worker of a run has ended without a result; [how]: "was ended by ...", or nothing (slot_receive). */
@@ -739,6 +740,7 @@ static status assign_runs(struct coordinator *s) {
         bool got;
         TRY(next_job(s, slot, &slot->job, &got));
         if (!got) return OK;
+        slot->is_beside_keepers = false;
         status failure = slot_send_job(slot, s->cache);
         if (failure && i >= first_keeper(s)) {
             status_free(failure);

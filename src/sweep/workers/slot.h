@@ -13,7 +13,8 @@ struct worker_slot {
     pid_t pid;                            /* 0: no process */
     int fd;
     bool is_busy;
-    struct worker_job job;                   /* the one in progress */
+    bool is_beside_keepers; /* of the coordinator: keepers that have ended since ran beside the job in progress */
+    struct worker_job job;  /* the one in progress */
     struct worker_job ahead[SLOT_MAX_AHEAD]; /* (ahead_count) from ahead_first on, a ring: sent, but not begun */
     int ahead_first, ahead_count;
     bool has_ended; /* a job: then [seconds] is the mean training of the last ones */
@@ -39,7 +40,7 @@ void slot_end_job(struct worker_slot *slot, double seconds);
 int slot_list_ahead(const struct worker_slot *slot, int64_t runs[SLOT_MAX_AHEAD]);
 /* How many jobs are to wait: as many as take about SLOT_AHEAD_SECONDS. 0 for a rank, whose process may be replaced. */
 #define SLOT_AHEAD_SECONDS 0.05
-#define SLOT_JOB_SECONDS 0.001 /* of a job beside its training */
+#define SLOT_JOB_SECONDS 3e-5 /* of a job beside its training, at least */
 int slot_wanted_ahead(const struct worker_slot *slot);
 /* To WORKER_EPOCH. */
 void slot_answer(struct worker_slot *slot, bool must_stop);
