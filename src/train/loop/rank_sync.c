@@ -175,7 +175,7 @@ status rank_sync_verify_rows(struct trainer *t) {
     struct rank_rows own = {0}, *all = calloc(world, sizeof *all);
     if (!all) return status_memory("the hashes of the rows");
     compare_rows(t, &own);
-    gethostname(own.host, sizeof own.host - 1);
+    if (world > 1 || own.has_changed) gethostname(own.host, sizeof own.host - 1);
     status s = world > 1 ? comm_all_gather(t->comm, &own, sizeof own, COMM_UINT8, all) : OK;
     if (world == 1) *all = own;
     for (size_t r = 0; !s && r < world; r++)

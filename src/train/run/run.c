@@ -54,6 +54,9 @@ struct run {
     char *folder_path;
     struct text config_text;
     struct rng rng; /* PyTorch's default generator: seeded, then used to build the model */
+    float
+        *initial; /* of a run that is used again: its initial weights, and the generator after them; NULL: not known */
+    struct rng initial_rng;
     struct trainer trainer;
     bool is_resumed, is_complete; /* set on all ranks by resume */
 };
@@ -1096,6 +1099,7 @@ static void destroy(struct run *run, status *result) {
     run_folder_close(run->folder);
     text_free(&run->config_text);
     free(run->folder_path);
+    free(run->initial);
 }
 
 static char *folder_path(const struct config *config, const struct run_options *options) {
@@ -1165,6 +1169,23 @@ static void release_state(struct run *run) {
                           .memory = t->memory};
 }
 
+#define MAX_INITIAL ((size_t)1 << 18) /* floats that are kept to be copied, instead of being drawn again */
+
+static status init_again(struct run *run) {
+    const struct model *model = run->trainer.model;
+    size_t count = model->params.total + model->buffers.total;
+    if (run->initial) {
+        copy_weights(model, run->initial, true);
+        run->rng = run->initial_rng;
+        return OK;
+    }
+    TRY(init_model(run));
+    if (count > MAX_INITIAL || !(run->initial = malloc(count * sizeof *run->initial))) return OK;
+    copy_weights(model, run->initial, false);
+    run->initial_rng = run->rng;
+    return OK;
+}
+
 /* As prepare, with the parts of another run. */
 static status prepare_again(struct run *run) {
     struct trainer *t = &run->trainer;
@@ -1176,7 +1197,7 @@ static status prepare_again(struct run *run) {
     TRY(optimizer_plan_create(&c->optimizer, params, &run->plan->optimizer));
     TRY(optimizer_create(&c->optimizer, params, t->device, &t->optimizer));
     TRY(ema_create(&c->train.ema, params, t->device, &t->ema));
-    TRY(init_model(run));
+    TRY(init_again(run));
     TRY(create_state(run));
     t->averaging.hooks = averaging_choose(t);
     return resume(run);

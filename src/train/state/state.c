@@ -41,9 +41,10 @@ static const char *optimizer_group(const struct state *state, size_t index) {
 /* Frozen parameters have no optimizer state. */
 static void add_optimizer(struct state *state, size_t index) {
     const struct params *params = &state->model->params;
+    const char *group = optimizer_group(state, index);
     state->optimizer_first[index] = state->entry_count;
     for (size_t i = 0; i < params->count; i++) {
-        struct entry e = tensor(state->arena, optimizer_group(state, index), &params->items[i], NULL);
+        struct entry e = tensor(state->arena, group, &params->items[i], NULL);
         if (!params->items[i].is_frozen && optimizer_state_shape(state->optimizer, index, &params->items[i], e.shape))
             add(state, e);
     }
