@@ -516,7 +516,7 @@ static status record(struct coordinator *s, int64_t run, struct trial_run *resul
         return OK;
     }
     if (result->state == TRIAL_COMPLETE && s->pruner) pruner_complete(s->pruner, run);
-    TRY(trials_add(s->trials, run, result));
+    trials_add(s->trials, run, result);
     if (s->claims) TRY(claims_add(s->claims, run));
     if (trials_run(s->trials, run)->state == TRIAL_PENDING) return OK; /* lost now */
     run_queue_observe(&s->queue, trial);
@@ -771,17 +771,44 @@ static void accept_ranks(struct coordinator *s) {
     }
 }
 
+#define MIN_GATHER 0.0002 /* seconds */
+#define MAX_GATHER 0.005
+
+/* Reports of short runs are taken together: waits for half of the time that each worker has jobs for. Not with other
+ * ranks, whose connections it accepts. */
+static void gather_reports(const struct coordinator *s) {
+    double pause = s->listener ? 0 : MAX_GATHER;
+    for (int i = 0; i < s->slot_count; i++) {
+        const struct worker_slot *slot = &s->slots[i];
+        if (slot_is_used(slot)) pause = fmin(pause, slot->ahead_count * (slot->seconds + SLOT_JOB_SECONDS) / 2);
+    }
+    if (pause >= MIN_GATHER) clock_sleep(pause);
+}
+
+static bool has_report(const struct worker_slot *slot) {
+    struct pollfd fd = {.fd = slot_fd(slot), .events = POLLIN};
+    return slot_is_used(slot) && poll(&fd, 1, 0) > 0;
+}
+
+/* All that are there, also in a worker's socket. Their lines are written before their workers get other jobs. */
+static status receive_all(struct coordinator *s) {
+    status failure = OK;
+    for (int i = 0; !failure && i < s->slot_count; i++)
+        while (!failure && has_report(&s->slots[i])) failure = receive(s, &s->slots[i]);
+    return s->trials ? status_first(failure, trials_flush(s->trials)) : failure; /* NULL: the start has failed */
+}
+
 /* [milliseconds]: at most. */
 static status wait_for_reports(struct coordinator *s, int milliseconds) {
     struct pollfd *fds = s->fds;
     size_t count = (size_t)s->slot_count;
     for (int i = 0; i < s->slot_count; i++) fds[i] = (struct pollfd){.fd = slot_fd(&s->slots[i]), .events = POLLIN};
     worker_listener_wait(s->listener, fds, &count);
+    gather_reports(s);
     int ready = poll(fds, (nfds_t)count, milliseconds);
     if (ready < 0 && errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the workers");
     if (s->folder && !s->is_lost) TRY(follow_folder(s));
-    for (int i = 0; ready > 0 && i < s->slot_count; i++)
-        if (fds[i].revents && slot_is_used(&s->slots[i])) TRY(receive(s, &s->slots[i]));
+    if (ready > 0) TRY(receive_all(s));
     accept_ranks(s);
     return OK;
 }

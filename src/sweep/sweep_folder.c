@@ -689,9 +689,12 @@ status sweep_folder_remove_trial(const struct sweep_folder *f, const struct swee
     struct text path = {0};
     struct io_info info = {0};
     bool is_left = false;
+    text_printf(&path, "%s/runs", f->path);
+    status s = io_stat(text_string(&path), &info); /* the same name for all trials, which the kernel finds sooner */
+    text_clear(&path);
     sweep_trial_path(f->path, trial, &path);
-    status s = io_stat(text_string(&path), &info);
-    if (info.exists) s = check_trial(f, sweep, trial, results, log, &is_left);
+    if (!s && info.exists) s = io_stat(text_string(&path), &info);
+    if (!s && info.exists) s = check_trial(f, sweep, trial, results, log, &is_left);
     if (s || is_left || !info.exists) { /* most short runs have no folder */
         text_free(&path);
         return s;

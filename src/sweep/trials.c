@@ -121,6 +121,7 @@ struct trials {
     struct io_info last;                   /* shown.history at the last look */
     double synced_at, written_at, writing; /* the history, and the tables, which took [writing] seconds */
     struct text line, scratch;
+    struct text unwritten;           /* lines of the history */
     struct data_seen data[MAX_DATA]; /* (data_count): the first [data_written] are in the history */
     size_t data_count, data_written;
     status unlike; /* the first line that was read and has other data for a dataset */
@@ -403,9 +404,15 @@ static struct text *begin_event(struct trials *t, const char *event, int64_t run
     return &t->line;
 }
 
-static status append_event(struct trials *t) {
+static void append_event(struct trials *t) {
     text_add(&t->line, "}\n");
-    return t->fd < 0 ? OK : io_write(t->fd, t->files.history, t->line.data, t->line.length);
+    if (t->fd >= 0) text_add_bytes(&t->unwritten, t->line.data, t->line.length);
+}
+
+status trials_flush(struct trials *t) {
+    size_t length = t->unwritten.length;
+    t->unwritten.length = 0; /* after a failure a part may be there */
+    return length ? io_write(t->fd, t->files.history, t->unwritten.data, length) : OK;
 }
 
 const struct text *trials_line(const struct trials *t) { return &t->line; }
@@ -448,10 +455,10 @@ static void set_line(struct trials *t, int64_t run) {
     if (r->message) text_add_member(line, "message", r->message);
 }
 
-status trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
+void trials_add(struct trials *t, int64_t run, const struct trial_run *r) {
     trials_set_run(t, run, r);
     set_line(t, run);
-    return append_event(t);
+    append_event(t);
 }
 
 static status replace(const struct trials *t, const char *path, const struct text *text) {
@@ -485,12 +492,14 @@ status trials_add_epoch(struct trials *t, int64_t run, int64_t epoch, double val
         text_add(line, "true");
         add_parameters(t, run / t->sweep->runs, line); /* of tpe, which another start could not compute */
     }
-    return append_event(t);
+    append_event(t);
+    return trials_flush(t);
 }
 
 status trials_add_stop(struct trials *t) {
     begin_event(t, "stopped", -1);
-    return append_event(t);
+    append_event(t);
+    return trials_flush(t);
 }
 
 /* A number of an event within its limits. */
@@ -821,6 +830,7 @@ static status write_tables(const struct trials *t, const struct trial_files *fil
 
 status trials_write(struct trials *t) {
     double start = clock_seconds();
+    TRY(trials_flush(t));
     TRY(t->fd < 0 ? write_history(t, t->files.history) : io_sync(t->fd, t->files.history));
     TRY(write_tables(t, &t->files));
     t->written_at = clock_seconds();
@@ -926,7 +936,8 @@ status trials_open_shared(const char *folder, const struct sweep_config *sweep, 
 
 status trials_close(struct trials *t) {
     if (!t) return OK;
-    status s = t->fd >= 0 ? io_close(t->fd, t->files.history) : OK;
+    status s = trials_flush(t);
+    if (t->fd >= 0) s = status_first(s, io_close(t->fd, t->files.history));
     for (int64_t i = 0; t->runs && i < t->sweep->trials * t->sweep->runs; i++) free(t->runs[i].message);
     free(t->runs);
     free(t->reported);
@@ -939,6 +950,7 @@ status trials_close(struct trials *t) {
     status_free(t->unlike);
     text_free(&t->line);
     text_free(&t->scratch);
+    text_free(&t->unwritten);
     free(t);
     return s;
 }

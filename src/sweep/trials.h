@@ -96,8 +96,10 @@ bool trials_dominates(const struct trials *trials, int64_t a, int64_t b);
 bool trials_point(const struct trials *trials, int64_t trial, struct point *out);
 void trials_set_point(struct trials *trials, int64_t trial, const struct point *point);
 
-/* Run [run] has ended; takes run->message. The line is in the file, if not on disk, on return. */
-status trials_add(struct trials *trials, int64_t run, const struct trial_run *result);
+/* Run [run] has ended; takes run->message. */
+void trials_add(struct trials *trials, int64_t run, const struct trial_run *result);
+/* On return the lines of trials_add are in the file, if not on disk. The other functions that write do the same. */
+status trials_flush(struct trials *trials);
 /* A value that a pruner was given. [must_stop]: the run is told to stop after this epoch, and does. */
 status trials_add_epoch(struct trials *trials, int64_t run, int64_t epoch, double value, bool must_stop);
 /* Whether run [run] was told to stop but has no result: its worker was lost since, at this start or an earlier one.

@@ -64,7 +64,7 @@ static status receive_command(struct rank_worker *w) {
 }
 
 static status pass_report(struct rank_worker *w) {
-    struct worker_report report;
+    struct worker_report report = {0};
     bool got;
     TRY(worker_receive(w->fd, &report, &got));
     if (!got) {

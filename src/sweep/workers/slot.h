@@ -4,7 +4,7 @@
 #include "sweep/workers/dataset_cache.h"
 #include "sweep/workers/worker_connection.h"
 
-#define SLOT_MAX_AHEAD 16
+#define SLOT_MAX_AHEAD 32
 
 struct worker_slot {
     bool is_remote;

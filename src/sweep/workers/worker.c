@@ -579,12 +579,13 @@ static void work(struct worker *w) {
         struct run_summary summary = {0};
         ssize_t got = recv(w->fd, &job, sizeof job, 0);
         if (got < 0 && errno == EINTR) continue;
-        if (got != sizeof job) return;
+        if (got <= (ssize_t)offsetof(struct worker_job, folder)) return;
         status s = run_job(w, &job, &summary);
         w->folder = w->options->folder; /* not in job any more */
         struct worker_report report = report_of(w, s, &summary);
         status_free(s);
-        if (send(w->fd, &report, sizeof report, MSG_NOSIGNAL) != sizeof report) return;
+        size_t size = offsetof(struct worker_report, message) + strlen(report.message) + 1;
+        if (send(w->fd, &report, size, MSG_NOSIGNAL) < 0) return;
     }
 }
 
@@ -633,13 +634,13 @@ status worker_receive(int fd, struct worker_report *report, bool *got) {
     ssize_t size;
     do size = recv(fd, report, sizeof *report, 0);
     while (size < 0 && errno == EINTR);
-    *got = size == sizeof *report;
+    *got = size > (ssize_t)offsetof(struct worker_report, message);
     if (size >= 0 || errno == ECONNRESET) return OK;
     return status_errno(STATUS_IO, errno, "cannot receive from a worker");
 }
 
 bool worker_send_job(int fd, const struct worker_job *job) {
-    return send(fd, job, sizeof *job, MSG_NOSIGNAL) == sizeof *job;
+    return send(fd, job, offsetof(struct worker_job, folder) + strlen(job->folder) + 1, MSG_NOSIGNAL) > 0;
 }
 
 bool worker_answer(int fd, bool must_stop) {

@@ -16,9 +16,10 @@
 struct worker_job {
     int64_t run;           /* trial * sweep->runs + repeat */
     bool is_kept;          /* with a run folder from its start */
-    char folder[PATH_MAX]; /* of the sweep, where it was moved; "": as in worker_options */
     uint64_t folder_inode; /* the run stops where the folder of the sweep has another; 0: not compared */
     struct point point;
+    char
+        folder[PATH_MAX]; /* of the sweep, where it was moved; "": as in worker_options. Only its characters are sent */
 };
 
 enum worker_event {
@@ -42,7 +43,7 @@ struct worker_report {
     double others[SWEEP_MAX_OTHER_METRICS]; /* of WORKER_DONE, as trial_run's */
     char state_sha256[65];
     char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows; "": unknown, it did not open them itself */
-    char message[WORKER_MESSAGE];
+    char message[WORKER_MESSAGE];                    /* as folder of worker_job */
 };
 
 struct worker_options {
