@@ -29,6 +29,10 @@ bool gpus_available(const struct gpus_process *process, int *gpus, struct text *
  * all GPUs. */
 bool gpus_are_expected(void);
 
+/* False: no GPU of NVIDIA can be in this machine, because there is neither its driver nor a device of NVIDIA on the PCI
+ * bus. [root]: "", or a folder with proc and dev in tests. */
+bool gpus_may_exist(const char *root);
+
 /* What of NVIDIA's driver this machine has. */
 struct gpus_driver {
     bool has_device;    /* a GPU on the PCI bus */
