@@ -143,7 +143,10 @@ status command_make_folder(const char *parent, const char *name, char **out) {
     return s;
 }
 
-static int remove_entry(const char *path, const struct stat *, int, struct FTW *) { return remove(path); }
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk) {
+    (void)info, (void)type, (void)walk;
+    return remove(path);
+}
 
 void command_remove_tree(const char *folder) { nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS); }
 

@@ -161,8 +161,9 @@ static status connect(const struct command_line *line, const struct dist_env *en
     return OK;
 }
 
-static status run_rank(const struct command_line *line, const struct config *, const struct dist_env *env,
+static status run_rank(const struct command_line *line, const struct config *config, const struct dist_env *env,
                        struct log *log) {
+    (void)config;
     struct store *store = NULL;
     struct comm *comm = NULL, *used = NULL;
     struct sizes sizes;

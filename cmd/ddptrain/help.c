@@ -373,7 +373,10 @@ static void write_options_with_values(struct text *out) {
         }
 }
 
-static void add_key(void *context, const char *path, const char *const *) { text_printf(context, "%s= ", path); }
+static void add_key(void *context, const char *path, const char *const *values) {
+    (void)values;
+    text_printf(context, "%s= ", path);
+}
 
 static void write_words_of_keys(struct text *out) { schema_each_key(&config_schema, add_key, out); }
 
@@ -527,7 +530,8 @@ static status completion(const char *shell) {
     return status_new(STATUS_USAGE, "--completion needs the name of a shell: bash, zsh or fish");
 }
 
-static status version(const char *) {
+static status version(const char *unused) {
+    (void)unused;
     printf("ddptrain %s\n", DDPTRAIN_VERSION);
     return OK;
 }

@@ -7,8 +7,9 @@
 
 #define MAX_LEVELS 32 /* of groups; hard links can form cycles */
 
-static herr_t look_for_allocation(unsigned, const H5E_error2_t *error, void *context) {
+static herr_t look_for_allocation(unsigned number, const H5E_error2_t *error, void *context) {
     bool *is_found = context;
+    (void)number;
     *is_found = *is_found || error->min_num == H5E_NOSPACE || error->min_num == H5E_CANTALLOC;
     return 0;
 }
@@ -39,18 +40,26 @@ struct memory {
     size_t size;
 };
 
-static void *image_malloc(size_t size, H5FD_file_image_op_t, void *data) {
+static void *image_malloc(size_t size, H5FD_file_image_op_t operation, void *data) {
     const struct memory *memory = data;
+    (void)operation;
     return size == memory->size ? memory->image : NULL;
 }
 
-static void *image_memcpy(void *to, const void *from, size_t, H5FD_file_image_op_t, void *) {
+static void *image_memcpy(void *to, const void *from, size_t size, H5FD_file_image_op_t operation, void *data) {
+    (void)size, (void)operation, (void)data;
     return to == from ? to : NULL;
 }
 
-static void *image_realloc(void *, size_t, H5FD_file_image_op_t, void *) { return NULL; }
+static void *image_realloc(void *image, size_t size, H5FD_file_image_op_t operation, void *data) {
+    (void)image, (void)size, (void)operation, (void)data;
+    return NULL;
+}
 
-static herr_t image_free(void *, H5FD_file_image_op_t, void *) { return 0; }
+static herr_t image_free(void *image, H5FD_file_image_op_t operation, void *data) {
+    (void)image, (void)operation, (void)data;
+    return 0;
+}
 
 static void *udata_copy(void *data) {
     struct memory *copy = malloc(sizeof *copy);
@@ -279,8 +288,9 @@ status hdf5_walk(hid_t file, const char *name, const char *group, hdf5_visitor *
     return s;
 }
 
-static status parse_dataset(void *context, const char *, hid_t dataset) {
+static status parse_dataset(void *context, const char *path, hid_t dataset) {
     struct hdf5_shape shape;
+    (void)path;
     return hdf5_describe(dataset, context, &shape);
 }
 

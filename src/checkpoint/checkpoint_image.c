@@ -68,10 +68,14 @@ struct metadata {
     size_t size, capacity;
 };
 
-static void *metadata_malloc(size_t, H5FD_file_image_op_t, void *) { return NULL; /* the file starts empty */ }
+static void *metadata_malloc(size_t size, H5FD_file_image_op_t operation, void *data) {
+    (void)size, (void)operation, (void)data;
+    return NULL; /* the file starts empty */
+}
 
-static void *metadata_realloc(void *, size_t size, H5FD_file_image_op_t, void *data) {
+static void *metadata_realloc(void *bytes, size_t size, H5FD_file_image_op_t operation, void *data) {
     struct metadata *metadata = data;
+    (void)bytes, (void)operation;
     if (size > metadata->capacity) {
         size_t capacity = metadata->capacity * 2 < size ? size : metadata->capacity * 2;
         unsigned char *more = realloc(metadata->bytes, capacity);
@@ -83,11 +87,17 @@ static void *metadata_realloc(void *, size_t size, H5FD_file_image_op_t, void *d
     return metadata->bytes;
 }
 
-static herr_t metadata_free(void *, H5FD_file_image_op_t, void *) { return 0; }
+static herr_t metadata_free(void *bytes, H5FD_file_image_op_t operation, void *data) {
+    (void)bytes, (void)operation, (void)data;
+    return 0;
+}
 
 static void *udata_copy(void *data) { return data; }
 
-static herr_t udata_free(void *) { return 0; }
+static herr_t udata_free(void *data) {
+    (void)data;
+    return 0;
+}
 
 /* The number of groups in the path of place [i] that are not in the path of the previous place. */
 static size_t new_groups(const struct image *image, size_t i) {

@@ -123,7 +123,8 @@ static const struct schema orthogonal_schema =
     SCHEMA("model.init.orthogonal", struct orthogonal_config, .rows = orthogonal_rows, .shorthand = "gain");
 static const struct schema gpt2_schema = SCHEMA("model.init.gpt2", struct gpt2_config, .rows = gpt2_rows);
 
-static void fill(struct rng *, float value, float *values, size_t count) {
+static void fill(struct rng *rng, float value, float *values, size_t count) {
+    (void)rng;
     for (size_t i = 0; values && i < count; i++) values[i] = value;
 }
 
@@ -193,11 +194,13 @@ static void constant(const void *config, const struct param *p, float *values, s
     fill(rng, (float)((const struct constant_config *)config)->value, values, p->count);
 }
 
-static void zeros(const void *, const struct param *p, float *values, struct rng *rng) {
+static void zeros(const void *config, const struct param *p, float *values, struct rng *rng) {
+    (void)config;
     fill(rng, 0, values, p->count);
 }
 
-static void ones(const void *, const struct param *p, float *values, struct rng *rng) {
+static void ones(const void *config, const struct param *p, float *values, struct rng *rng) {
+    (void)config;
     fill(rng, 1, values, p->count);
 }
 
@@ -324,7 +327,11 @@ static void draw_gpt2(void *user, const struct param *param, size_t index) {
     if (values) params_draw_end(d->params, index, 1);
 }
 
-static void count_one(void *user, const struct param *, size_t) { ++*(size_t *)user; }
+static void count_one(void *user, const struct param *param, size_t index) {
+    (void)param;
+    (void)index;
+    ++*(size_t *)user;
+}
 
 static const char *gpt2_layers[] = {"linear", "embedding", "positional_embedding", "attention"};
 
@@ -364,7 +371,8 @@ struct check {
     const struct param *vector; /* one with fewer than two dimensions; NULL: none */
 };
 
-static void check_param(void *user, const struct param *param, size_t) {
+static void check_param(void *user, const struct param *param, size_t index) {
+    (void)index;
     struct check *c = user;
     c->count++;
     if (param->dims < 2) c->vector = param;

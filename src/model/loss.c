@@ -210,7 +210,8 @@ bool loss_is_balanced(const struct loss_type *loss, const void *config) {
     return loss->class_weight && loss->class_weight((void *)(uintptr_t)config)->word;
 }
 
-status loss_check_values(const void *, const struct shape *output, size_t target_size, int64_t) {
+status loss_check_values(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
+    (void)config, (void)classes;
     if (shape_elements(output) == target_size) return OK;
     return status_new(STATUS_USAGE, "the model's output is %s, but a target row has %zu value%s", shape_text(output).s,
                       target_size, text_plural(target_size, "s"));

@@ -28,8 +28,9 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static void check(void *config, const struct node *where, const char *, struct problems *problems) {
+static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct model_config *c = config;
+    (void)path;
     if (c->layers.count == 0) problems_add(problems, where->place, "model.layers", "must have at least one layer");
 }
 

@@ -160,9 +160,10 @@ void objective_host_targets(const struct objective *o, size_t term, const void *
     }
 }
 
-static status prepare(const void *config, struct device *device, const struct shape *, size_t, size_t rows,
-                      size_t world_size) {
+static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,
+                      size_t rows, size_t world_size) {
     const struct objective *o = config;
+    (void)output, (void)target_size;
     for (size_t i = 0; i < o->count; i++) {
         const struct objective_term *t = &o->terms[i];
         TRY(at_place(t, loss_prepare(t->loss, t->config, device, &t->output.shape, t->target.size, rows, world_size)));
@@ -170,11 +171,12 @@ static status prepare(const void *config, struct device *device, const struct sh
     return OK;
 }
 
-static void run(const void *config, struct device *device, const struct shape *, const struct tensor *output,
-                const void *targets, const struct row_weights *weights, size_t rows, float scale,
-                const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, struct device *device, const struct shape *output_shape,
+                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
+                float scale, const struct tensor *gradient, struct loss_sums *sums) {
     const struct objective *o = config;
     const struct device_ops *ops = device_ops(device);
+    (void)output_shape;
     objective_split(o, device, floats(output), targets, rows);
     device_zero(device, o->sums, o->count * sizeof *o->sums);
     for (size_t i = 0; i < o->count; i++) {

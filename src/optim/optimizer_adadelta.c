@@ -18,8 +18,9 @@ static const struct schema_row rows[] = {
 
 static const struct schema schema = SCHEMA("optimizer.adadelta", struct adadelta_config, .rows = rows);
 
-static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct adadelta_config *c = config;
+    (void)t;
     struct adadelta_constants s = {
         .minus_lr = (float)-own->lr,
         .rho = (float)c->rho,

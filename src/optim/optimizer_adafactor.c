@@ -27,7 +27,8 @@ static const struct schema schema = SCHEMA("optimizer.adafactor", struct adafact
 
 enum { ROW_VAR, COL_VAR, VARIANCE };
 
-static bool state_shape(const void *, const struct param *p, size_t index, int64_t *shape) {
+static bool state_shape(const void *config, const struct param *p, size_t index, int64_t *shape) {
+    (void)config;
     if (index == ROW_VAR && p->dims > 1) shape[p->dims - 1] = 1;
     if (index == COL_VAR && p->dims > 1) shape[p->dims - 2] = 1;
     return (index == VARIANCE) == (p->dims < 2);

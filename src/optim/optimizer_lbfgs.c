@@ -24,7 +24,8 @@ static const struct schema_row rows[] = {
 };
 static const struct schema schema = SCHEMA("optimizer.lbfgs", struct lbfgs_config, .rows = rows);
 
-static union optimizer_constants plan(const void *, const struct optimizer_settings *own, int64_t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
+    (void)config, (void)t;
     return (union optimizer_constants){.sgd = {.minus_lr = (float)-own->lr}};
 }
 

@@ -19,9 +19,10 @@ static const struct schema_row rows[] = {
 static const struct schema schema =
     SCHEMA("optimizer.lion", struct lion_config, .rows = rows, .check = optimizer_check_betas);
 
-static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct lion_config *c = config;
     double beta1 = own->momentum, beta2 = c->betas.items[1];
+    (void)t;
     struct lion_constants s = {
         .minus_lr = (float)-own->lr,
         .beta1 = (float)beta1,

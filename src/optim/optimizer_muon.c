@@ -85,7 +85,8 @@ static bool is_other(const void *config, const struct param *p) {
 
 enum { MOMENTUM_BUFFER, EXP_AVG };
 
-static bool state_shape(const void *config, const struct param *p, size_t index, int64_t *) {
+static bool state_shape(const void *config, const struct param *p, size_t index, int64_t *shape) {
+    (void)shape;
     return is_other(config, p) == (index >= EXP_AVG);
 }
 

@@ -27,8 +27,9 @@ static bool uses_buffer(const void *config, size_t index) {
     return index == SQUARE_AVG || (index == GRAD_AVG && c->centered) || (index == MOMENTUM && c->momentum != 0);
 }
 
-static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t) {
+static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct rmsprop_config *c = config;
+    (void)t;
     struct rmsprop_constants s = {
         .minus_lr = (float)-own->lr,
         .alpha = (float)c->alpha,

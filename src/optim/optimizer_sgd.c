@@ -26,7 +26,10 @@ static void check(void *config, const struct node *where, const char *path, stru
 
 static const struct schema schema = SCHEMA("optimizer.sgd", struct sgd_config, .rows = rows, .check = check);
 
-static bool uses_buffer(const void *config, size_t) { return ((const struct sgd_config *)config)->momentum != 0; }
+static bool uses_buffer(const void *config, size_t index) {
+    (void)index;
+    return ((const struct sgd_config *)config)->momentum != 0;
+}
 
 static union optimizer_constants plan(const void *config, const struct optimizer_settings *own, int64_t t) {
     const struct sgd_config *c = config;

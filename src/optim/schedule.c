@@ -201,31 +201,36 @@ static const struct schema restarts_schema =
     SCHEMA("schedule.cosine_restarts", struct schedule_config, .rows = restarts_rows);
 
 /* base * gamma^(t div size) */
-static double step(const struct schedule_config *c, double base, int64_t t, int64_t) {
+static double step(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
     return base * pow(c->gamma, (double)(t / c->step_size));
 }
 
 /* base * gamma^(milestones <= t), multiplied one by one as PyTorch does */
-static double multistep(const struct schedule_config *c, double base, int64_t t, int64_t) {
+static double multistep(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
     for (size_t i = 0; i < c->milestones.count; i++)
         if (c->milestones.items[i] <= t) base *= c->gamma;
     return base;
 }
 
-static double exponential(const struct schedule_config *c, double base, int64_t t, int64_t) {
+static double exponential(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
     return base * pow(c->gamma, (double)t);
 }
 
 static double minimum(int64_t t, int64_t max) { return (double)(t < max ? t : max); }
 
 /* base * (s + (e - s) * min(t, T) / T) */
-static double linear(const struct schedule_config *c, double base, int64_t t, int64_t) {
+static double linear(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
     return base *
            (c->start_factor + (c->end_factor - c->start_factor) * minimum(t, c->total_iters) / (double)c->total_iters);
 }
 
 /* base * (1 - min(t, T) / T)^p */
-static double polynomial(const struct schedule_config *c, double base, int64_t t, int64_t) {
+static double polynomial(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
     return base * pow(1 - minimum(t, c->total_iters) / (double)c->total_iters, c->power);
 }
 
@@ -235,7 +240,8 @@ static double cosine(const struct schedule_config *c, double base, int64_t t, in
     return c->eta_min + (base - c->eta_min) * (1 + cos(PI * (double)t / period)) / 2;
 }
 
-static double cosine_restarts(const struct schedule_config *c, double base, int64_t t, int64_t) {
+static double cosine_restarts(const struct schedule_config *c, double base, int64_t t, int64_t total) {
+    (void)total;
     int64_t period = c->t_0;
     if (c->t_mult == 1) t %= period;
     while (t >= period) {
@@ -275,14 +281,16 @@ static double cyclic_fraction(const struct schedule_config *c, int64_t t) {
     return c->mode == EXP_RANGE ? fraction * pow(c->gamma, (double)t) : fraction;
 }
 
-static double cyclic(const struct schedule_config *c, double base, int64_t t, int64_t) {
+static double cyclic(const struct schedule_config *c, double base, int64_t t, int64_t total) {
     double low = isnan(c->base_lr) ? base : c->base_lr;
+    (void)total;
     return low + (c->max_lr - low) * cyclic_fraction(c, t);
 }
 
 /* LambdaLR with the function that the points describe. */
-static double piecewise(const struct schedule_config *c, double base, int64_t t, int64_t) {
+static double piecewise(const struct schedule_config *c, double base, int64_t t, int64_t total) {
     const struct schedule_point *point = c->points.items, *last = point + c->points.count - 1;
+    (void)total;
     if (t <= point->at) return base * point->factor;
     while (point < last && point[1].at <= t) point++;
     if (point == last || c->interpolation == STEP) return base * point->factor;

@@ -11,7 +11,10 @@
 extern FILE *__wrap_stderr, *__wrap_stdout;
 FILE *__wrap_stderr, *__wrap_stdout; /* NOLINT(bugprone-reserved-identifier): the linker's names */
 
-static ssize_t discard(void *, const char *, size_t size) { return (ssize_t)size; }
+static ssize_t discard(void *context, const char *bytes, size_t size) {
+    (void)context, (void)bytes;
+    return (ssize_t)size;
+}
 
 __attribute__((constructor)) static void open_streams(void) {
     const cookie_io_functions_t functions = {.write = discard};
@@ -26,4 +29,7 @@ __attribute__((destructor)) static void close_streams(void) {
 __attribute__((noreturn)) void __wrap_exit(int code);
 
 /* libhdf5 exits where it has no memory for a handle. Returns to the call of this library instead. */
-void __wrap_exit(int) { status_exit_without_memory(); }
+void __wrap_exit(int code) {
+    (void)code;
+    status_exit_without_memory();
+}

@@ -131,17 +131,20 @@ static bool read_epoch(struct run_data *r, const struct json_line *line) {
     return true;
 }
 
-static bool read_skipped(struct run_data *r, const struct json_line *) {
+static bool read_skipped(struct run_data *r, const struct json_line *line) {
+    (void)line;
     r->skipped++;
     return true;
 }
 
-static bool read_rollback(struct run_data *r, const struct json_line *) {
+static bool read_rollback(struct run_data *r, const struct json_line *line) {
+    (void)line;
     r->rollbacks++;
     return true;
 }
 
-static bool read_failed_checkpoint(struct run_data *r, const struct json_line *) {
+static bool read_failed_checkpoint(struct run_data *r, const struct json_line *line) {
+    (void)line;
     r->failed_checkpoints++;
     return true;
 }

@@ -56,8 +56,9 @@ void hdf5_reason(char *text, size_t size, const char *otherwise) {
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, copy_innermost, &reason);
 }
 
-static herr_t look_for_memory(unsigned, const H5E_error2_t *error, void *context) {
+static herr_t look_for_memory(unsigned number, const H5E_error2_t *error, void *context) {
     bool *lacks_memory = context;
+    (void)number;
     *lacks_memory = *lacks_memory || (error->maj_num == H5E_RESOURCE && error->min_num == H5E_NOSPACE);
     return 0;
 }

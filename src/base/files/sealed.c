@@ -74,10 +74,11 @@ static void pass_hash(const struct chunk_pass *pass, bool is_chunked, uint8_t ha
 }
 
 /* Hashes the chunk from memory; with a file, writes each of its parts after it was hashed. */
-static status write_chunk(void *context, size_t index, size_t) {
+static status write_chunk(void *context, size_t index, size_t worker) {
     const struct chunk_pass *pass = context;
     uint64_t start = index * pass->chunk, end = start + chunk_size(pass, index), at = 0;
     struct digest digest;
+    (void)worker;
     digest_start(&digest);
     for (size_t p = 0; p < pass->part_count && at < end; at += pass->parts[p++].size) {
         uint64_t after = at + pass->parts[p].size, first = at > start ? at : start, last = after < end ? after : end;

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <sys/mman.h>
 
 /* ---- control groups ---- */
 
@@ -107,9 +107,10 @@ uint64_t memory_available_in_groups(const char *root) {
     return available;
 }
 
-static bool add_processes(void *context, const char *folder, bool) {
+static bool add_processes(void *context, const char *folder, bool is_v2) {
     uint64_t *available = context, limit, used;
     char path[CGROUP_MAX_PATH + 32];
+    (void)is_v2;
     snprintf(path, sizeof path, "%s/pids.max", folder);
     if (!machine_number(path, "", &limit)) return true;
     snprintf(path, sizeof path, "%s/pids.current", folder);

@@ -12,9 +12,10 @@ struct records {
     size_t next;               /* 0: the names; then row + 1 */
 };
 
-static status start(struct csv *csv, const struct dataset_config *config, bool) {
+static status start(struct csv *csv, const struct dataset_config *config, bool is_validation) {
     struct records *records = csv->records;
     size_t columns = config->request.cells->column_count;
+    (void)is_validation;
     records->cells = config->request.cells;
     records->numbers = arena_alloc(csv->arena, (columns + 1) * sizeof *records->numbers);
     csv->numbers = arena_alloc(csv->arena, (columns + 1) * sizeof *csv->numbers);
@@ -60,10 +61,11 @@ static status next_record(struct csv *csv, bool *has_record) {
 
 static void close_records(struct csv *csv) { free(csv->records); }
 
-static status open_cells(const struct dataset_config *config, const char *, bool wants_classes,
+static status open_cells(const struct dataset_config *config, const char *path, bool wants_classes,
                          const struct source *train, struct source **out) {
     static const struct csv_input input = {.unit = "row", .start = start, .next = next_record, .close = close_records};
     struct records *records = calloc(1, sizeof *records);
+    (void)path;
     if (!records) return status_memory("a table");
     return csv_open(&dataset_cells, &input, records, config, "table", wants_classes, train, out);
 }

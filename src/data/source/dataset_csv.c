@@ -1194,7 +1194,8 @@ status csv_open(const struct dataset_format *format, const struct csv_input *inp
     return open_source(format, input, NULL, config, path, wants_classes, train, &is_whole, out);
 }
 
-static status start_file(struct csv *csv, const struct dataset_config *config, bool) {
+static status start_file(struct csv *csv, const struct dataset_config *config, bool is_validation) {
+    (void)is_validation;
     return csv_read_text(csv, config);
 }
 

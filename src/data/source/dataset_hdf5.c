@@ -615,7 +615,8 @@ static status open_file(struct hdf5 *h) {
     return s == OK ? find_descriptor(h) : s;
 }
 
-static herr_t add_name(hid_t, const char *name, const H5L_info_t *, void *context) {
+static herr_t add_name(hid_t group, const char *name, const H5L_info_t *info, void *context) {
+    (void)group, (void)info;
     struct text *names = context;
     if (names->length > 200) {
         text_add(names, ", ...");
@@ -636,7 +637,10 @@ static status missing(const struct hdf5 *h, const char *name) {
 
 /* libhdf5 calls it before it follows an external link, also through a soft link; a negative result prevents it. */
 /* NOLINTBEGIN(readability-non-const-parameter) */
-static herr_t reject_link(const char *, const char *, const char *, const char *, unsigned *, hid_t, void *) {
+static herr_t reject_link(const char *parent_file, const char *parent_group, const char *child_file,
+                          const char *child_object, unsigned *access_flags, hid_t access, void *context) {
+    (void)parent_file, (void)parent_group, (void)child_file, (void)child_object, (void)access_flags, (void)access;
+    (void)context;
     return -1;
 }
 /* NOLINTEND(readability-non-const-parameter) */
@@ -983,7 +987,8 @@ static void close_hdf5(struct source *source) {
 }
 
 static status open_hdf5(const struct dataset_config *config, const char *path, bool wants_classes,
-                        const struct source *, struct source **out) {
+                        const struct source *train, struct source **out) {
+    (void)train;
     struct hdf5 *h = calloc(1, sizeof *h);
     if (!h) return status_memory("a dataset");
     h->base.format = &dataset_hdf5;

@@ -265,8 +265,9 @@ static void close_idx(struct source *source) {
     free(idx);
 }
 
-static status open_idx(const struct dataset_config *config, const char *path, bool, const struct source *train,
-                       struct source **out) {
+static status open_idx(const struct dataset_config *config, const char *path, bool wants_classes,
+                       const struct source *train, struct source **out) {
+    (void)wants_classes;
     struct idx *idx = calloc(1, sizeof *idx);
     if (!idx) return status_memory("a dataset");
     idx->base.format = &dataset_idx;

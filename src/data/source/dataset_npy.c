@@ -477,13 +477,15 @@ static status open_any(const struct dataset_format *format, const struct dataset
     return s;
 }
 
-static status open_npy(const struct dataset_config *config, const char *path, bool, const struct source *train,
-                       struct source **out) {
+static status open_npy(const struct dataset_config *config, const char *path, bool wants_classes,
+                       const struct source *train, struct source **out) {
+    (void)wants_classes;
     return open_any(&dataset_npy, config, path, train, out);
 }
 
-static status open_npz(const struct dataset_config *config, const char *path, bool, const struct source *train,
-                       struct source **out) {
+static status open_npz(const struct dataset_config *config, const char *path, bool wants_classes,
+                       const struct source *train, struct source **out) {
+    (void)wants_classes;
     return open_any(&dataset_npz, config, path, train, out);
 }
 

@@ -59,8 +59,10 @@ static status failure(const struct csv *csv, const struct records *records) {
 }
 
 /* Only reading is allowed, also for the views of the database. */
-static int authorize(void *context, int action, const char *, const char *second, const char *, const char *) {
+static int authorize(void *context, int action, const char *first, const char *second, const char *database,
+                     const char *view) {
     struct records *records = context;
+    (void)first, (void)database, (void)view;
     if (++records->names > MAX_NAMES) return SQLITE_DENY;
     if (action == SQLITE_FUNCTION) return second && strcmp(second, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
     return action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_RECURSIVE ? SQLITE_OK : SQLITE_DENY;

@@ -49,7 +49,9 @@ struct synthetic {
 };
 
 /* (torch.rand(inputs), torch.rand(targets)) */
-static void draw_uniform(const struct synthetic *s, struct rng *rng, const float *, float *inputs, float *targets) {
+static void draw_uniform(const struct synthetic *s, struct rng *rng, const float *fixed, float *inputs,
+                         float *targets) {
+    (void)fixed;
     rng_uniform(rng, inputs, s->base.input_size, 0, 1);
     rng_uniform(rng, targets, s->base.target_size, 0, 1);
 }
@@ -134,8 +136,9 @@ static status set_shape(struct synthetic *s, const struct synthetic_config *conf
     return OK;
 }
 
-static status open_synthetic(const struct dataset_config *config, const char *, bool wants_classes,
-                             const struct source *, struct source **out) {
+static status open_synthetic(const struct dataset_config *config, const char *path, bool wants_classes,
+                             const struct source *train, struct source **out) {
+    (void)path, (void)train;
     struct synthetic *s = calloc(1, sizeof *s);
     if (!s) return status_memory("a dataset");
     s->base.format = &dataset_synthetic;
@@ -163,8 +166,9 @@ static status read_synthetic(struct source *source, size_t first, size_t count, 
     return OK;
 }
 
-static void describe_synthetic(const struct source *, enum row_value kind, size_t row, size_t element,
+static void describe_synthetic(const struct source *source, enum row_value kind, size_t row, size_t element,
                                struct text *out) {
+    (void)source;
     text_printf(out, "synthetic dataset: row %zu, %s %zu", row, kind == ROW_TARGET ? "target" : "input", element);
 }
 

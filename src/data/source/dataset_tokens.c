@@ -386,8 +386,9 @@ static void close_tokens(struct source *source) {
     free(t);
 }
 
-static status open_tokens(const struct dataset_config *config, const char *path, bool, const struct source *train,
-                          struct source **out) {
+static status open_tokens(const struct dataset_config *config, const char *path, bool wants_classes,
+                          const struct source *train, struct source **out) {
+    (void)wants_classes;
     struct tokens *t = calloc(1, sizeof *t);
     if (!t) return status_memory("a dataset of tokens");
     t->base.format = &dataset_tokens;
@@ -558,8 +559,9 @@ static void close_text(struct source *source) {
     free(t);
 }
 
-static status open_text(const struct dataset_config *config, const char *path, bool, const struct source *train,
-                        struct source **out) {
+static status open_text(const struct dataset_config *config, const char *path, bool wants_classes,
+                        const struct source *train, struct source **out) {
+    (void)wants_classes;
     struct text_source *t = calloc(1, sizeof *t);
     if (!t) return status_memory("the text of a dataset");
     t->base.format = &dataset_text;
@@ -673,8 +675,9 @@ static void close_tokenized(struct source *source) {
     free(t);
 }
 
-static status open_tokenized(const struct dataset_config *config, const char *path, bool, const struct source *train,
-                             struct source **out) {
+static status open_tokenized(const struct dataset_config *config, const char *path, bool wants_classes,
+                             const struct source *train, struct source **out) {
+    (void)wants_classes;
     struct tokenized *t = calloc(1, sizeof *t);
     if (!t) return status_memory("the tokens of a text");
     t->base.format = &dataset_tokenized;

@@ -193,9 +193,10 @@ static status make_fields(struct csv_reader *reader, const char *path, size_t co
     return reader->fields ? OK : status_memory("the columns of %s", path);
 }
 
-static status start(struct csv *csv, const struct dataset_config *config, bool) {
+static status start(struct csv *csv, const struct dataset_config *config, bool is_validation) {
     struct records *r = csv->records;
     uint64_t bytes;
+    (void)is_validation;
     TRY(file_check(csv->path, &bytes));
     csv->base.file_bytes += bytes;
     r->names = named_columns(config, csv->arena);

@@ -129,8 +129,9 @@ static status run_strip(const struct step *step, const char *text, size_t size, 
     return normalized_add(out, text + start, size - start);
 }
 
-static status run_strip_accents(const struct step *, const char *text, size_t size, struct normalized *out) {
+static status run_strip_accents(const struct step *step, const char *text, size_t size, struct normalized *out) {
     uint32_t code;
+    (void)step;
     for (size_t at = 0, length; at < size; at += length) {
         length = utf8_decode(text + at, size - at, &code);
         utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)code);
@@ -142,9 +143,10 @@ static status run_strip_accents(const struct step *, const char *text, size_t si
 
 #define DOTTED_I 0x130 /* its lower case is two characters */
 
-static status run_lowercase(const struct step *, const char *text, size_t size, struct normalized *out) {
+static status run_lowercase(const struct step *step, const char *text, size_t size, struct normalized *out) {
     uint32_t code;
     char bytes[4];
+    (void)step;
     for (size_t at = 0, length; at < size; at += length) {
         length = utf8_decode(text + at, size - at, &code);
         size_t count = utf8_write((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), bytes);

@@ -146,9 +146,15 @@ static const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size
     return parts == 2 ? &bf16_kernels_amx_two : &bf16_kernels_amx_three;
 }
 #else
-static const struct bf16_kernels *bf16_kernels_find(const char *) { return NULL; }
+static const struct bf16_kernels *bf16_kernels_find(const char *name) {
+    (void)name;
+    return NULL;
+}
 
-static const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size_t) { return bf16_kernels_find(name); }
+static const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size_t parts) {
+    (void)parts;
+    return bf16_kernels_find(name);
+}
 #endif
 
 /* ---- precision and instruction set ---- */

@@ -218,9 +218,10 @@ static size_t real_elements(const struct elementwise_options *o, size_t count) {
     return real_positions(&o->rows, count / o->row_elements) * (o->row_elements / o->rows.positions);
 }
 
-static void elementwise(struct device *, const struct elementwise_options *o, const float *outputs,
+static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
                         const float *targets, size_t count, float factor, double counted, float *doutputs,
                         struct loss_sums *sums) {
+    (void)device;
     double weights = 0, all = (double)count;
     size_t row_elements = o->rows.values ? o->row_elements : 1, of_position = 1;
     if (o->rows.lengths) of_position = o->row_elements / o->rows.positions;
@@ -245,10 +246,11 @@ static void elementwise(struct device *, const struct elementwise_options *o, co
     sums->count += o->rows.values && o->rows.is_counted ? counted * (weights / all) : counted;
 }
 
-static void nll(struct device *, const struct cross_entropy_options *o, const float *log_probabilities,
+static void nll(struct device *device, const struct cross_entropy_options *o, const float *log_probabilities,
                 const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
                 struct loss_sums *sums) {
     double count = sum_of_weights(o, targets, positions), weighted = 0;
+    (void)device;
     size_t row_positions = o->rows.values ? o->row_positions : 1;
     float factor = count > 0 ? scale / (float)count : 0;
     for (size_t i = 0; dx && i < positions * classes; i++) dx[i] = 0;
@@ -267,12 +269,13 @@ static void nll(struct device *, const struct cross_entropy_options *o, const fl
     sums->count += o->rows.is_counted ? weighted : count;
 }
 
-static void multi_margin(struct device *, const struct cross_entropy_options *o, const float *outputs,
+static void multi_margin(struct device *device, const struct cross_entropy_options *o, const float *outputs,
                          const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
                          struct loss_sums *sums) {
     struct cross_entropy_options counted = *o;
     counted.weight = NULL;
     double count = sum_of_weights(&counted, targets, positions), weighted = 0;
+    (void)device;
     size_t row_positions = o->rows.values ? o->row_positions : 1;
     for (size_t i = 0; dx && i < positions * classes; i++) dx[i] = 0;
     for (size_t i = 0; i < positions; i++) {
@@ -304,8 +307,9 @@ static float largest(const float *x, size_t count) {
     return max;
 }
 
-static void rowwise(struct device *, const struct rowwise_options *o, const float *outputs, const float *targets,
+static void rowwise(struct device *device, const struct rowwise_options *o, const float *outputs, const float *targets,
                     size_t rows, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
+    (void)device;
     double weights = 0, real = (double)rows;
     size_t row_masks = o->rows.values ? o->row_masks : 1, row_size = o->parts * size;
     if (o->rows.lengths) {
@@ -330,14 +334,17 @@ static void rowwise(struct device *, const struct rowwise_options *o, const floa
     sums->count += o->rows.is_counted ? weights : real;
 }
 
-static void to_classes(struct device *, const float *x, size_t stride, int64_t *classes, size_t rows, size_t count) {
+static void to_classes(struct device *device, const float *x, size_t stride, int64_t *classes, size_t rows,
+                       size_t count) {
+    (void)device;
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < count; i++) classes[r * count + i] = (int64_t)x[r * stride + i];
 }
 
-static void combine(struct device *, const struct loss_sums *parts, const double *weights, size_t count, double rows,
-                    struct loss_sums *sums) {
+static void combine(struct device *device, const struct loss_sums *parts, const double *weights, size_t count,
+                    double rows, struct loss_sums *sums) {
     double total = 0;
+    (void)device;
     for (size_t i = 0; i < count; i++)
         if (parts[i].count != 0) total += weights[i] * (parts[i].loss / parts[i].count);
     sums->loss += total * rows;

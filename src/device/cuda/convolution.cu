@@ -121,7 +121,8 @@ static status prepare(struct device_convolution *d, size_t rows, bool is_trainin
 }
 
 /* The first convolution opens cuDNN; plans are created in prepare, which gets the number of rows. */
-static status create(struct device *device, const struct convolution *c, size_t, struct device_convolution **out) {
+static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
+    (void)rows;
     *out = nullptr;
     TRY(open_cudnn((struct gpu_device *)device));
     struct device_convolution *d = (struct device_convolution *)calloc(1, sizeof *d);

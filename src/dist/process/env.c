@@ -219,7 +219,8 @@ static status from_environment(struct dist_env *env, bool *is_found) {
 }
 
 /* The last one: other launchers that do not set the number of ranks take it from WORLD_SIZE. */
-static status from_world_size(struct dist_env *, bool *is_found) {
+static status from_world_size(struct dist_env *env, bool *is_found) {
+    (void)env;
     *is_found = is_set("WORLD_SIZE");
     return *is_found ? status_new(STATUS_USAGE, "environment variable RANK is not set, although WORLD_SIZE is") : OK;
 }

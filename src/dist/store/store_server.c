@@ -898,7 +898,8 @@ static bool on_report(struct store_server *s, struct connection *c, const struct
     return true;
 }
 
-static bool on_bye(struct store_server *s, struct connection *c, const struct store_frame *) {
+static bool on_bye(struct store_server *s, struct connection *c, const struct store_frame *frame) {
+    (void)frame;
     members_leave(s->members, rank_of(c), MEMBER_LEFT, STATUS_OK, NULL, clock_seconds());
     s->has_changed = true;
     return rank_of(c) == 0; /* the end of the connection shows the rank that BYE has arrived */

@@ -27,7 +27,8 @@ bool layer_is_gelu_tanh(const struct layer *layer) {
     return layer->type == &layer_gelu && function_of(layer) == ACTIVATION_GELU_TANH;
 }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
     layer->out = layer->in;
     return OK;
 }
@@ -244,8 +245,9 @@ static void keyed_forward(const struct layer *layer, const struct pass *pass, co
 }
 
 static void keyed_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                           const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     struct keyed_activation f = keyed_of(layer);
+    (void)y;
     if (dx) device_ops(pass->device)->keyed_backward(pass->device, &f, x, dy, dx, pass->rows * layer->in_size);
 }
 
@@ -372,7 +374,8 @@ static void rrelu_forward(const struct layer *layer, const struct pass *pass, co
 }
 
 static void rrelu_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                           const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     if (dx) draw_slopes(layer, pass, x, dy, dx);
 }
 

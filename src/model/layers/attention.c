@@ -199,8 +199,9 @@ static status check_cache(const struct layer *layer) {
     return status_new(STATUS_USAGE, "it needs all positions at once");
 }
 
-static status create_cache(struct layer *layer, struct device *device, size_t) {
+static status create_cache(struct layer *layer, struct device *device, size_t batch) {
     const struct attention_config *c = config_of(layer);
+    (void)batch;
     if (!layer->cached_positions) return OK;
     struct head_groups groups = {.positions = layer->cached_positions,
                                  .heads = (size_t)c->heads,
@@ -242,7 +243,8 @@ static status plan_groups(struct layer *layer) {
 }
 
 /* Saved: with groups the repeated q, k and v, and their gradient; then two numbers of each softmax. */
-static status core_plan(struct layer *layer, struct planning *) {
+static status core_plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
     TRY(is_grouped(layer) ? plan_groups(layer) : plan_shape(layer, 3));
     TRY(check_cache(layer));
     layer->saved_size = 2 * (size_t)config_of(layer)->heads * tokens_of(layer);
@@ -379,7 +381,8 @@ static void attention_forward(const struct layer *layer, const struct pass *pass
 }
 
 static void attention_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                               const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                               const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
@@ -694,9 +697,10 @@ static status check_mask(const struct layer *layer) {
 }
 
 /* Whether each query attends to a key. */
-static status check_mask_row(const struct layer *layer, const struct params *, const float *row) {
+static status check_mask_row(const struct layer *layer, const struct params *params, const float *row) {
     enum attention_mask kind = (enum attention_mask)cross_config_of(layer)->mask;
     size_t keys = keys_of(layer);
+    (void)params;
     for (size_t q = 0; layer->in_count == 3 && q < mask_queries(layer); q++) {
         const float *mask = row + layer->ins[2].input - 1 + q * keys;
         size_t k = 0;
@@ -767,7 +771,8 @@ static void join(const struct layer *layer, const struct pass *pass, const struc
 }
 
 static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&x[2]) : NULL);

@@ -52,7 +52,8 @@ static void fill(float *values, size_t count, float value) {
     for (size_t i = 0; i < count; i++) values[i] = value;
 }
 
-static void init(const struct layer *layer, const struct params *params, struct rng *) {
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    (void)rng;
     if (!config_of(layer)->affine) return;
     size_t first = layer->first_param, channels = (size_t)layer->in.size[0];
     fill(params_value(params, first), channels, 1);
@@ -64,7 +65,8 @@ static void init_buffers(const struct layer *layer, const struct params *buffers
     fill(params_value(buffers, layer->first_buffer + 1), (size_t)layer->in.size[0], 1);
 }
 
-static status alloc(struct layer *layer, struct device *device, size_t) {
+static status alloc(struct layer *layer, struct device *device, size_t batch) {
+    (void)batch;
     return device_alloc(device, BATCH_NORM_WORK((size_t)layer->in.size[0]) * sizeof(float), layer->path,
                         &layer->runtime);
 }
@@ -105,8 +107,9 @@ static void recompute(const struct layer *layer, const struct pass *pass, const 
         ->image->batch_norm_recompute(pass->device, &norm, x, layer->runtime, y, positions(layer, pass));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     bool affine = config_of(layer)->affine;
     struct batch_norm norm = norm_of(layer, pass);
     size_t p = layer->first_param;

@@ -14,7 +14,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void init(const struct layer *layer, const struct params *params, struct rng *) {
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    (void)rng;
     memset(params_value(params, layer->first_param), 0, features(layer) * sizeof(float));
 }
 
@@ -28,10 +29,11 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                       layer->in_size);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t size = features(layer);
+    (void)x, (void)y;
     ops->copy_columns(pass->device, floats(dy), layer->out_size, layer->saved, size, pass->rows, size);
     ops->sequence->sum_rows(pass->device, layer->saved, params_gradient(pass->params, layer->first_param), pass->rows,
                             size);

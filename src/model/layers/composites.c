@@ -85,7 +85,8 @@ static const char *prefix_of(struct arena *arena, const char *name) {
 }
 
 static status expand_sequential(struct builder *builder, const struct variant *variant, const char *path,
-                                const char *name, const size_t *in, size_t, size_t *out) {
+                                const char *name, const size_t *in, size_t count, size_t *out) {
+    (void)count;
     const struct sequential_config *c = variant->config;
     struct arena *arena = builder->model->arena;
     if (!c->has_layers)
@@ -95,7 +96,8 @@ static status expand_sequential(struct builder *builder, const struct variant *v
 }
 
 static status expand_repeat(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                            const size_t *in, size_t, size_t *out) {
+                            const size_t *in, size_t count, size_t *out) {
+    (void)count;
     const struct repeat_config *c = variant->config;
     const struct layer_common *common = variant->common;
     struct arena *arena = builder->model->arena;
@@ -112,7 +114,8 @@ static status expand_repeat(struct builder *builder, const struct variant *varia
 
 /* y = f(x) + shortcut(x) */
 static status expand_residual(struct builder *builder, const struct variant *variant, const char *path,
-                              const char *name, const size_t *in, size_t, size_t *out) {
+                              const char *name, const size_t *in, size_t count, size_t *out) {
+    (void)count;
     const struct residual_config *c = variant->config;
     struct arena *arena = builder->model->arena;
     size_t sides[2];
@@ -127,11 +130,12 @@ static const struct schema parallel_schema =
     SCHEMA("model.layers.parallel", struct parallel_config, .rows = parallel_rows);
 
 static status expand_parallel(struct builder *builder, const struct variant *variant, const char *path,
-                              const char *name, const size_t *in, size_t, size_t *out) {
+                              const char *name, const size_t *in, size_t count, size_t *out) {
     const struct parallel_config *c = variant->config;
     const struct branch_config *branches = c->branches.items;
     struct arena *arena = builder->model->arena;
     size_t outputs[BUILD_MAX_INPUTS];
+    (void)count;
     if (c->branches.count < 1 || c->branches.count > BUILD_MAX_INPUTS)
         return status_new(STATUS_USAGE, "%s: %s: branches: expected 1 to %d lists of layers, got %zu",
                           place_text(variant->place).s, path, BUILD_MAX_INPUTS, c->branches.count);

@@ -243,7 +243,8 @@ static void convolution_forward(const struct layer *layer, const struct pass *pa
 }
 
 static void convolution_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                                 const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                                 const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     float *dbias = config_of(layer)->bias ? params_gradient(pass->params, first + 1) : NULL;
     device_ops(pass->device)
@@ -431,8 +432,9 @@ static struct depth_window depth_of(const struct convolution_config *c, const st
 
 /* ---- the images of each window along the depth, as channels ---- */
 
-static status plan_unfold(struct layer *layer, struct planning *) {
+static status plan_unfold(struct layer *layer, struct planning *planning) {
     const struct convolution_config *c = config_of(layer);
+    (void)planning;
     TRY(volume_check(layer));
     struct depth_window w = depth_of(c, &layer->in);
     if (w.channels % (size_t)c->groups != 0)
@@ -450,9 +452,10 @@ static void unfold(const struct layer *layer, const struct pass *pass, const str
     device_ops(pass->device)->shapes->unfold_depth(pass->device, &w, floats(x), floats(y), pass->rows);
 }
 
-static void fold(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *,
+static void fold(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                  const struct tensor *dy, const struct tensor *dx) {
     struct depth_window w = depth_of(config_of(layer), &layer->in);
+    (void)x, (void)y;
     if (dx) device_ops(pass->device)->shapes->fold_depth(pass->device, &w, floats(dy), floats(dx), pass->rows);
 }
 
@@ -682,7 +685,8 @@ static status transpose_plan(struct layer *layer, struct planning *planning) {
 }
 
 /* The convolution runs backward in either case. */
-static status prepare(struct layer *layer, struct device *device, size_t batch, bool) {
+static status prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
+    (void)is_training;
     return convolution_prepare(layer, device, batch, true);
 }
 
@@ -705,12 +709,13 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                                pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     const float *w = params_value(pass->params, first);
     struct tensor product = *dy;
+    (void)y;
     if (is_volume(layer)) {
         struct depth_window windows = transpose_depth(layer);
         ops->shapes->unfold_depth(pass->device, &windows, floats(dy), layer->saved, pass->rows);

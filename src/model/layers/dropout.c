@@ -47,7 +47,8 @@ DROPOUT_SCHEMA(drop_path, path_rows)
 
 static const struct dropout_config *config_of(const struct layer *layer) { return layer->config; }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
     layer->out = layer->in;
     return OK;
 }

@@ -189,8 +189,9 @@ static void embedding_forward(const struct layer *layer, const struct pass *pass
 }
 
 static void embedding_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                               const struct tensor *, const struct tensor *dy, const struct tensor *) {
-    /* tokens have no gradient */
+                               const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
+    (void)dx; /* tokens have no gradient */
     const struct device_ops *ops = device_ops(pass->device);
     const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)floats(x) : tokens_of(layer);
     float *gradient = params_gradient(pass->params, layer->first_param);
@@ -226,8 +227,10 @@ static void positional_forward(const struct layer *layer, const struct pass *pas
         ->sequence->add_row(pass->device, floats(x), weight, floats(y), rows, tokens * layer->in_size);
 }
 
-static void positional_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                                const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void positional_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)x;
+    (void)y;
     const struct device_ops *ops = device_ops(pass->device);
     ops->sequence->sum_rows(pass->device, floats(dy), params_gradient(pass->params, layer->first_param), pass->rows,
                             layer->in_size);
@@ -416,11 +419,12 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                                           (int32_t *)(void *)layer->saved);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *,
-                     const struct tensor *dy, const struct tensor *) {
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
+                     const struct tensor *dy, const struct tensor *dx) {
     struct embedding_bag bag = bag_of(layer, pass);
     const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)floats(x) : layer->runtime;
-    /* tokens have no gradient */
+    (void)y;
+    (void)dx; /* tokens have no gradient */
     device_ops(pass->device)
         ->sequence->embedding_bag_backward(pass->device, &bag, tokens, (const int32_t *)(const void *)layer->saved,
                                            floats(dy), params_gradient(pass->params, layer->first_param));

@@ -42,12 +42,13 @@ static struct input_names names_of(const struct string_list *from) {
     return names;
 }
 
-static void check_value(void *, const struct node *where, const char *path, struct problems *problems) {
+static void check_value(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct node *value = node_get(where, "value"), *from = node_get(where, "from");
     struct string_list list = {0};
     const char *one[1], *many[MAX_NAMES + 1];
     struct text at = {0};
     struct expression formula;
+    (void)config;
     if (from && from->kind == NODE_SCALAR && !node_is_null(from)) {
         one[0] = from->text;
         list = (struct string_list){one, 1};
@@ -93,15 +94,17 @@ static status differ(const struct layer *layer, size_t input) {
         short_text(f->value).s, shape_text(&layer->ins[0]).s, input + 1, shape_text(&layer->ins[input]).s);
 }
 
-static status plan_elements(struct layer *layer, struct planning *) {
+static status plan_elements(struct layer *layer, struct planning *planning) {
+    (void)planning;
     layer->out = layer->in;
     return OK;
 }
 
-static status plan_features(struct layer *layer, struct planning *) {
+static status plan_features(struct layer *layer, struct planning *planning) {
     const struct layer_formula *f = layer->config;
     bool are_vectors[EXPRESSION_MAX_VARIABLES] = {0};
     int64_t size = features_of(layer);
+    (void)planning;
     layer->out = layer->in;
     if (layer->in.dims == 0 || layer->in.dims > 2)
         return status_new(STATUS_USAGE,
@@ -164,9 +167,10 @@ static void join(const struct layer *layer, const struct pass *pass, const struc
 }
 
 static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     struct expression_call call = call_of(layer, pass->rows, x);
     float *to[EXPRESSION_MAX_VARIABLES];
+    (void)y;
     for (size_t i = 0; i < layer->in_count; i++) to[i] = floats(&dx[i]);
     add_derivatives(layer, &call, floats(dy), to);
     if (call.output_count) device_ops(pass->device)->formulas->run(pass->device, &call);

@@ -16,8 +16,9 @@ static const struct schema schema = SCHEMA("model.layers.glu", struct glu_config
 
 static int64_t dim_of(const struct layer *layer) { return ((const struct glu_config *)layer->config)->dim; }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
     int dimension = join_dimension(&layer->in, dim_of(layer));
+    (void)planning;
     if (dimension < 0)
         return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
                           (long long)dim_of(layer), layer->in.dims);
@@ -65,11 +66,12 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
 }
 
 /* dvalue = dy s;  dgate = dy value s (1 - s) */
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t count = pass->rows * layer->out_size;
     float *s = layer->saved, *value = s + count, *slope = value + count;
+    (void)y;
     if (!dx) return;
     ops->multiply(pass->device, floats(dy), s, slope, count);
     put(layer, pass, slope, 0, floats(dx));

@@ -66,7 +66,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void init(const struct layer *layer, const struct params *params, struct rng *) {
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    (void)rng;
     if (!config_of(layer)->affine) return;
     float *weight = params_value(params, layer->first_param), *bias = params_value(params, layer->first_param + 1);
     for (int64_t c = 0; c < layer->in.size[0]; c++) {
@@ -85,8 +86,9 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                                     affine ? params_value(pass->params, p + 1) : NULL, layer->saved, y, pass->rows);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     bool affine = config_of(layer)->affine;
     struct group_norm norm = norm_of(layer);
     size_t p = layer->first_param;

@@ -89,8 +89,9 @@ static int dimension_of(const struct layer *layer) {
     return join_dimension(&layer->in, ((const struct concat_config *)layer->config)->dim);
 }
 
-static status plan_concat(struct layer *layer, struct planning *) {
+static status plan_concat(struct layer *layer, struct planning *planning) {
     int dimension = dimension_of(layer);
+    (void)planning;
     if (dimension < 0)
         return status_new(STATUS_USAGE, "dim %lld: the inputs have the dimensions 1 to %d (0 is the batch)",
                           (long long)((const struct concat_config *)layer->config)->dim, layer->in.dims);
@@ -130,8 +131,9 @@ static void join_concat(const struct layer *layer, const struct pass *pass, cons
     copy_parts(layer, pass, x, y, NULL, NULL);
 }
 
-static void concat_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                            const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void concat_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                            const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)x, (void)y;
     copy_parts(layer, pass, NULL, NULL, dy, dx);
 }
 
@@ -171,7 +173,8 @@ const struct layer_type layer_concat = {
 
 /* ---- multiply ---- */
 
-static status plan_multiply(struct layer *layer, struct planning *) {
+static status plan_multiply(struct layer *layer, struct planning *planning) {
+    (void)planning;
     layer->out = layer->in;
     if (layer->in_count != 2)
         return status_new(STATUS_USAGE, "multiplies two outputs, got %zu; use one multiply after another",
@@ -186,7 +189,8 @@ static void join_multiply(const struct layer *layer, const struct pass *pass, co
 }
 
 static void multiply_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                              const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                              const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     for (int i = 0; i < 2; i++)
         if (dx[i].data)
             device_ops(pass->device)

@@ -32,9 +32,10 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void init(const struct layer *layer, const struct params *params, struct rng *) {
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     const struct layer_scale_config *c = layer->config;
     float *gamma = params_value(params, layer->first_param);
+    (void)rng;
     for (size_t i = 0; i < width(layer); i++) gamma[i] = (float)c->init_values;
 }
 
@@ -45,8 +46,9 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                         floats(y), pass->rows * layer->in_size);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     device_ops(pass->device)
         ->scale_backward(pass->device, floats(x), params_value(pass->params, layer->first_param), width(layer),
                          floats(dy), floats(dx), params_gradient(pass->params, layer->first_param),

@@ -142,8 +142,9 @@ static void backward_in_parts(const struct layer *layer, const struct pass *pass
                                          &(struct part_receiver){receive_rows, &part});
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     if (pass->receiver && pass->params->items[weight_of(layer)].part) {
         backward_in_parts(layer, pass, x, dy, dx);
         return;

@@ -8,8 +8,9 @@ static status differ(const struct layer *layer, const char *why) {
                       shape_text(&layer->ins[1]).s);
 }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
     const struct shape *a = layer->ins, *b = layer->ins + 1;
+    (void)planning;
     if (layer->in_count != 2)
         return status_new(STATUS_USAGE, "multiplies two outputs, got %zu; use one matmul after another",
                           layer->in_count);
@@ -48,9 +49,10 @@ static void join(const struct layer *layer, const struct pass *pass, const struc
 
 /* da = dy b^T, db = a^T dy */
 static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     struct product p = product_of(layer);
+    (void)y;
     if (dx[1].data) device_zero(pass->device, floats(&dx[1]), pass->rows * p.count * p.k * p.n * sizeof(float));
     for (size_t i = 0; i < pass->rows * p.count; i++) {
         const float *a = floats(&x[0]) + i * p.m * p.k, *b = floats(&x[1]) + i * p.k * p.n,

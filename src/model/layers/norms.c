@@ -54,7 +54,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void init(const struct layer *layer, const struct params *params, struct rng *) {
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
+    (void)rng;
     if (!has_weight(layer)) return;
     for (size_t i = 0; i < width(layer); i++) params_value(params, layer->first_param)[i] = 1;
     if (!has_bias(layer)) return;
@@ -82,7 +83,8 @@ static void layer_norm_of_sum(const struct layer *layer, const struct pass *pass
 }
 
 static void layer_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                                const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     device_ops(pass->device)
         ->norm_layers->layer_norm_backward(
             pass->device, floats(x), has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,
@@ -116,7 +118,8 @@ static void rms_norm_of_sum(const struct layer *layer, const struct pass *pass, 
 }
 
 static void rms_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                              const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                              const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     device_ops(pass->device)
         ->norm_layers->rms_norm_backward(pass->device, floats(x),
                                          has_weight(layer) ? params_value(pass->params, layer->first_param) : NULL,

@@ -90,9 +90,10 @@ static status check_side(const struct layer *layer, int dimension, size_t before
     return OK;
 }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
     size_t sides[6];
     int dims = layer->in.dims;
+    (void)planning;
     sides_of(layer, sides);
     if (dims == 1 && (sides[2] || sides[3]))
         return status_new(STATUS_USAGE, "four numbers pad two dimensions, but its input has one");
@@ -115,10 +116,11 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
     device_ops(pass->device)->shapes->pad_forward(pass->device, &p, floats(x), floats(y), pass->rows * outer);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     size_t outer;
     struct pad p = pad_of(layer, &outer);
+    (void)x, (void)y;
     if (dx)
         device_ops(pass->device)->shapes->pad_backward(pass->device, &p, floats(dy), floats(dx), pass->rows * outer);
 }

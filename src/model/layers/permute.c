@@ -105,7 +105,8 @@ static status check_dims(const struct layer *layer) {
                       layer->in.dims, shape_text(&layer->in).s);
 }
 
-static status plan_permute(struct layer *layer, struct planning *) {
+static status plan_permute(struct layer *layer, struct planning *planning) {
+    (void)planning;
     TRY(check_dims(layer));
     layer->out = (struct shape){.dims = layer->in.dims};
     for (int d = 0; d < layer->in.dims; d++) layer->out.size[d] = layer->in.size[source_of(layer, d)];
@@ -145,8 +146,9 @@ static struct permutation permutation_of(const struct layer *layer) {
     return completed(p);
 }
 
-static void forward_by(const struct layer *, const struct pass *pass, struct permutation p, const struct tensor *x,
+static void forward_by(const struct layer *layer, const struct pass *pass, struct permutation p, const struct tensor *x,
                        const struct tensor *y) {
+    (void)layer;
     device_ops(pass->device)->shapes->permute(pass->device, &p, floats(x), floats(y), pass->rows);
 }
 
@@ -155,9 +157,10 @@ static void permute_forward(const struct layer *layer, const struct pass *pass, 
     forward_by(layer, pass, permutation_of(layer), x, y);
 }
 
-static void permute_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                             const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void permute_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     struct permutation p = permutation_of(layer);
+    (void)x, (void)y;
     if (dx) forward_by(layer, pass, inverse_of(&p), dy, dx);
 }
 
@@ -237,8 +240,9 @@ static size_t factor_of(const struct layer *layer) {
     return (size_t)((const struct shuffle_config *)layer->config)->factor;
 }
 
-static status plan_shuffle(struct layer *layer, struct planning *) {
+static status plan_shuffle(struct layer *layer, struct planning *planning) {
     size_t factor = factor_of(layer);
+    (void)planning;
     TRY(image_check(layer, 3));
     struct image_shape in = image_of(&layer->in);
     if (in.channels % (factor * factor) != 0)
@@ -250,8 +254,9 @@ static status plan_shuffle(struct layer *layer, struct planning *) {
     return OK;
 }
 
-static status plan_unshuffle(struct layer *layer, struct planning *) {
+static status plan_unshuffle(struct layer *layer, struct planning *planning) {
     size_t factor = factor_of(layer);
+    (void)planning;
     TRY(image_check(layer, 3));
     struct image_shape in = image_of(&layer->in);
     if (in.height % factor != 0 || in.width % factor != 0)
@@ -279,9 +284,10 @@ static void shuffle_forward(const struct layer *layer, const struct pass *pass, 
     forward_by(layer, pass, shuffle_of(&layer->in, factor_of(layer)), x, y);
 }
 
-static void shuffle_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                             const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void shuffle_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     struct permutation p = shuffle_of(&layer->in, factor_of(layer));
+    (void)x, (void)y;
     if (dx) forward_by(layer, pass, inverse_of(&p), dy, dx);
 }
 
@@ -291,8 +297,9 @@ static void unshuffle_forward(const struct layer *layer, const struct pass *pass
     forward_by(layer, pass, inverse_of(&p), x, y);
 }
 
-static void unshuffle_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                               const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void unshuffle_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                               const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)x, (void)y;
     if (dx) forward_by(layer, pass, shuffle_of(&layer->out, factor_of(layer)), dy, dx);
 }
 

@@ -35,8 +35,9 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void init(const struct layer *layer, const struct params *params, struct rng *) {
+static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     float *slopes = params_value(params, layer->first_param);
+    (void)rng;
     for (size_t i = 0; i < slopes_of(layer); i++) slopes[i] = (float)config_of(layer)->init;
 }
 
@@ -47,8 +48,9 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                         floats(y), pass->rows * layer->in_size);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
+    (void)y;
     device_ops(pass->device)
         ->prelu_backward(pass->device, floats(x), params_value(pass->params, layer->first_param), slopes_of(layer),
                          floats(dy), floats(dx), params_gradient(pass->params, layer->first_param),

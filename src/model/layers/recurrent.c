@@ -709,10 +709,11 @@ static void input_gradient(const struct layer *layer, const struct pass *pass, c
         ops->add(pass->device, F32(s->gradient), F32(s->other), F32(s->gradient), s->values * in);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     struct saved s = saved_of(layer, pass->rows);
     bool needs_dx = dx && dx->data, needs_start = s.of_start && !continues(layer, pass);
+    (void)x, (void)y;
     if (pass->rows == 0) return;
     start_backward(layer, pass, &s, floats(dy));
     for (size_t l = layers_of(layer); l-- > 0;) {

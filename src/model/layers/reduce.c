@@ -47,9 +47,10 @@ static void remove_dimension(struct shape *shape, int dimension) {
     if (dimension == 0 || shape->dims < 2) shape->is_channels_last = false;
 }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
     const struct reduce_config *c = layer->config;
     int dimension = dimension_of(layer);
+    (void)planning;
     if (dimension < 0)
         return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
                           (long long)c->dim, layer->in.dims);
@@ -116,9 +117,10 @@ static void mean_forward(const struct layer *layer, const struct pass *pass, con
                                  inner);
 }
 
-static void mean_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                          const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void mean_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     size_t outer, count, inner;
+    (void)x, (void)y;
     if (!dx) return;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
@@ -189,12 +191,13 @@ static int ordered_dimensions(unsigned set, const struct shape *in, int order[MA
 
 /* Along several dimensions: one after another. */
 static status expand_mean(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                          const size_t *in, size_t, size_t *out) {
+                          const size_t *in, size_t count, size_t *out) {
     const struct mean_config *c = variant->config;
     struct arena *arena = builder->model->arena;
     struct shape shape = builder->model->tensors[*in].shape;
     unsigned set;
     int order[MAX_DIMS];
+    (void)count;
     TRY(at_layer(variant, path, dimensions_of(c, &shape, &set)));
     int steps = ordered_dimensions(set, &shape, order);
     *out = *in;
@@ -247,9 +250,10 @@ static void max_forward(const struct layer *layer, const struct pass *pass, cons
                               pass->rows * outer, count, inner);
 }
 
-static void max_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                         const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void max_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                         const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     size_t outer, count, inner;
+    (void)x, (void)y;
     if (!dx) return;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)

@@ -2,7 +2,8 @@
  * between two layers that require different formats. */
 #include "model/layers/layers.h"
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
     layer->out = layer->in;
     layer->out.is_channels_last = !layer->in.is_channels_last;
     return OK;
@@ -22,8 +23,10 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
     transpose(layer, pass, x, y, layer->in.is_channels_last);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
+    (void)x;
+    (void)y;
     if (dx) transpose(layer, pass, dy, dx, layer->out.is_channels_last);
 }
 

@@ -45,8 +45,9 @@ static struct rotation rotation_of(const struct layer *layer, size_t passed_rows
                              .is_inverse = is_inverse};
 }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
     const struct rotary_config *c = config_of(layer);
+    (void)planning;
     if (layer->in.dims != 2)
         return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     if (c->head_size % 2 != 0)
@@ -62,11 +63,12 @@ static status plan(struct layer *layer, struct planning *) {
 }
 
 /* layer->runtime: (positions, head_size / 2, 2) cosines and sines, in device memory. */
-static status create_table(struct layer *layer, struct device *device, size_t) {
+static status create_table(struct layer *layer, struct device *device, size_t batch) {
     const struct rotary_config *c = config_of(layer);
     size_t tokens = layer->cached_positions ? layer->cached_positions : (size_t)layer->in.size[0];
     size_t pairs = (size_t)c->head_size / 2;
     float *table;
+    (void)batch;
     TRY(device_alloc(device, tokens * pairs * 2 * sizeof(float), "the angles of a rotary embedding", &layer->runtime));
     TRY(device_map(device, &layer->runtime));
     table = layer->runtime;
@@ -95,9 +97,10 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
     device_ops(pass->device)->sequence->rotate(pass->device, &r, table, floats(x), floats(y));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     struct rotation r = rotation_of(layer, pass->rows, true);
+    (void)x, (void)y;
     if (dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, floats(dy), floats(dx));
 }
 

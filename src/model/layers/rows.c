@@ -5,8 +5,9 @@
 
 /* ---- input: one input of a row of all of them ---- */
 
-static status plan_input(struct layer *layer, struct planning *) {
+static status plan_input(struct layer *layer, struct planning *planning) {
     const struct model_input *input = layer->config;
+    (void)planning;
     layer->out = input->shape;
     return OK;
 }
@@ -20,8 +21,10 @@ static void forward_input(const struct layer *layer, const struct pass *pass, co
 }
 
 /* No parameter is before it. */
-static void backward_input(const struct layer *, const struct pass *, const struct tensor *, const struct tensor *,
-                           const struct tensor *, const struct tensor *) {}
+static void backward_input(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)layer, (void)pass, (void)x, (void)y, (void)dy, (void)dx;
+}
 
 static void input_c(const struct c_call *c) {
     const struct model_input *input = c->layer->config;
@@ -43,9 +46,10 @@ const struct layer_type layer_input = {
 
 /* ---- part: of the output of a layer that computes several ---- */
 
-static void backward_part(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                          const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void backward_part(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     const struct model_input *part = layer->config;
+    (void)x, (void)y;
     if (!dx) return;
     device_zero(pass->device, floats(dx), pass->rows * layer->in_size * sizeof(float));
     device_ops(pass->device)
@@ -74,7 +78,8 @@ const struct layer_type layer_part = {
 
 /* ---- outputs: a row of all outputs ---- */
 
-static status plan_outputs(struct layer *layer, struct planning *) {
+static status plan_outputs(struct layer *layer, struct planning *planning) {
+    (void)planning;
     layer->out = (struct shape){.dims = 1};
     for (size_t i = 0; i < layer->in_count; i++)
         if (__builtin_add_overflow(layer->out.size[0], (int64_t)shape_elements(&layer->ins[i]), &layer->out.size[0]))
@@ -103,8 +108,9 @@ static void join_outputs(const struct layer *layer, const struct pass *pass, con
     copy_outputs(layer, pass, x, y, NULL, NULL);
 }
 
-static void outputs_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                             const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void outputs_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)x, (void)y;
     copy_outputs(layer, pass, NULL, NULL, dy, dx);
 }
 

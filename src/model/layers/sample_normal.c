@@ -8,7 +8,8 @@
 #include "base/text.h"
 #include "model/layers/layers.h"
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
     layer->out = layer->in;
     if (layer->in_count != 2)
         return status_new(STATUS_USAGE, "takes two outputs, the mean and the logarithm of the variance, got %zu",
@@ -34,10 +35,11 @@ static void join(const struct layer *layer, const struct pass *pass, const struc
 }
 
 static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key = key_of(layer, pass);
     size_t count = pass->rows * layer->out_size;
+    (void)y;
     if (dx[0].data) ops->copy(pass->device, dy, &dx[0], count);
     if (!dx[1].data) return;
     if (pass->is_training)

@@ -25,13 +25,15 @@ static void join(const struct layer *layer, const struct pass *pass, const struc
     ops->copy(pass->device, &x[0], y, pass->rows * layer->out_size);
 }
 
-static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
-                          const struct tensor *, const struct tensor *dy, const struct tensor *dx) {
+static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)x, (void)y;
     if (dx[0].data) device_ops(pass->device)->copy(pass->device, dy, &dx[0], pass->rows * layer->out_size);
 }
 
-static status check_row(const struct layer *layer, const struct params *, const float *row) {
+static status check_row(const struct layer *layer, const struct params *params, const float *row) {
     float length = row[layer->ins[1].input - 1];
+    (void)params;
     if (length >= 1 && length <= (float)layer->out.size[0] && length == floorf(length)) return OK;
     return status_new(
         STATUS_DATA,
@@ -39,7 +41,10 @@ static status check_row(const struct layer *layer, const struct params *, const 
         layer->ins[1].input - 1, (double)length, layer->path, (long long)layer->out.size[0]);
 }
 
-static void lengths_facts(const struct layer *, struct layer_facts *to) { to->unscaled = 2; }
+static void lengths_facts(const struct layer *layer, struct layer_facts *to) {
+    (void)layer;
+    to->unscaled = 2;
+}
 
 /* The second input has one element; values beyond the positions count as the nearest one. */
 static const char *write_onnx(const struct onnx_call *c) {

@@ -22,9 +22,10 @@ static int dimension_of(const struct layer *layer) {
     return join_dimension(&layer->in, ((const struct slice_config *)layer->config)->dim);
 }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
     const struct slice_config *c = layer->config;
     int dimension = dimension_of(layer);
+    (void)planning;
     if (dimension < 0)
         return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
                           (long long)c->dim, layer->in.dims);
@@ -56,9 +57,10 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
         ->copy_columns(pass->device, floats(x) + at, stride, floats(y), width, pass->rows * outer, width);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     size_t outer, at, stride, width;
+    (void)x, (void)y;
     if (!dx) return;
     columns_of(layer, &outer, &at, &stride, &width);
     device_zero(pass->device, floats(dx), pass->rows * layer->in_size * sizeof(float));
@@ -181,13 +183,14 @@ static status check(const struct parts_config *c, const struct shape *in, int di
 }
 
 static status expand(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                     const size_t *in, size_t, size_t *out) {
+                     const size_t *in, size_t inputs, size_t *out) {
     const struct parts_config *c = variant->config;
     struct arena *arena = builder->model->arena;
     struct shape shape = builder->model->tensors[*in].shape;
     int dimension = join_dimension(&shape, c->dim);
     size_t count = 0;
     int64_t start = 0;
+    (void)inputs;
     TRY(status_prefix(check(c, &shape, dimension, &count), "%s: %s", place_text(variant->place).s, path));
     for (size_t i = 0; i < count; i++) {
         const char *part = arena_copy(arena, c->names.items[i]);

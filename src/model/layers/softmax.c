@@ -3,7 +3,8 @@
 
 static size_t width(const struct layer *layer) { return (size_t)layer->in.size[layer->in.dims - 1]; }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
     layer->out = layer->in;
     return OK;
 }
@@ -15,8 +16,9 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
                                     width(layer));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *y,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
+    (void)x;
     if (dx)
         device_ops(pass->device)
             ->sequence->softmax_backward(pass->device, floats(y), floats(dy), floats(dx),
@@ -65,8 +67,9 @@ static void log_forward(const struct layer *layer, const struct pass *pass, cons
                                         pass->rows * (layer->in_size / width(layer)), width(layer));
 }
 
-static void log_backward(const struct layer *layer, const struct pass *pass, const struct tensor *,
+static void log_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+    (void)x;
     if (dx)
         device_ops(pass->device)
             ->sequence->log_softmax_backward(pass->device, floats(y), floats(dy), floats(dx),

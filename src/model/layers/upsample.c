@@ -108,7 +108,8 @@ static status check_dims(const struct layer *layer) {
     return image_check(layer, 3);
 }
 
-static status plan(struct layer *layer, struct planning *) {
+static status plan(struct layer *layer, struct planning *planning) {
+    (void)planning;
     TRY(check_dims(layer));
     struct resize r = resize_of(layer);
     const struct resize_side *side = r.side;
@@ -124,9 +125,10 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
     device_ops(pass->device)->shapes->resize_forward(pass->device, &r, floats(x), floats(y), pass->rows);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *, const struct tensor *,
+static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
                      const struct tensor *dy, const struct tensor *dx) {
     struct resize r = resize_of(layer);
+    (void)x, (void)y;
     if (dx) device_ops(pass->device)->shapes->resize_backward(pass->device, &r, floats(dy), floats(dx), pass->rows);
 }
 

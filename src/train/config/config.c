@@ -549,8 +549,9 @@ static void check_schedule(const struct config *c, const struct node *root, stru
                      c->schedule.name);
 }
 
-void config_check(void *config, const struct node *root, const char *, struct problems *problems) {
+void config_check(void *config, const struct node *root, const char *path, struct problems *problems) {
     const struct config *c = config;
+    (void)path;
     check_losses(config, root, problems);
     if (c->loss.index < 0 && c->losses.count == 0) return;
     check_elastic(config, root, problems);

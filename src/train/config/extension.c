@@ -93,7 +93,8 @@ static void on_crash(int number) {
 }
 
 /* A call of exit would otherwise end a run as if it were complete. */
-static void on_end(int code, void *) {
+static void on_end(int code, void *unused) {
+    (void)unused;
     if (!name_extension()) return;
     char text[80];
     int length = snprintf(text, sizeof text, " has ended the process by exit(%d); it must return a status\n", code);
@@ -101,8 +102,9 @@ static void on_end(int code, void *) {
     _exit(STATUS_USAGE);
 }
 
-static int find_code(struct dl_phdr_info *info, size_t, void *user) {
+static int find_code(struct dl_phdr_info *info, size_t size, void *user) {
     struct code *code = user;
+    (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
         uintptr_t begin = info->dlpi_addr + part->p_vaddr, end = begin + part->p_memsz;

@@ -41,7 +41,10 @@ status feed_create(struct device *device, const struct dataset_info *info, size_
 /* Pins a part of the loader's memory, so that the device can copy from it asynchronously. */
 static void pin(void *feed, void *memory, size_t bytes) { device_pin(((struct feed *)feed)->device, memory, bytes); }
 
-static void unpin(void *feed, void *memory, size_t) { device_unpin(((struct feed *)feed)->device, memory); }
+static void unpin(void *feed, void *memory, size_t bytes) {
+    (void)bytes;
+    device_unpin(((struct feed *)feed)->device, memory);
+}
 
 void feed_pin_loader(struct feed *feed, const struct loader *loader) {
     if (!feed->batch || !loader || feed->pinned_count == MAX_LOADERS) return;

@@ -323,8 +323,8 @@ static void forward(struct device_convolution *d, const float *x, const float *w
 }
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
-                     float *dw, float *, size_t rows) {
-    /* computed by the caller */
+                     float *dw, float *dbias, size_t rows) {
+    (void)dbias; /* computed by the caller */
     struct convolution_plan *plan = plan_for(d, rows, true);
     void *weights = host->workspace_of(d->device), *target = plan ? target_of(d, plan, dy) : NULL;
     void *source = target && dw ? source_of(d, plan, x) : NULL;

@@ -258,14 +258,16 @@ static size_t min_heads(const struct attention_shape *s, size_t keys) {
     return 1 + ((size_t)1 << 19) / (s->tokens * keys * s->head_size + 1);
 }
 
-static void attention_forward(struct device *, const struct attention_shape *s, const struct tensor *qkv,
+static void attention_forward(struct device *device, const struct attention_shape *s, const struct tensor *qkv,
                               const struct tensor *y, float *softmaxes) {
+    (void)device;
     struct forward f = {s, self_operands(s, floats(qkv)), s->tokens, floats(y), softmaxes};
     parallel_for(s->rows * s->heads, min_heads(s, f.keys), forward_heads, &f);
 }
 
-static void cross_attention_forward(struct device *, const struct attention_shape *s, const float *q, const float *kv,
-                                    const struct tensor *y, float *softmaxes) {
+static void cross_attention_forward(struct device *device, const struct attention_shape *s, const float *q,
+                                    const float *kv, const struct tensor *y, float *softmaxes) {
+    (void)device;
     struct forward f = {s, cross_operands(s, q, kv), s->keys, floats(y), softmaxes};
     parallel_for(s->rows * s->heads, min_heads(s, f.keys), forward_heads, &f);
 }
@@ -355,18 +357,21 @@ static void backward_heads(void *context, size_t from, size_t to) {
     }
 }
 
-static void attention_backward(struct device *, const struct attention_shape *s, const struct tensor *qkv,
+static void attention_backward(struct device *device, const struct attention_shape *s, const struct tensor *qkv,
                                const struct tensor *y, const float *softmaxes, const struct tensor *dy,
                                const struct tensor *tdqkv) {
     float *dqkv = floats(tdqkv);
+    (void)device;
     size_t c = s->heads * s->head_size;
     struct backward b = {
         s, self_operands(s, floats(qkv)), s->tokens, floats(y), softmaxes, floats(dy), dqkv, dqkv + c, dqkv + 2 * c};
     parallel_for(s->rows * s->heads, min_heads(s, b.keys), backward_heads, &b);
 }
 
-static void cross_attention_backward(struct device *, const struct attention_shape *s, const float *q, const float *kv,
-                                     const float *y, const float *softmaxes, const float *dy, float *dq, float *dkv) {
+static void cross_attention_backward(struct device *device, const struct attention_shape *s, const float *q,
+                                     const float *kv, const float *y, const float *softmaxes, const float *dy,
+                                     float *dq, float *dkv) {
+    (void)device;
     size_t c = s->heads * s->head_size;
     struct backward b = {s, cross_operands(s, q, kv), s->keys, y, softmaxes, dy, dq, dkv, dkv + c};
     parallel_for(s->rows * s->heads, min_heads(s, b.keys), backward_heads, &b);

@@ -28,7 +28,9 @@ static void destroy(struct device_convolution *d) {
     free(d);
 }
 
-static status create(struct device *, const struct convolution *c, size_t, struct device_convolution **out) {
+static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
+    (void)device;
+    (void)rows;
     struct device_convolution *d = calloc(1, sizeof *d);
     if (!d) return status_memory("a convolution");
     d->c = *c;

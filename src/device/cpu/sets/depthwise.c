@@ -75,7 +75,9 @@ static status create_sides(struct device_convolution *d) {
     return OK;
 }
 
-static status create(struct device *, const struct convolution *c, size_t, struct device_convolution **out) {
+static status create(struct device *device, const struct convolution *c, size_t rows, struct device_convolution **out) {
+    (void)device;
+    (void)rows;
     struct device_convolution *d = calloc(1, sizeof *d);
     if (!d) return status_memory("a convolution");
     d->c = *c;
@@ -310,9 +312,9 @@ static void gradient_part(void *context, size_t first, size_t last) {
 }
 
 static void backward(struct device_convolution *d, const float *x, const float *w, const float *dy, float *dx,
-                     float *dw, float *, size_t rows) {
+                     float *dw, float *dbias, size_t rows) {
     size_t channels = d->c.in.channels, vectors = (channels + LANES - 1) / LANES;
-    /* computed by the caller */
+    (void)dbias; /* computed by the caller */
     if (dw) {
         struct gradient g = {d, x, dy, rows};
         memset(d->gradients, 0, d->taps * channels * sizeof *d->gradients);

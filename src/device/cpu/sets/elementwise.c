@@ -25,7 +25,9 @@ static void add_part(void *context, size_t first, size_t last) {
     for (size_t i = first; i < last; i++) y[i] = a[i] + b[i];
 }
 
-static void add(struct device *, const struct tensor *a, const struct tensor *b, const struct tensor *y, size_t count) {
+static void add(struct device *device, const struct tensor *a, const struct tensor *b, const struct tensor *y,
+                size_t count) {
+    (void)device;
     struct job job = {.a = floats(a), .b = floats(b), .to = floats(y)};
     parallel_for(count, PARALLEL_FLOATS, add_part, &job);
 }
@@ -35,7 +37,8 @@ static void copy_part(void *context, size_t first, size_t last) {
     memcpy(j->to + first, j->a + first, (last - first) * sizeof *j->to);
 }
 
-static void copy(struct device *, const struct tensor *x, const struct tensor *y, size_t count) {
+static void copy(struct device *device, const struct tensor *x, const struct tensor *y, size_t count) {
+    (void)device;
     parallel_for(count, PARALLEL_FLOATS, copy_part, &(struct job){.a = floats(x), .to = floats(y)});
 }
 
@@ -47,7 +50,8 @@ static void multiply_part(void *context, size_t first, size_t last) {
     for (size_t i = first; i < last; i++) y[i] = a[i] * b[i];
 }
 
-static void multiply(struct device *, const float *a, const float *b, float *y, size_t count) {
+static void multiply(struct device *device, const float *a, const float *b, float *y, size_t count) {
+    (void)device;
     parallel_for(count, PARALLEL_FLOATS, multiply_part, &(struct job){.a = a, .b = b, .to = y});
 }
 
@@ -63,9 +67,10 @@ static void copy_columns_part(void *context, size_t first, size_t last) {
         memcpy(c->y + r * c->y_stride, c->x + r * c->x_stride, c->count * sizeof *c->y);
 }
 
-static void copy_columns(struct device *, const float *x, size_t x_stride, float *y, size_t y_stride, size_t rows,
+static void copy_columns(struct device *device, const float *x, size_t x_stride, float *y, size_t y_stride, size_t rows,
                          size_t count) {
     struct columns columns = {x, y, x_stride, y_stride, count};
+    (void)device;
     parallel_for(rows, parallel_items(count), copy_columns_part, &columns);
 }
 
@@ -106,8 +111,9 @@ static void activation_forward_part(void *context, size_t first, size_t last) {
     IN_SET(activate)(j->f, j->a + first, j->to + first, last - first);
 }
 
-static void activation_forward(struct device *, enum activation f, const struct tensor *x, const struct tensor *y,
+static void activation_forward(struct device *device, enum activation f, const struct tensor *x, const struct tensor *y,
                                size_t count) {
+    (void)device;
     struct job job = {.a = floats(x), .to = floats(y), .f = f};
     parallel_for(count, elements_of_thread(activation_properties(f)), activation_forward_part, &job);
 }
@@ -117,8 +123,10 @@ static void activation_backward_part(void *context, size_t first, size_t last) {
     IN_SET(activate_backward)(j->f, j->a + first, j->b + first, j->c + first, j->to + first, last - first);
 }
 
-static void activation_backward(struct device *, enum activation f, const struct tensor *x, const struct tensor *y,
-                                const struct tensor *dy, const struct tensor *dx, size_t count) {
+static void activation_backward(struct device *device, enum activation f, const struct tensor *x,
+                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx,
+                                size_t count) {
+    (void)device;
     struct job job = {.a = floats(x), .b = floats(y), .c = floats(dy), .to = floats(dx), .f = f};
     parallel_for(count, elements_of_thread(activation_properties(f)), activation_backward_part, &job);
 }
@@ -151,14 +159,16 @@ static void keyed_backward_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void keyed_forward(struct device *, const struct keyed_activation *f, const struct tensor *x,
+static void keyed_forward(struct device *device, const struct keyed_activation *f, const struct tensor *x,
                           const struct tensor *y, size_t count) {
+    (void)device;
     struct job job = {.a = floats(x), .to = floats(y), .keyed = *f};
     parallel_for(count, elements_of_thread(keyed_properties(f->f)), keyed_forward_part, &job);
 }
 
-static void keyed_backward(struct device *, const struct keyed_activation *f, const struct tensor *x,
+static void keyed_backward(struct device *device, const struct keyed_activation *f, const struct tensor *x,
                            const struct tensor *dy, const struct tensor *dx, size_t count) {
+    (void)device;
     struct job job = {.a = floats(x), .b = floats(dy), .to = floats(dx), .keyed = *f};
     parallel_for(count, elements_of_thread(keyed_properties(f->f)), keyed_backward_part, &job);
 }
@@ -180,8 +190,9 @@ static void prelu_part(void *context, size_t first, size_t last) {
         }
 }
 
-static void prelu_forward(struct device *, const float *x, const float *slopes, size_t channels, float *y,
+static void prelu_forward(struct device *device, const float *x, const float *slopes, size_t channels, float *y,
                           size_t count) {
+    (void)device;
     parallel_for(count / channels, parallel_items(channels), prelu_part,
                  &(struct slopes){.x = x, .a = slopes, .to = y, .channels = channels});
 }
@@ -197,9 +208,10 @@ static void prelu_sums_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void prelu_backward(struct device *, const float *x, const float *slopes, size_t channels, const float *dy,
+static void prelu_backward(struct device *device, const float *x, const float *slopes, size_t channels, const float *dy,
                            float *dx, float *dslopes, size_t count) {
     struct slopes s = {x, slopes, dy, dx, dslopes, channels, count};
+    (void)device;
     parallel_for(channels, parallel_items(count / channels), prelu_sums_part, &s);
     if (dx) parallel_for(count / channels, parallel_items(channels), prelu_part, &s);
 }
@@ -215,8 +227,9 @@ static void scale_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void scale_forward(struct device *, const float *x, const float *scales, size_t channels, float *y,
+static void scale_forward(struct device *device, const float *x, const float *scales, size_t channels, float *y,
                           size_t count) {
+    (void)device;
     parallel_for(count / channels, parallel_items(channels), scale_part,
                  &(struct slopes){.x = x, .a = scales, .to = y, .channels = channels});
 }
@@ -261,8 +274,9 @@ static void drop_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void dropout(struct device *, const struct draw_key *key, float p, const struct tensor *x,
+static void dropout(struct device *device, const struct draw_key *key, float p, const struct tensor *x,
                     const struct tensor *y, size_t rows, size_t size) {
+    (void)device;
     parallel_for(rows, parallel_items(size), drop_part, &(struct drop_job){key, p, floats(x), floats(y), size});
 }
 
@@ -279,10 +293,11 @@ static void drop_row(const float *restrict x, float *restrict y, size_t size, fl
     for (size_t j = 0; j < size; j++) y[j] = scale > 0 ? x[j] * scale : 0;
 }
 
-static void dropout_channels(struct device *, const struct draw_key *key, float p, const struct tensor *tx,
+static void dropout_channels(struct device *device, const struct draw_key *key, float p, const struct tensor *tx,
                              const struct tensor *ty, size_t rows, size_t size, size_t channels) {
     const float *restrict x = floats(tx);
     float *restrict y = floats(ty);
+    (void)device;
     float scale = 1 / (1 - p), scales[DRAWN];
     uint32_t threshold = dropout_threshold(p), words[WORDS];
     for (size_t i = 0; i < rows; i++, x += size, y += size) {
@@ -326,8 +341,9 @@ static void slope_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void rrelu(struct device *, const struct draw_key *key, float low, float high, const float *x, const float *from,
-                  float *to, size_t rows, size_t size) {
+static void rrelu(struct device *device, const struct draw_key *key, float low, float high, const float *x,
+                  const float *from, float *to, size_t rows, size_t size) {
+    (void)device;
     parallel_for(rows, parallel_items(size), slope_part, &(struct slope_job){key, low, high, x, from, to, size});
 }
 
@@ -361,14 +377,16 @@ static void normal_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void sample_normal(struct device *, const struct draw_key *key, const float *mean, const float *log_variance,
-                          float *z, size_t rows, size_t size) {
+static void sample_normal(struct device *device, const struct draw_key *key, const float *mean,
+                          const float *log_variance, float *z, size_t rows, size_t size) {
+    (void)device;
     parallel_for(rows, parallel_items(8 * size), normal_part,
                  &(struct normal_job){key, mean, log_variance, NULL, z, size});
 }
 
-static void sample_normal_backward(struct device *, const struct draw_key *key, const float *log_variance,
+static void sample_normal_backward(struct device *device, const struct draw_key *key, const float *log_variance,
                                    const float *dz, float *dlog_variance, size_t rows, size_t size) {
+    (void)device;
     parallel_for(rows, parallel_items(8 * size), normal_part,
                  &(struct normal_job){key, NULL, log_variance, dz, dlog_variance, size});
 }
@@ -376,7 +394,8 @@ static void sample_normal_backward(struct device *, const struct draw_key *key, 
 /* ---- norms, and numbers that are not finite ---- */
 
 /* 16 partial sums in double, added in a fixed order at the end */
-static float norm(struct device *, const float *x, size_t count) {
+static float norm(struct device *device, const float *x, size_t count) {
+    (void)device;
     double parts[16] = {0}, sum = 0;
     size_t i = 0;
     for (; i + 16 <= count; i += 16)
@@ -400,8 +419,9 @@ static void clip_norm(struct device *device, const float *x, const struct device
 }
 
 /* an exponent of all ones is an infinity or a NaN */
-static bool is_finite(struct device *, const struct tensor *tx, size_t count) {
+static bool is_finite(struct device *device, const struct tensor *tx, size_t count) {
     const float *x = floats(tx);
+    (void)device;
     uint32_t bad = 0;
     for (size_t i = 0; i < count; i++) bad |= (bits_of_float(x[i]) & 0x7f800000u) == 0x7f800000u;
     return bad == 0;
@@ -421,7 +441,8 @@ static void skip_if_nonfinite(struct device *device, const float *x, size_t coun
     if (*found_inf > 0) *clip = NAN;
 }
 
-static void propagate_nonfinite(struct device *, const double *loss, const double *nonfinite, float *x) {
+static void propagate_nonfinite(struct device *device, const double *loss, const double *nonfinite, float *x) {
+    (void)device;
     if (!isfinite(*loss) || *nonfinite > 0) *x = NAN;
 }
 

@@ -37,8 +37,9 @@ static void transpose_part(void *context, size_t first, size_t last) {
             }
 }
 
-static void transpose(struct device *, const struct tensor *x, const struct tensor *y, size_t rows, size_t height,
+static void transpose(struct device *device, const struct tensor *x, const struct tensor *y, size_t rows, size_t height,
                       size_t width) {
+    (void)device;
     parallel_for(rows, parallel_items(height * width), transpose_part,
                  &(struct transposition){floats(x), floats(y), height, width});
 }
@@ -60,8 +61,9 @@ static void add_relu_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void add_relu(struct device *, const struct tensor *a, const struct tensor *b, const struct tensor *y,
+static void add_relu(struct device *device, const struct tensor *a, const struct tensor *b, const struct tensor *y,
                      size_t count) {
+    (void)device;
     parallel_for(count, PARALLEL_FLOATS, add_relu_part, &(struct elements){floats(a), floats(b), floats(y)});
 }
 
@@ -76,8 +78,9 @@ static void relu_backward_part(void *context, size_t first, size_t last) {
     }
 }
 
-static void relu_backward(struct device *, const struct tensor *y, const struct tensor *dy, const struct tensor *dx,
-                          size_t count) {
+static void relu_backward(struct device *device, const struct tensor *y, const struct tensor *dy,
+                          const struct tensor *dx, size_t count) {
+    (void)device;
     parallel_for(count, PARALLEL_FLOATS, relu_backward_part, &(struct elements){floats(y), floats(dy), floats(dx)});
 }
 
@@ -196,8 +199,9 @@ static void max_pool_forward_part(void *context, size_t first, size_t last) {
         }
 }
 
-static void max_pool_forward(struct device *, const struct pooling *p, const struct tensor *x, const struct tensor *y,
-                             uint8_t *index, size_t rows) {
+static void max_pool_forward(struct device *device, const struct pooling *p, const struct tensor *x,
+                             const struct tensor *y, uint8_t *index, size_t rows) {
+    (void)device;
     struct image_pass pass = pass_of(p);
     pass.x = floats(x), pass.to = floats(y), pass.new_index = index;
     parallel_for(rows, parallel_items(pass.in), max_pool_forward_part, &pass);
@@ -256,8 +260,9 @@ static void max_pool_backward_part(void *context, size_t first, size_t last) {
         }
 }
 
-static void max_pool_backward(struct device *, const struct pooling *p, const struct tensor *y, const uint8_t *index,
-                              const struct tensor *dy, const struct tensor *dx, size_t rows) {
+static void max_pool_backward(struct device *device, const struct pooling *p, const struct tensor *y,
+                              const uint8_t *index, const struct tensor *dy, const struct tensor *dx, size_t rows) {
+    (void)device;
     struct image_pass pass = pass_of(p);
     pass.y = floats(y), pass.index = index, pass.dy = floats(dy), pass.to = floats(dx);
     parallel_for(rows, parallel_items(pass.in), max_pool_backward_part, &pass);
@@ -343,8 +348,9 @@ static void avg_pool_forward_part(void *context, size_t first, size_t last) {
             }
 }
 
-static void avg_pool_forward(struct device *, const struct pooling *p, const struct tensor *x, const struct tensor *y,
-                             size_t rows) {
+static void avg_pool_forward(struct device *device, const struct pooling *p, const struct tensor *x,
+                             const struct tensor *y, size_t rows) {
+    (void)device;
     struct image_pass pass = pass_of(p);
     pass.x = floats(x), pass.to = floats(y);
     parallel_for(rows, parallel_items(pass.in), avg_pool_forward_part, &pass);
@@ -369,8 +375,9 @@ static void avg_pool_backward_part(void *context, size_t first, size_t last) {
             }
 }
 
-static void avg_pool_backward(struct device *, const struct pooling *p, const struct tensor *dy,
+static void avg_pool_backward(struct device *device, const struct pooling *p, const struct tensor *dy,
                               const struct tensor *dx, size_t rows) {
+    (void)device;
     struct image_pass pass = pass_of(p);
     pass.dy = floats(dy), pass.to = floats(dx);
     parallel_for(rows, parallel_items(pass.in), avg_pool_backward_part, &pass);
@@ -544,10 +551,11 @@ static void apply_part(void *context, size_t first, size_t last) {
         apply(a->x + at, a->to + at, a->w->scale, a->w->shift, last - first, channels, false);
 }
 
-static void batch_norm_forward(struct device *, const struct batch_norm *norm, const struct tensor *tx,
+static void batch_norm_forward(struct device *device, const struct batch_norm *norm, const struct tensor *tx,
                                const float *weight, const float *bias, float *running_mean, float *running_var,
                                float *work, const struct tensor *y, size_t count) {
     const float *x = floats(tx);
+    (void)device;
     struct work w = work_of(work, norm->channels);
     float *variance = w.constant; /* until backward */
     if (norm->uses_batch) {
@@ -570,8 +578,9 @@ static void batch_norm_forward(struct device *, const struct batch_norm *norm, c
                  &(struct application){norm, &w, x, NULL, floats(y)});
 }
 
-static void batch_norm_recompute(struct device *, const struct batch_norm *norm, const struct tensor *x, float *work,
-                                 const struct tensor *y, size_t count) {
+static void batch_norm_recompute(struct device *device, const struct batch_norm *norm, const struct tensor *x,
+                                 float *work, const struct tensor *y, size_t count) {
+    (void)device;
     struct work w = work_of(work, norm->channels);
     parallel_for(count, parallel_items(norm->channels), apply_part,
                  &(struct application){norm, &w, floats(x), NULL, floats(y)});
@@ -628,11 +637,12 @@ static void apply_back_part(void *context, size_t first, size_t last) {
         apply_back(a->x + at, a->dy + at, a->w, a->to + at, last - first, channels, false);
 }
 
-static void batch_norm_backward(struct device *, const struct batch_norm *norm, const struct tensor *tx,
+static void batch_norm_backward(struct device *device, const struct batch_norm *norm, const struct tensor *tx,
                                 const struct tensor *tdy, float *work, const struct tensor *tdx, float *dweight,
                                 float *dbias, size_t count) {
     const float *x = floats(tx), *dy = floats(tdy);
     float *dx = floats(tdx);
+    (void)device;
     size_t channels = norm->channels;
     struct work w = work_of(work, channels);
     sum_positions(gradients_part, &(struct positions){norm, &w, x, dy, count});
@@ -665,9 +675,10 @@ static void group_moments(const struct group_norm *norm, const float *x, double 
     if (*variance < 0) *variance = 0;
 }
 
-static void group_norm_forward(struct device *, const struct group_norm *norm, const struct tensor *x,
+static void group_norm_forward(struct device *device, const struct group_norm *norm, const struct tensor *x,
                                const float *weight, const float *bias, float *saved, const struct tensor *y,
                                size_t rows) {
+    (void)device;
     size_t size = norm->channels / norm->groups, row = norm->channels * norm->positions;
     for (size_t r = 0; r < rows; r++)
         for (size_t g = 0; g < norm->groups; g++) {
@@ -711,11 +722,12 @@ static void add_group_sums(const struct group_norm *norm, const float *x, const 
 }
 
 /* v = (x - mean) inverse;  h = dy weight;  dx = inverse (h - mean(h) - v mean(h v)) */
-static void group_norm_backward(struct device *, const struct group_norm *norm, const struct tensor *tx,
+static void group_norm_backward(struct device *device, const struct group_norm *norm, const struct tensor *tx,
                                 const float *weight, const float *saved, const struct tensor *tdy,
                                 const struct tensor *tdx, float *dweight, float *dbias, size_t rows) {
     const float *x = floats(tx), *dy = floats(tdy);
     float *dx = floats(tdx);
+    (void)device;
     size_t size = norm->channels / norm->groups, row = norm->channels * norm->positions;
     if (rows * norm->positions > LONG_SUM && (dweight || dbias)) {
         for (size_t c = 0; c < norm->channels; c += size)

@@ -36,8 +36,9 @@ static void forward_rows(void *context, size_t first, size_t last) {
     }
 }
 
-static void layer_norm_forward(struct device *, const float *x, const float *weight, const float *bias, float eps,
+static void layer_norm_forward(struct device *device, const float *x, const float *weight, const float *bias, float eps,
                                const struct tensor *y, float *statistics, size_t rows, size_t size) {
+    (void)device;
     struct layer_norm n = {x, weight, bias, eps, floats(y), statistics, size};
     parallel_for(rows, parallel_items(2 * size), forward_rows, &n);
 }
@@ -144,10 +145,11 @@ static void input_rows(void *context, size_t first, size_t last) {
 }
 
 /* One thread makes one pass over memory; several split the columns of one sum, then the rows of the other result. */
-static void layer_norm_backward(struct device *, const float *x, const float *weight, const float *statistics,
+static void layer_norm_backward(struct device *device, const float *x, const float *weight, const float *statistics,
                                 const struct tensor *dy, const struct tensor *tdx, bool adds, float *dweight,
                                 float *dbias, size_t rows, size_t size) {
     float *dx = floats(tdx);
+    (void)device;
     struct layer_norm_gradients n = {x, weight, statistics, floats(dy), dx, adds, dweight, dbias, rows, size};
     if (rows * size < 4 * PARALLEL_FLOATS || parallel_threads() == 1) {
         add_all_rows(&n, 0, size, dx != NULL);
@@ -157,9 +159,10 @@ static void layer_norm_backward(struct device *, const float *x, const float *we
     if (dx) parallel_for(rows, parallel_items(2 * size), input_rows, &n);
 }
 
-static void rms_norm_forward(struct device *, const float *restrict x, const float *restrict weight, float eps,
+static void rms_norm_forward(struct device *device, const float *restrict x, const float *restrict weight, float eps,
                              const struct tensor *ty, float *restrict statistics, size_t rows, size_t size) {
     float *restrict y = floats(ty);
+    (void)device;
     for (size_t i = 0; i < rows; i++, x += size, y += size) {
         float squares[SUMS] = {0};
         SUM_INTO(squares, size, j, x[j] * x[j]);
@@ -177,10 +180,11 @@ struct rms_norm_gradients {
 };
 
 static void add_rms_parameters(const void *norm, size_t row, size_t first, size_t last, float *restrict dweight,
-                               float *restrict) {
+                               float *restrict dbias) {
     const struct rms_norm_gradients *n = norm;
     const float *restrict x = n->x + row * n->size + first, *restrict g = n->dy + row * n->size + first;
     float scale = n->statistics[row];
+    (void)dbias;
     for (size_t j = 0; j < last - first; j++) dweight[j] = fmaf(g[j], x[j] * scale, dweight[j]);
 }
 
@@ -202,12 +206,13 @@ static void set_rms_input(const void *norm, size_t i) {
                    n->size);
 }
 
-static void rms_norm_backward(struct device *, const float *restrict x, const float *restrict weight,
+static void rms_norm_backward(struct device *device, const float *restrict x, const float *restrict weight,
                               const float *restrict statistics, const struct tensor *dy, const struct tensor *tdx,
                               bool adds, float *restrict dweight, size_t rows, size_t size) {
     float *restrict dx = floats(tdx);
     struct rms_norm_gradients n = {x, weight, statistics, floats(dy), dx, adds, size};
     bool is_long = dweight && rows > LONG_SUM;
+    (void)device;
     for (size_t i = 0; i < rows && !is_long; i++) {
         if (dweight) add_rms_parameters(&n, i, 0, size, dweight, NULL);
         if (dx) set_rms_input(&n, i);

@@ -131,8 +131,9 @@ static void zero_part(void *context, size_t first, size_t last) {
     memset(c->gradients + first, 0, (last - first) * sizeof *c->gradients);
 }
 
-static void update(struct device *, const struct optimizer_update *u) {
+static void update(struct device *device, const struct optimizer_update *u) {
     update_kernel *kernel = kernels[u->rule];
+    (void)device;
     for (const struct optimizer_run *run = u->runs; run < u->runs + u->run_count; run++) {
         size_t count = run->end - run->begin;
         struct change c = {.kernel = kernel, .factor = *u->clip, .gradients = u->gradients + run->begin};
@@ -153,8 +154,10 @@ static void average_part(void *context, size_t first, size_t last) {
     for (size_t i = first; i < last; i++) mean[i] = average_rule(weight, values[i], mean[i]);
 }
 
-static void average(struct device *, float weight, const float *clip, const float *values, float *mean, size_t count) {
+static void average(struct device *device, float weight, const float *clip, const float *values, float *mean,
+                    size_t count) {
     struct change c = {.factor = weight, .values = mean, .from = values};
+    (void)device;
     if (!isnan(*clip)) parallel_for(count, PARALLEL_FLOATS, average_part, &c);
 }
 
@@ -163,8 +166,9 @@ static void copy_part(void *context, size_t first, size_t last) {
     memcpy(c->values + first, c->from + first, (last - first) * sizeof *c->values);
 }
 
-static void save_or_restore(struct device *, const float *clip, float *values, float *saved, size_t count) {
+static void save_or_restore(struct device *device, const float *clip, float *values, float *saved, size_t count) {
     struct change c = {.from = isnan(*clip) ? saved : values, .values = isnan(*clip) ? values : saved};
+    (void)device;
     parallel_for(count, PARALLEL_FLOATS, copy_part, &c);
 }
 
@@ -174,8 +178,9 @@ static void clamp_part(void *context, size_t first, size_t last) {
     for (size_t i = first; i < last; i++) x[i] = clamp_rule(limit, x[i]);
 }
 
-static void clamp(struct device *, float limit, float *x, size_t count) {
+static void clamp(struct device *device, float limit, float *x, size_t count) {
     struct change c = {.factor = limit, .values = x};
+    (void)device;
     parallel_for(count, PARALLEL_FLOATS, clamp_part, &c);
 }
 

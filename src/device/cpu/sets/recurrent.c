@@ -323,11 +323,15 @@ static size_t last_at(const struct recurrent_shape *s, size_t row) {
     return ((s->is_reverse ? 0 : length - 1) * s->rows + row) * s->hidden;
 }
 
-static void take_last(struct device *, const struct recurrent_shape *s, const float *h, float *y, size_t y_stride) {
+static void take_last(struct device *device, const struct recurrent_shape *s, const float *h, float *y,
+                      size_t y_stride) {
+    (void)device;
     for (size_t r = 0; r < s->rows; r++) memcpy(y + r * y_stride, h + last_at(s, r), s->hidden * sizeof *y);
 }
 
-static void put_last(struct device *, const struct recurrent_shape *s, const float *dy, size_t dy_stride, float *dh) {
+static void put_last(struct device *device, const struct recurrent_shape *s, const float *dy, size_t dy_stride,
+                     float *dh) {
+    (void)device;
     for (size_t r = 0; r < s->rows; r++) memcpy(dh + last_at(s, r), dy + r * dy_stride, s->hidden * sizeof *dh);
 }
 

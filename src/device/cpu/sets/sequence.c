@@ -7,13 +7,17 @@
 #include "device/cpu/sets/sums.h"
 #include "device/math.h"
 
-static void embedding_forward(struct device *, const int32_t *tokens, const float *weight, float *y, size_t count,
-                              size_t, size_t size) {
+static void embedding_forward(struct device *device, const int32_t *tokens, const float *weight, float *y, size_t count,
+                              size_t vocabulary, size_t size) {
+    (void)device;
+    (void)vocabulary;
     for (size_t i = 0; i < count; i++) memcpy(y + i * size, weight + (size_t)tokens[i] * size, size * sizeof *y);
 }
 
-static void embedding_backward(struct device *, const int32_t *tokens, const float *restrict dy,
-                               float *restrict dweight, size_t count, size_t, size_t size) {
+static void embedding_backward(struct device *device, const int32_t *tokens, const float *restrict dy,
+                               float *restrict dweight, size_t count, size_t vocabulary, size_t size) {
+    (void)device;
+    (void)vocabulary;
     for (size_t i = 0; i < count; i++) {
         float *to = dweight + (size_t)tokens[i] * size;
         for (size_t j = 0; j < size; j++) to[j] += dy[i * size + j];
@@ -42,15 +46,17 @@ static void bag_forward(const struct embedding_bag *bag, const int32_t *tokens, 
         for (size_t j = 0; j < bag->size; j++) y[j] /= (float)count;
 }
 
-static void embedding_bag_forward(struct device *, const struct embedding_bag *bag, const int32_t *tokens,
+static void embedding_bag_forward(struct device *device, const struct embedding_bag *bag, const int32_t *tokens,
                                   const float *weight, float *y, int32_t *largest) {
+    (void)device;
     for (size_t r = 0; r < bag->rows; r++)
         bag_forward(bag, tokens + r * bag->tokens, bag_count(bag, tokens + r * bag->tokens), weight, y + r * bag->size,
                     largest ? largest + r * bag->size : NULL);
 }
 
-static void embedding_bag_backward(struct device *, const struct embedding_bag *bag, const int32_t *tokens,
+static void embedding_bag_backward(struct device *device, const struct embedding_bag *bag, const int32_t *tokens,
                                    const int32_t *largest, const float *dy, float *dweight) {
+    (void)device;
     for (size_t r = 0; r < bag->rows; r++, tokens += bag->tokens, dy += bag->size) {
         size_t count = bag_count(bag, tokens);
         float scale = bag->mode == BAG_MEAN && count > 0 ? (float)count : 1;
@@ -66,13 +72,15 @@ static void embedding_bag_backward(struct device *, const struct embedding_bag *
     }
 }
 
-static void add_row(struct device *, const float *restrict x, const float *restrict row, float *restrict y, size_t rows,
-                    size_t size) {
+static void add_row(struct device *device, const float *restrict x, const float *restrict row, float *restrict y,
+                    size_t rows, size_t size) {
+    (void)device;
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < size; j++) y[i * size + j] = x[i * size + j] + row[j];
 }
 
-static void sum_rows(struct device *, const float *restrict x, float *restrict sum, size_t rows, size_t size) {
+static void sum_rows(struct device *device, const float *restrict x, float *restrict sum, size_t rows, size_t size) {
+    (void)device;
     IN_SET(add_rows)(sum, x, rows, size, size);
 }
 
@@ -157,7 +165,9 @@ void IN_SET(short_softmax)(const float *x, float *y, float *max, float *log_sum,
     }
 }
 
-static void softmax_forward(struct device *, const float *restrict x, float *restrict y, size_t rows, size_t size) {
+static void softmax_forward(struct device *device, const float *restrict x, float *restrict y, size_t rows,
+                            size_t size) {
+    (void)device;
     for (size_t i = 0; i < rows; i++, x += size, y += size) {
         float max, scale = 1 / IN_SET(exponentials)(x, y, &max, size);
         for (size_t j = 0; j < size; j++) y[j] *= scale;
@@ -165,8 +175,9 @@ static void softmax_forward(struct device *, const float *restrict x, float *res
 }
 
 /* dx = y (dy - sum(y dy)) */
-static void softmax_backward(struct device *, const float *restrict y, const float *restrict dy, float *restrict dx,
-                             size_t rows, size_t size) {
+static void softmax_backward(struct device *device, const float *restrict y, const float *restrict dy,
+                             float *restrict dx, size_t rows, size_t size) {
+    (void)device;
     for (size_t i = 0; i < rows; i++, y += size, dy += size, dx += size) {
         float sums[SUMS] = {0};
         SUM_INTO(sums, size, j, y[j] * dy[j]);
@@ -175,7 +186,9 @@ static void softmax_backward(struct device *, const float *restrict y, const flo
     }
 }
 
-static void log_softmax_forward(struct device *, const float *restrict x, float *restrict y, size_t rows, size_t size) {
+static void log_softmax_forward(struct device *device, const float *restrict x, float *restrict y, size_t rows,
+                                size_t size) {
+    (void)device;
     for (size_t i = 0; i < rows; i++, x += size, y += size) {
         float max, shift = logf(IN_SET(exponentials)(x, y, &max, size));
         for (size_t j = 0; j < size; j++) y[j] = x[j] - max - shift;
@@ -183,8 +196,9 @@ static void log_softmax_forward(struct device *, const float *restrict x, float 
 }
 
 /* dx = dy - exp(y) sum(dy) */
-static void log_softmax_backward(struct device *, const float *restrict y, const float *restrict dy, float *restrict dx,
-                                 size_t rows, size_t size) {
+static void log_softmax_backward(struct device *device, const float *restrict y, const float *restrict dy,
+                                 float *restrict dx, size_t rows, size_t size) {
+    (void)device;
     for (size_t i = 0; i < rows; i++, y += size, dy += size, dx += size) {
         float sums[SUMS] = {0};
         SUM_INTO(sums, size, j, dy[j]);
@@ -206,8 +220,9 @@ static void rotate_halves(const struct rotation *r, const float *restrict table,
         }
 }
 
-static void rotate(struct device *, const struct rotation *r, const float *table, const float *x, float *y) {
+static void rotate(struct device *device, const struct rotation *r, const float *table, const float *x, float *y) {
     size_t rotated_features = r->heads * r->head_size;
+    (void)device;
     for (size_t i = 0; i < r->rows * r->tokens; i++, x += r->features, y += r->features) {
         const float *angles = table + i % r->tokens * r->head_size;
         if (r->is_interleaved)
@@ -218,22 +233,25 @@ static void rotate(struct device *, const struct rotation *r, const float *table
     }
 }
 
-static void repeat_heads(struct device *, const struct head_groups *g, const float *x, float *y) {
+static void repeat_heads(struct device *device, const struct head_groups *g, const float *x, float *y) {
     size_t size = g->head_size, in = (g->heads + 2 * g->kv_heads) * size, out = 3 * g->heads * size;
+    (void)device;
     for (size_t i = 0; i < g->positions; i++, x += in, y += out)
         for (size_t j = 0; j < out; j += size) memcpy(y + j, x + repeated_column(g, j), size * sizeof *y);
 }
 
-static void sum_heads(struct device *, const struct head_groups *g, const float *dy, float *dx) {
+static void sum_heads(struct device *device, const struct head_groups *g, const float *dy, float *dx) {
     size_t in = (g->heads + 2 * g->kv_heads) * g->head_size, out = 3 * g->heads * g->head_size;
+    (void)device;
     for (size_t i = 0; i < g->positions; i++, dy += out, dx += in)
         for (size_t j = 0; j < in; j++) dx[j] = summed_head(g, dy, j);
 }
 
 /* ---- rows of different lengths ---- */
 
-static void padding_lengths(struct device *, const int32_t *tokens, int32_t padding, int32_t *lengths, size_t rows,
-                            size_t positions) {
+static void padding_lengths(struct device *device, const int32_t *tokens, int32_t padding, int32_t *lengths,
+                            size_t rows, size_t positions) {
+    (void)device;
     for (size_t r = 0; r < rows; r++) {
         size_t length = positions;
         while (length > 1 && tokens[r * positions + length - 1] == padding) length--;
@@ -241,12 +259,14 @@ static void padding_lengths(struct device *, const int32_t *tokens, int32_t padd
     }
 }
 
-static void given_lengths(struct device *, const float *x, int32_t *lengths, size_t rows, size_t positions) {
+static void given_lengths(struct device *device, const float *x, int32_t *lengths, size_t rows, size_t positions) {
+    (void)device;
     for (size_t r = 0; r < rows; r++)
         lengths[r] = !(x[r] >= 1) ? 1 : x[r] < (float)positions ? (int32_t)x[r] : (int32_t)positions;
 }
 
-static void to_tokens(struct device *, const float *x, int32_t *tokens, size_t count, size_t vocabulary) {
+static void to_tokens(struct device *device, const float *x, int32_t *tokens, size_t count, size_t vocabulary) {
+    (void)device;
     for (size_t i = 0; i < count; i++) tokens[i] = x[i] >= 0 && x[i] < (float)vocabulary ? (int32_t)x[i] : 0;
 }
 
@@ -254,8 +274,9 @@ static size_t length_of(const int32_t *lengths, size_t row, size_t size) {
     return lengths ? (size_t)lengths[row] : size;
 }
 
-static void mean_forward(struct device *, const float *restrict x, const int32_t *lengths, float *restrict y,
+static void mean_forward(struct device *device, const float *restrict x, const int32_t *lengths, float *restrict y,
                          size_t rows, size_t size, size_t inner) {
+    (void)device;
     for (size_t r = 0; r < rows; r++, x += size * inner, y += inner) {
         size_t length = length_of(lengths, r, size);
         for (size_t j = 0; j < inner; j++) y[j] = x[j];
@@ -264,8 +285,9 @@ static void mean_forward(struct device *, const float *restrict x, const int32_t
     }
 }
 
-static void mean_backward(struct device *, const float *restrict dy, const int32_t *lengths, float *restrict dx,
+static void mean_backward(struct device *device, const float *restrict dy, const int32_t *lengths, float *restrict dx,
                           size_t rows, size_t size, size_t inner) {
+    (void)device;
     for (size_t r = 0; r < rows; r++, dx += size * inner, dy += inner) {
         size_t length = length_of(lengths, r, size);
         for (size_t t = 0; t < length; t++)

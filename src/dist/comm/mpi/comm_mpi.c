@@ -63,8 +63,9 @@ static void *end_overdue(void *code) {
 
 /* After a clean end or a stop, which all ranks reach. After a failure of any rank MPI_Finalize would wait for ranks
  * that do not call it. */
-static void finalize(int code, void *) {
+static void finalize(int code, void *unused) {
     static int exit_code;
+    (void)unused;
     pthread_t thread;
     if (atomic_load(&mpi.has_failed) || (code != 0 && code != STATUS_STOPPED)) return;
     exit_code = code;
