@@ -23,12 +23,13 @@ static const struct schema_row rows[] = {
                       "halves the bytes sent; sums are taken in float32 (PyTorch's bf16_compress_hook takes them in "
                       "bfloat16). A single process rounds nothing."),
     SCHEMA_ROW(INT, struct dist_config, zero_stage, .fallback = "0", .flags = SCHEMA_EXTENDS, .min = 0, .max = 3,
-               .doc = "1: each rank keeps the optimizer state of its shard of the parameters only (ZeRO stage 1; "
-                      "PyTorch's ZeroRedundancyOptimizer). Gradients are reduce-scattered, updated parameters "
-                      "gathered; the numbers stay the same, and checkpoints hold the whole state. 2: it keeps the "
-                      "averaged gradients of its shard only, too (FSDP's SHARD_GRAD_OP); for CPUs, and with "
-                      "train.accumulate sums are taken in another order. 3: it keeps the parameters of its shard only, "
-                      "too, and gathers those of a bucket when a pass needs them (FULL_SHARD)."),
+               .doc =
+                   "1: each rank keeps the optimizer state of its shard of the parameters only (ZeRO stage 1; "
+                   "PyTorch's ZeroRedundancyOptimizer). Gradients are reduce-scattered, updated parameters "
+                   "gathered; the numbers stay the same, and checkpoints hold the whole state. 2: it keeps the "
+                   "averaged gradients of its shard only, too (FSDP's SHARD_GRAD_OP); with train.accumulate sums "
+                   "are taken in another order. 3: it keeps the parameters of its shard only, too, and gathers those "
+                   "of a bucket when a pass needs them (FULL_SHARD). On GPUs 2 and 3 need NCCL."),
     SCHEMA_ROW(BOOL, struct dist_config, nccl_nvls, .fallback = "false",
                .doc = "Whether NCCL may add numbers in NVSwitch (NVLink SHARP), which is faster, but whose sums may "
                       "differ between two calls: a run with gradient_compression can then not be repeated bit for bit. "

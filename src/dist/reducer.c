@@ -36,8 +36,9 @@ struct reducer {
     float *shards;    /* NULL: they stay in the gradients */
     bool adds_shards; /* in this step */
     struct comm *comm;
-    struct comm *gpu; /* NULL: the gradients are in host memory */
-    void *stream;     /* of the device */
+    struct comm *gpu;  /* NULL: the gradients are in host memory */
+    void *stream;      /* of the device */
+    size_t first_mark; /* with gpu and shards: set when bucket i is reduced is mark first_mark + i */
     bool is_scattered, is_compressed;
     uint16_t *halves[COMM_LANES]; /* (the lane's largest bucket), bfloat16, of comm_alloc; NULL: float32 is sent */
     double waited;
@@ -170,20 +171,28 @@ static void *communicate(void *argument) {
 
 static status enqueue_scatter(struct reducer *r, const struct bucket *b) {
     struct reducer_shard shard = shard_of(b, comm_world_size(r->gpu));
-    size_t all = (size_t)comm_world_size(r->gpu) * shard.size;
-    TRY(comm_gpu_average_scatter(r->gpu, r->gradients + shard.begin, shard.size, r->is_compressed));
-    return comm_gpu_average(r->gpu, r->gradients + shard.begin + all, shard.end - shard.begin - all, r->is_compressed);
+    size_t all = (size_t)comm_world_size(r->gpu) * shard.size, rest = shard.end - shard.begin - all;
+    float *g = r->gradients + b->at; /* (b->end - b->begin) */
+    struct comm_result own = {0}, shared = {0};
+    if (r->shards) own = (struct comm_result){r->shards + b->shard_at, r->adds_shards};
+    if (r->shards) shared = (struct comm_result){own.to + shard.size, r->adds_shards};
+    TRY(comm_gpu_average_scatter(r->gpu, g, shard.size, r->is_compressed, own));
+    TRY(comm_gpu_average(r->gpu, g + all, rest, r->is_compressed, shared));
+    return r->shards ? comm_gpu_mark(r->gpu, r->first_mark + (size_t)(b - r->buckets)) : OK;
 }
 
 /* After the work that is now in the device's stream, which computes the bucket's gradients. */
 static status enqueue(struct reducer *r, const struct bucket *b) {
     TRY(comm_gpu_after(r->gpu, r->stream));
     if (r->is_scattered) return enqueue_scatter(r, b);
-    return comm_gpu_average(r->gpu, r->gradients + b->begin, b->end - b->begin, r->is_compressed);
+    return comm_gpu_average(r->gpu, r->gradients + b->begin, b->end - b->begin, r->is_compressed,
+                            (struct comm_result){0});
 }
 
-static status reserve(const struct reducer *r) {
+static status reserve(struct reducer *r) {
     size_t largest = 0;
+    if (r->shards) TRY(comm_gpu_add_marks(r->gpu, r->bucket_count, &r->first_mark));
+    if (!r->is_compressed) return OK;
     for (size_t i = 0; i < r->bucket_count; i++)
         if (r->buckets[i].end - r->buckets[i].begin > largest) largest = r->buckets[i].end - r->buckets[i].begin;
     return comm_gpu_reserve(r->gpu, largest);
@@ -212,11 +221,16 @@ static void place_buckets(struct reducer *r, const size_t *places) {
         struct reducer_shard shard = shard_of(b, (int)world);
         b->at = places ? places[i] : b->begin;
         b->shard_at = shards;
-        shards += shard.size + (shard.end - shard.begin - world * shard.size);
+        shards += reducer_shard_floats(&shard, (int)world);
     }
     for (size_t i = 0; i < r->bucket_count; i++)
         for (size_t before = 0; before < i; before++)
             if (share_memory(&r->buckets[i], &r->buckets[before])) r->buckets[i].after = before + 1;
+}
+
+size_t reducer_shard_floats(const struct reducer_shard *shard, int world_size) {
+    size_t floats = shard->size + (shard->end - shard->begin - (size_t)world_size * shard->size);
+    return (floats + SHARD_ALIGNMENT - 1) / SHARD_ALIGNMENT * SHARD_ALIGNMENT;
 }
 
 status reducer_shards(const struct reducer_range *ranges, size_t count, const struct reducer_config *config,
@@ -291,7 +305,7 @@ status reducer_create(const struct reducer_config *config, const struct reducer_
         r->bucket_count = reducer_plan(ranges, count, config, r->bucket_of);
         fill_buckets(r->ranges, count, r->bucket_of, r->buckets);
         place_buckets(r, config->places);
-        if (r->gpu && config->is_compressed) failure = reserve(r);
+        if (r->gpu) failure = reserve(r);
         if (comm_world_size(comm) > 1 && !r->gpu) failure = prepare_host(r, config->is_overlapped);
     }
     if (failure) {
@@ -342,6 +356,8 @@ void reducer_start_next(struct reducer *r) {
 /* A bucket that is not queued will not be: a gradient before it was not sent, so the step has failed. */
 void reducer_claim(struct reducer *r, size_t bucket) {
     size_t after = r->buckets[bucket].after;
+    if (r->gpu && after > 0 && after <= r->complete && !r->failure)
+        r->failure = comm_gpu_before_mark(r->gpu, r->first_mark + after - 1, r->stream);
     if (!r->has_thread || after == 0) return;
     pthread_mutex_lock(&r->mutex);
     while (r->reduced < after && r->reduced < r->queued) pthread_cond_wait(&r->done, &r->mutex);
@@ -365,7 +381,7 @@ static status reduce_now(struct reducer *r, size_t first, size_t last) {
 }
 
 static bool reduces_in_ready(const struct reducer *r) {
-    return r->shards && !r->has_thread && comm_world_size(r->comm) > 1;
+    return r->shards && !r->gpu && !r->has_thread && comm_world_size(r->comm) > 1;
 }
 
 void reducer_ready(struct reducer *r, size_t index) {

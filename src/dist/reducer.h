@@ -16,7 +16,8 @@
  *
  * With gradients in GPU memory and a group on GPUs (comm_gpu.h) there is no thread: a complete bucket is enqueued on
  * the group's stream after the work that is then in the device's stream, and reducer_finish makes that stream wait for
- * all buckets. The host does not wait, so a step can be captured into a CUDA graph; NCCL computes the sums. */
+ * all buckets; with [shards], reducer_claim makes it wait for those that share the memory. The host does not wait, so a
+ * step can be captured into a CUDA graph; NCCL computes the sums. */
 #pragma once
 
 #include "base/status.h"
@@ -34,8 +35,8 @@ struct reducer_config {
     double first_bucket_mb; /* MiB */
     bool is_scattered;      /* each rank gets only its shard of every bucket (reducer_shards) */
     bool is_compressed;     /* gradients are sent as bfloat16 */
-    float *shards; /* with is_scattered, not on GPUs: receives this rank's shards and rests, in ascending order of the
-                      buckets; NULL: they stay in the gradients */
+    float *shards; /* with is_scattered, in the same memory as the gradients: receives this rank's shards and rests, in
+                      ascending order of the buckets, reducer_shard_floats of each; NULL: they stay in the gradients */
     const size_t *places; /* with shards, during reducer_create: (buckets) where each begins in the gradients; those
                              that share memory must not be written at the same time */
     bool is_overlapped;   /* buckets are reduced by a thread while backward runs (comm_overlaps); equal on all ranks */
@@ -47,6 +48,9 @@ struct reducer_config {
 struct reducer_shard {
     size_t begin, size, end;
 };
+
+/* The floats that a rank's shard and the rest take in [shards] of the config, so that the next ones are aligned. */
+size_t reducer_shard_floats(const struct reducer_shard *shard, int world_size);
 
 /* Times of this rank since reducer_create, in seconds. Both include waiting for slower ranks. */
 struct reducer_times {
@@ -80,10 +84,11 @@ void reducer_destroy(struct reducer *reducer); /* takes NULL */
 void reducer_start(struct reducer *reducer);
 /* The same with [shards], for a further batch of the same update: its averages are added to the shards. */
 void reducer_start_next(struct reducer *reducer);
-/* With [shards], before [bucket] is written: waits until those before it that share its memory are reduced. */
+/* With [shards], before [bucket] is written: waits, on GPUs the device's stream does, until those before it that share
+ * its memory are reduced. */
 void reducer_claim(struct reducer *reducer, size_t bucket);
 /* The gradient of range [index] is final for this step (backward calls it once per range). Blocks only with [shards]
- * and without a thread. */
+ * in host memory and without a thread. */
 void reducer_ready(struct reducer *reducer, size_t index);
 /* Waits until every gradient is averaged; on GPUs, makes the device's stream wait. STATUS_BUG: a range, which the
  * message names, has not become ready. All ranks. */

@@ -193,12 +193,16 @@ status model_prepare(struct model *model, size_t batch, bool is_training) {
 }
 
 status model_map(struct model *model) {
-    TRY(device_map(model->device, (void **)&model->params.values));
+    struct params *params = &model->params;
+    if (!params->is_exposed) TRY(device_map(model->device, (void **)&params->values));
+    if (params->own) TRY(device_map(model->device, (void **)&params->own));
     return device_map(model->device, (void **)&model->buffers.values);
 }
 
 status model_unmap(struct model *model, bool has_changed) {
-    TRY(device_unmap(model->device, (void **)&model->params.values, has_changed));
+    struct params *params = &model->params;
+    if (!params->is_exposed) TRY(device_unmap(model->device, (void **)&params->values, has_changed));
+    if (params->own) TRY(device_unmap(model->device, (void **)&params->own, has_changed));
     return device_unmap(model->device, (void **)&model->buffers.values, has_changed);
 }
 
@@ -324,7 +328,7 @@ void model_group_gradients(struct model *model, const size_t *group_of, size_t c
         groups[g].piece.size = groups[g].end - groups[g].begin;
         pieces[g] = &groups[g].piece;
     }
-    size_t used = placement_find(arena, pieces, count);
+    size_t used = placement_find_in_turn(arena, pieces, count);
     for (size_t i = 0; i < params->count; i++) {
         struct param *p = &params->items[i];
         if (group_of[i] != SIZE_MAX)
@@ -418,8 +422,15 @@ static size_t count_uses(const struct model *model) {
     return count;
 }
 
+/* When gather [i] starts: with the first use of the one before it, once the second before it is not used any more. */
+static size_t start_ahead(const struct piece *pieces, size_t i, size_t before) {
+    size_t start = before;
+    if (i > 1 && pieces[i - 2].last + 1 > start) start = pieces[i - 2].last + 1;
+    return start < pieces[i].first ? start : pieces[i].first;
+}
+
 /* Plans the gathers of forward or backward; returns the floats that they need at most. */
-static size_t plan_gathers(struct model *model, int list) {
+static size_t plan_gathers(struct model *model, int list, bool is_ahead) {
     struct arena *arena = model->arena;
     size_t max = count_uses(model) + 1, groups = model->gradient_group_count + 1;
     struct gathering g = {.model = model,
@@ -433,18 +444,25 @@ static size_t plan_gathers(struct model *model, int list) {
             use_forward(&g, n);
         else
             use_backward(&g, model->node_count - 1 - n);
-    for (size_t i = 0; i < g.count; i++) pieces[i] = &g.pieces[i];
-    size_t floats = placement_find(arena, pieces, g.count), frozen = model->params.total - model->params.trained;
-    model->gathers[list] = arena_alloc(arena, (g.count + 1) * sizeof *model->gathers[list]);
+    struct group_gather *gathers = arena_alloc(arena, (g.count + 1) * sizeof *gathers);
+    for (size_t i = 0; i < g.count; i++) {
+        struct piece *piece = pieces[i] = &g.pieces[i];
+        gathers[i] = (struct group_gather){.group = g.groups[i], .needed = piece->first};
+        if (is_ahead && i > 0) piece->first = start_ahead(g.pieces, i, gathers[i - 1].needed);
+        gathers[i].time = piece->first;
+    }
+    size_t floats = placement_find_in_turn(arena, pieces, g.count),
+           frozen = model->params.total - model->params.trained;
+    for (size_t i = 0; i < g.count; i++) gathers[i].at = frozen + g.pieces[i].offset;
+    model->gathers[list] = gathers;
     model->gather_counts[list] = g.count;
-    for (size_t i = 0; i < g.count; i++)
-        model->gathers[list][i] = (struct group_gather){g.groups[i], frozen + g.pieces[i].offset, g.pieces[i].first};
     return floats;
 }
 
-void model_gather_values(struct model *model) {
+void model_gather_values(struct model *model, bool is_ahead) {
     struct params *params = &model->params;
-    size_t floats[2] = {plan_gathers(model, 0), plan_gathers(model, 1)}, frozen = params->total - params->trained;
+    size_t floats[2] = {plan_gathers(model, 0, is_ahead), plan_gathers(model, 1, is_ahead)};
+    size_t frozen = params->total - params->trained;
     for (size_t i = 0; i < params->count; i++) {
         struct param *p = &params->items[i];
         p->value = p->is_frozen ? p->offset - params->trained : frozen;

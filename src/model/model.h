@@ -95,14 +95,17 @@ struct repeated_block {
     size_t first, last, time; /* time 0: no node has a backward */
 };
 
-/* Before an operator: the values of [group] are gathered at [at] in params.values (model_gather_values). */
+/* The values of [group] are gathered at [at] in params.values (model_gather_values): started before the operators at
+ * [time] and complete before those at [needed]; indices of nodes, in backward counted from the last one, from 1. */
 struct group_gather {
     size_t group, at;
-    size_t time; /* the index of the node; in backward counted from the last one, from 1 */
+    size_t time, needed;
 };
 
-/* Copies the values of [group] (end - begin), which ranks have in parts, to [to]. */
-typedef void gather_group(void *user, size_t group, float *to);
+/* Starts to copy the values of [group] (end - begin), which ranks have in parts, to [to]; [number]: of the gather in
+ * its pass. Until await_gather of the number at most the next one is started, too. */
+typedef void gather_group(void *user, size_t group, size_t number, float *to);
+typedef void await_gather(void *user, size_t number);
 
 struct model {
     struct layer *layers; /* in the order they run */
@@ -124,6 +127,7 @@ struct model {
     struct group_gather *gathers[2]; /* (gather_counts[i]) of forward and backward; NULL: all values exist */
     size_t gather_counts[2];
     gather_group *gather; /* of model_gather_values; not NULL in passes */
+    await_gather *await_gather;
     void *gatherer;
     size_t gradient_group_count;  /* 0: all gradients exist at once, or as model_split_gradients says */
     size_t output, output_slot;   /* the last tensor, and the slot of its gradient */
@@ -248,9 +252,10 @@ void model_group_gradients(struct model *model, const size_t *group_of, size_t c
 
 /* From now on the values of trainable parameters exist only in passes, group by group: model->gather is called before
  * the first node of a row of nodes that use a group, and the memory is used by other groups after the last one. So the
- * buffer of values is as large as the frozen parameters and the groups that nodes use at the same time. After
- * model_group_gradients, before model_alloc. */
-void model_gather_values(struct model *model);
+ * buffer of values is as large as the frozen parameters and the groups that nodes use at the same time. [is_ahead]: a
+ * gather is started while the group before it is used, as soon as the one before that is not used any more; else just
+ * before it is needed and awaited. After model_group_gradients, before model_alloc. */
+void model_gather_values(struct model *model, bool is_ahead);
 /* For a rank without rows: gathers the values that a forward pass gathers. Does nothing without model_gather_values. */
 void model_forward_without_rows(struct model *model);
 
@@ -261,7 +266,7 @@ status model_alloc(struct model *model, struct device *device, size_t batch);
  * nothing. After model_alloc, for up to as many rows. */
 status model_prepare(struct model *model, size_t batch, bool is_training);
 
-/* Maps parameters and buffers for the host, and unmaps them (device_map). */
+/* Maps parameters, also those of a shard, and buffers for the host, and unmaps them (device_map). */
 status model_map(struct model *model);
 status model_unmap(struct model *model, bool has_changed);
 

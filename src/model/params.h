@@ -38,6 +38,7 @@ struct params {
     size_t own_count;
     void (*keep)(void *user, size_t index);
     void *keeper;
+    bool is_exposed;             /* [values] are all values, in the host's memory, for a time (zero_expose) */
     bool has_external_gradients; /* params_use_gradients */
     bool has_external_values;    /* params_use_values */
 };

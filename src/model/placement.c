@@ -3,6 +3,7 @@
 #include "model/placement.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 static int compare_sizes(const void *a, const void *b) {
@@ -44,6 +45,48 @@ static size_t lowest_gap(const struct piece *piece, const struct placed *placed,
         if (other->end > end) end = other->end;
     }
     return end;
+}
+
+/* Memory of pieces that are needed one after another. */
+struct slot {
+    size_t size, last;
+};
+
+static int compare_times(const void *a, const void *b) {
+    const struct piece *x = *(struct piece *const *)a, *y = *(struct piece *const *)b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* The free slot that needs the smallest growth; [count]: none is free. */
+static size_t best_slot(const struct slot *slots, size_t count, const struct piece *piece) {
+    size_t best = count, size = padded_size(piece), smallest = SIZE_MAX;
+    for (size_t s = 0; s < count; s++) {
+        size_t growth = slots[s].size < size ? size - slots[s].size : 0;
+        if (slots[s].last >= piece->first || growth >= smallest) continue;
+        best = s;
+        smallest = growth;
+    }
+    return best;
+}
+
+size_t placement_find_in_turn(struct arena *arena, struct piece **pieces, size_t count) {
+    size_t largest_first = placement_find(arena, pieces, count), slot_count = 0, total = 0;
+    struct slot *slots = arena_alloc(arena, (count + 1) * sizeof *slots);
+    size_t *slot_of = arena_alloc(arena, (count + 1) * sizeof *slot_of);
+    if (count) qsort(pieces, count, sizeof(struct piece *), compare_times);
+    for (size_t i = 0; i < count; i++) {
+        size_t size = padded_size(pieces[i]), s = slot_of[i] = best_slot(slots, slot_count, pieces[i]);
+        if (s == slot_count) slots[slot_count++] = (struct slot){0};
+        if (slots[s].size < size) slots[s].size = size;
+        slots[s].last = pieces[i]->last;
+    }
+    for (size_t s = 0; s < slot_count; s++) total += slots[s].size;
+    if (total >= largest_first) return largest_first;
+    for (size_t i = 0; i < count; i++) {
+        pieces[i]->offset = 0;
+        for (size_t s = 0; s < slot_of[i]; s++) pieces[i]->offset += slots[s].size;
+    }
+    return total;
 }
 
 size_t placement_find(struct arena *arena, struct piece **pieces, size_t count) {

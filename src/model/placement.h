@@ -16,3 +16,6 @@ struct piece {
 /* Assigns an offset to each of [pieces]; returns the size of the block. The largest pieces are placed first, each at
  * the lowest offset that does not overlap pieces in use at the same time. */
 size_t placement_find(struct arena *arena, struct piece **pieces, size_t count);
+/* The same for pieces of which few are needed at a time, once each: not more than the largest of each of as many slots
+ * as pieces are needed at the same time. */
+size_t placement_find_in_turn(struct arena *arena, struct piece **pieces, size_t count);

@@ -255,34 +255,41 @@ static void make_backward(const struct making *m) {
     }
 }
 
-/* ---- values that are gathered (model_gather_values): the gathers of the plan, before the instruction that needs them
- * first ---- */
+/* ---- values that are gathered (model_gather_values): the gathers of the plan, which are started and awaited before
+ * instructions ---- */
 
 static void add_gathers(const struct model *model, struct instructions *list, int which) {
-    const struct group_gather *next = model->gathers[which], *last = next + model->gather_counts[which];
+    const struct group_gather *all = model->gathers[which];
+    size_t count = model->gather_counts[which], started = 0, needed = 0;
     for (size_t k = 0; k < list->count; k++) {
         struct instruction *i = &list->items[k];
-        i->gathers = next;
-        while (next < last && next->time <= i->time) next++;
-        i->gather_count = (size_t)(next - i->gathers);
+        i->started.first = started;
+        i->needed.first = needed;
+        while (started < count && all[started].time <= i->time) started++;
+        while (needed < count && all[needed].needed <= i->time) needed++;
+        i->started.end = started;
+        i->needed.end = needed;
     }
-    assert(next == last);
+    assert(started == count && needed == count);
 }
 
-static void gather(struct model *model, const struct instruction *i) {
-    for (size_t g = 0; g < i->gather_count; g++) {
-        const struct group_gather *to = &i->gathers[g];
-        const struct gradient_group *group = &model->gradient_groups[to->group];
+/* [which]: of the model's gathers, 0 in forward. */
+static void gather(struct model *model, const struct instruction *i, int which) {
+    const struct group_gather *all = model->gathers[which];
+    struct param *params = model->params.items;
+    for (size_t g = i->started.first; g < i->started.end; g++)
+        model->gather(model->gatherer, all[g].group, g, model->params.values + all[g].at);
+    for (size_t g = i->needed.first; g < i->needed.end; g++) {
+        const struct gradient_group *group = &model->gradient_groups[all[g].group];
         for (size_t p = group->first; p <= group->last; p++)
-            if (!model->params.items[p].is_frozen)
-                model->params.items[p].value = to->at + (model->params.items[p].offset - group->begin);
-        model->gather(model->gatherer, to->group, model->params.values + to->at);
+            if (!params[p].is_frozen) params[p].value = all[g].at + (params[p].offset - group->begin);
+        model->await_gather(model->gatherer, g);
     }
 }
 
 void model_forward_without_rows(struct model *model) {
     const struct instructions *list = &model->program->forward[0]; /* that of training has the same gathers */
-    for (size_t k = 0; model->gathers[0] && k < list->count; k++) gather(model, &list->items[k]);
+    for (size_t k = 0; model->gathers[0] && k < list->count; k++) gather(model, &list->items[k], 0);
 }
 
 struct program *program_create(struct model *model) {
@@ -326,7 +333,8 @@ static struct pass complete(const struct model *model, const struct pass *pass, 
 static struct pass begin(struct model *model, const struct pass *pass, const float *inputs) {
     const struct device_ops *ops = device_ops(pass->device);
     model->is_output_half = model->allows_half_output && pass->is_training;
-    if (ops->round_parameters) ops->round_parameters(pass->device, model->params.values, model->params.total);
+    if (ops->round_parameters && !model->params.value_floats) /* products round values that are gathered */
+        ops->round_parameters(pass->device, model->params.values, model->params.total);
     half_copies_begin(model);
     return complete(model, pass, inputs);
 }
@@ -347,7 +355,7 @@ const struct tensor *model_forward(struct model *model, const struct pass *pass,
     struct pass own = begin(model, pass, inputs);
     const struct instructions *list = &model->program->forward[pass->is_training];
     for (size_t i = 0; i < list->count; i++) {
-        gather(model, &list->items[i]);
+        gather(model, &list->items[i], 0);
         list->items[i].run(&list->items[i], &own);
     }
     return end(model, inputs);
@@ -361,7 +369,7 @@ const struct tensor *model_forward_visited(struct model *model, const struct pas
     for (size_t k = 0; k < list->count; k++) {
         const struct instruction *i = &list->items[k];
         const struct graph_node *node = i->node;
-        gather(model, i);
+        gather(model, i, 0);
         i->run(i, &own);
         for (int second = 0; second < (i->second.data ? 2 : 1); second++) {
             const struct tensor *out = second ? &i->second : &i->out;
@@ -418,7 +426,7 @@ void model_backward_in_groups(struct model *model, const struct pass *pass, cons
     for (size_t g = 0; g < model->gradient_group_count; g++) model->gradient_groups[g].has_begun = false;
     for (size_t k = 0; k < list->count; k++) {
         const struct instruction *i = &list->items[k];
-        gather(model, i);
+        gather(model, i, 1);
         if (i->adds_gradients) begin_groups(model, i->layer, begins, user);
         own.is_repeated = i->is_repeated;
         if (pass) i->run(i, &own);

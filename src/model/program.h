@@ -5,6 +5,11 @@
 
 #include "model/model.h"
 
+/* Gathers [first, end) of a list. */
+struct gather_range {
+    size_t first, end;
+};
+
 struct instruction {
     void (*run)(const struct instruction *instruction, const struct pass *pass);
     const struct layer *layer; /* NULL: of a sum without a norm */
@@ -18,9 +23,8 @@ struct instruction {
     bool is_repeated;              /* in backward: a forward that runs again */
     bool adds_gradients;           /* the backward of a layer: it adds to the gradients of the layer's parameters */
     size_t time;                   /* of struct group_gather */
-    const struct group_gather *gathers; /* (gather_count) groups of values that are gathered before it */
-    size_t gather_count;
-    const size_t *ready; /* (ready_count) parameters whose gradients are complete after it, in order */
+    struct gather_range started, needed; /* the gathers of its list that are started before it, and awaited */
+    const size_t *ready;                 /* (ready_count) parameters whose gradients are complete after it, in order */
     size_t ready_count;
 };
 

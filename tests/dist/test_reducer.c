@@ -158,13 +158,15 @@ struct shards_case {
     bool is_overlapped;
 };
 
-/* Elements that rank [rank] has of the averages, in their order; returns their number. */
+/* Elements that rank [rank] has of the averages, in their order, SIZE_MAX for gaps; returns their number. */
 static size_t own_elements(const struct reducer_shard *shards, size_t count, int world, int rank, size_t *elements) {
     size_t n = 0;
     for (size_t s = 0; s < count; s++) {
-        size_t begin = shards[s].begin + (size_t)rank * shards[s].size;
+        size_t begin = shards[s].begin + (size_t)rank * shards[s].size,
+               end = n + reducer_shard_floats(&shards[s], world);
         for (size_t i = 0; i < shards[s].size; i++) elements[n++] = begin + i;
         for (size_t i = shards[s].begin + (size_t)world * shards[s].size; i < shards[s].end; i++) elements[n++] = i;
+        while (n < end) elements[n++] = SIZE_MAX;
     }
     return n;
 }
@@ -210,6 +212,7 @@ static void shards_body(const struct dist_env *env, void *argument) {
         float factor = (float)(1.0 / c->world);
         for (size_t k = 0; k < count; k++) {
             size_t i = elements[k], p = 0;
+            if (i == SIZE_MAX) continue;
             while (i >= ranges[p].offset + (numels[p] + 15) / 16 * 16) p++;
             if (i >= ranges[p].offset + numels[p]) continue; /* a gap */
             float expected = 0;

@@ -571,6 +571,12 @@ struct groups {
     size_t begun, ready;
     bool has_overlap; /* a group began in the memory of one that was not complete, or whose next one was not */
     bool is_ready[32];
+    struct {
+        size_t group;
+        float *to;
+    } awaited[8]; /* gathers that were started, by their number */
+    size_t started;
+    bool was_ahead;
 };
 
 static bool is_complete(const struct groups *g, size_t group) {
@@ -608,11 +614,22 @@ static void keep_values(void *user, size_t index) {
     memcpy(g->full + p->offset, params_value(&g->model->params, index), p->count * sizeof(float));
 }
 
-static void gather_values(void *user, size_t group, float *to) {
+static void gather_values(void *user, size_t group, size_t number, float *to) {
     struct groups *g = user;
     const struct gradient_group *values = &g->model->gradient_groups[group];
     g->gathered++;
-    memcpy(to, g->full + values->begin, (values->end - values->begin) * sizeof(float));
+    ck_assert_uint_le(++g->started, 3); /* that are not awaited: of an operator with two, and the next one */
+    g->awaited[number % 8].group = group;
+    g->awaited[number % 8].to = to;
+    memset(to, 0xff, (values->end - values->begin) * sizeof(float)); /* no one may use the memory */
+}
+
+static void await_values(void *user, size_t number) {
+    struct groups *g = user;
+    const struct gradient_group *values = &g->model->gradient_groups[g->awaited[number % 8].group];
+    memcpy(g->awaited[number % 8].to, g->full + values->begin, (values->end - values->begin) * sizeof(float));
+    g->was_ahead |= g->started > 1;
+    g->started--;
 }
 
 /* Groups of two parameters, from the last to the first; returns their number. */
@@ -623,8 +640,8 @@ static size_t pair_parameters(const struct params *params, size_t *group_of) {
 }
 
 /* Gradients that exist one group after another have the bits of those that exist all at once: of a tied weight, of
- * shared layers in another order than their parameters, of frozen ones; also if the values are gathered for each use.
- */
+ * shared layers in another order than their parameters, of frozen ones; also if the values are gathered for each use,
+ * when they are needed or ahead. */
 TEST(groups_of_gradients_share_memory) {
     static const char *const layers[] = {
         "[{linear: {out: 40, name: a}}, relu, {linear: {out: 40, name: b}}, tanh, {linear: {out: 40, name: c}}, gelu, "
@@ -635,9 +652,9 @@ TEST(groups_of_gradients_share_memory) {
         "[{linear: {out: 40, name: a}}, {linear: {out: 40, name: b}}, {linear: {out: 40, name: c}}, {linear: "
         "5}]\nfreeze: "
         "['b.*', c.weight]"};
-    for (size_t n = 0; n < 2 * sizeof layers / sizeof *layers; n++) {
-        size_t i = n / 2;
-        bool gathers = n % 2;
+    for (size_t n = 0; n < 3 * sizeof layers / sizeof *layers; n++) {
+        size_t i = n / 3;
+        bool gathers = n % 3 > 0, is_ahead = n % 3 > 1;
         struct shape input = {.dims = 1, .size = {7}};
         struct fixture f = open_fixture(layers[i], input, 4, "mse");
         loss_of(&f, true);
@@ -652,10 +669,11 @@ TEST(groups_of_gradients_share_memory) {
         model_group_gradients(f.model, group_of, count);
         struct groups g = {.model = f.model, .copies = copies, .full = calloc(total, sizeof *g.full)};
         if (gathers) {
-            model_gather_values(f.model);
+            model_gather_values(f.model, is_ahead);
             ck_assert_uint_lt(params->value_floats, params->total);
             params->keep = keep_values;
             f.model->gather = gather_values;
+            f.model->await_gather = await_values;
             params->keeper = f.model->gatherer = &g;
         }
         fill_fixture(&f);
@@ -669,6 +687,7 @@ TEST(groups_of_gradients_share_memory) {
             ck_assert_uint_eq(g.begun, count);
             ck_assert(!g.has_overlap);
             ck_assert(gathers == (g.gathered >= 2 * count));
+            ck_assert(g.started == 0 && (!is_ahead || g.was_ahead));
             g.gathered = 0;
             for (size_t p = 0; p < params->count; p++) {
                 const struct param *param = &params->items[p];

@@ -40,6 +40,33 @@ static void check_no_overlap(struct piece *const *pieces, size_t count, size_t t
     ck_assert(is_good);
 }
 
+/* Of a chain, where two are needed at a time, the two largest have memory, whatever the parity of their positions. */
+TEST(pieces_in_turn) {
+    struct rng rng;
+    static struct piece pieces[PIECES];
+    struct piece *list[PIECES];
+    rng_seed(&rng, 1);
+    for (size_t count = 3; count < 12; count++) {
+        struct arena *arena = arena_create();
+        for (size_t i = 0; i < count; i++) {
+            pieces[i] = (struct piece){.size = i == 0 ? 16 : i + 1 == count ? 192 : 160, .first = i, .last = i + 1};
+            list[i] = &pieces[i];
+        }
+        size_t total = placement_find_in_turn(arena, list, count);
+        check_no_overlap(list, count, total);
+        ck_assert_uint_eq(total, 160 + 192);
+        for (size_t i = 0; i < PIECES; i++) {
+            size_t first = rng_u32(&rng) % TIMES, length = rng_u32(&rng) % 4;
+            pieces[i] = (struct piece){.size = rng_u32(&rng) % 50, .first = first, .last = first + length};
+            list[i] = &pieces[i];
+        }
+        total = placement_find_in_turn(arena, list, PIECES);
+        check_no_overlap(list, PIECES, total);
+        ck_assert_uint_le(total, placement_find(arena, list, PIECES));
+        arena_destroy(arena);
+    }
+}
+
 TEST(any_pieces) {
     struct rng rng;
     static struct piece pieces[PIECES];

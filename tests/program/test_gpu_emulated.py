@@ -168,7 +168,8 @@ class Memory(Emulated):
                 ("wide CNN", CNN, ["model.layers.0.conv2d.out=32", "sampler.batch_size=64", "train.steps=1"]))
 
         shared = (("elastic", program.WINE, ["determinism={mode: elastic, shards: 4}", "sampler={global_batch_size: 24}", "model.layers.0.linear.out=40000", "train.epochs=1"]),
-                  ("ZeRO", program.WINE, ["dist.zero_stage=1", "--nproc", "2", "model.layers.0.linear.out=40000", "train.epochs=1"]))
+                  *((f"ZeRO {stage}", program.WINE, [f"dist.zero_stage={stage}", "--nproc", "2", "model.layers.0.linear.out=40000", "train.epochs=1"])
+                    for stage in (1, 3)))
 
         for name, config, words in (*small, *((*wide, *shared) if not program.SANITIZER else ())):
             with self.subTest(name):

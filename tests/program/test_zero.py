@@ -20,6 +20,17 @@ checkpoint: {save_every: {steps: 4}, keep: 0}
 dist: {first_bucket_mb: 0.0005, bucket_cap_mb: 0.002}
 """
 
+# a tied weight, and a layer that is used three times
+TIED = """
+dataset: {path: datasets/tinyshakespeare.txt, text: {block_size: 16, truncate: 0.002}, split: {test: 0.2}}
+sampler: {batch_size: 4}
+model: {layers: [{embedding: {embedding_dim: 24, name: wte}}, {linear: {out: 24, name: a}}, tanh, {linear: {out: 24, share: a}}, layer_norm,
+  {linear: {out: 24}}, {linear: {out: 24, share: a}}, {linear: {out: 52, tie: wte.weight, bias: false}}]}
+loss: cross_entropy
+train: {steps: 6, clip_grad_norm: 1, evaluate_every: 0}
+dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
+"""
+
 
 class Zero(program.Case):
     def setUp(self):
@@ -54,15 +65,7 @@ class Zero(program.Case):
     def test_shared_parameters_and_backends(self):
         """A tied weight, and a layer that is used three times, whose gradients are complete last; buckets by a thread (Gloo), as
         bfloat16, with ranks without rows."""
-        self.write("tied.yaml", """
-dataset: {path: datasets/tinyshakespeare.txt, text: {block_size: 16, truncate: 0.002}, split: {test: 0.2}}
-sampler: {batch_size: 4}
-model: {layers: [{embedding: {embedding_dim: 24, name: wte}}, {linear: {out: 24, name: a}}, tanh, {linear: {out: 24, share: a}}, layer_norm,
-  {linear: {out: 24}}, {linear: {out: 24, share: a}}, {linear: {out: 52, tie: wte.weight, bias: false}}]}
-loss: cross_entropy
-train: {steps: 6, clip_grad_norm: 1, evaluate_every: 0}
-dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
-""")
+        self.write("tied.yaml", TIED)
         for name, *words in (("plain",), ("gloo", "dist.backend=gloo"), ("half", "dist.gradient_compression=bfloat16"),
                              ("layers", "dist.bucket_cap_mb=0.000001", "dist.first_bucket_mb=0.000001", "dist.backend=gloo")):
             for stage in (0, 2, 3):
@@ -88,9 +91,7 @@ dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
         self.assertEqual(self.sha("runs/again"), self.sha("runs/2"))
 
     def test_what_needs_all_gradients_is_rejected(self):
-        for word, reason in (("train.device=cuda", "train.device: cuda: it is for the CPU only; GPUs have 0 and 1"),
-                             ("dist.backend=nccl", "dist.backend: nccl: it is for the CPU only; GPUs have 0 and 1"),
-                             ("train.check_compute=1", "train.check_compute: it compares all gradients of a step"),
+        for word, reason in (("train.check_compute=1", "train.check_compute: it compares all gradients of a step"),
                              ("determinism={mode: elastic, shards: 4}",
                               "determinism.mode: elastic: the gradients of batch shards are summed as a whole")):
             for stage in (2, 3):

@@ -128,7 +128,7 @@ FIRST = [
     ("data/*_config*", ["program_bad_configs", "data_csv", "data_hdf5", "program_places"]),
     ("columns/raw_columns*", ["program_preparation", "program_columns", "program_init"]), ("ema*", ["program_metrics"]),
     ("optimizer*", ["optim_optimizer", "optim_optimizer_groups"]),
-    ("elastic*", ["program_elastic"]), ("zero*", ["program_zero"]),
+    ("elastic*", ["program_elastic"]), ("zero*", ["program_zero", "program_gpu_zero"]),
     ("agreement*", ["train_agreement", "program_agreement"]), ("compute_check*", ["program_check_compute"]), ("changed_rows*", ["program_rows_in_memory"]),
     ("evaluation*", ["program_metrics", "program_inference", "program_contrastive"]), ("metric_table*", ["program_metrics", "program_losses", "train_monitor"]), ("epoch*", ["program_metrics"]),
     ("inference/inference*", ["program_inference", "program_labels"]), ("generate*", ["train_gpt", "program_precision", "program_inference"]),

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "dist/comm/comm.h"
+#include "dist/comm/comm_gpu.h"
 
 struct comm_setup {
     const char *name; /* of the group, equal on its ranks and unique in the job: the prefix of its keys in the store */
@@ -25,10 +25,14 @@ struct comm_setup {
 struct comm_enqueued {
     status (*after)(void *group, void *stream);
     status (*before)(void *group, void *stream);
-    status (*average)(void *group, float *data, size_t count, bool is_compressed);
-    status (*average_scatter)(void *group, float *data, size_t count, bool is_compressed);
+    status (*add_marks)(void *group, size_t count, size_t *first);
+    status (*mark)(void *group, size_t index);
+    status (*before_mark)(void *group, size_t index, void *stream);
+    status (*average)(void *group, float *data, size_t count, bool is_compressed, struct comm_result to);
+    status (*average_scatter)(void *group, float *data, size_t count, bool is_compressed, struct comm_result to);
     status (*reserve)(void *group, size_t count);
-    status (*all_gather)(void *group, float *data, size_t count);
+    status (*all_gather)(void *group, const float *own, float *data, size_t count);
+    status (*copy)(void *group, float *to, const float *from, size_t count);
     status (*wait)(void *group, void *stream);
 };
 

@@ -135,25 +135,46 @@ status comm_gpu_before(struct comm *gpu, void *stream) {
     return comm_finish(gpu, "all_reduce", calls_of(gpu)->before(gpu->shared->group, stream));
 }
 
-status comm_gpu_average(struct comm *gpu, float *data, size_t count, bool is_compressed) {
-    if (count == 0) return OK;
-    TRY(comm_begin(gpu, "all_reduce"));
-    return comm_finish(gpu, "all_reduce", calls_of(gpu)->average(gpu->shared->group, data, count, is_compressed));
+status comm_gpu_add_marks(struct comm *gpu, size_t count, size_t *first) {
+    return calls_of(gpu)->add_marks(gpu->shared->group, count, first);
 }
 
-status comm_gpu_average_scatter(struct comm *gpu, float *data, size_t count, bool is_compressed) {
+status comm_gpu_mark(struct comm *gpu, size_t index) {
+    TRY(comm_begin(gpu, "all_reduce"));
+    return comm_finish(gpu, "all_reduce", calls_of(gpu)->mark(gpu->shared->group, index));
+}
+
+status comm_gpu_before_mark(struct comm *gpu, size_t index, void *stream) {
+    TRY(comm_begin(gpu, "all_reduce"));
+    return comm_finish(gpu, "all_reduce", calls_of(gpu)->before_mark(gpu->shared->group, index, stream));
+}
+
+status comm_gpu_average(struct comm *gpu, float *data, size_t count, bool is_compressed, struct comm_result to) {
+    if (count == 0) return OK;
+    TRY(comm_begin(gpu, "all_reduce"));
+    return comm_finish(gpu, "all_reduce", calls_of(gpu)->average(gpu->shared->group, data, count, is_compressed, to));
+}
+
+status comm_gpu_average_scatter(struct comm *gpu, float *data, size_t count, bool is_compressed,
+                                struct comm_result to) {
     if (count == 0) return OK;
     TRY(comm_begin(gpu, "reduce_scatter"));
     return comm_finish(gpu, "reduce_scatter",
-                       calls_of(gpu)->average_scatter(gpu->shared->group, data, count, is_compressed));
+                       calls_of(gpu)->average_scatter(gpu->shared->group, data, count, is_compressed, to));
 }
 
 status comm_gpu_reserve(struct comm *gpu, size_t count) { return calls_of(gpu)->reserve(gpu->shared->group, count); }
 
-status comm_gpu_all_gather(struct comm *gpu, float *data, size_t count) {
+status comm_gpu_all_gather(struct comm *gpu, const float *own, float *data, size_t count) {
     if (count == 0) return OK;
     TRY(comm_begin(gpu, "all_gather"));
-    return comm_finish(gpu, "all_gather", calls_of(gpu)->all_gather(gpu->shared->group, data, count));
+    return comm_finish(gpu, "all_gather", calls_of(gpu)->all_gather(gpu->shared->group, own, data, count));
+}
+
+status comm_gpu_copy(struct comm *gpu, float *to, const float *from, size_t count) {
+    if (count == 0) return OK;
+    TRY(comm_begin(gpu, "all_gather"));
+    return comm_finish(gpu, "all_gather", calls_of(gpu)->copy(gpu->shared->group, to, from, count));
 }
 
 status comm_gpu_wait(struct comm *gpu, void *stream) {

@@ -11,6 +11,12 @@
 
 #include "dist/comm/comm.h"
 
+/* Where an average is written. */
+struct comm_result {
+    float *to; /* NULL: in place; else the data are undefined afterwards */
+    bool adds; /* with [to]: the average is added to what is there */
+};
+
 /* Whether the GPU backend of [backend], an enum dist_backend that has one, can be used here. STATUS_USAGE: its module
  * or its library is missing. */
 status comm_gpu_check(int backend);
@@ -39,15 +45,25 @@ status comm_gpu_after(struct comm *gpu, void *stream);
 /* Work enqueued on [stream] after this call starts when the work that is now enqueued on the group has completed. */
 status comm_gpu_before(struct comm *gpu, void *stream);
 
+/* Marks are points in the group's work, for waits that do not include later work. Adds [count] marks, *first, *first +
+ * 1, ...; before the first step. */
+status comm_gpu_add_marks(struct comm *gpu, size_t count, size_t *first);
+/* Sets mark [index] after the work that is now enqueued on the group. */
+status comm_gpu_mark(struct comm *gpu, size_t index);
+/* As comm_gpu_before, for the work before the newest comm_gpu_mark of [index]. */
+status comm_gpu_before_mark(struct comm *gpu, size_t index, void *stream);
+
 /* DDP's average: data (count) = the sum over ranks of (float)(1 / world) * data. [is_compressed]: each product is
  * rounded to bfloat16, and sent and summed as bfloat16. */
-status comm_gpu_average(struct comm *gpu, float *data, size_t count, bool is_compressed);
+status comm_gpu_average(struct comm *gpu, float *data, size_t count, bool is_compressed, struct comm_result to);
 /* The same for data (world, count), but rank r gets part r only; the other parts are undefined afterwards. */
-status comm_gpu_average_scatter(struct comm *gpu, float *data, size_t count, bool is_compressed);
+status comm_gpu_average_scatter(struct comm *gpu, float *data, size_t count, bool is_compressed, struct comm_result to);
 /* Allocates the buffer for compressed averages of up to [count] elements in all; before the first one. All ranks. */
 status comm_gpu_reserve(struct comm *gpu, size_t count);
-/* data (world, count): every rank gets part r of rank r. */
-status comm_gpu_all_gather(struct comm *gpu, float *data, size_t count);
+/* data (world, count): every rank gets part r of rank r: its [own] (count), or if that is NULL its part of data. */
+status comm_gpu_all_gather(struct comm *gpu, const float *own, float *data, size_t count);
+/* to (count) = from, both on this GPU. */
+status comm_gpu_copy(struct comm *gpu, float *to, const float *from, size_t count);
 
 /* The host waits until all work in [stream] has completed, at most the group's timeout. The heartbeat reports it as a
  * collective call. STATUS_PEER when a rank was lost: results of enqueued calls may then be wrong. */

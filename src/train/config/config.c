@@ -409,8 +409,8 @@ static void check_zero(const struct config *c, const struct node *root, struct p
     char backend[64];
     snprintf(backend, sizeof backend, "dist.backend: %s", comm_backend_names[c->dist.backend]);
     const struct conflict conflicts[] = {
-        {c->train.device == DEVICE_CUDA, "train.device: cuda", "it is for the CPU only; GPUs have 0 and 1"},
-        {comm_backend_needs_gpus(c->dist.backend), backend, "it is for the CPU only; GPUs have 0 and 1"},
+        {c->train.device == DEVICE_CUDA && !comm_backend_uses_gpus(c->dist.backend), backend,
+         "on GPUs it needs NCCL, to average and gather in their memory; use auto or nccl"},
         {c->train.check_compute.every > 0, "train.check_compute", "it compares all gradients of a step"},
         {c->determinism.mode == DETERMINISM_ELASTIC, "determinism.mode: elastic",
          "the gradients of batch shards are summed as a whole"},
@@ -1117,11 +1117,12 @@ status config_set_auto_device(struct config_file *file, const char *why_cpu) {
     struct config *c = &file->config;
     if (!why_cpu) {
         c->device = DEVICE_CUDA;
-        if (c->dist.zero_stage < 2) return OK;
-        return status_new(STATUS_USAGE,
-                          "dist.zero_stage: %lld cannot be combined with train.device: auto, which is the GPU here; "
-                          "use train.device: cpu, or dist.zero_stage: 1",
-                          (long long)c->dist.zero_stage);
+        if (c->dist.zero_stage < 2 || comm_backend_uses_gpus(c->dist.backend)) return OK;
+        return status_new(
+            STATUS_USAGE,
+            "dist.zero_stage: %lld cannot be combined with dist.backend: %s and train.device: auto, which "
+            "is the GPU here: on GPUs it needs NCCL; use dist.backend: auto, or train.device: cpu",
+            (long long)c->dist.zero_stage, comm_backend_names[c->dist.backend]);
     }
     c->device_reason = arena_copy(document_arena(file->document), why_cpu);
     if (c->train.precision == TRAIN_FLOAT16)

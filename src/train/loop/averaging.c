@@ -86,12 +86,9 @@ static const struct averaging_hooks on_host = {.keeps_gradients = true, .finish 
 /* The norm of all gradients, from the shards of the ranks, and the clipping factor, computed as device_ops' clip_norm.
  */
 static status measure_norm_of_shards(struct trainer *t, const struct update *update) {
-    struct params *params = &t->model->params;
     float max = (float)t->config->train.clip_grad_norm, scale = update->loss_scale;
     double squares;
-    TRY(device_map(t->device, (void **)&params->gradients));
-    TRY(zero_squared_norm(t->averaging.zero, params, t->comm, &squares));
-    TRY(device_unmap(t->device, (void **)&params->gradients, false));
+    TRY(zero_squared_norm(t->averaging.zero, &t->model->params, t->comm, &squares));
     struct clip_norm norm = {.norm = (float)(sqrt(squares) / (double)scale), .clip = 1 / scale};
     float coefficient = max / (norm.norm + 1e-6f);
     if (max > 0 && coefficient < 1) norm.clip *= coefficient;
@@ -102,8 +99,7 @@ static status measure_norm_of_shards(struct trainer *t, const struct update *upd
 static status measure_shards(struct trainer *t, struct update *update) {
     update->has_norm = update->needs_norm;
     if (update->has_norm) return measure_norm_of_shards(t, update);
-    zero_check_finite(t->averaging.zero, t->device, &t->model->params,
-                      &t->memory.results->nonfinite[NONFINITE_GRADIENTS]);
+    zero_check_finite(t->averaging.zero, &t->model->params, &t->memory.results->nonfinite[NONFINITE_GRADIENTS]);
     return OK;
 }
 

@@ -20,7 +20,10 @@ static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
         return;
     }
     loss_run(t->loss, config, t->model, output, batch.targets, batch.weights, NULL, rows, 1, &t->memory.results->sums);
-    model_backward(t->model, &pass, batch.inputs, NULL, NULL);
+    if (t->model->gradient_group_count)
+        model_backward_in_groups(t->model, &pass, batch.inputs, NULL, NULL, NULL);
+    else
+        model_backward(t->model, &pass, batch.inputs, NULL, NULL);
 }
 
 static void update(const struct trainer *t) {
@@ -28,12 +31,17 @@ static void update(const struct trainer *t) {
     const struct device_ops *ops = device_ops(t->device);
     struct device_results *results = t->memory.results;
     ops->check_finite(t->device, buffers->values, buffers->total, &results->nonfinite[NONFINITE_STATISTICS]);
-    ops->clip_norm(t->device, params->gradients, t->averaging.norm_ranges, t->averaging.ranges.count, 1, 1,
-                   &results->norm);
-    ops->check_finite(t->device, params->gradients, params->trained, &results->nonfinite[NONFINITE_GRADIENTS]);
+    if (t->averaging.zero) {
+        zero_check_finite(t->averaging.zero, params, &results->nonfinite[NONFINITE_GRADIENTS]);
+    } else {
+        ops->clip_norm(t->device, params->gradients, t->averaging.norm_ranges, t->averaging.ranges.count, 1, 1,
+                       &results->norm);
+        ops->check_finite(t->device, params->gradients, params->trained, &results->nonfinite[NONFINITE_GRADIENTS]);
+    }
     optimizer_step(t->optimizer, params, 1, NULL, NULL, &results->norm.clip);
     ema_update(t->ema, params, 1, &results->norm.clip);
-    ops->is_finite(t->device, F32(params->values), params->total); /* before a save */
+    const float *values = params->own ? params->own : params->values;
+    ops->is_finite(t->device, F32(values), params->own ? params->own_count : params->total); /* before a save */
 }
 
 status dry_run_training(struct trainer *t, const struct pass_rows *rows) {

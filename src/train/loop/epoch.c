@@ -41,13 +41,14 @@ static status evaluate_batch(struct trainer *t, const struct evaluated *e, size_
     TRY(feed_next(t->feed, e->loader, &batch, &fed));
     if (batch.rows == 0) {
         model_forward_without_rows(t->model);
-        TRY(zero_take_failure(t->averaging.zero));
+        TRY(zero_wait(t->averaging.zero));
         return evaluation_add_no_rows(e->evaluation);
     }
     struct work work = {t, e->evaluation, trainer_pass(t, batch.rows, false), fed};
     work.pass.continues_rows = index > 0;
     struct recording_key key = {.rows = batch.rows, .continues = index > 0 && model_carries_state(t->model)};
     TRY(recordings_run(e->recordings, &key, run_pass, &work));
+    TRY(zero_wait(t->averaging.zero));
     return evaluation_add_metrics(e->evaluation, model_output(t->model, fed.inputs), &batch);
 }
 

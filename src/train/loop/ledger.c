@@ -94,16 +94,22 @@ status ledger_step(struct trainer *t, const struct update *update) {
     const struct params *params = &t->model->params;
     uint64_t hash = 0;
     if (!has_line(t, update->step + 1)) return OK;
-    if (params->own) TRY(zero_hash_params(t->averaging.zero, params, t->comm, &hash));
+    if (params->own) {
+        TRY(model_map(t->model));
+        TRY(zero_hash_params(t->averaging.zero, params, t->comm, &hash));
+        TRY(model_unmap(t->model, false));
+    }
     if (!ledger) return OK;
     begin(ledger, METRICS_STEP, &t->state->counters);
     metrics_hash(ledger, "rows", loader_hash_rows(t->loader, (size_t)update->first.batch, update->batches));
     metrics_real(ledger, "loss", update->sums.loss / update->sums.count);
     metrics_real(ledger, "grad_norm", update->grad_norm);
-    TRY(model_map(t->model));
-    if (!params->own) hash = state_hash_floats(0, params->values, params->total);
+    if (!params->own) {
+        TRY(model_map(t->model));
+        hash = state_hash_floats(0, params->values, params->total);
+        TRY(model_unmap(t->model, false));
+    }
     metrics_hash(ledger, "parameters", hash);
-    TRY(model_unmap(t->model, false));
     return metrics_end(ledger);
 }
 

@@ -68,7 +68,8 @@ status recordings_agree(struct recordings *r) {
 
 static bool is_equal(const struct recording_key *a, const struct recording_key *b) {
     return a->rows == b->rows && a->scale == b->scale && a->loss_scale == b->loss_scale && a->is_last == b->is_last &&
-           a->is_update == b->is_update && a->has_norm == b->has_norm && a->continues == b->continues;
+           a->is_update == b->is_update && a->has_norm == b->has_norm && a->continues == b->continues &&
+           a->adds == b->adds;
 }
 
 static struct slot *find(struct recordings *r, const struct recording_key *key) {

@@ -15,6 +15,7 @@ struct recording_key {
     bool is_update;   /* the pass includes the update */
     bool has_norm;    /* the update computes the norm of the gradients */
     bool continues;   /* layers begin with the state of the batch before (carry_state) */
+    bool adds;        /* the averages are added to those of earlier micro-batches */
 };
 
 struct recordings;

@@ -244,7 +244,8 @@ static status run_rows(struct trainer *t, const struct update *update, const str
                                 .is_last = piece->is_last,
                                 .is_update = includes_update(update, piece),
                                 .has_norm = piece->is_last && update->has_norm,
-                                .continues = work.pass.continues_rows && model_carries_state(t->model)};
+                                .continues = work.pass.continues_rows && model_carries_state(t->model),
+                                .adds = t->averaging.hooks->averages_each && !piece->is_first};
     return recordings_run(t->recordings, &key, run_pass, &work);
 }
 

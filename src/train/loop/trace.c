@@ -266,7 +266,11 @@ status trace_piece(struct trainer *t, const struct update *update, const struct 
 status trace_gradients(struct trainer *t) {
     const struct params *params = &t->model->params;
     float *gradients = t->trace->gradients, *own = zero_own_gradients(t->averaging.zero);
-    if (own) return zero_gather_array(t->averaging.zero, own, gradients, t->comm);
+    if (own) {
+        TRY(device_map(t->device, (void **)&own));
+        TRY(zero_gather_array(t->averaging.zero, own, gradients, t->comm));
+        return device_unmap(t->device, (void **)&own, false);
+    }
     TRY(device_download(t->device, gradients, params->gradients, params->trained * sizeof *gradients));
     return zero_all_gather_array(t->averaging.zero, gradients, t->comm);
 }

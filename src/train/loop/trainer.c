@@ -77,7 +77,7 @@ status trainer_create(struct trainer *t, const struct plan *plan) {
     TRY(prepare_model(t->model, &plan->rows));
     TRY(loss_prepare(t->loss, t->loss_config, t->device, &t->model->out, plan->info.target_size, t->batch,
                      (size_t)plan->env.world_size));
-    TRY(zero_create(&c->dist, params, plan->env.rank, plan->env.world_size, &t->averaging.zero));
+    TRY(zero_create(&c->dist, params, t->device, plan->env.rank, plan->env.world_size, &t->averaging.zero));
     zero_attach(t->averaging.zero, t->model);
     TRY(optimizer_create_shard(&c->optimizer, params, t->device, zero_shard(t->averaging.zero), &t->optimizer));
     TRY(ema_create(&c->train.ema, params, t->device, &t->ema));
@@ -103,7 +103,9 @@ status trainer_open_recordings(struct trainer *t, struct log *log) {
     feed_pin_loader(t->feed, t->loader);
     feed_pin_loader(t->feed, t->validation);
     TRY(recordings_create(t->device, t->comm, is_recordable(t), log, &t->recordings));
-    return recordings_create(t->device, NULL, t->config->train.cuda_graph && !gathers_rows(t), NULL, &t->evaluations);
+    bool is_alone =
+        !gathers_rows(t) && !zero_shards_values(t->averaging.zero); /* ranks have other numbers of batches */
+    return recordings_create(t->device, NULL, t->config->train.cuda_graph && is_alone, NULL, &t->evaluations);
 }
 
 void trainer_close_recordings(struct trainer *t) {

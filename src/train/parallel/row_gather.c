@@ -22,7 +22,7 @@ static void gather(void *user, void *all, size_t bytes) {
 
 static status enqueue_calls(struct comm *gpus, float *all, size_t count, void *stream) {
     TRY(comm_gpu_after(gpus, stream));
-    TRY(comm_gpu_all_gather(gpus, all, count));
+    TRY(comm_gpu_all_gather(gpus, NULL, all, count));
     return comm_gpu_before(gpus, stream);
 }
 

@@ -23,11 +23,16 @@ struct zero {
     float *exposed;                     /* params->values between zero_expose and zero_hide */
     const struct params *params;
     float *own_values; /* (own.total) */
+    struct device *device;
     struct comm *comm; /* of zero_open */
+    struct comm *gpus; /* the same for the memory of GPUs; NULL: none */
+    size_t first_mark; /* of GATHER_MARKS */
     status failure;
     size_t total;    /* params->trained */
     double *squares; /* (params->count) */
 };
+
+#define GATHER_MARKS 2 /* one bucket is gathered while the one before it is used */
 
 static status memory_failure(void) { return status_memory("the shards of the optimizer's state"); }
 
@@ -52,7 +57,7 @@ bool zero_shards_gradients(const struct dist_config *config, int world_size) {
     return config->zero_stage >= 2 && world_size > 1;
 }
 
-status zero_group_gradients(const struct dist_config *config, struct model *model) {
+status zero_group_gradients(const struct dist_config *config, bool is_on_gpu, struct model *model) {
     struct reducer_config buckets = {.bucket_cap_mb = config->bucket_cap_mb,
                                      .first_bucket_mb = config->first_bucket_mb};
     struct params *params = &model->params;
@@ -65,21 +70,19 @@ status zero_group_gradients(const struct dist_config *config, struct model *mode
         for (size_t i = 0; i < params->count; i++) /* index_of becomes the group of a parameter */
             if (ranges.index_of[i] != SIZE_MAX) ranges.index_of[i] = bucket_of[ranges.index_of[i]];
         model_group_gradients(model, ranges.index_of, count);
-        if (config->zero_stage >= 3) model_gather_values(model);
+        if (config->zero_stage >= 3) model_gather_values(model, is_on_gpu);
     }
     free(bucket_of);
     ranges_free(&ranges);
     return s;
 }
 
-static void add_range(struct optimizer_shard *shard, size_t begin, size_t end) {
-    if (begin == end) return;
-    shard->ranges[shard->count++] = (struct optimizer_shard_range){begin, end, shard->total};
-    shard->total += end - begin;
+static void add_range(struct optimizer_shard *shard, size_t begin, size_t end, size_t at) {
+    if (begin < end) shard->ranges[shard->count++] = (struct optimizer_shard_range){begin, end, at};
 }
 
-static status create(const struct dist_config *config, const struct params *params, int rank, int world_size,
-                     struct zero **out) {
+static status plan(const struct dist_config *config, const struct params *params, int rank, int world_size,
+                   struct zero **out) {
     *out = NULL;
     if (config->zero_stage == 0 || world_size == 1) return OK;
     struct zero *z = calloc(1, sizeof *z);
@@ -92,8 +95,7 @@ static status create(const struct dist_config *config, const struct params *para
     status s = divide(config, params, world_size, &z->shards, &z->shard_count);
     if (!s) z->own.ranges = calloc(2 * z->shard_count + 1, sizeof *z->own.ranges);
     if (!s) z->at = calloc(z->shard_count + 1, sizeof *z->at);
-    if (!s) z->squares = calloc(params->count + 1, sizeof *z->squares);
-    if (!s && (!z->own.ranges || !z->squares || !z->at)) s = memory_failure();
+    if (!s && (!z->own.ranges || !z->at)) s = memory_failure();
     if (s) {
         zero_destroy(z);
         return s;
@@ -101,37 +103,27 @@ static status create(const struct dist_config *config, const struct params *para
     for (size_t i = 0; i < z->shard_count; i++) {
         const struct reducer_shard *c = &z->shards[i];
         z->at[i] = z->own.total;
-        add_range(&z->own, shard_begin(c, rank), shard_begin(c, rank + 1));
-        add_range(&z->own, rest_begin(c, world_size), c->end);
+        add_range(&z->own, shard_begin(c, rank), shard_begin(c, rank + 1), z->at[i]);
+        add_range(&z->own, rest_begin(c, world_size), c->end, z->at[i] + c->size);
+        z->own.total += reducer_shard_floats(c, world_size);
     }
     *out = z;
     return OK;
 }
 
-status zero_create(const struct dist_config *config, const struct params *params, int rank, int world_size,
-                   struct zero **out) {
-    TRY(create(config, params, rank, world_size, out));
-    if (!zero_shards_gradients(config, world_size)) return OK;
-    status s =
-        buffer_new((*out)->own.total * sizeof(float), "the gradients of a shard", (void **)&(*out)->own.gradients);
-    if (!s && (*out)->shards_values)
-        s = buffer_new((*out)->own.total * sizeof(float), "the parameters of a shard", (void **)&(*out)->own_values);
-    if (s) zero_destroy(*out);
-    if (s) *out = NULL;
-    return s;
-}
-
 void zero_destroy(struct zero *z) {
     if (!z) return;
     for (size_t i = 0; i < OPTIMIZER_MAX_BUFFERS; i++) free(z->full[i]);
+    if (z->device) {
+        device_free(z->device, z->own.gradients);
+        device_free(z->device, z->own_values);
+    }
     free(z->shards);
     free(z->own.ranges);
-    buffer_free(z->own.gradients);
     free(z->squares);
     free(z->at);
     buffer_free(z->values);
     buffer_free(z->average);
-    buffer_free(z->own_values);
     status_free(z->failure);
     free(z);
 }
@@ -144,7 +136,7 @@ float *zero_own_gradients(const struct zero *z) { return z ? z->own.gradients : 
 
 size_t zero_memory(const struct dist_config *config, const struct params *params, int world_size, size_t full) {
     struct zero *z;
-    status s = create(config, params, 0, world_size, &z);
+    status s = plan(config, params, 0, world_size, &z);
     size_t bytes = !s && z && params->trained ? full / params->trained * z->own.total : full;
     status_free(s);
     zero_destroy(z);
@@ -168,7 +160,7 @@ status zero_all_gather_array(struct zero *z, float *values, struct comm *comm) {
 static status all_gather_on_gpus(struct zero *z, struct params *params, struct device *device, struct comm *gpus) {
     TRY(comm_gpu_after(gpus, device_stream(device)));
     for (size_t i = 0; i < z->shard_count; i++)
-        TRY(comm_gpu_all_gather(gpus, params->values + z->shards[i].begin, z->shards[i].size));
+        TRY(comm_gpu_all_gather(gpus, NULL, params->values + z->shards[i].begin, z->shards[i].size));
     device_mark_written(device, params->values, params->trained * sizeof *params->values);
     return comm_gpu_before(gpus, device_stream(device));
 }
@@ -195,12 +187,6 @@ static struct device_range part_of(const struct param *p, const struct optimizer
     return (struct device_range){begin - range->begin, end - range->begin};
 }
 
-static double squares_of(const float *x, struct device_range part) {
-    double sum = 0;
-    for (size_t i = part.begin; i < part.end; i++) sum += (double)x[i] * (double)x[i];
-    return sum;
-}
-
 /* Whether all ranks have the elements of the range. */
 static bool is_rest(const struct zero *z, const struct optimizer_shard_range *range) {
     size_t i = 0;
@@ -208,22 +194,23 @@ static bool is_rest(const struct zero *z, const struct optimizer_shard_range *ra
     return range->begin >= rest_begin(&z->shards[i], z->world);
 }
 
-/* squares (params->count): this rank's part of the squared norm of each parameter's gradient. Ranges and parameters
- * ascend. */
-static void add_squares(const struct zero *z, const struct params *params, double *squares) {
-    memset(squares, 0, params->count * sizeof *squares);
-    for (size_t r = 0, p = 0; r < z->own.count; r++) {
-        const struct optimizer_shard_range *range = &z->own.ranges[r];
-        const float *gradients = gradients_of(z, params, range);
-        if (z->rank != 0 && is_rest(z, range)) continue; /* rank 0 counts what all have */
-        while (p < params->count &&
-               (params->items[p].is_frozen || params->items[p].offset + params->items[p].count <= range->begin))
-            p++;
-        for (size_t i = p; i < params->count; i++) {
-            if (!params->items[i].is_frozen && params->items[i].offset >= range->end) break;
-            squares[i] += squares_of(gradients, part_of(&params->items[i], range));
-        }
-    }
+static status allocate(struct zero *z, bool shards_gradients) {
+    size_t bytes = z->own.total * sizeof(float);
+    z->squares = calloc(z->params->count + 1, sizeof *z->squares);
+    if (!z->squares) return memory_failure();
+    if (shards_gradients) TRY(device_alloc(z->device, bytes, "the gradients of a shard", (void **)&z->own.gradients));
+    return z->shards_values ? device_alloc(z->device, bytes, "the parameters of a shard", (void **)&z->own_values) : OK;
+}
+
+status zero_create(const struct dist_config *config, const struct params *params, struct device *device, int rank,
+                   int world_size, struct zero **out) {
+    TRY(plan(config, params, rank, world_size, out));
+    if (!*out) return OK;
+    (*out)->device = device;
+    status s = allocate(*out, zero_shards_gradients(config, world_size));
+    if (s) zero_destroy(*out);
+    if (s) *out = NULL;
+    return s;
 }
 
 const char *zero_nonfinite_gradient(const struct zero *z, const struct params *params, struct device *device) {
@@ -238,9 +225,36 @@ const char *zero_nonfinite_gradient(const struct zero *z, const struct params *p
     return NULL;
 }
 
+static double squares_of(const float *x, struct device_range part) {
+    double sum = 0;
+    for (size_t i = part.begin; i < part.end; i++) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+/* squares (params->count): this rank's part of the squared norm of each parameter's gradient. [gradients], which the
+ * host can access: the own ones or, if there are none, those of all. Ranges and parameters ascend. */
+static void add_squares(const struct zero *z, const struct params *params, const float *gradients) {
+    memset(z->squares, 0, params->count * sizeof *z->squares);
+    for (size_t r = 0, p = 0; r < z->own.count; r++) {
+        const struct optimizer_shard_range *range = &z->own.ranges[r];
+        const float *from = gradients + (z->own.gradients ? range->at : range->begin);
+        if (z->rank != 0 && is_rest(z, range)) continue; /* rank 0 counts what all have */
+        while (p < params->count &&
+               (params->items[p].is_frozen || params->items[p].offset + params->items[p].count <= range->begin))
+            p++;
+        for (size_t i = p; i < params->count; i++) {
+            if (!params->items[i].is_frozen && params->items[i].offset >= range->end) break;
+            z->squares[i] += squares_of(from, part_of(&params->items[i], range));
+        }
+    }
+}
+
 /* The norm of each parameter is rounded to float, as on the device. */
 status zero_squared_norm(struct zero *z, const struct params *params, struct comm *comm, double *squares) {
-    add_squares(z, params, z->squares);
+    float *gradients = z->own.gradients ? z->own.gradients : params->gradients;
+    TRY(device_map(z->device, (void **)&gradients));
+    add_squares(z, params, gradients);
+    TRY(device_unmap(z->device, (void **)&gradients, false));
     TRY(comm_all_reduce(comm, z->squares, params->count, COMM_FLOAT64, COMM_SUM));
     *squares = 0;
     for (size_t i = 0; i < params->count; i++) {
@@ -250,19 +264,21 @@ status zero_squared_norm(struct zero *z, const struct params *params, struct com
     return OK;
 }
 
-void zero_check_finite(const struct zero *z, struct device *device, const struct params *params, double *bad) {
-    for (size_t i = 0; i < z->own.count; i++) {
+void zero_check_finite(const struct zero *z, const struct params *params, double *bad) {
+    const struct device_ops *ops = device_ops(z->device);
+    if (z->own.gradients) ops->check_finite(z->device, z->own.gradients, z->own.total, bad);
+    for (size_t i = 0; i < z->own.count && !z->own.gradients; i++) {
         const struct optimizer_shard_range *range = &z->own.ranges[i];
-        device_ops(device)->check_finite(device, gradients_of(z, params, range), range->end - range->begin, bad);
+        ops->check_finite(z->device, params->gradients + range->begin, range->end - range->begin, bad);
     }
 }
 
 /* Copies between the buffer of each rank and the complete one of rank 0, in the order of the shards. */
 static status transfer(struct zero *z, float *own, float *full, struct comm *comm, bool to_full) {
-    for (size_t i = 0, at = 0; i < z->shard_count; i++) {
+    for (size_t i = 0; i < z->shard_count; i++) {
         const struct reducer_shard *c = &z->shards[i];
         float *all = full ? full + c->begin : NULL;
-        size_t rest = c->end - rest_begin(c, z->world);
+        size_t rest = c->end - rest_begin(c, z->world), at = z->at[i];
         if (to_full)
             TRY(comm_gather(comm, own + at, c->size, COMM_FLOAT32, all, 0));
         else
@@ -273,7 +289,6 @@ static status transfer(struct zero *z, float *own, float *full, struct comm *com
             memcpy(to_full ? shared : own + at, to_full ? own + at : shared, rest * sizeof *own);
         }
         if (!to_full) TRY(comm_broadcast(comm, own + at, rest, COMM_FLOAT32, 0));
-        at += rest;
     }
     return OK;
 }
@@ -284,16 +299,36 @@ status zero_gather_array(struct zero *z, float *own, float *values, struct comm 
 
 /* ---- stage 3: parameters that are gathered ---- */
 
-/* Called by passes. Bucket 0 has the last parameters. */
-static void gather_bucket(void *zero, size_t bucket, float *to) {
+/* After the work that is now in the device's stream, which uses the memory. */
+static status enqueue_gather(const struct zero *z, const struct reducer_shard *c, const float *own, float *to,
+                             size_t number) {
+    size_t rest = rest_begin(c, z->world);
+    TRY(comm_gpu_after(z->gpus, device_stream(z->device)));
+    TRY(comm_gpu_all_gather(z->gpus, own, to, c->size));
+    TRY(comm_gpu_copy(z->gpus, to + (rest - c->begin), own + c->size, c->end - rest));
+    return comm_gpu_mark(z->gpus, z->first_mark + number % GATHER_MARKS);
+}
+
+/* Called by passes; a dry run has no group. Bucket 0 has the last parameters. */
+static void gather_bucket(void *zero, size_t bucket, size_t number, float *to) {
     struct zero *z = zero;
     size_t i = z->shard_count - 1 - bucket;
     const struct reducer_shard *c = &z->shards[i];
     const float *own = z->params->own + z->at[i]; /* the average of the weights, while an evaluation uses it */
-    if (z->failure) return;
+    if (z->failure || !z->comm) return;
+    if (z->gpus) {
+        z->failure = enqueue_gather(z, c, own, to, number);
+        return;
+    }
     z->failure = comm_all_gather(z->comm, own, c->size, COMM_FLOAT32, to);
     size_t rest = rest_begin(c, z->world);
     if (c->end > rest) memcpy(to + (rest - c->begin), own + c->size, (c->end - rest) * sizeof *to);
+}
+
+static void await_bucket(void *zero, size_t number) {
+    struct zero *z = zero;
+    if (z->gpus && !z->failure)
+        z->failure = comm_gpu_before_mark(z->gpus, z->first_mark + number % GATHER_MARKS, device_stream(z->device));
 }
 
 /* Stores this rank's parts of a parameter. */
@@ -305,7 +340,7 @@ static void keep_param(void *zero, size_t index) {
         const struct optimizer_shard_range *range = &z->own.ranges[r];
         struct device_range part = part_of(p, range);
         if (part.begin < part.end)
-            memcpy(z->own_values + range->at + part.begin, values + (range->begin + part.begin - p->offset),
+            memcpy(z->params->own + range->at + part.begin, values + (range->begin + part.begin - p->offset),
                    (part.end - part.begin) * sizeof *values);
     }
 }
@@ -317,11 +352,20 @@ void zero_attach(struct zero *z, struct model *model) {
     model->params.keep = keep_param;
     model->params.keeper = z;
     model->gather = gather_bucket;
+    model->await_gather = await_bucket;
     model->gatherer = z;
 }
 
-void zero_open(struct zero *z, struct comm *comm) {
-    if (z) z->comm = comm;
+status zero_open(struct zero *z, struct comm *comm) {
+    if (!z) return OK;
+    z->comm = comm;
+    z->gpus = device_is_host(z->device) ? NULL : comm_gpu(comm);
+    return z->gpus && z->shards_values ? comm_gpu_add_marks(z->gpus, GATHER_MARKS, &z->first_mark) : OK;
+}
+
+status zero_wait(struct zero *z) {
+    TRY(zero_take_failure(z));
+    return z && z->gpus && z->shards_values ? comm_gpu_wait(z->gpus, device_stream(z->device)) : OK;
 }
 
 status zero_take_failure(struct zero *z) {
@@ -334,12 +378,14 @@ void zero_expose(struct zero *z, struct params *params) {
     if (!z || !z->shards_values || !z->values) return;
     z->exposed = params->values;
     params->values = z->values;
+    params->is_exposed = true;
     for (size_t i = 0; i < params->count; i++) params->items[i].value = params->items[i].offset;
 }
 
 void zero_hide(struct zero *z, struct params *params) {
     if (!z || !z->exposed) return;
     params->values = z->exposed;
+    params->is_exposed = false;
     z->exposed = NULL;
     for (size_t i = 0; i < params->count; i++) /* passes place the others */
         if (params->items[i].is_frozen) params->items[i].value = params->items[i].offset - params->trained;

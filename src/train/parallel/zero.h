@@ -16,20 +16,23 @@
 struct zero;
 
 /* *out is NULL without dist.zero_stage, or for a single rank. */
-status zero_create(const struct dist_config *config, const struct params *params, int rank, int world_size,
-                   struct zero **out);
+status zero_create(const struct dist_config *config, const struct params *params, struct device *device, int rank,
+                   int world_size, struct zero **out);
 
 /* Whether ranks keep the gradients of their shard only. */
 bool zero_shards_gradients(const struct dist_config *config, int world_size);
 /* With it: gives the gradients of the buckets their memory (model_group_gradients), and with stage 3 the values. */
-status zero_group_gradients(const struct dist_config *config, struct model *model);
+status zero_group_gradients(const struct dist_config *config, bool is_on_gpu, struct model *model);
 
 /* With stage 3. After model_alloc: passes gather the parameters, whose initial values this rank keeps its shard of. */
 void zero_attach(struct zero *zero, struct model *model);
-/* From now on values are gathered over [comm]. Before the first pass. */
-void zero_open(struct zero *zero, struct comm *comm);
+/* From now on values are gathered over [comm], on GPUs by NCCL. Before the first pass; a dry run may come before. All
+ * ranks. */
+status zero_open(struct zero *zero, struct comm *comm);
 /* The failure of a gather since the last call, which passes ignore. */
 status zero_take_failure(struct zero *zero);
+/* The same, after the host has waited for gathers in the memory of GPUs, whose results are wrong if a rank was lost. */
+status zero_wait(struct zero *zero);
 
 /* With stage 3, and else nothing: gathers the parameters on rank 0, until zero_release, and scatters them again. All
  * ranks. */
@@ -40,15 +43,15 @@ status zero_scatter_params(struct zero *zero, struct state *state, struct comm *
 void zero_expose(struct zero *zero, struct params *params);
 void zero_hide(struct zero *zero, struct params *params);
 
-/* With stage 3: *hash on rank 0 is state_hash_floats of all parameters, of which rank 0 has one bucket at a time. All
- * ranks. */
+/* With stage 3 and a mapped model: *hash on rank 0 is state_hash_floats of all parameters, of which rank 0 has one
+ * bucket at a time. All ranks. */
 status zero_hash_params(struct zero *zero, const struct params *params, struct comm *comm, uint64_t *hash);
 /* *name: a parameter that is not finite on any rank, the same on all; NULL: none. All ranks. */
 status zero_nonfinite_value(const struct zero *zero, const struct params *params, struct device *device,
                             struct comm *comm, const char **name);
 /* Whether ranks keep the parameters of their shard only. */
 bool zero_shards_values(const struct zero *zero);
-/* The averaged gradients of this rank's shard (zero_shard's total), in host memory; NULL: all gradients are kept. */
+/* The averaged gradients of this rank's shard (zero_shard's total), on the device; NULL: all gradients are kept. */
 float *zero_own_gradients(const struct zero *zero);
 /* The name of a parameter, of those in this rank's shard, whose averaged gradient is not finite; NULL: none. */
 const char *zero_nonfinite_gradient(const struct zero *zero, const struct params *params, struct device *device);
@@ -67,14 +70,15 @@ status zero_all_gather(struct zero *zero, struct params *params, struct device *
 
 /* The same for values (params->trained) in the host's memory, of which each rank has its shard. All ranks. */
 status zero_all_gather_array(struct zero *zero, float *values, struct comm *comm);
-/* The same from the shards of the ranks, [own] (zero_shard's total); others than rank 0 get nothing. All ranks. */
+/* The same from the shards of the ranks, [own] (zero_shard's total), which the host can access; others than rank 0 get
+ * nothing. All ranks. */
 status zero_gather_array(struct zero *zero, float *own, float *values, struct comm *comm);
 
-/* The squared norm of the gradients, which must be mapped, from the shards of the ranks; by parameter, as PyTorch. All
+/* The squared norm of the gradients from the shards of the ranks; by parameter, as PyTorch. Waits for the device. All
  * ranks. */
 status zero_squared_norm(struct zero *zero, const struct params *params, struct comm *comm, double *squares);
 /* Sets *bad, on the device, when this rank's shard of the gradients is not finite. */
-void zero_check_finite(const struct zero *zero, struct device *device, const struct params *params, double *bad);
+void zero_check_finite(const struct zero *zero, const struct params *params, double *bad);
 
 /* The following need a mapped state (state_map). */
 /* Gathers the optimizer state, with stage 3 also the parameters and their average, on rank 0, into the entries of

@@ -34,7 +34,11 @@ static struct device_memory device_memory_of(const struct config *config, const 
     m.optimizer = zero_memory(&config->dist, &model->params, world_size, whole);
     model_memory(model, batch, &m.parameters, &m.activations);
     size_t shards = zero_gradient_memory(&config->dist, &model->params, world_size);
-    m.parameters += model->params.value_floats ? 2 * shards : shards; /* of values and gradients */
+    m.parameters += shards;
+    if (!model->params.value_floats) return m;
+    m.parameters += shards; /* of values; products round those that are gathered */
+    m.average = m.average ? shards : 0;
+    m.rounded = 0;
     return m;
 }
 
@@ -59,7 +63,7 @@ static status device_memory_check(const struct device_memory *memory, struct dev
     describe(memory, &parts);
     status s = status_new(STATUS_USAGE,
                           "%.0f MiB of memory are needed, and %s has %.0f MiB of %.0f MiB free (%s): use a smaller "
-                          "sampler.batch_size or model, or more GPUs with dist.zero_stage: 1",
+                          "sampler.batch_size or model, or more GPUs with dist.zero_stage: 3",
                           (double)sum / MIB, device_describe(device), (double)free_bytes / MIB, (double)total / MIB,
                           text_string(&parts));
     text_free(&parts);
@@ -494,7 +498,7 @@ static status plan_training(struct plan *p) {
     TRY(plan_batches(p));
     if (p->loss->accepts_half) model_allow_half_output(p->model);
     if (config_updates_in_backward(c, world)) model_split_gradients(p->model);
-    if (zero_shards_gradients(&c->dist, world)) TRY(zero_group_gradients(&c->dist, p->model));
+    if (zero_shards_gradients(&c->dist, world)) TRY(zero_group_gradients(&c->dist, c->device == DEVICE_CUDA, p->model));
     TRY(plan_buckets(p));
     if (p->device) TRY(model_adapt_to_device(p->model, p->device));
     p->memory = device_memory_of(c, p->model, p->optimizer, &p->info, p->batch, world);

@@ -484,7 +484,13 @@ static status open_gpus(struct run *run) {
                                  comm_backend_names[backend]);
         missing = OK;
     }
-    if (missing) log_line(run->log, "gradients are averaged through the host: %s", status_message(missing));
+    if (!s && !is_available && zero_own_gradients(t->averaging.zero))
+        s = status_new(STATUS_USAGE,
+                       "dist.zero_stage: %lld needs NCCL on GPUs, to average and gather in their memory: %s",
+                       (long long)run->config->dist.zero_stage,
+                       missing ? status_message(missing) : "another rank does not have it");
+    else if (missing)
+        log_line(run->log, "gradients are averaged through the host: %s", status_message(missing));
     status_free(missing);
     return s;
 }
@@ -562,7 +568,6 @@ static status join(struct run *run) {
     if (!is_elastic) TRY(comm_limit_threads(t->comm)); /* elastic: the bits must not depend on the ranks */
     TRY(open_gpus(run));
     TRY(trainer_open_recordings(t, run->log));
-    zero_open(t->averaging.zero, t->comm);
     TRY(alloc_gradients(t));
     TRY(open_evaluation(run));
     TRY(is_elastic ? open_elastic(run) : open_reducer(t));
@@ -1122,6 +1127,7 @@ static status prepare(struct run *run) {
     }
     TRY(plan_explain_memory(run->plan, join(run)));
     TRY(plan_explain_memory(run->plan, dry_run_training(&run->trainer, &run->plan->rows)));
+    TRY(zero_open(run->trainer.averaging.zero, run->trainer.comm)); /* a dry run gathers nothing */
     TRY(comm_barrier(run->trainer.comm)); /* no run folder is created when a rank has too little memory */
     return resume(run);
 }

@@ -327,6 +327,8 @@ struct nccl_group {
     void *buffers[MAX_BUFFERS]; /* of alloc */
     void *handles[MAX_BUFFERS];
     int buffer_count;
+    cudaEvent_t *marks; /* (mark_count) */
+    size_t mark_count;
 };
 
 struct nccl_group *group_of(void *group) {
@@ -589,14 +591,46 @@ status before(void *group, void *stream) {
     return communicator_cuda(c, cudaStreamWaitEvent((cudaStream_t)stream, c->output_ready, 0), "an event");
 }
 
+status add_marks(void *group, size_t count, size_t *first) {
+    struct nccl_group *g = group_of(group);
+    TRY(begin(g));
+    cudaEvent_t *marks = (cudaEvent_t *)realloc(g->marks, (g->mark_count + count + 1) * sizeof *marks);
+    if (!marks) return status_memory("a process group");
+    g->marks = marks;
+    *first = g->mark_count;
+    for (size_t i = 0; i < count; i++, g->mark_count++)
+        TRY(communicator_cuda(&g->link, cudaEventCreateWithFlags(&marks[g->mark_count], cudaEventDisableTiming),
+                              "an event"));
+    return OK;
+}
+
+status mark(void *group, size_t index) {
+    struct nccl_group *g = group_of(group);
+    TRY(begin(g));
+    return communicator_cuda(&g->link, cudaEventRecord(g->marks[index], g->link.stream), "an event");
+}
+
+status before_mark(void *group, size_t index, void *stream) {
+    struct nccl_group *g = group_of(group);
+    TRY(begin(g));
+    return communicator_cuda(&g->link, cudaStreamWaitEvent((cudaStream_t)stream, g->marks[index], 0), "an event");
+}
+
 /* to (count) = bfloat16 of factor * from; from_half converts back. */
 status to_half(struct nccl_group *g, uint16_t *to, const float *from, size_t count) {
     float factor = g->factor;
     return each(g, count, [=] __device__(size_t i) { to[i] = bits_to_bfloat16(from[i] * factor); });
 }
 
-status from_half(struct nccl_group *g, float *to, const uint16_t *from, size_t count) {
-    return each(g, count, [=] __device__(size_t i) { to[i] = bits_from_bfloat16(from[i]); });
+status from_half(struct nccl_group *g, float *to, const uint16_t *from, size_t count, bool adds) {
+    return each(g, count, [=] __device__(size_t i) {
+        float value = bits_from_bfloat16(from[i]);
+        to[i] = adds ? to[i] + value : value;
+    });
+}
+
+status add_to(struct nccl_group *g, float *to, const float *from, size_t count) {
+    return each(g, count, [=] __device__(size_t i) { to[i] += from[i]; });
 }
 
 status check_halves(const struct nccl_group *g, size_t count) {
@@ -606,29 +640,32 @@ status check_halves(const struct nccl_group *g, size_t count) {
                             g->halves_count, count);
 }
 
-status average(void *group, float *data, size_t count, bool is_compressed) {
+status average(void *group, float *data, size_t count, bool is_compressed, struct comm_result result) {
     struct nccl_group *g = group_of(group);
+    float *to = result.to ? result.to : data, *sum = result.adds ? data : to;
     if (is_compressed) TRY(check_halves(g, count));
     if (is_compressed) TRY(to_half(g, g->halves, data, count));
-    void *x = is_compressed ? (void *)g->halves : data;
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
-        return ncclAllReduce(x, x, count, is_compressed ? ncclBfloat16 : ncclFloat32,
-                             is_compressed ? ncclSum : g->average, comm, g->link.stream);
+        return is_compressed ? ncclAllReduce(g->halves, g->halves, count, ncclBfloat16, ncclSum, comm, g->link.stream)
+                             : ncclAllReduce(data, sum, count, ncclFloat32, g->average, comm, g->link.stream);
     }));
-    return is_compressed ? from_half(g, data, g->halves, count) : OK;
+    if (is_compressed) return from_half(g, to, g->halves, count, result.adds);
+    return result.adds ? add_to(g, to, sum, count) : OK;
 }
 
-status average_scatter(void *group, float *data, size_t count, bool is_compressed) {
+status average_scatter(void *group, float *data, size_t count, bool is_compressed, struct comm_result result) {
     struct nccl_group *g = group_of(group);
     size_t all = count * (size_t)g->link.world, own = count * (size_t)g->link.rank;
+    float *to = result.to ? result.to : data + own, *sum = result.adds ? data + own : to;
     if (is_compressed) TRY(check_halves(g, all));
     if (is_compressed) TRY(to_half(g, g->halves, data, all));
     TRY(communicator_enqueue(&g->link, [&](ncclComm_t comm) {
         return is_compressed
                    ? ncclReduceScatter(g->halves, g->halves + own, count, ncclBfloat16, ncclSum, comm, g->link.stream)
-                   : ncclReduceScatter(data, data + own, count, ncclFloat32, g->average, comm, g->link.stream);
+                   : ncclReduceScatter(data, sum, count, ncclFloat32, g->average, comm, g->link.stream);
     }));
-    return is_compressed ? from_half(g, data + own, g->halves + own, count) : OK;
+    if (is_compressed) return from_half(g, to, g->halves + own, count, result.adds);
+    return result.adds ? add_to(g, to, sum, count) : OK;
 }
 
 status reserve(void *group, size_t count) {
@@ -644,11 +681,18 @@ status reserve(void *group, size_t count) {
     return OK;
 }
 
-status all_gather(void *group, float *data, size_t count) {
+status all_gather(void *group, const float *own, float *data, size_t count) {
     struct nccl_group *g = group_of(group);
-    return communicator_enqueue(&g->link, [&](ncclComm_t comm) {
-        return ncclAllGather(data + count * (size_t)g->link.rank, data, count, ncclFloat32, comm, g->link.stream);
-    });
+    if (!own) own = data + count * (size_t)g->link.rank;
+    return communicator_enqueue(
+        &g->link, [&](ncclComm_t comm) { return ncclAllGather(own, data, count, ncclFloat32, comm, g->link.stream); });
+}
+
+status copy(void *group, float *to, const float *from, size_t count) {
+    struct nccl_group *g = group_of(group);
+    TRY(begin(g));
+    return communicator_cuda(
+        &g->link, cudaMemcpyAsync(to, from, count * sizeof *to, cudaMemcpyDeviceToDevice, g->link.stream), "a copy");
 }
 
 status wait_for(void *group, void *stream) {
@@ -690,6 +734,8 @@ void destroy(void *group) {
     if (g->has_average)
         communicator_locked(&g->link, [=](ncclComm_t comm) { return ncclRedOpDestroy(g->average, comm); });
     if (!communicator_close(&g->link)) return; /* NCCL may still use the memory below */
+    for (size_t i = 0; i < g->mark_count; i++) cudaEventDestroy(g->marks[i]);
+    free(g->marks);
     for (int i = 0; i < g->buffer_count; i++) ncclMemFree(g->buffers[i]);
     for (int i = 0; i < STAGING_BUFFERS; i++) cudaFree(g->staging[i]);
     cudaFree(g->halves);
@@ -716,7 +762,8 @@ status create(const struct comm_setup *setup, void **out) {
     return failure;
 }
 
-const struct comm_enqueued enqueued = {after, before, average, average_scatter, reserve, all_gather, wait_for};
+const struct comm_enqueued enqueued = {after,           before,  add_marks,  mark, before_mark, average,
+                                       average_scatter, reserve, all_gather, copy, wait_for};
 
 } // namespace
 
