@@ -485,7 +485,8 @@ class Threads(program.Case):
         for own in (group, f"{group}/within"):
             self.assertEqual(self.max_threads(prefix=("sh", "-c", f'echo $$ > {own}/cgroup.procs; exec "$@"', "sh")),
                              self.max_threads({"OMP_NUM_THREADS": "1"}), own)
-        time.sleep(0.3)  # the groups are empty a moment after their processes
+        for own in (f"{group}/within", group):  # they are empty a moment after their processes
+            self.wait_for(lambda path=f"{own}/cgroup.procs": not self.read(path), what="the end of the processes")
 
     def test_ranks_share_unbound_processors(self):
         def ranks(**more):
