@@ -11,7 +11,7 @@
 #define AVX512_BF16 (1u << 5)     /* cpuid (7, 1), eax; compilers do not know all of these names yet */
 #define AMX (1u << 22 | 1u << 24) /* cpuid (7, 0), edx: bfloat16 and tiles */
 
-/* A bit for each of enum instructions. */
+/* A bit for each of enum instruction_set. */
 static unsigned find_instructions(void) {
     unsigned max, a, b, c, d, saved, high, sets = 1u << INSTRUCTIONS_AVX2;
     __cpuid(0, max, b, c, d);
@@ -32,7 +32,7 @@ static unsigned find_instructions(void) {
 static unsigned find_instructions(void) { return 0; }
 #endif
 
-bool processor_has(enum instructions set) {
+bool processor_has(enum instruction_set set) {
     static _Atomic unsigned found; /* 0: not asked yet */
     const unsigned asked = 1u << 31;
     if (!found) found = find_instructions() | asked;

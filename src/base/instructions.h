@@ -5,5 +5,5 @@
 
 /* AVX2: with FMA. AVX512: F, VL, DQ and BW, with AVX2. AVX512_BF16: with AVX512. AMX: tiles of bfloat16, with
  * AVX512_BF16; the system saves them only for processes that ask. */
-enum instructions { INSTRUCTIONS_AVX2, INSTRUCTIONS_AVX512, INSTRUCTIONS_AVX512_BF16, INSTRUCTIONS_AMX };
-bool processor_has(enum instructions set);
+enum instruction_set { INSTRUCTIONS_AVX2, INSTRUCTIONS_AVX512, INSTRUCTIONS_AVX512_BF16, INSTRUCTIONS_AMX };
+bool processor_has(enum instruction_set set);
