@@ -15,8 +15,6 @@ static const char *const op_names[] = {
 #undef X
 };
 
-const char *expression_op_name(enum expression_op op) { return op_names[op]; }
-
 int expression_operands(enum expression_op op) {
     static const int counts[] = {
 #define X(id, name, operands) operands,

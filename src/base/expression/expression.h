@@ -82,8 +82,7 @@ static inline bool expression_is_reduction(enum expression_op op) {
     return op >= EXPRESSION_SUM && op <= EXPRESSION_NORM;
 }
 
-/* "exp"; its number of operands */
-const char *expression_op_name(enum expression_op op);
+/* The number of its operands. */
 int expression_operands(enum expression_op op);
 
 #define EXPRESSION_NONE UINT16_MAX /* of an index: there is none */

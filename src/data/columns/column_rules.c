@@ -179,13 +179,6 @@ const struct column_rule *column_rule_find(const struct column_rules *rules, con
     return index == SIZE_MAX ? NULL : &rules->items[index];
 }
 
-bool column_rules_compute(const struct section_list *rules) {
-    const struct column_rule *items = rules->items;
-    for (size_t i = 0; i < rules->count; i++)
-        if (items[i].expression) return true;
-    return false;
-}
-
 static void add_once(struct string_list *list, const char *name, struct arena *arena) {
     if (!string_list_has(list, name)) list->items[list->count++] = arena_copy(arena, name);
 }

@@ -58,9 +58,6 @@ struct column_rules {
 };
 struct column_rules column_rules_index(struct arena *arena, const struct section_list *rules);
 
-/* Whether a column is an expression of others. */
-bool column_rules_compute(const struct section_list *rules);
-
 /* The columns of a table that a model with the inputs [names] reads: those that are computed are replaced by the
  * columns of their expressions, each once. In [arena]. */
 struct string_list column_rules_read(const struct section_list *rules, const struct string_list *names,

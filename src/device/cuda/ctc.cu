@@ -55,20 +55,6 @@ struct ctc_work {
 
 /* ---- the targets and the best classes of a row ---- */
 
-struct best_class {
-    float value;
-    unsigned at;
-};
-
-struct best_class_join {
-    __device__ struct best_class operator()(struct best_class a, struct best_class b) const {
-        return b.value > a.value || (b.value == a.value && b.at < a.at) ? b : a;
-    }
-    __device__ struct best_class from_lane(struct best_class a, int way) const {
-        return {__shfl_xor_sync(0xffffffffu, a.value, way), __shfl_xor_sync(0xffffffffu, a.at, way)};
-    }
-};
-
 struct best_rows {
     struct ctc_work w;
 

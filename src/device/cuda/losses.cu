@@ -124,21 +124,6 @@ static void elementwise(struct device *device, const struct elementwise_options 
         c.each(1, [=] __device__(size_t) { to->count += counted; });
 }
 
-/* The largest log-probability of a row, at the first of its classes. */
-struct best_class {
-    float value;
-    unsigned at;
-};
-
-struct best_class_join {
-    __device__ struct best_class operator()(struct best_class a, struct best_class b) const {
-        return b.value > a.value || (b.value == a.value && b.at < a.at) ? b : a;
-    }
-    __device__ struct best_class from_lane(struct best_class a, int way) const {
-        return {__shfl_xor_sync(0xffffffffu, a.value, way), __shfl_xor_sync(0xffffffffu, a.at, way)};
-    }
-};
-
 struct nll_rows {
     const float *x;
     const int64_t *targets;

@@ -123,3 +123,18 @@ template <typename F> void rows_start(operator_call *c, size_t rows, size_t size
     else
         c->launch(rows_kernel<GPU_THREADS, F>, (unsigned)rows, GPU_THREADS, 0, rows, f);
 }
+
+/* The largest value of a row, at the first of its classes. */
+struct best_class {
+    float value;
+    unsigned at;
+};
+
+struct best_class_join {
+    __device__ struct best_class operator()(struct best_class a, struct best_class b) const {
+        return b.value > a.value || (b.value == a.value && b.at < a.at) ? b : a;
+    }
+    __device__ struct best_class from_lane(struct best_class a, int way) const {
+        return {__shfl_xor_sync(0xffffffffu, a.value, way), __shfl_xor_sync(0xffffffffu, a.at, way)};
+    }
+};

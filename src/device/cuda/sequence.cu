@@ -110,123 +110,80 @@ static void sum_rows(struct device *device, const float *x, float *sum, size_t r
         [=] __device__(size_t j, const double *sum) { to[j] += (float)*sum; });
 }
 
-struct softmax_rows {
+/* y = exp(x - largest) / sum, or with IS_LOG x - largest - log(sum); a row of all -inf gives NaN, as on the CPU. */
+template <bool IS_LOG> struct softmax_rows {
     const float *x;
     float *y;
     size_t size;
     bool is_aligned;
+
+    __device__ static float value(float x, float largest, float of_sum) {
+        if constexpr (IS_LOG) return x - largest - of_sum;
+        return math_exp(x - largest) * of_sum;
+    }
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
         const float *from = x + i * size;
         struct row_softmax s = {-INFINITY, 0};
         for (size_t j = first; j < size; j += 4 * THREADS) s.take(row_load(from, j, size, is_aligned, -INFINITY));
         s = row_join<THREADS>(s, row_softmax_join());
-        float scale = 1 / s.sum;
+        float of_sum = IS_LOG ? logf(s.sum) : 1 / s.sum;
         for (size_t j = first; j < size; j += 4 * THREADS) {
             float4 v = row_load(from, j, size, is_aligned, 0);
             row_store(y + i * size, j, size, is_aligned,
-                      {math_exp(v.x - s.largest) * scale, math_exp(v.y - s.largest) * scale,
-                       math_exp(v.z - s.largest) * scale, math_exp(v.w - s.largest) * scale});
+                      {value(v.x, s.largest, of_sum), value(v.y, s.largest, of_sum), value(v.z, s.largest, of_sum),
+                       value(v.w, s.largest, of_sum)});
         }
     }
 };
 
-static void softmax_forward(struct device *device, const float *x, float *y, size_t rows, size_t size) {
-    operator_call c(device, "softmax_forward");
-    struct softmax_rows f = {c.in(x, rows * size), c.out(y, rows * size), size, false};
+template <bool IS_LOG> void softmax_forward(struct device *device, const float *x, float *y, size_t rows, size_t size) {
+    operator_call c(device, IS_LOG ? "log_softmax_forward" : "softmax_forward");
+    struct softmax_rows<IS_LOG> f = {
+        c.in(x, rows *size), c.out(y, rows *size), size, false
+    };
     f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.y, size);
     rows_start(&c, rows, size, f);
 }
 
-/* dx = y (dy - sum(y dy)) */
-struct softmax_input_rows {
+/* dx = y (dy - sum(y dy)), or with IS_LOG dy - exp(y) sum(dy) */
+template <bool IS_LOG> struct softmax_input_rows {
     const float *y, *dy;
     float *dx;
     size_t size;
     bool is_aligned;
 
-    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
-        const float *output = y + i * size, *slope = dy + i * size;
-        float sum = 0;
-        for (size_t j = first; j < size; j += 4 * THREADS) {
-            float4 p = row_load(output, j, size, is_aligned, 0), g = row_load(slope, j, size, is_aligned, 0);
-            sum += (p.x * g.x + p.y * g.y) + (p.z * g.z + p.w * g.w);
-        }
-        sum = row_sum<THREADS>(sum);
-        for (size_t j = first; j < size; j += 4 * THREADS) {
-            float4 p = row_load(output, j, size, is_aligned, 0), g = row_load(slope, j, size, is_aligned, 0);
-            row_store(dx + i * size, j, size, is_aligned,
-                      {p.x * (g.x - sum), p.y * (g.y - sum), p.z * (g.z - sum), p.w * (g.w - sum)});
-        }
+    __device__ static float value(float y, float dy, float sum) {
+        if constexpr (IS_LOG) return dy - math_exp(y) * sum;
+        return y * (dy - sum);
     }
-};
-
-static void softmax_backward(struct device *device, const float *y, const float *dy, float *dx, size_t rows,
-                             size_t size) {
-    operator_call c(device, "softmax_backward");
-    struct softmax_input_rows f = {c.in(y, rows * size), c.in(dy, rows * size), c.out(dx, rows * size), size, false};
-    f.is_aligned = rows_are_aligned(f.y, size) && rows_are_aligned(f.dy, size) && rows_are_aligned(f.dx, size);
-    rows_start(&c, rows, size, f);
-}
-
-/* A row of all -inf gives NaN, as on the CPU. */
-struct log_softmax_rows {
-    const float *x;
-    float *y;
-    size_t size;
-    bool is_aligned;
-
-    template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
-        const float *from = x + i * size;
-        struct row_softmax s = {-INFINITY, 0};
-        for (size_t j = first; j < size; j += 4 * THREADS) s.take(row_load(from, j, size, is_aligned, -INFINITY));
-        s = row_join<THREADS>(s, row_softmax_join());
-        float shift = logf(s.sum);
-        for (size_t j = first; j < size; j += 4 * THREADS) {
-            float4 v = row_load(from, j, size, is_aligned, 0);
-            row_store(
-                y + i * size, j, size, is_aligned,
-                {v.x - s.largest - shift, v.y - s.largest - shift, v.z - s.largest - shift, v.w - s.largest - shift});
-        }
-    }
-};
-
-static void log_softmax_forward(struct device *device, const float *x, float *y, size_t rows, size_t size) {
-    operator_call c(device, "log_softmax_forward");
-    struct log_softmax_rows f = {c.in(x, rows * size), c.out(y, rows * size), size, false};
-    f.is_aligned = rows_are_aligned(f.x, size) && rows_are_aligned(f.y, size);
-    rows_start(&c, rows, size, f);
-}
-
-/* dx = dy - exp(y) sum(dy) */
-struct log_softmax_input_rows {
-    const float *y, *dy;
-    float *dx;
-    size_t size;
-    bool is_aligned;
 
     template <unsigned THREADS> __device__ void run(size_t i, size_t first) const {
         const float *output = y + i * size, *slope = dy + i * size;
         float sum = 0;
         for (size_t j = first; j < size; j += 4 * THREADS) {
             float4 g = row_load(slope, j, size, is_aligned, 0);
+            if constexpr (!IS_LOG) {
+                float4 p = row_load(output, j, size, is_aligned, 0);
+                g = {p.x * g.x, p.y * g.y, p.z * g.z, p.w * g.w};
+            }
             sum += (g.x + g.y) + (g.z + g.w);
         }
         sum = row_sum<THREADS>(sum);
         for (size_t j = first; j < size; j += 4 * THREADS) {
             float4 p = row_load(output, j, size, is_aligned, 0), g = row_load(slope, j, size, is_aligned, 0);
             row_store(dx + i * size, j, size, is_aligned,
-                      {g.x - math_exp(p.x) * sum, g.y - math_exp(p.y) * sum, g.z - math_exp(p.z) * sum,
-                       g.w - math_exp(p.w) * sum});
+                      {value(p.x, g.x, sum), value(p.y, g.y, sum), value(p.z, g.z, sum), value(p.w, g.w, sum)});
         }
     }
 };
 
-static void log_softmax_backward(struct device *device, const float *y, const float *dy, float *dx, size_t rows,
-                                 size_t size) {
-    operator_call c(device, "log_softmax_backward");
-    struct log_softmax_input_rows f = {c.in(y, rows * size), c.in(dy, rows * size), c.out(dx, rows * size), size,
-                                       false};
+template <bool IS_LOG>
+void softmax_backward(struct device *device, const float *y, const float *dy, float *dx, size_t rows, size_t size) {
+    operator_call c(device, IS_LOG ? "log_softmax_backward" : "softmax_backward");
+    struct softmax_input_rows<IS_LOG> f = {
+        c.in(y, rows *size), c.in(dy, rows *size), c.out(dx, rows *size), size, false
+    };
     f.is_aligned = rows_are_aligned(f.y, size) && rows_are_aligned(f.dy, size) && rows_are_aligned(f.dx, size);
     rows_start(&c, rows, size, f);
 }
@@ -356,10 +313,10 @@ const struct sequence_ops gpu_sequences = {.max_head_size = 256,
                                            .embedding_bag_backward = embedding_bag_backward,
                                            .add_row = add_row,
                                            .sum_rows = sum_rows,
-                                           .softmax_forward = softmax_forward,
-                                           .softmax_backward = softmax_backward,
-                                           .log_softmax_forward = log_softmax_forward,
-                                           .log_softmax_backward = log_softmax_backward,
+                                           .softmax_forward = softmax_forward<false>,
+                                           .softmax_backward = softmax_backward<false>,
+                                           .log_softmax_forward = softmax_forward<true>,
+                                           .log_softmax_backward = softmax_backward<true>,
                                            .rotate = rotate,
                                            .repeat_heads = repeat_heads,
                                            .sum_heads = sum_heads,
