@@ -46,10 +46,10 @@ static const struct {
     const char *sentence;
 } kinds[] = {
     {is_empty, "an empty file"},
-    {is_safetensors, "a safetensors file, which has weights but not the state of a run; start a run from it with "
-                     "model.init_from"},
-    {is_torch, "a file of torch.save, which has weights but not the state of a run; start a run from it with "
-               "model.init_from"},
+    {is_safetensors,
+     "a safetensors file, which has weights but not the state of a run; start a run from it with model.init_from"},
+    {is_torch,
+     "a file of torch.save, which has weights but not the state of a run; start a run from it with model.init_from"},
     {is_numpy, "a file of numpy.save, not a checkpoint"},
     {is_text, "a text file, not a checkpoint; those are the .h5 files in checkpoints/ of a run folder"},
 };

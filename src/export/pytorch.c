@@ -283,14 +283,14 @@ static void add_evaluation(struct script *s) {
                 has_classes ? 2 : 1, call_of(s, "model", input_of(s, "part")), targets_of(s, "part"),
                 count_of(s) ? "count_of(outputs, t)" : "len(part)");
     if (counts_apart)
-        text_printf(out,
-                    "        real = t != %lld\n"
-                    "        count = count + np.array([n, real.sum().item()])\n"
-                    "        sums += np.array([n * loss_of(outputs, t).item(), "
-                    "((outputs.argmax(%d) == t) & real).sum().item()",
-                    loss->ignored ? (long long)loss->ignored((void *)(uintptr_t)s->plan->loss_config)
-                                  : (long long)IGNORED_BY_DEFAULT,
-                    are_last ? 2 : 1);
+        text_printf(
+            out,
+            "        real = t != %lld\n"
+            "        count = count + np.array([n, real.sum().item()])\n"
+            "        sums += np.array([n * loss_of(outputs, t).item(), ((outputs.argmax(%d) == t) & real).sum().item()",
+            loss->ignored ? (long long)loss->ignored((void *)(uintptr_t)s->plan->loss_config)
+                          : (long long)IGNORED_BY_DEFAULT,
+            are_last ? 2 : 1);
     else
         text_add(out, "        count += n\n        sums += n * np.array([loss_of(outputs, t).item()");
     if (has_classes && !counts_apart)

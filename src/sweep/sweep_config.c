@@ -49,22 +49,20 @@ static const struct schema_row repeat_rows[] = {
 static const struct schema repeat_schema = SCHEMA("repeat", struct sweep_repeat, .rows = repeat_rows);
 
 static const struct schema_row prune_rows[] = {
+    SCHEMA_ROW(CHOICE, struct prune_config, type, .fallback = "none", .choices = prunes,
+               .doc = "`asha`: asynchronous successive halving; `median`: a run is stopped if its best value so far is "
+                      "worse than the median of the complete runs at the same epoch; `hyperband`: asha with several "
+                      "first rungs, each for a share of the trials."),
     SCHEMA_ROW(
-        CHOICE, struct prune_config, type, .fallback = "none", .choices = prunes,
-        .doc = "`asha`: asynchronous successive halving; `median`: a run is stopped if its best value so far is worse "
-               "than the median of the complete runs at the same epoch; `hyperband`: asha with several first rungs, "
-               "each for a share of the trials."),
-    SCHEMA_ROW(INT, struct prune_config, min_epochs, .fallback = "1", .min = 1, .max = INFINITY,
-               .doc = "No run is stopped before this epoch; the first rung of asha, and of the first bracket of "
-                      "hyperband."),
+        INT, struct prune_config, min_epochs, .fallback = "1", .min = 1, .max = INFINITY,
+        .doc = "No run is stopped before this epoch; the first rung of asha, and of the first bracket of hyperband."),
     SCHEMA_ROW(INT, struct prune_config, max_epochs, .fallback = "null", .min = 1, .max = INFINITY,
                .doc = "hyperband: epochs of a complete run, which with the two other keys say how many brackets there "
                       "are; null: `train.epochs` of the config."),
-    SCHEMA_ROW(
-        REAL, struct prune_config, reduction_factor, .fallback = "3", .min = 1, .max = 1000, .excludes_min = true,
-        .doc =
-            "asha, hyperband: of the runs that have reached a rung the best 1 / reduction_factor continue to the next, "
-            "which is reduction_factor times as many epochs away."),
+    SCHEMA_ROW(REAL, struct prune_config, reduction_factor, .fallback = "3", .min = 1, .max = 1000,
+               .excludes_min = true,
+               .doc = "asha, hyperband: of the runs that have reached a rung the best 1 / reduction_factor continue to "
+                      "the next, which is reduction_factor times as many epochs away."),
     SCHEMA_ROW(INT, struct prune_config, startup_trials, .fallback = "5", .min = 1, .max = INFINITY,
                .doc = "median: no run is stopped before this number of runs is complete."),
     {0},
@@ -83,9 +81,8 @@ static const struct schema budget_schema =
 static const char *const opponents[] = {"base", "second", NULL};
 static const struct schema_row confirm_rows[] = {
     SCHEMA_ROW(INT, struct confirm_config, seeds, .fallback = "null", .flags = SCHEMA_EXTENDS, .min = 2, .max = 10000,
-               .doc =
-                   "After the sweep the best trial is trained again with this number of seeds that no trial had, and "
-                   "compared by paired tests; null: it is not."),
+               .doc = "After the sweep the best trial is trained again with this number of seeds that no trial had, "
+                      "and compared by paired tests; null: it is not."),
     SCHEMA_ROW(CHOICE, struct confirm_config, against, .fallback = "base", .choices = opponents,
                .flags = SCHEMA_EXTENDS,
                .doc = "With what: `base`, the config without parameters, or `second`, the second best trial."),
@@ -113,20 +110,15 @@ static const struct schema_row sweep_rows[] = {
                .doc = "The config of the trials; a relative path is searched beside this file, too."),
     SCHEMA_ROW(STRING_LIST, struct sweep_config, overrides, .fallback = "[]",
                .doc = "KEY=VALUE words for the config of all trials, as on the command line: [train.epochs=5]. Words "
-                      "of the command "
-                      "line follow them."),
-    SCHEMA_ROW(
-        CHOICE, struct sweep_config, method, .flags = SCHEMA_REQUIRED, .choices = methods,
-        .doc = "`grid`: every combination; `random`: independent draws; `tpe`: Tree-structured Parzen Estimator, draws "
-               "near the best trials so far; `list`: the trials that `trials` lists."),
+                      "of the command line follow them."),
+    SCHEMA_ROW(CHOICE, struct sweep_config, method, .flags = SCHEMA_REQUIRED, .choices = methods,
+               .doc = "`grid`: every combination; `random`: independent draws; `tpe`: Tree-structured Parzen "
+                      "Estimator, draws near the best trials so far; `list`: the trials that `trials` lists."),
     SECTION(metric, metric_schema, 0, "The metric by which trials are compared."),
-    SCHEMA_ROW(
-        SECTION_MAP, struct sweep_config, other_metrics, .section = &other_metric_schema,
-        .doc =
-            "Up to 3 more metrics, by name, for a Pareto front: {val_accuracy: auto, parameters: minimize}. Fields of "
-            "the "
-            "epoch events, of which a run has those of the best epoch of metric; `parameters`, the number of weights; "
-            "`seconds` of training."),
+    SCHEMA_ROW(SECTION_MAP, struct sweep_config, other_metrics, .section = &other_metric_schema,
+               .doc = "Up to 3 more metrics, by name, for a Pareto front: {val_accuracy: auto, parameters: minimize}. "
+                      "Fields of the epoch events, of which a run has those of the best epoch of metric; `parameters`, "
+                      "the number of weights; `seconds` of training."),
     SECTION(repeat, repeat_schema, 0, "Runs of each trial; its value is their mean."),
     SECTION(early_terminate, prune_schema, 0, "When a run with a bad metric is stopped early."),
     SCHEMA_ROW(
@@ -134,24 +126,19 @@ static const struct schema_row sweep_rows[] = {
         .max = SWEEP_MAX_TRIALS,
         .doc =
             "Number of trials; null: all points of a grid. With method list: a list of mappings from keys to values."),
-    SCHEMA_ROW(
-        INT, struct sweep_config, nproc_per_trial, .fallback = "1", .min = 1, .max = 4096,
-        .doc =
-            "Processes of each run, which average gradients as those of ddptrain CONFIG --nproc N do; with more than "
-            "1, new processes are started for each run."),
+    SCHEMA_ROW(INT, struct sweep_config, nproc_per_trial, .fallback = "1", .min = 1, .max = 4096,
+               .doc = "Processes of each run, which average gradients as those of ddptrain CONFIG --nproc N do; with "
+                      "more than 1, new processes are started for each run."),
     SECTION(budget, budget_schema, SCHEMA_EXTENDS, "Limits of the sweep."),
     SCHEMA_ROW(INT, struct sweep_config, seed, .fallback = "0", .doc = "Seed of the draws of random and tpe."),
-    SCHEMA_ROW(
-        STRING_LIST, struct sweep_config, constraints, .fallback = "[]",
-        .doc =
-            "Formulas of parameters (docs/expressions.md) that hold in every trial: [width % heads == 0]. One with a "
-            "parameter that a trial does not have says nothing about it."),
+    SCHEMA_ROW(STRING_LIST, struct sweep_config, constraints, .fallback = "[]",
+               .doc = "Formulas of parameters (docs/expressions.md) that hold in every trial: [width % heads == 0]. "
+                      "One with a parameter that a trial does not have says nothing about it."),
     SECTION(confirm, confirm_schema, SCHEMA_EXTENDS, "A test of the best trial, so that the best of many is not luck."),
     SECTION(keep, keep_schema, SCHEMA_EXTENDS, "Which run folders are kept."),
-    SCHEMA_ROW(
-        BOOL, struct sweep_config, tensorboard, .fallback = "false", .flags = SCHEMA_EXTENDS,
-        .doc = "Writes a TensorBoard event file for each run into the folder tensorboard, with its parameters and its "
-               "value, for TensorBoard's HParams."),
+    SCHEMA_ROW(BOOL, struct sweep_config, tensorboard, .fallback = "false", .flags = SCHEMA_EXTENDS,
+               .doc = "Writes a TensorBoard event file for each run into the folder tensorboard, with its parameters "
+                      "and its value, for TensorBoard's HParams."),
     {0},
 };
 

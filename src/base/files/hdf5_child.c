@@ -107,10 +107,10 @@ static status give_up(const char *path, pid_t child, double seconds) {
                           "%s: the HDF5 library found no end of it in %g s; the file is damaged or crafted, or this "
                           "machine is very busy",
                           path, seconds);
-    return status_new(STATUS_IO,
-                      "%s: the process that checks it did not end in %g s; does the disk or the network file system "
-                      "answer?",
-                      path, seconds);
+    return status_new(
+        STATUS_IO,
+        "%s: the process that checks it did not end in %g s; does the disk or the network file system answer?", path,
+        seconds);
 }
 
 static status describe_end(const char *path, int end) {

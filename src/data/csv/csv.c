@@ -965,8 +965,8 @@ char csv_decimal_of(const struct csv_reader *reader, const struct csv_config *di
 
 status csv_ask_decimal(const char *path, size_t line, const char *text) {
     return status_new(STATUS_DATA,
-                      "%s:line %zu: '%s' has a decimal comma or a separator of thousands, and no other number "
-                      "shows which; set dataset.csv.decimal: ',' or dataset.csv.thousands: ','",
+                      "%s:line %zu: '%s' has a decimal comma or a separator of thousands, and no other number shows "
+                      "which; set dataset.csv.decimal: ',' or dataset.csv.thousands: ','",
                       path, line, text_name(text).s);
 }
 

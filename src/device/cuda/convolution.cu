@@ -51,11 +51,10 @@ static status open_cudnn(struct gpu_device *gpu) {
         s = gpu->cudnn_module->open(gpu->stream, &gpu->cudnn);
     }
     if (!s) return OK;
-    status whole =
-        status_new(STATUS_USAGE,
-                   "train.device: cuda needs cuDNN for conv1d and conv2d: %s; see docs/gpu.md for how to build "
-                   "and install it, or use device: cpu",
-                   status_message(s));
+    status whole = status_new(STATUS_USAGE,
+                              "train.device: cuda needs cuDNN for conv1d and conv2d: %s; see docs/gpu.md for how to "
+                              "build and install it, or use device: cpu",
+                              status_message(s));
     status_free(s);
     return whole;
 }

@@ -40,9 +40,7 @@ status count(int *gpus) {
                           "a driver for CUDA %d.%d or later, but the installed one is for %d.%d: update it",
                           MAJOR(CUDART_VERSION), MINOR(CUDART_VERSION), MAJOR(driver), MINOR(driver));
     }
-    return status_new(STATUS_USAGE,
-                      "a usable GPU, but the driver reports %s (%s): check the output of "
-                      "nvidia-smi",
+    return status_new(STATUS_USAGE, "a usable GPU, but the driver reports %s (%s): check the output of nvidia-smi",
                       cudaGetErrorName(error), cudaGetErrorString(error));
 }
 

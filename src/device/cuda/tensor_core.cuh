@@ -25,8 +25,8 @@ struct bfloat16_factors {
     /* sums += a b; all lanes of the warp */
     __device__ static void multiply(float *sum0, float *sum1, float *sum2, float *sum3, const uint32_t a[4],
                                     uint32_t b0, uint32_t b1) {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-                     "{%8, %9}, {%0, %1, %2, %3};"
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, "
+                     "%9}, {%0, %1, %2, %3};"
                      : "+f"(*sum0), "+f"(*sum1), "+f"(*sum2), "+f"(*sum3)
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
@@ -46,8 +46,8 @@ struct float16_factors {
     }
     __device__ static void multiply(float *sum0, float *sum1, float *sum2, float *sum3, const uint32_t a[4],
                                     uint32_t b0, uint32_t b1) {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-                     "{%8, %9}, {%0, %1, %2, %3};"
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                     "{%0, %1, %2, %3};"
                      : "+f"(*sum0), "+f"(*sum1), "+f"(*sum2), "+f"(*sum3)
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }

@@ -771,15 +771,15 @@ const struct layer_type layer_max_unpool1d = {
     UNPOOL,
 };
 const struct layer_type layer_max_unpool2d = {
-    .variant = {"max_unpool2d", &max_unpool2d_schema,
-                "The inverse of max_pool2d, with the same keys: `from: [values, before]` are the values and the input "
-                "of the max pool; each value is put where the maximum of its window is, all else is 0 "
-                "(torch.nn.MaxUnpool2d)."},
+    .variant =
+        {"max_unpool2d", &max_unpool2d_schema,
+         "The inverse of max_pool2d, with the same keys: `from: [values, before]` are the values and the input of the "
+         "max pool; each value is put where the maximum of its window is, all else is 0 (torch.nn.MaxUnpool2d)."},
     UNPOOL,
 };
 const struct layer_type layer_max_unpool3d = {
-    .variant = {"max_unpool3d", &max_unpool3d_schema,
-                "The inverse of max_pool3d, of (channels, depth, height, width), as max_unpool2d "
-                "(torch.nn.MaxUnpool3d)."},
+    .variant =
+        {"max_unpool3d", &max_unpool3d_schema,
+         "The inverse of max_pool3d, of (channels, depth, height, width), as max_unpool2d (torch.nn.MaxUnpool3d)."},
     UNPOOL,
 };

@@ -312,10 +312,10 @@ static status plan_state(struct layer *layer, struct planning *planning) {
         return status_new(STATUS_USAGE, "carry_state: the reverse direction begins at the end of a row; remove one of "
                                         "carry_state and bidirectional");
     if (has_given_state(layer))
-        return status_new(STATUS_USAGE,
-                          "carry_state: a row begins with the state of the row before it, not with that of "
-                          "another layer; remove one of carry_state and initial_state, or write "
-                          "initial_state: learned for the first row");
+        return status_new(
+            STATUS_USAGE,
+            "carry_state: a row begins with the state of the row before it, not with that of another layer; remove one "
+            "of carry_state and initial_state, or write initial_state: learned for the first row");
     if (layer->in.lengths)
         return status_new(STATUS_USAGE, "carry_state needs rows without padding: remove padding_idx or carry_state");
     if (!layer->batch_rows)

@@ -10,8 +10,8 @@ static const struct schema_row keys[] = {
     SCHEMA_ROW(REAL_LIST, struct bce_config, pos_weight, .fallback = "null", .min = 0, .max = INFINITY,
                .doc = "Weight of the positive targets: one for all outputs or one for each; of an output (positions, "
                       "classes) or (classes, height, width) one for each class. null: 1."),
-    LOSS_REDUCTION_ROW(bce_config, "`batchmean`: the sum over a row, mean over rows, as in a VAE; `mean`: over all "
-                                   "elements."),
+    LOSS_REDUCTION_ROW(bce_config,
+                       "`batchmean`: the sum over a row, mean over rows, as in a VAE; `mean`: over all elements."),
     {0},
 };
 static const struct schema schema = SCHEMA("loss.bce_with_logits", struct bce_config, .rows = keys);

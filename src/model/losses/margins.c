@@ -82,10 +82,10 @@ const struct loss_type loss_soft_margin = {
     .pytorch = "F.soft_margin_loss({y}, {t})",
 };
 const struct loss_type loss_margin_ranking = {
-    .variant = {"margin_ranking", &ranking_schema,
-                "Of two scores in an output, of which the first should be larger where the target is 1, the second "
-                "where it is -1: max(0, margin - target (first - second)); mean over all pairs "
-                "(torch.nn.MarginRankingLoss)."},
+    .variant =
+        {"margin_ranking", &ranking_schema,
+         "Of two scores in an output, of which the first should be larger where the target is 1, the second where it "
+         "is -1: max(0, margin - target (first - second)); mean over all pairs (torch.nn.MarginRankingLoss)."},
     .targets = "signs",
     .is_sign = true,
     .parts = 2,

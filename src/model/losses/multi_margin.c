@@ -55,11 +55,11 @@ static status check_lists(const void *config, const struct shape *output, size_t
                           "the model's output is %s, but the targets have %lld classes (0 to %lld): multilabel_margin "
                           "needs one output per class",
                           shape_text(output).s, (long long)classes, (long long)classes - 1);
-    return status_new(STATUS_USAGE,
-                      "the model's output is %s, but a target row has %zu values: multilabel_margin needs an output "
-                      "(classes), or (positions, classes) of rows of different lengths, and a list of at most as many "
-                      "classes for each",
-                      shape_text(output).s, target_size);
+    return status_new(
+        STATUS_USAGE,
+        "the model's output is %s, but a target row has %zu values: multilabel_margin needs an output (classes), or "
+        "(positions, classes) of rows of different lengths, and a list of at most as many classes for each",
+        shape_text(output).s, target_size);
 }
 
 static void run_lists(const void *config, struct device *device, const struct shape *output_shape,
@@ -92,11 +92,11 @@ const struct loss_type loss_multi_margin = {
     .pytorch = "multi_margin_loss({y}, {t}{weight}{,p}{,margin})",
 };
 const struct loss_type loss_multilabel_margin = {
-    .variant = {"multilabel_margin", NULL,
-                "Of targets that are lists of classes, each of which ends before its first negative value: the sum, "
-                "over the classes of the list and those that are not in it, of max(0, 1 - score of the one + score of "
-                "the other), divided by the number of classes; mean over rows or positions "
-                "(torch.nn.MultiLabelMarginLoss)."},
+    .variant =
+        {"multilabel_margin", NULL,
+         "Of targets that are lists of classes, each of which ends before its first negative value: the sum, over the "
+         "classes of the list and those that are not in it, of max(0, 1 - score of the one + score of the other), "
+         "divided by the number of classes; mean over rows or positions (torch.nn.MultiLabelMarginLoss)."},
     .targets = "lists of classes",
     .is_class_list = true,
     .check = check_lists,

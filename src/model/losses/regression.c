@@ -93,10 +93,9 @@ const struct loss_type loss_huber = {
     .pytorch = "F.huber_loss({y}, {t}{,delta})",
 };
 const struct loss_type loss_quantile = {
-    .variant =
-        {"quantile", &quantile_schema,
-         "Error times quantile where the output is too small, times 1 - quantile where it is too large, mean over "
-         "all elements (scikit-learn's mean_pinball_loss)."},
+    .variant = {"quantile", &quantile_schema,
+                "Error times quantile where the output is too small, times 1 - quantile where it is too large, mean "
+                "over all elements (scikit-learn's mean_pinball_loss)."},
     .is_regression = true,
     .check = loss_check_values,
     .run = quantile,

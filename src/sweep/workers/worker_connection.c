@@ -291,10 +291,10 @@ static status handshake(const struct dist_env *env, const char *what, const uint
         !net_receive(connection->fd, &challenge, sizeof challenge, deadline) || challenge.magic != MAGIC)
         return connection_closed();
     if (challenge.refusal == OTHER_WORLD)
-        return status_new(STATUS_USAGE,
-                          "rank %d has WORLD_SIZE %d, but rank 0 has %u: WORLD_SIZE must be the same on all ranks of a "
-                          "sweep",
-                          env->rank, env->world_size, challenge.world);
+        return status_new(
+            STATUS_USAGE,
+            "rank %d has WORLD_SIZE %d, but rank 0 has %u: WORLD_SIZE must be the same on all ranks of a sweep",
+            env->rank, env->world_size, challenge.world);
     if (challenge.refusal)
         return status_new(STATUS_USAGE,
                           "rank %d has another sweep than rank 0: the files of the sweep and the config, their "

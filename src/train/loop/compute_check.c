@@ -251,9 +251,9 @@ status compute_check_open(struct trainer *t) {
     struct compute_check *check = &t->compute_check;
     const struct params *params = &t->model->params, *buffers = &t->model->buffers;
     if (!fault_flip_read(&t->steps.flip))
-        return status_new(STATUS_USAGE,
-                          "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT, or after it :weights, :activations or "
-                          ":gradients");
+        return status_new(
+            STATUS_USAGE,
+            "DDPTRAIN_FAULT_FLIP: expected RANK:STEP:BIT, or after it :weights, :activations or :gradients");
     bool has_flip = t->steps.flip.is_set && t->steps.flip.part != FLIP_STATE && t->averaging.hooks->keeps_gradients;
     check->is_on = t->config->train.check_compute.every > 0 || has_flip;
     if (!check->is_on) return OK;

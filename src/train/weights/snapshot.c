@@ -27,11 +27,11 @@ status snapshot_epochs(const char *path, int64_t *epochs) {
     bool is_whole = *end == 0;
     safetensors_close(&file);
     if (s || (is_whole && *epochs >= 0)) return s;
-    return status_new(STATUS_DATA, "%s: %s" INSTEAD, path,
-                      !is_whole ? "its number of epochs is not a whole number"
-                      : text    ? "its number of epochs is negative"
-                             : "it is a file of torch.save without EPOCHS_RUN or finished_epoch, the epochs that were "
-                               "run");
+    return status_new(
+        STATUS_DATA, "%s: %s" INSTEAD, path,
+        !is_whole ? "its number of epochs is not a whole number"
+        : text    ? "its number of epochs is negative"
+                  : "it is a file of torch.save without EPOCHS_RUN or finished_epoch, the epochs that were run");
 }
 
 /* A parameter of the script's model. */
@@ -244,13 +244,14 @@ static status check_numbers(struct snapshot *f, bool is_named) {
     for (size_t i = 0; i < f->count; i++) trained += f->params[i].is_trained;
     if (total == trained && !is_named) keep_trained(f);
     if (is_named ? total > f->count : total != f->count)
-        return reject(f, arena_printf(f->arena, "its optimizer has %zu parameter%s, and its state_dict %zu%s", total,
-                                      text_plural(total, "s"), f->count,
-                                      trained == f->count ? ""
-                                                          : arena_printf(f->arena,
-                                                                         ", of which %zu are trained (model.freeze); "
-                                                                         "it must have all or those",
-                                                                         trained)));
+        return reject(
+            f, arena_printf(f->arena, "its optimizer has %zu parameter%s, and its state_dict %zu%s", total,
+                            text_plural(total, "s"), f->count,
+                            trained == f->count
+                                ? ""
+                                : arena_printf(f->arena,
+                                               ", of which %zu are trained (model.freeze); it must have all or those",
+                                               trained)));
     for (size_t g = 0; g < json_array_size(f->groups); g++)
         for (size_t i = 0; i < json_array_size(numbers_of(f, g)); i++) {
             const json_t *number = json_array_get(numbers_of(f, g), i);
