@@ -27,12 +27,6 @@ bool layer_is_gelu_tanh(const struct layer *layer) {
     return layer->type == &layer_gelu && function_of(layer) == ACTIVATION_GELU_TANH;
 }
 
-static status plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
-    layer->out = layer->in;
-    return OK;
-}
-
 static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
                     const struct tensor *y) {
     device_ops(pass->device)->activation_forward(pass->device, function_of(layer), x, y, pass->rows * layer->in_size);
@@ -109,7 +103,7 @@ static void write_c(const struct c_call *c) {
         .memory_format = FORMAT_PRESERVE,                                                                              \
         .relu = (properties)&ACTIVATION_IS_RELU ? RELU_ITSELF : RELU_NONE,                                             \
         .is_by_position = true,                                                                                        \
-        .plan = plan,                                                                                                  \
+        .plan = layer_plan_same,                                                                                       \
         .half = HALF_ALL,                                                                                              \
         .forward = forward,                                                                                            \
         .backward = backward,                                                                                          \
@@ -158,7 +152,7 @@ const struct layer_type layer_gelu = {
     .variant = {"gelu", &gelu_schema, "Gaussian error linear unit (torch.nn.GELU)."},
     .memory_format = FORMAT_PRESERVE,
     .is_by_position = true,
-    .plan = plan,
+    .plan = layer_plan_same,
     .half = HALF_ALL,
     .forward = forward,
     .backward = backward,
@@ -318,7 +312,7 @@ static void keyed_c(const struct c_call *c) {
         .memory_format = FORMAT_PRESERVE,                                                                              \
         .ignores = IGNORES_Y,                                                                                          \
         .is_by_position = true,                                                                                        \
-        .plan = plan,                                                                                                  \
+        .plan = layer_plan_same,                                                                                       \
         .half = HALF_ALL,                                                                                              \
         .forward = keyed_forward,                                                                                      \
         .backward = keyed_backward,                                                                                    \
@@ -395,7 +389,7 @@ const struct layer_type layer_rrelu = {
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_Y,
     .is_by_position = true,
-    .plan = plan,
+    .plan = layer_plan_same,
     .forward = rrelu_forward,
     .backward = rrelu_backward,
     .onnx = rrelu_onnx,

@@ -47,16 +47,10 @@ DROPOUT_SCHEMA(drop_path, path_rows)
 
 static const struct dropout_config *config_of(const struct layer *layer) { return layer->config; }
 
-static status plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
-    layer->out = layer->in;
-    return OK;
-}
-
 static status plan_channels(struct layer *layer, struct planning *planning) {
     TRY(layer->type == &layer_dropout3d ? volume_check(layer)
                                         : image_check(layer, layer->type == &layer_dropout1d ? 2 : 3));
-    return plan(layer, planning);
+    return layer_plan_same(layer, planning);
 }
 
 /* [channels] with a draw each; 0: each element has one. */
@@ -96,7 +90,7 @@ PASSES(rows, 1)
 
 static status plan_alpha(struct layer *layer, struct planning *planning) {
     layer->saved_size = layer->in_size;
-    return plan(layer, planning);
+    return layer_plan_same(layer, planning);
 }
 
 #define SELU_LIMIT 1.7580993408473766 /* selu of minus infinity is minus this, its scale times its alpha */
@@ -160,7 +154,7 @@ const struct layer_type layer_dropout = {
                 "In training, zeroes elements with probability p and scales the rest (torch.nn.Dropout)."},
     .memory_format = FORMAT_PRESERVE,
     .is_by_position = true,
-    .plan = plan,
+    .plan = layer_plan_same,
     DROPOUT(elements),
     .pytorch = "Dropout({p}, stream={number}{order})",
 };
@@ -219,7 +213,7 @@ const struct layer_type layer_drop_path = {
          "probability p and scales the others by 1 / (1 - p) (torchvision.ops.StochasticDepth, timm's DropPath)."},
     .memory_format = FORMAT_PRESERVE,
     .is_by_position = true,
-    .plan = plan,
+    .plan = layer_plan_same,
     DROPOUT(rows),
     .pytorch = "DropPath({p}{,mode}, stream={number})",
 };

@@ -94,12 +94,6 @@ static status differ(const struct layer *layer, size_t input) {
         short_text(f->value).s, shape_text(&layer->ins[0]).s, input + 1, shape_text(&layer->ins[input]).s);
 }
 
-static status plan_elements(struct layer *layer, struct planning *planning) {
-    (void)planning;
-    layer->out = layer->in;
-    return OK;
-}
-
 static status plan_features(struct layer *layer, struct planning *planning) {
     const struct layer_formula *f = layer->config;
     bool are_vectors[EXPRESSION_MAX_VARIABLES] = {0};
@@ -499,7 +493,7 @@ static void add_formula(const struct layer *layer, const char *const *inputs, st
 static const struct layer_type of_elements = {
     .variant = {"expression", NULL, "A formula of each element."},
     .memory_format = FORMAT_PRESERVE,
-    .plan = plan_elements,
+    .plan = layer_plan_same,
     EXPRESSION_LAYER,
 };
 static const struct layer_type of_features = {

@@ -30,6 +30,9 @@
 LAYER_TYPES(X)
 #undef X
 
+/* struct layer_type's plan of a layer without parameters whose output has the shape of the input. */
+status layer_plan_same(struct layer *layer, struct planning *planning);
+
 /* Whether it is GELU by tanh. */
 bool layer_is_gelu_tanh(const struct layer *layer);
 

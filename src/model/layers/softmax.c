@@ -3,12 +3,6 @@
 
 static size_t width(const struct layer *layer) { return (size_t)layer->in.size[layer->in.dims - 1]; }
 
-static status plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
-    layer->out = layer->in;
-    return OK;
-}
-
 static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
                     const struct tensor *y) {
     device_ops(pass->device)
@@ -51,7 +45,7 @@ const struct layer_type layer_softmax = {
     .gives_probabilities = true,
     .ignores = IGNORES_X,
     .is_by_position = true,
-    .plan = plan,
+    .plan = layer_plan_same,
     .autocast = AUTOCAST_FLOAT32,
     .forward = forward,
     .backward = backward,
@@ -89,7 +83,7 @@ const struct layer_type layer_log_softmax = {
                 "x - log(sum(exp(x))) over the last dimension (torch.nn.LogSoftmax(dim=-1)), for the loss nll."},
     .ignores = IGNORES_X,
     .is_by_position = true,
-    .plan = plan,
+    .plan = layer_plan_same,
     .autocast = AUTOCAST_FLOAT32,
     .forward = log_forward,
     .backward = log_backward,
