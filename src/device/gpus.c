@@ -15,8 +15,10 @@
 #include "device/gpus.h"
 #include "device/internal.h"
 
+#define DRIVER "libcuda.so.1"
+
 status gpu_find_driver(void) {
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    void *driver = dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL);
     if (driver) return OK; /* not closed: the module needs it, too */
     return status_new(STATUS_USAGE,
                       "NVIDIA's driver, which is not installed (%s): install it, or give the container access to the "
@@ -107,8 +109,17 @@ static bool may_have(const char *root, const char *path, const char *text) {
 }
 
 bool gpus_may_exist(const char *root) {
-    static const char *const signs[] = {"/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg" /* Windows' WSL */,
-                                        "/dev/nvmap" /* of a GPU that is a part of the processor */};
+    /* the last ones: a GPU may be in another machine */
+    static const char *const signs[] = {"/proc/driver/nvidia",
+                                        "/dev/nvidiactl",
+                                        "/dev/dxg" /* Windows' WSL */,
+                                        "/dev/nvmap",
+                                        "/dev/nvhost-gpu" /* of GPUs that are a part of the processor */,
+                                        "/etc/ld.so.preload",
+                                        "/usr/lib/" DRIVER,
+                                        "/usr/lib64/" DRIVER,
+                                        "/usr/lib/x86_64-linux-gnu/" DRIVER,
+                                        "/usr/lib/aarch64-linux-gnu/" DRIVER};
     char name[PATH_MAX];
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
         snprintf(name, sizeof name, "%s%s", root, signs[i]);
@@ -120,7 +131,7 @@ bool gpus_may_exist(const char *root) {
 /* The search for a library that is not installed, in 40 folders, takes a twentieth of the time of a short run; it is
  * left out where no GPU can be, unless the user says where libraries are. */
 static bool has_driver(void) {
-    if (!getenv("LD_LIBRARY_PATH") && !gpus_may_exist("")) return false;
+    if (!getenv("LD_LIBRARY_PATH") && !getenv("LD_PRELOAD") && !gpus_may_exist("")) return false;
     status s = gpu_find_driver();
     status_free(s);
     return !s;

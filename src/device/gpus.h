@@ -29,8 +29,8 @@ bool gpus_available(const struct gpus_process *process, int *gpus, struct text *
  * all GPUs. */
 bool gpus_are_expected(void);
 
-/* False: no GPU of NVIDIA can be in this machine, because there is neither its driver nor a device of NVIDIA on the PCI
- * bus. [root]: "", or a folder with proc and dev in tests. */
+/* False: this process can use no GPU of NVIDIA: the kernel has neither its driver nor a device of NVIDIA on the PCI
+ * bus, and no folder of libraries has its library. [root]: "", or a folder with proc, dev and etc in tests. */
 bool gpus_may_exist(const char *root);
 
 /* What of NVIDIA's driver this machine has. */

@@ -25,6 +25,9 @@ TEST(a_driver_or_a_device_is_a_sign) {
     ck_assert(may_exist_with(root, "dev/nvidiactl", ""));
     ck_ok(io_remove(path));
     ck_assert(may_exist_with(root, "proc/bus/pci/devices", "0000\t80860d57\t0\n0100\t10de2335\tb\n"));
+    ck_assert(!may_exist_with(root, "proc/bus/pci/devices", "0000\t80860d57\t0\n"));
+    ck_assert(!may_exist_with(root, "usr/lib/libcudart.so.12", ""));
+    ck_assert(may_exist_with(root, "usr/lib/libcuda.so.1", "")); /* of a GPU in another machine */
     remove_folder(root);
     free(path);
 }
