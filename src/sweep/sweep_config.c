@@ -1164,6 +1164,16 @@ const struct config *sweep_file_other(const struct sweep_file *file) {
     return file->other ? config_of(file->other) : NULL;
 }
 
+/* What the config refuses about the metric is about the option; no user wrote the key. */
+static status refuse_metric(const char *path, status failure) {
+    const char *line = own_refusal(failure, BEST);
+    if (!line) return failure;
+    if (strncmp(line, BEST ": ", strlen(BEST ": ")) == 0) line += strlen(BEST ": ");
+    status s = status_new(STATUS_USAGE, "%s: --metric: %.*s", path, (int)strcspn(line, "\n"), line);
+    status_free(failure);
+    return s;
+}
+
 status sweep_load_comparison(const char *a, const char *b, char *const *overrides, size_t count, int64_t seeds,
                              int64_t processes, const char *metric, struct sweep_file **out) {
     static const char *const no_words[] = {NULL};
@@ -1193,7 +1203,7 @@ status sweep_load_comparison(const char *a, const char *b, char *const *override
     if (!s) s = config_source_open(b, &file->sweep.other_source);
     for (int64_t trial = 0; !s && trial < 2; trial++) { /* with the metric */
         struct config_file *config = NULL;
-        s = sweep_fixed_config(&file->sweep, trial, &config);
+        s = refuse_metric(trial ? b : a, sweep_fixed_config(&file->sweep, trial, &config));
         config_free(config);
     }
     if (s) sweep_free(file);

@@ -549,6 +549,24 @@ class Data(program.Case):
                 _, err = self.run_program("check", "test.yaml", *words, code=None)
                 self.assertEqual(err.removeprefix("ddptrain: ")[:len(message)], message)
 
+    def test_files_with_names_like_keys(self):
+        """A run puts the place before a message once, and no key is the cause of a damaged file."""
+        import numpy as np
+        np.savez(self.path("a.npz"), x=np.ones((8, 2), "f4"), y=np.arange(8) % 2)
+        self.write("dataset.inputs.npz", "no archive")
+        text = "dataset: {path: a.npz, inputs: [x, y], targets: y}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n"
+        for name in ("train.steps.yaml", "model.layers.yaml", "dataset.path", "dataset"):
+            with self.subTest(name):
+                self.write(name, text)
+                self.assertEqual(self.run_program(name, code=USAGE)[1], f"{name}:1:32: dataset.inputs: format npz takes one array, got 2\n")
+        _, err = self.run_program("check", "dataset", "dataset.path=dataset.inputs.npz", "dataset.inputs=x", code=program.DATA)
+        self.assertRegex(err, "^ddptrain: dataset.inputs.npz: ")
+        self.write("sweep.yaml", "config: train.steps.yaml\nmethod: grid\nmetric: train_loss\nparameters: {optimizer.lr: [0.1]}\n")
+        err = "".join(self.run_program("sweep", "sweep.yaml", code=None))
+        self.assertIn("trial 0 failed: train.steps.yaml:1:32: dataset.inputs: format npz takes one array, got 2\n", err)
+        _, err = self.run_program("compare", "train.steps.yaml", "dataset", code=USAGE)
+        self.assertEqual(err, "ddptrain: train.steps.yaml: --metric: val_loss needs validation rows (dataset.split or dataset.validation); without them use train_loss\n")
+
     def test_check_reads_what_a_run_resumes_from(self):
         self.write("test.yaml", program.WINE)
         _, err = self.run_program("check", "test.yaml", "checkpoint.resume=none.h5", code=DATA)

@@ -360,7 +360,7 @@ static void drop_parts(struct worker *w) {
 }
 
 static status open_dataset(struct worker *w, const struct config *config, struct dataset **out) {
-    TRY(dataset_cache_open(w->cache, config, w->dataset, out));
+    TRY(config_add_place(config, dataset_cache_open(w->cache, config, w->dataset, out)));
     memcpy(w->fingerprint, dataset_info(*out)->fingerprint, sizeof w->fingerprint);
     return OK;
 }

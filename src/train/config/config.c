@@ -619,7 +619,7 @@ static const struct node *child_of(const struct node *node, const char *key, siz
     return is_item ? node->items[index] : NULL;
 }
 
-/* How a message begins that is about a key. */
+/* How a message begins that may be about a key. */
 struct key_start {
     const char *text;
     size_t length;
@@ -634,32 +634,37 @@ static void compare_key(void *context, const char *path, const char *const *valu
         start->is_key = true;
 }
 
-/* Of a key of a section, before a dot or another character. */
-static size_t step_length(const char *path) {
-    return strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+#define KEY_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
+/* The node of the longest part of [path] that was given; *depth: its number of steps, *rest: what follows it, empty or
+ * ".key". */
+static const struct node *given_part(const struct node *root, const char *path, size_t *depth, const char **rest) {
+    const struct node *node = root;
+    *rest = path;
+    for (*depth = 0; *depth == 0 || **rest == '.'; ++*depth) {
+        const char *step = *depth ? *rest + 1 : path;
+        size_t length = strspn(step, KEY_CHARS);
+        const struct node *next = length ? child_of(node, step, length) : NULL;
+        if (!next) break;
+        node = next;
+        *rest = step + length;
+    }
+    return node;
 }
 
-/* Whether [message] begins with "section:" or "section.key", not with the name of a file: "dataset.h5". */
-static bool begins_with_key(const char *message, const struct node *section) {
-    size_t length = step_length(message);
-    const char *key = message + length + 1;
-    struct key_start start = {message, length + 1 + step_length(key), false};
-    if (message[length] != '.') return message[length] == ':';
-    if (child_of(section, key, step_length(key))) return true;
-    schema_each_key(&config_schema, compare_key, &start);
-    return start.is_key;
-}
-
+/* Not with the name of a file, which may begin as a key does: "dataset.h5: ", "train.steps.csv: ", or with its place,
+ * "dataset:3:1: ". */
 status config_add_place(const struct config *config, status failure) {
-    const char *message = status_message(failure), *step = message;
-    size_t length = step_length(step);
-    const struct node *node = config->root && length ? child_of(config->root, step, length) : NULL, *next = node;
-    if (!node || !begins_with_key(message, node)) return failure;
-    while (next && step[length] == '.') {
-        step += length + 1;
-        length = step_length(step);
-        next = child_of(node, step, length);
-        if (next) node = next;
+    const char *message = status_message(failure), *rest;
+    struct key_start start = {message, strspn(message, KEY_CHARS "."), false};
+    size_t depth;
+    if (!failure || !config->root) return failure;
+    const struct node *node = given_part(config->root, message, &depth, &rest);
+    if (depth == 0 || *rest == '/' || (depth == 1 && *rest != ':' && *rest != '.')) return failure;
+    if (message[start.length] == ':' && message[start.length + 1] != ' ') return failure;
+    if (*rest == '.' && (depth < 2 || node->kind != NODE_MAPPING)) {
+        schema_each_key(&config_schema, compare_key, &start);
+        if (!start.is_key) return failure;
     }
     return status_prefix(failure, "%s", place_text(node->place).s);
 }
