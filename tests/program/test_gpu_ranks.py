@@ -1,6 +1,6 @@
 """Several processes, each on its own emulated GPU (tests/emulation), with NCCL between them: the same bits as through the host,
 who gets which GPU under which launcher, what is refused, and how a lost rank ends the others. ctest-labels: dist fault gpu-emulated"""
-import json, os, re, shutil, signal, subprocess, time, unittest
+import csv, json, os, re, shutil, signal, subprocess, time, unittest
 
 import program
 from program import DIVERGED, OK, PEER, USAGE
@@ -202,6 +202,18 @@ class Places(Ranks):
                       self.auto("--nproc", 3, "dist.backend=nccl", code=USAGE)[1])
         self.assertIn("train.precision: float16 needs a GPU: a run on GPUs needs a GPU, but the driver finds none",
                       self.auto("train.precision=float16", gpus=0, code=USAGE)[1])
+
+    def test_auto_of_each_trial(self):
+        """A trial whose optimizer needs the CPU does not leave its parts, which are of the CPU, to those that take the GPU."""
+        optimizers = ["{type: lbfgs, lr: 0.1}", "{type: sgd, lr: 0.1}"]
+        self.write("sweep.yaml", f"config: test.yaml\nmethod: grid\nkeep: none\nmetric: train_loss\nparameters: {{optimizer: {{values: [{', '.join(optimizers)}]}}}}\n")
+        self.run_program("sweep", "sweep.yaml", "train.epochs=3", "--nproc", 1, env=self.emulated(1), timeout=120)
+        with open(self.path("sweeps/sweep/trials.csv"), newline="") as f:
+            trials = [row["state_sha256"] for row in csv.DictReader(f)]
+        for optimizer, device, trial in zip(optimizers, ("cpu", "cuda:0"), trials):
+            _, err = self.auto(f"optimizer={optimizer}", "--nproc", 1)
+            self.assertIn(f"1 process on {device}", err)
+            self.assertEqual(self.sha(), trial, optimizer)
 
     def test_auto_must_be_the_same_for_all(self):
         err = self.ends(self.torchrun({}, {"DDPTRAIN_EMULATED_GPUS": 0}, device="auto"), USAGE)

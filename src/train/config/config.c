@@ -897,7 +897,7 @@ static bool is_of_optimizer(const char *word) {
 static struct config_file *base_of(struct config_file *file) { return file->base ? file->base : file; }
 
 bool config_has_other_optimizer(const struct config_file *a, const struct config_file *b) {
-    return (a->base ? a->base : a) == (b->base ? b->base : b);
+    return (a->base ? a->base : a) == (b->base ? b->base : b) && a->config.device == b->config.device;
 }
 
 /* Whether the words are those of source->last, but for the optimizer. */
