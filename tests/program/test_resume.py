@@ -54,7 +54,7 @@ class Resume(program.Case):
                     shutil.rmtree(self.path("runs/test"), ignore_errors=True)
                     slow = {"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "checkpoints"}  # 18 saves
                     p = self.start("test.yaml", "--nproc", nproc, env=slow)
-                    self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")), what="the first step")
+                    self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and self.events("step"), what="the first step")
                     p.send_signal(sent)
                     out, err = p.communicate(timeout=30 * program.SLOW)
                     self.assertEqual(p.returncode, STOPPED, err)
