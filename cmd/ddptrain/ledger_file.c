@@ -308,14 +308,17 @@ status ledger_check_processor(const char *folder, const char *processor, const c
 
 /* ---- repeating ---- */
 
-/* The stage of ZeRO of a repetition: 0, whose states are whole, or 2 where it has other bits; those of 3 are the same.
- */
-static const char *stage_of(const char *text) {
+/* The stage of ZeRO of a repetition, if it has another one than the run. On CPUs 0, whose states are whole, or 2 where
+ * that has other bits. On GPUs NCCL may sum in another order for 0; a trace of 3, whose processes have a part of the
+ * parameters, needs 2. */
+static const char *stage_of(const struct repetition *r) {
     struct config_file *file;
-    status s = config_parse("config.yaml", text, &file);
+    status s = config_parse("config.yaml", r->config, &file);
     bool is_by_shards = !s && config_sums_by_shards(config_of(file));
+    bool is_divided = !s && config_of(file)->dist.zero_stage == 3;
     if (!s) config_free(file);
     status_free(s); /* the repetition reports it */
+    if (!is_cpu(r->device)) return is_divided && r->trace ? "dist.zero_stage=2" : NULL;
     return is_by_shards ? "dist.zero_stage=2" : "dist.zero_stage=0";
 }
 
@@ -349,7 +352,8 @@ status ledger_repeat(const struct repetition *r) {
                                  "train.tensorboard=false"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
     if (r->device) words[count++] = is_cpu(r->device) ? "train.device=cpu" : "train.device=cuda";
-    if (r->device && is_cpu(r->device)) words[count++] = stage_of(r->config);
+    const char *stage = r->device ? stage_of(r) : NULL;
+    if (stage) words[count++] = stage;
     if (r->trace) words[count++] = "--trace", words[count++] = r->trace;
     if (r->save_at) words[count++] = "--save-at", words[count++] = r->save_at;
     for (size_t i = 0; i < r->override_count; i++) words[count++] = r->overrides[i];

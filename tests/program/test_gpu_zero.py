@@ -153,7 +153,9 @@ class Parts(Zero):
         for stage, own in zip((2, 3), kept[1:]):
             self.assertEqual(own, kept[0])
             self.assert_same(f"runs/{stage}", "runs/0")
-        self.run_program("replay", "runs/2", "--step", "5", env=self.emulated(2), timeout=300)
+        for stage in (2, 3):
+            out, err = self.run_program("replay", f"runs/{stage}", "--step", "5", "--out", f"{stage}.h5", env=self.emulated(2), timeout=300)
+            self.assertIn("equal to what", out + err)
 
     def test_memory(self):
         """Of a rank: its shares of parameters, gradients and state, two buckets of the first two, and what every stage needs."""
