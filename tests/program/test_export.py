@@ -413,7 +413,7 @@ checkpoint: {{resume: {file}.pt}}
                 (small, "mingpt_ddp", minGPT + ", amsgrad: true", "the state max_exp_avg_sq of the optimizer: mingpt_ddp.pt: does not match the model:\n"),
                 (small, "mingpt_ddp", "type: lbfgs", "lbfgs also has a state, which is not read"), (small, "mingpt_ddp", "type: muon", "muon also has a state"),
                 (layers, "sgd", "type: sgd, lr: 0.05", "its optimizer has the state 'momentum_buffer', and sgd with the keys of the config not"),
-                (layers, "adamw_sorted", groups, "group 0 of its optimizer has 3 parameters with weight_decay 0.1, and by optimizer.decay and optimizer.groups of the config 10 have it"),
+                (layers, "adamw_sorted", groups, "group 0 of its optimizer has 3 parameters with weight_decay 0.1 and lr 0.01, and by optimizer.decay and optimizer.groups of the config 10 have them"),
                 (layers, "adam_trained", "type: adam, lr: 0.001, maximize: true", "its optimizer has 8 parameters, and its state_dict 10"),
                 (layers, "adamw_sorted", minGPT, "group 0 of its optimizer has 3 parameters"),
                 ("[{linear: {out: 4, name: b}}, {linear: {out: 4, name: a}}, {linear: {out: 1, name: c}}]", "two_orders", "type: sgd, momentum: 0.9, weight_decay: 0.1, decay: matrices",
@@ -484,6 +484,34 @@ checkpoint: {resume: s.pt}
             with self.subTest(message):
                 self.assertIn("c.yaml:8:22: checkpoint.resume: s.pt: " + message, run("check", "c.yaml", "model.freeze=[b.*]", code=code, **arguments))
         self.assertIn("has not made the same number of updates", run("check", "c.yaml", code=64))
+
+    def test_groups_in_another_order(self):
+        """Groups with other rates list the last layer first, and all shapes are the same: each parameter gets its own state."""
+        import h5py
+        with h5py.File(self.path("rows.h5"), "w") as f:
+            f["x"], f["y"] = np.ones((24, 3), "f4"), np.ones((24, 3), "f4")
+        names = ["a.weight", "a.bias", "b.weight", "b.bias"]
+        state = {name: np.full((3, 3) if name.endswith("weight") else 3, i + 1, "<f4") for i, name in enumerate(names)}
+        for scale in (1, 0.3):  # 0.3: of a schedule
+            members, order = {}, ["b.weight", "b.bias", "a.weight", "a.bias"]
+
+            def stored(array):
+                members[f"v{len(members)}"] = array
+                return tensor(f"v{len(members) - 1}", array)
+            groups = [{"lr": lr * scale, "momentum": 0.9, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "params": numbers}
+                      for lr, numbers in ((0.5, [0, 1]), (0.1, [2, 3]))]
+            if scale != 1:
+                groups = [dict(group, initial_lr=lr) for group, lr in zip(groups, (0.5, 0.1))]
+            write_pt(self.path("s.pt"), {"MODEL_STATE": {name: stored(state[name]) for name in names}, "EPOCHS_RUN": 2,
+                                         "OPTIMIZER_STATE": {"state": {i: {"momentum_buffer": stored(state[name])} for i, name in enumerate(order)}, "param_groups": groups}}, members)
+            self.write("c.yaml", "name: c\ndataset: {path: rows.h5}\nsampler: {batch_size: 6}\nmodel: {layers: [{linear: {out: 3, name: a}}, {linear: {out: 3, name: b}}]}\nloss: mse\n"
+                       "optimizer: {type: sgd, lr: 0.1, momentum: 0.9, groups: [{match: 'b.*', lr: 0.5}]}\ntrain: {epochs: 2}\ncheckpoint: {resume: s.pt}\n")
+            self.run_program("c.yaml", "--fresh")
+            with h5py.File(self.checkpoints("runs/c")[-1]) as f:
+                for name in names:
+                    np.testing.assert_array_equal(f[f"optimizer/momentum_buffer/{name}"][()], state[name], name)
+            _, err = self.run_program("c.yaml", "--fresh", "optimizer.groups=[]", code=64)
+            self.assertIn("group 0 of its optimizer has 2 parameters with weight_decay 0 and lr 0.5, and by optimizer.decay and optimizer.groups of the config 0 have them", err)
 
     def losses_from(self, first, run):
         steps = self.events("step", run)

@@ -309,6 +309,11 @@ static status number_by_names(struct snapshot *f) {
 
 static double number_in(const json_t *group, const char *key) { return json_number_value(json_object_get(group, key)); }
 
+/* Before its schedule, if the file has that. */
+static double rate_of(const json_t *group) {
+    return number_in(group, json_object_get(group, "initial_lr") ? "initial_lr" : "lr");
+}
+
 /* The one group with the weight decay of the parameter's setting, of several with its rate, too; SIZE_MAX: there is not
  * one. */
 static size_t group_of(const struct snapshot *f, const struct script_param *param) {
@@ -318,9 +323,8 @@ static size_t group_of(const struct snapshot *f, const struct script_param *para
         size_t matches = 0;
         for (size_t g = 0; g < json_array_size(f->groups); g++) {
             const json_t *group = json_array_get(f->groups, g);
-            double lr = number_in(group, json_object_get(group, "initial_lr") ? "initial_lr" : "lr");
             if (!is_near(number_in(group, "weight_decay"), setting->weight_decay)) continue;
-            if (compares_rate && !is_near(lr, setting->lr)) continue;
+            if (compares_rate && !is_near(rate_of(group), setting->lr)) continue;
             matches++;
             found = g;
         }
@@ -342,10 +346,11 @@ static status number_group(struct snapshot *f, size_t group, bool by_name) {
         if (is_only || f->params[i].group == group) members[count++] = &f->params[i];
     if (count != size)
         return reject(f, arena_printf(f->arena,
-                                      "group %zu of its optimizer has %zu parameter%s with weight_decay %g, and by "
-                                      "optimizer.decay and optimizer.groups of the config %zu have it",
+                                      "group %zu of its optimizer has %zu parameter%s with weight_decay %g and lr %g, "
+                                      "and by optimizer.decay and optimizer.groups of the config %zu have them",
                                       group, size, text_plural(size, "s"),
-                                      number_in(json_array_get(f->groups, group), "weight_decay"), count));
+                                      number_in(json_array_get(f->groups, group), "weight_decay"),
+                                      rate_of(json_array_get(f->groups, group)), count));
     if (by_name) qsort(members, count, sizeof *members, compare_names);
     for (size_t i = 0; i < count; i++) set_number(f, group, i, members[i]);
     return OK;
@@ -378,16 +383,21 @@ static status number_groups(struct snapshot *f, bool by_name) {
     return OK;
 }
 
-/* Whether the numbers are the order of the model over all groups, as where each parameter has its own group. */
+/* Whether the numbers are the order of the model over all groups, as where each parameter has its own group. Rates are
+ * those of the config, or each the same multiple of them, as of a schedule. */
 static bool number_in_order(struct snapshot *f) {
     size_t next = 0;
-    for (size_t g = 0; g < json_array_size(f->groups); g++)
+    for (size_t g = 0; g < json_array_size(f->groups); g++) {
+        const json_t *group = json_array_get(f->groups, g), *first = json_array_get(f->groups, 0);
         for (size_t i = 0; i < json_array_size(numbers_of(f, g)); i++) {
             const struct script_param *param = &f->params[next];
-            double decay = number_in(json_array_get(f->groups, g), "weight_decay");
-            if (!param->param || !is_near(decay, param->setting.weight_decay)) return false;
+            double lr = rate_of(group) * f->params[0].setting.lr, expected = rate_of(first) * param->setting.lr;
+            if (!param->param || !is_near(number_in(group, "weight_decay"), param->setting.weight_decay) ||
+                fabs(lr - expected) > 1e-6 * fabs(expected))
+                return false;
             set_number(f, g, i, &f->params[next++]);
         }
+    }
     return shapes_match(f);
 }
 
@@ -406,7 +416,7 @@ static status number_by_settings(struct snapshot *f) {
     if (is_in_order && is_sorted && !is_same && f->state->optimizer->buffer_count)
         return reject(f, "the groups of its optimizer may list their parameters in the order of the model or sorted by "
                          "name, and the shapes fit both; give the optimizer their names ((name, parameter), PyTorch "
-                         "2.6), or start from the weights");
+                         "2.6)");
     if (!is_sorted) memcpy(f->numbered, in_order, bytes);
     return OK;
 }
