@@ -162,7 +162,7 @@ class Doctor(program.Case):
         file = os.path.relpath(self.checkpoints("run")[0], self.folder)
         self.doctor("c.yaml", "--run-dir", "new", f"checkpoint.resume={file}")
         self.doctor("c.yaml", "--run-dir", "new", f"checkpoint.resume={file}", "dataset.split.seed=1", code=USAGE)
-        self.assertRegex(self.output, "problem  start +checkpoint.resume: .* has another dataset")
+        self.assertRegex(self.output, "problem  start +argument 'checkpoint.resume=.*': checkpoint.resume: .* has another dataset")
         self.doctor("c.yaml", "--run-dir", "new", f"checkpoint.resume={file}", "model.layers.0.linear.out=32", code=DATA)
         missing = self.code_of("c.yaml", "--run-dir", "new", "checkpoint.resume=nowhere.h5")
         self.doctor("c.yaml", "--run-dir", "new", "checkpoint.resume=nowhere.h5", code=missing)
@@ -423,7 +423,7 @@ int poll(struct pollfd *p, nfds_t count, int timeout) {
 
     def test_a_running_job(self):
         self.write("long.yaml", program.LONG)
-        p = self.start("long.yaml", "train.epochs=10000000", "--run-dir", "run", "--quiet")
+        p = self.start("long.yaml", "train.epochs=10000000", "checkpoint.save_every=1000000000", "--run-dir", "run", "--quiet")  # files stay
         self.addCleanup(p.communicate)
         self.addCleanup(p.kill)
         self.wait_for(lambda: os.path.exists(self.path("run/metrics.jsonl")), what="the run")
