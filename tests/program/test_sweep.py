@@ -311,6 +311,20 @@ class Sweep(SweepCase):
                 if not code:
                     self.assertEqual(self.sha(run), row["state_sha256"], (name, row))
 
+    def test_the_data_is_read_once(self):
+        """Also by trials that cannot use the memory of the trial before: the file may go away after the first one."""
+        self.write("data.csv", "a,b,y\n" + "".join(f"{i % 7},{i % 5},{i % 3}\n" for i in range(60)))
+        self.write("base.yaml", re.sub(r"dataset: .*", "dataset: {path: data.csv, targets: y, split: {test: 0.25, seed: 1}}", CONFIG))
+        trials = "".join(f"  - {{optimizer: {{type: adam, lr: 0.01, in_backward: {str(i % 2 > 0).lower()}}}}}\n" for i in range(400))
+        self.write("test.yaml", f"config: base.yaml\nmethod: list\nkeep: none\ntrials:\n{trials}")
+        p = self.start("sweep", "test.yaml", "--nproc", 1)
+        history = self.path("sweeps/test/history.jsonl")
+        self.wait_for(lambda: p.poll() is not None or (os.path.exists(history) and '"event":"run"' in self.read(history)))
+        os.remove(self.path("data.csv"))
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, program.OK, err)
+        self.assertEqual({r["state"] for r in self.rows()}, {"complete"})
+
     def test_random_draws_are_within_their_limits_and_depend_on_the_seed_alone(self):
         self.sweep(SWEEP, "trials=40", "--nproc", 2)
         rows = self.rows()

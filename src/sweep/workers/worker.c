@@ -396,7 +396,8 @@ static status train(struct worker *w, const struct config *config, const char *f
                                   .user = w,
                                   .summary = summary};
     status s = OK;
-    if (w->parts && (folder || !config_has_other_optimizer(w->config, w->parts_config))) drop_parts(w);
+    bool can_use = !folder && !config_updates_in_backward(config, 1);
+    if (w->parts && !(can_use && config_has_other_optimizer(w->config, w->parts_config))) drop_parts(w);
     if (folder) {
         s = open_dataset(w, config, &options.dataset);
         if (!s) s = check_place(w);

@@ -1220,10 +1220,6 @@ void run_parts_destroy(struct run *parts) {
 static struct run *new_run(const struct config *config, const struct dist_env *env, const struct run_options *options,
                            struct log *log, bool *again) {
     struct run *run = options->parts ? *options->parts : NULL;
-    if (run && config_updates_in_backward(config, env->world_size)) {
-        run_parts_destroy(run);
-        run = NULL;
-    }
     *again = run != NULL;
     if (options->parts) *options->parts = NULL;
     if (!run && !(run = calloc(1, sizeof *run))) status_exit_without_memory();
