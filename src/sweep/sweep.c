@@ -960,7 +960,9 @@ static void add_keepers(struct coordinator *s) {
     if (!is_on_cpu || !is_short || s->config->kept == INT64_MAX) return;
     for (int64_t i = s->options->workers; i < wanted && s->slot_count < s->slot_capacity; i++) {
         struct worker_slot *slot = &s->slots[s->slot_count++];
-        *slot = (struct worker_slot){.env = s->slots[0].env, .options = s->slots[0].options};
+        memset(slot, 0, sizeof *slot); /* too large for the stack */
+        slot->env = s->slots[0].env;
+        slot->options = s->slots[0].options;
         slot->options.env = &slot->env;
     }
     s->job_slots = s->slot_count;
