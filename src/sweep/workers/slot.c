@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <signal.h>
+#include <string.h>
 
 bool slot_is_used(const struct worker_slot *slot) { return slot->pid || slot->connection; }
 
@@ -68,7 +69,13 @@ void slot_end_rank(struct worker_slot *slot, int code) {
 }
 
 static void clear(struct worker_slot *slot) {
-    *slot = (struct worker_slot){.env = slot->env, .options = slot->options, .is_remote = slot->is_remote};
+    struct dist_env env = slot->env;
+    struct worker_options options = slot->options;
+    bool is_remote = slot->is_remote;
+    memset(slot, 0, sizeof *slot); /* the jobs are too large for the stack */
+    slot->env = env;
+    slot->options = options;
+    slot->is_remote = is_remote;
 }
 
 void slot_end(struct worker_slot *slot, bool by_force) {
