@@ -71,9 +71,10 @@ class Bits(Zero):
     def test_16_bits(self):
         """Weights are rounded when they are gathered: products, fused GELU, convolutions; scaled losses that overflow."""
         overflow = "train.grad_scaler={init_scale: 1.0e+12, growth_interval: 5}"
+        few = ("train.epochs=null", "train.steps=6")
         gelu = GPT.replace("rms_norm, {linear: {out: 32}}, gelu,", "rms_norm, {linear: {out: 32}}, {gelu: {approximate: tanh}},")
-        for name, text, *words in (("gpt", gelu, "train.precision=bfloat16"), ("recomputed", gelu, "train.precision=bfloat16", "model.layers.2.repeat.recompute=true"),
-                                   ("cnn", CNN, "train.precision=bfloat16", "train.epochs=null", "train.steps=6"), ("float16", test_zero.CONFIG, "train.precision=float16", overflow)):
+        for name, text, *words in (("gpt", gelu, "train.precision=bfloat16", *few), ("recomputed", gelu, "train.precision=bfloat16", "model.layers.2.repeat.recompute=true", *few),
+                                   ("cnn", CNN, "train.precision=bfloat16", *few), ("float16", test_zero.CONFIG, "train.precision=float16", overflow)):
             with self.subTest(name):
                 self.write("test.yaml", text)
                 for stage in (0, 2, 3):
