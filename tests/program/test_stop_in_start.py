@@ -1,6 +1,6 @@
 """A rank that gets SIGTERM before it has joined the others: no rank waits for it, and the job ends with 75 at once.
 ctest-labels: dist fault"""
-import contextlib, os, random, signal, socket, subprocess, time
+import contextlib, os, random, shutil, signal, socket, subprocess, time
 
 from program import SANITIZER, SLOW, STOPPED, Case, main
 
@@ -53,6 +53,8 @@ class StopInStart(Case):
         self.fail("the ranks always join before they can be frozen")
 
     def end_with_75(self, launchers, begin):
+        """Whether training had not begun: a rank may have joined before it was frozen, which its threads do not always show."""
+        is_late = False
         for number, p in enumerate(launchers):
             try:
                 out, err = p.communicate(timeout=SECONDS * SLOW)
@@ -60,9 +62,19 @@ class StopInStart(Case):
                 p.kill()
                 self.fail(f"launcher {number} still waits: {p.communicate()}")
             self.assertEqual(p.returncode, STOPPED, f"launcher {number}: {out}{err}")
-            self.assertRegex(err, "stopped on request before training began; there was nothing to save")
+            is_late = is_late or "stopped on request after step" in err
+            if not is_late:
+                self.assertRegex(err, "stopped on request before training began; there was nothing to save")
         self.assertLess(time.monotonic() - begin, SECONDS * SLOW)
         self.assert_no_leftovers()
+        return not is_late
+
+    def repeat(self, attempt, *arguments):
+        for _ in range(20):
+            shutil.rmtree(self.path("runs"), ignore_errors=True)
+            if attempt(*arguments):
+                return
+        self.fail("the ranks always join before they can be frozen")
 
     def one_node(self, rank, seconds):
         self.write("c.yaml", CONFIG)
@@ -71,10 +83,10 @@ class StopInStart(Case):
         begin = time.monotonic()
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGCONT)
-        self.end_with_75([p], begin)
+        return self.end_with_75([p], begin)
 
     def test_a_rank_that_the_others_wait_for(self):
-        self.one_node(1, 1.0)
+        self.repeat(self.one_node, 1, 1.0)
 
     def test_interrupt_of_all_processes(self):
         """Ctrl-C reaches launcher and ranks at once, also a rank that cannot handle it yet."""
@@ -89,10 +101,10 @@ class StopInStart(Case):
             self.assertEqual(p.returncode, STOPPED, out + err)
 
     def test_rank_0(self):
-        self.one_node(0, 1.0)
+        self.repeat(self.one_node, 0, 1.0)
 
     def test_while_all_are_starting(self):
-        self.one_node(2, 0)
+        self.repeat(self.one_node, 2, 0)
 
     def two_nodes(self, node):
         """Each with its launcher, which has no link to the other yet."""
@@ -107,13 +119,13 @@ class StopInStart(Case):
         begin = time.monotonic()
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGCONT)
-        self.end_with_75([launchers[0], launchers[1]], begin)
+        return self.end_with_75([launchers[0], launchers[1]], begin)
 
     def test_the_rank_of_another_node(self):
-        self.two_nodes(1)
+        self.repeat(self.two_nodes, 1)
 
     def test_rank_0_of_another_node(self):
-        self.two_nodes(0)
+        self.repeat(self.two_nodes, 0)
 
 
 main()
