@@ -161,15 +161,7 @@ class Parts(Zero):
     def test_memory(self):
         """Of a rank: its shares of parameters, gradients and state, two buckets of the first two, and what every stage needs."""
         width, layers, world = 256, 12, 4
-        self.write("test.yaml", f"""
-dataset: {{format: synthetic, synthetic: {{kind: classes, rows: 64, inputs: 16, classes: 4, seed: 3}}, split: {{test: 0.2}}}}
-sampler: {{global_batch_size: 16}}
-model: {{layers: [{{linear: {width}}}, {{repeat: {{times: {layers}, layers: [{{linear: {width}}}, tanh]}}}}, {{linear: 4}}]}}
-loss: cross_entropy
-optimizer: {{type: sgd, lr: 0.01, momentum: 0.9}}
-train: {{epochs: 1}}
-dist: {{bucket_cap_mb: 0.25, first_bucket_mb: 0.25}}
-""")
+        self.write("test.yaml", test_zero.equal_layers(width, layers) + "dist: {bucket_cap_mb: 0.25, first_bucket_mb: 0.25}\n")
         path, peaks = self.path("counts.json"), {}
         for stage in (0, 1, 2, 3):
             self.on(stage, gpus=world, DDPTRAIN_EMULATED_COUNTS=path)

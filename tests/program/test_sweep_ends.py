@@ -29,7 +29,7 @@ class Parallel(SweepCase):
         rows = self.rows("bad")
         self.assertEqual([r["state"] for r in rows], ["complete", "failed"])
         self.assertIn("not finite", rows[1]["message"])
-        for epochs in (2500, 10000, 40000):  # a fast machine ends a short trial before it is told to stop
+        for epochs in (2500, 10000, 40000):  # a fast machine ends a short trial before the request to stop
             self.sweep(SWEEP, *self.WORDS[:1], "--nproc", 1, "trials=8", f"train.epochs={epochs}", "early_terminate={type: asha, min_epochs: 20}", "--fresh")
             rows = self.rows()
             if "pruned" in {r["state"] for r in rows}:

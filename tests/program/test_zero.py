@@ -20,6 +20,19 @@ checkpoint: {save_every: {steps: 4}, keep: 0}
 dist: {first_bucket_mb: 0.0005, bucket_cap_mb: 0.002}
 """
 
+
+def equal_layers(width, layers):
+    """A config whose memory is that of [layers] layers of width x width."""
+    return f"""
+dataset: {{format: synthetic, synthetic: {{kind: classes, rows: 64, inputs: 16, classes: 4, seed: 3}}, split: {{test: 0.2}}}}
+sampler: {{global_batch_size: 16}}
+model: {{layers: [{{linear: {width}}}, {{repeat: {{times: {layers}, layers: [{{linear: {width}}}, tanh]}}}}, {{linear: 4}}]}}
+loss: cross_entropy
+optimizer: {{type: sgd, lr: 0.01, momentum: 0.9}}
+train: {{epochs: 1}}
+"""
+
+
 # a tied weight, and a layer that is used three times
 TIED = """
 dataset: {path: datasets/tinyshakespeare.txt, text: {block_size: 16, truncate: 0.002}, split: {test: 0.2}}
@@ -118,15 +131,7 @@ class Zero(program.Case):
     def test_memory(self):
         """The gradients of a rank are a shard and two buckets instead of all of them; with stage 3 the parameters, too."""
         width, layers, world = 800, 12, 4
-        self.write("large.yaml", f"""
-dataset: {{format: synthetic, synthetic: {{kind: classes, rows: 64, inputs: 16, classes: 4, seed: 3}}, split: {{test: 0.2}}}}
-sampler: {{global_batch_size: 16}}
-model: {{layers: [{{linear: {width}}}, {{repeat: {{times: {layers}, layers: [{{linear: {width}}}, tanh]}}}}, {{linear: 4}}]}}
-loss: cross_entropy
-optimizer: {{type: sgd, lr: 0.01, momentum: 0.9}}
-train: {{epochs: 1}}
-dist: {{bucket_cap_mb: 1}}
-""")
+        self.write("large.yaml", equal_layers(width, layers) + "dist: {bucket_cap_mb: 1}\n")
         layer = (width * width + width) * 4 / 2**20
         peaks = [max(self.peaks("large.yaml", "--nproc", world, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}")) for stage in (1, 2, 3)]
         saved = layers * layer - (layers * layer / world + 2 * layer)
