@@ -14,7 +14,7 @@ the same is another spelling of the same program and is not counted, nor is what
 same mutants.
 
 tests/accepted_mutants.txt lists survivors with a reason, which are tried with --again only; the exit code is 1 if one survives that is not
-listed there.
+listed there, or if the list has an entry that is no mutant of the code any more.
 Tests run in separate namespaces (unshare), because a mutant may send a signal to every process that it can reach."""
 import argparse, collections, concurrent.futures, fnmatch, glob, hashlib, json, os, random, re, resource, select, shutil, signal, subprocess, sys, threading, time
 
@@ -216,6 +216,21 @@ def accepted():
             elif line.strip() and not line.startswith("#"):
                 path = line.strip()
     return found
+
+
+def report_outdated():
+    """Prints the entries of the list that no longer are mutants of their file; returns whether there are any."""
+    wanted = collections.defaultdict(set)
+    for path, before, after in accepted():
+        wanted[path].add((before, after))
+    outdated = []
+    for path, mutants in wanted.items():
+        if os.path.exists(os.path.join(ROOT, path)):
+            mutants -= {(m.before.strip(), m.after.strip()) for m in mutations.mutations(read_bytes(os.path.join(ROOT, path)).decode())}
+        outdated += [(path, *m) for m in sorted(mutants)]
+    for path, before, after in outdated:
+        print(f"tests/accepted_mutants.txt: {path}: no mutant of the code any more; update or remove it\n    - {before}\n    + {after}")
+    return bool(outdated)
 
 
 # ---- building ----
@@ -546,7 +561,7 @@ def run_all(options):
                 show(result, listed)
     summary(results, listed)
     print(f"seed {options.seed}: {len(results)} mutants in {time.monotonic() - begin:.0f} s")
-    return 1 if any(r["outcome"] == "survived" and key(r) not in listed for r in results) else 0
+    return int(report_outdated() or any(r["outcome"] == "survived" and key(r) not in listed for r in results))
 
 
 def results_of(path):
@@ -606,7 +621,7 @@ def main():
     if options.list:
         for _, (path, m) in zip(range(options.count), drawn(options)):
             print(f"{path}:{m.line}: {m.kind}\n    - {m.before.strip()}\n    + {m.after.strip()}")
-        return 0
+        return int(report_outdated())
     in_namespaces()
     return run_all(options)
 
