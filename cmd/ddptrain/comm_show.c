@@ -10,13 +10,13 @@
 #include "base/arena.h"
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/expression/expression.h"
 #include "base/schema/schema.h"
 #include "base/text.h"
 #include "command.h"
 
 #define MAX_RANKS 16              /* whose buffers fit on a screen */
 #define MAX_WHOLE 4               /* ranks whose whole buffers fit beside each other */
-#define MAX_DEPTH 32              /* of parentheses in --values */
 #define PAUSE 0.02                /* seconds by which a rank is later at a barrier than the one before */
 #define STEPS (2 * MAX_RANKS - 2) /* of a ring */
 
@@ -77,89 +77,21 @@ struct view {
 
 /* ---- --values: an expression of rank, i and world ---- */
 
-struct value_expression {
-    const char *text, *at;
-    double rank, i, world;
-    int depth;
-    status failure;
-};
-
-static double sum(struct value_expression *e);
-
-static void expect(struct value_expression *e, const char *what) {
-    if (!e->failure)
-        e->failure = status_new(STATUS_USAGE, "--values: character %zu: expected %s, got '%.20s'",
-                                (size_t)(e->at - e->text) + 1, what, *e->at ? e->at : "the end");
-}
-
-static bool take(struct value_expression *e, const char *word) {
-    while (*e->at == ' ') e->at++;
-    size_t length = strlen(word);
-    if (e->failure || strncmp(e->at, word, length) != 0) return false;
-    e->at += length;
-    return true;
-}
-
-static double number(struct value_expression *e) {
-    char *end;
-    if (take(e, "rank")) return e->rank;
-    if (take(e, "world")) return e->world;
-    if (take(e, "i")) return e->i;
-    if (take(e, "(")) {
-        double value = ++e->depth < MAX_DEPTH ? sum(e) : 0;
-        e->depth--;
-        if (!take(e, ")")) expect(e, "')'");
-        return value;
+/* A rank has a value for each of [count] elements. values NULL: they are only checked. */
+static status evaluate(const char *text, int rank, int count, int world, float *values) {
+    static const char *const names[] = {"rank", "i", "world", NULL};
+    const struct expression_options options = {.names = names, .is_of_numbers = true};
+    struct expression expression;
+    size_t at;
+    status s = expression_parse(text, &options, &expression, &at, NULL);
+    if (s) return status_prefix(s, "--values: character %zu", at + 1);
+    for (int i = 0; i < count; i++) {
+        float value = (float)expression_evaluate(&expression, (const double[]){rank, i, world});
+        if (!isfinite(value))
+            return status_new(STATUS_USAGE, "--values: '%s' is not finite for rank %d, i %d", text, rank, i);
+        if (values) values[i] = value;
     }
-    if (strchr("0123456789.", *e->at) == NULL || *e->at == 0) {
-        expect(e, "a number, rank, i, world or '('");
-        return 0;
-    }
-    double value = strtod(e->at, &end);
-    if (end == e->at) expect(e, "a number");
-    e->at = end;
-    return value;
-}
-
-static double factor(struct value_expression *e) {
-    double sign = 1;
-    while (take(e, "-")) sign = -sign;
-    return sign * number(e);
-}
-
-static double product(struct value_expression *e) {
-    double value = factor(e);
-    for (;;) {
-        if (take(e, "*"))
-            value *= factor(e);
-        else if (take(e, "/"))
-            value /= factor(e);
-        else
-            return value;
-    }
-}
-
-static double sum(struct value_expression *e) {
-    double value = product(e);
-    for (;;) {
-        if (take(e, "+"))
-            value += product(e);
-        else if (take(e, "-"))
-            value -= product(e);
-        else
-            return value;
-    }
-}
-
-static status evaluate(const char *text, int rank, int i, int world, float *out) {
-    struct value_expression e = {.text = text, .at = text, .rank = rank, .i = i, .world = world};
-    double value = sum(&e);
-    take(&e, " ");
-    if (*e.at) expect(&e, "an operator or the end");
-    *out = (float)value;
-    if (!e.failure && !isfinite(*out))
-        return status_new(STATUS_USAGE, "--values: '%s' is not finite for rank %d, i %d", text, rank, i);
-    return e.failure;
+    return OK;
 }
 
 /* ---- the options ---- */
@@ -236,7 +168,6 @@ static status find_root(const struct command_line *line, struct comm_show *out) 
 }
 
 static status check(const struct command_line *line, int world, struct comm_show *out) {
-    float value;
     *out = (struct comm_show){.values = line->values ? line->values : "10 * rank + i"};
     TRY(find_operation(line->show, out));
     if (line->op) TRY(find_op(line->op, &out->op));
@@ -247,8 +178,7 @@ static status check(const struct command_line *line, int world, struct comm_show
     if (line->group) TRY(parse_group(line->group, world, out));
     for (int r = 0; !line->group && r < world; r++) out->members[out->count++] = r;
     TRY(find_root(line, out));
-    for (int rank = 0; rank < world; rank++)
-        for (int i = 0; i < out->count; i++) TRY(evaluate(out->values, rank, i, world, &value));
+    for (int rank = 0; rank < world; rank++) TRY(evaluate(out->values, rank, out->count, world, NULL));
     return OK;
 }
 
@@ -541,7 +471,7 @@ status comm_show(const struct command_line *line, struct comm *comm) {
     TRY(check(line, world, &show));
     for (int m = 0; m < show.count; m++) own.is_member |= show.members[m] == rank;
     own.before_count = show.count;
-    for (int i = 0; i < show.count; i++) TRY(evaluate(show.values, rank, i, world, &own.before[i]));
+    TRY(evaluate(show.values, rank, show.count, world, own.before));
     if (show.is_part) TRY(comm_split(comm, own.is_member ? 0 : -1, rank, &group));
     status s = gather(&show, comm, show.is_part ? group : comm, &own);
     comm_destroy(group);

@@ -117,8 +117,9 @@ checkpoint: {save_every: 3}
                                 (["reduce", "--group", "0,,1"], "--group: expected ranks as in 0,2, got '0,,1'"),
                                 (["reduce", "--group", "2"], "--group: '2' is a single rank"), (["reduce", "--group", "0,2", "--root", "1"], "--root: rank 1 is not in the group"),
                                 (["reduce", "--root", "4"], "--root: rank 4 does not exist"), (["reduce", "--op", "mean"], "--op: expected sum, avg, min, max or product, got 'mean'"),
-                                (["reduce", "--values", "rank +"], "--values: character 7: expected a number, rank, i, world or '(', got 'the end'"),
+                                (["reduce", "--values", "rank +"], "--values: character 7: the expression ends where a number, a name or '(' is expected"),
                                 (["reduce", "--values", "(rank"], "--values: character 6: expected ')'"), (["reduce", "--values", "rank 1"], "--values: character 6: expected an operator"),
+                                (["reduce", "--values", "rnak"], "--values: character 1: unknown name 'rnak'; did you mean 'rank'?"), (["reduce", "--values", "sum(i)"], "here each name is one number"),
                                 (["reduce", "--values", "(" * 5000], "--values: character "), (["reduce", "--values", "1 / rank"], "--values: '1 / rank' is not finite for rank 0, i 0")):
             with self.subTest(words=words):
                 _, err = self.run_program("comm", "--show", *(words if "--nproc" in words else words + ["--nproc", 4]), code=USAGE)
