@@ -584,12 +584,12 @@ def prepared(values, missing, fill, indicator):
 def computed(table, names, formula):
     """A column that is a formula of others, in double; missing where one of them is."""
     words = {"true": 1, "yes": 1, "false": 0, "no": 0}
-    columns = [pandas.to_numeric(table[name].map(lambda v: words.get(v.lower(), v) if isinstance(v, str) else v)).to_numpy("f8") for name in names]
-    values = formula(*[torch.tensor(column, device=device) for column in columns]).cpu().numpy()
-    return np.where(np.isnan(columns).any(0), np.nan, values)
+    inputs = [pandas.to_numeric(table[name].map(lambda v: words.get(v.lower(), v) if isinstance(v, str) else v)).to_numpy("f8") for name in names]
+    values = formula(*[torch.tensor(column, device=device) for column in inputs]).cpu().numpy()
+    return np.where(np.isnan(inputs).any(0), np.nan, values)
 
 
-def number(column, fill=None, indicator=False):
+def numeric(column, fill=None, indicator=False):
     values = pandas.to_numeric(column).to_numpy("f8")
     return prepared(values, np.isnan(values), fill, indicator)
 
@@ -1007,10 +1007,10 @@ def stratified_split(classes, n_validation, seed):
     labels, classes = np.unique(classes, return_inverse=True)
     counts = np.bincount(classes)
 
-    def shares(counts, draws):
-        exact = counts / counts.sum() * draws
+    def shares(counts, wanted):
+        exact = counts / counts.sum() * wanted
         floored = np.floor(exact)
-        missing, rest = int(draws - floored.sum()), exact - floored
+        missing, rest = int(wanted - floored.sum()), exact - floored
         for value in np.sort(np.unique(rest))[::-1]:
             if missing == 0:
                 break

@@ -488,7 +488,7 @@ static void add_column(const struct prepared_column *c, struct text *out) {
     text_add(out, c->type == COLUMN_CATEGORY  ? "category(table["
                   : c->type == COLUMN_DATE    ? "date(table["
                   : c->type == COLUMN_BOOLEAN ? "boolean(table["
-                                              : "number(table[");
+                                              : "numeric(table[");
     text_add_json(out, c->name);
     text_add(out, "]");
     if (c->type == COLUMN_CATEGORY) {

@@ -80,6 +80,20 @@ class ExportPyTorch(program.Case):
         self.assertIn('put(self, f"h.{i}.attn.1", DotProductAttention(8, causal=True, dropout=0.1, stream=5 + 10 * i))', code)
         self.assertNotIn("h.0", code)
 
+    def test_a_script_has_what_it_calls(self):
+        """A function of the script is there because another name is the same, such as a parameter, would import what the data does not need."""
+        with open(os.path.join(program.SOURCE, "src", "export", "pytorch.py"), encoding="utf-8") as f:
+            pieces = f.read().split("\n\n\n")[1:]
+        names = [re.match(r"(?:class |def )?(\w+)", piece).group(1) for piece in pieces]
+        for piece, own in zip(pieces, names):
+            nodes = list(ast.walk(ast.parse(piece)))
+            bound = {n.arg for n in nodes if isinstance(n, ast.arg)} | {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            for name in names:
+                if name != own and re.search(rf"(?<![\w.\"]){name}[(.),]", piece):
+                    self.assertNotIn(name, bound, own)
+        self.write("wine.yaml", WINE.replace("test: 0.2", "folds: 3, fold: 1").replace("[{linear: 8}, ", "[{reshape: [13, 1]}, {gru: 3}, flatten, {expression: tanh(x)}, "))
+        self.assertNotIn("pandas", self.export("wine.yaml"))
+
     def test_of_a_run(self):
         """The script of a run is that of its config, with the keys that were changed."""
         self.run_program("wine.yaml", "optimizer.lr=0.125", "--run-dir", "run", "--quiet")
