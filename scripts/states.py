@@ -50,6 +50,8 @@ WAYS = {
     "gpu": [*GPU],
     "gpu_two": [*GPU, "--nproc", "2"],
     "gpu_zero": [*GPU, "--nproc", "2", "dist.zero_stage=1"],
+    "gpu_zero2": [*GPU, "--nproc", "2", "dist.zero_stage=2"],
+    "gpu_zero3": [*GPU, "--nproc", "2", "dist.zero_stage=3"],
     "gpu_bfloat16": [*GPU, "train.precision=bfloat16"],
     "float16": [*GPU, "--nproc", "2", "train.precision=float16", "dist.zero_stage=1", "train.clip_grad_norm=0.5"],
 }

@@ -134,6 +134,8 @@ struct device_ops {
      * [scale]; max 0: no clipping. [ranges] are in host memory and never change. */
     void (*clip_norm)(struct device *, const float *x, const struct device_range *ranges, size_t count, float max,
                       float scale, struct clip_norm *out);
+    /* sums (count), on the host, = the sum of the squares of each range of x; ranges as for clip_norm; waits for it */
+    void (*squares)(struct device *, const float *x, const struct device_range *ranges, size_t count, double *sums);
     const struct image_ops *image;
     const struct convolution_ops *convolution;
     /* Whether every element is finite; waits for it. */

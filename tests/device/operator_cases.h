@@ -422,6 +422,9 @@ static void whole_buffers(struct device *d, struct results *r) {
         ops->clip_norm(d, x, ranges, 3, (float)max, 4, &norm);
         *next(r, 1) = norm.norm, *next(r, 1) = norm.clip;
     }
+    double sums[3] = {-1, -1, -1};
+    ops->squares(d, x, ranges, 3, sums);
+    for (size_t i = 0; i < 3; i++) *next(r, 1) = (float)sums[i];
     guarded_free(x);
 }
 

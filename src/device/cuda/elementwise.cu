@@ -333,15 +333,29 @@ __global__ static void add_squares(const float *x, const struct device_range *pi
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-/* A warp for each range: norms[range] = the square of its norm, which is a float, as on the CPU. */
-__global__ static void range_norms(size_t count, const size_t *first, const double *parts, double *norms) {
+/* A warp for each range: sums[range] = the sum of its parts; [is_norm]: the square of its norm, which is a float, as on
+ * the CPU. */
+__global__ static void range_sums(size_t count, const size_t *first, const double *parts, bool is_norm, double *sums) {
     size_t range = (size_t)blockIdx.x * (GPU_THREADS / 32) + threadIdx.x / 32;
     if (range >= count) return;
     double sum = 0;
     for (size_t p = first[range] + threadIdx.x % 32; p < first[range + 1]; p += 32) sum += parts[p];
     sum = row_join<32>(sum, row_add());
     double norm = (double)(float)sqrt(sum);
-    if (threadIdx.x % 32 == 0) norms[range] = norm * norm;
+    if (threadIdx.x % 32 == 0) sums[range] = is_norm ? norm * norm : sum;
+}
+
+/* The same of ranges of x, whose pieces are those of create_pieces. */
+static void sum_ranges(operator_call *c, const float *x, const size_t *first, size_t pieces, size_t count, bool is_norm,
+                       double *sums) {
+    size_t warps = GPU_THREADS / 32;
+    double *parts = c->scratch<double>(pieces);
+    if (pieces > 0)
+        c->launch(add_squares, (unsigned)pieces, GPU_THREADS, 0, x, (const struct device_range *)(first + count + 1),
+                  parts);
+    if (count > 0)
+        c->launch(range_sums, (unsigned)((count + warps - 1) / warps), GPU_THREADS, 0, count, first, parts, is_norm,
+                  sums);
 }
 
 /* [squares]: of each thread; one block. */
@@ -375,22 +389,30 @@ static void clip_norm(struct device *device, const float *x, const struct device
                       float limit, float scale, struct clip_norm *out) {
     operator_call c(device, "clip_norm");
     const float *from = c.in(x, count ? ranges[count - 1].end : 0);
-    size_t pieces = 0, warps = GPU_THREADS / 32;
+    size_t pieces = 0;
     for (size_t r = 0; r < count; r++) pieces += pieces_of(ranges[r]);
     const size_t *first = c.constant<size_t>(ranges, count, create_pieces);
-    double *parts = c.scratch<double>(pieces), *norms = c.scratch<double>(count);
+    double *norms = c.scratch<double>(count);
     struct clip_norm *to = c.inout(out, 1);
     if (pieces == count && count <= FEW_RANGES && count > 0 && ranges[count - 1].end - ranges[0].begin <= FEW_NUMBERS) {
         c.launch(few_norms, 1, GPU_THREADS, 0, from, count, (const struct device_range *)(first + count + 1), limit,
                  scale, to);
         return;
     }
-    if (pieces > 0)
-        c.launch(add_squares, (unsigned)pieces, GPU_THREADS, 0, from, (const struct device_range *)(first + count + 1),
-                 parts);
-    if (count > 0)
-        c.launch(range_norms, (unsigned)((count + warps - 1) / warps), GPU_THREADS, 0, count, first, parts, norms);
+    sum_ranges(&c, from, first, pieces, count, true, norms);
     c.launch(finish_norm, 1, GPU_THREADS, 0, norms, count, limit, scale, to);
+}
+
+static void squares(struct device *device, const float *x, const struct device_range *ranges, size_t count,
+                    double *sums) {
+    operator_call c(device, "squares");
+    const float *from = c.in(x, count ? ranges[count - 1].end : 0);
+    size_t pieces = 0;
+    for (size_t r = 0; r < count; r++) pieces += pieces_of(ranges[r]);
+    const size_t *first = c.constant<size_t>(ranges, count, create_pieces);
+    double *to = c.scratch<double>(count);
+    sum_ranges(&c, from, first, pieces, count, false, to);
+    if (count > 0) c.read(sums, to, count * sizeof *sums);
 }
 
 __device__ static bool is_nonfinite(float x) { return (bits_of_float(x) & 0x7f800000u) == 0x7f800000u; }
@@ -547,6 +569,7 @@ const struct device_ops gpu_elementwise = {.add = add,
                                            .sample_normal_backward = sample_normal_backward,
                                            .norm = norm,
                                            .clip_norm = clip_norm,
+                                           .squares = squares,
                                            .is_finite = is_finite,
                                            .check_finite = check_finite,
                                            .skip_if_nonfinite = skip_if_nonfinite,

@@ -539,12 +539,14 @@ class operator_call {
         return result;
     }
 
+    /* Copies from the GPU to host memory; waits for it. */
+    void read(void *to, const void *from, size_t bytes);
+
     struct gpu_device *gpu;
 
   private:
     const void *operand(const void *p, size_t bytes, bool is_read, bool is_written);
     void add_up(const double *parts, size_t count, double *total);
-    void read(void *to, const void *from, size_t bytes);
     /* Fails if the device's precision has no 16 bits. */
     bool is_half(const struct tensor *t) {
         if (t->is_half) reject_half(gpu_factor_size(gpu) != 2);

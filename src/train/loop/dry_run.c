@@ -32,6 +32,7 @@ static void update(const struct trainer *t) {
     struct device_results *results = t->memory.results;
     ops->check_finite(t->device, buffers->values, buffers->total, &results->nonfinite[NONFINITE_STATISTICS]);
     if (t->averaging.zero) {
+        zero_add_squares(t->averaging.zero, params);
         zero_check_finite(t->averaging.zero, params, &results->nonfinite[NONFINITE_GRADIENTS]);
     } else {
         ops->clip_norm(t->device, params->gradients, t->averaging.norm_ranges, t->averaging.ranges.count, 1, 1,

@@ -29,7 +29,12 @@ struct zero {
     size_t first_mark; /* of GATHER_MARKS */
     status failure;
     size_t total;    /* params->trained */
-    double *squares; /* (params->count) */
+    double *squares; /* (params->count) of the gradient of each parameter */
+    struct device_range
+        *pieces;           /* (piece_count) of the gradients whose squares this rank adds, each of one parameter */
+    size_t *piece_params;  /* (piece_count) */
+    double *piece_squares; /* (piece_count) */
+    size_t piece_count;
 };
 
 #define GATHER_MARKS 2 /* one bucket is gathered while the one before it is used */
@@ -121,6 +126,9 @@ void zero_destroy(struct zero *z) {
     free(z->shards);
     free(z->own.ranges);
     free(z->squares);
+    free(z->pieces);
+    free(z->piece_params);
+    free(z->piece_squares);
     free(z->at);
     buffer_free(z->values);
     buffer_free(z->average);
@@ -194,11 +202,35 @@ static bool is_rest(const struct zero *z, const struct optimizer_shard_range *ra
     return range->begin >= rest_begin(&z->shards[i], z->world);
 }
 
+/* The pieces of this rank's gradients: of its own buffer or, if there is none, of that of all. */
+static void divide_by_parameters(struct zero *z) {
+    const struct params *params = z->params;
+    for (size_t r = 0, p = 0; r < z->own.count; r++) {
+        const struct optimizer_shard_range *range = &z->own.ranges[r];
+        size_t at = z->own.gradients ? range->at : range->begin;
+        if (z->rank != 0 && is_rest(z, range)) continue; /* rank 0 counts what all have */
+        while (p < params->count &&
+               (params->items[p].is_frozen || params->items[p].offset + params->items[p].count <= range->begin))
+            p++;
+        for (size_t i = p; i < params->count; i++) {
+            if (!params->items[i].is_frozen && params->items[i].offset >= range->end) break;
+            struct device_range part = part_of(&params->items[i], range);
+            if (part.begin == part.end) continue;
+            z->piece_params[z->piece_count] = i;
+            z->pieces[z->piece_count++] = (struct device_range){at + part.begin, at + part.end};
+        }
+    }
+}
+
 static status allocate(struct zero *z, bool shards_gradients) {
-    size_t bytes = z->own.total * sizeof(float);
+    size_t bytes = z->own.total * sizeof(float), most = z->own.count + z->params->count;
     z->squares = calloc(z->params->count + 1, sizeof *z->squares);
-    if (!z->squares) return memory_failure();
+    z->pieces = calloc(most + 1, sizeof *z->pieces);
+    z->piece_params = calloc(most + 1, sizeof *z->piece_params);
+    z->piece_squares = calloc(most + 1, sizeof *z->piece_squares);
+    if (!z->squares || !z->pieces || !z->piece_params || !z->piece_squares) return memory_failure();
     if (shards_gradients) TRY(device_alloc(z->device, bytes, "the gradients of a shard", (void **)&z->own.gradients));
+    divide_by_parameters(z);
     return z->shards_values ? device_alloc(z->device, bytes, "the parameters of a shard", (void **)&z->own_values) : OK;
 }
 
@@ -225,36 +257,17 @@ const char *zero_nonfinite_gradient(const struct zero *z, const struct params *p
     return NULL;
 }
 
-static double squares_of(const float *x, struct device_range part) {
-    double sum = 0;
-    for (size_t i = part.begin; i < part.end; i++) sum += (double)x[i] * (double)x[i];
-    return sum;
-}
-
-/* squares (params->count): this rank's part of the squared norm of each parameter's gradient. [gradients], which the
- * host can access: the own ones or, if there are none, those of all. Ranges and parameters ascend. */
-static void add_squares(const struct zero *z, const struct params *params, const float *gradients) {
+void zero_add_squares(struct zero *z, const struct params *params) {
+    const float *gradients = z->own.gradients ? z->own.gradients : params->gradients;
+    device_ops(z->device)->squares(z->device, gradients, z->pieces, z->piece_count, z->piece_squares);
     memset(z->squares, 0, params->count * sizeof *z->squares);
-    for (size_t r = 0, p = 0; r < z->own.count; r++) {
-        const struct optimizer_shard_range *range = &z->own.ranges[r];
-        const float *from = gradients + (z->own.gradients ? range->at : range->begin);
-        if (z->rank != 0 && is_rest(z, range)) continue; /* rank 0 counts what all have */
-        while (p < params->count &&
-               (params->items[p].is_frozen || params->items[p].offset + params->items[p].count <= range->begin))
-            p++;
-        for (size_t i = p; i < params->count; i++) {
-            if (!params->items[i].is_frozen && params->items[i].offset >= range->end) break;
-            z->squares[i] += squares_of(from, part_of(&params->items[i], range));
-        }
-    }
+    for (size_t i = 0; i < z->piece_count; i++) z->squares[z->piece_params[i]] += z->piece_squares[i];
 }
 
 /* The norm of each parameter is rounded to float, as on the device. */
 status zero_squared_norm(struct zero *z, const struct params *params, struct comm *comm, double *squares) {
-    float *gradients = z->own.gradients ? z->own.gradients : params->gradients;
-    TRY(device_map(z->device, (void **)&gradients));
-    add_squares(z, params, gradients);
-    TRY(device_unmap(z->device, (void **)&gradients, false));
+    zero_add_squares(z, params);
+    TRY(device_status(z->device));
     TRY(comm_all_reduce(comm, z->squares, params->count, COMM_FLOAT64, COMM_SUM));
     *squares = 0;
     for (size_t i = 0; i < params->count; i++) {

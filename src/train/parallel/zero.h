@@ -74,6 +74,8 @@ status zero_all_gather_array(struct zero *zero, float *values, struct comm *comm
  * nothing. All ranks. */
 status zero_gather_array(struct zero *zero, float *own, float *values, struct comm *comm);
 
+/* Adds the squares of this rank's gradients, for zero_squared_norm. Waits for the device. */
+void zero_add_squares(struct zero *zero, const struct params *params);
 /* The squared norm of the gradients from the shards of the ranks; by parameter, as PyTorch. Waits for the device. All
  * ranks. */
 status zero_squared_norm(struct zero *zero, const struct params *params, struct comm *comm, double *squares);

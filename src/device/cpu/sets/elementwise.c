@@ -418,6 +418,16 @@ static void clip_norm(struct device *device, const float *x, const struct device
     if (max > 0 && coefficient < 1) out->clip *= coefficient;
 }
 
+static void squares(struct device *device, const float *x, const struct device_range *ranges, size_t count,
+                    double *sums) {
+    (void)device;
+    for (size_t r = 0; r < count; r++) {
+        double sum = 0;
+        for (size_t i = ranges[r].begin; i < ranges[r].end; i++) sum += (double)x[i] * (double)x[i];
+        sums[r] = sum;
+    }
+}
+
 /* an exponent of all ones is an infinity or a NaN */
 static bool is_finite(struct device *device, const struct tensor *tx, size_t count) {
     const float *x = floats(tx);
@@ -458,6 +468,7 @@ const struct device_ops IN_SET(elementwise) = {
     .sample_normal_backward = sample_normal_backward,
     .norm = norm,
     .clip_norm = clip_norm,
+    .squares = squares,
     .is_finite = is_finite,
     .check_finite = check_finite,
     .skip_if_nonfinite = skip_if_nonfinite,
