@@ -71,7 +71,7 @@ void params_draw_end(const struct params *params, size_t first, size_t count) {
 }
 
 void params_use_gradients(struct params *params, struct device *device, float *gradients) {
-    device_ops(device)->copy(device, F32(params->gradients), F32(gradients), params->total);
+    device_ops(device)->copy(device, F32(params->gradients), F32(gradients), params_gradient_floats(params));
     device_free(device, params->gradients);
     params->gradients = gradients;
     params->has_external_gradients = true;

@@ -94,11 +94,11 @@ static const struct schema_row common_rows[] = {
                       "parameter groups); the first group that matches is used."),
     SCHEMA_ROW(BOOL, struct common, maximize, .fallback = "false",
                .doc = "Make the loss larger instead of smaller: gradients have the other sign."),
-    SCHEMA_ROW(
-        BOOL, struct common, in_backward, .fallback = "false", .flags = SCHEMA_EXTENDS,
-        .doc = "Update each parameter during backward, as soon as its gradient is complete, without storing all "
-               "gradients (PyTorch's optimizer step in backward): the same numbers in less memory and time. On the "
-               "CPU, with one process; several processes keep their gradients to average them (docs/optimizers.md)."),
+    SCHEMA_ROW(BOOL, struct common, in_backward, .fallback = "false", .flags = SCHEMA_EXTENDS,
+               .doc =
+                   "Update each parameter during backward, as soon as its gradient is complete, without storing all "
+                   "gradients (PyTorch's optimizer step in backward): the same numbers in less memory and time. On the "
+                   "CPU; with several processes where they share memory (docs/optimizers.md)."),
     {0},
 };
 

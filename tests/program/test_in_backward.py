@@ -78,21 +78,41 @@ class InBackward(program.Case):
         self.run_program(config, *GPT, "--run-dir", "runs/part")  # without it: the option only says how
         self.assertEqual(self.sha("runs/part"), self.sha())
 
-    def test_several_processes_keep_their_gradients(self):
+    def test_processes_average_each_part(self):
         self.write("test.yaml", WIDE)
-        sums = []
-        for more in ([], [ON]):
-            out, err = self.run_program("test.yaml", *more, "--nproc", 2, "--run-dir", "runs/two", "--fresh")
-            self.assertEqual("optimizer.in_backward has no effect with 2 processes" in out + err, bool(more))
-            sums.append(self.sha("runs/two"))
-        self.assertEqual(*sums)
+        self.both("test.yaml", "--nproc", 2, "optimizer={type: adam, lr: 0.01}")
+        self.assertEqual(self.gradient_bytes("runs/test"), 4 * (1008 * 2048 + 1104))
+        self.both("test.yaml", "--nproc", 3, "model.freeze=['0.*', '4.*', '5.*', '7.*']", "train.ema={decay: 0.9}", "train.check_state_every=2")
+        self.write("test.yaml", IMAGES.replace("batch_norm", "{batch_norm: {sync: true}}"))
+        self.both("test.yaml", "--nproc", 2, "sampler.batch_size=4")
+
+    def test_threads_of_processes(self):
+        """Parts are larger then."""
+        self.write("test.yaml", WIDE)
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/kept")
+        self.run_program("test.yaml", "--nproc", 2, ON, env=dict(os.environ, OMP_NUM_THREADS="2"))
+        self.assertEqual(self.sha(), self.sha("runs/kept"))
+
+    def test_processes_that_keep_their_gradients(self):
+        """They say why."""
+        self.write("test.yaml", WIDE)
+        for more, why in ((["dist.backend=gloo"], "dist.backend is not shared memory"),
+                          (["dist.gradient_compression=bfloat16"], "dist.gradient_compression rounds gradients that are kept"),
+                          (["sampler.uneven=true"], "with sampler.uneven a process may have no rows")):
+            sums = []
+            for switch in ([], [ON]):
+                out, err = self.run_program("test.yaml", *more, *switch, "--nproc", 2, "--run-dir", "runs/two", "--fresh")
+                self.assertEqual("optimizer.in_backward has no effect: " + why in out + err, bool(switch), out + err)
+                sums.append(self.sha("runs/two"))
+            self.assertEqual(*sums)
 
     def test_check_reports_it(self):
         self.write("test.yaml", WIDE)
         self.assertIn("gradients      7.88 MiB at a time; each is applied during backward (optimizer.in_backward)",
                       self.run_program("check", "test.yaml", ON)[0])
-        out = self.run_program("check", "test.yaml", ON, "--nproc", 2)[0]
-        self.assertIn("in_backward    no effect with 2 processes", out)
+        self.assertIn("7.88 MiB at a time", self.run_program("check", "test.yaml", ON, "--nproc", 2)[0])
+        out = self.run_program("check", "test.yaml", ON, "--nproc", 2, "--nnodes", 2)[0]
+        self.assertIn("in_backward    no effect: the processes are not all started on one host by --nproc", out)
         self.assertRegex(out, "gradients .* in [0-9]+ bucket")
 
     def test_refusals(self):
@@ -117,9 +137,10 @@ class NotFiniteInBackward(program.Case):
     def test_a_bad_loss_is_detected_before_any_update(self):
         self.write_rows({17: 3e38})
         self.write("test.yaml", test_nonfinite.CONFIG.replace("batch_norm, ", ""))
-        errors = [self.run_program("test.yaml", *more, "--fresh", code=NOT_FINITE)[1] for more in ([], [ON])]
-        self.assertIn("the output of layer 0 (linear) for row 17 of the training data", errors[1])
-        self.assertEqual(errors[0].splitlines()[-1], errors[1].splitlines()[-1])
+        for nproc in (1, 2):
+            errors = [self.run_program("test.yaml", "--nproc", nproc, *more, "--fresh", code=NOT_FINITE)[1] for more in ([], [ON])]
+            self.assertIn("the output of layer 0 (linear) for row 17 of the training data", errors[1])
+            self.assertEqual(*(error.split("the loss is")[1].splitlines()[0] for error in errors))
 
     def test_a_gradient_ends_the_run_and_the_last_checkpoint_stays(self):
         """The loss is finite, but 0.125 x 100 x 1e38 is too much for a gradient; the following layer is already updated."""
@@ -127,8 +148,8 @@ class NotFiniteInBackward(program.Case):
         self.write("test.yaml", test_nonfinite.CONFIG.replace("batch_norm, {dropout: {p: 0.2}}, relu, ", "")
                    .replace("{linear: {out: 1}}]", "{linear: {out: 1}}], init: [{constant: {value: 1.0e-10, match: 0.*}}, {constant: {value: 100, match: 1.*}}]")
                    .replace("loss: mse", "loss: l1").replace("lr: 0.01", "lr: 1.0e-14").replace("steps: 3", "steps: 1"))
-        for log_every in (0, 1):
-            arguments = ["test.yaml", ON, "--fresh", "sampler.shuffle=false", f"train.log_every={log_every}"]
+        for nproc, log_every in ((2, 0), (2, 1), (1, 0), (1, 1)):
+            arguments = ["test.yaml", ON, "--nproc", nproc, "--fresh", "sampler.shuffle=false", f"train.log_every={log_every}"]
             _, err = self.run_program(*arguments, code=NOT_FINITE)
             self.assertRegex(err, r"gradients are not finite in epoch 1, step \d+ \(first the gradient of 0\.weight\); nothing was saved after it")
             step = int(err.split("step ")[1].split()[0])

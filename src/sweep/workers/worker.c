@@ -396,7 +396,7 @@ static status train(struct worker *w, const struct config *config, const char *f
                                   .user = w,
                                   .summary = summary};
     status s = OK;
-    bool can_use = !folder && !config_updates_in_backward(config, 1);
+    bool can_use = !folder && !optimizer_is_in_backward(&config->optimizer);
     if (w->parts && !(can_use && config_has_other_optimizer(w->config, w->parts_config))) drop_parts(w);
     if (folder) {
         s = open_dataset(w, config, &options.dataset);

@@ -1146,8 +1146,23 @@ enum precision config_precision(const struct config *config) {
     return c->matmul_precision == MATMUL_HIGH ? PRECISION_TF32 : PRECISION_FLOAT32;
 }
 
-bool config_updates_in_backward(const struct config *config, int world_size) {
-    return world_size == 1 && optimizer_is_in_backward(&config->optimizer);
+/* Several processes average each gradient in shared memory, in calls that all of them make: each must know that all are
+ * on this host, and have rows. */
+bool config_updates_in_backward(const struct config *config, const struct dist_env *env, const char **why_not) {
+    const struct dist_config *d = &config->dist;
+    bool is_wanted = optimizer_is_in_backward(&config->optimizer);
+    bool is_known = env->launcher == LAUNCHER_NONE || env->launcher == LAUNCHER_OWN;
+    *why_not = NULL;
+    if (!is_wanted || env->world_size == 1) return is_wanted;
+    if (!is_known || env->local_world_size != env->world_size)
+        *why_not = "the processes are not all started on one host by --nproc";
+    else if (d->backend != BACKEND_AUTO && d->backend != BACKEND_SHM)
+        *why_not = "dist.backend is not shared memory";
+    else if (d->gradient_compression != COMPRESSION_NONE)
+        *why_not = "dist.gradient_compression rounds gradients that are kept";
+    else if (config->sampler.uneven)
+        *why_not = "with sampler.uneven a process may have no rows";
+    return !*why_not;
 }
 
 bool config_ignored(const struct config *config, size_t index, struct text *out) {

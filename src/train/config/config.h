@@ -204,9 +204,9 @@ const char *config_device_name(const struct config *config);
 /* The precision of matrix products. */
 enum precision config_precision(const struct config *config);
 
-/* Whether a run of [world_size] processes updates parameters during backward; several processes average gradients
- * first. */
-bool config_updates_in_backward(const struct config *config, int world_size);
+/* Whether parameters are updated during backward. *why_not: why not, although optimizer.in_backward is on; else NULL.
+ */
+bool config_updates_in_backward(const struct config *config, const struct dist_env *env, const char **why_not);
 
 /* Whether accumulated gradients are summed in the order of dist.zero_stage 2 and 3, which has other bits. */
 static inline bool config_sums_by_shards(const struct config *config) {

@@ -183,9 +183,9 @@ static const struct averaging_hooks elastic = {.keeps_gradients = true,
                                                .measure = measure,
                                                .sum = sum_in_tree};
 
-/* ---- in backward (optimizer.in_backward): a gradient is checked, added to the norm and applied while it is in the
- * cache, and is not kept. A gradient that is not finite ends the run after a part of the step was applied; that state
- * is not saved ---- */
+/* ---- in backward (optimizer.in_backward): a gradient is averaged, checked, added to the norm and applied while it is
+ * in the cache, and is not kept. A gradient that is not finite ends the run after a part of the step was applied; that
+ * state is not saved ---- */
 
 static void begin_in_backward(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
     (void)piece;
@@ -202,15 +202,32 @@ static bool check_gradient(struct trainer *t, const float *gradient, size_t coun
     return isfinite(norm);
 }
 
-/* Parameters are not updated if the loss or a running statistic is not finite, which is known before backward. */
+/* Parameters are not updated if the loss or a running statistic of a rank is not finite, which is known before
+ * backward. */
 static bool is_forward_finite(struct trainer *t) {
     const struct params *buffers = &t->model->buffers;
     struct in_backward *b = &t->averaging.in_backward;
-    if (!b->has_checked_forward)
-        b->is_forward_finite = isfinite(t->memory.results->sums.loss) &&
-                               device_ops(t->device)->is_finite(t->device, F32(buffers->values), buffers->total);
+    if (b->has_checked_forward) return b->is_forward_finite;
+    uint8_t is_finite = isfinite(t->memory.results->sums.loss) &&
+                        device_ops(t->device)->is_finite(t->device, F32(buffers->values), buffers->total);
+    status *failure = &t->micro_batches.pass_failure;
+    *failure = comm_all_reduce(t->comm, &is_finite, 1, COMM_UINT8, COMM_MIN);
+    b->is_forward_finite = is_finite && !*failure;
     b->has_checked_forward = true;
     return b->is_forward_finite;
+}
+
+/* false: this failed, now or before. The other ranks then wait for this one until it ends. */
+static bool average_gradient(struct trainer *t, float *gradient, size_t count) {
+    status *failure = &t->micro_batches.pass_failure;
+    if (*failure || has_device_failed(t)) return false;
+    *failure = comm_average(t->comm, gradient, count);
+    return !*failure;
+}
+
+static status check_device(struct trainer *t, const struct batch_piece *piece) {
+    (void)piece;
+    return device_status(t->device);
 }
 
 static void apply_gradient(struct trainer *t, size_t index, size_t first, size_t count, float *gradient) {
@@ -218,6 +235,7 @@ static void apply_gradient(struct trainer *t, size_t index, size_t first, size_t
     const struct param *p = &params->items[index];
     float limit = (float)t->config->train.clip_grad_value;
     size_t begin = p->offset + first;
+    if (!average_gradient(t, gradient, count)) return;
     if (t->averaging.in_backward.nonfinite || !is_forward_finite(t)) return;
     if (!check_gradient(t, gradient, count)) {
         t->averaging.in_backward.nonfinite = p->name;
@@ -240,13 +258,13 @@ static status report_gradient(struct trainer *t, struct update *update) {
 }
 
 static const struct averaging_hooks in_backward = {
-    .begin = begin_in_backward, .ready = apply_gradient, .measure = report_gradient};
+    .begin = begin_in_backward, .ready = apply_gradient, .piece_done = check_device, .measure = report_gradient};
 
 /* ---- the choice ---- */
 
-const struct averaging_hooks *averaging_choose(const struct trainer *t) {
+const struct averaging_hooks *averaging_choose(const struct trainer *t, bool is_in_backward) {
     const struct averaging_state *a = &t->averaging;
-    if (config_updates_in_backward(t->config, comm_world_size(t->comm))) return &in_backward;
+    if (is_in_backward) return &in_backward;
     if (a->elastic) return &elastic;
     if (zero_own_gradients(a->zero)) return &grouped;
     if (a->zero) return a->host_gradients ? &sharded_on_host : &sharded;

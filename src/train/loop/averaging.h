@@ -8,7 +8,7 @@
  *   sharded_on_host  the same through the host
  *   grouped          the same, and a rank keeps the gradients of its shard only (ZeRO's stage 2)
  *   elastic          the batch shards of all ranks, summed in one tree
- *   in_backward      one rank; parameters are updated while backward runs */
+ *   in_backward      parameters are updated while backward runs, with each part of a gradient after its average */
 #pragma once
 
 #include "train/loop/trainer.h"
@@ -65,5 +65,6 @@ struct averaging_hooks {
     bool (*decides_alone)(const struct trainer *trainer);
 };
 
-/* After the group (trainer->comm) and the reducer or elastic are created. */
-const struct averaging_hooks *averaging_choose(const struct trainer *trainer);
+/* After the group (trainer->comm) and the reducer or elastic are created. [is_in_backward]: config_updates_in_backward.
+ */
+const struct averaging_hooks *averaging_choose(const struct trainer *trainer, bool is_in_backward);

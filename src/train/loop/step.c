@@ -75,8 +75,8 @@ static float batch_weight(const struct trainer *t, size_t rows, double step_rows
 /* Called by layers during a pass; a failure is returned after the pass. */
 static void sum_over_ranks(void *trainer, double *values, size_t count) {
     struct trainer *t = trainer;
-    if (!t->micro_batches.all_sum_failure)
-        t->micro_batches.all_sum_failure = comm_all_reduce(t->comm, values, count, COMM_FLOAT64, COMM_SUM);
+    if (!t->micro_batches.pass_failure)
+        t->micro_batches.pass_failure = comm_all_reduce(t->comm, values, count, COMM_FLOAT64, COMM_SUM);
 }
 
 /* The rows of the current micro-batch on all ranks; NULL: the loss does not compare them. */
@@ -85,8 +85,8 @@ static const struct all_rows *all_rows(const struct trainer *t) {
 }
 
 static status take_failure(struct trainer *t) {
-    status failure = t->micro_batches.all_sum_failure;
-    t->micro_batches.all_sum_failure = OK;
+    status failure = t->micro_batches.pass_failure;
+    t->micro_batches.pass_failure = OK;
     failure = status_first(failure, zero_take_failure(t->averaging.zero));
     return status_first(failure, row_gather_take_failure(t->micro_batches.gather));
 }

@@ -79,7 +79,7 @@ struct outputs {
 /* Of step.c, for the passes over micro-batches. */
 struct micro_batch_state {
     struct all_sum all_sum;    /* for layers that sum over ranks */
-    status all_sum_failure;    /* of the current pass */
+    status pass_failure;       /* of a collective call in the current pass */
     struct row_gather *gather; /* for a loss that compares the rows of all ranks; NULL: none, or one rank */
     bool has_zero_gradients;   /* no backward since the last update */
     struct batch newest;       /* on the device, and its weight: for an optimizer that evaluates it again */

@@ -480,7 +480,8 @@ static status plan_batches(struct plan *p) {
 
 static status plan_buckets(struct plan *p) {
     const struct config *c = p->config;
-    if (c->sampler.shards || config_updates_in_backward(c, p->env.world_size)) return OK;
+    const char *why_not;
+    if (c->sampler.shards || config_updates_in_backward(c, &p->env, &why_not)) return OK;
     struct ranges ranges;
     TRY(ranges_create(&p->model->params, &ranges));
     struct reducer_config config = {.bucket_cap_mb = c->dist.bucket_cap_mb, .first_bucket_mb = c->dist.first_bucket_mb};
@@ -494,10 +495,11 @@ static status plan_buckets(struct plan *p) {
 
 static status plan_training(struct plan *p) {
     const struct config *c = p->config;
+    const char *why_not;
     int world = p->env.world_size;
     TRY(plan_batches(p));
     if (p->loss->accepts_half) model_allow_half_output(p->model);
-    if (config_updates_in_backward(c, world)) model_split_gradients(p->model);
+    if (config_updates_in_backward(c, &p->env, &why_not)) model_split_gradients(p->model);
     if (zero_shards_gradients(&c->dist, world)) TRY(zero_group_gradients(&c->dist, c->device == DEVICE_CUDA, p->model));
     TRY(plan_buckets(p));
     if (p->device) TRY(model_adapt_to_device(p->model, p->device));

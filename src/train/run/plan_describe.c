@@ -366,13 +366,12 @@ static void describe_gradients(const struct plan *p, struct text *out) {
         describe_shards(c, p->model, world_size, out);
         return;
     }
-    if (config_updates_in_backward(c, world_size)) {
+    const char *why_not;
+    if (config_updates_in_backward(c, &p->env, &why_not)) {
         describe_in_backward(&p->model->params, out);
         return;
     }
-    if (optimizer_is_in_backward(&c->optimizer))
-        text_printf(out, "in_backward    no effect with %d processes, because gradients are averaged first\n",
-                    world_size);
+    if (why_not) text_printf(out, "in_backward    no effect: %s\n", why_not);
     describe_buckets(p, out);
 }
 

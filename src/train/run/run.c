@@ -18,6 +18,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/saver.h"
 #include "data/dataset/dataset.h"
+#include "device/cpu/parallel.h"
 #include "dist/comm/comm.h"
 #include "dist/comm/comm_gpu.h"
 #include "dist/process/launcher_channel.h"
@@ -131,11 +132,9 @@ static void log_start(struct run *run) {
              loader_batches(t->loader), text_plural(loader_batches(t->loader), "es"));
     if (device_code(t->device)) log_line(run->log, "GPU code: %s", device_code(t->device));
     log_variables(run);
-    if (optimizer_is_in_backward(&run->config->optimizer) &&
-        !config_updates_in_backward(run->config, run->env->world_size))
-        log_line(run->log,
-                 "optimizer.in_backward has no effect with %d processes, because gradients are averaged first",
-                 run->env->world_size);
+    const char *why_not;
+    config_updates_in_backward(run->config, run->env, &why_not);
+    if (why_not) log_line(run->log, "optimizer.in_backward has no effect: %s", why_not);
     struct text saves = {0}, weights = {0};
     plan_describe_class_weights(info, &weights);
     if (weights.length) log_line(run->log, "class weights: %s (balanced)", text_string(&weights));
@@ -519,7 +518,7 @@ static status alloc_gradients(struct trainer *t) {
     struct params *params = &t->model->params;
     void *gradients;
     if (comm_world_size(t->comm) == 1 || comm_gpu(t->comm) || zero_own_gradients(t->averaging.zero)) return OK;
-    TRY(comm_alloc(t->comm, params->total * sizeof(float), &gradients));
+    TRY(comm_alloc(t->comm, params_gradient_floats(params) * sizeof(float), &gradients));
     if (device_is_host(t->device))
         params_use_gradients(params, t->device, gradients);
     else
@@ -559,10 +558,21 @@ static status start_sampler(struct run *run) {
                          t->sampler->order.name);
 }
 
+/* Gives all ranks the fewest threads that one has, because the parts of a gradient depend on them. All ranks. */
+static status share_threads(struct comm *comm) {
+    if (comm_world_size(comm) == 1) return OK;
+    int32_t threads = (int32_t)parallel_threads(), fewest = threads;
+    TRY(comm_all_reduce(comm, &fewest, 1, COMM_INT32, COMM_MIN));
+    if (fewest < threads) parallel_limit(fewest);
+    return OK;
+}
+
 static status join(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct dist_config *d = &run->config->dist;
+    const char *why_not;
     bool is_elastic = plan_is_elastic(run->plan);
+    bool is_in_backward = config_updates_in_backward(run->config, run->env, &why_not);
     TRY(open_store(run));
     TRY(comm_create(comm_backend_names[d->backend], run->env, run->store, d->timeout, &t->comm));
     if (!is_elastic) TRY(comm_limit_threads(t->comm)); /* elastic: the bits must not depend on the ranks */
@@ -570,9 +580,9 @@ static status join(struct run *run) {
     TRY(trainer_open_recordings(t, run->log));
     TRY(alloc_gradients(t));
     TRY(open_evaluation(run));
-    TRY(is_elastic ? open_elastic(run) : open_reducer(t));
+    TRY(is_in_backward ? share_threads(t->comm) : is_elastic ? open_elastic(run) : open_reducer(t));
     if (t->sampler->type == SAMPLER_EXTENSION) TRY(start_sampler(run));
-    t->averaging.hooks = averaging_choose(t);
+    t->averaging.hooks = averaging_choose(t, is_in_backward);
     t->ledger_every = ledger_interval(t);
     return OK;
 }
@@ -1141,7 +1151,7 @@ static bool has_parts_to_keep(const struct run *run) {
     const struct config *c = run->config;
     return run->options->parts && run->options->writes_nothing && run->env->world_size == 1 &&
            device_is_host(t->device) && !model_carries_state(t->model) && !plan_is_elastic(run->plan) &&
-           !t->averaging.zero && !config_updates_in_backward(c, 1) && c->extensions.count == 0;
+           !t->averaging.zero && !optimizer_is_in_backward(&c->optimizer) && c->extensions.count == 0;
 }
 
 /* What depends on the optimizer, or on the steps of the run. */
@@ -1205,7 +1215,7 @@ static status prepare_again(struct run *run) {
     TRY(ema_create(&c->train.ema, params, t->device, &t->ema));
     TRY(init_again(run));
     TRY(create_state(run));
-    t->averaging.hooks = averaging_choose(t);
+    t->averaging.hooks = averaging_choose(t, false);
     return resume(run);
 }
 
