@@ -153,10 +153,20 @@ static status push_bytes(struct machine *m, size_t length_bytes) {
     return push_other(m, length);
 }
 
-/* A signed integer of up to 8 bytes; longer ones are not used. */
+/* A signed integer of more than 8 bytes: a float near it. */
+static status push_large(struct machine *m, uint64_t bytes) {
+    if (m->size - m->at < bytes) return damaged(m, "it ends early");
+    struct pickle_value *value = create(m, PICKLE_REAL);
+    const uint8_t *from = m->bytes + m->at;
+    value->real = (int8_t)from[bytes - 1];
+    for (uint64_t i = bytes - 1; i-- > 0;) value->real = 256 * value->real + from[i];
+    m->at += (size_t)bytes;
+    return push(m, value);
+}
+
 static status push_long(struct machine *m, uint64_t bytes) {
     uint64_t number = 0;
-    if (bytes > 8) return push_other(m, bytes);
+    if (bytes > 8) return push_large(m, bytes);
     TRY(read_number(m, (size_t)bytes, &number));
     if (bytes > 0 && bytes < 8 && number >> (8 * bytes - 1)) number -= UINT64_C(1) << (8 * bytes);
     return push_number(m, (int64_t)number);

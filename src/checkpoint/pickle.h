@@ -9,8 +9,8 @@
 
 enum pickle_kind {
     PICKLE_NONE,
-    PICKLE_NUMBER,     /* an integer or a boolean: number */
-    PICKLE_REAL,       /* a float: real */
+    PICKLE_NUMBER,     /* an integer of 64 bits or a boolean: number */
+    PICKLE_REAL,       /* a float, or a larger integer: real */
     PICKLE_OTHER,      /* a value without use here: bytes */
     PICKLE_TEXT,       /* text */
     PICKLE_TUPLE,      /* items */

@@ -184,6 +184,55 @@ static status read_dict(const struct reading *r, const char *root, const struct 
     return OK;
 }
 
+/* ---- numbers ---- */
+
+static json_t *json_of(const struct pickle_value *value) {
+    json_t *out = value->kind == PICKLE_NUMBER ? json_integer(value->number)
+                  : value->kind == PICKLE_REAL ? json_real(value->real)
+                  : value->kind == PICKLE_TEXT ? json_string(value->text)
+                                               : NULL;
+    return out ? out : json_null(); /* not finite, not UTF-8, or of no use */
+}
+
+/* The shortest decimal that a script may have written for the float. */
+static double decimal_of(float value) {
+    char text[32];
+    int digits = 1;
+    do snprintf(text, sizeof text, "%.*g", digits, (double)value);
+    while (strtof(text, NULL) != value && digits++ < 9);
+    return strtod(text, NULL);
+}
+
+/* One element of a tensor. */
+static json_t *element_of(const unsigned char *bytes, const struct safetensors_dtype *dtype) {
+    double number = 0;
+    uint64_t integer = 0;
+    float single;
+    if (!dtype->convert) { /* an integer; those of torch.save are signed, or of one byte */
+        for (size_t i = 0; i < dtype->bytes; i++) integer |= (uint64_t)bytes[i] << (8 * i);
+        bool is_negative = dtype->name[0] == 'I' && bytes[dtype->bytes - 1] >= 128;
+        for (size_t i = dtype->bytes; is_negative && i < sizeof integer; i++) integer |= UINT64_C(255) << (8 * i);
+        return json_integer((json_int_t)integer);
+    }
+    dtype->convert(bytes, &single, 1);
+    if (dtype->bytes == sizeof number) memcpy(&number, bytes, sizeof number);
+    return json_real(dtype->bytes == sizeof number ? number : decimal_of(single));
+}
+
+/* A number, which may be a tensor (`lr` of an optimizer with capturable=True). */
+static status read_value(const struct reading *r, const char *root, const char *key, const struct pickle_value *value,
+                         json_t **out) {
+    const struct pickle_value *args = tensor_of(value);
+    struct described t = {0};
+    size_t offset = 0;
+    *out = NULL;
+    if (args) TRY(describe(r, root, key, args, &t, &offset));
+    if (args && t.elements == 1)
+        *out = element_of((const unsigned char *)r->file->bytes + offset, safetensors_dtype(t.dtype));
+    if (!*out) *out = json_of(value);
+    return OK;
+}
+
 /* ---- the state_dict among other things ---- */
 
 /* A training script's snapshot has the state_dict of the model beside the number of epochs, the state of the optimizer
@@ -197,10 +246,19 @@ static bool is_state_dict(const struct pickle_value *value) {
     return true;
 }
 
-/* Whether it has a tensor of floats itself; the state of a generator of random numbers, bytes, is none. */
+static bool has_one_element(const struct pickle_value *args) {
+    const struct pickle_value *shape = args->items[2];
+    bool is_one = shape->kind == PICKLE_TUPLE;
+    for (size_t i = 0; is_one && i < shape->count; i++) is_one = shape->items[i]->number == 1;
+    return is_one;
+}
+
+/* Whether it has a tensor of floats itself. The state of a generator of random numbers, bytes, is none, nor is a number
+ * that the script keeps as a tensor. */
 static bool has_weights(const struct pickle_value *dict) {
     for (size_t i = 0; i < dict->count; i += 2) {
         const struct pickle_value *args = tensor_of(dict->items[i + 1]);
+        if (args && has_one_element(args)) continue;
         const struct pickle_value *id =
             args && args->items[0]->kind == PICKLE_PERSISTENT ? args->items[0]->items[0] : NULL;
         bool is_known = id && id->kind == PICKLE_TUPLE && id->count > 1 && id->items[1]->kind == PICKLE_GLOBAL;
@@ -253,19 +311,24 @@ static status several(const struct reading *r, const struct found *found, bool i
 }
 
 /* The numbers beside the state_dict, such as that of the epoch, become metadata. */
-static void add_numbers(const struct reading *r, const struct pickle_value *dict) {
-    json_t *metadata = json_object();
+static status add_numbers(const struct reading *r, const char *root, const struct pickle_value *dict) {
+    json_t *metadata = json_object(), *value;
+    json_object_set_new(r->file->header, "__metadata__", metadata);
     struct text number = {0};
-    for (size_t i = 0; i < dict->count; i += 2) {
-        const struct pickle_value *value = dict->items[i + 1];
+    status s = OK;
+    for (size_t i = 0; !s && i < dict->count; i += 2) {
+        const char *key = key_text(dict->items[i]);
+        const struct pickle_value *args = tensor_of(dict->items[i + 1]);
+        if (dict->items[i]->kind != PICKLE_TEXT || (args && !has_one_element(args))) continue;
+        s = read_value(r, root, key, dict->items[i + 1], &value);
         text_clear(&number);
-        if (value->kind == PICKLE_NUMBER) text_add_int(&number, value->number);
-        if (value->kind == PICKLE_REAL) text_add_double(&number, value->real);
-        if (dict->items[i]->kind == PICKLE_TEXT && number.length)
-            json_object_set_new(metadata, dict->items[i]->text, json_string(text_string(&number)));
+        if (!s && json_is_integer(value)) text_add_int(&number, json_integer_value(value));
+        if (!s && json_is_real(value)) text_add_double(&number, json_real_value(value));
+        if (number.length) json_object_set_new(metadata, key, json_string(text_string(&number)));
+        if (!s) json_decref(value);
     }
     text_free(&number);
-    json_object_set_new(r->file->header, "__metadata__", metadata);
+    return s;
 }
 
 static status read_pickle(const struct reading *r, const char *root, const struct pickle_value *value) {
@@ -275,7 +338,7 @@ static status read_pickle(const struct reading *r, const char *root, const struc
     bool is_itself = has_weights(value);
     if (found.count + is_itself > 1) return several(r, &found, is_itself);
     if (found.count == 0) return read_dict(r, root, value);
-    add_numbers(r, value);
+    TRY(add_numbers(r, root, value));
     return read_dict(r, root, found.dicts[0]);
 }
 
@@ -289,44 +352,6 @@ static const struct pickle_value *value_of(const struct pickle_value *dict, cons
     for (size_t i = 0; dict->kind == PICKLE_DICT && i < dict->count; i += 2)
         if (strcmp(key_text(dict->items[i]), key) == 0 && dict->items[i + 1]->kind == kind) return dict->items[i + 1];
     return NULL;
-}
-
-static json_t *json_of(const struct pickle_value *value) {
-    json_t *out = value->kind == PICKLE_NUMBER ? json_integer(value->number)
-                  : value->kind == PICKLE_REAL ? json_real(value->real)
-                  : value->kind == PICKLE_TEXT ? json_string(value->text)
-                                               : NULL;
-    return out ? out : json_null(); /* not finite, not UTF-8, or of no use */
-}
-
-/* The shortest decimal that a script may have written for the float. */
-static double decimal_of(float value) {
-    char text[32];
-    int digits = 1;
-    do snprintf(text, sizeof text, "%.*g", digits, (double)value);
-    while (strtof(text, NULL) != value && digits++ < 9);
-    return strtod(text, NULL);
-}
-
-/* A setting, which may be a tensor of one number (`lr` of an optimizer with capturable=True). */
-static status read_setting(const struct reading *r, const char *root, const char *key, const struct pickle_value *value,
-                           json_t **out) {
-    const struct pickle_value *args = tensor_of(value);
-    struct described t = {0};
-    size_t offset = 0;
-    *out = NULL;
-    if (args) TRY(describe(r, root, key, args, &t, &offset));
-    const struct safetensors_dtype *dtype = args ? safetensors_dtype(t.dtype) : NULL;
-    if (dtype && t.elements == 1 && dtype->convert) {
-        const unsigned char *bytes = (const unsigned char *)r->file->bytes + offset;
-        double number = 0;
-        float single;
-        dtype->convert(bytes, &single, 1);
-        if (dtype->bytes == sizeof number) memcpy(&number, bytes, sizeof number);
-        *out = json_real(dtype->bytes == sizeof number ? number : decimal_of(single));
-    }
-    if (!*out) *out = json_of(value);
-    return OK;
 }
 
 /* Counts [count] values more; a pickle may refer to the same ones any number of times. */
@@ -346,11 +371,11 @@ static status add_group(struct reading *r, const char *root, const struct pickle
         const char *key = key_text(dict->items[i]);
         bool is_list = value->kind == PICKLE_LIST || value->kind == PICKLE_TUPLE;
         json_t *json = is_list ? json_array() : NULL, *item;
-        if (!is_list) TRY(read_setting(r, root, key, value, &json));
+        if (!is_list) TRY(read_value(r, root, key, value, &json));
         if (json_object_set_new(group, key, json)) return bad(r, "param_groups", "a key is not UTF-8");
         if (is_list) TRY(take_values(r, value->count));
         for (size_t k = 0; is_list && k < value->count; k++) {
-            TRY(read_setting(r, root, key, value->items[k], &item));
+            TRY(read_value(r, root, key, value->items[k], &item));
             json_array_append_new(json, item);
         }
     }

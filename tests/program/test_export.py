@@ -222,7 +222,7 @@ class Call:
         return self.call
 
 
-STORAGES = {"<f4": "FloatStorage", "<f8": "DoubleStorage", "<f2": "HalfStorage", "<i8": "LongStorage"}
+STORAGES = {"<f4": "FloatStorage", "<f8": "DoubleStorage", "<f2": "HalfStorage", "<i8": "LongStorage", "|i1": "CharStorage"}
 
 
 def tensor(key, array, offset=0, strides=None, elements=None, storage=None, shape=None):
@@ -357,7 +357,7 @@ checkpoint: {resume: multigpu_torchrun.pt, save_every: 1, keep: 0}
         self.assertEqual([s["loss"] for s in self.events("step", "runs/map")], [s["loss"] for s in steps])
         self.run_program("export", "runs/line", "--out", "w.pt")
         for command in ((), ("check",)):
-            self.assertIn("checkpoint.resume: w.pt: it is a file of torch.save without EPOCHS_RUN or finished_epoch", self.run_program(*command, "line.yaml", "checkpoint.resume=w.pt", *(() if command else ("--run-dir", "runs/wrong")), code=65)[1])
+            self.assertIn("checkpoint.resume: w.pt: it is a file of torch.save without a number EPOCHS_RUN or finished_epoch", self.run_program(*command, "line.yaml", "checkpoint.resume=w.pt", *(() if command else ("--run-dir", "runs/wrong")), code=65)[1])
         out, _ = self.run_program("inspect", "mingpt_ddp.pt")
         self.assertIn("format  torch.save\nfinished_epoch  2\n", out)
         self.write("gpt.yaml", self.read("line.yaml").replace("[linear: 1]", "[{linear: 3}, gelu, {linear: 1}], init_from: mingpt_ddp.pt").replace("resume: multigpu_torchrun.pt, ", ""))
@@ -457,7 +457,8 @@ checkpoint: {resume: s.pt}
             state = {i: {"step": number(frozen_step if name[0] == "b" else step), "exp_avg": values_of(name, 1), "exp_avg_sq": values_of(name, 2)} for i, name in enumerate(order)}
             lists = [{"lr": number(lr), "betas": (number(np.float64(0.9)), 0.999), "eps": 1e-8, "weight_decay": 0.1 * (1 - g), "amsgrad": False, "maximize": False, "foreach": None, "capturable": True,
                       "differentiable": False, "fused": None, "params": [order.index(name) for name in group]} for g, group in enumerate(groups)]
-            root = {"MODEL_STATE": {name: values_of(name, 1) for name in shapes}, "OPTIMIZER_STATE": {"state": state, "param_groups": lists}, "EPOCHS_RUN": epochs}
+            root = {"MODEL_STATE": {name: values_of(name, 1) for name in shapes}, "OPTIMIZER_STATE": {"state": state, "param_groups": lists},
+                    "EPOCHS_RUN": number(epochs) if isinstance(epochs, np.generic) else epochs}
             write_pt(self.path("s.pt"), root, members)
             return "".join(self.run_program(*words, code=code))
         freeze = ("c.yaml", "--fresh", "model.freeze=[b.*]")
@@ -467,7 +468,7 @@ checkpoint: {resume: s.pt}
         self.assertEqual(self.events("end", "runs/c")[-1]["step"], 16)
         self.assertIn("lr 0.001 (here 0.002)", run(*freeze, "optimizer.lr=0.002"))
         self.assertIn("lr 0.003 (here 0.001)", run(*freeze, lr=np.float64(0.003)))
-        for epochs in (4, 9):
+        for epochs in (4, 9, np.int64(9), np.int8(4)):  # also tensors
             out = run(*freeze, epochs=epochs)
             self.assertIn(f"s.pt: complete (epoch {epochs}, step 8), so no step follows; increase train.epochs or train.steps to continue\n", out)
             self.assertNotIn("samples/s", out)
@@ -478,7 +479,9 @@ checkpoint: {resume: s.pt}
                 np.testing.assert_array_equal(f[name][()], np.abs(values["a.weight"]))
         for message, code, arguments in (("its optimizer has made 10.5 updates, which is not a whole number; start from its weights", 64, {"step": np.float32(10.5)}),
                                          ("its optimizer has made 10.5 updates, which is not a whole number", 64, {"step": 10.5}),
-                                         ("its number of epochs is not a whole number", 65, {"epochs": 2.5}), ("its number of epochs is negative", 65, {"epochs": -1}),
+                                         *((f"EPOCHS_RUN is {text}, but must be the number of epochs that were run; start from its weights", 65, {"epochs": epochs})
+                                           for text, epochs in (("2.5", 2.5), ("-1", -1), ("-3", np.int8(-3)), ("0.25", np.float32(0.25)), ("1e+30", 10 ** 30), ("-1e+30", -10 ** 30))),
+                                         ("it is a file of torch.save without a number EPOCHS_RUN or finished_epoch", 65, {"epochs": "2"}),
                                          ("its optimizer has 3 parameters, and its state_dict 4, of which 2 are trained (model.freeze); it must have all or those", 64,
                                           {"groups": (["b.weight", "a.weight"], ["a.bias"])})):
             with self.subTest(message):

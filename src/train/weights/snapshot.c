@@ -2,6 +2,7 @@
  * tensor of the state_dict has which number is found here; each buffer of the state then becomes tensors with the names
  * of the state_dict, which are loaded as the weights are. */
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,19 +20,22 @@ status snapshot_epochs(const char *path, int64_t *epochs) {
     struct safetensors file;
     status s = torch_file_read(path, &file);
     const json_t *numbers = json_object_get(file.header, "__metadata__");
-    const char *text = NULL;
+    const char *key = NULL, *text = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && !text; i++)
-        text = json_string_value(json_object_get(numbers, keys[i]));
+        text = json_string_value(json_object_get(numbers, key = keys[i]));
     char *end = "";
+    errno = 0;
     *epochs = text ? strtoll(text, &end, 10) : -1;
-    bool is_whole = *end == 0;
+    if (!s && !text)
+        s = status_new(STATUS_DATA,
+                       "%s: it is a file of torch.save without a number EPOCHS_RUN or finished_epoch, the epochs that "
+                       "were run" INSTEAD,
+                       path);
+    else if (!s && (*end || errno || *epochs < 0))
+        s = status_new(STATUS_DATA, "%s: %s is %s, but must be the number of epochs that were run" INSTEAD, path, key,
+                       text);
     safetensors_close(&file);
-    if (s || (is_whole && *epochs >= 0)) return s;
-    return status_new(
-        STATUS_DATA, "%s: %s" INSTEAD, path,
-        !is_whole ? "its number of epochs is not a whole number"
-        : text    ? "its number of epochs is negative"
-                  : "it is a file of torch.save without EPOCHS_RUN or finished_epoch, the epochs that were run");
+    return s;
 }
 
 /* A parameter of the script's model. */
