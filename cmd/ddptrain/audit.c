@@ -13,6 +13,7 @@
 #include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/files/sealed.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "recorded_run.h"
@@ -168,7 +169,7 @@ static int64_t last_step(const struct audit *a, const struct interval *p) {
 /* STATUS_DIVERGED with the fields of line [index] that [other], its repetition, does not have. */
 static status compare(const struct audit *a, size_t index, const struct ledger_line *other, const char *const *keys) {
     const struct ledger_line *line = &a->recorded.ledger.lines[index];
-    struct text differences = {0}, equal = {0};
+    SCOPED_TEXT differences = {0}, equal = {0};
     ledger_line_compare(line, other, keys, &equal, &differences);
     status s = OK;
     /* data are the same on every processor */
@@ -178,7 +179,6 @@ static status compare(const struct audit *a, size_t index, const struct ledger_l
                        (long long)line->step, text_string(&differences), equal.length ? "; equal: " : "",
                        text_string(&equal),
                        is_portable ? "" : " (without determinism.portable, bits may depend on the number of threads)");
-    text_free(&differences), text_free(&equal);
     return s;
 }
 
@@ -513,17 +513,15 @@ static void add_json(const json_t *value, struct text *out) {
 }
 
 static status statement_differs(const struct audit *a, const json_t *then, const json_t *now) {
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     if (find_difference(&then, &now, &why)) {
         text_add(&why, " is ");
         add_json(then, &why);
         text_add(&why, ", and here it is ");
         add_json(now, &why);
     }
-    status s = status_new(STATUS_DIVERGED, "%s: the statement is not about this folder: %s", a->line->statement,
-                          text_string(&why));
-    text_free(&why);
-    return s;
+    return status_new(STATUS_DIVERGED, "%s: the statement is not about this folder: %s", a->line->statement,
+                      text_string(&why));
 }
 
 /* Values are compared: the tools that sign statements write them in their own way. */
@@ -657,14 +655,13 @@ static void print_gaps(const struct recorded_run *r) {
 }
 
 static status certify(struct audit *a) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     status s = take_late(a, recorded_run_read(a->folder, &a->recorded));
     if (!s) s = write_statement(a, &text);
     if (!s) print_gaps(&a->recorded);
     if (!s && a->line->out) s = check_out(a->line->out);
     if (!s && a->line->out) s = io_replace_text(a->line->out, text_string(&text));
     if (!s && !a->line->out) fputs(text_string(&text), stdout);
-    text_free(&text);
     return s;
 }
 

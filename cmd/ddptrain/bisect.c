@@ -8,6 +8,7 @@
 
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
@@ -101,10 +102,9 @@ static status compare_files(const char *const paths[2], const char *const names[
 
 /* Whether the states of two checkpoints differ. */
 static status differ_in(const char *const paths[2], bool *differ) {
-    struct text difference = {0};
+    SCOPED_TEXT difference = {0};
     status s = compare_files(paths, (const char *const[]){"", ""}, &difference);
     *differ = difference.length > 0;
-    text_free(&difference);
     return s;
 }
 
@@ -256,7 +256,7 @@ static bool has_effect(const char *key, size_t length) {
 /* Adds the lines "  key: old -> new" of keys with an effect, without those with a flag of [skipped]. Returns their
  * number. */
 static size_t add_keys(const struct config *x, const struct config *y, unsigned skipped, struct text *out) {
-    struct text all = {0};
+    SCOPED_TEXT all = {0};
     size_t count = 0;
     schema_diff_keys(&config_schema, NULL, skipped, x, y, &all);
     for (const char *line = text_string(&all), *end; (end = strchr(line, '\n')); line = end + 1) {
@@ -265,7 +265,6 @@ static size_t add_keys(const struct config *x, const struct config *y, unsigned 
         text_add_bytes(out, line, (size_t)(end + 1 - line));
         count++;
     }
-    text_free(&all);
     return count;
 }
 
@@ -273,7 +272,7 @@ static size_t add_keys(const struct config *x, const struct config *y, unsigned 
 static void print_keys(struct bisect *b) {
     const struct side *sides = b->sides;
     const struct config *x = config_of(sides[0].file), *y = config_of(sides[1].file);
-    struct text out = {0}, of_steps = {0};
+    SCOPED_TEXT out = {0}, of_steps = {0};
     size_t differing = add_keys(x, y, 0, &out);
     bool are_known = sides[0].ledger.count && sides[1].ledger.count; /* the configs are those of the runs */
     b->is_trusted = b->line->override_count == 0 && (are_known || add_keys(x, y, SCHEMA_EXTENDS, &of_steps) == 0);
@@ -296,7 +295,6 @@ static void print_keys(struct bisect *b) {
         command_print(stdout, &out);
     else
         printf("the configs have the same values\n");
-    text_free(&out), text_free(&of_steps);
 }
 
 /* The line with the fingerprint of the data that a side has read; NULL: it has read none yet. */
@@ -314,7 +312,7 @@ static void print_data(const struct bisect *b) {
     const struct config *configs[] = {config_of(b->sides[0].file), config_of(b->sides[1].file)};
     const struct dataset_config *const data[] = {&configs[0]->dataset, &configs[1]->dataset};
     const bool wants_classes[] = {config_loss(configs[0])->wants_classes, config_loss(configs[1])->wants_classes};
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     status s = dataset_find_difference(data, wants_classes, &out);
     if (s) text_printf(&out, "they cannot be compared: %s", status_message(s));
     if (!out.length) text_add(&out, "no value that is read differs, but how the rows are read");
@@ -322,7 +320,6 @@ static void print_data(const struct bisect *b) {
     printf("the data differ: ");
     command_print(stdout, &out);
     status_free(s);
-    text_free(&out);
 }
 
 /* ---- what both have recorded ---- */
@@ -638,14 +635,13 @@ static status check_file(struct bisect *b, struct side *side, int64_t step) {
     for (size_t i = 0; i < side->file_count; i++) {
         if (side->files[i].step != step) continue;
         const char *paths[] = {side->files[i].path, NULL}, *const names[] = {"the file", "its repetition"};
-        struct text why = {0};
+        SCOPED_TEXT why = {0};
         TRY(end_of(b, side->folder, &paths[1]));
         TRY(compare_files(paths, names, &why));
         if (why.length)
             note_wrong(side, step, arena_printf(b->arena, "%s: %s", paths[0], text_string(&why)));
         else if (step < side->wrong)
             side->known = step;
-        text_free(&why);
     }
     return OK;
 }
@@ -863,11 +859,11 @@ static status go_to(struct bisect *b, int64_t step, const char *traces[2]) {
 static status compare_quantities(struct bisect *b, int64_t step, const char *const traces[2], struct text *headline,
                                  struct text *lines) {
     const char *const names[] = {b->sides[0].name, b->sides[1].name};
-    struct text equal = {0};
+    SCOPED_TEXT equal = {0};
     bool have_other_rows = false;
     for (size_t i = 0; i < QUANTITIES; i++) {
         const struct quantity *q = &quantities[i];
-        struct text one = {0};
+        SCOPED_TEXT one = {0};
         if (have_other_rows && (q->part == &of_inputs || q->part == &of_activations)) continue;
         if (q->part) TRY(compare_parts(traces, q->part, names, &one));
         if (q->field) add_field(b, step, q, &one);
@@ -876,10 +872,8 @@ static status compare_quantities(struct bisect *b, int64_t step, const char *con
         if (one.length) text_printf(lines, "step %lld: %s%s\n", (long long)step, words, text_string(&one));
         if (one.length && !headline->length) text_printf(headline, "%s%s", words, text_string(&one));
         if (!one.length && !headline->length) text_printf(&equal, "%s%s", equal.length ? ", " : "", q->name);
-        text_free(&one);
     }
     if (equal.length) printf("step %lld: equal: %s\n", (long long)step, text_string(&equal));
-    text_free(&equal);
     return OK;
 }
 
@@ -888,7 +882,7 @@ static status report_parting(struct bisect *b) {
     long long step = (long long)b->parted;
     const char *traces[2] = {0}, *before[2], *after[2];
     const char *const names[] = {b->sides[0].name, b->sides[1].name};
-    struct text headline = {0}, lines = {0}, update = {0};
+    SCOPED_TEXT headline = {0}, lines = {0}, update = {0};
     TRY(go_to(b, b->parted - 1, NULL));
     for (int i = 0; i < 2; i++) before[i] = b->sides[i].state;
     TRY(go_to(b, b->parted, traces));
@@ -903,7 +897,6 @@ static status report_parting(struct bisect *b) {
     if (update.length && !headline.length) text_printf(&headline, "its update: %s", text_string(&update));
     if (!s) command_print(stdout, &lines);
     text_printf(&b->headline, "%s and %s part at step %lld: %s", names[0], names[1], step, text_string(&headline));
-    text_free(&headline), text_free(&lines), text_free(&update);
     return s;
 }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/scoped.h"
 #include "command.h"
 #include "dist/launch/launch.h"
 #include "train/run/run.h"
@@ -20,14 +21,13 @@ static status add_parts(const struct command_line *line, int nproc, struct text 
 
 static status check_config(const struct command_line *line, const char *path, char *const *overrides, size_t count) {
     struct config_file *config;
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     int nproc = 1;
     TRY(config_load(path, overrides, count, &config));
     if (line->prints_sources) {
         config_write_sources(config, &out);
         command_print(stdout, &out);
-        text_free(&out);
         config_free(config);
         return OK;
     }
@@ -46,7 +46,6 @@ static status check_config(const struct command_line *line, const char *path, ch
     if (!s && !line->prints_dot) s = add_parts(line, nproc, &out);
     if (!s) command_print(stdout, &out);
     s = status_first(status_first(s, no_device), missing);
-    text_free(&out);
     config_free(config);
     return s;
 }

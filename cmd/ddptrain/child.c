@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/system/program.h"
 #include "command.h"
@@ -80,10 +81,9 @@ void command_add_reason(const char *path, struct text *out) {
     const char *last = strrchr(text, '\n'), *line = named ? named : last ? last : text;
     if (*line == '\n') line++;
     if (named) line += strlen(NAMED);
-    struct text reason = {0};
+    SCOPED_TEXT reason = {0};
     text_add_bytes(&reason, line, strcspn(line, "\n"));
     text_add_value(out, text_string(&reason), 400);
-    text_free(&reason);
     free(text);
 }
 

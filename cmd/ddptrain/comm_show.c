@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/expression/expression.h"
 #include "base/schema/schema.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "command.h"
 
 #define MAX_RANKS 16              /* whose buffers fit on a screen */
@@ -105,21 +105,18 @@ static bool has_word(const char *words, const char *word) {
 
 static status find_operation(const char *name, struct comm_show *out) {
     const char *names[OPERATIONS + 1] = {0};
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     for (size_t i = 0; i < OPERATIONS; i++) {
         names[i] = operations[i].name;
         text_printf(&text, "%s%s", i == 0 ? "" : i + 1 < OPERATIONS ? ", " : " or ", names[i]);
         if (strcmp(name, names[i]) == 0 || has_word(operations[i].others, name)) {
             out->operation = (enum operation)i;
-            text_free(&text);
             return OK;
         }
     }
     const char *nearest = schema_nearest(name, names);
-    status s = status_new(STATUS_USAGE, "--show: expected %s, got '%s'%s%s%s", text_string(&text), name,
-                          nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
-    text_free(&text);
-    return s;
+    return status_new(STATUS_USAGE, "--show: expected %s, got '%s'%s%s%s", text_string(&text), name,
+                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 static status find_op(const char *name, enum comm_op *out) {
@@ -232,7 +229,7 @@ static status run_ring(struct comm *comm, enum comm_op op, struct view *view) {
 }
 
 static status gather_objects(struct comm *comm, int rank, struct view *view) {
-    struct text object = {0}, all = {0};
+    SCOPED_TEXT object = {0}, all = {0};
     size_t sizes[MAX_RANKS], at = 0;
     void *bytes = NULL;
     text_add(&object, "[");
@@ -244,8 +241,6 @@ static status gather_objects(struct comm *comm, int rank, struct view *view) {
         text_printf(&all, "%s%.*s", m ? ", " : "[", (int)sizes[m], (const char *)bytes + at);
     snprintf(view->objects, sizeof view->objects, "%s]", text_string(&all));
     free(bytes);
-    text_free(&object);
-    text_free(&all);
     return s;
 }
 
@@ -359,7 +354,7 @@ static void print_buffers(const struct comm_show *show, const struct view *views
 /* "rank 0", "+ rank 1", ...: the sums in order of rank, as every backend adds. */
 static void print_order(const struct comm_show *show, const struct view *views, const char *backend) {
     float sums[MAX_RANKS];
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     int first = show->members[0];
     printf("\nHere (%s): every rank combines all buffers in order of rank, large ones a slice each:\n", backend);
     memcpy(sums, views[first].before, sizeof sums);
@@ -374,7 +369,6 @@ static void print_order(const struct comm_show *show, const struct view *views, 
         add_values(&text, views[first].after, show->count);
         printf("%5s %-7d  %s\n", "/", show->count, text_string(&text));
     }
-    text_free(&text);
 }
 
 /* The buffer after [step], the new chunk in brackets; of many ranks only this chunk. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "command.h"
 #include "sweep/compare.h"
 
@@ -28,7 +29,7 @@ static char *folder_of(const struct command_line *line) {
 
 static status run(const struct command_line *line) {
     struct sweep_file *file;
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     if (line->operand_count < 2)
         return status_new(STATUS_USAGE, "compare needs two configs: ddptrain compare A.yaml B.yaml --seeds 30");
     if (line->seeds < 2)
@@ -45,7 +46,6 @@ static status run(const struct command_line *line) {
         s = compare_run(file, &prepared.options, prepared.log, &out);
     command_sweep_close(&prepared);
     command_print(stdout, &out);
-    text_free(&out);
     free(folder);
     sweep_free(file);
     return s;

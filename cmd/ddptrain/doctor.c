@@ -24,6 +24,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/schema/schema.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "base/system/module.h"
 #include "command.h"
@@ -530,7 +531,7 @@ static void check_processors(struct doctor *d) {
     int online = processors_online(), allowed = processors_allowed();
     if (sched_getaffinity(0, sizeof mask, &mask) != 0) CPU_ZERO(&mask);
     int in_mask = CPU_COUNT(&mask), cores = in_mask ? processors_cores(&mask, CPU_FOLDER) : 0;
-    struct text text = {0}, list = {0};
+    SCOPED_TEXT text = {0}, list = {0};
     processors_list(&mask, &list);
     text_printf(&text, "%d of %d may be used", allowed, online);
     if (in_mask < online) text_printf(&text, " (affinity mask %s)", text_string(&list));
@@ -553,7 +554,6 @@ static void check_processors(struct doctor *d) {
              text_plural((uint64_t)d->env.local_world_size * (uint64_t)d->threads, "s"));
     check_ranks_on_processors(d, &mask, cores);
     check_load(d);
-    text_free(&text), text_free(&list);
 }
 
 /* ---- memory and limits ---- */
@@ -1333,7 +1333,7 @@ static void add_findings(const struct doctor *d, enum kind kind, struct text *ou
 }
 
 static void print_findings(const struct doctor *d) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     char host[128];
     size_t problems = count(d, PROBLEM), notes = count(d, NOTE);
     bool is_quiet = d->line->is_quiet;
@@ -1348,7 +1348,6 @@ static void print_findings(const struct doctor *d) {
             text_printf(&out, "\ndoctor: nothing stops a job here; %zu note%s\n", notes, text_plural(notes, "s"));
     }
     command_print(stdout, &out);
-    text_free(&out);
 }
 
 /* The code is that of the first problem, in the order in which a run would meet them. */

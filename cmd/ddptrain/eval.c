@@ -1,18 +1,17 @@
 /* eval: loss and metrics of a trained model, one JSON line on standard output. */
 #include <stdio.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 #include "command.h"
 
 static status evaluate(const struct command_line *line, const struct config *config, const struct dist_env *env,
                        struct log *log) {
     struct inference_options options;
     struct config_file *training;
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     status s = command_inference(line, &options, &training);
     if (!s) s = inference_evaluate(config, env, &options, log, &out);
     if (!s && env->rank == 0) command_print(stdout, &out);
-    text_free(&out);
     config_free(training);
     return s;
 }

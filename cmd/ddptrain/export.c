@@ -1,5 +1,6 @@
 /* export: the model of a checkpoint, or of the run of a config, as a file for other programs. */
 #include "export/export.h"
+#include "base/scoped.h"
 
 #include <string.h>
 
@@ -17,14 +18,12 @@ static bool is_initial(const struct command_line *line) {
 /* The config of a run folder, or the file [path]. */
 static status load_config(const struct command_line *line, struct config_file **out) {
     const char *path = line->config;
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     struct io_info info;
     TRY(io_stat(path, &info));
     text_add(&name, path);
     if (info.is_folder) text_add(&name, "/config.yaml");
-    status s = config_load(text_string(&name), line->overrides, line->override_count, out);
-    text_free(&name);
-    return s;
+    return config_load(text_string(&name), line->overrides, line->override_count, out);
 }
 
 /* The run of a config: the folder that the config is in, or runs/<name>, then *config is the config; else [line]'s
@@ -78,7 +77,7 @@ static status export_config(const struct command_line *line, const struct export
 
 /* What the run of a config, or of a folder, has recorded. */
 static status export_recorded(const struct command_line *line) {
-    struct text run = {0};
+    SCOPED_TEXT run = {0};
     struct config_file *config = NULL;
     if (line->checkpoint || line->weights || line->override_count)
         return status_new(
@@ -89,13 +88,12 @@ static status export_recorded(const struct command_line *line) {
     struct log *log = log_create(line->is_quiet, false);
     if (!s) s = run_export(line->format, text_string(&run), line->out, log);
     log_destroy(log);
-    text_free(&run);
     config_free(config);
     return s;
 }
 
 static status run(const struct command_line *line) {
-    struct text run = {0};
+    SCOPED_TEXT run = {0};
     struct config_file *config = NULL;
     const struct export_options options = {.format = line->format, .out = line->out};
     if (run_export_has(line->format)) return export_recorded(line);
@@ -114,7 +112,6 @@ static status run(const struct command_line *line) {
     if (is_initial(line)) return export_from(line, line->config, NULL); /* of a config, without a run */
     status s = find_run(line, &run, &config);
     if (!s) s = export_from(line, text_string(&run), config);
-    text_free(&run);
     config_free(config);
     return s;
 }

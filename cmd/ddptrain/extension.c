@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "command.h"
 #include "train/config/extension.h"
 #include "train/metrics/own_metric.h"
@@ -301,7 +302,7 @@ static void add_config(const struct extension *e, struct text *out) {
     const char *layer = e->layer ? e->layer->variant.name : "tanh";
     const char *loss = e->loss ? e->loss->variant.name : has_classes ? "cross_entropy" : "mse";
     int values = e->metric ? 1 : 3; /* most metrics are of one */
-    struct text order = {0};
+    SCOPED_TEXT order = {0};
     if (e->sampler) text_printf(&order, ", order: %s", e->sampler->variant.name);
     text_printf(out,
                 "dataset: {format: synthetic, synthetic: {kind: %s, rows: 64, inputs: 6, %s: %d}}\n"
@@ -310,14 +311,13 @@ static void add_config(const struct extension *e, struct text *out) {
                 "loss: %s\noptimizer: %s\ntrain: {epochs: 1}\n",
                 has_classes ? "classes" : "linear", has_classes ? "classes" : "targets", values, BATCH,
                 text_string(&order), layer, values, loss, e->optimizer ? e->optimizer->variant.name : "adam");
-    text_free(&order);
 }
 
 static status test(const struct command_line *line) {
     const char *path = line->operands[1];
     const struct extension *e;
     struct config_file *file = NULL;
-    struct text text = {0}, out = {0};
+    SCOPED_TEXT text = {0}, out = {0};
     struct trial trial = {0};
     TRY(extension_load(path, &e));
     add_config(e, &text);
@@ -338,8 +338,6 @@ static status test(const struct command_line *line) {
     command_print(stdout, &out);
     close_trial(&trial);
     config_free(file);
-    text_free(&text);
-    text_free(&out);
     return s ? status_prefix(s, "%s", path) : OK;
 }
 
@@ -349,7 +347,7 @@ static status build(const struct command_line *line) {
     const char *source = line->operands[1];
     const struct extension *e;
     size_t length = strlen(source);
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     if (length < 3 || strcmp(source + length - 2, ".c") != 0)
         return status_new(STATUS_USAGE, "extension build: expected a C file (.c), got '%.200s'", source);
     if (line->out)
@@ -357,14 +355,12 @@ static status build(const struct command_line *line) {
     else
         text_printf(&out, "%.*s.so", (int)(length - 2), source);
     if (out.length < 4 || strcmp(text_string(&out) + out.length - 3, ".so") != 0) {
-        text_free(&out);
         return status_new(STATUS_USAGE, "--out: expected a shared object (.so), got '%.200s'", line->out);
     }
     status s = io_check_replace(text_string(&out));
     if (!s) s = extension_compile(source, source, text_string(&out));
     if (!s) s = extension_load(text_string(&out), &e);
     if (!s) printf("%s\n", text_string(&out));
-    text_free(&out);
     return s;
 }
 

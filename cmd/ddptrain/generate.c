@@ -1,4 +1,5 @@
 /* generate: text from a trained model of texts, on standard output as it comes. */
+#include "base/scoped.h"
 #include "train/inference/inference.h"
 
 #include <stdio.h>
@@ -12,10 +13,9 @@
 /* What failed is reported at the end of the program. A terminal would obey control characters of the text. */
 static bool print(void *context, const char *text) {
     const bool *is_terminal = context;
-    struct text piece = {0};
+    SCOPED_TEXT piece = {0};
     text_add(&piece, text);
     bool is_printed = *is_terminal ? command_print(stdout, &piece) : fputs(text, stdout) >= 0;
-    text_free(&piece);
     return is_printed && fflush(stdout) == 0;
 }
 
@@ -85,11 +85,10 @@ static status generate(const struct command_line *line, const char *prompt, cons
 }
 
 static status run(const struct command_line *line) {
-    struct text prompt = {0};
+    SCOPED_TEXT prompt = {0};
     const char *source = NULL;
     status s = read_prompt(line, &prompt, &source);
     if (!s) s = generate(line, text_string(&prompt), source);
-    text_free(&prompt);
     return s;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/schema/schema.h"
+#include "base/scoped.h"
 #include "command.h"
 #include "train/config/config.h"
 
@@ -195,16 +196,15 @@ static void add_roff_tag(struct text *out, const char *tag) {
 }
 
 static void add_roff_command(struct text *out, const char *name, const char *arguments, const char *help) {
-    struct text tag = {0};
+    SCOPED_TEXT tag = {0};
     text_printf(&tag, "ddptrain%s%s%s%s", name ? " " : "", name ? name : "", *arguments ? " " : "", arguments);
     add_roff_tag(out, text_string(&tag));
     add_roff(out, help);
     text_add(out, "\n");
-    text_free(&tag);
 }
 
 static void add_roff_group(struct text *out, const struct option *first, const struct option *last) {
-    struct text tag = {0};
+    SCOPED_TEXT tag = {0};
     for (const struct option *o = first; o <= last; o++)
         text_printf(&tag, "%s%s%s%s", o == first ? "" : " ", o->name, *o->value ? " " : "", o->value);
     add_roff_tag(out, text_string(&tag));
@@ -215,7 +215,6 @@ static void add_roff_group(struct text *out, const struct option *first, const s
         text_add(out, ".");
     }
     text_add(out, "\n");
-    text_free(&tag);
 }
 
 static void write_version(struct text *out) { text_add(out, DDPTRAIN_VERSION); }
@@ -335,30 +334,27 @@ static void add_case(struct text *out, const char *name, const char *words) {
 }
 
 static void add_key_case(void *context, const char *path, const char *const *values) {
-    struct text words = {0};
+    SCOPED_TEXT words = {0};
     for (size_t i = 0; values[i]; i++) text_printf(&words, "%s%s", i ? " " : "", values[i]);
     add_case(context, path, text_string(&words));
-    text_free(&words);
 }
 
 /* The options of each command. */
 static void write_cases_of_options(struct text *out) {
     for (size_t v = 0; subcommand_at(v); v++) {
-        struct text words = {0};
+        SCOPED_TEXT words = {0};
         for (size_t i = 0; option_at(i); i++)
             if (option_is_for(option_at(i), subcommand_at(v))) add_word(&words, 0, option_at(i)->name);
         add_case(out, subcommand_at(v)->name, text_string(&words));
-        text_free(&words);
     }
 }
 
 /* The values of each option and of each key that has a list of them. */
 static void write_cases_of_values(struct text *out) {
     for (size_t i = 0; option_at(i); i++) {
-        struct text words = {0};
+        SCOPED_TEXT words = {0};
         add_values(option_at(i)->value, &words, " ");
         add_case(out, option_at(i)->name, text_string(&words));
-        text_free(&words);
     }
     add_case(out, "--completion", "bash zsh fish");
     schema_each_key(&config_schema, add_key_case, out);
@@ -416,7 +412,7 @@ static void add_quoted(struct text *out, const char *string) {
 
 static void add_fish_option(struct text *out, const struct option *option) {
     const struct option *with_help = option;
-    struct text words = {0}, values = {0};
+    SCOPED_TEXT words = {0}, values = {0};
     while (!with_help->help && with_help->value) with_help++;
     bool is_for_training = option_is_for(option, subcommand_at(0)); /* which needs no command */
     for (size_t i = 0; option->subcommands && subcommand_at(i); i++)
@@ -438,8 +434,6 @@ static void add_fish_option(struct text *out, const struct option *option) {
         add_quoted(out, with_help->help);
     }
     text_add(out, "\n");
-    text_free(&values);
-    text_free(&words);
 }
 
 static void add_fish_key(void *context, const char *path, const char *const *values) {
@@ -460,7 +454,7 @@ static void write_fish_commands(struct text *out) {
 static void write_fish_information(struct text *out) {
     for (size_t i = 0; information_at(i); i++) {
         const struct information *information = information_at(i);
-        struct text values = {0};
+        SCOPED_TEXT values = {0};
         add_values(information->argument, &values, " ");
         text_printf(out, FISH " -n __fish_use_subcommand -l %s", information->name + 2);
         if (values.length) text_printf(out, " -x -a '%s'", text_string(&values));
@@ -469,7 +463,6 @@ static void write_fish_information(struct text *out) {
             add_quoted(out, information->help);
         }
         text_add(out, "\n");
-        text_free(&values);
     }
 }
 
@@ -486,26 +479,23 @@ static const struct marker fish_markers[] = {{"KEYS", write_fish_keys},
 /* ---- the options ---- */
 
 static status print_section(const struct schema *schema, const char *section) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     status s = schema_help(schema, section, &out);
     if (!s) fputs(text_string(&out), stdout);
-    text_free(&out);
     return s;
 }
 
 static status print(const struct schema *schema, void (*write)(const struct schema *, struct text *)) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     write(schema, &out);
     fputs(text_string(&out), stdout);
-    text_free(&out);
     return OK;
 }
 
 static status print_text(const char *name, const struct marker *markers) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     expand(name, markers, &out);
     fputs(text_string(&out), stdout);
-    text_free(&out);
     return OK;
 }
 

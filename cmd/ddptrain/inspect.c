@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/files/archive.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/inspect.h"
@@ -20,7 +21,7 @@
 /* The newest event of a run's metrics.jsonl other than a step; nothing when there is none. */
 static status add_newest_event(const char *folder, struct text *out) {
     struct metrics_lines lines;
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     text_printf(&path, "%s/metrics.jsonl", folder);
     status s = metrics_read(text_string(&path), &lines);
     if (lines.other) {
@@ -30,13 +31,12 @@ static status add_newest_event(const char *folder, struct text *out) {
         text_add(out, "\n");
     }
     metrics_lines_free(&lines);
-    text_free(&path);
     return s;
 }
 
 /* Prints the newest valid checkpoint of a run folder. */
 static status inspect_run(const char *folder, struct text *out) {
-    struct text checkpoints = {0};
+    SCOPED_TEXT checkpoints = {0};
     struct checkpoint *newest = NULL;
     char *path = NULL;
     text_printf(&checkpoints, "%s/checkpoints", folder);
@@ -49,7 +49,6 @@ static status inspect_run(const char *folder, struct text *out) {
     checkpoint_close(newest);
     if (!s && path) s = checkpoint_inspect(path, out);
     free(path);
-    text_free(&checkpoints);
     return s;
 }
 
@@ -98,10 +97,9 @@ static status inspect_pattern(const char *path, struct text *out) {
 }
 
 static status run(const struct command_line *line) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     status s = inspect_pattern(line->config, &out);
     if (!s) command_print(stdout, &out);
-    text_free(&out);
     return s;
 }
 

@@ -8,6 +8,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
@@ -44,11 +45,9 @@ bool ledger_line_has(const struct ledger_line *line, const char *key) {
 }
 
 bool ledger_line_equals(const struct ledger_line *a, const struct ledger_line *b, const char *key) {
-    struct text x = {0}, y = {0};
+    SCOPED_TEXT x = {0}, y = {0};
     ledger_line_add(a, key, &x), ledger_line_add(b, key, &y);
-    bool equal = strcmp(text_string(&x), text_string(&y)) == 0;
-    text_free(&x), text_free(&y);
-    return equal;
+    return strcmp(text_string(&x), text_string(&y)) == 0;
 }
 
 void ledger_line_compare(const struct ledger_line *recorded, const struct ledger_line *repeated,
@@ -323,7 +322,7 @@ static const char *stage_of(const struct repetition *r) {
 }
 
 status ledger_repeat(const struct repetition *r) {
-    struct text config = {0}, output = {0}, every = {0}, resume = {0};
+    SCOPED_TEXT config = {0}, output = {0}, every = {0}, resume = {0};
     const char **words = calloc(32 + r->override_count, sizeof *words);
     char nproc[24], stop[24];
     size_t count = 0;
@@ -361,14 +360,12 @@ status ledger_repeat(const struct repetition *r) {
     status s = io_replace_text(text_string(&config), r->config);
     if (!s) s = command_run_child(words, text_string(&output), &code);
     if (!s && code != 0 && code != STATUS_STOPPED) {
-        struct text reason = {0};
+        SCOPED_TEXT reason = {0};
         command_add_reason(text_string(&output), &reason);
         s = status_new(code > 128 ? STATUS_BUG : (enum status_code)code,
                        "steps %lld to %lld of %s cannot be repeated: %s", (long long)r->first, (long long)r->stop,
                        r->name, text_string(&reason));
-        text_free(&reason);
     }
-    text_free(&config), text_free(&output), text_free(&every), text_free(&resume);
     free(words);
     return s;
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/files/io.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "command.h"
 #include "train/config/config.h"
 
@@ -47,7 +47,7 @@ static status find_first_run(const char *folder, int depth, struct text *run) {
 
 /* A folder without config.yaml: a sweep, a folder of runs, or another one. */
 static status reject_folder(const char *folder) {
-    struct text inside = {0}, run = {0};
+    SCOPED_TEXT inside = {0}, run = {0};
     bool is_sweep;
     TRY(is_file(folder, "sweep.yaml", &is_sweep));
     text_printf(&inside, "%s%s", folder, is_sweep ? "/runs" : "");
@@ -58,8 +58,6 @@ static status reject_folder(const char *folder) {
                        text_string(&run));
     else if (!s)
         s = status_new(STATUS_USAGE, "%s: this folder is not a run, because it has no config.yaml", folder);
-    text_free(&inside);
-    text_free(&run);
     return s;
 }
 
@@ -68,13 +66,12 @@ status command_find_run(struct command_line *line) {
     if (!line->subcommand->accepts_run || !line->config) return OK;
     TRY(io_stat(line->config, &info));
     if (!info.is_folder) return OK;
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     size_t length = strlen(line->config);
     text_printf(&path, "%s%sconfig.yaml", line->config, line->config[length - 1] == '/' ? "" : "/");
     status s = io_stat(text_string(&path), &info);
     if (!s && !info.is_file) s = reject_folder(line->config);
     if (!s) line->config = line->allocated_config = strdup(text_string(&path));
-    text_free(&path);
     return !s && !line->config ? status_memory("a path") : s;
 }
 
@@ -130,10 +127,9 @@ static status store_stdin(const struct command_line *line) {
 static bool has_section_override(const struct command_line *line, const char *key) {
     bool has = false;
     for (const char *dot = strchr(key, '.'); dot && !has; dot = strchr(dot + 1, '.')) {
-        struct text section = {0};
+        SCOPED_TEXT section = {0};
         text_printf(&section, "%.*s=", (int)(dot - key), key);
         has = has_override(line, text_string(&section));
-        text_free(&section);
     }
     return has;
 }

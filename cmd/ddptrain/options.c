@@ -9,7 +9,7 @@
 
 #include "base/files/io.h"
 #include "base/schema/schema.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "command.h"
 
 /* ---- commands ---- */
@@ -68,11 +68,9 @@ status subcommand_check_word(const char *word) {
 }
 
 bool command_print(FILE *stream, const struct text *text) {
-    struct text escaped = {0};
+    SCOPED_TEXT escaped = {0};
     text_add_escaped(&escaped, text_string(text));
-    bool is_printed = fputs(text_string(&escaped), stream) >= 0;
-    text_free(&escaped);
-    return is_printed;
+    return fputs(text_string(&escaped), stream) >= 0;
 }
 
 /* ---- options ---- */
@@ -306,16 +304,13 @@ static void add_hint(const char *word, const char *next, const struct subcommand
 /* STATUS_USAGE if [subcommand] does not accept the option, with the commands that do and a suggestion. */
 static status check_subcommand(const struct option *option, const char *name, const char *word, const char *next,
                                const struct subcommand *subcommand) {
-    struct text accepted = {0}, hint = {0};
+    SCOPED_TEXT accepted = {0}, hint = {0};
     if (option_is_for(option, subcommand)) return OK;
     option_add_subcommands(option, &accepted);
     option_hint(word, next, (const char *const[]){NULL},
                 subcommand->operand && strcmp(subcommand->operand, "config") == 0, &hint);
-    status s = status_new(STATUS_USAGE, "%s is for %s; '%s' does not accept it%s%s (see ddptrain --help)", name,
-                          text_string(&accepted), subcommand->name, hint.length ? "; " : "", text_string(&hint));
-    text_free(&hint);
-    text_free(&accepted);
-    return s;
+    return status_new(STATUS_USAGE, "%s is for %s; '%s' does not accept it%s%s (see ddptrain --help)", name,
+                      text_string(&accepted), subcommand->name, hint.length ? "; " : "", text_string(&hint));
 }
 
 #define MAX_REAL 1e9
@@ -345,12 +340,10 @@ static status parse_value(const struct option *option, const char *name, char *v
 }
 
 static status unknown_option(const char *word, const char *next, const struct subcommand *subcommand) {
-    struct text hint = {0};
+    SCOPED_TEXT hint = {0};
     add_hint(word, next, subcommand, &hint);
-    status s = status_new(STATUS_USAGE, "unknown option '%s'%s%s (see ddptrain --help)", word, hint.length ? "; " : "",
-                          text_string(&hint));
-    text_free(&hint);
-    return s;
+    return status_new(STATUS_USAGE, "unknown option '%s'%s%s (see ddptrain --help)", word, hint.length ? "; " : "",
+                      text_string(&hint));
 }
 
 /* The option with the name *name, the first [length] characters of [word]; NULL: none. */
@@ -388,12 +381,11 @@ static status parse_option(char **argv, int argc, int *at, const struct subcomma
 /* "did you mean '--checkpoint best'?" for checkpoint=best, if the command has the option. */
 static void suggest_option(const char *word, const struct subcommand *subcommand, struct text *hint) {
     const char *equals = strchr(word, '='), *name;
-    struct text option_name = {0};
+    SCOPED_TEXT option_name = {0};
     text_add(&option_name, "--");
     text_add_bytes(&option_name, word, equals ? (size_t)(equals - word) : 0);
     const struct option *option = find(text_string(&option_name), option_name.length, &name);
     if (option && option_is_for(option, subcommand)) text_printf(hint, "did you mean '%s %s'?", name, equals + 1);
-    text_free(&option_name);
 }
 
 /* A second data file, as the shell makes of a pattern: "give several files as one pattern in quotes: 'part-*.txt'". */
@@ -410,7 +402,7 @@ static status unexpected(char **words, int count, const struct subcommand *subco
                          const struct command_line *line) {
     bool has_config = subcommand->operand && strcmp(subcommand->operand, "config") == 0;
     int next = count > 1 && strcmp(words[1], "=") == 0 ? 2 : 1;
-    struct text hint = {0};
+    SCOPED_TEXT hint = {0};
     if (has_config && access(words[0], F_OK) == 0 && !strstr(words[0], ".yaml"))
         text_printf(&hint, "did you mean 'dataset.path=%s'?", words[0]);
     else if (subcommand->takes_pattern && access(words[0], F_OK) == 0)
@@ -419,12 +411,9 @@ static status unexpected(char **words, int count, const struct subcommand *subco
         schema_suggest_override(&config_schema, words[0], next < count ? words[next] : NULL, &hint);
     else
         suggest_option(words[0], subcommand, &hint);
-    status s =
-        status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'%s%s%s", words[0], line->config,
-                   subcommand->takes_overrides && !subcommand->override_prefixes ? "; overrides are KEY=VALUE" : "",
-                   hint.length ? "; " : "", text_string(&hint));
-    text_free(&hint);
-    return s;
+    return status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'%s%s%s", words[0], line->config,
+                      subcommand->takes_overrides && !subcommand->override_prefixes ? "; overrides are KEY=VALUE" : "",
+                      hint.length ? "; " : "", text_string(&hint));
 }
 
 static bool is_override(const struct subcommand *subcommand, const char *word) {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 #include "command.h"
 
 /* A terminal would interpret control characters of labels and copied columns. */
@@ -17,11 +17,10 @@ static status predict(const struct command_line *line, const struct config *conf
                       struct log *log) {
     struct inference_options options;
     struct config_file *training;
-    struct text csv = {0};
+    SCOPED_TEXT csv = {0};
     status s = command_inference(line, &options, &training);
     if (!s) s = inference_predict(config, env, &options, log, &csv);
     if (!s) print(&csv);
-    text_free(&csv);
     config_free(training);
     return s;
 }

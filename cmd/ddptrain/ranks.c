@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "base/system/signals.h"
 #include "base/text.h"
@@ -49,7 +50,7 @@ status command_nproc(const struct command_line *line, const char *device, int *n
 status command_choose_device(const struct command_line *line, struct config_file *file, const struct dist_env *env,
                              int *nproc) {
     struct gpus_process process = dist_env_gpus(env);
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     int gpus;
     if (!config_device_is_auto(config_of(file))) return OK;
     bool is_default = !line->nproc || strcmp(line->nproc, "auto") == 0;
@@ -63,9 +64,7 @@ status command_choose_device(const struct command_line *line, struct config_file
     }
     const char *why_cpu = why.length ? text_string(&why) : NULL;
     setenv(DEVICE_VARIABLE, why_cpu ? why_cpu : "cuda", 1);
-    status s = config_set_auto_device(file, why_cpu);
-    text_free(&why);
-    return s;
+    return config_set_auto_device(file, why_cpu);
 }
 
 int command_backend(const struct command_line *line) {

@@ -10,6 +10,7 @@
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
 #include "base/files/sealed.h"
+#include "base/scoped.h"
 #include "optim/schedule.h"
 #include "train/weights/weights.h"
 
@@ -88,11 +89,9 @@ static status check_due(const struct recorded_run *r, size_t index, struct due *
     const struct ledger_line *line = &r->ledger.lines[index];
     bool is_step = line->event == METRICS_STEP;
     if (line->step > due->next || (!is_step && line->step == due->next)) {
-        struct text why = {0};
+        SCOPED_TEXT why = {0};
         text_printf(&why, "no line of step %lld above it", (long long)due->next);
-        status s = out_of_order(r, index, text_string(&why));
-        text_free(&why);
-        return s;
+        return out_of_order(r, index, text_string(&why));
     }
     if (is_step && line->step < due->next) return out_of_order(r, index, "a step that has no line in such a ledger");
     if (is_step) due->next += due->every;
@@ -157,13 +156,10 @@ static status read_config(struct recorded_run *r) {
 
 static status start_differs(const struct recorded_run *r, const struct ledger_line *start, const char *key,
                             const char *expected) {
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     ledger_line_add(start, key, &why);
-    status s =
-        status_new(STATUS_DIVERGED, "%s:%zu: %s is %s, and %s", r->ledger.path, ledger_line_number(&r->ledger, start),
-                   key, why.length ? text_string(&why) : "missing", expected);
-    text_free(&why);
-    return s;
+    return status_new(STATUS_DIVERGED, "%s:%zu: %s is %s, and %s", r->ledger.path,
+                      ledger_line_number(&r->ledger, start), key, why.length ? text_string(&why) : "missing", expected);
 }
 
 /* The fields of a start that its config has, too. */
@@ -326,15 +322,13 @@ status recorded_compare_fields(const struct recorded_run *r, const struct ledger
         const struct json_field *field = json_line_find(&y, key);
         bool differs = field ? !is_equal(&x.fields[i], field) : is_whole;
         if (!differs || is_own(key)) continue;
-        struct text why = {0};
+        SCOPED_TEXT why = {0};
         text_printf(&why, "%s is ", key);
         ledger_line_add(line, key, &why);
         if (field) text_add(&why, ", and ");
         if (field) ledger_line_add(other, key, &why);
         text_printf(&why, "%s %s", field ? "" : ", which is not", where);
-        status s = recorded_metrics_differ(r, line, text_string(&why));
-        text_free(&why);
-        return s;
+        return recorded_metrics_differ(r, line, text_string(&why));
     }
     return OK;
 }
@@ -849,12 +843,11 @@ static status compare_tensors(struct checkpoint *checkpoint, struct checkpoint *
     static const char *const groups[] = {"model", "optimizer", "ema", NULL}, *const others[] = {NULL};
     static const char *const names[] = {"the file", "its repetition"};
     struct checkpoint *const files[] = {checkpoint, repeated};
-    struct text difference = {0};
+    SCOPED_TEXT difference = {0};
     status s = checkpoint_find_difference(files, groups, others, names, &difference);
     if (!s && difference.length)
         s = status_new(STATUS_DIVERGED, "%s: " NOT_REPEATED ": %s", checkpoint_path(checkpoint),
                        text_string(&difference));
-    text_free(&difference);
     return s;
 }
 

@@ -1,6 +1,7 @@
 /* report: an HTML page about run folders and sweeps. */
 #include <stdio.h>
 
+#include "base/scoped.h"
 #include "command.h"
 #include "report/report_page.h"
 
@@ -11,7 +12,7 @@ static void add_default(const struct command_line *line, struct text *out) {
 }
 
 static status run(const struct command_line *line) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     struct report_summary summary;
     if (line->out)
         text_add(&out, line->out);
@@ -25,7 +26,6 @@ static status run(const struct command_line *line) {
         text_printf(&out, " %.2f MB; open it in a browser\n", (double)summary.bytes / 1e6);
         command_print(stdout, &out);
     }
-    text_free(&out);
     return s;
 }
 

@@ -1,14 +1,14 @@
 /* runs: the run folders in a folder, as a table. */
 #include <stdio.h>
 
+#include "base/scoped.h"
 #include "command.h"
 #include "train/folder/run_list.h"
 
 static status run(const struct command_line *line) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     status s = run_list(line->config ? line->config : "runs", &out);
     if (!s) command_print(stdout, &out);
-    text_free(&out);
     return s;
 }
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/system/machine.h"
 #include "command.h"
@@ -185,7 +186,7 @@ static void fail(struct selftest *t, const char *what, int code, const char *sen
 static void read_state(const char *folder, char state[HASH_DIGITS + 1]) {
     struct metrics_lines lines;
     struct json_line line;
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     text_printf(&path, "%s/metrics.jsonl", folder);
     state[0] = 0;
     status s = metrics_read(text_string(&path), &lines);
@@ -197,13 +198,12 @@ static void read_state(const char *folder, char state[HASH_DIGITS + 1]) {
     }
     metrics_lines_free(&lines);
     status_free(s);
-    text_free(&path);
 }
 
 /* Trains a case with further arguments, of the command line, and compares its state. */
 static status train(struct selftest *t, const struct model_case *c, const char *what, const char *run,
                     const char *const *more) {
-    struct text config = {0}, folder = {0}, output = {0}, reason = {0};
+    SCOPED_TEXT config = {0}, folder = {0}, output = {0}, reason = {0};
     const char *arguments[16] = {"ddptrain", NULL, "--quiet", "--run-dir", NULL};
     char state[HASH_DIGITS + 1];
     int code = 0;
@@ -213,7 +213,7 @@ static status train(struct selftest *t, const struct model_case *c, const char *
     arguments[1] = text_string(&config);
     arguments[4] = text_string(&folder);
     for (size_t i = 0; more[i]; i++) arguments[5 + i] = more[i];
-    struct text yaml = {0};
+    SCOPED_TEXT yaml = {0};
     text_printf(&yaml, "name: selftest\nseed: 7\ndeterminism: {portable: true}\n%s%s", c->text,
                 strstr(c->text, "sampler:") ? "" : "sampler: {batch_size: 16}\n");
     status s = io_replace_text(text_string(&config), text_string(&yaml));
@@ -229,7 +229,6 @@ static status train(struct selftest *t, const struct model_case *c, const char *
         text_printf(&reason, "its state is %s, but %s on other processors", state, c->state);
         if (state[0] && strcmp(state, c->state) != 0) fail(t, what, 0, text_string(&reason));
     }
-    text_free(&yaml), text_free(&config), text_free(&folder), text_free(&output), text_free(&reason);
     return s;
 }
 
@@ -237,7 +236,7 @@ static status train(struct selftest *t, const struct model_case *c, const char *
 static double read_loss(const struct selftest *t, const char *run) {
     struct metrics_lines lines;
     struct json_line line;
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     double loss = NAN;
     text_printf(&path, "%s/%s/metrics.jsonl", t->folder, run);
     status s = metrics_read(text_string(&path), &lines);
@@ -245,7 +244,6 @@ static double read_loss(const struct selftest *t, const char *run) {
         loss = json_line_number(&line, "val_loss");
     metrics_lines_free(&lines);
     status_free(s);
-    text_free(&path);
     return loss;
 }
 
@@ -427,13 +425,12 @@ static status check_all(struct selftest *t, struct device *device, bool is_quick
 
 /* The failure of checks that are wrong; [failure]: what ended the checks before their end, or OK. */
 static status summary_of(const struct selftest *t, status failure) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     int code = t->has_wrong_bits ? STATUS_DIVERGED : t->code > 128 ? STATUS_BUG : t->code;
     text_printf(&text, "selftest: %zu of %zu checks are wrong:\n%s", t->wrong, t->done, text_string(&t->problems));
     if (failure) text_printf(&text, "%s\n", status_message(failure));
     if (text.length && text.data[text.length - 1] == '\n') text.data[text.length - 1] = 0;
     status s = status_new((enum status_code)code, "%s", text_string(&text));
-    text_free(&text);
     status_free(failure);
     return s;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "command.h"
 #include "train/weights/weights.h"
 
@@ -40,12 +41,11 @@ static bool is_in_path(const char *program) {
     const char *path = getenv("PATH");
     bool is_found = false;
     while (path && *path && !is_found) {
-        struct text file = {0};
+        SCOPED_TEXT file = {0};
         size_t length = strcspn(path, ":");
         text_printf(&file, "%.*s/%s", (int)length, path, program);
         is_found = access(text_string(&file), X_OK) == 0;
         path += length + (path[length] == ':');
-        text_free(&file);
     }
     return is_found;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/system/machine.h"
 #include "command.h"
@@ -83,7 +84,7 @@ void command_sweep_close(struct command_sweep *sweep) {
 
 /* Alone, also where other ranks took part in the sweep: they have ended with it. */
 static status confirm(const struct sweep_file *file, const struct command_sweep *sweep, const char *folder) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     struct dist_env env = sweep->env;
     struct sweep_options options = sweep->options;
     env.rank = 0;
@@ -92,14 +93,13 @@ static status confirm(const struct sweep_file *file, const struct command_sweep 
     options.folder = folder;
     status s = confirm_run(file, &options, sweep->log, &out);
     command_print(stdout, &out);
-    text_free(&out);
     return s;
 }
 
 static status run(const struct command_line *line) {
     struct sweep_file *file;
     struct command_sweep sweep;
-    struct text now = {0};
+    SCOPED_TEXT now = {0};
     TRY(sweep_load(line->config, line->overrides, line->override_count, &file));
     char *folder = command_sweep_folder(line);
     status s = command_sweep_open(line, file, folder, &sweep);
@@ -110,7 +110,6 @@ static status run(const struct command_line *line) {
     bool is_confirmed = sweep_file_config(file)->confirm.seeds != SCHEMA_NO_INT && sweep.env.rank == 0;
     if (!s && is_confirmed) s = confirm(file, &sweep, text_string(&now));
     command_sweep_close(&sweep);
-    text_free(&now);
     free(folder);
     sweep_free(file);
     return s;

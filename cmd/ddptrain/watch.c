@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "command.h"
 #include "report/report_page.h"
@@ -78,21 +79,19 @@ static void draw(struct text *text, struct text *shown) {
 }
 
 static void draw_watch(const struct watch *watch, bool has_blocks, struct text *shown) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     watch_write(watch, terminal_columns(), has_blocks, &text);
     draw(&text, shown);
-    text_free(&text);
 }
 
 static void draw_absence(const char *path, struct text *shown) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     size_t columns = terminal_columns();
     text_add_value(&text, path, TEXT_MAX_NAME);
     text_add(&text, ": waiting for this folder (Ctrl-C ends)");
     if (text.length > columns) text.data[columns] = 0;
     text_add(&text, "\n");
     draw(&text, shown);
-    text_free(&text);
 }
 
 /* Waits until the next look, which is expected to take [seconds]. */
@@ -128,14 +127,13 @@ static status watch_until_end(struct watch *watch, struct text *shown) {
 }
 
 static status watch_terminal(const struct command_line *line) {
-    struct text shown = {0};
+    SCOPED_TEXT shown = {0};
     struct watch *watch;
     printf("\x1b[?25l"); /* no cursor */
     status s = wait_for_folder(line, &shown, &watch);
     if (!s && watch) s = watch_until_end(watch, &shown);
     printf("\x1b[?25h");
     watch_close(watch);
-    text_free(&shown);
     return s;
 }
 
@@ -147,10 +145,9 @@ static status run(const struct command_line *line) {
         s = watch_terminal(line);
     } else {
         TRY(watch_open(line->config, &watch));
-        struct text text = {0};
+        SCOPED_TEXT text = {0};
         watch_write(watch, PLAIN, has_utf8(), &text);
         command_print(stdout, &text);
-        text_free(&text);
         watch_close(watch);
     }
     return s;

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 
 struct log {
     pthread_mutex_t mutex;
@@ -98,7 +98,7 @@ static void write_line(struct log *log, const char *line, const char *terminal) 
 }
 
 static void add_line(struct log *log, const char *prefix, const char *format, va_list arguments) {
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     text_add(&line, prefix);
     va_list again;
     va_copy(again, arguments);
@@ -112,7 +112,6 @@ static void add_line(struct log *log, const char *prefix, const char *format, va
     }
     text_add(&line, "\n");
     write_line(log, text_string(&line), text_string(&line));
-    text_free(&line);
 }
 
 void log_line(struct log *log, const char *format, ...) {
@@ -132,15 +131,13 @@ void log_warning(struct log *log, const char *format, ...) {
 }
 
 void log_line_fitted(struct log *log, const char *line, const char *fitted) {
-    struct text whole = {0}, terminal = {0};
+    SCOPED_TEXT whole = {0}, terminal = {0};
     if (!log) return;
     text_add_printable(&whole, line);
     text_add(&whole, "\n");
     text_add_printable(&terminal, fitted);
     text_add(&terminal, "\n");
     write_line(log, text_string(&whole), text_string(&terminal));
-    text_free(&whole);
-    text_free(&terminal);
 }
 
 void log_file_line(struct log *log, const char *line) {
@@ -165,11 +162,10 @@ void log_progress(struct log *log, const char *line) {
     pthread_mutex_lock(&log->mutex);
     erase_progress(log);
     if (line) {
-        struct text printable = {0};
+        SCOPED_TEXT printable = {0};
         text_add_value(&printable, line, TEXT_MAX_LINE);
         fputs(text_string(&printable), stderr);
         log->progress = printable.length;
-        text_free(&printable);
     }
     fflush(stderr);
     pthread_mutex_unlock(&log->mutex);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 
 struct failure {
     enum status_code code;
@@ -28,7 +28,7 @@ status status_newv(enum status_code code, const char *format, va_list arguments)
     char *sentence = length < 0 ? NULL : malloc((size_t)length + 1);
     if (!sentence) return (status)(void *)&out_of_memory;
     vsnprintf(sentence, (size_t)length + 1, format, arguments);
-    struct text printable = {0};
+    SCOPED_TEXT printable = {0};
     bool has_memory = text_try_reserve(&printable, text_max_printable((size_t)length));
     if (has_memory) text_add_printable(&printable, sentence);
     free(sentence);
@@ -38,7 +38,6 @@ status status_newv(enum status_code code, const char *format, va_list arguments)
         s->is_constant = false;
         memcpy(s->message, text_string(&printable), printable.length + 1);
     }
-    text_free(&printable);
     return s ? s : (status)(void *)&out_of_memory;
 }
 

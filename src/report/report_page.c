@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "report/page.h"
 #include "report/svg.h"
 #include "train/folder/run_folder.h"
@@ -150,13 +151,12 @@ static status build(const struct folders *f, struct text *out) {
 }
 
 static status write_page(struct folders *f, const char *path, struct report_summary *summary) {
-    struct text page = {0};
+    SCOPED_TEXT page = {0};
     make_labels_unique(f);
     status s = build(f, &page);
     struct io_part part = {page.data, page.length};
     if (!s) s = io_replace(path, &part, 1);
     *summary = (struct report_summary){f->run_count, f->sweep_count, page.length};
-    text_free(&page);
     return s;
 }
 

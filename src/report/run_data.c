@@ -12,7 +12,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/schema/schema.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/monitor.h"
 
@@ -206,7 +206,7 @@ struct keys {
 };
 
 static void add_key(struct keys *keys, const char *path, const struct node *node) {
-    struct text value = {0};
+    SCOPED_TEXT value = {0};
     if (keys->count == keys->capacity) {
         keys->capacity = keys->capacity ? 2 * keys->capacity : 128;
         keys->items = realloc(keys->items, keys->capacity * sizeof *keys->items);
@@ -217,7 +217,6 @@ static void add_key(struct keys *keys, const char *path, const struct node *node
     else
         node_write(node, &value);
     keys->items[keys->count++] = (struct run_key){copy(path), copy(text_string(&value))};
-    text_free(&value);
 }
 
 /* Mappings and lists of mappings become longer paths. */
@@ -229,14 +228,13 @@ static void add_keys(struct keys *keys, const char *path, const struct node *nod
         return;
     }
     for (size_t i = 0; i < node->count; i++) {
-        struct text below = {0};
+        SCOPED_TEXT below = {0};
         text_printf(&below, "%s%s", path, *path ? "." : "");
         if (is_list)
             text_printf(&below, "%zu", i);
         else
             text_add(&below, node->keys[i]);
         add_keys(keys, text_string(&below), node->items[i]);
-        text_free(&below);
     }
 }
 

@@ -1,5 +1,6 @@
 /* Lines of metrics.jsonl become rows of numbers: one for each step and each epoch. What a continued run has computed
  * again replaces what it had before. MLflow's file store: docs/export.md. */
+#include "base/scoped.h"
 #include "report/report_page.h"
 
 #include <math.h>
@@ -178,7 +179,7 @@ static status remove_files(struct arena *arena, const char *folder, const char *
 static status write_metrics(const struct recorded *r, const char *folder, double begin) {
     status s = OK;
     for (size_t column = 0; !s && column < r->columns; column++) {
-        struct text name = {0}, lines = {0};
+        SCOPED_TEXT name = {0}, lines = {0};
         double last = -1;
         text_printf(&name, "metrics/%s", r->names[column]);
         for (size_t row = 0; row < r->count; row++)
@@ -191,14 +192,12 @@ static status write_metrics(const struct recorded *r, const char *folder, double
                 text_printf(&lines, " %.0f\n", r->rows[row].step);
             }
         s = write_file(folder, text_string(&name), &lines);
-        text_free(&name);
-        text_free(&lines);
     }
     return s;
 }
 
 static status write_value(const char *folder, const char *kind, const char *name, const char *value) {
-    struct text content = {0};
+    SCOPED_TEXT content = {0};
     size_t length = strlen(value);
     char *path = text_path(kind, name);
     while (length > MAX_PARAMETER || (length < strlen(value) && ((unsigned char)value[length] & 0xc0) == 0x80))
@@ -206,7 +205,6 @@ static status write_value(const char *folder, const char *kind, const char *name
     text_add_bytes(&content, value, length);
     status s = write_file(folder, path, &content);
     free(path);
-    text_free(&content);
     return s;
 }
 
@@ -223,7 +221,7 @@ static const char *experiment_of(struct arena *arena, const char *name) {
 }
 
 static status write_experiment(struct arena *arena, const char *store, const char *id, const char *name, double time) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     const char *path = arena_printf(arena, "%s/%s/meta.yaml", store, id);
     struct io_info info;
     TRY(io_stat(path, &info));
@@ -235,9 +233,7 @@ static status write_experiment(struct arena *arena, const char *store, const cha
                 time * 1000, id, time * 1000);
     text_add_json(&text, name);
     text_add(&text, "\n");
-    status s = io_replace_text(path, text_string(&text));
-    text_free(&text);
-    return s;
+    return io_replace_text(path, text_string(&text));
 }
 
 /* What is known of a run, last: before, MLflow does not see it. */
@@ -245,7 +241,7 @@ static status write_run(const struct run_data *run, const char *folder, const ch
                         double begin) {
     static const int states[] = {
         [RUN_RUNNING] = 1, [RUN_COMPLETE] = 3, [RUN_FAILED] = 4, [RUN_STOPPED] = 5, [RUN_EMPTY] = 4};
-    struct text path = {0}, text = {0};
+    SCOPED_TEXT path = {0}, text = {0};
     text_printf(&path, "%s/artifacts", folder);
     text_add(&text, "artifact_uri: ");
     text_add_json(&text, text_string(&path));
@@ -264,10 +260,7 @@ static status write_run(const struct run_data *run, const char *folder, const ch
                 id, begin * 1000, states[state]);
     text_clear(&path);
     text_printf(&path, "%s/meta.yaml", folder);
-    status s = io_replace_text(text_string(&path), text_string(&text));
-    text_free(&path);
-    text_free(&text);
-    return s;
+    return io_replace_text(text_string(&path), text_string(&text));
 }
 
 static status write_contents(const struct run_data *run, const struct recorded *r, const char *folder,
@@ -314,11 +307,10 @@ static status write_mlflow(const struct run_data *run, const struct recorded *r,
 /* ---- runs and sweeps ---- */
 
 static status write_csv(const struct run_data *run, const struct recorded *r, const char *out, struct log *log) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     add_csv(r, &text);
     status s = io_replace_text(out, text_string(&text));
     if (!s) log_line(log, "%s: %zu row%s of %s", out, r->count, text_plural(r->count, "s"), run->label);
-    text_free(&text);
     return s;
 }
 
@@ -326,7 +318,7 @@ static status write_csv(const struct run_data *run, const struct recorded *r, co
 static status export_one(const char *format, const char *path, const char *experiment, const char *out,
                          struct log *log) {
     struct run_data *run;
-    struct text metrics = {0};
+    SCOPED_TEXT metrics = {0};
     bool has_restarted;
     struct line_file file = {0};
     TRY(run_data_read(path, &run));
@@ -338,7 +330,6 @@ static status export_one(const char *format, const char *path, const char *exper
     if (!s)
         s = strcmp(format, "mlflow") == 0 ? write_mlflow(run, &r, experiment ? experiment : run->label, out, log)
                                           : write_csv(run, &r, out, log);
-    text_free(&metrics);
     free(r.rows);
     free(r.cells);
     arena_destroy(r.arena);
@@ -375,7 +366,7 @@ bool run_export_has(const char *format) {
 }
 
 status run_export(const char *format, const char *path, const char *out, struct log *log) {
-    struct text history = {0}, runs = {0};
+    SCOPED_TEXT history = {0}, runs = {0};
     struct io_info sweep;
     if (!out)
         return status_new(STATUS_USAGE, "export needs --out %s", strcmp(format, "mlflow") == 0 ? "FOLDER" : "FILE");
@@ -387,7 +378,5 @@ status run_export(const char *format, const char *path, const char *out, struct 
                        text_string(&runs));
     if (!s)
         s = sweep.exists ? export_sweep(path, text_string(&runs), out, log) : export_one(format, path, NULL, out, log);
-    text_free(&history);
-    text_free(&runs);
     return s;
 }

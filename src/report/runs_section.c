@@ -1,5 +1,6 @@
 /* The sections of a report about runs: overview, curves, confusion matrices, configs. One run has training and
  * validation in one plot; several runs have one plot for each, in which a run is a colour. */
+#include "base/scoped.h"
 #include "report/report_page.h"
 
 #include <math.h>
@@ -71,10 +72,9 @@ static void best_value_text(const struct run_data *r, struct text *out) {
 
 /* The same after the name of the metric. */
 static void best_text(const struct run_data *r, struct text *out) {
-    struct text value = {0};
+    SCOPED_TEXT value = {0};
     best_value_text(r, &value);
     if (value.length) text_printf(out, "%s %s", r->best_metric, text_string(&value));
-    text_free(&value);
 }
 
 /* The metric of all runs; NULL: they have several. */
@@ -128,7 +128,7 @@ static void add_facts(struct text *out, const struct run_data *r) {
                 {"Validation loss", "val_loss"},
                 {"Training accuracy", "train_accuracy"},
                 {"Validation accuracy", "val_accuracy"}};
-    struct text t = {0};
+    SCOPED_TEXT t = {0};
     char value[32];
     page_facts_begin(out);
     page_fact(out, "State", run_states[run_data_state(r)]);
@@ -175,11 +175,10 @@ static void add_facts(struct text *out, const struct run_data *r) {
     page_fact(out, "Fingerprint of the data", r->fingerprint);
     page_fact(out, "Folder", r->path);
     page_facts_end(out);
-    text_free(&t);
 }
 
 static void add_row(struct text *out, const struct run_data *r, bool has_common_metric) {
-    struct text t = {0};
+    SCOPED_TEXT t = {0};
     page_row_begin(out, NULL);
     page_cell(out, r->label, NULL);
     page_cell(out, run_states[run_data_state(r)], NULL);
@@ -211,7 +210,6 @@ static void add_row(struct text *out, const struct run_data *r, bool has_common_
     page_cell(out, text_string(&t), "time");
     page_hash(out, r->sha256);
     page_row_end(out);
-    text_free(&t);
 }
 
 static void add_count(struct text *out, uint64_t count, const char *what) {
@@ -219,7 +217,7 @@ static void add_count(struct text *out, uint64_t count, const char *what) {
 }
 
 static void add_notices(struct text *out, const struct run_data *r) {
-    struct text t = {0};
+    SCOPED_TEXT t = {0};
     add_count(&t, r->resumes, "resumed");
     add_count(&t, r->skipped, "batches skipped for numbers that are not finite");
     add_count(&t, r->rollbacks, "returns to a checkpoint");
@@ -233,13 +231,12 @@ static void add_notices(struct text *out, const struct run_data *r) {
                     r->label);
     if (r->curve_count == 0) page_notice(out, "%s: no step or epoch has ended yet.", r->label);
     if (!r->keys) page_notice(out, "%s: config.yaml is absent or cannot be read.", r->label);
-    text_free(&t);
 }
 
 /* The result in one sentence: of one run, or the best of runs with the same metric. */
 static void add_headline(struct text *out, struct run_data *const *runs, size_t count) {
     const struct run_data *best = runs[0];
-    struct text value = {0};
+    SCOPED_TEXT value = {0};
     for (size_t i = 1; i < count; i++) {
         const struct run_data *r = runs[i];
         if (strcmp(r->best_metric, best->best_metric) != 0 || r->best_is_max != best->best_is_max) return;
@@ -258,12 +255,11 @@ static void add_headline(struct text *out, struct run_data *const *runs, size_t 
         html_add(out, text_string(&value));
         text_add(out, "</p>\n");
     }
-    text_free(&value);
 }
 
 void runs_section_overview(struct text *out, struct run_data *const *runs, size_t count) {
     const char *metric = common_metric(runs, count);
-    struct text best = {0};
+    SCOPED_TEXT best = {0};
     text_printf(&best, "Best%s%s", metric ? " " : "", metric ? metric : "");
     const struct page_heading headings[] = {{"Run", false},
                                             {"State", false},
@@ -286,7 +282,6 @@ void runs_section_overview(struct text *out, struct run_data *const *runs, size_
         page_table_end(out);
     }
     for (size_t i = 0; i < count; i++) add_notices(out, runs[i]);
-    text_free(&best);
 }
 
 /* ---- curves ---- */
@@ -330,15 +325,13 @@ static void note_band(struct text *out, const struct plot_of *p) {
 
 static void mark_best(struct svg_plot *plot, const struct series *series) {
     const struct run_data *r = series->best;
-    struct text class = {0}, title = {0};
+    SCOPED_TEXT class = {0}, title = {0};
     char value[32];
     if (!r) return;
     report_metric(r->best_metric, r->best_value, value);
     text_printf(&class, "best f%zu", series->index % SVG_COLORS);
     text_printf(&title, "%s: best epoch %.0f, %s %s", series->name, r->best_epoch, r->best_metric, value);
     svg_point(plot, r->best_epoch, r->best_value, 4, text_string(&class), text_string(&title));
-    text_free(&class);
-    text_free(&title);
 }
 
 static void add_own_legend(struct text *out, const struct plot_of *p) {
@@ -361,7 +354,7 @@ static void draw(struct text *out, const struct plot_of *p) {
     plot.y.is_percent = p->is_percent;
     axis_fit(&plot.x, left, right, false);
     axis_fit(&plot.y, low, high, true);
-    struct text title = {0};
+    SCOPED_TEXT title = {0};
     text_printf(&title, "%s%s", p->title, plot.y.is_log ? " (logarithmic)" : "");
     svg_begin(&plot, text_string(&title), NULL);
     for (size_t i = 0; i < p->count; i++) {
@@ -375,7 +368,6 @@ static void draw(struct text *out, const struct plot_of *p) {
     note_band(out, p);
     add_missing(out, p);
     svg_end_figure(out);
-    text_free(&title);
 }
 
 /* The well-known series, in the order in which they are drawn; others follow. */
@@ -497,12 +489,11 @@ static size_t draw_others(struct text *out, struct run_data *const *runs, size_t
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < runs[i]->curve_count; k++) {
             const struct run_curve *c = &runs[i]->curves[k];
-            struct text title = {0};
+            SCOPED_TEXT title = {0};
             if (is_known(c) || is_drawn(runs, i, k)) continue;
             add_title(c, &title);
             drawn += draw_all(out, runs, count, text_string(&title), c->name, c->is_of_steps,
                               strstr(c->name, "loss") || strstr(c->name, "perplexity"), series);
-            text_free(&title);
         }
     return drawn;
 }

@@ -13,6 +13,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/schema/schema.h"
+#include "base/scoped.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "sweep/sweep_folder.h"
@@ -62,10 +63,9 @@ static struct sweep_data_parameter *parameter_named(struct sweep_data *s, const 
 }
 
 static void add_word(struct sweep_data_parameter *p, const struct node *node) {
-    struct text word = {0};
+    SCOPED_TEXT word = {0};
     node_write(node, &word);
     word_index(p, text_string(&word));
-    text_free(&word);
 }
 
 static void read_parameter(struct sweep_data *s, const char *path, const struct node *node) {
@@ -116,14 +116,12 @@ static const char *text_or(const struct node *node, const char *fallback) {
 }
 
 static char *quoted_words(const struct node *list) {
-    struct text words = {0};
+    SCOPED_TEXT words = {0};
     for (size_t i = 0; list && list->kind == NODE_SEQUENCE && i < list->count; i++) {
         text_add(&words, " ");
         text_add_shell(&words, text_or(list->items[i], ""));
     }
-    char *copied = copy(text_string(&words));
-    text_free(&words);
-    return copied;
+    return copy(text_string(&words));
 }
 
 static void read_other_metrics(struct sweep_data *s, const struct node *others) {
@@ -182,12 +180,11 @@ static void point_of_list(struct sweep_data *s, const struct node *trials, int64
         trials && trials->kind == NODE_SEQUENCE && trial < (int64_t)trials->count ? trials->items[trial] : NULL;
     for (size_t k = 0; node && node->kind == NODE_MAPPING && k < node->count; k++) {
         struct sweep_data_parameter *p = parameter_named(s, node->keys[k], false);
-        struct text word = {0};
+        SCOPED_TEXT word = {0};
         if (!p) continue;
         node_write(node->items[k], &word);
         if (!p->is_number || !read_number(text_string(&word), &point[p - s->parameters]))
             point[p - s->parameters] = (double)word_index(p, text_string(&word));
-        text_free(&word);
     }
 }
 
@@ -650,7 +647,7 @@ void sweep_data_add_value(const struct sweep_data_parameter *p, double value, st
 
 void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_trial *trial, const char *separator,
                           struct text *out) {
-    struct text word = {0};
+    SCOPED_TEXT word = {0};
     bool is_first = true;
     for (size_t i = 0; i < s->parameter_count; i++) {
         if (isnan(sweep_data_point(s, trial)[i])) continue;
@@ -661,7 +658,6 @@ void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_tr
         text_add_shell(out, text_string(&word));
         is_first = false;
     }
-    text_free(&word);
 }
 
 /* The config of a trial with the arguments that the sweep gives to all. Of a comparison: the resolved config. */
@@ -677,7 +673,7 @@ static void add_config(const struct sweep_data *s, int64_t trial, struct text *o
 }
 
 void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_trial *trial, struct text *out) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     text_add(out, "ddptrain ");
     add_config(s, trial->trial, out);
     text_add(out, " ");
@@ -690,7 +686,6 @@ void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_
     text_printf(&path, "runs/%s-%04" PRId64, s->label, trial->trial);
     text_add(out, " --run-dir ");
     text_add_shell(out, text_string(&path));
-    text_free(&path);
 }
 
 /* ---- how much a parameter explains ---- */

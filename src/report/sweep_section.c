@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 #include "report/page.h"
 #include "report/report_page.h"
 #include "report/svg.h"
@@ -50,7 +50,7 @@ static void add_row(struct text *out, const char *name, const char *config, cons
 static void add_tests(struct text *out, const struct sweep_data *s, const struct paired_tests *c) {
     static const struct page_heading headings[] = {
         {"", false}, {"Config", false}, {"Mean", true}, {"Standard error", true}};
-    struct text t = {0};
+    SCOPED_TEXT t = {0};
     page_table_begin(out, headings, 4, false);
     add_row(out, "A, trial 0", s->config, s, c->mean[0], c->error[0]);
     add_row(out, "B, trial 1", s->other, s, c->mean[1], c->error[1]);
@@ -70,13 +70,12 @@ static void add_tests(struct text *out, const struct sweep_data *s, const struct
     text_add(out, "<p class=\"headline\">");
     html_add(out, text_string(&t));
     text_add(out, "</p>\n");
-    text_free(&t);
 }
 
 /* A point is a pair: A to the right, B up; on the line both are equal. */
 static void draw_pairs(struct text *out, const struct sweep_data *s, double *const values[2], size_t count) {
     double low = INFINITY, high = -INFINITY;
-    struct text title = {0};
+    SCOPED_TEXT title = {0};
     for (size_t i = 0; i < count; i++)
         for (int side = 0; side < 2 && isfinite(values[0][i] + values[1][i]); side++) {
             low = fmin(low, values[side][i]);
@@ -91,14 +90,13 @@ static void draw_pairs(struct text *out, const struct sweep_data *s, double *con
     svg_begin(&plot, text_string(&title), NULL);
     text_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fL%.1f %.1f\"/>", plot.left, plot.bottom, plot.right, plot.top);
     for (size_t i = 0; i < count && i < MAX_DRAWN_PAIRS; i++) {
-        struct text label = {0};
+        SCOPED_TEXT label = {0};
         if (!isfinite(values[0][i] + values[1][i])) continue;
         char a[32], b[32];
         report_metric(s->metric, values[0][i], a);
         report_metric(s->metric, values[1][i], b);
         text_printf(&label, "pair %zu: A %s, B %s", i, a, b);
         svg_point(&plot, values[0][i], values[1][i], 3.2, "pt", text_string(&label));
-        text_free(&label);
     }
     svg_end(&plot);
     page_note(out,
@@ -107,7 +105,6 @@ static void draw_pairs(struct text *out, const struct sweep_data *s, double *con
               s->is_max ? "larger" : "smaller");
     svg_end_figure(out);
     text_add(out, "</div>\n");
-    text_free(&title);
 }
 
 static status load(const struct sweep_data *s, const char *name, struct config_file **out) {
@@ -120,13 +117,12 @@ static status load(const struct sweep_data *s, const char *name, struct config_f
 /* Nothing for configs that cannot be read; the page says that elsewhere. */
 static void add_comparability(struct text *out, const struct sweep_data *s) {
     struct config_file *a = NULL, *b = NULL;
-    struct text warnings = {0};
+    SCOPED_TEXT warnings = {0};
     status r = load(s, SWEEP_BASE_CONFIG, &a);
     if (!r) r = load(s, SWEEP_OTHER_CONFIG, &b);
     if (!r) comparability_explain(config_of(a), config_of(b), s->metric, &warnings);
     for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1)
         page_notice(out, "%.*s.", (int)strcspn(line, "\n"), line);
-    text_free(&warnings);
     config_free(a);
     config_free(b);
     status_free(r);
@@ -219,7 +215,7 @@ static void add_facts(struct text *out, const struct sweep_data *s) {
 /* ---- best trials ---- */
 
 static void add_best_row(struct text *out, const struct sweep_data *s, const struct sweep_data_trial *t) {
-    struct text cell = {0};
+    SCOPED_TEXT cell = {0};
     page_row_begin(out, t == s->trials ? "best" : NULL);
     text_printf(&cell, "%04" PRId64, t->trial);
     page_cell(out, text_string(&cell), "n");
@@ -249,16 +245,14 @@ static void add_best_row(struct text *out, const struct sweep_data *s, const str
     page_hash(out, hash);
     free(hash);
     page_row_end(out);
-    text_free(&cell);
 }
 
 static void add_command(struct text *out, const struct sweep_data *s, const struct sweep_data_trial *t) {
-    struct text command = {0};
+    SCOPED_TEXT command = {0};
     sweep_data_add_command(s, t, &command);
     text_printf(out, "<pre><code># trial %04" PRId64 "\n", t->trial);
     html_add(out, text_string(&command));
     text_add(out, "</code></pre>\n");
-    text_free(&command);
 }
 
 /* Of a sweep without that of the best trial, which is below the headline. */
@@ -275,23 +269,21 @@ static void add_commands(struct text *out, const struct sweep_data *s) {
 /* The best trial with its command, and how far the sweep is. */
 static void add_headline(struct text *out, const struct sweep_data *s) {
     size_t counts[TRIAL_FAILED + 1] = {0};
-    struct text t = {0};
+    SCOPED_TEXT t = {0};
     for (size_t i = 0; i < s->trial_total; i++) counts[s->trials[i].state]++;
     for (int state = TRIAL_COMPLETE; state <= TRIAL_FAILED; state++)
         if (counts[state]) text_printf(&t, "%s%zu %s", t.length ? ", " : "", counts[state], trial_states[state]);
     int64_t left = s->trial_count < 0 ? 0 : s->trial_count - (int64_t)(s->trial_total - counts[TRIAL_PENDING]);
     if (left > 0) text_printf(&t, "%s%" PRId64 " to go", t.length ? ", " : "", left);
     if (s->ranked) {
-        struct text mean = {0};
+        SCOPED_TEXT mean = {0};
         sweep_data_add_mean(s, s->trials, "\u00b1", &mean);
         text_add(out, "<p class=\"headline\">Best result: ");
         html_add(out, s->metric);
         text_printf(out, " %s in trial %04" PRId64 "</p>\n", text_string(&mean), s->trials[0].trial);
-        text_free(&mean);
     }
     if (t.length) text_printf(out, "<p>Trials: %s</p>\n", text_string(&t));
     if (s->ranked) add_command(out, s, s->trials);
-    text_free(&t);
 }
 
 /* Whether trials have other values of parameter [index], or some of them, of a list, none. */
@@ -305,12 +297,11 @@ static bool has_other_values(const struct sweep_data *s, size_t index) {
 
 /* A notice for each parameter that changes what the metric means. */
 static void add_notices(struct text *out, const struct sweep_data *s) {
-    struct text warnings = {0};
+    SCOPED_TEXT warnings = {0};
     for (size_t i = 0; i < s->parameter_count; i++)
         if (has_other_values(s, i)) comparability_explain_key(s->parameters[i].path, s->metric, &warnings);
     for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1)
         page_notice(out, "%.*s.", (int)strcspn(line, "\n"), line);
-    text_free(&warnings);
 }
 
 /* The best trials, or with several metrics the Pareto front, by the first one. */
@@ -415,7 +406,7 @@ static void draw_best_so_far(struct text *out, const struct sweep_data *s, const
     const struct sweep_data_trial **ordered = status_need(calloc(s->trial_total + 1, sizeof *ordered));
     struct svg_plot plot = {.out = out, .x.label = "trials that have ended", .y = m->axis};
     struct curve best = {0};
-    struct text title = {0}, label = {0};
+    SCOPED_TEXT title = {0}, label = {0};
     double value = NAN;
     text_printf(&title, "Best %s so far%s", s->metric, m->axis.is_log ? " (logarithmic)" : "");
     axis_fit(&plot.x, 1, fmax(2, (double)s->trial_total), false);
@@ -441,8 +432,6 @@ static void draw_best_so_far(struct text *out, const struct sweep_data *s, const
     note_beyond(out, m);
     svg_end_figure(out);
     curve_free(&best);
-    text_free(&title);
-    text_free(&label);
     free(ordered);
 }
 
@@ -453,7 +442,7 @@ static double spread(int64_t trial) { return (double)((uint64_t)trial * 26544357
 static void draw_front(struct text *out, const struct sweep_data *s, size_t index, const struct metric_axis *m) {
     const char *name = s->others[index];
     struct svg_plot plot = {.out = out, .x = {.label = name, .is_percent = report_is_percent(name)}, .y = m->axis};
-    struct text title = {0}, label = {0};
+    SCOPED_TEXT title = {0}, label = {0};
     double low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < s->ranked; i++) {
         low = fmin(low, sweep_data_other(s, &s->trials[i], index));
@@ -478,15 +467,13 @@ static void draw_front(struct text *out, const struct sweep_data *s, size_t inde
     svg_end(&plot);
     page_note(out, "Filled orange points are the Pareto front of all metrics.");
     svg_end_figure(out);
-    text_free(&title);
-    text_free(&label);
 }
 
 static void draw_parameter(struct text *out, const struct sweep_data *s, size_t index, const struct metric_axis *m,
                            size_t max) {
     const struct sweep_data_parameter *p = &s->parameters[index];
     struct svg_plot plot = {.out = out, .y = m->axis};
-    struct text title = {0}, label = {0};
+    SCOPED_TEXT title = {0}, label = {0};
     fit_parameter(p, &plot.x);
     text_printf(&title, "%s over %s", s->metric, p->path);
     svg_begin(&plot, text_string(&title), NULL);
@@ -508,8 +495,6 @@ static void draw_parameter(struct text *out, const struct sweep_data *s, size_t 
     }
     svg_end(&plot);
     svg_end_figure(out);
-    text_free(&title);
-    text_free(&label);
 }
 
 /* Points of a plot over a parameter. */
@@ -656,7 +641,7 @@ static void add_folder(const struct sweep_data *s, const struct sweep_data_trial
 
 /* Runs that are kept, of the best trials; returns how many there are. */
 static status read_best(const struct sweep_data *s, struct run_data **runs, size_t *count) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     status r = OK;
     for (size_t i = 0; i < s->ranked && i < 2 * BEST_CURVES && *count < BEST_CURVES && !r; i++) {
         bool is_run = false;
@@ -670,7 +655,6 @@ static status read_best(const struct sweep_data *s, struct run_data **runs, size
         free(runs[*count]->label);
         runs[(*count)++]->label = label.data;
     }
-    text_free(&path);
     return r;
 }
 

@@ -1,5 +1,6 @@
 /* The lines of `ddptrain watch`, from the data of a run or a sweep. Rates are those of what happened while this process
  * watched; before, those that the files say. */
+#include "base/scoped.h"
 #include "report/report_page.h"
 
 #include <inttypes.h>
@@ -347,7 +348,7 @@ static void add_sweep_rate(const struct watch *w, struct page_of_lines *p) {
 static void add_best(const struct sweep_data *s, struct page_of_lines *p) {
     for (size_t i = 0; i < s->ranked && i < BEST_SHOWN; i++) {
         const struct sweep_data_trial *t = &s->trials[i];
-        struct text words = {0};
+        SCOPED_TEXT words = {0};
         sweep_data_add_words(s, t, "  ", &words);
         begin_line(p, i == 0 ? "best" : "");
         text_printf(&p->line, "trial %04" PRId64 "  ", t->trial);
@@ -355,7 +356,6 @@ static void add_best(const struct sweep_data *s, struct page_of_lines *p) {
         text_add(&p->line, "  ");
         text_add_value(&p->line, text_string(&words), 400);
         end_line(p);
-        text_free(&words);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <yaml.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
@@ -123,11 +124,10 @@ status problems_status(const struct problems *problems, enum status_code code) {
     const struct problem **sorted = status_need(calloc(problems->count, sizeof(struct problem *)));
     for (size_t i = 0; i < problems->count; i++) sorted[i] = &problems->items[i];
     qsort(sorted, problems->count, sizeof(struct problem *), compare_problems);
-    struct text all = {0};
+    SCOPED_TEXT all = {0};
     for (size_t i = 0; i < problems->count; i++) text_printf(&all, "%s%s", i ? "\n" : "", sorted[i]->text);
     if (problems->left_out) text_printf(&all, "\n... and %zu more", problems->left_out);
     status s = status_new(code, "%s", text_string(&all));
-    text_free(&all);
     free(sorted);
     return s;
 }
@@ -1176,12 +1176,11 @@ static struct node *value_of(struct substitution *s, const char *text, size_t le
     for (size_t i = 0; value && i < s->variables->count; i++)
         s->used[i] = s->used[i] || s->variables->items[i] == value;
     if (!value) {
-        struct text known = {0};
+        SCOPED_TEXT known = {0};
         for (size_t i = 0; i < s->variables->count; i++)
             text_printf(&known, "%s%s", i ? ", " : "", s->variables->keys[i]);
         problems_add(s->problems, place, NULL, "there is no variable '%s'; variables: has %s", short_text(name).s,
                      known.length ? text_string(&known) : "none");
-        text_free(&known);
         return NULL;
     }
     if (s->depth == DOCUMENT_MAX_DEPTH) {
@@ -1197,7 +1196,7 @@ static struct node *value_of(struct substitution *s, const char *text, size_t le
 
 /* [node] with the texts of the variables in its text. */
 static void substitute_parts(struct substitution *s, struct node *node) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     for (const char *at = node->text; *at;) {
         size_t length = reference_at(at);
         if (at[0] == '$' && reference_at(at + 1)) { /* $${name} is ${name} */
@@ -1221,7 +1220,6 @@ static void substitute_parts(struct substitution *s, struct node *node) {
     }
     node->text = arena_copy(s->arena, text_string(&out));
     count(s, 0, out.length, node->place);
-    text_free(&out);
 }
 
 /* The node with variables replaced in it: a text that is one reference becomes its value, of any kind. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/numbers/portable_math.h"
+#include "base/scoped.h"
 
 #define PI 3.14159265358979323846
 
@@ -335,13 +336,12 @@ static void insert_python(struct parser *p, size_t at, const char *text) {
 
 /* The arguments of calls of PYTHON_INDEX: all variables of the formula, since the largest one has the features. */
 static void insert_variables(struct parser *p) {
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     for (size_t i = 0; p->options->python && i < EXPRESSION_MAX_VARIABLES; i++)
         if (expression_uses(p->out, i)) text_printf(&names, "%s%s", names.length ? ", " : "", p->options->python[i]);
     if (!names.length) text_add(&names, p->options->python ? p->options->python[0] : "_");
     for (const char *found; (found = strstr(text_string(p->python), PYTHON_INDEX));)
         insert_python(p, (size_t)(found - p->python->data) + strlen(PYTHON_INDEX) - 1, text_string(&names));
-    text_free(&names);
 }
 
 static uint16_t add(struct parser *p, enum expression_op op, uint16_t a, uint16_t b, uint16_t c, size_t at) {
@@ -412,15 +412,13 @@ static void suggest(const char *name, const char *const *known, struct text *out
 }
 
 static uint16_t unknown_name(struct parser *p, const char *name, size_t length, size_t at) {
-    struct text hint = {0}, copy = {0};
+    SCOPED_TEXT hint = {0}, copy = {0};
     text_add_bytes(&copy, name, length);
     if (is_function(name, length))
         text_printf(&hint, "; the function is written %s(...)", text_string(&copy));
     else
         suggest(text_string(&copy), p->options->names, &hint);
     fail(p, at, "unknown name '%.*s'%s", (int)(length < MAX_SHOWN ? length : MAX_SHOWN), name, text_string(&hint));
-    text_free(&hint);
-    text_free(&copy);
     return 0;
 }
 
@@ -465,7 +463,7 @@ static uint16_t parse_name(struct parser *p, const char *name, size_t length, bo
 
 static uint16_t unknown_function(struct parser *p, const char *name, size_t length, size_t at) {
     const char *known[FUNCTIONS + 1] = {0};
-    struct text copy = {0}, list = {0};
+    SCOPED_TEXT copy = {0}, list = {0};
     for (size_t i = 0, count = 0; i < FUNCTIONS; i++) {
         bool is_first = true;
         for (size_t k = 0; k < count; k++) is_first = is_first && strcmp(known[k], functions[i].name) != 0;
@@ -477,8 +475,6 @@ static uint16_t unknown_function(struct parser *p, const char *name, size_t leng
     const char *nearest = schema_nearest(text_string(&copy), known);
     fail(p, at, "unknown function '%.60s'%s%s%s (known: %s)", text_string(&copy), nearest ? "; did you mean '" : "",
          nearest ? nearest : "", nearest ? "'?" : "", text_string(&list));
-    text_free(&copy);
-    text_free(&list);
     return 0;
 }
 

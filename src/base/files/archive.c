@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "base/files/zip.h"
-#include "base/text.h"
+#include "base/scoped.h"
 
 struct archive {
     struct zip zip; /* of tar only path, fd and bytes */
@@ -39,10 +39,9 @@ static bool is_named(const char *path, size_t length) {
 
 static bool is_file(const char *path, size_t length) {
     struct io_info info = {0};
-    struct text archive = {0};
+    SCOPED_TEXT archive = {0};
     text_add_bytes(&archive, path, length);
     status_free(io_stat(text_string(&archive), &info));
-    text_free(&archive);
     return info.is_file;
 }
 
@@ -56,7 +55,7 @@ size_t archive_in_path(const char *path) {
 /* *out, in the arena: [name] without "." and repeated slashes; NULL: it is the root, or of the metadata that macOS adds
  * to zip archives. */
 static status clean_name(struct archive *archive, const char *name, const char **out) {
-    struct text clean = {0};
+    SCOPED_TEXT clean = {0};
     bool is_below = *name != '/';
     for (const char *at = name; *at;) {
         size_t length = strcspn(at, "/");
@@ -66,7 +65,6 @@ static status clean_name(struct archive *archive, const char *name, const char *
         at += length + is_folder;
     }
     *out = clean.length && strncmp(clean.data, "__MACOSX/", 9) != 0 ? arena_copy(archive->arena, clean.data) : NULL;
-    text_free(&clean);
     return is_below ? OK
                     : status_new(STATUS_DATA,
                                  "%s: the name '%s' is outside of the archive; make it again with names that neither "

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/files/io.h"
-#include "base/text.h"
+#include "base/scoped.h"
 
 #define REPORT_SECONDS 1.0
 #define CHECK_SECONDS 0.05 /* for a check by another process (io_is_locked), which takes microseconds, to end */
@@ -123,11 +123,9 @@ status folder_lock_rename_folder(struct folder_lock *lock, struct log *log) {
 }
 
 status folder_lock_is_held(const char *folder, bool *out) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     text_printf(&path, "%s/" FOLDER_LOCK_FILE, folder);
-    status s = io_is_locked(text_string(&path), out);
-    text_free(&path);
-    return s;
+    return io_is_locked(text_string(&path), out);
 }
 
 status folder_lock_release(struct folder_lock *lock) {

@@ -15,7 +15,7 @@
 
 #include "base/buffer.h"
 #include "base/fault.h"
-#include "base/text.h"
+#include "base/scoped.h"
 
 #define MAX_INTERRUPTS 1000         /* EINTR without progress before the call fails */
 #define MAX_CHUNK ((size_t)1 << 26) /* bytes of one read or write */
@@ -385,7 +385,7 @@ static bool next_folder(const char *path, const char **end, struct text *part) {
 
 /* All are made before the first is synced, so that a file system with a journal writes it once. */
 status io_make_folders(const char *path) {
-    struct text part = {0};
+    SCOPED_TEXT part = {0};
     struct io_info info;
     TRY(io_stat(path, &info));
     if (info.is_folder) return OK;
@@ -398,7 +398,6 @@ status io_make_folders(const char *path) {
     }
     for (const char *end = path; !s && next_folder(path, &end, &part);)
         if (part.length >= first) s = io_sync_folder_of(part.data);
-    text_free(&part);
     return s;
 }
 
@@ -484,7 +483,7 @@ static bool is_abandoned(const char *number) {
 status io_remove_temporaries(const char *path) {
     char *folder = io_folder_of(path);
     const char *slash = strrchr(path, '/');
-    struct text mark = {0};
+    SCOPED_TEXT mark = {0};
     struct io_names names;
     text_printf(&mark, "%s" TEMPORARY_MARK, slash ? slash + 1 : path);
     status s = io_list(folder, &names);
@@ -496,7 +495,6 @@ status io_remove_temporaries(const char *path) {
         free(whole);
     }
     io_names_free(&names);
-    text_free(&mark);
     free(folder);
     return s;
 }
@@ -557,7 +555,7 @@ static status create_temporary(const char *path, struct text *temporary, int *fd
 }
 
 status io_check_replace(const char *path) {
-    struct text temporary = {0};
+    SCOPED_TEXT temporary = {0};
     struct io_info info;
     int fd = -1;
     TRY(io_stat(path, &info));
@@ -565,12 +563,11 @@ status io_check_replace(const char *path) {
     if (info.exists && !info.is_file) return status_new(STATUS_IO, "'%s' is not a regular file", path);
     status s = create_temporary(path, &temporary, &fd);
     if (s == OK) s = status_first(io_close(fd, temporary.data), io_remove(temporary.data));
-    text_free(&temporary);
     return s;
 }
 
 status io_replace_with(const char *path, io_writer *write, void *context) {
-    struct text temporary = {0};
+    SCOPED_TEXT temporary = {0};
     int fd = -1;
     status s = create_temporary(path, &temporary, &fd);
     if (s == OK) {
@@ -580,7 +577,6 @@ status io_replace_with(const char *path, io_writer *write, void *context) {
         if (s != OK) status_free(io_remove(temporary.data)); /* the first failure is returned */
         if (s == OK) s = io_sync_folder_of(path);
     }
-    text_free(&temporary);
     return s;
 }
 

@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "base/files/gzip.h"
 #include "base/files/io.h"
-#include "base/text.h"
+#include "base/scoped.h"
 
 /* ---- the format ---- */
 
@@ -199,13 +199,12 @@ const struct zip_member *zip_find(const struct zip *zip, const char *name) {
 static status inflate_to(const struct zip *zip, const struct zip_member *member, const void *packed, size_t packed_size,
                          void *out, size_t size, bool is_whole) {
     struct gzip gzip;
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     text_printf(&name, "%s: '%s'", zip->path, member->name);
     status s = gzip_start_raw(&gzip, text_string(&name), packed, packed_size);
     if (!s) s = gzip_read(&gzip, out, size);
     if (!s && is_whole) s = gzip_finish(&gzip);
     gzip_end(&gzip);
-    text_free(&name);
     return s;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/schema/schema_internal.h"
+#include "base/scoped.h"
 
 struct binder {
     const struct schema *root;
@@ -52,23 +53,21 @@ static bool binder_is_full(struct binder *b) {
 
 static void binder_report_text(struct binder *b, struct place place, const struct path *path,
                                const struct text *sentence) {
-    struct text key = {0};
+    SCOPED_TEXT key = {0};
     binder_add_path(path, &key);
     problems_add(b->problems, place, text_string(&key), "%s", text_string(sentence));
-    text_free(&key);
 }
 
 static void binder_report(struct binder *b, struct place place, const struct path *path, const char *format, ...) {
     if (binder_is_full(b)) return;
     va_list arguments;
     va_start(arguments, format);
-    struct text sentence = {0};
+    SCOPED_TEXT sentence = {0};
     char *formatted = NULL;
     if (vasprintf(&formatted, format, arguments) >= 0) text_add(&sentence, formatted);
     va_end(arguments);
     binder_report_text(b, place, path, &sentence);
     free(formatted);
-    text_free(&sentence);
 }
 
 /* Problems so far, also those that were only counted. */
@@ -103,7 +102,7 @@ static const char *key_of_value(const struct schema_row *row, const struct node 
 static void binder_report_wrong_type(struct binder *b, const struct schema_row *row, const struct node *node,
                                      const struct path *path, const char *hint) {
     if (binder_is_full(b)) return;
-    struct text sentence = {0}, where = {0}, meant = {0};
+    SCOPED_TEXT sentence = {0}, where = {0}, meant = {0};
     if (!hint) hint = hint_of(row, node);
     if (!hint && node->kind == NODE_SCALAR) {
         static const char *const none[] = {NULL};
@@ -123,16 +122,13 @@ static void binder_report_wrong_type(struct binder *b, const struct schema_row *
                     node->kind == NODE_SCALAR ? short_text(node->text).s : "[...]");
     if (hint) text_printf(&sentence, "; %s", hint);
     binder_report_text(b, node->place, path, &sentence);
-    text_free(&meant);
-    text_free(&where);
-    text_free(&sentence);
 }
 
 /* "null is not allowed; ..." */
 static void binder_report_null(struct binder *b, const struct schema_row *row, const struct node *node,
                                const struct path *path) {
     if (binder_is_full(b)) return;
-    struct text sentence = {0};
+    SCOPED_TEXT sentence = {0};
     text_add(&sentence, "null is not allowed; expected ");
     row_add_expected(row, &sentence);
     if (row->type == SCHEMA_SECTION)
@@ -140,18 +136,16 @@ static void binder_report_null(struct binder *b, const struct schema_row *row, c
     else if (row->fallback)
         text_printf(&sentence, " (leave the key out for the default, %s)", row->fallback);
     binder_report_text(b, node->place, path, &sentence);
-    text_free(&sentence);
 }
 
 static void check_limits(struct binder *b, const struct schema_row *row, double value, const struct node *node,
                          const struct path *path) {
     if (row_is_within_limits(row, value) || binder_is_full(b)) return;
-    struct text sentence = {0};
+    SCOPED_TEXT sentence = {0};
     text_add(&sentence, "must be ");
     row_add_limits(row, &sentence);
     text_printf(&sentence, ", got %s", short_text(node->text).s);
     binder_report_text(b, node->place, path, &sentence);
-    text_free(&sentence);
 }
 
 /* ---- scalars ---- */
@@ -207,12 +201,10 @@ static void bind_choice(struct binder *b, const struct schema_row *row, const st
         *(int *)field = i;
         return;
     }
-    struct text hint = {0}, where = {0};
+    SCOPED_TEXT hint = {0}, where = {0};
     binder_add_path(path, &where);
     if (node->kind == NODE_SCALAR) schema_suggest_value(b->root, text_string(&where), node->text, row->choices, &hint);
     binder_report_wrong_type(b, row, node, path, hint.length ? text_string(&hint) : NULL);
-    text_free(&where);
-    text_free(&hint);
 }
 
 /* ---- texts and lists ---- */
@@ -357,7 +349,7 @@ static void bind_row(struct binder *b, const struct schema_row *row, const struc
 
 static void report_unknown_key(struct binder *b, const struct target *target, size_t index) {
     if (binder_is_full(b)) return;
-    struct text sentence = {0}, path = {0};
+    SCOPED_TEXT sentence = {0}, path = {0};
     binder_add_path(target->path, &path);
     struct key_scope scope = target->scope;
     scope.path = text_string(&path);
@@ -365,8 +357,6 @@ static void report_unknown_key(struct binder *b, const struct target *target, si
     struct path key_path = {target->path, key, 0};
     suggest_key(key, &scope, b->root, b->document, &sentence);
     binder_report_text(b, target->mapping->key_places[index], &key_path, &sentence);
-    text_free(&sentence);
-    text_free(&path);
 }
 
 /* Reports a value that was split at its comma: in `{lr: 0,001}` and `{betas: (0.9, 0.999)}` the last part is a key. */
@@ -401,11 +391,10 @@ static void check_keys(struct binder *b, const struct target *target) {
 
 static void run_check(struct binder *b, const struct schema *schema, void *config, const struct target *target) {
     if (!schema || !schema->check) return;
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     binder_add_path(target->path, &path);
     struct node empty = {.kind = NODE_MAPPING, .place = target->place};
     schema->check(config, target->mapping ? target->mapping : &empty, text_string(&path), b->problems);
-    text_free(&path);
 }
 
 static void bind_target(struct binder *b, const struct target *target) {
@@ -499,10 +488,9 @@ static void bind_type(struct binder *b, const struct schema_variants *variants, 
     const struct schema_variant *type = variants_find(variants, name, &index);
     if (!type) {
         if (binder_is_full(b)) return;
-        struct text sentence = {0};
+        SCOPED_TEXT sentence = {0};
         suggest_type(name, variants, b->root, &sentence);
         binder_report_text(b, name_node->place, path, &sentence);
-        text_free(&sentence);
         return;
     }
     variant->index = index;
@@ -587,14 +575,13 @@ static void bind_keyed(struct binder *b, const struct schema_row *row, const str
         return;
     }
     if (node->count != 1) {
-        struct text keys = {0};
+        SCOPED_TEXT keys = {0};
         for (size_t i = 0; i < node->count && i < 5; i++)
             text_printf(&keys, "%s%s", i ? ", " : "", short_text(node->keys[i]).s);
         binder_report(b, node->place, path,
                       "expected one key, the type of the %s, got %zu%s%s%s; its options go inside it: %s: {...}", what,
                       node->count, node->count ? " (" : "", text_string(&keys), node->count ? ")" : "",
                       node->count ? short_text(node->keys[0]).s : "TYPE");
-        text_free(&keys);
         return;
     }
     int index;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/schema/schema_internal.h"
+#include "base/scoped.h"
 
 /* ---- sections ---- */
 
@@ -260,10 +261,9 @@ static void add_entry(struct text *out, const char *name, size_t width, const ch
 }
 
 static void help_row(struct text *out, const struct schema_row *row, size_t width) {
-    struct text summary = {0};
+    SCOPED_TEXT summary = {0};
     row_add_summary(row, &summary);
     add_entry(out, row->key, width, text_string(&summary), row->doc);
-    text_free(&summary);
 }
 
 static void help_rows(struct text *out, const struct schema *schema) {
@@ -389,7 +389,7 @@ static bool find_anywhere(const struct sections *all, const char *name, struct a
 
 static status unknown_section(const char *section, const struct sections *all, struct arena *arena) {
     const char **known = arena_alloc(arena, all->count * sizeof *known);
-    struct text list = {0}, hint = {0};
+    SCOPED_TEXT list = {0}, hint = {0};
     size_t count = 0;
     for (size_t i = 1; i < all->count; i++) {
         known[count++] = all->items[i].path;
@@ -397,11 +397,8 @@ static status unknown_section(const char *section, const struct sections *all, s
         text_printf(&list, "%s%s", list.length ? ", " : "", all->items[i].path);
     }
     suggest_nearest(section, known, &hint);
-    status s = status_new(STATUS_USAGE, "unknown section '%s'%s (known: %s)", short_text(section).s, text_string(&hint),
-                          text_string(&list));
-    text_free(&list);
-    text_free(&hint);
-    return s;
+    return status_new(STATUS_USAGE, "unknown section '%s'%s (known: %s)", short_text(section).s, text_string(&hint),
+                      text_string(&list));
 }
 
 status schema_help(const struct schema *schema, const char *section, struct text *out) {
@@ -448,10 +445,9 @@ static void add_cell(struct text *out, const char *text) {
 
 /* Adds [text] in backquotes. */
 static void add_code(struct text *out, const char *text) {
-    struct text code = {0};
+    SCOPED_TEXT code = {0};
     text_printf(&code, "`%s`", text);
     add_cell(out, text_string(&code));
-    text_free(&code);
 }
 
 static void add_type_cell(struct text *out, const struct schema_row *row, const char *path, const char *repeats) {
@@ -506,7 +502,7 @@ static void add_table(struct text *out, const struct sections *all, const char *
                       unsigned flags) {
     text_add(out, "| Key | Type | Default | Allowed | Meaning |\n|---|---|---|---|---|\n");
     for (const struct schema_row *row = schema->rows; row->key; row++) {
-        struct text row_path = {0};
+        SCOPED_TEXT row_path = {0};
         text_printf(&row_path, "%s%s%s", path, *path ? "." : "", row->key);
         const struct section *section = section_at(all, text_string(&row_path));
         text_printf(out, "| `%s` | ", row->key);
@@ -523,7 +519,6 @@ static void add_table(struct text *out, const struct sections *all, const char *
         if ((row->flags | flags) & SCHEMA_EXTENDS) text_add(out, " *May differ on a resume.*");
         if ((row->flags | flags) & SCHEMA_INFERENCE) text_add(out, " *May differ in eval and predict.*");
         text_add(out, " |\n");
-        text_free(&row_path);
     }
     text_add(out, "\n");
 }
@@ -611,11 +606,10 @@ static void add_definition_name(const struct writer *w, const struct schema_vari
 }
 
 static json_t *reference_to(const struct writer *w, const struct schema_variants *variants) {
-    struct text pointer = {0};
+    SCOPED_TEXT pointer = {0};
     text_add(&pointer, "#/$defs/");
     add_definition_name(w, variants, &pointer);
     json_t *reference = json_pack("{s:s}", "$ref", text_string(&pointer));
-    text_free(&pointer);
     return reference;
 }
 
@@ -806,10 +800,9 @@ void schema_write_json(const struct schema *schema, struct text *out) {
     for (size_t i = 0; i < w.all.count; i++) {
         const struct section *s = &w.all.items[i];
         if (!s->choice || s->repeats) continue;
-        struct text name = {0};
+        SCOPED_TEXT name = {0};
         add_definition_name(&w, s->choice, &name);
         json_object_set_new(definitions, text_string(&name), definition_of(&w, s->choice));
-        text_free(&name);
     }
     json_t *page = json_pack("{s:s,s:s}", "$schema", "http://json-schema.org/draft-07/schema#", "title", schema->name);
     json_object_update(page, root);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/schema/schema_internal.h"
+#include "base/scoped.h"
 
 /* ---- a tree as YAML ---- */
 
@@ -218,7 +219,7 @@ static bool add_flow_rows(const struct schema *schema, const void *config, struc
 
 /* Adds " {key: value}" and a newline when the group is flat and at most [max_columns] wide. */
 static bool add_flow(const struct group *group, size_t max_columns, struct text *out) {
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     if (group->type) text_printf(&line, "type: %s", group->type);
     bool fits = add_flow_rows(group->own, group->own_config, &line) &&
                 add_flow_rows(group->common, group->common_config, &line) && line.length + 3 <= max_columns;
@@ -227,7 +228,6 @@ static bool add_flow(const struct group *group, size_t max_columns, struct text 
         text_add_bytes(out, text_string(&line), line.length);
         text_add(out, "}\n");
     }
-    text_free(&line);
     return fits;
 }
 
@@ -323,7 +323,7 @@ static void add_section_map(const struct schema_row *row, const struct section_l
     for (size_t i = 0; i < list->count; i++) {
         const char *item = (const char *)list->items + i * row->section->size, *name = *(const char *const *)item;
         struct group group = {.own = row->section, .own_config = item};
-        struct text key = {0};
+        SCOPED_TEXT key = {0};
         value_add_string(&key, name);
         add_indent(out, indent + 2);
         text_printf(out, "%s:", text_string(&key));
@@ -331,7 +331,6 @@ static void add_section_map(const struct schema_row *row, const struct section_l
             text_add(out, " {}\n");
         else if (!add_flow(&group, LINE_MAX - indent - key.length, out))
             add_block(&group, indent + 4, out);
-        text_free(&key);
     }
 }
 
@@ -412,15 +411,13 @@ static void add_python(const struct schema_row *row, const void *field, bool is_
 }
 
 static bool is_default(const struct schema_row *row, const void *field) {
-    struct text value = {0};
+    SCOPED_TEXT value = {0};
     double number;
     const char *hint = NULL;
     if (row->type == SCHEMA_REAL && row->fallback && value_parse_real(row->fallback, &number, &hint))
         return *(const double *)field >= number && *(const double *)field <= number;
     value_add_yaml(row, field, &value);
-    bool is_equal = row->fallback && strcmp(text_string(&value), row->fallback) == 0;
-    text_free(&value);
-    return is_equal;
+    return row->fallback && strcmp(text_string(&value), row->fallback) == 0;
 }
 
 /* One place, [name] with its mark. */
@@ -566,12 +563,10 @@ static void diff_section_maps(struct differ *d, const struct schema_row *row, co
 }
 
 static void diff_values(struct differ *d, const struct schema_row *row, const void *before, const void *after) {
-    struct text old = {0}, new = {0};
+    SCOPED_TEXT old = {0}, new = {0};
     value_add_yaml(row, before, &old);
     value_add_yaml(row, after, &new);
     if (strcmp(text_string(&old), text_string(&new)) != 0) add_difference(d, text_string(&old), text_string(&new));
-    text_free(&old);
-    text_free(&new);
 }
 
 static void diff_row(struct differ *d, const struct schema_row *row, const void *before, const void *after) {

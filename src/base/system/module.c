@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 
 /* The path of the shared library that this code is part of; false: it is the program's. */
 static bool find_library(char *path) {
@@ -49,15 +49,13 @@ static bool find_module(const char *name, char *path, struct text *tried) {
 
 bool module_is_installed(const char *name) {
     char path[MODULE_MAX_PATH];
-    struct text tried = {0};
-    bool is_found = find_module(name, path, &tried);
-    text_free(&tried);
-    return is_found;
+    SCOPED_TEXT tried = {0};
+    return find_module(name, path, &tried);
 }
 
 status module_open(const char *name, const char *symbol, void **address) {
     char path[MODULE_MAX_PATH];
-    struct text tried = {0};
+    SCOPED_TEXT tried = {0};
     status result = OK;
     bool is_found = find_module(name, path, &tried);
     void *handle = is_found ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -68,7 +66,6 @@ status module_open(const char *name, const char *symbol, void **address) {
     if (!result && !(*address = dlsym(handle, symbol)))
         result = status_new(STATUS_USAGE, "ddptrain_%s.so is not a module of this program: it has no symbol '%s'", name,
                             symbol);
-    text_free(&tried);
     return result;
 }
 

@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "base/system/program.h"
 #include "base/system/signals.h"
@@ -125,11 +126,10 @@ void launch_output_note(struct launched_rank *r, const char *text) {
     char stamp[32] = "";
     struct tm parts;
     time_t now = time(NULL);
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     if (localtime_r(&now, &parts)) strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &parts);
     text_printf(&line, "%s %s\n", stamp, text);
     write_log(r, line.data, line.length);
-    text_free(&line);
 }
 
 /* Creates the folder if it does not exist: nodes may have no shared file system. */
@@ -352,12 +352,10 @@ static bool is_stopped_start(const struct launched_rank *ranks, int count, const
 }
 
 static status did_not_stop(const struct launched_rank *killed, const struct launch_context *context) {
-    struct text last = {0};
+    SCOPED_TEXT last = {0};
     add_last_seen(killed, &last);
-    status failure = status_new(STATUS_PEER, "rank %d (host %s, pid %ld) did not stop within %g s and was killed%s",
-                                killed->rank, context->host, (long)killed->pid, context->grace, text_string(&last));
-    text_free(&last);
-    return failure;
+    return status_new(STATUS_PEER, "rank %d (host %s, pid %ld) did not stop within %g s and was killed%s", killed->rank,
+                      context->host, (long)killed->pid, context->grace, text_string(&last));
 }
 
 /* The result if no rank failed by itself: success, a stop, or a rank that the launcher had to kill. */
@@ -391,11 +389,9 @@ status launch_result(const struct launched_rank *ranks, int count, const struct 
     /* the store has reports of other nodes, and of a rank that hung until the launcher killed it */
     if (launch_lost_peer(cause) && context->job_failure.is_known)
         return status_new((enum status_code)context->job_failure.code, "%s", context->job_failure.text);
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     describe(cause, context, &text);
-    status failure = status_new(code_of(cause), "%s", text.data);
-    text_free(&text);
-    return failure;
+    return status_new(code_of(cause), "%s", text.data);
 }
 
 /* ---- starting ranks ---- */
@@ -683,11 +679,10 @@ static void on_job_failure(struct launcher *l, const struct launcher_packet *pac
 
 /* The launcher prints restarts and the cause of a failure: they are added to what rank 0 logs. */
 static void open_log(struct log *log, const char *folder) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     if (!log) return;
     text_printf(&path, "%s/log.txt", folder);
     status_free(log_open_file(log, text_string(&path))); /* the terminal has it all */
-    text_free(&path);
 }
 
 static void on_packet(struct launcher *l, struct launched_rank *r, struct launcher_packet *packet) {
@@ -776,7 +771,7 @@ static void send_to_ranks(const struct launcher *l, const struct launcher_packet
 /* Sends how a rank ended to the others, which report it to the store: only the parent gets the signal that killed it.
  */
 static void report_exit(struct launcher *l, const struct launched_rank *ended) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     l->memory.has_oom = l->oom_before >= 0 && launch_oom_kills() > l->oom_before;
     if (l->phase < STOPPING && launch_has_failed(ended)) launch_describe_end(ended, &l->memory, &text);
     if (text.length > 0) {
@@ -784,7 +779,6 @@ static void report_exit(struct launcher *l, const struct launched_rank *ended) {
         snprintf(packet.text, sizeof packet.text, "%s", text.data);
         send_to_ranks(l, &packet);
     }
-    text_free(&text);
 }
 
 /* Kills the rest of the rank's process group before the rank is reaped, while its group id cannot be reused. */
@@ -1224,12 +1218,11 @@ static status run(struct launch_start *start) {
 /* Chooses the processors of the ranks, the same for every start. */
 static status bind_ranks(struct launch_job *job, struct log *log) {
     const struct launch_config *c = job->config;
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     if (!c->binds_cores) return OK;
     TRY(launch_split(c->nproc, &job->parts));
     launch_describe_parts(job->parts, c->nproc, c->node_rank * c->nproc, &text);
     log_line(log, "%s", text_string(&text));
-    text_free(&text);
     return OK;
 }
 

@@ -18,7 +18,7 @@
 
 #include "base/files/digest.h"
 #include "base/files/io.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "dist/process/net.h"
 
 #define MAX_PORT 65535
@@ -617,10 +617,9 @@ static int passed_descriptor(const char *variable) {
 }
 
 static void derive_secret(const char *source, const char *value, uint8_t secret[32]) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     text_printf(&text, "ddptrain %s:%s", source, value);
     digest_of(text.data, text.length, secret);
-    text_free(&text);
 }
 
 static int secret_descriptor(const struct dist_env *env) {

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/files/digest.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/system/machine.h"
 #include "base/system/thread.h"
@@ -151,7 +152,7 @@ static void set_failure(struct heartbeat *h, enum status_code code, int rank, bo
  * reason: the JOB_FAILURE of it may have been lost with the connection. [is_closed]: the connection has ended;
  * otherwise rank 0 does not answer. */
 static void on_rank_0_lost(struct heartbeat *h, const char *how, bool is_closed) {
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     if (h->leaving && status_code(h->leaving) == STATUS_STOPPED)
         set_failure(h, STATUS_STOPPED, h->config.rank, false, status_message(h->leaving));
     if (*h->rank_0_process)
@@ -161,7 +162,6 @@ static void on_rank_0_lost(struct heartbeat *h, const char *how, bool is_closed)
     if (how != h->exit_of_0 && *h->rank_0_process) members_last_seen(&h->last_of_0, &why);
     set_failure(h, STATUS_PEER, 0, !is_closed, why.data);
     channel_break(h->config.channel);
-    text_free(&why);
 }
 
 /* ---- heartbeat: sending ---- */
@@ -611,12 +611,11 @@ static bool wait_for_failure(struct store *s, struct text *out) {
 /* Replaces [failure], the end of the connection to rank 0, by the failure that the heartbeat has received, if any. A
  * request to stop ends a job in the same way. Consumes [failure]. */
 static status explain_loss(struct store *s, status failure) {
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     if (!wait_for_failure(s, &why)) return failure;
     bool is_stopped = heartbeat_failure(s->heartbeat, NULL) == STATUS_STOPPED;
     const char *own = is_stopped ? STOPPED_BEFORE_TRAINING : status_message(failure);
     status explained = status_new(is_stopped ? STATUS_STOPPED : STATUS_PEER, "%s", why.length > 0 ? why.data : own);
-    text_free(&why);
     status_free(failure);
     return explained;
 }
@@ -1297,7 +1296,7 @@ static void compare(int rank, const char *zero, const char *mine, struct text *o
 
 /* On other ranks than 0: publishes the difference. */
 static status publish_difference(const struct agreement *a, int rank, const char *mine) {
-    struct text zero = {0}, difference = {0};
+    SCOPED_TEXT zero = {0}, difference = {0};
     status failure = fetch(a, &zero);
     bool is_equal = !failure && strcmp(text_string(&zero), mine) == 0;
     if (!failure && !is_equal) {
@@ -1305,14 +1304,12 @@ static status publish_difference(const struct agreement *a, int rank, const char
         if (difference.length == 0) text_add(&difference, "\n  (in the newline at the end)");
     }
     if (!failure) failure = set_part(a, "difference", rank, text_string(&difference), difference.length);
-    text_free(&zero);
-    text_free(&difference);
     return failure;
 }
 
 /* On rank 0: adds the message with all differences to [result]; nothing if all texts are equal. */
 static status collect(const struct agreement *a, int world_size, const char *what, struct text *result) {
-    struct text ranks = {0}, lines = {0}, difference = {0};
+    SCOPED_TEXT ranks = {0}, lines = {0}, difference = {0};
     int different = 0;
     status failure = OK;
     for (int r = 1; r < world_size && !failure; r++) {
@@ -1326,9 +1323,6 @@ static status collect(const struct agreement *a, int world_size, const char *wha
         text_printf(result, "%s is not the same on all ranks: rank%s %s%s differ%s from rank 0%s", what,
                     different > 1 ? "s" : "", text_string(&ranks), different > 16 ? ", ..." : "",
                     different > 1 ? "" : "s", text_string(&lines));
-    text_free(&ranks);
-    text_free(&lines);
-    text_free(&difference);
     return failure;
 }
 
@@ -1361,11 +1355,10 @@ static status exchange_texts(const struct agreement *a, const char *what, const 
 status store_agree(struct store *store, const char *what, const char *text, double timeout) {
     if (store_world_size(store) == 1) return OK;
     struct agreement a = {.store = store, .number = store_next_agreement(store), .timeout = timeout};
-    struct text result = {0};
+    SCOPED_TEXT result = {0};
     bool is_equal = false;
     status failure = compare_digests(&a, text, &is_equal);
     if (!failure && !is_equal) failure = exchange_texts(&a, what, text, &result);
     if (!failure && result.length > 0) failure = status_new(STATUS_USAGE, "%s", result.data);
-    text_free(&result);
     return failure;
 }

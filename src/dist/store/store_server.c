@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/scoped.h"
 #include "base/system/thread.h"
 #include "base/text.h"
 #include "dist/process/env.h"
@@ -654,10 +655,9 @@ static bool try_gather(struct store_server *s, struct connection *c, bool is_tim
 static bool try_cause(struct store_server *s, struct connection *c, bool is_timed_out) {
     int rank = members_cause(s->members, clock_seconds());
     if ((rank < 0 || rank == rank_of(c)) && !is_timed_out) return false;
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     if (rank >= 0 && rank != rank_of(c)) members_describe(s->members, rank, &why);
     server_send(s, c, FRAME_VALUE, text_string(&why), why.length);
-    text_free(&why);
     return true;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/expression/expression.h"
 #include "base/files/find_file.h"
+#include "base/scoped.h"
 #include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
 #include "train/config/extension.h"
@@ -120,7 +121,7 @@ static void check_target(const struct config *c, const struct variant *entry, st
                          entry->name);
         return;
     }
-    struct text known = {0};
+    SCOPED_TEXT known = {0};
     add_names(&c->dataset.target_groups, DATASET_TARGET_NAME, &known);
     add_names(dataset_input_groups(&c->dataset), DATASET_INPUT_NAME, &known);
     if (name)
@@ -129,7 +130,6 @@ static void check_target(const struct config *c, const struct variant *entry, st
     else
         problems_add(problems, entry->place, "losses", "'%s' needs target: with one of: %s", entry->name,
                      text_string(&known));
-    text_free(&known);
 }
 
 /* Losses of rows that depend on the other rows of the batch. */
@@ -262,7 +262,7 @@ static void check_name(const struct config *c, const struct node *root, struct p
 static void check_resume(const struct config *c, const struct node *root, struct problems *problems) {
     const struct node *resume = find_key(root, "checkpoint", "resume");
     static const char *const none[] = {NULL}; /* any other value may be a file */
-    struct text hint = {0};
+    SCOPED_TEXT hint = {0};
     if (c->checkpoint.resume && !*c->checkpoint.resume)
         problems_add(problems, config_place(resume), "checkpoint.resume", "must be auto, never or a file, got ''");
     if (resume && resume->kind == NODE_SCALAR)
@@ -270,7 +270,6 @@ static void check_resume(const struct config *c, const struct node *root, struct
     if (hint.length)
         problems_add(problems, config_place(resume), "checkpoint.resume",
                      "expected auto, never or a file, got '%.40s'; %s", resume->text, text_string(&hint));
-    text_free(&hint);
 }
 
 /* Shards are parts of the batch of all ranks. Sets sampler.shards. */
@@ -397,11 +396,10 @@ static void check_whole_updates(const struct config *c, const struct node *root,
          "an update needs whole parameters, whose gradients exist in parts"},
     };
     if (!optimizer_needs_whole(&c->optimizer)) return;
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     text_printf(&name, "%s ", c->optimizer.name);
     add_conflicts(conflicts, sizeof conflicts / sizeof *conflicts, place_of_key(root, "optimizer", "type"),
                   "optimizer.type", text_string(&name), problems);
-    text_free(&name);
 }
 
 /* From stage 2 on a rank never has all gradients at once. */
@@ -462,12 +460,11 @@ static void check_target_scale(const struct config *c, const struct node *root, 
     if (c->dataset.target_scale == TARGET_SCALE_NONE || loss->is_regression || c->losses.count) return;
     const char *targets = loss->targets ? loss->targets : loss->wants_classes ? "classes" : "probabilities";
     bool are_values = strcmp(targets, "values") == 0; /* which this loss does not have scaled */
-    struct text losses = {0};
+    SCOPED_TEXT losses = {0};
     add_regression_losses(&losses);
     problems_add(problems, place_of_key(root, "dataset", "target_scale"), "dataset.target_scale",
                  "is for the losses %s, but the loss is %s%s%s", text_string(&losses), loss->variant.name,
                  are_values ? "" : ", whose targets are ", are_values ? "" : targets);
-    text_free(&losses);
 }
 
 static bool is_maximized(const char *metric) { return monitor_is_maximized(&(struct monitor){.metric = metric}); }
@@ -750,12 +747,11 @@ static void replace_alternatives(struct document *document, char *const *words, 
         for (size_t k = 0; k < 3 && alternatives[i].keys[k]; k++)
             for (size_t other = 0; other < 3 && alternatives[i].keys[other]; other++) {
                 const char *key = alternatives[i].keys[other], *none = none_of[i];
-                struct text word = {0};
+                SCOPED_TEXT word = {0};
                 if (other == k || !is_set(words, count, alternatives[i].keys[k], none)) continue;
                 if (is_set(words, count, key, NULL) || !has_key(document, key)) continue;
                 text_printf(&word, "%s=%s", key, none);
                 schema_override(&config_schema, document, text_string(&word), problems);
-                text_free(&word);
             }
 }
 
@@ -785,12 +781,11 @@ static status free_after(status s, struct config_file **file) {
 /* [failure] to read the config [path], which may be the data: adds what then helps. */
 static status explain_data(status failure, const char *path) {
     if (!failure || !dataset_knows_extension(path)) return failure;
-    struct text word = {0};
+    SCOPED_TEXT word = {0};
     text_add_shell(&word, path);
     status s = status_new(status_code(failure),
                           "%s; if it is a data file, ddptrain init writes a config for it: ddptrain init %s > CONFIG",
                           status_message(failure), text_string(&word));
-    text_free(&word);
     status_free(failure);
     return s;
 }
@@ -823,12 +818,11 @@ status config_load(const char *path, char *const *overrides, size_t count, struc
     status s = read_document(path, &problems, &document);
     bool is_read = !s && problems.count == 0;
     if (is_read && document && is_sweep(document)) {
-        struct text word = {0};
+        SCOPED_TEXT word = {0};
         text_add_shell(&word, path);
         s = status_new(STATUS_USAGE,
                        "%s: this is a sweep of a config; ddptrain sweep %s trains it, and ddptrain check %s checks it",
                        path, text_string(&word), text_string(&word));
-        text_free(&word);
         document_destroy(document);
         problems_free(&problems);
         return s;
@@ -1066,10 +1060,9 @@ static void add_value(const struct node *node, struct text *out) {
 static void add_sources(const struct node *node, const char *path, struct place place, struct text *out) {
     bool is_one = node->kind != NODE_MAPPING || node->count == 0;
     for (size_t i = 0; !is_one && i < node->count; i++) {
-        struct text below = {0};
+        SCOPED_TEXT below = {0};
         text_printf(&below, "%s%s%s", path, *path ? "." : "", node->keys[i]);
         add_sources(node->items[i], text_string(&below), node->key_places[i], out);
-        text_free(&below);
     }
     if (!is_one || !*path) return;
     size_t start = out->length;

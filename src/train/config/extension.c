@@ -20,6 +20,7 @@
 #include "base/files/digest.h"
 #include "base/files/find_file.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/system/module.h"
 #include "train/metrics/metric_table.h"
 
@@ -263,7 +264,7 @@ static status run_compiler(const char *const *arguments, const char *log, int *c
 static status compiler_failure(const char *source, const char *name, const char *log) {
     char *text = NULL;
     struct io_info info;
-    struct text shown = {0};
+    SCOPED_TEXT shown = {0};
     status_free(io_read_text(log, 1 << 20, &text, &info));
     const char *line = text ? strstr(text, "error: ") : NULL;
     while (line && line > text && line[-1] != '\n') line--;
@@ -272,7 +273,6 @@ static status compiler_failure(const char *source, const char *name, const char 
     if (is_named) text_add(&shown, name);
     text_add_bytes(&shown, line + is_named, strcspn(line + is_named, "\n"));
     status s = status_new(STATUS_USAGE, "the extension %s does not compile: %.400s", name, text_string(&shown));
-    text_free(&shown);
     free(text);
     return s;
 }
@@ -371,7 +371,7 @@ static status lock_file(const char *path, int *fd) {
 
 /* The compiled object of the remembered source; one process compiles it, the others wait. */
 static status compile_once(const char *remembered, const char *name, const char *object) {
-    struct text lock = {0}, made = {0};
+    SCOPED_TEXT lock = {0}, made = {0};
     int fd = -1;
     if (access(object, R_OK) == 0) return OK;
     text_printf(&lock, "%s.lock", object);
@@ -383,14 +383,12 @@ static status compile_once(const char *remembered, const char *name, const char 
         unlink(text_string(&made));
     }
     if (fd >= 0) status_free(io_close(fd, text_string(&lock)));
-    text_free(&lock);
-    text_free(&made);
     return s;
 }
 
 /* Loads the remembered file [sha256]; *is_known false: it is not remembered. */
 static status load_remembered(const char *path, const char *sha256, bool *is_known, const struct extension **out) {
-    struct text folder = {0}, file = {0}, object = {0};
+    SCOPED_TEXT folder = {0}, file = {0}, object = {0};
     char key[DIGEST_HEX_SIZE];
     const char *kind = kind_of(path);
     *is_known = true;
@@ -404,21 +402,16 @@ static status load_remembered(const char *path, const char *sha256, bool *is_kno
         s = compile_once(text_string(&file), path, text_string(&object));
     }
     if (!s && *is_known) s = open_object(text_string(object.length ? &object : &file), path, sha256, out);
-    text_free(&folder);
-    text_free(&file);
-    text_free(&object);
     return s;
 }
 
 /* Remembers the content [bytes] of the file that the user named. */
 static status remember(const char *path, const char *sha256, const char *bytes, size_t size) {
-    struct text folder = {0}, file = {0};
+    SCOPED_TEXT folder = {0}, file = {0};
     status s = cache_folder(&folder);
     text_printf(&file, "%s/%s.%s", text_string(&folder), sha256, kind_of(path));
     if (!s && access(text_string(&file), R_OK) != 0)
         s = io_replace(text_string(&file), &(struct io_part){.bytes = bytes, .size = size}, 1);
-    text_free(&folder);
-    text_free(&file);
     return s;
 }
 
@@ -456,15 +449,13 @@ static bool is_sha256(const char *text) {
 
 /* Of a run folder or a checkpoint. */
 static status refuse(const struct extension_file *file) {
-    struct text word = {0};
+    SCOPED_TEXT word = {0};
     text_add_shell(&word, file->path);
-    status s = status_new(
+    return status_new(
         STATUS_USAGE,
         "the extension '%s' (SHA-256 %.16s) is code that you have not run before on this machine, and it does not run "
         "because a run folder or a checkpoint names it; if you have this file and trust it: ddptrain extension test %s",
         file->path, file->sha256 ? file->sha256 : "not given", text_string(&word));
-    text_free(&word);
-    return s;
 }
 
 /* Whether [config] is a file in the folder of a run, which may be of somebody else. */
@@ -473,10 +464,9 @@ static bool is_in_run_folder(const char *config) {
     const char *slash = strrchr(config, '/');
     bool is_found = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct text path = {0};
+        SCOPED_TEXT path = {0};
         text_printf(&path, "%.*s%s", slash ? (int)(slash - config + 1) : 0, config, names[i]);
         is_found = is_found || access(text_string(&path), F_OK) == 0;
-        text_free(&path);
     }
     return is_found && strcmp(slash ? slash + 1 : config, "config.yaml") == 0;
 }

@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/dataset/suggest.h"
 #include "train/config/config.h"
 
@@ -15,11 +16,10 @@ static bool is_plain(const char *word) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     if (!*word || !strchr(letters, word[0])) return false;
     if (word[strspn(word, "_-./0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")]) return false;
-    struct text lower = {0};
+    SCOPED_TEXT lower = {0};
     for (const char *c = word; *c; c++) text_add_bytes(&lower, (const char[]){(char)(*c | 32)}, 1);
     bool is_text = true;
     for (size_t i = 0; other[i]; i++) is_text = is_text && strcmp(text_string(&lower), other[i]) != 0;
-    text_free(&lower);
     return is_text;
 }
 
@@ -245,7 +245,7 @@ static status read_csv_choice(char *const *overrides, size_t count, struct arena
 
 /* `csv:` with the keys that were recognised and those of the overrides. */
 static void add_csv(const struct suggestion *s, char *const *overrides, size_t count, struct text *out) {
-    struct text keys = {0};
+    SCOPED_TEXT keys = {0};
     if (s->has_no_header) text_add(&keys, ", no_header: true");
     if (s->strip) text_printf(&keys, ", strip: \"%s\"", s->strip);
     if (s->thousands) text_printf(&keys, ", thousands: \"%c\"", s->thousands);
@@ -264,7 +264,6 @@ static void add_csv(const struct suggestion *s, char *const *overrides, size_t c
         text_add(out, "'");
     }
     if (keys.length) text_add(out, "\n");
-    text_free(&keys);
 }
 
 static void add_csv_note(const struct suggestion *s, const char *path, struct text *notes) {

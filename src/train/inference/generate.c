@@ -1,6 +1,7 @@
 /* While the text fits in a block, a decoder computes its positions one after the other (struct decoder). After that, or
  * for a model that it cannot compute, the model's input is a whole block that begins with the text so far; the rest
  * does not affect a causal model. When the block is full, its first token is removed for each new one. */
+#include "base/scoped.h"
 #include "train/inference/inference.h"
 
 #include <math.h>
@@ -317,7 +318,7 @@ static status run_model(struct generator *g) {
 }
 
 static status write_text(struct generator *g, generate_sink *sink, void *context) {
-    struct text all = {0}, bytes = {0}, piece = {0};
+    SCOPED_TEXT all = {0}, bytes = {0}, piece = {0};
     stop_defer();
     status s = OK;
     bool has_ended = !sink(context, g->options->prompt);
@@ -334,9 +335,6 @@ static status write_text(struct generator *g, generate_sink *sink, void *context
     }
     text_add_bytes(&bytes, text_string(&all), all.length);
     write_characters(&bytes, true, &piece, sink, context);
-    text_free(&all);
-    text_free(&bytes);
-    text_free(&piece);
     return s;
 }
 

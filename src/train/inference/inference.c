@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "data/columns/raw_columns.h"
 #include "data/dataset/loader.h"
@@ -120,11 +121,10 @@ static void log_columns(const struct inference *inf, const struct column_list *t
                  "have their names; they are used in the order of the file",
                  path);
     if (columns_count(trained, COLUMN_INPUT) == 0 || (now.count && strcmp(trained->format, now.format) == 0)) return;
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     columns_add_names(trained, COLUMN_INPUT, &names);
     log_line(log, "%s: the columns could not be compared with those of the training (%s file, inputs %s)",
              path ? path : "synthetic dataset", trained->format, text_string(&names));
-    text_free(&names);
 }
 
 /* A stratified split reads the classes, and one of the rows that have a target reads which these are. */
@@ -271,7 +271,7 @@ static void add_shape(int dims, const int64_t *sizes, struct text *out) {
 /* Adds the shapes of a row of images here and in the training to [failure] of opening the model, if they differ. */
 static status explain_shape(const struct inference *inf, int dims, const int64_t *shape, status failure) {
     const struct input_layout *trained = &inf->session.inputs;
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     if (!failure || dims < 2) return failure;
     bool differs = inf->session.has_inputs && trained->kind == INPUT_VALUES &&
                    (trained->dims != dims || memcmp(trained->shape, shape, (size_t)dims * sizeof *shape) != 0);
@@ -283,7 +283,6 @@ static status explain_shape(const struct inference *inf, int dims, const int64_t
     text_printf(&text, " in the training; %s",
                 inf->config->dataset.window.steps ? "see dataset.window" : "for images see dataset.layout");
     status s = status_new(status_code(failure), "%s", text_string(&text));
-    text_free(&text);
     status_free(failure);
     return s;
 }

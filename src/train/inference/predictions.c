@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/numbers/statistics.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "checkpoint/checkpoint_hdf5.h"
 
 /* ---- meaning ---- */
@@ -476,10 +476,8 @@ static status write_hdf5(const char *path, const struct predictions *p) {
 
 status predictions_write(const char *path, const struct predictions *p, struct arena *arena) {
     if (!text_ends_with(path, ".csv")) return write_hdf5(path, p);
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     predictions_add_csv(p, arena, &text);
     struct io_part part = {text.data, text.length};
-    status s = io_replace(path, &part, 1);
-    text_free(&text);
-    return s;
+    return io_replace(path, &part, 1);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "train/state/data_entries.h"
 #include "train/state/state.h"
 #include "train/weights/weights.h"
@@ -136,7 +137,7 @@ static size_t diff_configs(const struct config *trained, const struct config *co
 /* STATUS_USAGE with the differences of [keys] to [config] if there are any in [decisive]. */
 static status compare(const struct session *s, const struct config *config, const char *const *decisive,
                       const char *const *keys) {
-    struct text decisive_ones = {0}, differences = {0};
+    SCOPED_TEXT decisive_ones = {0}, differences = {0};
     status differs = OK;
     size_t count = 0;
     if (!s->trained) return OK;
@@ -149,8 +150,6 @@ static status compare(const struct session *s, const struct config *config, cons
             "such keys out on the command line, and give the run folder in place of another config",
             checkpoint_path(s->checkpoint), count, text_plural(count, "s"), count == 1 ? "differs" : "differ",
             text_string(&differences));
-    text_free(&decisive_ones);
-    text_free(&differences);
     return differs;
 }
 
@@ -227,7 +226,7 @@ static void log_weights(const struct config *config, const struct text *report, 
 static status set_weights(const struct plan *plan, struct log *log) {
     const struct config *config = plan->config;
     struct model *model = plan->model;
-    struct text report = {0};
+    SCOPED_TEXT report = {0};
     struct rng rng;
     TRY(model_alloc(model, plan->device, 1));
     TRY(model_map(model));
@@ -236,7 +235,6 @@ static status set_weights(const struct plan *plan, struct log *log) {
     TRY(model_unmap(model, true));
     status s = init_from(model, &config->model.init_from, plan->dataset, &report);
     if (!s) log_weights(config, &report, log);
-    text_free(&report);
     return s;
 }
 
@@ -259,7 +257,7 @@ static status open_start(const struct config *config, struct log *log, struct ch
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     struct plan_options options = {.purpose = PLAN_INFERENCE, .env = &alone};
     struct config own = on_cpu(config);
-    struct text config_text = {0};
+    SCOPED_TEXT config_text = {0};
     struct plan *plan;
     *out = NULL;
     TRY(check_resume(config));
@@ -267,7 +265,6 @@ static status open_start(const struct config *config, struct log *log, struct ch
     schema_write_yaml(&config_schema, config, &config_text);
     status s = set_weights(plan, log);
     if (!s) s = make_checkpoint(plan, text_string(&config_text), out);
-    text_free(&config_text);
     plan_destroy(plan);
     return plan_explain_memory(NULL, s);
 }

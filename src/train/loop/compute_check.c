@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/files/digest.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
 
 #define MAX_COMPUTATIONS 3
@@ -179,7 +180,7 @@ static void keep_finding(struct trainer *t, const uint64_t *hashes) {
     size_t count = result_count(t), found = 0;
     const uint64_t *first = hashes, *second = hashes + count, *third = second + count;
     struct compute_finding *finding = &t->compute_check.finding;
-    struct text what = {0};
+    SCOPED_TEXT what = {0};
     if (finding->is_found || memcmp(first, second, count * sizeof *first) == 0) return;
     for (size_t i = 0; i < count; i++)
         if (first[i] != second[i] && found++ == 0) name_result(t, i, &what);
@@ -189,7 +190,6 @@ static void keep_finding(struct trainer *t, const uint64_t *hashes) {
                            : memcmp(third, first, count * sizeof *third) == 0 ? 1
                                                                               : 0;
     snprintf(finding->what, sizeof finding->what, "%s", text_string(&what));
-    text_free(&what);
 }
 
 status compute_check_piece(struct trainer *t, const struct batch_piece *piece, status (*compute)(void *user),
@@ -226,7 +226,7 @@ static void add_finding(const struct compute_finding *f, size_t rank, struct tex
 status compute_check_report(struct trainer *t, int64_t step) {
     size_t world = (size_t)comm_world_size(t->comm);
     struct compute_finding *own = &t->compute_check.finding, *all = calloc(world, sizeof *all);
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     if (!all) return status_memory("the reports of the ranks");
     gethostname(own->host, sizeof own->host - 1);
     if (!device_is_host(t->device) || !processor_model(own->processor, sizeof own->processor))
@@ -240,7 +240,6 @@ status compute_check_report(struct trainer *t, int64_t step) {
                        "Memory or the processor failed there; nothing was saved after it, so the same command "
                        "continues from the newest checkpoint. If that host is named again, leave it out",
                        (long long)step + 1, (long long)t->state->counters.epoch + 1, text_string(&out));
-    text_free(&out);
     free(all);
     return s;
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/files/digest.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 
 #define MAX_ROWS_FRACTION 0.01 /* of the time, for comparing rows in memory */
@@ -141,18 +142,15 @@ static status rows_have_changed(const struct trainer *t, const struct rank_rows 
     const char *path = r->rows.is_validation_file ? d->validation.path : d->path;
     bool is_list = (r->rows.is_validation_file ? d->validation.others : d->others).count > 0;
     bool has_files = is_list || (path && strpbrk(path, "*?[{"));
-    struct text advice = {0};
+    SCOPED_TEXT advice = {0};
     if (r->has_saved) text_printf(&advice, "remove the checkpoints after step %lld, then ", (long long)r->checked);
-    status s =
-        status_new(STATUS_DIVERGED,
-                   "rank %d (host %s): rows %zu to %zu of %s%s (counted from 0%s) have changed in memory between "
-                   "step %lld and step %lld. Memory or the program failed; nothing is saved now; %sthe same command "
-                   "continues from the newest checkpoint",
-                   rank, r->host, r->rows.first, r->rows.last, path ? path : "the dataset",
-                   is_list ? " and the files after it" : "", has_files ? " through all files" : "",
-                   (long long)r->checked, (long long)t->state->counters.step, text_string(&advice));
-    text_free(&advice);
-    return s;
+    return status_new(STATUS_DIVERGED,
+                      "rank %d (host %s): rows %zu to %zu of %s%s (counted from 0%s) have changed in memory between "
+                      "step %lld and step %lld. Memory or the program failed; nothing is saved now; %sthe same command "
+                      "continues from the newest checkpoint",
+                      rank, r->host, r->rows.first, r->rows.last, path ? path : "the dataset",
+                      is_list ? " and the files after it" : "", has_files ? " through all files" : "",
+                      (long long)r->checked, (long long)t->state->counters.step, text_string(&advice));
 }
 
 /* Each rank decides by its own clock. */

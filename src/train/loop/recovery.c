@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 #include "train/loop/averaging.h"
 #include "train/loop/rank_sync.h"
 
@@ -54,7 +54,7 @@ typedef bool row_test(const struct search *search, const void *context, size_t r
 
 /* " for rows 3, 17 and 2 more of the training data" */
 static void name_rows(struct search *s, row_test *is_nonfinite, const void *context) {
-    struct text rows = {0};
+    SCOPED_TEXT rows = {0};
     size_t count = 0;
     for (size_t i = 0; i < s->batch->rows; i++) {
         if (!is_nonfinite(s, context, i)) continue;
@@ -65,7 +65,6 @@ static void name_rows(struct search *s, row_test *is_nonfinite, const void *cont
     if (count > 0) text_printf(&s->found, " for row%s %s", text_plural(count, "s"), text_string(&rows));
     if (count > MAX_NAMED_ROWS) text_printf(&s->found, " and %zu more", count - MAX_NAMED_ROWS);
     if (count > 0) text_add(&s->found, " of the training data");
-    text_free(&rows);
 }
 
 static bool has_nonfinite_values(const struct search *s, const void *matrix, size_t row) {
@@ -515,13 +514,11 @@ status recovery_run(struct trainer *t, const struct bad_step *bad, bool *needs_r
 
 status recovery_of_parameter(struct trainer *t, const char *parameter, struct data_position last) {
     const struct counters *c = &t->state->counters;
-    struct text what = {0};
+    SCOPED_TEXT what = {0};
     text_printf(&what, "the parameter %s is not finite after epoch %lld, step %lld", parameter, (long long)c->epoch,
                 (long long)c->step);
     bool rolls_back = t->config->train.on_nonfinite.policy == NONFINITE_ROLLBACK;
-    status s = rolls_back ? request_roll_back(t, &what, last) : stop(text_string(&what), "");
-    text_free(&what);
-    return s;
+    return rolls_back ? request_roll_back(t, &what, last) : stop(text_string(&what), "");
 }
 
 status recovery_open(struct trainer *t) {

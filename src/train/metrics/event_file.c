@@ -9,7 +9,7 @@
 
 #include "base/files/digest.h"
 #include "base/files/io.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "train/metrics/append_file.h"
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
@@ -129,7 +129,7 @@ static void add_text(struct text *to, unsigned field, const char *text) {
 
 /* The tensor of such a value is not read, but must be there. */
 static void add_null_tensor(struct text *to) {
-    struct text dim = {0}, shape = {0}, tensor = {0};
+    SCOPED_TEXT dim = {0}, shape = {0}, tensor = {0};
     add_key(&dim, DIM_SIZE, VARINT);
     add_varint(&dim, 1);
     add_message(&shape, SHAPE_DIM, &dim);
@@ -139,14 +139,11 @@ static void add_null_tensor(struct text *to) {
     add_key(&tensor, TENSOR_FLOATS, FIXED32);
     add_fixed(&tensor, 0, 4);
     add_message(to, VALUE_TENSOR, &tensor);
-    text_free(&dim);
-    text_free(&shape);
-    text_free(&tensor);
 }
 
 /* An event whose summary has the plugin's [data] (HPARAMS_START or HPARAMS_END in a message). */
 static void add_plugin_event(struct event_file *f, const char *tag, const struct text *data) {
-    struct text plugin = {0}, metadata = {0};
+    SCOPED_TEXT plugin = {0}, metadata = {0};
     add_text(&plugin, PLUGIN_NAME, "hparams");
     add_message(&plugin, PLUGIN_CONTENT, data);
     add_message(&metadata, METADATA_PLUGIN, &plugin);
@@ -156,12 +153,10 @@ static void add_plugin_event(struct event_file *f, const char *tag, const struct
     add_null_tensor(&f->value);
     add_message(&f->summary, SUMMARY_VALUE, &f->value);
     add_summary(f, 0);
-    text_free(&plugin);
-    text_free(&metadata);
 }
 
 static void add_hparam(struct text *to, const struct hparam *hparam) {
-    struct text any = {0}, entry = {0};
+    SCOPED_TEXT any = {0}, entry = {0};
     uint64_t bits;
     memcpy(&bits, &hparam->value, sizeof bits);
     if (hparam->text) {
@@ -173,12 +168,10 @@ static void add_hparam(struct text *to, const struct hparam *hparam) {
     add_text(&entry, ENTRY_KEY, hparam->name);
     add_message(&entry, ENTRY_VALUE, &any);
     add_message(to, START_HPARAMS, &entry);
-    text_free(&any);
-    text_free(&entry);
 }
 
 void event_file_add_session(struct event_file *f, const struct hparam *hparams, size_t count, bool is_success) {
-    struct text start = {0}, end = {0}, data = {0};
+    SCOPED_TEXT start = {0}, end = {0}, data = {0};
     if (!f) return;
     for (size_t i = 0; i < count; i++) add_hparam(&start, &hparams[i]);
     add_message(&data, HPARAMS_START, &start);
@@ -188,9 +181,6 @@ void event_file_add_session(struct event_file *f, const struct hparam *hparams, 
     add_varint(&end, is_success ? STATUS_SUCCESS : STATUS_FAILURE);
     add_message(&data, HPARAMS_END, &end);
     add_plugin_event(f, "_hparams_/session_end_info", &data);
-    text_free(&start);
-    text_free(&end);
-    text_free(&data);
 }
 
 /* The name contains the process id, and a number in case the process creates two files within a second. */

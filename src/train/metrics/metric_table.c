@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/numbers/statistics.h"
+#include "base/scoped.h"
 #include "train/metrics/own_metric.h"
 
 /* ---- counts ---- */
@@ -674,17 +675,14 @@ bool metric_fits(const char *name, const struct loss_type *loss) {
 
 static status unknown(const char *name, const struct schema *schema) {
     const char *known[METRICS + 1] = {0};
-    struct text list = {0}, hint = {0};
+    SCOPED_TEXT list = {0}, hint = {0};
     for (size_t i = 0; i < METRICS; i++) {
         known[i] = metrics[i].name;
         text_printf(&list, "%s%s", i ? ", " : "", known[i]);
     }
     schema_suggest_value(schema, "train.metrics", name, known, &hint);
-    status s = status_new(STATUS_USAGE, "unknown metric '%.40s'%s%s (known: %s)", name, hint.length ? "; " : "",
-                          text_string(&hint), text_string(&list));
-    text_free(&hint);
-    text_free(&list);
-    return s;
+    return status_new(STATUS_USAGE, "unknown metric '%.40s'%s%s (known: %s)", name, hint.length ? "; " : "",
+                      text_string(&hint), text_string(&list));
 }
 
 static status check_fit(const char *name, const struct loss_type *loss, const struct schema *schema) {

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/scoped.h"
+
 #define DEFAULT_METRIC "val_loss"
 #define DEFAULT_PATIENCE 10
 #define PREFIX 4 /* characters of "val_" */
@@ -73,7 +75,7 @@ static bool is_of_term(const char *metric, const struct string_list *metrics, co
 
 static status unknown(const char *metric, const struct string_list *metrics, const struct loss_type *loss,
                       const struct variant_list *losses) {
-    struct text known = {0};
+    SCOPED_TEXT known = {0};
     text_printf(&known, "train_loss, val_loss%s", loss->wants_classes ? ", train_accuracy, val_accuracy" : "");
     for (size_t i = 0; i < losses->count; i++) {
         const char *name = objective_name(&losses->items[i]);
@@ -86,10 +88,8 @@ static status unknown(const char *metric, const struct string_list *metrics, con
         if (loss->wants_classes && strcmp(metrics->items[i], "accuracy") == 0) continue;
         text_printf(&known, ", val_%s", metrics->items[i]);
     }
-    status s = status_new(STATUS_USAGE, "epochs have no metric '%.60s'; they have %s (train.metrics adds others)",
-                          metric, text_string(&known));
-    text_free(&known);
-    return s;
+    return status_new(STATUS_USAGE, "epochs have no metric '%.60s'; they have %s (train.metrics adds others)", metric,
+                      text_string(&known));
 }
 
 status monitor_check(const struct monitor *monitor, const struct string_list *metrics, const struct loss_type *loss,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/scoped.h"
 
 #define BAR_WIDTH 24
 #define EPOCH_LINES 20 /* lines per run in a log file, approximately; more if 10 s pass without one */
@@ -90,14 +90,13 @@ static void write_progress(const struct progress_line *p, enum detail detail, st
 }
 
 static void show_progress(const struct report *report, const struct progress_line *p) {
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     size_t columns = log_width();
     write_progress(p, ALL, &line);
     for (enum detail detail = NO_RATE; detail < DETAILS && line.length >= columns; detail++)
         write_progress(p, detail, &line);
     if (line.length >= columns) line.data[columns - 1] = 0;
     log_progress(report->log, text_string(&line));
-    text_free(&line);
 }
 
 void report_evaluation(struct report *report, double fraction, int64_t epoch, size_t done, size_t batches) {
@@ -162,21 +161,19 @@ static void write_epoch(const struct report *report, const struct epoch_report *
 void report_epoch(struct report *report, const struct epoch_report *epoch, bool is_last) {
     if (!report->log || !is_due(report, epoch, is_last)) return;
     report->printed = clock_seconds();
-    struct text line = {0}, fitted = {0};
+    SCOPED_TEXT line = {0}, fitted = {0};
     size_t columns = log_line_width();
     write_epoch(report, epoch, EPOCH_ALL, &line);
     text_add(&fitted, text_string(&line));
     for (enum epoch_detail detail = NO_COMM; detail < EPOCH_DETAILS && fitted.length > columns; detail++)
         write_epoch(report, epoch, detail, &fitted);
     log_line_fitted(report->log, text_string(&line), text_string(&fitted));
-    text_free(&line);
-    text_free(&fitted);
 }
 
 #define MAX_SHOWN_CLASSES 20 /* of a confusion matrix */
 
 static void report_matrix(struct log *log, const double *counts, size_t classes) {
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     log_line(log, "confusion matrix (rows: targets, columns: predictions):");
     for (size_t i = 0; i < classes; i++) {
         text_clear(&line);
@@ -186,11 +183,10 @@ static void report_matrix(struct log *log, const double *counts, size_t classes)
         }
         log_line(log, "%s", text_string(&line));
     }
-    text_free(&line);
 }
 
 static void report_classes(struct log *log, const struct evaluation_result *result, const struct string_list *labels) {
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     log_line(log, "%-20s %9s %9s %9s %9s %9s", "class", "precision", "recall", "f1", "iou", "targets");
     for (size_t c = 0; c < result->classes; c++) {
         struct class_scores s = metric_class_scores(result->confusion, result->classes, c);
@@ -203,7 +199,6 @@ static void report_classes(struct log *log, const struct evaluation_result *resu
         log_line(log, "%s %9.4f %9.4f %9.4f %9.4f %9.*f", text_string(&line), s.precision, s.recall, s.f1, s.iou,
                  s.targets == floor(s.targets) ? 0 : 2, s.targets);
     }
-    text_free(&line);
 }
 
 /* As in the line of an epoch: accuracies in percent, others with four decimals. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/files/digest.h"
+#include "base/scoped.h"
 
 #define PIECES (AGREEMENT_NUMBERS / 2)
 #define PIECE_BITS 18
@@ -96,7 +97,7 @@ static void add_tensors(const struct state *state, const uint64_t *a, const uint
 static status describe(const struct state *state, const struct rank_hash *hashes_of_ranks, const uint64_t *hashes,
                        int world) {
     const struct counters *c = &state->counters;
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     uint64_t majority;
     bool has_majority = find_majority(hashes_of_ranks, world, &majority);
     int reference = 0;
@@ -112,12 +113,10 @@ static status describe(const struct state *state, const struct rank_hash *hashes
         if (!has_majority) text_printf(&out, " from rank %d (host %s)", reference, hashes_of_ranks[reference].host);
         is_first = false;
     }
-    status s = status_new(STATUS_DIVERGED,
-                          "%s. Memory, a processor or the program failed%s; nothing was saved after it, so the same "
-                          "command continues from the newest checkpoint",
-                          text_string(&out), has_majority ? "" : "; it is unknown on which of them");
-    text_free(&out);
-    return s;
+    return status_new(STATUS_DIVERGED,
+                      "%s. Memory, a processor or the program failed%s; nothing was saved after it, so the same "
+                      "command continues from the newest checkpoint",
+                      text_string(&out), has_majority ? "" : "; it is unknown on which of them");
 }
 
 static status explain(const struct state *state, bool with_buffers, const struct rank_hash *hashes_of_ranks,

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "base/buffer.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "data/dataset/loader.h"
 #include "data/sampling/sampler.h"
@@ -59,15 +60,13 @@ static status device_memory_check(const struct device_memory *memory, struct dev
     if (device_is_host(device)) return OK;
     TRY(device_memory_info(device, &free_bytes, &total));
     if (sum <= free_bytes) return OK;
-    struct text parts = {0};
+    SCOPED_TEXT parts = {0};
     describe(memory, &parts);
-    status s = status_new(STATUS_USAGE,
-                          "%.0f MiB of memory are needed, and %s has %.0f MiB of %.0f MiB free (%s): use a smaller "
-                          "sampler.batch_size or model, or more GPUs with dist.zero_stage: 3",
-                          (double)sum / MIB, device_describe(device), (double)free_bytes / MIB, (double)total / MIB,
-                          text_string(&parts));
-    text_free(&parts);
-    return s;
+    return status_new(STATUS_USAGE,
+                      "%.0f MiB of memory are needed, and %s has %.0f MiB of %.0f MiB free (%s): use a smaller "
+                      "sampler.batch_size or model, or more GPUs with dist.zero_stage: 3",
+                      (double)sum / MIB, device_describe(device), (double)free_bytes / MIB, (double)total / MIB,
+                      text_string(&parts));
 }
 
 void device_memory_describe(const struct device_memory *memory, const struct device *device, struct text *out) {
@@ -342,7 +341,7 @@ double plan_checkpoint_bytes(const struct plan *plan) {
 }
 
 status plan_explain_rows(status failure) {
-    struct text there = {0};
+    SCOPED_TEXT there = {0};
     struct rlimit limit;
     if (status_code(failure) != STATUS_MEMORY) return failure;
     if (memory_available() != UINT64_MAX)
@@ -353,7 +352,6 @@ status plan_explain_rows(status failure) {
                           "the rows of the dataset do not fit in memory: %s%s; use a smaller dataset.cache_mb, fewer "
                           "processes on a host or fewer rows",
                           status_message(failure), text_string(&there));
-    text_free(&there);
     status_free(failure);
     return s;
 }

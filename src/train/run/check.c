@@ -1,4 +1,5 @@
 /* Creates what a run creates, except the group of ranks, the loaders and the run folder. */
+#include "base/scoped.h"
 #include "train/run/run.h"
 
 #include <string.h>
@@ -23,11 +24,9 @@ static status check_resume(const struct config *config) {
 
 /* Whether the config of a run folder can be read. */
 static status check_written(const struct config *config) {
-    struct text written = {0};
+    SCOPED_TEXT written = {0};
     schema_write_yaml(&config_schema, config, &written);
-    status s = config_check_written(text_string(&written));
-    text_free(&written);
-    return s;
+    return config_check_written(text_string(&written));
 }
 
 /* The GPU memory of the rank that needs the maximum, by a dry run. */
@@ -47,14 +46,13 @@ static status measure_memory(struct trainer *t, struct plan *plan) {
 
 /* Whether the snapshot of a script that the run continues fits. */
 static status try_snapshot(struct trainer *t, const struct config *config) {
-    struct text differences = {0};
+    SCOPED_TEXT differences = {0};
     int64_t updates;
     if (!snapshot_is(config->checkpoint.resume) || t->averaging.zero) return OK;
     TRY(state_create(t->model, t->optimizer, t->ema, NULL, NULL, NULL, &t->state));
     TRY(state_map(t->state));
     status s = snapshot_load(config->checkpoint.resume, config, t->state, &updates, &differences);
     s = status_first(s, state_unmap(t->state, false));
-    text_free(&differences);
     state_destroy(t->state);
     return s;
 }
@@ -82,19 +80,17 @@ static status record_missing(struct plan *plan, status failure) {
 }
 
 static void warn_of_schedule(const struct plan *plan, const char *run_dir, struct text *out) {
-    struct text folder = {0}, warning = {0};
+    SCOPED_TEXT folder = {0}, warning = {0};
     text_printf(&folder, "%s%s", run_dir ? "" : "runs/", run_dir ? run_dir : plan->config->name);
     schedule_warn(plan, text_string(&folder), &warning);
     if (warning.length) text_printf(out, "warning        %s\n", text_string(&warning));
-    text_free(&folder);
-    text_free(&warning);
 }
 
 status check_run(const struct config *config, const struct dist_env *env, const struct check_options *options,
                  struct text *out, status *missing) {
     struct plan_options plan_options = {.purpose = PLAN_CHECK, .reads_all = options->reads_all, .env = env};
     struct plan *plan;
-    struct text report = {0};
+    SCOPED_TEXT report = {0};
     *missing = OK;
     TRY(plan_create(config, &plan_options, &plan));
     status s = check_written(config);
@@ -110,7 +106,6 @@ status check_run(const struct config *config, const struct dist_env *env, const 
         *missing = plan->missing;
         plan->missing = OK;
     }
-    text_free(&report);
     plan_destroy(plan);
     return config_add_place(config, s);
 }

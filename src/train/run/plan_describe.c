@@ -1,4 +1,5 @@
 /* The lines of `check` in their order, its drawing, and a warning about the schedule of a run. */
+#include "base/scoped.h"
 #include "train/run/run.h"
 
 #include <jansson.h>
@@ -124,13 +125,12 @@ static void describe_shards(const struct config *config, const struct model *mod
 }
 
 static void warn_of_activation(const struct plan *plan, struct text *out) {
-    struct text warning = {0};
+    SCOPED_TEXT warning = {0};
     if (plan->objective)
         objective_warn_of_activation(plan->objective, plan->model, &warning);
     else
         loss_warn_of_activation(plan->loss, plan->model, &warning);
     if (warning.length) text_printf(out, "\nwarning        %s", text_string(&warning));
-    text_free(&warning);
 }
 
 /* Compares [bytes] of one rank with the free memory of the machine or of its control group. */
@@ -203,10 +203,9 @@ void plan_describe_target(const struct dataset *dataset, const struct dataset_co
 }
 
 static void describe_target(const struct plan *p, struct text *out) {
-    struct text target = {0};
+    SCOPED_TEXT target = {0};
     if (p->dataset) plan_describe_target(p->dataset, &p->config->dataset, &target);
     if (target.length) text_printf(out, "\ntarget         %s\n", text_string(&target));
-    text_free(&target);
 }
 
 void plan_describe_class_weights(const struct dataset_info *info, struct text *out) {
@@ -275,24 +274,21 @@ static void describe_notes(const struct plan *p, struct text *out) {
 }
 
 static void describe_columns(const struct plan *p, struct text *out) {
-    struct text columns = {0};
+    SCOPED_TEXT columns = {0};
     if (p->dataset) dataset_describe_columns(p->dataset, &p->config->dataset, &columns);
     if (columns.length) text_printf(out, "\n%s", text_string(&columns));
-    text_free(&columns);
 }
 
 static void describe_ignored(const struct config *config, struct text *out) {
-    struct text key = {0};
+    SCOPED_TEXT key = {0};
     for (size_t i = 0; config_ignored(config, i, &key); i++, text_clear(&key))
         text_printf(out, "\nignored        %s", text_string(&key));
-    text_free(&key);
 }
 
 static void describe_unused(const struct model *model, struct text *out) {
-    struct text unused = {0};
+    SCOPED_TEXT unused = {0};
     model_add_unused(model, &unused);
     if (unused.length) text_printf(out, "\nunused         %s keep their values", text_string(&unused));
-    text_free(&unused);
 }
 
 static void describe_processes(const struct plan *p, struct text *out) {
@@ -510,11 +506,9 @@ static status read_position(const char *folder, struct position *out) {
 }
 
 static status load_old(const char *folder, struct config_file **out) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     text_printf(&path, "%s/config.yaml", folder);
-    status s = config_load(text_string(&path), NULL, 0, out);
-    text_free(&path);
-    return s;
+    return config_load(text_string(&path), NULL, 0, out);
 }
 
 static void compare(const struct plan *plan, const struct config *old, const struct position *at, struct text *out) {

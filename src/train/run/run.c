@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/files/io.h"
 #include "base/files/sealed.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/system/machine.h"
 #include "base/text.h"
@@ -67,42 +68,37 @@ static inline bool is_first_rank(const struct run *run) { return run->env->rank 
 /* ---- the start and the end in the log and in metrics.jsonl ---- */
 
 static void warn_of_activation(const struct run *run) {
-    struct text warning = {0};
+    SCOPED_TEXT warning = {0};
     loss_warn_of_activation(run->trainer.loss, run->trainer.model, &warning);
     if (warning.length) log_warning(run->log, "%s", text_string(&warning));
-    text_free(&warning);
 }
 
 /* The variables that change what NCCL does. */
 static void log_variables(const struct run *run) {
-    struct text variables = {0};
+    SCOPED_TEXT variables = {0};
     if (!comm_gpu(run->trainer.comm)) return;
     comm_gpu_variables(&variables);
     if (variables.length) log_line(run->log, "NCCL's variables: %s", text_string(&variables));
-    text_free(&variables);
 }
 
 /* The file of the sampler, which may repeat or leave out rows. */
 static void log_indices(const struct run *run) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     if (!run->plan->indices) return;
     sampler_describe_indices(&run->plan->sampler, &text);
     log_line(run->log, "sampler: %s", text_string(&text));
-    text_free(&text);
 }
 
 static void log_unused(const struct run *run) {
-    struct text unused = {0};
+    SCOPED_TEXT unused = {0};
     model_add_unused(run->trainer.model, &unused);
     if (unused.length) log_line(run->log, "unused, so they keep their values: %s", text_string(&unused));
-    text_free(&unused);
 }
 
 static void log_ignored(const struct run *run) {
-    struct text key = {0};
+    SCOPED_TEXT key = {0};
     for (size_t i = 0; config_ignored(run->config, i, &key); i++, text_clear(&key))
         log_line(run->log, "ignored: %s", text_string(&key));
-    text_free(&key);
 }
 
 static void log_start(struct run *run) {
@@ -306,7 +302,7 @@ static void log_test_metrics(struct trainer *t) {
 static void log_test(const struct run *run) {
     const struct trainer *t = &run->trainer;
     const struct evaluation_result *r = &t->test.result;
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     if (r->rows == 0) return;
     text_printf(&line, "test: loss %.4f", r->loss);
     if (t->loss->wants_classes) text_printf(&line, ", accuracy %.2f %%", 100 * r->accuracy);
@@ -321,7 +317,6 @@ static void log_test(const struct run *run) {
     else
         text_add(&line, "newest checkpoint");
     log_line(run->log, "%s", text_string(&line));
-    text_free(&line);
 }
 
 static status end_log(struct run *run, bool is_stopped) {
@@ -497,7 +492,7 @@ static status open_gpus(struct run *run) {
 /* Opens the store and compares the invariants, if there are other ranks. */
 static status open_store(struct run *run) {
     const struct dist_config *d = &run->config->dist;
-    struct text invariants = {0};
+    SCOPED_TEXT invariants = {0};
     struct store_options options = {.timeout = d->timeout,
                                     .hang = d->hang_timeout,
                                     .log = run->any_log,
@@ -507,10 +502,8 @@ static status open_store(struct run *run) {
     TRY(store_open_with(run->env, &options, &run->store));
     run->trainer.activity = store_activity(run->store);
     describe_invariants(run, &invariants);
-    status s =
-        store_agree(run->store, "the program, the config, the data or the model", text_string(&invariants), d->timeout);
-    text_free(&invariants);
-    return s;
+    return store_agree(run->store, "the program, the config, the data or the model", text_string(&invariants),
+                       d->timeout);
 }
 
 /* Puts the gradients into memory of the group: ranks of a host then average without a copy. */
@@ -630,7 +623,7 @@ static bool names_file(const struct run *run) {
 static status compare_dataset(const struct run *run, struct checkpoint *checkpoint, const char *path) {
     static const char *const keys[] = {"dataset", NULL};
     struct config_file *before;
-    struct text differences = {0};
+    SCOPED_TEXT differences = {0};
     TRY(config_of_checkpoint(checkpoint, &before));
     if (!before) {
         log_warning(run->log,
@@ -647,7 +640,6 @@ static status compare_dataset(const struct run *run, struct checkpoint *checkpoi
                        "checkpoint.resume: %s has another dataset; %zu key%s (file -> now):\n%sgive the dataset of the "
                        "file, or start from its weights alone with model.init_from",
                        path, count, count == 1 ? " differs" : "s differ", text_string(&differences));
-    text_free(&differences);
     config_free(before);
     return s;
 }
@@ -697,7 +689,7 @@ static status load_named(struct run *run) {
 
 /* Whether best.h5 among [checkpoints] is as it was written; else *why says what is wrong. */
 static bool best_is_valid(const char *checkpoints, struct text *why) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     struct io_info info;
     struct seal seal;
     text_printf(&path, "%s/" CHECKPOINT_BEST ".h5", checkpoints);
@@ -707,7 +699,6 @@ static bool best_is_valid(const char *checkpoints, struct text *why) {
     bool is_valid = !s;
     if (s) text_add(why, status_message(s));
     status_free(s);
-    text_free(&path);
     return is_valid;
 }
 
@@ -716,7 +707,7 @@ static bool best_is_valid(const char *checkpoints, struct text *why) {
 static void check_best(struct run *run, const char *checkpoints) {
     struct counters *c = &run->trainer.state->counters;
     const char *metric = run->config->checkpoint.best.metric;
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     bool is_lost = metric && c->best_epoch > 0 && !best_is_valid(checkpoints, &why);
     bool is_complete = progress_is_complete(run->config, c);
     char best[32];
@@ -729,7 +720,6 @@ static void check_best(struct run *run, const char *checkpoints) {
         c->best_value = NAN;
         c->best_epoch = 0;
     }
-    text_free(&why);
 }
 
 /* Loads the newest of [checkpoints], those of the run folder, else the file of checkpoint.resume, else none. `never`
@@ -762,13 +752,12 @@ static status find_and_load(struct run *run, const char *checkpoints) {
 
 /* Loads model.init_from, if set, and logs what was used. */
 static status load_initial_weights(const struct run *run) {
-    struct text report = {0};
+    SCOPED_TEXT report = {0};
     struct zero *zero = run->trainer.averaging.zero;
     zero_expose(zero, &run->trainer.model->params);
     status s = init_from(run->trainer.model, &run->config->model.init_from, run->plan->dataset, &report);
     zero_hide(zero, &run->trainer.model->params);
     if (!s && report.length) log_line(run->log, "model.init_from: %s", text_string(&report));
-    text_free(&report);
     return s;
 }
 
@@ -1271,7 +1260,7 @@ status run_train(const struct config *config, const struct dist_env *env, const 
  */
 static status try_start(struct run *run) {
     const struct run_options *options = run->options;
-    struct text checkpoints = {0};
+    SCOPED_TEXT checkpoints = {0};
     TRY(plan_explain_memory(run->plan, create_parts(run)));
     if (!is_first_rank(run)) return OK;
     if (options->is_fresh || options->writes_nothing) return load_before_fresh(run);
@@ -1281,7 +1270,6 @@ static status try_start(struct run *run) {
     if (!is_own) return OK;
     text_printf(&checkpoints, "%s/checkpoints", run->folder_path);
     s = load_start(run, text_string(&checkpoints));
-    text_free(&checkpoints);
     return s;
 }
 

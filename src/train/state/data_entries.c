@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 #include "data/text/tokenizer.h"
 
 /* ---- JSON ---- */
@@ -216,14 +216,12 @@ static status compare_order(const struct column_list *trained, const struct colu
     for (size_t i = 0; i < trained->count; i++) {
         enum column_role role = trained->items[i].role;
         if (i < now->count && strcmp(trained->items[i].name, now->items[i].name) == 0) continue;
-        struct text names = {0};
+        SCOPED_TEXT names = {0};
         columns_add_names(trained, role, &names);
-        status s = status_new(STATUS_DATA,
-                              "%s: the %s columns of the dataset have another order than in training, and a resume "
-                              "needs the same order: %s; use the same file, or %s",
-                              path, column_role_name(role), text_string(&names), otherwise);
-        text_free(&names);
-        return s;
+        return status_new(STATUS_DATA,
+                          "%s: the %s columns of the dataset have another order than in training, and a resume "
+                          "needs the same order: %s; use the same file, or %s",
+                          path, column_role_name(role), text_string(&names), otherwise);
     }
     return OK;
 }
@@ -599,13 +597,10 @@ status preparation_read(struct arena *arena, struct checkpoint *checkpoint, stru
 /* ---- comparing ---- */
 
 static bool is_same_column(const struct prepared_column *a, const struct prepared_column *b) {
-    struct text first = {0}, second = {0};
+    SCOPED_TEXT first = {0}, second = {0};
     add_column(a, &first);
     add_column(b, &second);
-    bool is_same = strcmp(text_string(&first), text_string(&second)) == 0;
-    text_free(&first);
-    text_free(&second);
-    return is_same;
+    return strcmp(text_string(&first), text_string(&second)) == 0;
 }
 
 /* The first column that differs; NULL: none. */

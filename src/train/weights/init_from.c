@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/safetensors.h"
 #include "data/columns/preparation.h"
@@ -112,15 +113,12 @@ static void compare_number(struct comparison *c, const char *name, double own, c
     const char *key;
     const json_t *value = find(c, keys, &key);
     double saved = json_number_value(value);
-    struct text is = {0}, expected = {0}, advice = {0};
+    SCOPED_TEXT is = {0}, expected = {0}, advice = {0};
     if (!json_is_number(value) || fabs(saved - own) <= TOLERANCE * fabs(saved)) return;
     text_printf(&is, "%s is %.7g", name, own);
     text_printf(&expected, "%.15g", saved);
     text_printf(&advice, "%s: %.15g", name, saved);
     add_difference(c, text_string(&is), key, text_string(&expected), text_string(&advice));
-    text_free(&is);
-    text_free(&expected);
-    text_free(&advice);
 }
 
 static const struct activation_name {
@@ -159,10 +157,9 @@ static void compare_activation(struct comparison *c, enum activation function) {
     const struct activation_name *own = activation_of_function(function);
     const struct activation_name *saved = activation_of_name(json_string_value(value));
     if (!own || !saved || own->function == saved->function) return;
-    struct text is = {0};
+    SCOPED_TEXT is = {0};
     text_printf(&is, "the activation is `%s`", own->layer);
     add_difference(c, text_string(&is), key, saved->name, saved->layer);
-    text_free(&is);
 }
 
 static void compare_rotation(struct comparison *c, const struct layer_facts *facts) {
@@ -266,7 +263,7 @@ static void add_unknown_ones(const struct comparison *c, struct text *warnings) 
 
 static status report_differences(const struct comparison *c, bool is_partial, struct text *warnings) {
     const char *lines = text_string(&c->differences);
-    struct text more = {0};
+    SCOPED_TEXT more = {0};
     if (c->count > MAX_DIFFERENCES) text_printf(&more, "\n... and %zu more", c->count - MAX_DIFFERENCES);
     status s = OK;
     if (c->count && !is_partial) s = status_new(STATUS_USAGE, "%s%s", lines, text_string(&more));
@@ -275,13 +272,12 @@ static status report_differences(const struct comparison *c, bool is_partial, st
         text_printf(warnings, "\n  warning: %.*s", (int)length, line);
         line += length + (line[length] == '\n');
     }
-    text_free(&more);
     return s;
 }
 
 static status saved_config_compare(const struct model *model, const char *folder, bool is_partial,
                                    struct text *warnings) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     struct comparison c = {.model = model};
     text_printf(&path, "%s/config.json", folder);
     c.path = text_string(&path);
@@ -291,7 +287,6 @@ static status saved_config_compare(const struct model *model, const char *folder
     if (!s && c.root) add_unknown_ones(&c, warnings);
     json_decref(c.root);
     text_free(&c.differences);
-    text_free(&path);
     return s;
 }
 
@@ -332,12 +327,11 @@ static void compare_categories(struct arena *arena, const struct preparation *be
     for (size_t i = 0; before && now && i < before->count && i < now->count; i++) {
         const struct prepared_column *old = &before->items[i], *new = &now->items[i];
         if (strcmp(old->name, new->name) != 0) return;
-        struct text what = {0};
+        SCOPED_TEXT what = {0};
         text_add(&what, "category of '");
         text_add_value(&what, new->name, TEXT_MAX_NAME);
         text_add(&what, "'");
         compare_texts(arena_copy(arena, text_string(&what)), &old->categories, &new->categories, out);
-        text_free(&what);
     }
 }
 
@@ -396,23 +390,21 @@ static void add_warning(const struct text *differences, struct text *report) {
 
 /* Adds a warning to the report. */
 static status compare_data(struct checkpoint *checkpoint, const struct dataset *dataset, struct text *report) {
-    struct text differences = {0};
+    SCOPED_TEXT differences = {0};
     status s = dataset ? start_data_compare(checkpoint, dataset, &differences) : OK;
     if (!s) add_warning(&differences, report);
-    text_free(&differences);
     return s;
 }
 
 static status from_checkpoint(struct model *model, const char *path, const struct dataset *dataset,
                               struct text *report) {
     struct checkpoint *checkpoint;
-    struct text warning = {0};
+    SCOPED_TEXT warning = {0};
     char *found;
     status s = weights_open_start(path, &checkpoint, &found);
     if (!s) s = compare_data(checkpoint, dataset, &warning);
     if (!s) s = weights_load(model, checkpoint, false);
     if (!s && (found || warning.length)) text_printf(report, "%s%s", found ? found : path, text_string(&warning));
-    text_free(&warning);
     checkpoint_close(checkpoint);
     free(found);
     return s;
@@ -536,12 +528,11 @@ status init_from(struct model *model, const struct weight_source *source, const 
     TRY(io_stat(source->file, &info));
     struct arena *arena = arena_create();
     const char *file = info.is_folder ? find_file(source->file, arena) : source->file;
-    struct text warnings = {0};
+    SCOPED_TEXT warnings = {0};
     status s = file ? compare_saved_config(model, file, source->is_partial, arena, &warnings) : OK;
     if (!s) s = from_path(model, source, file ? file : source->file, !file, dataset, report);
     if (warnings.length && !report->length) text_add(report, file);
     text_add(report, text_string(&warnings));
-    text_free(&warnings);
     arena_destroy(arena);
     return s;
 }

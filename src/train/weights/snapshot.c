@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/torch_file.h"
 #include "train/weights/weights.h"
@@ -106,13 +107,11 @@ static void note_param(void *user, const struct param *param, size_t offset) {
 }
 
 static status load_tensors(const struct snapshot *f, struct safetensors_target *target) {
-    struct text report = {0};
+    SCOPED_TEXT report = {0};
     const struct weight_source *source = &f->config->model.init_from;
     target->is_torch = true;
-    status s = weight_source_is_mapped(source) ? mapped_load(f->path, target, source, &report)
-                                               : safetensors_load(f->path, target);
-    text_free(&report);
-    return s;
+    return weight_source_is_mapped(source) ? mapped_load(f->path, target, source, &report)
+                                           : safetensors_load(f->path, target);
 }
 
 static status load_weights(struct snapshot *f) {
@@ -206,7 +205,7 @@ static void compare_settings(const struct snapshot *f, const json_t *group, cons
     const struct schema *schema = f->state->optimizer->type->variant.schema;
     const json_t *first = json_object_get(group, "initial_lr"), *lr = first ? first : json_object_get(group, "lr");
     bool is_scheduled = !first && strcmp(f->config->schedule.name, "constant") != 0;
-    struct text here = {0};
+    SCOPED_TEXT here = {0};
     for (const struct schema_row *row = schema->rows; row->key; row++) {
         bool is_lr = strcmp(row->key, "lr") == 0, is_decay = strcmp(row->key, "weight_decay") == 0;
         double own = is_lr ? setting->lr : setting->weight_decay;
@@ -223,7 +222,6 @@ static void compare_settings(const struct snapshot *f, const json_t *group, cons
     bool maximizes = optimizer_maximizes(&f->config->optimizer);
     bool other = json_integer_value(json_object_get(group, "maximize")) != 0;
     if (other != maximizes) add_difference("maximize", maximizes ? "true" : "false", json_boolean(other), out);
-    text_free(&here);
 }
 
 /* ---- the numbers of the parameters ---- */

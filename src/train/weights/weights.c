@@ -6,7 +6,7 @@
 
 #include "base/files/io.h"
 #include "base/files/sealed.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
 #include "train/state/data_entries.h"
@@ -107,14 +107,12 @@ static status open_path(const char *path, struct log *log, struct checkpoint **o
 static status open_run(const struct config *config, const struct weights_options *options, struct log *log,
                        struct checkpoint **out, char **found) {
     const char *advice = config && config->model.init_from.file ? GIVE_INITIAL : GIVE_FILE;
-    struct text run = {0};
+    SCOPED_TEXT run = {0};
     if (options->folder)
         text_add(&run, options->folder);
     else
         text_printf(&run, "runs/%s", config->name);
-    status s = open_choice(text_string(&run), options->checkpoint, advice, log, out, found);
-    text_free(&run);
-    return s;
+    return open_choice(text_string(&run), options->checkpoint, advice, log, out, found);
 }
 
 /* *average: whether the evaluations of the run used it. True when the config cannot be read by this version. */
