@@ -504,12 +504,11 @@ static bool find_difference(const json_t **a, const json_t **b, struct text *pat
 }
 
 static void add_json(const json_t *value, struct text *out) {
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    SCOPED_STRING text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     if (text)
         text_add_value(out, text, 400);
     else
         text_add(out, "missing");
-    free(text);
 }
 
 static status statement_differs(const struct audit *a, const json_t *then, const json_t *now) {
@@ -634,12 +633,11 @@ static status audit(struct audit *a) { return take_late(a, repeat_parts(a)); }
 /* Only an earlier statement is replaced. */
 static status check_out(const char *path) {
     struct io_info info;
-    char *text = NULL;
+    SCOPED_STRING text = NULL;
     TRY(io_stat(path, &info));
     if (!info.exists) return OK;
     if (info.is_file) TRY(io_read_text(path, 1 << 20, &text, &info));
     bool is_statement = text && strstr(text, PREDICATE);
-    free(text);
     return is_statement ? OK
                         : status_new(STATUS_USAGE, "--out %s: it exists and is no statement; name a new file", path);
 }

@@ -71,7 +71,7 @@ status command_run_child(const char *const *arguments, const char *output, int *
 }
 
 void command_add_reason(const char *path, struct text *out) {
-    char *text = NULL;
+    SCOPED_STRING text = NULL;
     struct io_info info;
     status_free(io_read_text(path, 1 << 20, &text, &info));
     if (!text) return;
@@ -84,7 +84,6 @@ void command_add_reason(const char *path, struct text *out) {
     SCOPED_TEXT reason = {0};
     text_add_bytes(&reason, line, strcspn(line, "\n"));
     text_add_value(out, text_string(&reason), 400);
-    free(text);
 }
 
 /* ---- the folder of the runs ---- */
@@ -126,7 +125,7 @@ static void remove_left_behind(struct arena *arena, const char *parent) {
 }
 
 status command_make_folder(const char *parent, const char *name, char **out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct text path = {0};
     bool is_mine;
     if (!parent) parent = ".";
@@ -139,7 +138,6 @@ status command_make_folder(const char *parent, const char *name, char **out) {
     if (!s && !unlocked) unlocked = folder_lock_write_text(&lock);
     status_free(unlocked); /* a file system without locks: a folder that is left there stays */
     if (!*out) text_free(&path);
-    arena_destroy(arena);
     return s;
 }
 

@@ -337,7 +337,7 @@ static const char *cell_of(struct arena *arena, const struct comm_show *show, co
 }
 
 static void print_buffers(const struct comm_show *show, const struct view *views, int world) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     const char *before[MAX_RANKS];
     double start = INFINITY;
     for (int r = 0; r < world; r++) {
@@ -348,7 +348,6 @@ static void print_buffers(const struct comm_show *show, const struct view *views
     printf("\nrank  %-*s    after\n", width, "before");
     for (int r = 0; r < world; r++)
         printf("%4d  %-*s    %s\n", r, width, before[r], cell_of(arena, show, &views[r], true, start));
-    arena_destroy(arena);
 }
 
 /* "rank 0", "+ rank 1", ...: the sums in order of rank, as every backend adds. */
@@ -386,7 +385,7 @@ static const char *ring_cell(struct arena *arena, const float *buffer, int n, in
 static void print_ring(const struct comm_show *show, const struct view *views) {
     int n = show->count, rows = 2 * n - 1;
     bool is_whole = n <= MAX_WHOLE;
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     const char *cells[(STEPS + 1) * MAX_RANKS];
     for (int row = 0; row < rows; row++)
         for (int m = 0; m < n; m++)
@@ -401,7 +400,6 @@ static void print_ring(const struct comm_show *show, const struct view *views) {
         for (int m = 0; m < n; m++) printf("  %-*s", m + 1 < n ? width : 0, cells[row * n + m]);
         printf("\n");
     }
-    arena_destroy(arena);
 }
 
 /* Whether both ways give the same bits. */

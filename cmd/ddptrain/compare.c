@@ -37,7 +37,7 @@ static status run(const struct command_line *line) {
                           line->seeds);
     TRY(sweep_load_comparison(line->operands[0], line->operands[1], line->overrides, line->override_count, line->seeds,
                               1, line->metric ? line->metric : "val_loss", &file));
-    char *folder = folder_of(line);
+    SCOPED_STRING folder = folder_of(line);
     struct command_sweep prepared;
     status s = command_sweep_open(line, file, folder, &prepared);
     if (!s && prepared.env.rank > 0)
@@ -46,7 +46,6 @@ static status run(const struct command_line *line) {
         s = compare_run(file, &prepared.options, prepared.log, &out);
     command_sweep_close(&prepared);
     command_print(stdout, &out);
-    free(folder);
     sweep_free(file);
     return s;
 }

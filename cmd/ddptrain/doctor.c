@@ -849,7 +849,7 @@ static void unescape(char *path) {
 /* Of the absolute path, without links: the mount with the longest name that begins it, and of these the last one. */
 static struct mount find_mount(const char *path) {
     struct mount found = {0};
-    char *line = NULL;
+    SCOPED_STRING line = NULL;
     size_t size = 0;
     FILE *file = fopen("/proc/self/mountinfo", "re");
     while (file && getline(&line, &size, file) > 0) {
@@ -866,7 +866,6 @@ static struct mount find_mount(const char *path) {
         snprintf(found.options, sizeof found.options, ",%s,%s,", options, more);
     }
     if (file) fclose(file);
-    free(line);
     return found;
 }
 

@@ -38,7 +38,7 @@ static status add_newest_event(const char *folder, struct text *out) {
 static status inspect_run(const char *folder, struct text *out) {
     SCOPED_TEXT checkpoints = {0};
     struct checkpoint *newest = NULL;
-    char *path = NULL;
+    SCOPED_STRING path = NULL;
     text_printf(&checkpoints, "%s/checkpoints", folder);
     status s = checkpoint_open_newest(text_string(&checkpoints), NULL, &newest, &path);
     if (!s) {
@@ -48,7 +48,6 @@ static status inspect_run(const char *folder, struct text *out) {
     }
     checkpoint_close(newest);
     if (!s && path) s = checkpoint_inspect(path, out);
-    free(path);
     return s;
 }
 
@@ -86,13 +85,12 @@ static status inspect(const char *path, struct text *out) {
 
 /* Of a pattern such as part-*.csv the first file, which is typical. */
 static status inspect_pattern(const char *path, struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct string_list files;
     status s = file_pattern_expand(path, arena, &files);
     if (!s && strcmp(files.items[0], path) != 0)
         text_printf(out, "files   %zu of the pattern %s; the first is %s\n", files.count, path, files.items[0]);
     if (!s) s = inspect(files.items[0], out);
-    arena_destroy(arena);
     return s;
 }
 

@@ -68,10 +68,8 @@ void ledger_line_compare(const struct ledger_line *recorded, const struct ledger
 const char *ledger_line_word(struct arena *arena, const struct ledger_line *line, const char *key) {
     struct json_line json;
     const struct json_field *field = json_line_read(line->text, line->size, &json) ? json_line_find(&json, key) : NULL;
-    char *text = field && field->kind == KIND_TEXT ? json_field_text(field) : NULL;
-    const char *copy = arena_copy(arena, text ? text : "");
-    free(text);
-    return copy;
+    SCOPED_STRING text = field && field->kind == KIND_TEXT ? json_field_text(field) : NULL;
+    return arena_copy(arena, text ? text : "");
 }
 
 const struct ledger_line *ledger_find(const struct ledger_file *ledger, enum metrics_event event, int64_t step) {

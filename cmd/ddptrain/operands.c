@@ -16,10 +16,9 @@
 
 static status is_file(const char *folder, const char *name, bool *out) {
     struct io_info info;
-    char *path = text_path(folder, name);
+    SCOPED_STRING path = text_path(folder, name);
     status s = io_stat(path, &info);
     *out = !s && info.is_file;
-    free(path);
     return s;
 }
 
@@ -35,11 +34,10 @@ static status find_first_run(const char *folder, int depth, struct text *run) {
     status s = OK;
     for (size_t i = 0; i < names.count && !s && !run->length; i++) {
         bool is_run;
-        char *inner = text_path(folder, names.items[i]);
+        SCOPED_STRING inner = text_path(folder, names.items[i]);
         s = is_file(inner, "config.yaml", &is_run);
         if (!s && is_run) text_add(run, inner);
         if (!s && !is_run && depth > 0) s = find_first_run(inner, depth - 1, run);
-        free(inner);
     }
     io_names_free(&names);
     return s;
@@ -94,13 +92,12 @@ static void add_override(struct command_line *line, const char *key, const char 
 }
 
 static status copy_stdin(int to) {
-    char *bytes = malloc(CHUNK);
+    SCOPED_STRING bytes = malloc(CHUNK);
     status s = bytes ? OK : status_memory("the rows of the standard input");
     for (size_t got = 1; !s && got > 0;) {
         s = io_read(STDIN_FILENO, STDIN_PATH, bytes, CHUNK, &got);
         if (!s) s = io_write(to, STDIN_PATH, bytes, got);
     }
-    free(bytes);
     return s;
 }
 

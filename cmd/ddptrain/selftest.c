@@ -192,9 +192,8 @@ static void read_state(const char *folder, char state[HASH_DIGITS + 1]) {
     status s = metrics_read(text_string(&path), &lines);
     if (!s && lines.other && json_line_read(lines.other, strcspn(lines.other, "\n"), &line)) {
         const struct json_field *hash = json_line_find(&line, "state_sha256");
-        char *text = hash && hash->kind == KIND_TEXT ? json_field_text(hash) : NULL;
+        SCOPED_STRING text = hash && hash->kind == KIND_TEXT ? json_field_text(hash) : NULL;
         if (text) snprintf(state, HASH_DIGITS + 1, "%s", text);
-        free(text);
     }
     metrics_lines_free(&lines);
     status_free(s);
@@ -273,9 +272,8 @@ static status check_models(struct selftest *t, bool is_quick) {
 
 /* The state that runs of [c] must have: that of the table, or where it cannot be compared that of the run [run]. */
 static void expect_state(const struct selftest *t, struct model_case *c, const char *run, char state[HASH_DIGITS + 1]) {
-    char *folder = text_path(t->folder, run);
+    SCOPED_STRING folder = text_path(t->folder, run);
     if (!t->is_comparable) read_state(folder, state), c->state = state;
-    free(folder);
 }
 
 /* The disk: what a run saves is read again, and gives the bits of a run that was not interrupted. */

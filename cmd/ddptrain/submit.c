@@ -204,10 +204,8 @@ static status submit(const struct job *job) {
 
 static const char *absolute(const char *path, struct arena *arena) {
     if (*path == '/') return arena_copy(arena, path);
-    char *folder = getcwd(NULL, 0);
-    const char *out = folder ? arena_printf(arena, "%s/%s", folder, path) : arena_copy(arena, path);
-    free(folder);
-    return out;
+    SCOPED_STRING folder = getcwd(NULL, 0);
+    return folder ? arena_printf(arena, "%s/%s", folder, path) : arena_copy(arena, path);
 }
 
 /* STATUS_USAGE when [path] is anything but a script of this command: a config, a checkpoint, a device. */
@@ -247,7 +245,7 @@ static status write_script(const struct command_line *line, struct job *job, str
 }
 
 static status run(const struct command_line *line) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct job job = {0};
     struct text said = {0};
     status s = write_script(line, &job, arena);
@@ -266,7 +264,6 @@ static status run(const struct command_line *line) {
     if (!s) command_print(stdout, &said);
     text_free(&said);
     if (!s && line->is_now) s = submit(&job);
-    arena_destroy(arena);
     return s;
 }
 

@@ -101,7 +101,7 @@ static status run(const struct command_line *line) {
     struct command_sweep sweep;
     SCOPED_TEXT now = {0};
     TRY(sweep_load(line->config, line->overrides, line->override_count, &file));
-    char *folder = command_sweep_folder(line);
+    SCOPED_STRING folder = command_sweep_folder(line);
     status s = command_sweep_open(line, file, folder, &sweep);
     sweep.options.folder_now = &now;
     if (!s)
@@ -110,7 +110,6 @@ static status run(const struct command_line *line) {
     bool is_confirmed = sweep_file_config(file)->confirm.seeds != SCHEMA_NO_INT && sweep.env.rank == 0;
     if (!s && is_confirmed) s = confirm(file, &sweep, text_string(&now));
     command_sweep_close(&sweep);
-    free(folder);
     sweep_free(file);
     return s;
 }

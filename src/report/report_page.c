@@ -72,10 +72,9 @@ static status read_inside(const char *path, struct folders *f, bool *is_read) {
     status s = OK;
     for (size_t i = 0; i < names.count && !s; i++) {
         bool is_one;
-        char *inner = text_path(path, names.items[i]);
+        SCOPED_STRING inner = text_path(path, names.items[i]);
         s = read_folder(inner, false, f, &is_one);
         *is_read = *is_read || (!s && is_one);
-        free(inner);
     }
     io_names_free(&names);
     return s;

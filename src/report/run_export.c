@@ -152,7 +152,7 @@ static void add_csv(const struct recorded *r, struct text *out) {
 static status write_file(const char *folder, const char *name, const struct text *content) {
     struct io_info info = {0};
     int fd;
-    char *path = text_path(folder, name);
+    SCOPED_STRING path = text_path(folder, name);
     status s = io_remove(path);
     if (!s && (s = io_create(path, &fd))) {
         status_free(io_stat(path, &info));
@@ -162,7 +162,6 @@ static status write_file(const char *folder, const char *name, const struct text
         s = io_write(fd, path, text_string(content), content->length);
         s = status_first(s, io_close(fd, path));
     }
-    free(path);
     return s;
 }
 
@@ -199,13 +198,11 @@ static status write_metrics(const struct recorded *r, const char *folder, double
 static status write_value(const char *folder, const char *kind, const char *name, const char *value) {
     SCOPED_TEXT content = {0};
     size_t length = strlen(value);
-    char *path = text_path(kind, name);
+    SCOPED_STRING path = text_path(kind, name);
     while (length > MAX_PARAMETER || (length < strlen(value) && ((unsigned char)value[length] & 0xc0) == 0x80))
         length--;
     text_add_bytes(&content, value, length);
-    status s = write_file(folder, path, &content);
-    free(path);
-    return s;
+    return write_file(folder, path, &content);
 }
 
 static const char *hash_of(struct arena *arena, const char *text, int length) {
@@ -341,23 +338,21 @@ static status export_one(const char *format, const char *path, const char *exper
  * is that of the experiment. */
 static status export_sweep(const char *path, const char *runs, const char *out, struct log *log) {
     struct io_names names = {0};
-    char *whole = realpath(path, NULL);
+    SCOPED_STRING whole = realpath(path, NULL);
     const char *slash = whole ? strrchr(whole, '/') : NULL;
     size_t left_out = 0;
     status s = io_list(runs, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
-        char *run = text_path(runs, names.items[i]);
+        SCOPED_STRING run = text_path(runs, names.items[i]);
         s = export_one("mlflow", run, slash ? slash + 1 : path, out, log);
         if (s && status_code(s) == STATUS_DATA && ++left_out < names.count) {
             log_line(log, "left out: %s", status_message(s));
             status_free(s);
             s = OK;
         }
-        free(run);
     }
     if (!s && names.count == 0) s = status_new(STATUS_DATA, "%s: the sweep has kept no run folder (keep)", path);
     io_names_free(&names);
-    free(whole);
     return s;
 }
 

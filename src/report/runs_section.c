@@ -564,7 +564,7 @@ static void list_confusions(struct text *out, const struct run_data *r, const st
 }
 
 static void draw_confusion(struct text *out, const struct run_data *r, const char *title) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct string_list labels = class_labels_read(r, arena);
     if (r->classes <= MAX_DRAWN_CLASSES)
         svg_matrix(out, title, r->confusion, r->classes, labels.count ? labels.items : NULL);
@@ -572,7 +572,6 @@ static void draw_confusion(struct text *out, const struct run_data *r, const cha
         text_printf(out, "<figure><figcaption>%zu classes, too many to draw</figcaption>", r->classes);
     if (r->classes > 12) list_confusions(out, r, &labels);
     svg_end_figure(out);
-    arena_destroy(arena);
 }
 
 void runs_section_confusion(struct text *out, struct run_data *const *runs, size_t count) {

@@ -193,14 +193,13 @@ static void read_point(struct sweep_data *s, const struct json_field *field, dou
     if (!field || field->kind != KIND_NESTED || !json_line_read(field->text, field->length, &values)) return;
     for (size_t i = 0; i < s->parameter_count; i++) {
         struct sweep_data_parameter *p = &s->parameters[i];
-        char *text = json_field_text(json_line_find(&values, p->path));
+        SCOPED_STRING text = json_field_text(json_line_find(&values, p->path));
         if (!text) continue;
         if (p->is_number && !read_number(text, &point[i])) point[i] = NAN;
         if (!p->is_number) {
             size_t index = word_index(p, text);
             point[i] = index < MAX_WORDS ? (double)index : NAN;
         }
-        free(text);
     }
 }
 
@@ -492,7 +491,7 @@ static status read_history(struct sweep_data *s) {
 static status find_members(struct sweep_data *s) {
     struct io_names names;
     struct io_info info;
-    char *members = text_path(s->path, SWEEP_MEMBERS);
+    SCOPED_STRING members = text_path(s->path, SWEEP_MEMBERS);
     status r = io_stat(members, &info);
     bool is_shared = !r && info.is_folder;
     if (is_shared) r = io_list(members, &names);
@@ -507,7 +506,6 @@ static status find_members(struct sweep_data *s) {
         free(folder);
     }
     if (is_shared && !r) io_names_free(&names);
-    free(members);
     return r;
 }
 
@@ -562,18 +560,15 @@ static status read_files(struct sweep_data *s, const char *yaml) {
 }
 
 status sweep_data_update(struct sweep_data *s) {
-    char *yaml = text_path(s->path, "sweep.yaml");
-    status r = read_files(s, yaml);
-    free(yaml);
-    return r;
+    SCOPED_STRING yaml = text_path(s->path, "sweep.yaml");
+    return read_files(s, yaml);
 }
 
 status sweep_data_is_sweep(const char *path, bool *out) {
     struct io_info info;
-    char *yaml = text_path(path, "sweep.yaml");
+    SCOPED_STRING yaml = text_path(path, "sweep.yaml");
     status s = io_stat(yaml, &info);
     *out = !s && info.exists;
-    free(yaml);
     return s;
 }
 
@@ -667,9 +662,8 @@ static void add_config(const struct sweep_data *s, int64_t trial, struct text *o
         text_add(out, s->overrides);
         return;
     }
-    char *path = text_path(s->path, trial ? SWEEP_OTHER_CONFIG : SWEEP_BASE_CONFIG);
+    SCOPED_STRING path = text_path(s->path, trial ? SWEEP_OTHER_CONFIG : SWEEP_BASE_CONFIG);
     text_add_shell(out, path);
-    free(path);
 }
 
 void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_trial *trial, struct text *out) {

@@ -108,10 +108,8 @@ static void draw_pairs(struct text *out, const struct sweep_data *s, double *con
 }
 
 static status load(const struct sweep_data *s, const char *name, struct config_file **out) {
-    char *path = text_path(s->path, name);
-    status r = config_load(path, NULL, 0, out);
-    free(path);
-    return r;
+    SCOPED_STRING path = text_path(s->path, name);
+    return config_load(path, NULL, 0, out);
 }
 
 /* Nothing for configs that cannot be read; the page says that elsewhere. */

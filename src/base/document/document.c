@@ -864,12 +864,10 @@ static const char *other_name(const char *path, int error, struct arena *arena) 
 }
 
 static status cannot_read(const char *path, int error) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     const char *name = error == EISDIR || error == ENOENT ? other_name(path, error, arena) : "";
-    status s = status_new(STATUS_USAGE, "cannot read config '%s': %s%s%s%s", path, strerror(error),
-                          *name ? "; did you mean '" : "", name, *name ? "'?" : "");
-    arena_destroy(arena);
-    return s;
+    return status_new(STATUS_USAGE, "cannot read config '%s': %s%s%s%s", path, strerror(error),
+                      *name ? "; did you mean '" : "", name, *name ? "'?" : "");
 }
 
 #define HDF5_SIGNATURE "\x89HDF\r\n\x1a\n"
@@ -1073,7 +1071,7 @@ static struct node *read_merged(struct merger *m, const char *path, const char *
 /* The base [entry] of the file [path]; NULL (reported): it cannot be used. */
 static struct node *read_base(struct merger *m, const char *path, const struct node *entry) {
     struct io_info info, other;
-    char *bytes = NULL;
+    SCOPED_STRING bytes = NULL;
     size_t size = 0;
     if (entry->kind != NODE_SCALAR || node_is_null(entry) || !*entry->text) {
         problems_add(m->problems, entry->place, "base", "expected the name of a file, or a list of names");
@@ -1091,7 +1089,6 @@ static struct node *read_base(struct merger *m, const char *path, const struct n
     if (s) problems_add(m->problems, entry->place, "base", "%s", status_message(s));
     struct node *root = s ? NULL : read_merged(m, name, bytes, size);
     status_free(s);
-    free(bytes);
     return root;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/files/archive.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 
 struct search {
     const char *config;
@@ -34,11 +35,10 @@ static status is_wanted(const struct search *search, const char *path, bool *out
  */
 static status check_not_own(const struct search *search, const char *candidate, bool *found) {
     struct io_info info, own;
-    char *folder = io_folder_of(search->config);
+    SCOPED_STRING folder = io_folder_of(search->config);
     status s = io_stat(candidate, &info);
     if (!s) s = io_stat(folder, &own);
     if (!s) *found = !io_is_same(&info, &own);
-    free(folder);
     return s;
 }
 
@@ -55,10 +55,9 @@ static status search_in(const struct search *search, const char *folder, const c
 }
 
 static status search_beside(const struct search *search, const char *config, const char **path, bool *found) {
-    char *folder = io_folder_of(config);
+    SCOPED_STRING folder = io_folder_of(config);
     status s = search_in(search, folder, path, found);
     if (!s && !*found) s = search_in(search, arena_printf(search->arena, "%s/..", folder), path, found);
-    free(folder);
     return s;
 }
 

@@ -240,7 +240,7 @@ status io_sync(int fd, const char *path) { return sync_failure(sync_to_disk(fd, 
 
 /* EINVAL: the file system has no fsync of folders. */
 status io_sync_folder_of(const char *path) {
-    char *folder = io_folder_of(path);
+    SCOPED_STRING folder = io_folder_of(path);
     int fd;
     status s = io_open(folder, &fd);
     if (s == OK) {
@@ -248,7 +248,6 @@ status io_sync_folder_of(const char *path) {
         s = sync_failure(error == EINVAL ? 0 : error, folder);
         s = status_first(s, io_close(fd, folder));
     }
-    free(folder);
     return s;
 }
 
@@ -481,7 +480,7 @@ static bool is_abandoned(const char *number) {
 }
 
 status io_remove_temporaries(const char *path) {
-    char *folder = io_folder_of(path);
+    SCOPED_STRING folder = io_folder_of(path);
     const char *slash = strrchr(path, '/');
     SCOPED_TEXT mark = {0};
     struct io_names names;
@@ -490,12 +489,10 @@ status io_remove_temporaries(const char *path) {
     for (size_t i = 0; s == OK && i < names.count; i++) {
         const char *name = names.items[i];
         if (strncmp(name, text_string(&mark), mark.length) != 0 || !is_abandoned(name + mark.length)) continue;
-        char *whole = text_path(folder, name);
+        SCOPED_STRING whole = text_path(folder, name);
         s = io_remove(whole);
-        free(whole);
     }
     io_names_free(&names);
-    free(folder);
     return s;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 
 /* ---- the fields of a line ---- */
 
@@ -185,10 +186,8 @@ static char *unescape(const char *bytes, size_t length) {
 
 static bool has_key(const struct json_field *field, const char *key, size_t length) {
     if (!field->has_key_escapes) return field->key_length == length && memcmp(field->key, key, length) == 0;
-    char *name = unescape(field->key, field->key_length);
-    bool is_same = name && strcmp(name, key) == 0;
-    free(name);
-    return is_same;
+    SCOPED_STRING name = unescape(field->key, field->key_length);
+    return name && strcmp(name, key) == 0;
 }
 
 const struct json_field *json_line_find(const struct json_line *line, const char *key) {

@@ -364,7 +364,7 @@ static void add_end(struct text *out, size_t count, uint64_t size, uint64_t offs
 }
 
 status zip_write(const char *path, const struct zip_new_member *members, size_t count) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct io_part *parts = arena_alloc(arena, (2 * count + 1) * sizeof *parts);
     struct text *headers = arena_alloc(arena, (count + 1) * sizeof *headers), *end = &headers[count];
     uint64_t offset = 0;
@@ -380,6 +380,5 @@ status zip_write(const char *path, const struct zip_new_member *members, size_t 
     parts[2 * count] = (struct io_part){end->data, end->length};
     status s = io_replace(path, parts, 2 * count + 1);
     for (size_t i = 0; i <= count; i++) text_free(&headers[i]);
-    arena_destroy(arena);
     return s;
 }

@@ -63,11 +63,10 @@ static void binder_report(struct binder *b, struct place place, const struct pat
     va_list arguments;
     va_start(arguments, format);
     SCOPED_TEXT sentence = {0};
-    char *formatted = NULL;
+    SCOPED_STRING formatted = NULL;
     if (vasprintf(&formatted, format, arguments) >= 0) text_add(&sentence, formatted);
     va_end(arguments);
     binder_report_text(b, place, path, &sentence);
-    free(formatted);
 }
 
 /* Problems so far, also those that were only counted. */

@@ -407,7 +407,7 @@ status schema_help(const struct schema *schema, const char *section, struct text
         help_rows(out, schema);
         return OK;
     }
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct sections all = sections_list(schema, arena);
     struct target t;
     status s = OK;
@@ -421,7 +421,6 @@ status schema_help(const struct schema *schema, const char *section, struct text
     } else {
         help_struct(out, &t.section);
     }
-    arena_destroy(arena);
     return s;
 }
 
@@ -550,7 +549,7 @@ static void page_struct(struct text *out, const struct sections *all, const stru
 }
 
 void schema_write_markdown(const struct schema *schema, struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct sections all = sections_list(schema, arena);
     text_printf(out,
                 "# %c%s reference\n\nEvery key of a %s. The program generates this page from the schema that it checks "
@@ -567,7 +566,6 @@ void schema_write_markdown(const struct schema *schema, struct text *out) {
         else
             page_struct(out, &all, s);
     }
-    arena_destroy(arena);
 }
 
 /* ---- the JSON schema ---- */
@@ -643,11 +641,10 @@ static json_t *default_value(const struct schema_row *row, const struct node *no
 
 static void set_default(json_t *object, const struct schema_row *row) {
     if (!row->fallback) return;
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     const struct node *node = row_fallback(row, (struct place){"default", 0, 0}, arena);
     json_t *value = node ? default_value(row, node) : NULL;
     if (value) json_object_set_new(object, "default", value);
-    arena_destroy(arena);
 }
 
 /* ---- the JSON schema: values ---- */
@@ -794,7 +791,7 @@ static json_t *definition_of(const struct writer *w, const struct schema_variant
 }
 
 void schema_write_json(const struct schema *schema, struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct writer w = {.all = sections_list(schema, arena)};
     json_t *root = object_of(&w, schema, NULL, NULL, false), *definitions = json_object();
     for (size_t i = 0; i < w.all.count; i++) {
@@ -807,10 +804,8 @@ void schema_write_json(const struct schema *schema, struct text *out) {
     json_t *page = json_pack("{s:s,s:s}", "$schema", "http://json-schema.org/draft-07/schema#", "title", schema->name);
     json_object_update(page, root);
     json_object_set_new(page, "$defs", definitions);
-    char *text = json_dumps(page, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    SCOPED_STRING text = json_dumps(page, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     text_printf(out, "%s\n", text ? text : "{}");
-    free(text);
     json_decref(page);
     json_decref(root);
-    arena_destroy(arena);
 }

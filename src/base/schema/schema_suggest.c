@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/schema/schema_internal.h"
+#include "base/scoped.h"
 
 /* ---- aliases ---- */
 
@@ -531,7 +532,7 @@ static void add_nearest_key(const struct question *q, const char *const *known, 
 
 void suggest_key(const char *key, const struct key_scope *scope, const struct schema *root, const struct node *document,
                  struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct question q = {.key = key,
                          .scope = scope,
                          .place = alias_place(scope, arena),
@@ -541,7 +542,6 @@ void suggest_key(const char *key, const struct key_scope *scope, const struct sc
     const char *const *known = known_keys(scope, arena);
     text_add(out, "unknown key");
     if (!add_meaning(&q, known, root, out)) add_nearest_key(&q, known, out);
-    arena_destroy(arena);
 }
 
 /* The dotted path of the key that [word] is somewhere in the config; NULL: it is none, or one in a list. */
@@ -556,7 +556,7 @@ static const char *path_of_key(const struct sections *all, const char *word, str
 }
 
 void schema_suggest_override(const struct schema *root, const char *word, const char *value, struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct key_scope scope = {.own = root, .path = ""};
     struct sections all = sections_list(root, arena);
     const struct schema_alias *alias = alias_of_key(root, &scope, false, word, arena);
@@ -575,7 +575,6 @@ void schema_suggest_override(const struct schema *root, const char *word, const 
         text_printf(out, "did you mean '%s=%s'%s%s%s?%s", path, value ? short_text(value).s : "VALUE",
                     *types ? " (for " : "", types, *types ? ")" : "", alias && alias->note ? " " : "");
     if (alias && alias->note) text_add(out, alias->note);
-    arena_destroy(arena);
 }
 
 /* ---- suggestions: types and values ---- */
@@ -593,7 +592,7 @@ static bool is_part_of_call(const char *name) { return !strchr(name, '(') && str
 
 void suggest_type(const char *name, const struct schema_variants *variants, const struct schema *root,
                   struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct text left_out = {0};
     const char *const *known = type_names(variants, arena), *meant = same_word(name, known);
     const struct schema_alias *alias = meant ? NULL : alias_find(root, ALIAS_VALUE, variants->what, name);
@@ -617,7 +616,6 @@ void suggest_type(const char *name, const struct schema_variants *variants, cons
         add_joined(out, known);
         text_add(out, ")");
     }
-    arena_destroy(arena);
 }
 
 void schema_suggest_value(const struct schema *root, const char *path, const char *word, const char *const *known,

@@ -432,7 +432,7 @@ static void check_formulas(const struct metric_list *list, const struct node *me
 }
 
 static void check_metrics(const struct config *c, const struct node *root, struct problems *problems) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct metric_list list = metric_list_of(&c->train.metrics, &c->train.metric_groups, arena);
     status s = c->losses.count ? metric_check_terms(&list, &c->losses, &config_schema)
                                : metric_check(&list, config_loss(c), &config_schema);
@@ -440,7 +440,6 @@ static void check_metrics(const struct config *c, const struct node *root, struc
     status_free(s);
     const struct node *metrics = node_get(node_get(root, "train"), "metrics");
     if (metrics && metrics->kind == NODE_MAPPING) check_formulas(&list, metrics, arena, problems);
-    arena_destroy(arena);
 }
 
 /* "mse, l1 and huber": the losses whose targets can be scaled. */
@@ -480,7 +479,7 @@ static void check_monitors(const struct config *c, const struct node *root, stru
     } monitors[] = {{"checkpoint", "best", "checkpoint.best", &c->checkpoint.best},
                     {"train", "early_stop", "train.early_stop", &stop.monitor},
                     {"schedule", "monitor", "schedule.monitor", &plateau}};
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct metric_list list = metric_list_of(&c->train.metrics, &c->train.metric_groups, arena);
     for (size_t i = 0; i < sizeof monitors / sizeof *monitors; i++) {
         const struct monitor *m = monitors[i].monitor;
@@ -499,7 +498,6 @@ static void check_monitors(const struct config *c, const struct node *root, stru
                          "with min a rising %.60s reduces the learning rate; use mode: max", m->metric);
         status_free(s);
     }
-    arena_destroy(arena);
 }
 
 /* Whether [metric] of an epoch is the metric [name], of a run with `losses` that of one of them. */
@@ -1225,7 +1223,7 @@ size_t config_batch_rows(const struct config *config) {
 
 status config_plan_model(const struct config *config, const struct dataset_info *info, size_t cached_positions,
                          bool by_position, struct model **out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct model_input *inputs = arena_alloc(arena, (info->input_count + 1) * sizeof *inputs);
     const char **outputs = arena_alloc(arena, (config->losses.count + 1) * sizeof *outputs);
     struct class_targets *targets = arena_alloc(arena, (config->losses.count + 1) * sizeof *targets);
@@ -1253,9 +1251,7 @@ status config_plan_model(const struct config *config, const struct dataset_info 
         targets[i] = targets_of((size_t)config->losses.items[i].index, target_size(info, keys->target));
     }
     if (config->losses.count == 0) targets[0] = targets_of((size_t)config->loss.index, info->target_size);
-    status s = model_plan_named(&config->model, &row, &names, out);
-    arena_destroy(arena);
-    return s;
+    return model_plan_named(&config->model, &row, &names, out);
 }
 
 status config_plan_objective(const struct config *config, const struct model *model, const struct dataset_info *info,

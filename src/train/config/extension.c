@@ -262,7 +262,7 @@ static status run_compiler(const char *const *arguments, const char *log, int *c
 
 /* The first error of the compiler in the file [log], else its first line, with [name] for the file [source]. */
 static status compiler_failure(const char *source, const char *name, const char *log) {
-    char *text = NULL;
+    SCOPED_STRING text = NULL;
     struct io_info info;
     SCOPED_TEXT shown = {0};
     status_free(io_read_text(log, 1 << 20, &text, &info));
@@ -272,9 +272,7 @@ static status compiler_failure(const char *source, const char *name, const char 
     size_t length = strlen(source), is_named = strncmp(line, source, length) == 0 ? length : 0;
     if (is_named) text_add(&shown, name);
     text_add_bytes(&shown, line + is_named, strcspn(line + is_named, "\n"));
-    status s = status_new(STATUS_USAGE, "the extension %s does not compile: %.400s", name, text_string(&shown));
-    free(text);
-    return s;
+    return status_new(STATUS_USAGE, "the extension %s does not compile: %.400s", name, text_string(&shown));
 }
 
 status extension_compile(const char *source, const char *name, const char *out) {
@@ -424,7 +422,7 @@ static status check_path(const char *path) {
 
 static status load_file(const char *path, char sha256[DIGEST_HEX_SIZE], const struct extension **out) {
     struct io_info info;
-    char *text = NULL;
+    SCOPED_STRING text = NULL;
     bool is_known;
     TRY(check_path(path));
     TRY(io_read_text(path, MAX_SOURCE, &text, &info));
@@ -434,7 +432,6 @@ static status load_file(const char *path, char sha256[DIGEST_HEX_SIZE], const st
     digest_hex_of(text, (size_t)info.size, sha256);
     status s = remember(path, sha256, text, (size_t)info.size);
     if (!s) s = load_remembered(path, sha256, &is_known, out);
-    free(text);
     return s;
 }
 

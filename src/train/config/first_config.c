@@ -482,7 +482,7 @@ static void add_head_comment(const struct suggestion *s, const char *path, struc
 
 status first_config_write(const char *path, const char *target, char *const *overrides, size_t count, struct text *out,
                           struct text *notes) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct suggestion s;
     struct csv_config config;
     struct csv_choice csv;
@@ -508,6 +508,5 @@ status first_config_write(const char *path, const char *target, char *const *ove
             add_mlp(&s, out);
         add_training(&s, out);
     }
-    arena_destroy(arena);
     return failure;
 }

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/text/vocabulary.h"
 #include "train/inference/session.h"
 
@@ -357,7 +358,7 @@ static status interpret(const struct predictor *p, const float *outputs, size_t 
     size_t columns = p->about.predictions.count, probabilities = p->about.probabilities.count;
     struct prediction_meaning meaning = p->meaning;
     struct predictions all = {.rows = rows, .outputs = outputs, .size = p->about.outputs};
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     meaning.wants_probabilities = to->probabilities != NULL;
     status s = predictions_make(&all, &meaning, arena);
     size_t parts = all.part_count ? all.part_count : 1;
@@ -368,7 +369,6 @@ static status interpret(const struct predictor *p, const float *outputs, size_t 
         probability += part->n_probabilities;
     }
     predictions_free(&all);
-    arena_destroy(arena);
     return s;
 }
 

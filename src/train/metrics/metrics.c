@@ -10,6 +10,7 @@
 #include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/numbers/decimal.h"
+#include "base/scoped.h"
 #include "train/metrics/append_file.h"
 #include "train/metrics/event_file.h"
 
@@ -124,10 +125,8 @@ static status flush(struct metrics *m) {
 }
 
 static status open_events(struct metrics *m) {
-    char *folder = io_folder_of(m->file.path);
-    status s = folder ? event_file_open(folder, m->step, &m->events) : status_memory("the event file");
-    free(folder);
-    return s;
+    SCOPED_STRING folder = io_folder_of(m->file.path);
+    return folder ? event_file_open(folder, m->step, &m->events) : status_memory("the event file");
 }
 
 status metrics_open_events(struct metrics *metrics, int64_t step) {

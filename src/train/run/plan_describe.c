@@ -430,7 +430,7 @@ static void add_node(const struct model *m, const struct graph_node *node, struc
 }
 
 void plan_graph(const struct model *model, const char *name, struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     const size_t *nodes = nodes_of(model, arena);
     text_add(out, "digraph \"");
     add_quoted(name, out);
@@ -445,7 +445,6 @@ void plan_graph(const struct model *model, const char *name, struct text *out) {
             text_printf(out, "    t%zu -> t%zu;\n", nodes[node->in[i]], node->out);
     }
     text_printf(out, "    output [shape=oval];\n    t%zu -> output;\n}\n", nodes[model->output]);
-    arena_destroy(arena);
 }
 
 /* ---- a schedule whose length has changed ---- */

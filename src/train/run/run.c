@@ -727,7 +727,7 @@ static void check_best(struct run *run, const char *checkpoints) {
 static status find_and_load(struct run *run, const char *checkpoints) {
     const char *resume = run->config->checkpoint.resume;
     struct checkpoint *checkpoint = NULL;
-    char *path = NULL;
+    SCOPED_STRING path = NULL;
     TRY(checkpoint_open_newest(checkpoints, run->log, &checkpoint, &path));
     status s = OK;
     if (checkpoint && strcmp(resume, "never") == 0 && !run->env->has_begun) {
@@ -746,7 +746,6 @@ static status find_and_load(struct run *run, const char *checkpoints) {
     if (!s && run->is_resumed && !progress_is_complete(run->config, c))
         log_line(run->log, "resuming from %s: epoch %lld, step %lld", path ? path : resume, (long long)c->epoch,
                  (long long)c->step);
-    free(path);
     return s;
 }
 

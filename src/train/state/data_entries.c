@@ -614,7 +614,7 @@ static const char *first_difference(const struct preparation *before, const stru
 status preparation_compare(struct checkpoint *checkpoint, const struct preparation *now, const char *path,
                            const char *otherwise) {
     static const struct preparation none;
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct preparation *before;
     status s = status_prefix(preparation_read(arena, checkpoint, &before), "%s", path);
     const char *name = s ? NULL : first_difference(before ? before : &none, now ? now : &none);
@@ -623,6 +623,5 @@ status preparation_compare(struct checkpoint *checkpoint, const struct preparati
                        "%s: the column '%.60s' was prepared in another way (types, categories, values for missing "
                        "ones); use the same file and the same dataset.columns, or %s",
                        path, name, otherwise);
-    arena_destroy(arena);
     return s;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/scoped.h"
 #include "device/cpu/parallel.h"
 #include "train/state/data_entries.h"
 
@@ -332,7 +333,7 @@ static struct entry *entries_for_loading(struct state *state, size_t *count) {
 
 static status check_fingerprint(const struct state *state, struct checkpoint *checkpoint, const char *path,
                                 const char *otherwise) {
-    char *before = NULL;
+    SCOPED_STRING before = NULL;
     const char *now = state->fingerprint;
     struct entry entry = {.path = FINGERPRINT, .type = ENTRY_TEXT, .data = &before};
     TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
@@ -342,14 +343,13 @@ static status check_fingerprint(const struct state *state, struct checkpoint *ch
             STATUS_DATA,
             "%s: it was trained on other data (fingerprint %.12s..., now %.12s...); use the same dataset, or %s", path,
             before, now, otherwise);
-    free(before);
     return s;
 }
 
 /* The rows of sampler.path must be those of the epochs before, whatever their file is called. */
 static status check_sampler(const struct state *state, struct checkpoint *checkpoint, const char *path,
                             const char *otherwise) {
-    char *before = NULL;
+    SCOPED_STRING before = NULL;
     if (!state->sampler) return OK;
     TRY(checkpoint_read(checkpoint, &(struct entry){.path = SAMPLER, .type = ENTRY_TEXT, .data = &before}, 1, NULL));
     status s = OK;
@@ -357,29 +357,26 @@ static status check_sampler(const struct state *state, struct checkpoint *checkp
         s = status_new(STATUS_DATA,
                        "%s: its sampler.path had other rows (SHA-256 %.12s..., now %.12s...); use the same file, or %s",
                        path, before, state->sampler, otherwise);
-    free(before);
     return s;
 }
 
 /* Before check_fingerprint, whose message is less specific. */
 static status check_columns(const struct state *state, struct checkpoint *checkpoint, const char *path,
                             const char *otherwise) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct column_list trained;
     status s = status_prefix(column_names_read(arena, checkpoint, &trained), "%s", path);
     if (!s) s = column_names_compare(&trained, &state->columns, path, otherwise);
-    arena_destroy(arena);
     return s;
 }
 
 /* The fingerprint has the numbers of the classes, not their labels. */
 static status check_labels(const struct state *state, struct checkpoint *checkpoint, const char *path,
                            const char *otherwise) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct string_list trained;
     status s = status_prefix(labels_load(arena, checkpoint, &trained), "%s", path);
     if (!s) s = labels_compare(&trained, &state->labels, path, otherwise);
-    arena_destroy(arena);
     return s;
 }
 

@@ -362,15 +362,13 @@ static status compare_all(struct arena *arena, struct checkpoint *checkpoint, co
 }
 
 static status start_data_compare(struct checkpoint *checkpoint, const struct dataset *dataset, struct text *out) {
-    struct arena *arena = arena_create();
-    status s = compare_all(arena, checkpoint, dataset, out);
-    arena_destroy(arena);
-    return s;
+    SCOPED_ARENA arena = arena_create();
+    return compare_all(arena, checkpoint, dataset, out);
 }
 
 static void start_data_compare_texts(const char *columns, const char *labels, const struct dataset *dataset,
                                      struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct column_list before;
     struct string_list labels_before;
     status s = columns ? column_names_parse(arena, columns, &before) : OK;
@@ -379,7 +377,6 @@ static void start_data_compare_texts(const char *columns, const char *labels, co
     s = labels ? labels_read(arena, labels, &labels_before) : OK;
     if (labels && !s) compare_labels(&labels_before, dataset, out);
     status_free(s);
-    arena_destroy(arena);
 }
 
 /* ---- loading ---- */
@@ -444,7 +441,7 @@ void init_from_target(const struct model *model, struct arena *arena, struct saf
 
 static status from_tensors(struct model *model, const struct weight_source *source, const char *path, bool is_torch,
                            const struct dataset *dataset, struct text *report) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct safetensors_wanted wanted[] = {{.key = "columns"}, {.key = "labels"}};
     struct safetensors_target target;
     init_from_target(model, arena, &target);
@@ -459,7 +456,6 @@ static status from_tensors(struct model *model, const struct weight_source *sour
     add_warning(&differences, report);
     text_free(&differences);
     for (size_t i = 0; i < 2; i++) free(wanted[i].value);
-    arena_destroy(arena);
     return s;
 }
 
@@ -526,13 +522,12 @@ status init_from(struct model *model, const struct weight_source *source, const 
     struct io_info info;
     if (!source->file) return OK;
     TRY(io_stat(source->file, &info));
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     const char *file = info.is_folder ? find_file(source->file, arena) : source->file;
     SCOPED_TEXT warnings = {0};
     status s = file ? compare_saved_config(model, file, source->is_partial, arena, &warnings) : OK;
     if (!s) s = from_path(model, source, file ? file : source->file, !file, dataset, report);
     if (warnings.length && !report->length) text_add(report, file);
     text_add(report, text_string(&warnings));
-    arena_destroy(arena);
     return s;
 }

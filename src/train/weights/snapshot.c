@@ -194,9 +194,8 @@ static bool is_equal(const struct schema_row *row, const void *config, const jso
 }
 
 static void add_difference(const char *key, const char *here, const json_t *there, struct text *out) {
-    char *value = json_dumps(there, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+    SCOPED_STRING value = json_dumps(there, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     text_printf(out, "%s%s %s (here %s)", out->length ? ", " : "", key, value ? value : "?", here);
-    free(value);
 }
 
 /* Compares the settings of a group with those of one of its parameters. */

@@ -203,14 +203,12 @@ static void add_entries(struct arena *arena, const char *group, const struct par
 status weights_load(struct model *model, struct checkpoint *checkpoint, bool average) {
     const char *group = average ? "ema" : "model";
     const char *const complete[] = {group, NULL};
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     size_t count = 0;
     struct entry *entries = arena_alloc(arena, (model->params.count + model->buffers.count) * sizeof *entries);
     add_entries(arena, group, &model->params, entries, &count);
     add_entries(arena, "model", &model->buffers, entries, &count);
-    status s = checkpoint_read(checkpoint, entries, count, complete);
-    arena_destroy(arena);
-    return s;
+    return checkpoint_read(checkpoint, entries, count, complete);
 }
 
 /* ---- the state of a checkpoint for a ledger ---- */
@@ -260,7 +258,7 @@ static status add_hashes(struct state *state, struct checkpoint *checkpoint, boo
 
 status saved_state_read(struct checkpoint *checkpoint, const struct config *config, bool with_sha256,
                         struct saved_state *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct input_layout inputs;
     struct parts parts = {0};
     bool has_inputs = false;
@@ -270,6 +268,5 @@ status saved_state_read(struct checkpoint *checkpoint, const struct config *conf
     if (!s) s = create(&parts, config, &inputs);
     if (!s) s = add_hashes(parts.state, checkpoint, with_sha256, out);
     destroy(&parts);
-    arena_destroy(arena);
     return s;
 }
