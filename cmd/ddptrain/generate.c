@@ -87,9 +87,8 @@ static status generate(const struct command_line *line, const char *prompt, cons
 static status run(const struct command_line *line) {
     SCOPED_TEXT prompt = {0};
     const char *source = NULL;
-    status s = read_prompt(line, &prompt, &source);
-    if (!s) s = generate(line, text_string(&prompt), source);
-    return s;
+    TRY(read_prompt(line, &prompt, &source));
+    return generate(line, text_string(&prompt), source);
 }
 
 const struct subcommand subcommand_generate = {

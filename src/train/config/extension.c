@@ -430,9 +430,8 @@ static status load_file(const char *path, char sha256[DIGEST_HEX_SIZE], const st
         return status_new(STATUS_USAGE, !info.exists ? "there is no file '%s'" : "'%s' is not a file of at most 64 MiB",
                           path);
     digest_hex_of(text, (size_t)info.size, sha256);
-    status s = remember(path, sha256, text, (size_t)info.size);
-    if (!s) s = load_remembered(path, sha256, &is_known, out);
-    return s;
+    TRY(remember(path, sha256, text, (size_t)info.size));
+    return load_remembered(path, sha256, &is_known, out);
 }
 
 status extension_load(const char *path, const struct extension **out) {

@@ -365,9 +365,8 @@ static status check_columns(const struct state *state, struct checkpoint *checkp
                             const char *otherwise) {
     SCOPED_ARENA arena = arena_create();
     struct column_list trained;
-    status s = status_prefix(column_names_read(arena, checkpoint, &trained), "%s", path);
-    if (!s) s = column_names_compare(&trained, &state->columns, path, otherwise);
-    return s;
+    TRY(status_prefix(column_names_read(arena, checkpoint, &trained), "%s", path));
+    return column_names_compare(&trained, &state->columns, path, otherwise);
 }
 
 /* The fingerprint has the numbers of the classes, not their labels. */
@@ -375,9 +374,8 @@ static status check_labels(const struct state *state, struct checkpoint *checkpo
                            const char *otherwise) {
     SCOPED_ARENA arena = arena_create();
     struct string_list trained;
-    status s = status_prefix(labels_load(arena, checkpoint, &trained), "%s", path);
-    if (!s) s = labels_compare(&trained, &state->labels, path, otherwise);
-    return s;
+    TRY(status_prefix(labels_load(arena, checkpoint, &trained), "%s", path));
+    return labels_compare(&trained, &state->labels, path, otherwise);
 }
 
 /* Counters are used as sizes and positions, so each must be in a valid range. */
