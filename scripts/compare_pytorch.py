@@ -353,6 +353,11 @@ def table_rows(folder):
         "model: {layers: [{dropout: 0.1}, {reshape: [3, 4, 4]}, {conv2d: {out: 4, kernel_size: 2, name: a}}, {dropout: 0.2}, {conv2d: {out: 4, kernel_size: 1}}, rrelu, {alpha_dropout: 0.2}, "
         "{conv2d: {out: 4, kernel_size: 1, name: m}}, {conv2d: {out: 4, kernel_size: 1, from: a, name: v}}, {sample_normal: {from: [m, v]}}, flatten, {linear: 3}]}\n"
         "loss: cross_entropy\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 2}\n"), 1
+    # modes for which F.pad needs numbers for every dimension behind the channels
+    yield "pad_of_width", (
+        "dataset: {format: synthetic, synthetic: {kind: classes, rows: 40, inputs: [2, 3, 4], classes: 3}, split: {test: 0.2}}\nsampler: {batch_size: 8}\n"
+        "model: {layers: [{conv2d: {out: 2, kernel_size: 1}}, {pad: {padding: [2, 1], mode: reflect}}, tanh, {reshape: [2, 3, 7, 1]}, {pad: {padding: [0, 0, 1, 2], mode: circular}}, "
+        "{pad: {padding: [1, 1], mode: replicate}}, flatten, {linear: 3}]}\nloss: cross_entropy\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 2}\n"), 1
     yield from written_rows(folder)
     twice = "[{sequential: {name: one, from: first, layers: [LAYERS]}}, {sequential: {name: other, from: second, share: one}}, {concat: {from: [one, other]}}LAST]"
     end = "sampler: {batch_size: 8}\nmodel: {layers: MODEL}\nloss: LOSS\noptimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 2}\n".replace("MODEL", twice)

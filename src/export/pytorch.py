@@ -348,8 +348,9 @@ def max_of_real(x, lengths, keepdim=False):
 
 
 def pad(x, padding, mode="constant", value=0):
-    """F.pad; one number is that of all sides."""
-    sides = [padding] * 2 * max(1, min(x.dim() - 2, 3)) if isinstance(padding, int) else padding
+    """F.pad; one number is that of all sides, and without numbers for them other dimensions than the last ones have no padding."""
+    count = 2 * max(1, min(x.dim() - 2, 3))
+    sides = [padding] * count if isinstance(padding, int) else [*padding, *[0] * (count - len(padding))]
     return F.pad(x, sides, mode, value)
 
 
