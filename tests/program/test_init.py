@@ -645,6 +645,13 @@ class Init(program.Case):
             self.assertNotIn("no_header", self.train("numbers.csv"))
             self.assertIn(f"30 rows, {len(header)} columns, with a header", self.run_program("inspect", "numbers.csv")[0])
 
+    def test_more_ignored_columns_than_a_config_can_name(self):
+        names = [f"a_name_of_{i:020}" for i in range(16000)]
+        self.rows("t.csv", [*names, "u", "v"], [[f"text {row}"] * len(names) + [row * row % 7, row % 2] for row in range(20)])
+        out, err = self.run_program("init", "t.csv", code=USAGE)
+        self.assertRegex(err, r"t.csv: a config that names its ignored columns has 1\.\d MiB, and the maximum is 1 MiB; .*; no config was written\n$")
+        self.assertEqual(out, "")
+
     def test_refused(self):
         self.rows("t.csv", ["u", "v"], [[i, f"text {i}"] for i in range(30)])
         for arguments, code, sentence in (

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/document/document.h"
 #include "base/files/io.h"
 #include "base/scoped.h"
 #include "data/dataset/suggest.h"
@@ -507,6 +508,11 @@ status first_config_write(const char *path, const char *target, char *const *ove
         else
             add_mlp(&s, out);
         add_training(&s, out);
+        if (out->length > DOCUMENT_MAX_BYTES)
+            failure = status_new(STATUS_USAGE,
+                                 "%s: a config that names its ignored columns has %.1f MiB, and the maximum is 1 MiB; "
+                                 "leave out columns that are no inputs",
+                                 path, (double)out->length / (1 << 20));
     }
     return failure;
 }
