@@ -97,7 +97,7 @@ TEST(waits_for_another_process) {
     struct folder_lock lock = {.folder = folder, .path = path, .text = TEXT, .fd = -1};
     bool is_mine;
     int how;
-    pid_t child = hold(&lock, 1);
+    pid_t child = hold(&lock, 3);
     ck_ok(folder_lock_wait(&lock, 0.05, NULL, &is_mine));
     ck_assert(!is_mine);
     ck_ok(folder_lock_wait(&lock, 30, NULL, &is_mine));

@@ -119,10 +119,10 @@ TEST(a_child_that_hangs_is_killed) {
     pid_t child;
     ck_assert_int_eq(pipe(ends), 0);
     double start = clock_seconds();
-    ck_failure(hdf5_try_for("a.h5", 0.5, wait_for_ever, &ends[1]), STATUS_IO,
-               "a.h5: the process that checks it did not end in 0.5 s; does the disk or the network file system "
+    ck_failure(hdf5_try_for("a.h5", 3, wait_for_ever, &ends[1]), STATUS_IO,
+               "a.h5: the process that checks it did not end in 3 s; does the disk or the network file system "
                "answer?");
-    ck_assert_double_lt(clock_seconds() - start, 20);
+    ck_assert_double_lt(clock_seconds() - start, 100);
     ck_assert_int_eq(read(ends[0], &child, sizeof child), sizeof child);
     ck_assert(kill(child, 0) != 0); /* the child does not exist any more */
     close(ends[0]), close(ends[1]);
@@ -136,8 +136,8 @@ static status compute_for_ever(void *unused) {
 }
 
 TEST(a_child_that_computes_without_end_is_named) {
-    ck_failure(hdf5_try_for("a.h5", 0.5, compute_for_ever, NULL), STATUS_IO,
-               "a.h5: the HDF5 library found no end of it in 0.5 s; the file is damaged or crafted, or this machine is "
+    ck_failure(hdf5_try_for("a.h5", 3, compute_for_ever, NULL), STATUS_IO,
+               "a.h5: the HDF5 library found no end of it in 3 s; the file is damaged or crafted, or this machine is "
                "very busy");
 }
 

@@ -123,7 +123,7 @@ TEST_LOOP(reported_failure_is_in_the_message, 0, 2) {
 /* If a rank does not make the call, those of the others time out; it runs until they have. */
 static void timeout_body(const struct dist_env *env, void *argument) {
     atomic_int *done = argument;
-    struct rank_group g = rank_join(env, 2);
+    struct rank_group g = rank_join(env, 6);
     rank_must(comm_barrier(g.comm));
     if (env->rank == 1) {
         while (atomic_load(done) < env->world_size - 1) clock_sleep(0.01);
@@ -134,7 +134,7 @@ static void timeout_body(const struct dist_env *env, void *argument) {
     status s = comm_all_reduce(g.comm, data, env->world_size == 2 ? 100000 : 10, COMM_FLOAT32, COMM_SUM);
     double seconds = clock_seconds() - start;
     atomic_fetch_add(done, 1);
-    RANK_CHECK(status_code(s) == STATUS_PEER && seconds > 1.8 && seconds < 20);
+    RANK_CHECK(status_code(s) == STATUS_PEER && seconds > 5.8 && seconds < 100);
     status_free(s);
     rank_leave(&g);
 }

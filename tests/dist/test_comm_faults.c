@@ -55,7 +55,7 @@ static void killed_body(const struct dist_env *env, void *argument) {
     status s = OK;
     while (!s) s = call_once(g.comm, how, data, more);
     RANK_CHECK(status_code(s) == STATUS_PEER);
-    RANK_CHECK(clock_seconds() - start < 20);
+    RANK_CHECK(clock_seconds() - start < 55); /* the timeout is 60 s */
     if (!strstr(status_message(s), "rank 1 (host ") || !strstr(status_message(s), "exited without reporting an error"))
         rank_must(s);
     status_free(s);
@@ -108,7 +108,7 @@ static void transfer_body(const struct dist_env *env, void *argument) {
                  : comm_recv(g.comm, received, HALF_BYTES, COMM_UINT8, 1 - env->rank);
     if (env->rank == 1) pause(); /* until the thread has ended the process */
     RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "rank 1 (host "));
-    RANK_CHECK(clock_seconds() - start < 20);
+    RANK_CHECK(clock_seconds() - start < 55); /* the timeout is 60 s */
     status_free(s);
     rank_leave(&g);
     free(sent);
@@ -275,7 +275,7 @@ static void abort_body(const struct dist_env *env, void *argument) {
     double start = clock_seconds();
     status s = comm_all_reduce(g.comm, &sum, 1, COMM_FLOAT32, COMM_SUM);
     RANK_CHECK(status_code(s) == STATUS_PEER && strstr(status_message(s), "rank 2 (host "));
-    RANK_CHECK(clock_seconds() - start < 20);
+    RANK_CHECK(clock_seconds() - start < 55); /* the timeout is 60 s */
     status_free(s);
     if (env->rank == 1) pthread_join(thread, NULL);
     rank_leave(&g);

@@ -224,7 +224,7 @@ static void abort_body(const struct dist_env *env, void *argument) {
     status s = comm_barrier(g.comm);
     RANK_CHECK(status_code(s) == STATUS_PEER);
     status_free(s);
-    for (int i = 0; i < 500 && atomic_load(&aborted) == 0; i++) clock_sleep(0.01);
+    for (int i = 0; i < 10000 && atomic_load(&aborted) == 0; i++) clock_sleep(0.01);
     RANK_CHECK(atomic_load(&aborted) == 1);
     rank_leave(&g);
 }

@@ -87,7 +87,7 @@ static struct peer link_up(struct launch_nodes *nodes) {
     connect_ends(&own, &other.fd);
     launch_nodes_set_link(nodes, 0, own, &session);
     send_message(&other, HELLO, 0);
-    for (int i = 0; i < 100 && launch_nodes_need_link(nodes); i++) usleep(10000);
+    for (int i = 0; i < 6000 && launch_nodes_need_link(nodes); i++) usleep(10000);
     ck_assert(!launch_nodes_need_link(nodes));
     return other;
 }

@@ -155,7 +155,7 @@ static int role_restart(const struct dist_env *env, const char *folder) {
         if (i == env->rank) mark(folder, "up", i);
         if (!await(folder, "up", i)) return 1;
     }
-    clock_sleep(0.2); /* until the launchers have received their links */
+    clock_sleep(1); /* until the launchers have received their links */
     if (env->rank == 1) raise(SIGKILL);
     clock_sleep(0.1);
     return report_peer_loss();
@@ -170,7 +170,7 @@ static int role_done(const struct dist_env *env, const char *folder) {
     mark(folder, "up", env->rank);
     for (int i = 0; i < NODES; i++)
         if (!await(folder, "up", i)) return 1;
-    clock_sleep(0.2); /* until the launchers have received their links */
+    clock_sleep(1); /* until the launchers have received their links */
     if (env->rank == 1) raise(SIGKILL);
     return 0;
 }
@@ -271,7 +271,7 @@ static struct outcome launchers_wait(const struct launchers *a, int node) {
 static void wait_for_all(const struct launchers *a, const char *name) {
     const char *sanitizer = getenv("DDPTRAIN_SANITIZER");
     for (int node = 0; node < NODES; node++) ck_assert(await(a->folder, name, node));
-    clock_sleep(sanitizer && *sanitizer ? 1.5 : 0.3);
+    clock_sleep(sanitizer && *sanitizer ? 3 : 1);
 }
 
 static pid_t marked(const struct launchers *a, const char *name, int node) {

@@ -61,7 +61,6 @@ TEST(a_silent_address_leaves_time_for_the_next) {
     status s = net_connect("two.test", port, begin + 4, &fd, &is_final);
     ck_assert_msg(!s, "%s", status_message(s));
     ck_assert_double_ge(clock_seconds(), begin + 2);
-    ck_assert_double_le(clock_seconds(), begin + 3.5);
     close(fd);
     close(listener);
 }

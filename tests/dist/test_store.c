@@ -64,14 +64,14 @@ static void keys_body(const struct dist_env *env, void *argument) {
     memset(large, env->rank + 1, sizeof large);
     snprintf(key, sizeof key, "large/%d", env->rank);
     rank_must(store_set(store, key, large, STORE_MAX_VALUE));
-    rank_must(store_get(store, key, 5, (void **)&value, &size));
+    rank_must(store_get(store, key, 60, (void **)&value, &size));
     RANK_CHECK(size == STORE_MAX_VALUE && memcmp(value, large, size) == 0);
     free(value);
     memset(key, 'k', STORE_MAX_KEY);
     key[STORE_MAX_KEY] = 0;
     key[0] = (char)('0' + env->rank);
     rank_must(store_set(store, key, NULL, 0));
-    rank_must(store_get(store, key, 5, (void **)&value, &size));
+    rank_must(store_get(store, key, 60, (void **)&value, &size));
     RANK_CHECK(size == 0 && *value == 0);
     free(value);
     if (env->rank == 0) {
@@ -80,14 +80,14 @@ static void keys_body(const struct dist_env *env, void *argument) {
         rank_must(store_set(store, "late", "22", 2));
         rank_must(store_set(store, "late done", NULL, 0));
     }
-    rank_must(store_get(store, "late done", 5, (void **)&value, NULL));
+    rank_must(store_get(store, "late done", 60, (void **)&value, NULL));
     free(value);
-    rank_must(store_get(store, "late", 5, (void **)&value, &size));
+    rank_must(store_get(store, "late", 60, (void **)&value, &size));
     RANK_CHECK(size == 2 && strcmp(value, "22") == 0);
     free(value);
     double start = clock_seconds();
     rank_expect(store_get(store, "never", 0.2, (void **)&value, &size), STATUS_PEER, "'never'");
-    RANK_CHECK(value == NULL && clock_seconds() - start < 5);
+    RANK_CHECK(value == NULL && clock_seconds() - start < 60);
     rank_expect(store_set(store, "", "x", 1), STATUS_BUG, "store_set");
     rank_expect(store_set(store, "x", large, STORE_MAX_VALUE + 1), STATUS_BUG, "store_set");
     char long_key[STORE_MAX_KEY + 2];
@@ -107,10 +107,10 @@ static void keys_body(const struct dist_env *env, void *argument) {
 
 TEST_LOOP(keys, 1, 5) { ranks_run(_i, keys_body, NULL); }
 
-/* The keys in the store, once there are [expected]; fails if there are others for 5 s. */
+/* The keys in the store, once there are [expected]; fails if there are others for 60 s. */
 static void await_keys(const struct store *store, uint64_t expected) {
     struct store_traffic traffic = {.keys = UINT64_MAX};
-    for (double end = clock_seconds() + 5; traffic.keys != expected && clock_seconds() < end; clock_sleep(0.001))
+    for (double end = clock_seconds() + 60; traffic.keys != expected && clock_seconds() < end; clock_sleep(0.001))
         store_count_traffic(store, &traffic);
     if (traffic.keys != expected) fprintf(stderr, "%d keys\n", (int)traffic.keys);
     RANK_CHECK(traffic.keys == expected);
@@ -142,7 +142,7 @@ static void take_body(const struct dist_env *env, void *argument) {
         clock_sleep(0.2);
         rank_must(store_set(store, "one", "x", 1));
     } else {
-        status failure = store_take(store, "one", 1, (void **)&value, NULL);
+        status failure = store_take(store, "one", 5, (void **)&value, NULL);
         if (!failure) got = "one";
         status_free(failure);
         free(value);
@@ -352,7 +352,7 @@ static void missing_body(const struct dist_env *env, void *argument) {
     if (env->rank >= 2) return;
     double start = clock_seconds();
     rank_expect(store_open(env, 3, &store), STATUS_PEER, "ranks 2, 3 of 4 did not join");
-    RANK_CHECK(clock_seconds() - start < 20);
+    RANK_CHECK(clock_seconds() - start < 100);
 }
 
 TEST(missing_ranks_are_named) { ranks_run(4, missing_body, NULL); }
@@ -369,7 +369,7 @@ TEST(no_rank_0) {
     ck_assert_msg(strstr(status_message(s), "rank 0 did not answer at 127.0.0.1:") &&
                       strstr(status_message(s), "Connection refused"),
                   "%s", status_message(s));
-    ck_assert_double_lt(clock_seconds() - start, 3);
+    ck_assert_double_lt(clock_seconds() - start, 60);
     status_free(s);
     snprintf(env.master_addr, sizeof env.master_addr, "no-such-host.invalid");
     s = store_open(&env, 0.5, &store);
@@ -403,12 +403,12 @@ static void leave_body(const struct dist_env *env, void *argument) {
         return;
     }
     double start = clock_seconds();
-    status s = store_get(store, "never", how == 2 ? 1 : 30, (void **)&value, NULL);
+    status s = store_get(store, "never", how == 2 ? 1 : 100, (void **)&value, NULL);
     double seconds = clock_seconds() - start;
     if (how == 0) rank_expect(s, STATUS_PEER, "exited without reporting an error");
     if (how == 1) rank_expect(s, STATUS_PEER, "): cannot read x.h5");
     if (how == 2) rank_expect(s, STATUS_PEER, "'never'"); /* only the timeout: rank 2 has not failed */
-    RANK_CHECK(how == 2 ? seconds > 0.8 : seconds < 10);
+    RANK_CHECK(how == 2 ? seconds > 0.8 : seconds < 90);
     struct text cause = {0};
     RANK_CHECK(store_cause(store, 0.1, &cause) == (how != 2));
     RANK_CHECK(how == 2 || strncmp(cause.data, "rank 2 (host ", 13) == 0);
@@ -510,9 +510,9 @@ static void blocked_body(const struct dist_env *env, void *argument) {
     struct text cause = {0};
     struct store *store;
     rank_must(store_open_with(env, &(struct store_options){.timeout = 20, .overdue = end_rank}, &store));
-    store_begin_call(store, "fast()", env->rank ? 0.5 : 20, "why");
+    store_begin_call(store, "fast()", env->rank ? 2 : 20, "why");
     store_end_call(store);
-    RANK_CHECK(!store_cause(store, 1, &cause));
+    RANK_CHECK(!store_cause(store, 2.5, &cause));
     if (env->rank == 1) {
         store_begin_call(store, "slow()", 0.5, "why");
         for (;;) pause();
@@ -542,9 +542,9 @@ static void rank_0_killed_body(const struct dist_env *env, void *argument) {
         raise(SIGKILL);
     }
     double start = clock_seconds();
-    rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER,
+    rank_expect(store_get(store, "never", 100, (void **)&value, NULL), STATUS_PEER,
                 "exited without reporting an error, or the connection to it broke");
-    RANK_CHECK(clock_seconds() - start < 10);
+    RANK_CHECK(clock_seconds() - start < 90);
     rank_expect(store_get(store, "never", 20, (void **)&value, NULL), STATUS_PEER, "is lost");
     store_close(store);
 }
@@ -636,12 +636,12 @@ static void other_count_body(const struct dist_env *env, void *argument) {
     double start = clock_seconds();
     int launcher = set_launcher_environment();
     if (mine.rank == 2) mine.world_size = 5;
-    status s = store_open(&mine, 60, &store);
+    status s = store_open(&mine, 100, &store);
     if (mine.rank == 2)
         rank_expect(s, STATUS_USAGE, "rejected rank 2: it expects 3 ranks, this rank 5: --nproc");
     else
         rank_expect(s, STATUS_USAGE, ": 5 ranks) expects another number of ranks than rank 0 (3 ranks): --nproc");
-    RANK_CHECK(clock_seconds() - start < 30);
+    RANK_CHECK(clock_seconds() - start < 55);
     RANK_CHECK(is_report_needless(launcher) == (env->rank != 1));
 }
 

@@ -28,12 +28,12 @@ static void silent_body(const struct dist_env *env, void *argument) {
         double end = clock_seconds() + 4;
         while (still_open(fds, COUNT) > KEPT && clock_seconds() < end) clock_sleep(0.02);
         RANK_CHECK(still_open(fds, COUNT) == KEPT);
-        end = clock_seconds() + 15;
+        end = clock_seconds() + 60;
         while (still_open(fds, COUNT) > 0 && clock_seconds() < end) clock_sleep(0.05);
         RANK_CHECK(still_open(fds, COUNT) == 0);
         for (int i = 0; i < COUNT; i++) close(fds[i]);
     }
-    struct store *store = rank_open_store(env, 30);
+    struct store *store = rank_open_store(env, 100);
     store_close(store);
 }
 
@@ -47,7 +47,7 @@ static bool send_hello(int fd, const struct dist_env *env, struct message_handsh
     struct store_hello hello = {.nonce = shake->client_nonce, .world = 2, .purpose = FOR_RANK};
     struct store_frame frame = {.type = FRAME_HELLO, .rank = 1, .job = shake->job, .body = body, .length = sizeof body};
     store_write_hello(&hello, body);
-    return store_send_frame(fd, &(struct message_session){0}, &frame, clock_seconds() + 5);
+    return store_send_frame(fd, &(struct message_session){0}, &frame, clock_seconds() + 30);
 }
 
 /* A new process that connects [rate] times a second from [host], as one who speaks the protocol, and keeps the last
@@ -80,7 +80,7 @@ static bool join_slowly(const struct dist_env *env) {
     struct message_session session = {0};
     struct message_handshake shake;
     struct store_frame answer;
-    double deadline = clock_seconds() + 5;
+    double deadline = clock_seconds() + 30;
     rank_must(dist_env_secret(env, secret));
     int fd = connect_to_port(env->master_port);
     RANK_CHECK(fd >= 0);
@@ -151,7 +151,7 @@ static void reserved_body(const struct dist_env *env, void *argument) {
     char *value;
     clock_sleep(0.2); /* rank 0 listens */
     for (int i = 0; i < STRANGERS; i++) RANK_CHECK((fds[i] = connect_to_port(env->master_port)) >= 0);
-    double end = clock_seconds() + 4;
+    double end = clock_seconds() + 30;
     while (still_open(fds, STRANGERS) > SPARE + 4 && clock_seconds() < end) clock_sleep(0.02);
     RANK_CHECK(still_open(fds, STRANGERS) <= SPARE + 4);
     struct store *store = rank_open_store(env, 30);
@@ -177,9 +177,9 @@ static void many_body(const struct dist_env *env, void *argument) {
             while (recv(fd, bytes, sizeof bytes, 0) > 0) continue;
             close(fd);
         }
-        RANK_CHECK(clock_seconds() - begin < 20); /* not the timeout for joining each time */
+        RANK_CHECK(clock_seconds() - begin < 100); /* not the timeout for joining each time */
     }
-    store_close(rank_open_store(env, 30));
+    store_close(rank_open_store(env, 110));
 }
 
 TEST(invalid_data_closes_the_connection) { ranks_run(2, many_body, NULL); }
@@ -205,13 +205,13 @@ static void false_rank_body(const struct dist_env *env, void *argument) {
     store_write_heartbeat(&(struct activity_snapshot){0}, body);
     rank_must(store_join(&join, &fd, &session, &(uint32_t){0}));
     for (int i = 0; i < 3; i++) { /* its own frames are accepted */
-        RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 5));
-        RANK_CHECK(store_receive_frame(fd, &session, sizeof answer, &reply, answer, clock_seconds() + 5));
+        RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 30));
+        RANK_CHECK(store_receive_frame(fd, &session, sizeof answer, &reply, answer, clock_seconds() + 30));
         RANK_CHECK(reply.type == FRAME_SERVER_HEARTBEAT);
     }
     frame.rank = 0;
-    RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 5));
-    double end = clock_seconds() + 5;
+    RANK_CHECK(store_send_frame(fd, &session, &frame, clock_seconds() + 30));
+    double end = clock_seconds() + 30;
     while (store_receive_frame(fd, &session, sizeof answer, &reply, answer, end)) {
     }
     RANK_CHECK(clock_seconds() < end - 1);
@@ -220,8 +220,16 @@ static void false_rank_body(const struct dist_env *env, void *argument) {
 
 TEST(frame_of_another_rank_closes_the_connection) { ranks_run(2, false_rank_body, NULL); }
 
+/* Whether both ends of the connection are this socket: another process may listen on the port meanwhile. */
+static bool is_own_peer(int fd) {
+    struct sockaddr_in own, peer;
+    socklen_t own_size = sizeof own, peer_size = sizeof peer;
+    return getsockname(fd, (struct sockaddr *)&own, &own_size) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0 && own.sin_port == peer.sin_port;
+}
+
 /* Linux connects a socket to itself if its ephemeral port equals the target port, about once in ten thousand tries of
- * an even port. No process listens, so every try must fail. */
+ * an even port. This process does not listen, so every try must fail. */
 TEST(connect_to_itself_fails) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     bool is_free = false;
@@ -236,7 +244,8 @@ TEST(connect_to_itself_fails) {
         int fd;
         bool is_final;
         status s = net_connect("127.0.0.1", ntohs(address.sin_port), clock_seconds() + 5, &fd, &is_final);
-        ck_assert_msg(s != OK && fd < 0, "try %d: connected to itself", i);
+        ck_assert_msg(s != OK || !is_own_peer(fd), "try %d: connected to itself", i);
+        if (fd >= 0) close(fd);
         status_free(s);
     }
 }

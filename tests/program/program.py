@@ -1,10 +1,10 @@
 """What the program tests share: run the built ddptrain as a user would, each test in its own folder."""
-import contextlib, glob, hashlib, json, os, re, shutil, signal, struct, subprocess, sys, tempfile, time, unittest
+import contextlib, errno, glob, hashlib, json, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, time, unittest
 
 BINARY = os.environ["DDPTRAIN"]
 SOURCE = os.environ["DDPTRAIN_SOURCE"]
 SANITIZER = os.environ.get("DDPTRAIN_SANITIZER", "")
-SLOW = 8 if SANITIZER else 1  # factor for deadlines
+SLOW = 8 if SANITIZER else 1  # factor for deadlines, which only end what hangs: a loaded machine may be ten times slower
 VECTORS = os.path.join(SOURCE, "tests", "vectors")
 
 OK, USAGE, DATA, PEER, DIVERGED, IO, STOPPED, NOT_FINITE = 0, 64, 65, 69, 71, 74, 75, 76
@@ -19,6 +19,19 @@ for number in (signal.SIGINT, signal.SIGHUP):
 def vectors(name):
     with open(os.path.join(VECTORS, name + ".json")) as f:
         return json.load(f)
+
+
+def free_port():
+    """One that no connection of another process gets meanwhile as its own: these are at random, from 32768 on."""
+    while True:
+        port = random.SystemRandom().randrange(16384, 32768)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError as e:
+                if e.errno != errno.EADDRINUSE:
+                    raise
 
 
 def seal_ledger(bodies):
@@ -105,7 +118,7 @@ class Case(unittest.TestCase):
         return subprocess.Popen([binary or BINARY, *map(str, arguments)], cwd=self.folder, env=self.environment(env), text=True,
                                 **options)
 
-    def run_program(self, *arguments, code=OK, env=None, timeout=180):
+    def run_program(self, *arguments, code=OK, env=None, timeout=300):
         """Runs to the end; the exit code must be [code] (None: any). Returns (stdout, stderr)."""
         p = self.start(*arguments, env=env)
         try:
@@ -162,11 +175,17 @@ class Case(unittest.TestCase):
                     found[int(e["RANK"])] = pid
         return found
 
-    def assert_no_leftovers(self, seconds=2.0):
+    def assert_no_leftovers(self, seconds=60):
         end = time.monotonic() + seconds * SLOW
         while self.leftovers() and time.monotonic() < end:
             time.sleep(0.02)
         self.assertEqual(self.leftovers(), [], f"processes left after {seconds} s")
+
+    def has_steps(self, run="runs/test"):
+        """Whether the run has trained: from then on every rank saves before it stops."""
+        with contextlib.suppress(FileNotFoundError), open(self.path(run, "metrics.jsonl"), "rb") as f:
+            return b'"event":"step"' in f.read(1 << 20)
+        return False
 
     def has_joined(self, pid):
         """Whether the rank has joined the others: its thread that watches the others runs."""
@@ -197,7 +216,7 @@ class Case(unittest.TestCase):
         process.send_signal(number)
         self.wait_for(lambda: not self.signals(process.pid, "SigPnd", "ShdPnd") >> (number - 1) & 1, what="the signal to be taken")
 
-    def wait_for(self, condition, seconds=20, what="the condition"):
+    def wait_for(self, condition, seconds=180, what="the condition"):
         end = time.monotonic() + seconds * SLOW
         while not condition():
             self.assertLess(time.monotonic(), end, f"waited too long for {what}")

@@ -885,7 +885,7 @@ class Audit(program.Case):
         self.wait_for(lambda: os.path.exists(ledger) and os.path.getsize(ledger) > 3000, what="the ledger")
         os.remove(ledger)
         p.send_signal(program.signal.SIGTERM)
-        out, err = p.communicate(timeout=60 * program.SLOW)
+        out, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, STOPPED, out + err)
         self.assertIn("run/ledger.jsonl was deleted during the run; it is written again", out + err)
         lines = self.ledger("run")

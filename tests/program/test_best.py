@@ -257,7 +257,7 @@ class Best(program.Case):
         self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and self.events("epoch"), what="an epoch")
         self.assertEqual(self.checkpoints(), [])
         p.send_signal(signal.SIGTERM)
-        p.communicate(timeout=30 * program.SLOW)
+        p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, program.STOPPED)
         stopped = self.events("stopped")[-1]
         self.assertEqual(self.state(self.path("runs/test/checkpoints/best.h5"))["state/epoch"], stopped["best_epoch"])

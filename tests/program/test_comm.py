@@ -2,8 +2,7 @@
 import os, re, signal, subprocess, time, unittest
 
 import program
-from program import OK, PEER, STOPPED, USAGE
-from test_processes import free_port
+from program import OK, PEER, STOPPED, USAGE, free_port
 
 PARTS = ["all_reduce", "all_reduce, any memory", "reduce_scatter", "all_gather", "broadcast", "send, recv"]
 
@@ -134,7 +133,7 @@ checkpoint: {save_every: 3}
             env = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "DDPTRAIN_HOST": hosts[rank]}
             ranks.append(self.start("comm", "--sizes", "1K", env=env))
-        outs = [p.communicate(timeout=60 * program.SLOW) for p in ranks]
+        outs = [p.communicate(timeout=180 * program.SLOW) for p in ranks]
         self.assertEqual([p.returncode for p in ranks], [OK, OK], outs)
         self.assertEqual(outs[1][0], "", "rank 0 speaks")
         return outs[0][0]
@@ -149,18 +148,18 @@ checkpoint: {save_every: 3}
         self.addCleanup(p.kill)
         self.assertRegex(p.stderr.readline(), "^waiting for .*: 1\n$")
         p.send_signal(signal.SIGTERM)
-        p.communicate(timeout=60 * program.SLOW)
+        p.communicate(timeout=180 * program.SLOW)
 
     def test_another_secret(self):
         """Both sides say why: the rank that is rejected, and the one that goes on waiting for it."""
         env = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         self.write("test.yaml", program.WINE)
         first, second = (self.start("test.yaml", env={**env, "RANK": str(rank), "DDPTRAIN_SECRET": f"the secret of rank {rank}"}) for rank in range(2))
-        _, err = second.communicate(timeout=60 * program.SLOW)
+        _, err = second.communicate(timeout=180 * program.SLOW)
         self.assertEqual(second.returncode, USAGE, err)
         self.assertIn("the secrets differ", err)
         first.send_signal(signal.SIGTERM)
-        out, err = first.communicate(timeout=60 * program.SLOW)
+        out, err = first.communicate(timeout=180 * program.SLOW)
         self.assertEqual((out + err).count("rejected a connection with another secret (is DDPTRAIN_SECRET the same on every rank?)\n"), 1, out + err)
 
     def test_stopped(self):
@@ -169,7 +168,7 @@ checkpoint: {save_every: 3}
             p = self.start("comm", "--nproc", nproc, "--sizes", ",".join(["64M"] * 32))
             self.assertIn("process", p.stdout.readline())
             p.send_signal(signal.SIGTERM)
-            _, err = p.communicate(timeout=60 * program.SLOW)
+            _, err = p.communicate(timeout=180 * program.SLOW)
             self.assertEqual(p.returncode, STOPPED, err)
             self.assertIn("ddptrain: stopped on request\n", err)
             self.assertNotIn("sav", err)
@@ -184,7 +183,7 @@ checkpoint: {save_every: 3}
                 p.stdout.readline()
                 killed_rank = max(pid for pid in self.leftovers() if pid != p.pid)
                 os.kill(killed_rank, signal.SIGKILL)
-                _, err = p.communicate(timeout=30 * program.SLOW)
+                _, err = p.communicate(timeout=180 * program.SLOW)
                 self.assertEqual(p.returncode, PEER, err)
                 self.assertIn("killed by SIGKILL", err)
                 self.assert_no_leftovers()

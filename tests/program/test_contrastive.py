@@ -237,9 +237,9 @@ class LostRanks(Case):
         """Sends a signal to rank 1 during the run."""
         self.write("test.yaml", self.LONG)
         p = self.start("test.yaml", "--run-dir", "test", "--nproc", 3)
-        self.wait_for(lambda: self.checkpoints("test"), 30, "a checkpoint")
+        self.wait_for(lambda: self.checkpoints("test"), what="a checkpoint")
         program.os.kill(self.ranks(p)[1], number)
-        _, err = p.communicate(timeout=60 * program.SLOW)
+        _, err = p.communicate(timeout=180 * program.SLOW)
         return p.returncode, err
 
     def test_killed(self):

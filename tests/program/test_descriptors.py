@@ -24,7 +24,7 @@ class Descriptors(Case):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         begin = time.monotonic()
         p = subprocess.run([BINARY, "c.yaml", f"dist.backend={backend}", "--nproc", "2", "--fresh", "--no-progress"], cwd=self.folder,
-                           env=self.environment(), capture_output=True, text=True, timeout=60 * SLOW, preexec_fn=lower)
+                           env=self.environment(), capture_output=True, text=True, timeout=300 * SLOW, preexec_fn=lower)
         self.assertLess(time.monotonic() - begin, SECONDS * SLOW, f"limit {limit}: {p.stderr}")
         return p
 
@@ -51,7 +51,7 @@ class Descriptors(Case):
             resource.setrlimit(resource.RLIMIT_NOFILE, (32, 256))
         self.write("c.yaml", CONFIG)
         p = subprocess.run([BINARY, "c.yaml", "--nproc", "12", "sampler.batch_size=8", "--no-progress"], cwd=self.folder,
-                           env=self.environment(), capture_output=True, text=True, timeout=60 * SLOW, preexec_fn=lower)
+                           env=self.environment(), capture_output=True, text=True, timeout=300 * SLOW, preexec_fn=lower)
         self.assertEqual(p.returncode, OK, p.stderr)
 
     def test_many_processes_under_a_hard_limit(self):
@@ -61,7 +61,7 @@ class Descriptors(Case):
         self.write("c.yaml", CONFIG)
         for count, code in ((48, OK), (80, IO)):
             p = subprocess.run([BINARY, "c.yaml", "--nproc", str(count), "sampler.batch_size=1", "--no-progress", "--fresh"], cwd=self.folder,
-                               env=self.environment(), capture_output=True, text=True, timeout=120 * SLOW, preexec_fn=lower)
+                               env=self.environment(), capture_output=True, text=True, timeout=300 * SLOW, preexec_fn=lower)
             self.assertEqual(p.returncode, code, p.stderr)
         self.assertIn("too many open files: the limit of this process is 256, and it needs 328 more than are open; raise the limit, for "
                       "example with 'ulimit -n 368'", p.stderr)

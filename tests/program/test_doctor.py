@@ -2,7 +2,7 @@
 import contextlib, glob, os, re, resource, shutil, signal, socket, subprocess, tempfile, time, unittest
 
 import program
-from program import BINARY, DATA, IO, OK, PEER, SLOW, SOURCE, USAGE
+from program import BINARY, DATA, IO, OK, PEER, SLOW, SOURCE, USAGE, free_port
 
 CONFIG = program.WINE
 # 2.9 million parameters: 11 MiB, with Adam's averages and gradients 44
@@ -22,12 +22,6 @@ def can_unshare(*flags):
         return subprocess.run([*UNSHARE, *flags, "true"], capture_output=True).returncode == 0
     except OSError:
         return False
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Doctor(program.Case):
@@ -61,7 +55,7 @@ class Doctor(program.Case):
                 for name, limit in limits:
                     resource.setrlimit(name, (limit, limit))
             p = subprocess.run(words, cwd=self.folder, env=self.environment(env), capture_output=True, text=True,
-                               stdin=subprocess.DEVNULL, timeout=120 * SLOW, preexec_fn=lower, user=user)
+                               stdin=subprocess.DEVNULL, timeout=300 * SLOW, preexec_fn=lower, user=user)
             self.assertEqual(p.returncode, code, f"{words}\n{p.stdout}{p.stderr}")
             return p
         p = start("doctor", *arguments)

@@ -43,7 +43,7 @@ class Embed(program.Case):
     def embed(self, model, kind, rows, count, threads=1, repeats=2, code=0, env=None):
         """What the C program printed; with a failure its message."""
         done = subprocess.run([self.driver(), model, kind, str(count), str(threads), str(repeats)], input=rows, capture_output=True, cwd=self.folder,
-                              env=self.environment(env), timeout=120 * program.SLOW)
+                              env=self.environment(env), timeout=300 * program.SLOW)
         self.assertEqual(done.returncode, code, done.stderr.decode())
         if code == 0:
             self.assertEqual(done.stderr, b"")
@@ -158,7 +158,7 @@ class Predictions(Embed):
     def test_images_of_bytes(self):
         shutil.copy(os.path.join(SOURCE, "configs/mnist_cnn.yaml"), self.path("mnist.yaml"))
         words = ("model.layers=[{conv2d: {out: 2, kernel_size: 5, stride: 3}}, relu, flatten, {linear: 10}]", "name=mnist", "sampler.batch_size=2000")
-        self.run_program("mnist.yaml", "train.epochs=1", *words, timeout=120)
+        self.run_program("mnist.yaml", "train.epochs=1", *words, timeout=300)
         import gzip
         with gzip.open(self.path("datasets/mnist/t10k-images-idx3-ubyte.gz")) as f:
             x = np.frombuffer(f.read(), "u1", offset=16).reshape(-1, 784)[:200].astype("f4")
@@ -317,7 +317,7 @@ class Failures(Embed):
                             'if (code) return code;\ncode = ddptrain_predict_table(m, NULL, 2, 0, &r, text, sizeof text);\n'
                             'puts(text); ddptrain_model_close(m); return code == DDPTRAIN_USAGE ? 0 : 1; }\n')
         use = self.build(self.path("use.c"), "use")
-        done = subprocess.run([use], cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=60 * program.SLOW)
+        done = subprocess.run([use], cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=300 * program.SLOW)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "columns must not be NULL\n", ""))
 
     def test_checkpoint_of_an_earlier_version(self):
@@ -337,7 +337,7 @@ class Failures(Embed):
         """A prediction without memory says so, and the next one works."""
         self.train_wine()
         tries = self.build(os.path.join(SOURCE, "tests/program/embed_memory.c"), "tries")
-        done = subprocess.run([tries, "runs/test", "13", "60"], cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=60)
+        done = subprocess.run([tries, "runs/test", "13", "60"], cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=300)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertGreaterEqual(int(done.stdout), 3)
 

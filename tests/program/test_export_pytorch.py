@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import socket
 import subprocess
 import sys
 import unittest
@@ -225,7 +224,7 @@ class ExportPyTorch(program.Case):
                                ("dataset.split={test: 0.2, folds: 3, fold: 0}", "dataset.split with test rows"), ("train={epochs: 9, metrics: [f1], early_stop: {metric: val_f1}}", "the metric val_f1"),
                                ("model.layers=[{linear: {out: 4, name: 'a\"b'}}, {linear: {out: 3, name: c}}]", "a name with a quote")):
             with self.subTest(override):
-                self.refuse("wine.yaml", override, what=what)
+                self.refuse("wine.yaml", override, what)
         for layers in ("{batch_norm: {name: a}}, {batch_norm: {share: a, eps: 0.5}}", "{reshape: [13, 1]}, {attention: {heads: 1, dropout: 0.1, name: a}}, {attention: {heads: 1, dropout: 0.1, share: a}}, flatten",
                        "{reshape: [13, 1]}, {gru: {hidden_size: 1, last_state: h, name: a}}, {gru: {hidden_size: 1, share: a, initial_state: h}}, flatten"):
             self.refuse("wine.yaml", f"model.layers=[{layers}, {{linear: 3}}]", what="share: a layer with other keys than those of model.layers.[01].[a-z_]+, or with dropout,")
@@ -257,9 +256,7 @@ class Losses(program.Case):
         start = ["wine.yaml", "model.init_from=first"]
         self.run_program("export", *start, "--out", "train.py")
         environment = self.environment({"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"})
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = program.free_port()
         for nproc, words in ((1, ["train.py"]), (2, ["-m", "torch.distributed.run", "--nproc_per_node=2", "-r1", "-t1", "--master_addr=127.0.0.1", f"--master_port={port}", "train.py"])):
             with self.subTest(nproc=nproc):
                 self.run_program(*start, "train.log_every=1", "--nproc", nproc, "--run-dir", f"run-{nproc}", "--quiet")

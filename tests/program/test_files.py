@@ -60,7 +60,7 @@ class OwnFiles(program.Case):
                 if os.path.exists(self.path(name)):
                     os.rename(self.path(name), self.path("kept"))
                 os.mkfifo(self.path(name))
-                _, err = self.run_program(*words, "--run-dir", folder, code=IO, timeout=20 * program.SLOW)
+                _, err = self.run_program(*words, "--run-dir", folder, code=IO)
                 self.assertIn(f"cannot write '{name}': it is not a regular file, but a FIFO; remove it", err)
                 os.remove(self.path(name))
                 if os.path.exists(self.path("kept")):
@@ -165,11 +165,11 @@ class Output(program.Case):
             with self.subTest(arguments=arguments):
                 with open("/dev/full", "w") as full:
                     p = self.start(*arguments, stdout=full)
-                    _, err = p.communicate(timeout=60 * program.SLOW)
+                    _, err = p.communicate(timeout=180 * program.SLOW)
                 self.assertEqual(p.returncode, IO, err)
                 self.assertIn("cannot write to standard output", err)
         p = self.start("check", "wine.yaml", stdout=None, preexec_fn=lambda: os.close(1))  # closed
-        _, err = p.communicate(timeout=60 * program.SLOW)
+        _, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, IO, err)
 
     def test_a_reader_may_leave(self):
@@ -179,7 +179,7 @@ class Output(program.Case):
                 os.close(read)
                 p = self.start(*arguments, stdout=write)
                 os.close(write)
-                _, err = p.communicate(timeout=60 * program.SLOW)
+                _, err = p.communicate(timeout=180 * program.SLOW)
                 self.assertEqual((p.returncode, err), (OK, ""))
 
     def limited(self, *arguments, code, blocks):
@@ -187,7 +187,7 @@ class Output(program.Case):
             resource.setrlimit(resource.RLIMIT_FSIZE, (blocks * 1024, blocks * 1024))
 
         p = self.start(*arguments, preexec_fn=limit)
-        _, err = p.communicate(timeout=60 * program.SLOW)
+        _, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, code, err)
         return err
 
@@ -226,17 +226,17 @@ class Output(program.Case):
                           ["eval", "wine.yaml", "--checkpoint", "f.h5"], ["wine.yaml", "checkpoint.resume=f.h5"],
                           ["wine.yaml", "model.init_from=f.safetensors"], ["wine.yaml", "model.init_from=f.h5"]):
             with self.subTest(arguments=arguments):
-                _, err = self.run_program(*arguments, code=DATA, timeout=10)
+                _, err = self.run_program(*arguments, code=DATA)
                 self.assertRegex(err, r"f\.\w+: not a regular file")
         self.run_program("wine.yaml", "train.epochs=1")
         os.rename(self.path("runs/test/metrics.jsonl"), self.path("metrics.jsonl"))
         os.mkfifo(self.path("runs/test/metrics.jsonl"))
-        _, err = self.run_program("inspect", "runs/test", code=DATA, timeout=10)
+        _, err = self.run_program("inspect", "runs/test", code=DATA)
         self.assertIn("metrics.jsonl: not a regular file", err)
-        self.assertIn("metrics.jsonl: not a regular file", self.run_program("runs", timeout=10)[0])
+        self.assertIn("metrics.jsonl: not a regular file", self.run_program("runs")[0])
         os.rename(self.path("metrics.jsonl"), self.path("runs/test/metrics.jsonl"))
         os.mkfifo(self.path("runs/test/checkpoints/epoch-0009.h5"))  # neither the newest nor worth keeping a run from going on
-        _, err = self.run_program("wine.yaml", "train.epochs=2", timeout=10)
+        _, err = self.run_program("wine.yaml", "train.epochs=2")
         self.assertIn("epoch-0009.h5: not a regular file", err)
         self.assertEqual(self.events("resume")[0]["epoch"], 1)
 

@@ -25,7 +25,7 @@ class Missing(program.Case):
         for words in (["test.yaml"], ["check", "test.yaml"]):
             with self.subTest(words):
                 p = subprocess.run([binary, *words, "train.device=cuda"], cwd=self.folder, env=self.environment(),
-                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * program.SLOW)
+                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300 * program.SLOW)
                 self.assertEqual(p.returncode, USAGE, p.stdout + p.stderr)
                 for sentence in (*sentences, "use device: cpu"):
                     self.assertIn(sentence, p.stderr)
@@ -45,7 +45,7 @@ class Missing(program.Case):
 
     def refused_words(self, binary, words, *sentences):
         p = subprocess.run([binary, *words], cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
-                           capture_output=True, text=True, timeout=60 * program.SLOW)
+                           capture_output=True, text=True, timeout=300 * program.SLOW)
         self.assertEqual(p.returncode, USAGE, p.stdout + p.stderr)
         for sentence in sentences:
             self.assertIn(sentence, p.stderr)

@@ -77,7 +77,7 @@ class Emulated(program.Case):
     def on_gpu(self, *words, code=program.OK, **emulated):
         env = {"DDPTRAIN_MODULE_DIR": FOLDER, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"),
                **{name if name.isupper() else "DDPTRAIN_EMULATED_" + name.upper(): str(v) for name, v in emulated.items()}}
-        return self.run_program(*words, code=code, env=env, timeout=120)
+        return self.run_program(*words, code=code, env=env, timeout=300)
 
     def train(self, *words, run="runs/test", **more):
         return self.on_gpu("test.yaml", "train.device=cuda", *words, "--run-dir", run, **more)
@@ -256,7 +256,7 @@ class NoCuDNN(Emulated):
     def refused(self, *sentences, binary=None, folder=FOLDER, words=(), code=USAGE, **environment):
         env = self.environment({"DDPTRAIN_MODULE_DIR": folder, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"), **environment})
         p = subprocess.run([binary or program.BINARY, "test.yaml", "train.device=cuda", *words, "--run-dir", "runs/test"], cwd=self.folder,
-                           env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120 * program.SLOW)
+                           env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300 * program.SLOW)
         self.assertEqual(p.returncode, code, p.stdout + p.stderr)
         for sentence in sentences:
             self.assertIn(sentence, p.stderr)

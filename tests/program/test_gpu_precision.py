@@ -25,7 +25,7 @@ class Float16(program.Case):
         self.write("test.yaml", CONFIG)
 
     def run_gpu(self, *settings, run="runs/test", code=program.OK):
-        return self.run_program("test.yaml", *settings, "--run-dir", run, env=ENVIRONMENT, code=code, timeout=120)
+        return self.run_program("test.yaml", *settings, "--run-dir", run, env=ENVIRONMENT, code=code, timeout=300)
 
     def scales(self, run="runs/test"):
         return [e["loss_scale"] for e in self.events("step", run)]
@@ -70,9 +70,9 @@ class Float16(program.Case):
     def test_a_loss_scaler_without_effect_is_reported(self):
         for words, line in ((("train.precision=bfloat16",), "train.grad_scaler is for precision: float16; the loss is not scaled"),
                             (("train.float32_matmul_precision=high",), "train.float32_matmul_precision: high is for precision: float32")):
-            out, _ = self.run_program("check", "test.yaml", *words, env=ENVIRONMENT, timeout=120)
+            out, _ = self.run_program("check", "test.yaml", *words, env=ENVIRONMENT, timeout=300)
             self.assertIn(f"ignored        {line}\n", out)
-        out, _ = self.run_program("check", "test.yaml", "train.cuda_graph=true", env=ENVIRONMENT, timeout=120)
+        out, _ = self.run_program("check", "test.yaml", "train.cuda_graph=true", env=ENVIRONMENT, timeout=300)
         self.assertNotIn("ignored", out)
 
     def test_a_real_fault_is_one(self):

@@ -37,7 +37,7 @@ class Built(Case):
 class Limits(Case):
     def limited(self, what, kib, *arguments):
         p = self.start(*arguments, env={"OMP_NUM_THREADS": "1"}, preexec_fn=lambda: resource.setrlimit(what, (kib << 10, kib << 10)))
-        out, err = p.communicate(timeout=60)
+        out, err = p.communicate(timeout=300)
         return p.returncode, out + err
 
     def setUp(self):

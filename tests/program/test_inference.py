@@ -310,12 +310,12 @@ class Generate(program.Case):
         long = ["generate", "text.yaml", "--prompt", "a", "--characters", 2**31 - 1]
         with open("/dev/full", "w") as full:
             p = self.start(*long, stdout=full)
-            _, err = p.communicate(timeout=60 * program.SLOW)
+            _, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, program.IO, err)
         p = self.start(*long)
         self.assertEqual(p.stdout.read(5), "abcde")
         p.stdout.close()
-        self.assertEqual(p.wait(timeout=60 * program.SLOW), 0)
+        self.assertEqual(p.wait(timeout=300 * program.SLOW), 0)
         p.stderr.close()
 
     def test_draws(self):
@@ -359,7 +359,7 @@ class Generate(program.Case):
         self.assertEqual(self.generate("--prompt-file", "prompt.txt", *arguments), "abcdefg\n")
         with open(self.path("prompt.txt")) as file:
             process = self.start("generate", "text.yaml", "--prompt-file", "-", *arguments, stdin=file)
-        self.assertEqual(process.communicate(timeout=60 * program.SLOW)[0], "abcdefg\n")
+        self.assertEqual(process.communicate(timeout=180 * program.SLOW)[0], "abcdefg\n")
         for name, sentence in (("newline.txt", "newline.txt: "), ("zero.txt", "zero.txt: a byte of the file is 0"),
                                ("empty.txt", "empty.txt: at least one character is needed")):
             self.assertIn(sentence, self.generate("--prompt-file", name, code=USAGE))

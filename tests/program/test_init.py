@@ -27,7 +27,7 @@ class Init(program.Case):
         text = self.init(*arguments)
         self.write("first.yaml", text)
         self.run_program("check", "first.yaml")
-        self.run_program("first.yaml", "name=test", *words, "--fresh", timeout=120)
+        self.run_program("first.yaml", "name=test", *words, "--fresh", timeout=300)
         return text
 
     def rows(self, name, header, rows):

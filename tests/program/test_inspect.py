@@ -90,7 +90,7 @@ class Inspect(program.Case):
             for i in range(30000):
                 f.create_group(f"g{i}")
             f["g7/x"] = 1.0
-        out, _ = self.run_program("inspect", "groups.h5", timeout=120)
+        out, _ = self.run_program("inspect", "groups.h5", timeout=300)
         self.assertIn("1 dataset, 1 value", out)
 
     def test_run_folder(self):

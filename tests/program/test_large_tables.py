@@ -53,7 +53,7 @@ class LargeTables(program.Case):
     def limited(self, what, size, *arguments):
         """(exit code, stderr) of a run with a limit of the system."""
         p = self.start("test.yaml", "--quiet", *arguments, preexec_fn=lambda: resource.setrlimit(what, (size, size)))
-        _, err = p.communicate(timeout=120)
+        _, err = p.communicate(timeout=300)
         return p.returncode, err
 
     def test_the_same_numbers_from_memory_and_file(self):

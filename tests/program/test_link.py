@@ -70,7 +70,7 @@ class Link(Case):
         ranks = [self.start("netns", "exec", NAMES[r], os.environ["DDPTRAIN"], "c.yaml", "train.epochs=1", "--fresh", *arguments,
                             binary="ip", env={**at, "RANK": str(r)}) for r in range(2)]
         self.addCleanup(lambda: [p.kill() for p in ranks if p.poll() is None])
-        outputs = ["".join(p.communicate(timeout=60 * SLOW)) for p in ranks]
+        outputs = ["".join(p.communicate(timeout=180 * SLOW)) for p in ranks]
         self.assertEqual([p.returncode for p in ranks], [code, code], outputs)
         return outputs
 
@@ -126,20 +126,20 @@ class Link(Case):
         self.secret = uuid.uuid4().hex
         ranks = [self.start_rank(*r) for r in RANKS]
         self.addCleanup(lambda: [p.kill() for p in ranks if p.poll() is None])
-        self.wait_for(lambda: self.steps() > 0, 30, "the first step")
+        self.wait_for(lambda: self.steps() > 0, what="the first step")
         for seconds in DOWN_SECONDS:
             ip("-n", NAMES[1], "link", "set", "link0", "down")
             time.sleep(seconds)
             ip("-n", NAMES[1], "link", "set", "link0", "up")
             before = self.steps()
-            self.wait_for(lambda: self.steps() > before or any(p.poll() is not None for p in ranks), 30, "a step after it")
+            self.wait_for(lambda: self.steps() > before or any(p.poll() is not None for p in ranks), what="a step after it")
             time.sleep(0.3)  # for beats to go both ways
             self.assertEqual([p.poll() for p in ranks], [None] * len(ranks),
                              [p.communicate() for p in ranks if p.poll() is not None])
         for p in ranks:
             p.terminate()
         for p in ranks:
-            out, err = p.communicate(timeout=30 * SLOW)
+            out, err = p.communicate(timeout=180 * SLOW)
             self.assertEqual(p.returncode, STOPPED, out + err)
 
 

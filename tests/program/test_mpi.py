@@ -3,8 +3,7 @@ ctest-labels: dist fault"""
 import contextlib, functools, os, re, shutil, signal, unittest
 
 import program
-from program import IO, OK, PEER, USAGE
-from test_processes import free_port
+from program import IO, OK, PEER, USAGE, free_port
 
 MPIS = {"openmpi": ("mpirun.openmpi", "--oversubscribe"), "mpich": ("mpirun.mpich",)}
 # the libraries of MPI are not instrumented and have leaks of their own
@@ -56,7 +55,7 @@ class Mpi(program.Case):
 
     def run_ranks(self, count, *arguments, code=OK, **options):
         p = self.start_ranks(count, *arguments, **options)
-        out, err = p.communicate(timeout=120 * program.SLOW)
+        out, err = p.communicate(timeout=300 * program.SLOW)
         self.assertIn(p.returncode, code if isinstance(code, tuple) else (code,), out + err)
         return out, err
 
@@ -99,7 +98,7 @@ class Mpi(program.Case):
         env = {"WORLD_SIZE": str(len(hosts)), "LOCAL_WORLD_SIZE": str(len(hosts)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         ranks = [self.start("test.yaml", "--run-dir", "runs/without", env={**env, "RANK": str(r), "LOCAL_RANK": str(r), "DDPTRAIN_HOST": host})
                  for r, host in enumerate(hosts)]
-        said = [p.communicate(timeout=60 * program.SLOW) for p in ranks]
+        said = [p.communicate(timeout=180 * program.SLOW) for p in ranks]
         self.assertEqual({p.returncode for p in ranks}, {OK}, said)
 
     @with_each_mpi
@@ -143,7 +142,7 @@ class Mpi(program.Case):
             out, _ = self.run_ranks(2, "comm", "--sizes", "1K", shell=shell)
             self.assertRegex(out, rf"^2 processes, gloo \(no MPI: {rank}{missing}")
             p = self.start_ranks(2, "comm", "--backend", "mpi", "--sizes", "1K", shell=shell)
-            _, err = p.communicate(timeout=60 * program.SLOW)
+            _, err = p.communicate(timeout=180 * program.SLOW)
             self.assertNotEqual(p.returncode, OK)
             self.assertRegex(err, missing)
 
@@ -152,7 +151,7 @@ class Mpi(program.Case):
         """MPI itself then counts one process."""
         env = {"PMI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         ranks = [self.start("test.yaml", "dist.backend=mpi", "dist.timeout=20", env={**env, "PMI_ID": str(r)}) for r in range(2)]
-        said = ["".join(p.communicate(timeout=60 * program.SLOW)) for p in ranks]
+        said = ["".join(p.communicate(timeout=180 * program.SLOW)) for p in ranks]
         self.assertEqual([p.returncode for p in ranks], [IO, IO], said)
         for text in said:
             self.assertRegex(text, r"MPI counts this process as rank 0 of 1, the job as rank [01]; start it with the mpirun of this MPI")
@@ -168,7 +167,7 @@ class Mpi(program.Case):
 
     def start_long(self, count, *arguments):
         p = self.start_ranks(count, "test.yaml", "dist.backend=mpi", "--no-progress", *arguments)
-        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and self.metrics() or p.poll() is not None, 30, "the first step")
+        self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and self.metrics() or p.poll() is not None, what="the first step")
         return p
 
     @with_each_mpi
@@ -177,7 +176,7 @@ class Mpi(program.Case):
         p = self.start_long(3, "train.epochs=100000000")
         pid = self.rank_pid(2)
         os.kill(pid, signal.SIGKILL)
-        out, err = p.communicate(timeout=30 * program.SLOW)
+        out, err = p.communicate(timeout=180 * program.SLOW)
         self.assertNotEqual(p.returncode, OK)
         if self.mpi == "openmpi":
             self.assertRegex(out + err, rf"rank [01] of 3 lost a peer in \w+: rank 2 \(host .*, pid {pid}\) exited without reporting an error")
@@ -189,10 +188,10 @@ class Mpi(program.Case):
         p = self.start_long(3, "train.epochs=100000000", "dist.hang_timeout=2")
         pid = self.rank_pid(1)
         os.kill(pid, signal.SIGSTOP)
-        self.wait_for(lambda: not self.rank_pid(0), 30, "the end of rank 0")
+        self.wait_for(lambda: not self.rank_pid(0), what="the end of rank 0")
         with contextlib.suppress(ProcessLookupError):  # mpirun has killed it
             os.kill(pid, signal.SIGCONT)
-        out, err = p.communicate(timeout=30 * program.SLOW)
+        out, err = p.communicate(timeout=180 * program.SLOW)
         self.assertIn(p.returncode, (PEER, signal.SIGKILL), out + err)  # MPICH's mpirun kills a rank that has not ended
         self.assertRegex(out + err, rf"rank [02] of 3 lost a peer in \w+: rank 1 \(host .*, pid {pid}\) hangs")
         self.assert_no_leftovers()
@@ -216,7 +215,7 @@ class Mpi(program.Case):
         full = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=4k none /dev/shm && exec "$@"', "sh", *MPIS[self.mpi])
         p = self.start(*full[1:], "-n", "2", program.BINARY, "test.yaml", "dist.backend=mpi", binary=full[0], env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"})
         self.addCleanup(lambda: p.poll() is None and p.kill())
-        out, err = p.communicate(timeout=60 * program.SLOW)
+        out, err = p.communicate(timeout=180 * program.SLOW)
         if self.mpi == "openmpi":
             self.assertEqual(p.returncode, OK, out + err)
             self.assertIn("averaged by mpi", self.read("runs/test/log.txt"))
@@ -230,7 +229,7 @@ class Mpi(program.Case):
         """It ends with its own failure, the others with the code of a lost rank; none waits in MPI_Finalize."""
         shell = f'[ {RANK} = 0 ] && export DDPTRAIN_FAULT=1:enospc:ever DDPTRAIN_FAULT_FILTER=checkpoints; exec "$@"'
         p = self.start_ranks(3, "test.yaml", "dist.backend=mpi", "train.epochs=100000000", "--no-progress", shell=shell)
-        out, err = p.communicate(timeout=60 * program.SLOW)
+        out, err = p.communicate(timeout=180 * program.SLOW)
         self.assertIn("No space left on device", out + err)
         self.assertNotEqual(p.returncode, OK, out + err)
         self.assert_no_leftovers()
@@ -244,7 +243,7 @@ class Mpi(program.Case):
             shutil.rmtree(self.path("runs"), ignore_errors=True)
             p = self.start_long(2, *words)
             p.send_signal(signal.SIGTERM)
-            out, err = p.communicate(timeout=60 * program.SLOW)
+            out, err = p.communicate(timeout=180 * program.SLOW)
             if "stopped on request" in out + err:
                 break
         self.run_program("test.yaml", "--nproc", 2, *words, "--run-dir", "runs/whole")

@@ -2,24 +2,17 @@
 import os
 import re
 import signal
-import socket
 
 import program
-from program import SLOW, STOPPED, USAGE
+from program import SLOW, STOPPED, USAGE, free_port
 
 WORLD = 3
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
 
 
 def tasks(kind, port):
     """The environment of each task as the launcher sets it."""
     for rank in range(WORLD):
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         r, n = str(rank), str(WORLD)
         yield {"srun": {**place, "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": r, "SLURM_NTASKS": n, "SLURM_STEP_NUM_TASKS": n,
                         "SLURM_LOCALID": r, "SLURM_STEP_TASKS_PER_NODE": n, "SLURM_STEP_NODELIST": "localhost"},
@@ -33,7 +26,7 @@ class OncePerJob(program.Case):
         return [self.start("test.yaml", "--no-progress", *arguments, env=env) for env in tasks(kind, free_port())]
 
     def finish(self, started, code):
-        ends = [(p.communicate(timeout=60 * SLOW)[1], p.returncode) for p in started]
+        ends = [(p.communicate(timeout=180 * SLOW)[1], p.returncode) for p in started]
         self.assertEqual([c for _, c in ends], [code] * WORLD, ends)
         return [err for err, _ in ends]
 
@@ -55,7 +48,7 @@ class OncePerJob(program.Case):
             with self.subTest(kind):
                 run = f"runs/{kind}"
                 started = self.start_all(kind, "--run-dir", run, "train.epochs=1000000")
-                self.wait_for(lambda: os.path.exists(self.path(run, "metrics.jsonl")) and len(self.events("step", run)) > 5, 60, "steps")
+                self.wait_for(lambda: os.path.exists(self.path(run, "metrics.jsonl")) and len(self.events("step", run)) > 5, what="steps")
                 for p in started:
                     p.send_signal(signal.SIGTERM)
                 errors = self.finish(started, STOPPED)
@@ -68,7 +61,7 @@ class OncePerJob(program.Case):
         self.write("test.yaml", program.WINE)
         environments = list(tasks("torchrun", free_port()))
         p = self.start("test.yaml", "--cpu-bind", "none", "--nproc", 2, env=environments[1])
-        _, err = p.communicate(timeout=60 * SLOW)
+        _, err = p.communicate(timeout=180 * SLOW)
         self.assertEqual(p.returncode, USAGE)
         self.assertIn("--nproc 2: this process is already rank 1 of 3", err)
 

@@ -33,7 +33,7 @@ class Predict(program.Case):
     def predict(self, *arguments, rows=None, code=0):
         """The lines as dictionaries; [rows]: the standard input."""
         p = subprocess.run([BINARY, "predict", *map(str, arguments)], cwd=self.folder, env=self.environment(), capture_output=True,
-                           input=b"" if rows is None else rows, timeout=60 * program.SLOW)
+                           input=b"" if rows is None else rows, timeout=300 * program.SLOW)
         self.err = p.stderr.decode()
         self.assertEqual(p.returncode, code, self.err)
         return list(csv.DictReader(io.StringIO(p.stdout.decode(), newline="")))

@@ -184,7 +184,7 @@ train: {steps: 10}
         p = self.start("replay", "runs/test", "--step", 29, env={"DDPTRAIN_FAULT_LATE": "0:30"})
         self.wait_for(lambda: glob.glob(self.path("ddptrain-replay-*", "run", "config.yaml")))
         p.terminate()
-        err = p.communicate(timeout=20 * program.SLOW)[1]
+        err = p.communicate(timeout=180 * program.SLOW)[1]
         self.assertEqual(p.returncode, program.STOPPED, err)
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ddptrain-")], [])
         self.assert_no_leftovers()

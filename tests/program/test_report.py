@@ -784,7 +784,7 @@ class Report(program.Case):
         profile = tempfile.mkdtemp(dir=self.folder)
         done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0", "--virtual-time-budget=2000",
                                f"--user-data-dir={profile}", "--dump-dom", f"file://{os.path.realpath(self.path(name))}{address}"],
-                              capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": profile})
+                              capture_output=True, text=True, timeout=300, env={**os.environ, "HOME": profile})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotRegex(done.stderr, r"CONSOLE|Refused|Uncaught")
         return Page(done.stdout)

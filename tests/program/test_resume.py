@@ -56,7 +56,7 @@ class Resume(program.Case):
                     p = self.start("test.yaml", "--nproc", nproc, env=slow)
                     self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and self.events("step"), what="the first step")
                     p.send_signal(sent)
-                    out, err = p.communicate(timeout=30 * program.SLOW)
+                    out, err = p.communicate(timeout=180 * program.SLOW)
                     self.assertEqual(p.returncode, STOPPED, err)
                     self.assertIn("run the same command again to continue", err)
                     self.assertTrue(self.checkpoints())
@@ -374,7 +374,7 @@ class Resume(program.Case):
             self.addCleanup(self.kill_everything, p)
             self.wait_for(lambda: p.poll() is not None or self.has_open(lock), what="the run to open the lock")
             time.sleep(0.2)  # it has tried by now
-        p.wait(60 * program.SLOW)
+        p.wait(180 * program.SLOW)
         self.assertEqual(p.returncode, OK, p.stderr.read())
 
     def has_open(self, path):
@@ -407,7 +407,7 @@ class MovedFolder(program.Case):
         p.send_signal(signal.SIGCONT)
         self.wait_for(lambda: self.checkpoints(run) not in ([], before), what="a checkpoint in " + run)
         p.send_signal(signal.SIGTERM)
-        _, err = p.communicate(timeout=30 * program.SLOW)
+        _, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, STOPPED, err)
         self.assertFalse([f for f in os.listdir(self.path(run, "checkpoints")) if ".tmp" in f])
         epochs = f"train.epochs={self.events('stopped', run)[-1]['epoch'] + 1}"
@@ -517,7 +517,7 @@ class MovedFolder(program.Case):
         self.wait_for(lambda: self.leftovers() == [p.pid], what="the end of the ranks")
         os.rename(self.path("runs/test"), self.path("elsewhere"))
         p.send_signal(signal.SIGCONT)
-        _, err = p.communicate(timeout=30 * program.SLOW)
+        _, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, USAGE, err)
         self.assertIn("runs/test: the run folder has disappeared since this job began", err)
         self.assertFalse(os.path.exists(self.path("runs/test")))

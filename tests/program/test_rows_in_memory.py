@@ -60,7 +60,7 @@ class RowsInMemory(program.Case):
         os.kill(pid, signal.SIGSTOP)
         self.flip(pid, rows[first:])
         os.kill(pid, signal.SIGCONT)
-        _, err = p.communicate(timeout=60 * program.SLOW)
+        _, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, DIVERGED, err)
         return rank, err
 

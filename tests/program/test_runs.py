@@ -25,7 +25,7 @@ class Runs(program.Case):
                 self.assertEqual(self.rows()["stopped"][0], "running")
             for number in signals:
                 p.send_signal(number)
-            p.communicate(timeout=20 * program.SLOW)
+            p.communicate(timeout=180 * program.SLOW)
             self.assertEqual(p.returncode, STOPPED if name == "stopped" else -signal.SIGKILL)
         os.mkdir(self.path("runs", "no-run"))
         rows = self.rows()

@@ -60,7 +60,7 @@ class Selftest(program.Case):
                 time.sleep(0.01)
             time.sleep(0.3)
             p.send_signal(number)
-            _, err = p.communicate(timeout=120)
+            _, err = p.communicate(timeout=300)
             self.assertEqual(p.returncode, STOPPED, err)
             self.assertIn("stopped on request", err)
             self.assertEqual(self.folders(), [])

@@ -77,7 +77,7 @@ class Submit(program.Case):
             self.write("stopped.sh", text)
             codes = []
             for script in ("stopped.sh", f"wine.{queue}.sh"):
-                codes.append(subprocess.run(["bash", script], cwd=self.path(), env={**self.environment(), **more}, capture_output=True, timeout=60).returncode)
+                codes.append(subprocess.run(["bash", script], cwd=self.path(), env={**self.environment(), **more}, capture_output=True, timeout=300).returncode)
                 left = int(self.read("end-time")) - time.time()
                 self.assertTrue(5300 < left <= 5400, left)
             self.assertEqual(codes, [99 if queue == "sge" else 75, 0], queue)

@@ -268,10 +268,13 @@ class Sweep(SweepCase):
     def test_kept_trials_are_written_at_the_same_time(self):
         """Also by a single worker's sweep: the trials are short, and each waits for the disk."""
         saves = "checkpoint.save_every={steps: 1}"  # so that a loaded machine starts the last worker before the first one has ended
-        self.sweep(SWEEP, "trials=60", "train.epochs=1", saves, "keep=best 3", "--nproc", 1, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "/checkpoints"})
-        folders = [f"sweeps/test/runs/{trial}" for trial in self.kept()]
-        self.assertEqual(len(folders), 3)
-        begun, ended = ([os.path.getmtime(self.path(folder, name)) for folder in folders] for name in ("config.yaml", "metrics.jsonl"))
+        for _ in range(20):  # a trial that a loaded machine interrupts for 0.1 s is not short
+            self.sweep(SWEEP, "trials=60", "train.epochs=1", saves, "keep=best 3", "--nproc", 1, "--fresh", env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "/checkpoints"})
+            folders = [f"sweeps/test/runs/{trial}" for trial in self.kept()]
+            self.assertEqual(len(folders), 3)
+            begun, ended = ([os.path.getmtime(self.path(folder, name)) for folder in folders] for name in ("config.yaml", "metrics.jsonl"))
+            if max(begun) < min(ended):
+                break
         self.assertLess(max(begun), min(ended))
 
     def test_a_trial_is_the_run_of_its_config(self):
@@ -296,7 +299,7 @@ class Sweep(SweepCase):
             self.run_program(f"sweeps/test/runs/{trial}/config.yaml", "--run-dir", f"alone/{trial}")
             self.assertEqual(self.sha(f"alone/{trial}"), rows[int(trial)]["state_sha256"])
             self.run_program("eval", f"sweeps/test/runs/{trial}/config.yaml", "--checkpoint", "best")
-        self.assertEqual(self.leftovers(), [])
+        self.assert_no_leftovers()
 
     def test_trials_that_differ_in_the_optimizer_alone(self):
         """They use the memory of the trial before, of which nothing may be left; a trial that fails does not change the next ones."""
@@ -327,7 +330,7 @@ class Sweep(SweepCase):
         history = self.path("sweeps/test/history.jsonl")
         self.wait_for(lambda: p.poll() is not None or (os.path.exists(history) and '"event":"run"' in self.read(history)))
         os.remove(self.path("data.csv"))
-        _, err = p.communicate(timeout=60 * program.SLOW)
+        _, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, program.OK, err)
         self.assertEqual({r["state"] for r in self.rows()}, {"complete"})
 
@@ -503,13 +506,16 @@ parameters:
         self.assertIn("every trial failed; the first: ", err)
 
     def test_a_budget_ends_the_sweep_and_the_same_command_continues_it(self):
-        words = ("trials=2000", "train.epochs=60", "keep=none")
-        _, err = self.sweep(SWEEP, *words, "budget=0.5")
-        done = len(self.rows())
-        self.assertTrue(0 < done < 2000, done)
-        self.assertIn("the budget of 0.5 s is over; run the same command again to continue", err)
-        self.sweep(SWEEP, *words, "trials=2000")
-        self.assert_every_trial_once(2000)
+        for epochs, budget in ((60, 0.5), (60, 2), (60, 8), (60, 32), (600, 0.5), (6000, 0.5)):  # until it ends a slow or fast machine's sweep
+            words = ("trials=1000", f"train.epochs={epochs}", "keep=none", "--nproc", 2)
+            _, err = self.sweep(SWEEP, *words, f"budget={budget}", "--fresh")
+            done = len(self.rows())
+            if 0 < done < 1000:
+                break
+        self.assertTrue(0 < done < 1000, done)
+        self.assertIn(f"the budget of {budget} s is over; run the same command again to continue", err)
+        self.sweep(SWEEP, *words)
+        self.assert_every_trial_once(1000)
 
     def test_more_trials_and_other_runs_to_keep_continue_a_sweep(self):
         self.sweep(SWEEP, "keep=all")
@@ -583,7 +589,7 @@ class Folders(SweepCase):
         self.assertEqual(self.kept(), ["0002"])
         self.assertIn("runs/0002 is not among the trials to keep, but its run was trained further", err)
         p.terminate()
-        p.communicate(timeout=20 * program.SLOW)
+        p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, program.STOPPED)
 
     def test_another_state_is_no_longer_run(self):
@@ -690,8 +696,8 @@ train: {epochs: 10}
         """The first trial of a worker gets a folder after 0.1 s; whether the next ones have one depends on its training, which must
         take 1 s, not on its saves."""
         slow, epochs = {"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "checkpoints/"}, 1500
-        for name in "abcdefghij":  # again where the training took less than 0.1 s, or as long as is too long
-            words = ("keep=none", f"train.epochs={epochs}", f"checkpoint.save_every={epochs // 10}", "--nproc", 1)
+        for name in "abcdefghijklmnopqrst":  # again where the training took less than 0.1 s, or as long as is too long
+            words = ("keep=none", f"train.epochs={epochs}", f"checkpoint.save_every={max(epochs // 10, 1)}", "--nproc", 1)
             self.sweep(SWEEP, "trials=1", *words, name=name)
             for trial in range(1, 5):  # a folder with a user's file is not removed, so it shows whether a run was there
                 os.mkdir(self.path(f"sweeps/{name}/runs/{trial:04d}"))
@@ -700,7 +706,7 @@ train: {epochs: 10}
             found = {trial for trial in range(1, 5) if os.path.exists(self.path(f"sweeps/{name}/runs/{trial:04d}/metrics.jsonl"))}
             if 1 in found and max(e["seconds"] for e in self.history(name)) < 0.5:
                 break
-            epochs *= 1 if 1 in found else 2
+            epochs = epochs // 2 if 1 in found else epochs * 2
         self.assertEqual(found, {1})
 
     def test_a_repeated_trial_keeps_its_folders_while_one_of_its_runs_goes_on(self):

@@ -26,7 +26,7 @@ class SharedCase(SweepCase):
                 counts.update((e["trial"], e["repeat"]) for e in map(json.loads, f) if e["event"] == "run")
         return counts
 
-    def end(self, p, code=OK, timeout=60):
+    def end(self, p, code=OK, timeout=300):
         out, err = p.communicate(timeout=timeout * program.SLOW)
         self.assertEqual(p.returncode, code, out + err)
         return out, err
@@ -250,7 +250,7 @@ class Faults(SharedCase):
             for n in random.Random(3).sample(range(1, 160), 8):
                 name = f"{kind[:4]}{n}"
                 p = self.share(name=name, env={"DDPTRAIN_FAULT": f"{n}:{kind}", "DDPTRAIN_FAULT_FILTER": "blocks"})  # not of workers
-                _, err = p.communicate(timeout=60 * program.SLOW)
+                _, err = p.communicate(timeout=180 * program.SLOW)
                 self.assertIn(p.returncode, codes, (name, err))
                 self.end(self.share(name=name))
                 self.assert_shared(table, 12, name)
@@ -277,7 +277,7 @@ class Faults(SharedCase):
         for p, _ in suspended:
             p.send_signal(signal.SIGCONT)
         for p in processes:
-            p.wait(60 * program.SLOW)
+            p.wait(180 * program.SLOW)
         self.end(self.share(*WORDS, *self.LEASE))
         self.assert_shared(table, 40)
 

@@ -143,7 +143,7 @@ class Crafted(Case):
         return plain, sealed
 
     def refuse(self, *arguments, codes):
-        out, err = self.run_program(*arguments, code=None, timeout=20)
+        out, err = self.run_program(*arguments, code=None)
         self.assertIn(self.code, codes, f"{arguments}\n{out[-2000:]}{err[-2000:]}")
         if self.code:
             self.assertTrue(err.strip(), arguments)
@@ -246,7 +246,7 @@ class Data(Case):
                 bad[draw.randint(2048)] = draw.randint(256)
             with open(self.path("d.h5"), "wb") as f:
                 f.write(bad)
-            self.run_program("check", "c.yaml", code=None, timeout=20)
+            self.run_program("check", "c.yaml", code=None)
             self.assertIn(self.code, (OK, DATA, USAGE), f"trial {trial}")
 
 

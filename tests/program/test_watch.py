@@ -58,7 +58,7 @@ class Watch(program.Case):
         best = next(i for i in range(count) if i * 7919 % count == 0)
         for words, most in ((("watch", "sweeps/sweep"), 20e6), (("report", "sweeps/sweep", "--out", "s.html"), 25e6)):
             p = self.start(*words, preexec_fn=lambda limit=int(most): resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
-            out, err = p.communicate(timeout=60)
+            out, err = p.communicate(timeout=300)
             self.assertEqual((p.returncode, err), (OK, ""), out)
             self.assertIn("100000", out.replace(",", "") + self.read("s.html").replace(",", "") if words[0] == "report" else out.replace(",", ""))
         self.assertIn(f'title="{best:064x}"', self.read("s.html"), "the hash of the best trial")
@@ -90,7 +90,7 @@ class Watch(program.Case):
         self.shown = ""
         return p, terminal
 
-    def read_until(self, terminal, pattern, seconds=30):
+    def read_until(self, terminal, pattern, seconds=180):
         """Until [pattern] was shown (None: the end); the new text."""
         new, end = "", time.monotonic() + seconds * program.SLOW
         while pattern is None or not re.search(pattern, new):
@@ -143,7 +143,7 @@ class Watch(program.Case):
                                    ((START, step, {"event": "end", "epoch": 1, "step": 3}), 5, "complete")):
             out = self.once(self.fake(*events, age=age))
             self.assertRegex(out, rf"\Aruns/a: {state}, 2 processes on cpu\n")
-            self.assertRegex(out, r"\nchanged   8 min 2\d s ago\n" if age == 500 else r"\nchanged   \d+ s ago\n")
+            self.assertRegex(out, r"\nchanged   8 min [2-5]\d s ago\n" if age == 500 else r"\nchanged   \d+ s ago\n")
         os.remove(self.path("runs/a/metrics.jsonl"))
         self.write("runs/a/.lock", "a run of ddptrain\n")
         self.assertIn("runs/a: not begun", self.once("runs/a"))
@@ -187,7 +187,7 @@ class Watch(program.Case):
         self.assertIn("\ncontinue  with the same command\n", out)
         terminal = self.open_terminal("sweeps/test")
         self.read_until(terminal[1], None)
-        self.assertEqual(terminal[0].wait(20), OK)
+        self.assertEqual(terminal[0].wait(180 * program.SLOW), OK)
         self.run_program("report", "sweeps/test", "--out", "page.html")
         self.assertIn("stopped", self.read("page.html"))
         self.run_program("sweep", "test.yaml", "train.epochs=100000", "budget.seconds=0.2", "--nproc", 1)
@@ -233,8 +233,8 @@ class Watch(program.Case):
         self.assertIsNone(p.poll())
         run.send_signal(signal.SIGTERM)
         self.read_until(terminal, None)
-        self.assertEqual(p.wait(20), OK)
-        self.assertEqual(run.wait(20), STOPPED)
+        self.assertEqual(p.wait(180 * program.SLOW), OK)
+        self.assertEqual(run.wait(180 * program.SLOW), STOPPED)
         screen = Screen(24)
         screen.feed(self.shown)
         self.assertRegex(screen.lines[0], r"^runs/test: stopped")
@@ -257,49 +257,52 @@ class Watch(program.Case):
         with open(self.path("runs/a/metrics.jsonl"), "a") as f:
             f.write(json.dumps({"event": "end", "epoch": 1, "step": 8}) + "\n")
         self.read_until(terminal, None)
-        self.assertEqual(p.wait(20), OK)
+        self.assertEqual(p.wait(180 * program.SLOW), OK)
         screen = Screen(24)
         screen.feed(self.shown)
         self.assertRegex(screen.lines[0], r"^runs/a: complete")
         self.assertNotIn("waiting", "\n".join(screen.lines))
         p, terminal = self.open_terminal(".")
         self.read_until(terminal, None)
-        self.assertEqual(p.wait(20), DATA)
+        self.assertEqual(p.wait(180 * program.SLOW), DATA)
 
     def test_a_terminal_that_becomes_narrower(self):
         """The rows into which the terminal breaks the lines are drawn over, too."""
         folder = self.fake(START, {"event": "step", "step": 1, "loss": 1, "lr": 1})
-        p, terminal = self.open_terminal(folder, columns=100)
-        self.read_until(terminal, "changed.*\n")
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
-        lines = re.sub(r"\x1b\[\??\d*[A-Za-z]|\r", "", self.shown).split("\n")[:-1]
-        rows = int(re.search(r"\x1b\[(\d+)A", self.read_until(terminal, r"\x1b\[\d+A")).group(1))
+        for _ in range(10):  # it may draw once more between the two calls, on a terminal that is still wide
+            p, terminal = self.open_terminal(folder, columns=100)
+            self.read_until(terminal, "changed.*\n")
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+            lines = re.sub(r"\x1b\[\??\d*[A-Za-z]|\r", "", self.shown).split("\n")[:-1]
+            rows = int(re.search(r"\x1b\[(\d+)A", self.read_until(terminal, r"\x1b\[\d+A")).group(1))
+            p.send_signal(signal.SIGINT)
+            self.read_until(terminal, None)
+            if rows != len(lines):
+                break
         self.assertEqual(rows, sum(-(-len(line) // 30) for line in lines))
         self.assertGreater(rows, len(lines))
-        p.send_signal(signal.SIGINT)
-        self.read_until(terminal, None)
 
     def test_an_interrupt_ends_it(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             seconds = []
-            while not seconds or min(seconds) > 0.5 and len(seconds) < 5:  # of many, one within the second between two updates
+            while not seconds or min(seconds) > 0.5 and len(seconds) < 20:  # of many, one within the second between two updates
                 p, terminal = self.open_terminal(self.fake(START, {"event": "step", "step": 1, "loss": 1, "lr": 1}), locale="C")
                 self.read_until(terminal, "changed")
                 p.send_signal(number)
                 begin = time.monotonic()
                 self.read_until(terminal, None)
-                self.assertEqual(p.wait(20), OK)
+                self.assertEqual(p.wait(180 * program.SLOW), OK)
                 seconds.append(time.monotonic() - begin)
                 self.assertTrue(self.shown.endswith("\x1b[?25h"))
                 self.assertEqual(p.stderr.read(), "")
             self.assertLess(min(seconds), 0.8 * program.SLOW)
 
     def test_it_ends_when_nothing_changes_any_more(self):
-        p, terminal = self.open_terminal(self.fake(START, age=55))
+        p, terminal = self.open_terminal(self.fake(START, age=50))
         self.read_until(terminal, "running on another host")
         self.read_until(terminal, "failed or killed")
         self.read_until(terminal, None)
-        self.assertEqual(p.wait(20), OK)
+        self.assertEqual(p.wait(180 * program.SLOW), OK)
 
     def test_a_low_terminal(self):
         """No more lines than it has: those above could not be drawn over."""
@@ -309,7 +312,7 @@ class Watch(program.Case):
             self.read_until(terminal, r"(?s)(\x1b\[\d+A.*){2}")
             p.send_signal(signal.SIGINT)
             self.read_until(terminal, None)
-            self.assertEqual(p.wait(20), OK)
+            self.assertEqual(p.wait(180 * program.SLOW), OK)
             screen = Screen(rows)
             screen.feed(self.shown)
             self.assertLessEqual(screen.most, max(rows, 2))
@@ -333,7 +336,7 @@ class Watch(program.Case):
         with open(path, "a") as f:
             f.write(json.dumps({**step, "step": 401})[20:] + "\n" + json.dumps({"event": "end", "epoch": 2, "step": 401}) + "\n")
         self.assertIn("step 401", self.read_until(terminal, None))
-        self.assertEqual(p.wait(20), OK)
+        self.assertEqual(p.wait(180 * program.SLOW), OK)
 
     def test_a_sweep_that_goes_on(self):
         self.write("base.yaml", WINE.replace("epochs: 10", "epochs: 60000"))
@@ -343,8 +346,8 @@ class Watch(program.Case):
         self.addCleanup(sweep.kill)
         self.wait_for(lambda: os.path.exists(self.path("sweeps/test/history.jsonl")), what="the sweep")
         p, terminal = self.open_terminal("sweeps/test")
-        self.read_until(terminal, None, 60)
-        self.assertEqual(p.wait(20), OK)
+        self.read_until(terminal, None, 600)
+        self.assertEqual(p.wait(180 * program.SLOW), OK)
         screen = Screen(24)
         screen.feed(self.shown)
         self.assertRegex(screen.lines[0], "^sweeps/test: (complete|running)")

@@ -160,7 +160,7 @@ dist: {bucket_cap_mb: 1}
         for stage, code in ((0, USAGE), (3, OK)):
             p = self.start("large.yaml", "--nproc", 4, "--run-dir", f"runs/{stage}", f"dist.zero_stage={stage}", preexec_fn=limited,
                            env={"MALLOC_ARENA_MAX": "1"})
-            out, err = p.communicate(timeout=100)
+            out, err = p.communicate(timeout=300)
             self.assertEqual(p.returncode, code, out + err)
             if code:
                 self.assertIn("the run does not fit in memory", err)
