@@ -515,6 +515,18 @@ checkpoint: {resume: s.pt}
                     np.testing.assert_array_equal(f[f"optimizer/momentum_buffer/{name}"][()], state[name], name)
             _, err = self.run_program("c.yaml", "--fresh", "optimizer.groups=[]", code=64)
             self.assertIn("group 0 of its optimizer has 2 parameters with weight_decay 0 and lr 0.5, and by optimizer.decay and optimizer.groups of the config 0 have them", err)
+            for names_of_groups in ((), (names[2:], names[:2])):  # the same rates: only names tell which group is which
+                same = [dict(group, lr=0.1, **({"param_names": names_of_groups[i]} if names_of_groups else {})) for i, group in enumerate(groups)]
+                for group in same:
+                    group.pop("initial_lr", None)
+                write_pt(self.path("s.pt"), {"MODEL_STATE": {name: stored(state[name]) for name in names}, "EPOCHS_RUN": 2,
+                                             "OPTIMIZER_STATE": {"state": {i: {"momentum_buffer": stored(state[name])} for i, name in enumerate(order)}, "param_groups": same}}, members)
+                for command in (("check", "c.yaml"), ("c.yaml", "--fresh")):
+                    said = "".join(self.run_program(*command, "optimizer.groups=[]"))
+                    warning = "s.pt: groups 0 and 1 of its optimizer have the same settings and shapes, and no names: they are taken in the order of the model; where the script"
+                    self.assertEqual(warning in said, not names_of_groups, said)
+                with h5py.File(self.checkpoints("runs/c")[-1]) as f:
+                    np.testing.assert_array_equal(f["optimizer/momentum_buffer/a.weight"][()], state["a.weight" if names_of_groups else "b.weight"])
 
     def losses_from(self, first, run):
         steps = self.events("step", run)

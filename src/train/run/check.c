@@ -45,19 +45,18 @@ static status measure_memory(struct trainer *t, struct plan *plan) {
 }
 
 /* Whether the snapshot of a script that the run continues fits. */
-static status try_snapshot(struct trainer *t, const struct config *config) {
-    SCOPED_TEXT differences = {0};
+static status try_snapshot(struct trainer *t, const struct config *config, struct text *warning) {
     int64_t updates;
     if (!snapshot_is(config->checkpoint.resume) || t->averaging.zero) return OK;
     TRY(state_create(t->model, t->optimizer, t->ema, NULL, NULL, NULL, &t->state));
     TRY(state_map(t->state));
-    status s = snapshot_load(config->checkpoint.resume, config, t->state, &updates, &differences);
+    status s = snapshot_load(config->checkpoint.resume, config, t->state, &updates, warning);
     s = status_first(s, state_unmap(t->state, false));
     state_destroy(t->state);
     return s;
 }
 
-static status try_parts(struct plan *plan, struct text *report) {
+static status try_parts(struct plan *plan, struct text *report, struct text *warning) {
     struct trainer t = {0};
     struct device_memory *m = &plan->memory;
     if (!device_is_host(plan->device)) {
@@ -67,7 +66,7 @@ static status try_parts(struct plan *plan, struct text *report) {
     status s = trainer_create(&t, plan);
     if (!s) s = measure_memory(&t, plan);
     if (!s) s = init_from(plan->model, &plan->config->model.init_from, plan->dataset, report);
-    if (!s) s = try_snapshot(&t, plan->config);
+    if (!s) s = try_snapshot(&t, plan->config, warning);
     trainer_destroy(&t);
     return s;
 }
@@ -91,11 +90,12 @@ status check_run(const struct config *config, const struct dist_env *env, const 
     struct plan_options plan_options = {.purpose = PLAN_CHECK, .reads_all = options->reads_all, .env = env};
     struct plan *plan;
     SCOPED_TEXT report = {0};
+    SCOPED_TEXT warning = {0};
     *missing = OK;
     TRY(plan_create(config, &plan_options, &plan));
     status s = check_written(config);
     if (!s) s = check_resume(config);
-    if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, &report));
+    if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, &report, &warning));
     if (!s) {
         if (options->prints_dot)
             plan_graph(plan->model, config->name, out);
@@ -103,6 +103,9 @@ status check_run(const struct config *config, const struct dist_env *env, const 
             plan_describe(plan, out);
         if (!options->prints_dot) warn_of_schedule(plan, options->run_dir, out);
         if (report.length && !options->prints_dot) text_printf(out, "\nmodel.init_from: %s\n", text_string(&report));
+        if (warning.length && !options->prints_dot)
+            text_printf(out, "\ncheckpoint.resume: warning: %s: %s\n", config->checkpoint.resume,
+                        text_string(&warning));
         *missing = plan->missing;
         plan->missing = OK;
     }

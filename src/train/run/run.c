@@ -649,17 +649,15 @@ static status load_snapshot(struct run *run, const char *path) {
     const struct trainer *t = &run->trainer;
     struct counters *c = &t->state->counters;
     int64_t epochs, updates, steps = (int64_t)run->plan->steps;
-    struct text differences = {0};
+    struct text warning = {0};
     TRY(status_prefix(snapshot_epochs(path, &epochs), "checkpoint.resume"));
     TRY(state_map(t->state));
     zero_expose(t->averaging.zero, &t->model->params);
-    status s = snapshot_load(path, run->config, t->state, &updates, &differences);
+    status s = snapshot_load(path, run->config, t->state, &updates, &warning);
     zero_hide(t->averaging.zero, &t->model->params);
     s = status_first(s, state_unmap(t->state, true));
-    if (!s && differences.length)
-        log_warning(run->log, "%s: its optimizer has other settings, and those of the config are used: %s", path,
-                    text_string(&differences));
-    text_free(&differences);
+    if (!s && warning.length) log_warning(run->log, "%s: %s", path, text_string(&warning));
+    text_free(&warning);
     TRY(s);
     if (__builtin_mul_overflow(epochs, steps, &c->step))
         return status_new(STATUS_DATA, "checkpoint.resume: %s: its number of epochs is too large", path);

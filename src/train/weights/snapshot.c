@@ -402,10 +402,52 @@ static bool number_in_order(struct snapshot *f) {
     return shapes_match(f);
 }
 
+/* The shape of number [index] of group [first], followed by those of [second]. */
+static const struct safetensors_entry *shape_at(const struct snapshot *f, size_t first, size_t second, size_t index) {
+    size_t count = json_array_size(numbers_of(f, first));
+    const json_t *numbers = numbers_of(f, index < count ? first : second);
+    json_int_t number = json_integer_value(json_array_get(numbers, index < count ? index : index - count));
+    return &f->numbered[number]->entry;
+}
+
+/* Whether two groups have the same settings, and the same shapes in either order. */
+static bool are_alike(const struct snapshot *f, size_t a, size_t b) {
+    const json_t *one = json_array_get(f->groups, a), *other = json_array_get(f->groups, b);
+    size_t count = json_array_size(numbers_of(f, a)) + json_array_size(numbers_of(f, b));
+    bool is_alike = json_array_size(numbers_of(f, a)) > 0 && json_array_size(numbers_of(f, b)) > 0 &&
+                    is_near(number_in(one, "weight_decay"), number_in(other, "weight_decay")) &&
+                    is_near(rate_of(one), rate_of(other));
+    for (size_t i = 0; is_alike && i < count; i++) {
+        const struct safetensors_entry *x = shape_at(f, a, b, i), *y = shape_at(f, b, a, i);
+        is_alike = x->dims == y->dims && memcmp(x->shape, y->shape, (size_t)x->dims * sizeof *x->shape) == 0;
+    }
+    return is_alike;
+}
+
+/* Adds the first two groups whose order in the script cannot be known. Scripts with a group for each parameter make
+ * them in a loop over the model's. */
+static void warn_of_order(const struct snapshot *f, struct text *warning) {
+    size_t count = f->state->optimizer->buffer_count ? json_array_size(f->groups) : 0;
+    if (count == f->count) return;
+    for (size_t a = 0; a < count; a++)
+        for (size_t b = a + 1; b < count; b++) {
+            if (!are_alike(f, a, b)) continue;
+            text_printf(warning,
+                        "groups %zu and %zu of its optimizer have the same settings and shapes, and no names: they are "
+                        "taken in the order of the model; where the script lists them in another order, give its "
+                        "optimizer the names ((name, parameter), PyTorch 2.6)",
+                        a, b);
+            return;
+        }
+}
+
 /* Scripts with several groups list their parameters in the order of the model, or sorted by name (minGPT). */
-static status number_by_settings(struct snapshot *f) {
+static status number_by_settings(struct snapshot *f, struct text *warning) {
     size_t bytes = f->count * sizeof(struct script_param *);
-    if (json_array_size(f->groups) > 1 && number_in_order(f)) return OK;
+    if (json_array_size(f->groups) > 1 && number_in_order(f)) {
+        warn_of_order(f, warning);
+        return OK;
+    }
     for (size_t i = 0; i < f->count; i++) f->params[i].group = group_of(f, &f->params[i]);
     TRY(number_groups(f, false));
     if (json_array_size(f->groups) == 1) return OK;
@@ -422,11 +464,11 @@ static status number_by_settings(struct snapshot *f) {
     return OK;
 }
 
-static status number_params(struct snapshot *f) {
+static status number_params(struct snapshot *f, struct text *warning) {
     bool is_named = has_names(f);
     f->numbered = arena_alloc(f->arena, (f->count + 1) * sizeof *f->numbered);
     TRY(check_numbers(f, is_named));
-    return is_named ? number_by_names(f) : number_by_settings(f);
+    return is_named ? number_by_names(f) : number_by_settings(f, warning);
 }
 
 /* ---- the state ---- */
@@ -548,7 +590,7 @@ static const struct script_param *trained_of(const struct snapshot *f, size_t gr
     return NULL;
 }
 
-static status load_optimizer(struct snapshot *f, int64_t *updates, struct text *differences) {
+static status load_optimizer(struct snapshot *f, int64_t *updates, struct text *warning) {
     const struct optimizer *o = f->state->optimizer;
     bool has_state = o->buffer_count > 0 || o->lbfgs;
     f->groups = json_object_get(json_object_get(f->optimizer.header, "__metadata__"), "param_groups");
@@ -563,19 +605,23 @@ static status load_optimizer(struct snapshot *f, int64_t *updates, struct text *
                    f->config->optimizer.name));
     if (!f->groups || o->type->whole) return OK;
     for (size_t g = 0; g < json_array_size(f->groups); g++) TRY(check_kind(f, json_array_get(f->groups, g)));
-    TRY(number_params(f));
+    TRY(number_params(f, warning));
     TRY(read_steps(f, updates));
     TRY(check_map(f));
+    SCOPED_TEXT differences = {0};
     for (size_t g = 0; g < json_array_size(f->groups); g++) {
         const struct script_param *param = trained_of(f, g);
-        if (param) compare_settings(f, json_array_get(f->groups, g), &param->setting, differences);
+        if (param) compare_settings(f, json_array_get(f->groups, g), &param->setting, &differences);
     }
+    if (differences.length)
+        text_printf(warning, "%sits optimizer has other settings, and those of the config are used: %s",
+                    warning->length ? "; " : "", text_string(&differences));
     for (size_t b = 0; b < o->buffer_count; b++) TRY(load_buffer(f, b));
     return OK;
 }
 
 status snapshot_load(const char *path, const struct config *config, struct state *state, int64_t *updates,
-                     struct text *differences) {
+                     struct text *warning) {
     struct snapshot f = {.path = path, .config = config, .state = state, .arena = arena_create()};
     *updates = -1;
     status s = torch_file_read(path, &f.file);
@@ -583,7 +629,7 @@ status snapshot_load(const char *path, const struct config *config, struct state
     if (!s) s = load_weights(&f);
     safetensors_close(&f.file);
     if (!s) s = torch_file_read_optimizer(path, &f.optimizer);
-    if (!s) s = load_optimizer(&f, updates, differences);
+    if (!s) s = load_optimizer(&f, updates, warning);
     safetensors_close(&f.optimizer);
     arena_destroy(f.arena);
     return status_prefix(s, "checkpoint.resume");

@@ -84,7 +84,8 @@ status snapshot_epochs(const char *path, int64_t *epochs);
 
 /* Loads the weights, with the map of model.init_from if there is one, and the optimizer's state into the mapped [state]
  * (state_map), all of whose arrays are complete. *updates: of the state, or -1 where it does not say. Adds to
- * [differences] the settings of the file's optimizer that are not those of the config, which are used. STATUS_USAGE and
- * STATUS_DATA: the file is of another model or optimizer; the state may then be changed. */
+ * [warning] which settings of the file's optimizer are not those of the config, which are used, and whether the order
+ * of its groups is unknown. STATUS_USAGE and STATUS_DATA: the file is of another model or optimizer; the state may then
+ * be changed. */
 status snapshot_load(const char *path, const struct config *config, struct state *state, int64_t *updates,
-                     struct text *differences);
+                     struct text *warning);
