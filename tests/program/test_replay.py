@@ -272,10 +272,11 @@ train: {steps: 10}
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ddptrain-") or name.endswith(".h5")], [])
 
     def test_the_option_of_its_run(self):
+        """What it needs is said before data is read."""
         self.write("test.yaml", WINE)
         for words, message in (((), "--trace needs --stop-after STEP"), (("--stop-after", 2, "optimizer.in_backward=true"), "add optimizer.in_backward=false"),
                                (("--stop-after", 2, "--nproc", 2, "dist.zero_stage=3"), "add dist.zero_stage=2")):
-            self.assertIn(message, self.run_program("test.yaml", "--fresh", "--quiet", "--trace", "own.h5", *words, code=USAGE)[1])
+            self.assertIn(message, self.run_program("test.yaml", "--fresh", "--quiet", "--trace", "own.h5", "dataset.path=missing.h5", *words, code=USAGE)[1])
 
     def test_other_data(self):
         self.train()

@@ -125,17 +125,23 @@ static void add_columns(struct trace *trace, const struct trainer *t) {
     }
 }
 
+status trace_check(const struct config *config, const struct dist_env *env, const char *path, int64_t step) {
+    const char *why_not;
+    if (!path) return OK;
+    if (step < 1) return status_new(STATUS_USAGE, "--trace needs --stop-after STEP");
+    if (config_updates_in_backward(config, env, &why_not))
+        return status_new(STATUS_USAGE, "--trace: add optimizer.in_backward=false, which keeps the gradients");
+    if (config->dist.zero_stage >= 3 && env->world_size > 1)
+        return status_new(STATUS_USAGE,
+                          "--trace: add dist.zero_stage=2, with which every process has all parameters, and which has "
+                          "the same bits");
+    return OK;
+}
+
 status trace_create(const struct trainer *t, const char *path, int64_t step, const char *config_text,
                     struct trace **out) {
     *out = NULL;
     if (!path) return OK;
-    if (step < 1) return status_new(STATUS_USAGE, "--trace needs --stop-after STEP");
-    if (!t->averaging.hooks->keeps_gradients)
-        return status_new(STATUS_USAGE, "--trace: add optimizer.in_backward=false, which keeps the gradients");
-    if (zero_shards_values(t->averaging.zero))
-        return status_new(STATUS_USAGE,
-                          "--trace: add dist.zero_stage=2, with which every process has all parameters, and which has "
-                          "the same bits");
     struct trace *trace = calloc(1, sizeof *trace);
     if (!trace) return status_memory("the trace of a step");
     *out = trace;

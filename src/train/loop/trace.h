@@ -22,9 +22,11 @@
 
 struct trace;
 
+/* Before anything is read. STATUS_USAGE: no step, or a run that does not keep gradients, or not all parameters
+ * (dist.zero_stage: 3). [path] and [step]: as in trace_create. */
+status trace_check(const struct config *config, const struct dist_env *env, const char *path, int64_t step);
 /* [path]: the file, NULL: no trace and *out NULL. [step]: the update that it is of, from 1. [config_text] must outlive
- * it. STATUS_USAGE: no step, or a run that does not keep gradients, or not all parameters (dist.zero_stage: 3). All
- * ranks. */
+ * it. All ranks. */
 status trace_create(const struct trainer *trainer, const char *path, int64_t step, const char *config_text,
                     struct trace **out);
 void trace_destroy(struct trace *trace); /* takes NULL */

@@ -1237,7 +1237,8 @@ status run_train(const struct config *config, const struct dist_env *env, const 
     struct run *run = new_run(config, env, options, log, &again);
     if (!again) run->folder_path = folder_path(config, options);
     if (!again) schema_write_yaml(&config_schema, config, &run->config_text);
-    status s = save_set_steps(&run->trainer, options->save_at);
+    status s = trace_check(config, env, options->trace, options->stop_after);
+    if (!s) s = save_set_steps(&run->trainer, options->save_at);
     if (!s) s = again ? prepare_again(run) : prepare(run);
     if (!s) s = run->is_complete ? report_complete(run) : train(run);
     if (!s && has_parts_to_keep(run)) {
