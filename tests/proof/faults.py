@@ -310,7 +310,7 @@ def death(place, rng):
     seconds = time.monotonic() - begin
     said = rf"rank {chosen} \(host \S+, pid {ranks[chosen]}\) was killed by SIG{name}"
     check(code == 69, code, err)
-    last = r"; last seen (starting|in [a-z ]+ of step \d+), (in|after) \w+ #\d+"  # the launcher shares memory with the rank
+    last = r"; last seen (before its first batch|in [a-z ]+ of step \d+), (in|after) \w+ #\d+"  # the launcher shares memory with the rank
     check(re.search("ddptrain: " + said + last, err), err)
     check(seconds < 1 * SLOW, "took", seconds, "s")
     for rank, log in place.rank_logs("runs/x").items():
@@ -332,8 +332,8 @@ def stop(place, rng):
     seconds = time.monotonic() - begin
     code, err = place.finish(p)
     check(code == 69, code, err)
-    # one that is stopped before its second beat was last seen starting, or in a phase before any collective
-    found = re.search(rf"ddptrain: rank {chosen} \(host \S+, pid {ranks[chosen]}\) hangs: .*last seen (starting|in ([a-z ]+) of step "
+    # one that is stopped before its second beat was last seen when it joined, or in a phase before any collective
+    found = re.search(rf"ddptrain: rank {chosen} \(host \S+, pid {ranks[chosen]}\) hangs: .*last seen (when it joined the other ranks|before its first batch|in ([a-z ]+) of step "
                       rf"\d+(, (in|after) \w+ #\d+)?)$", err, re.M)
     check(found, err)
     check(seconds < 10 * SLOW, "took", seconds, "s")

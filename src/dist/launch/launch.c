@@ -294,7 +294,10 @@ static void add_last_seen(const struct launched_rank *r, struct text *out) {
     struct activity_snapshot reading;
     if (!r->activity) return;
     activity_read(r->activity, &reading);
-    members_last_seen(&reading, out);
+    if (reading.phase == ACTIVITY_STARTING && !*reading.call) /* it may not have joined */
+        text_add(out, "; last seen starting");
+    else
+        members_last_seen(&reading, out);
 }
 
 /* Adds how a rank ended, " was killed by SIGKILL", to [out]; nothing if it has reported a failure. */

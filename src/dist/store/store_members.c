@@ -154,14 +154,22 @@ static bool is_in_step(const struct activity_snapshot *r) {
     return r->step > 0 || (r->phase >= ACTIVITY_LOADING && r->phase <= ACTIVITY_LOGGING);
 }
 
-static void add_phase(const struct activity_snapshot *r, struct text *out) {
-    text_add(out, activity_phase_name((int)r->phase));
+/* "in forward of step 8" */
+static void add_phase(const struct activity_snapshot *r, const char *preposition, struct text *out) {
+    if (r->phase == ACTIVITY_STARTING) {
+        text_add(out, "before its first batch");
+        return;
+    }
+    text_printf(out, "%s %s", preposition, activity_phase_name((int)r->phase));
     if (is_in_step(r)) text_printf(out, " of step %llu", (unsigned long long)r->step + 1);
 }
 
 void members_last_seen(const struct activity_snapshot *r, struct text *out) {
-    text_printf(out, "; last seen %s", r->phase == ACTIVITY_STARTING ? "" : "in ");
-    add_phase(r, out);
+    text_add(out, "; last seen ");
+    if (r->phase == ACTIVITY_STARTING && !*r->call) /* its first heartbeat */
+        text_add(out, "when it joined the other ranks");
+    else
+        add_phase(r, "in", out);
     if (*r->call)
         text_printf(out, ", %s %s #%llu", r->is_in_collective ? "in" : "after", r->call, (unsigned long long)r->number);
 }
@@ -215,8 +223,8 @@ static double hang_limit(const struct members *m, bool has_working) {
 
 static void describe_hang(const struct members *m, const struct member *r, int waiting, const struct member *waiter,
                           double now, struct text *reason) {
-    text_printf(reason, " hangs %s", is_working(r) ? "in " : "after ");
-    add_phase(&r->last, reason);
+    text_add(reason, " hangs ");
+    add_phase(&r->last, is_working(r) ? "in" : "after", reason);
     if (*r->last.call)
         text_printf(reason, ", %s %s #%llu", is_working(r) ? "after" : "in", r->last.call,
                     (unsigned long long)r->last.number);

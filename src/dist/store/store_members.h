@@ -81,7 +81,8 @@ bool members_is_alone(const struct members *m, int rank);
 
 /* "rank 2 (host n1, pid 71) was killed by SIGKILL" */
 void members_describe(const struct members *m, int rank, struct text *out);
-/* "; last seen in backward of step 8, in all_reduce #17"; "; last seen starting" */
+/* Of a rank that has joined: "; last seen in backward of step 8, in all_reduce #17"; "; last seen when it joined the
+ * other ranks" */
 void members_last_seen(const struct activity_snapshot *reading, struct text *out);
 /* The ranks that have not joined: "ranks 2, 3"; with their number and nodes: "2 of 4 ranks: 2 (node 1), 3 (node 1)". */
 void members_missing(const struct members *m, struct text *out);
