@@ -155,6 +155,10 @@ class Resume(program.Case):
         self.assertTrue(any("step-" in c for c in self.checkpoints()), "the run was not interrupted in the middle of an epoch")
         _, err = self.run_program("test.yaml", "--nproc", 3, code=USAGE)
         self.assertIn("continue with --nproc 2", err)
+        self.write("more.yaml", self.read("test.yaml").replace("checkpoint: {", f"checkpoint: {{resume: {self.checkpoints()[-1]}, "))
+        place = f"more.yaml:{len(self.read('more.yaml').splitlines())}:22: checkpoint.resume: "
+        _, err = self.run_program("more.yaml", "--nproc", 3, "--run-dir", "runs/more", code=USAGE)
+        self.assertIn(place + self.checkpoints()[-1] + " was saved in the middle of an epoch by 2 processes; continue with --nproc 2 (now 3)", err)
         self.run_program("test.yaml", "--nproc", 2)
 
     def test_checkpoint_of_an_older_version(self):
@@ -352,6 +356,7 @@ class Resume(program.Case):
         self.run_program("test.yaml", "train.epochs=1")
         file = self.checkpoints()[0]
         _, err = self.run_program("test.yaml", "model.layers.0.linear.out=50", f"checkpoint.resume={file}", "--run-dir", "runs/b", code=DATA)
+        self.assertIn(f"...': checkpoint.resume: {file}: the checkpoint does not match the config", err)
         self.assertRegex(err, r"model/0\.weight: \(48, 20\) in the file, \(50, 20\) in the config")
         self.assertRegex(err, r"optimizer/exp_avg/0\.bias")
 

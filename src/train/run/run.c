@@ -676,7 +676,9 @@ static status load_named(struct run *run) {
     if (snapshot_is(path)) return load_snapshot(run, path);
     TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
     status s = compare_dataset(run, checkpoint, path);
-    if (!s) s = load(run, checkpoint, path, "leave out checkpoint.resume to start over");
+    if (!s)
+        s = status_prefix(load(run, checkpoint, path, "leave out checkpoint.resume to start over"),
+                          "checkpoint.resume");
     checkpoint_close(checkpoint);
     struct counters *c = &run->trainer.state->counters;
     c->metrics_bytes = c->ledger_bytes = 0;   /* of the files in another folder */
