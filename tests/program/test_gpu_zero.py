@@ -199,6 +199,7 @@ class Parts(Zero):
                 self.assertIn(f"dist.zero_stage: {stage} cannot be combined with dist.backend: {backend}: on GPUs it needs NCCL", err)
                 err = self.run_program("test.yaml", f"dist.zero_stage={stage}", f"dist.backend={backend}", "--nproc", 2, code=USAGE, env=self.emulated(2))[1]
                 self.assertIn("train.device: auto, which is the GPU here: on GPUs it needs NCCL", err)
+                self.assertTrue(err.startswith(f"ddptrain: argument 'dist.zero_stage={stage}': dist.zero_stage: "), err)
         folder = self.path("modules")
         os.mkdir(folder)
         for name in ("ddptrain_cuda.so", "libemulation.so"):

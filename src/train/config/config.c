@@ -1109,7 +1109,7 @@ bool config_device_is_auto(const struct config *config) {
            extensions_run_on_gpus();
 }
 
-status config_set_auto_device(struct config_file *file, const char *why_cpu) {
+static status set_auto_device(struct config_file *file, const char *why_cpu) {
     struct config *c = &file->config;
     if (!why_cpu) {
         c->device = DEVICE_CUDA;
@@ -1127,6 +1127,10 @@ status config_set_auto_device(struct config_file *file, const char *why_cpu) {
         return status_new(STATUS_USAGE, "dist.backend: %s is for the memory of GPUs: %s",
                           comm_backend_names[c->dist.backend], why_cpu);
     return OK;
+}
+
+status config_set_auto_device(struct config_file *file, const char *why_cpu) {
+    return config_add_place(&file->config, set_auto_device(file, why_cpu));
 }
 
 enum precision config_precision(const struct config *config) {
