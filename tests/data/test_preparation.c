@@ -225,6 +225,17 @@ static const struct {
      "t.csv: column 'name': it has 2 different texts in 3 rows, such as names or "
      "identifiers; write dataset.columns: {name: ignore}, or category if they are categories; a model reads "
      "sentences with {type: text}"},
+    {"x,y\n\"[1, 2.5, 3]\",2\n\"[4, 5]\",4\n[],1\n", "",
+     "t.csv: column 'x': its values are lists of 0 to 3 numbers, such as '[1, 2.5, 3]', but a value is one number; "
+     "write them as the rows of an array, each filled up to 3 (docs/arrays.md; docs/models.md, Rows of different "
+     "lengths)"},
+    {"x,y\n[1. 2.],2\n[4. -5e3],4\n[0 1],1\n", "",
+     "t.csv: column 'x': its values are lists of 2 numbers, such as '[1. 2.]', but a value is one number; write them "
+     "to 2 columns, or as the rows of an array (docs/arrays.md)"},
+    {"x,y\n70 80 82 72,2\n1 2 3 4,4\n0 1 2 3,1\n", "", "column 'x': its values are lists of 4 numbers"},
+    {"x,y\n70 80 82,2\n1 2 3,4\n0 1 2,1\n", "", "column 'x': it has 3 different texts in 3 rows"},
+    {"x,y\n[1 a],2\n[1 2],4\n[1 3],1\n", "", "column 'x': it has 3 different texts in 3 rows"},
+    {"x,y\n[1],2\n[2],4\n[3],1\n", "", "column 'x': it has 3 different texts in 3 rows"},
     {"a,y\ninf,2\n4,4\n7,1\n1,1\n", "",
      "t.csv:line 2: column 'a': 'inf' is not a finite number, but other values of the column are numbers; correct it, "
      "write dataset.columns: {a: category} or ignore, or list the text in dataset.missing if it means a missing value"},

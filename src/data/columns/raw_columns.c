@@ -3,6 +3,7 @@
 #include "data/columns/raw_columns.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -440,9 +441,56 @@ static const char *date_format_of(const struct text_pool *pool) {
     return NULL;
 }
 
+#define MIN_LISTED 4 /* numbers without brackets; fewer may be a decimal comma, or parts of a code */
+
+/* The numbers of a list such as "[1, 2.5]", "[1. 2.]" or "70 80 82 72"; SIZE_MAX: it is none. */
+static size_t count_listed(const char *text) {
+    static const char between[] = "[](), \t\n";
+    bool has_brackets = *text == '[' || *text == '(';
+    char number[40];
+    size_t count = 0;
+    double value;
+    for (text += strspn(text, between); *text; text += strspn(text, between)) {
+        size_t length = strcspn(text, between);
+        snprintf(number, sizeof number, "%.*s", (int)length, text);
+        if (length >= sizeof number || !csv_number(number, &value)) return SIZE_MAX;
+        text += length;
+        count++;
+    }
+    return has_brackets || count >= MIN_LISTED ? count : SIZE_MAX;
+}
+
+bool text_pool_lists(const struct text_pool *pool, size_t *min, size_t *max) {
+    *min = SIZE_MAX;
+    *max = 0;
+    for (size_t i = 0; i < pool->count; i++) {
+        size_t count = count_listed(pool->items[i].text);
+        if (count == SIZE_MAX) return false;
+        if (count < *min) *min = count;
+        if (count > *max) *max = count;
+    }
+    return *max > 1;
+}
+
+static status reject_lists(const struct column_builder *builder, size_t min, size_t max) {
+    struct name_text name = text_name(builder->name), first = text_name(builder->pool.items[0].text);
+    if (min < max)
+        return status_new(STATUS_DATA,
+                          "column '%s': its values are lists of %zu to %zu numbers, such as '%s', but a value is one "
+                          "number; write them as the rows of an array, each filled up to %zu (docs/arrays.md; "
+                          "docs/models.md, Rows of different lengths)",
+                          name.s, min, max, first.s, max);
+    return status_new(
+        STATUS_DATA,
+        "column '%s': its values are lists of %zu numbers, such as '%s', but a value is one number; write "
+        "them to %zu columns, or as the rows of an array (docs/arrays.md)",
+        name.s, max, first.s, max);
+}
+
 static status reject_texts(const struct column_builder *builder, size_t *row) {
-    size_t index = text_among_numbers(builder);
+    size_t index = text_among_numbers(builder), min, max;
     if (index < builder->pool.count) return reject_text_among_numbers(builder, index, row);
+    if (text_pool_lists(&builder->pool, &min, &max)) return reject_lists(builder, min, max);
     const char *format = date_format_of(&builder->pool);
     struct text advice = {0};
     if (format) text_printf(&advice, "{type: date, format: \"%s\"} (or another format) if they are dates, or ", format);

@@ -37,6 +37,8 @@ struct text_pool {
 status text_pool_add(struct text_pool *pool, const char *text, size_t row, size_t *index);
 /* Whether the text was added before. */
 bool text_pool_has(const struct text_pool *pool, const char *text);
+/* Whether each text is a list of numbers, and how many numbers the lists have. */
+bool text_pool_lists(const struct text_pool *pool, size_t *min, size_t *max);
 void text_pool_free(struct text_pool *pool);
 
 /* ---- columns ---- */

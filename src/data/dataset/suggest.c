@@ -118,9 +118,13 @@ static bool have_words(const struct column_view *c, size_t words) {
 /* The rule of a column of texts that are neither dates nor few. */
 static void ignore_texts(const struct column_view *c, const char *unit, struct arena *arena,
                          struct column_suggestion *out) {
+    size_t min, max;
     out->rule = "ignore";
     if (are_styled(c))
         out->reason = explain_styles(c, unit, arena);
+    else if (text_pool_lists(&c->pool, &min, &max))
+        out->reason = arena_printf(arena, "lists of %s%zu numbers; as the rows of an array (docs/arrays.md)",
+                                   min < max ? arena_printf(arena, "%zu to ", min) : "", max);
     else if (c->numbers * 2 > c->values)
         out->reason = arena_printf(
             arena, "%zu numbers and %zu text%s, such as %s; list texts that mean missing values in dataset.missing",
