@@ -10,6 +10,7 @@
 
 #define REPORT_SECONDS 1.0
 #define CHECK_SECONDS 0.05 /* for a check by another process (io_is_locked), which takes microseconds, to end */
+#define STOPPED_SECONDS 30 /* after which a process that checks is taken for stopped */
 #define MAX_NAMES 100000
 
 /* *size: how many bytes of the text the file has. */
@@ -71,7 +72,13 @@ static status try_until(struct folder_lock *lock, double end, double pause, bool
 }
 
 status folder_lock_try(struct folder_lock *lock, bool *is_mine) {
-    return try_until(lock, clock_seconds() + CHECK_SECONDS, 0.001, is_mine);
+    double end = clock_seconds() + STOPPED_SECONDS;
+    bool is_held = false;
+    do { /* a check shares the lock: while another one succeeds, nobody has it */
+        TRY(try_until(lock, clock_seconds() + CHECK_SECONDS, 0.001, is_mine));
+        if (!*is_mine) TRY(io_is_locked(lock->path, &is_held));
+    } while (!*is_mine && !is_held && clock_seconds() < end);
+    return OK;
 }
 
 status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *log, bool *is_mine) {

@@ -29,9 +29,9 @@ enum folder_lock_state {
 /* What the file says; it need not be locked. */
 status folder_lock_read(const struct folder_lock *lock, enum folder_lock_state *out);
 
-/* Opens (creates) the file and tries to lock it, for as long as a check by another process (folder_lock_is_held) may
- * take: 0.05 s. What is locked is the file at the path: if another process has renamed or deleted the folder meanwhile,
- * the lock is that of the new folder, which is created when absent. */
+/* Opens (creates) the file and tries to lock it, until no check by another process (folder_lock_is_held) has it, or 30
+ * s have passed. What is locked is the file at the path: if another process has renamed or deleted the folder
+ * meanwhile, the lock is that of the new folder, which is created when absent. */
 status folder_lock_try(struct folder_lock *lock, bool *is_mine);
 
 /* Tries for [seconds], because a killed process keeps its lock until the kernel has freed its memory; after a second
