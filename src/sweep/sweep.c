@@ -554,7 +554,8 @@ static bool end_keepers(struct coordinator *s, const struct worker_slot *slot) {
     return are_used || slot - s->slots >= first || slot->is_beside_keepers;
 }
 
-/* The worker of a run has ended without a result; [how]: "was ended by ...", or nothing (slot_receive). */
+/* The worker of a run, or a process of its run, has ended without a result; [how]: "was ended by ...", or nothing
+ * (slot_receive). */
 static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *how) {
     struct text message = {0};
     struct trial_run pruned;
@@ -566,7 +567,7 @@ static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *
     }
     int losses = run_queue_count_loss(&s->queue, run);
     if (losses < MAX_ATTEMPTS) {
-        log_warning(s->log, "the worker of trial %" PRId64 " %s; another one takes the trial over", trial, how);
+        log_warning(s->log, "the worker of trial %" PRId64 " %s; the trial is handed out again", trial, how);
         run_queue_repeat(&s->queue, run);
         return OK;
     }
@@ -599,6 +600,17 @@ static status check_kept(struct coordinator *s, const struct worker_slot *slot, 
                       trial, r->state_sha256, before->state_sha256);
 }
 
+/* With nproc_per_trial a run ends with a lost rank, or with its launcher, as with a lost worker. */
+static status take_lost_process(struct coordinator *s, const struct worker_slot *slot, const struct worker_report *r) {
+    struct text how = {0};
+    if (s->is_stopping) return OK;
+    if (s->is_keeping_best) end_keepers(s, slot);
+    text_printf(&how, "has lost a process (%s)", r->message);
+    status failure = retry_or_fail_run(s, r->run, text_string(&how));
+    text_free(&how);
+    return failure;
+}
+
 static status take_report(struct coordinator *s, struct worker_slot *slot, const struct worker_report *r) {
     static const int states[] = {
         [WORKER_DONE] = TRIAL_COMPLETE, [WORKER_PRUNED] = TRIAL_PRUNED, [WORKER_FAILED] = TRIAL_FAILED};
@@ -618,6 +630,7 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
         if (!slot->connection) slot_end(slot, false); /* it takes no more jobs */
         return OK;
     }
+    if (r->event == WORKER_FAILED && r->code == STATUS_PEER) return take_lost_process(s, slot, r);
     if (r->event != WORKER_FAILED) TRY(trials_check_data(s->trials, r->dataset, r->fingerprint));
     if (s->is_keeping_best) return check_kept(s, slot, r);
     bool is_of_system = r->code == STATUS_IO || r->code == STATUS_DIVERGED;

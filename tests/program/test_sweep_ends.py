@@ -1,6 +1,6 @@
 """How sweeps end: workers, coordinators and ranks that are killed or stopped, disks that are full, trials of several processes.
 ctest-labels: dist fault"""
-import contextlib, csv, json, os, random, resource, shutil, signal, socket, struct, subprocess, sys, time, unittest
+import contextlib, csv, glob, json, os, random, re, resource, shutil, signal, socket, struct, subprocess, sys, time, unittest
 
 import program
 from program import IO, OK, STOPPED, USAGE
@@ -37,6 +37,42 @@ class Parallel(SweepCase):
         self.assertIn("pruned", {r["state"] for r in rows})
         for row in rows:
             self.assertTrue(row["state"] == "complete" or int(row["epochs"]) < epochs, row)
+
+    def test_a_trial_that_loses_a_rank_is_handed_out_again(self):
+        """As one whose worker was lost: from its checkpoint, and three times in a row are a failure."""
+        self.write("lost.yaml", SWEEP)
+        p = self.start("sweep", "lost.yaml", "trials=1", "train.epochs=2000000", "checkpoint.save_every={steps: 50}", "nproc_per_trial=2", "--nproc", 1)
+        checkpoints, before = self.path("sweeps/lost/runs/0000/checkpoints/*.h5"), set()
+        for number in range(3):
+            deadline, ranks = time.monotonic() + 300 * program.SLOW, {}
+            while len(ranks) < 2 or set(glob.glob(checkpoints)) <= before:
+                self.assertIsNone(p.poll())
+                self.assertLess(time.monotonic(), deadline)
+                ranks = self.processes_of_ranks()
+            os.kill(ranks[number % 2], signal.SIGKILL)
+            self.wait_while_alive(ranks.values())
+            before = set(glob.glob(checkpoints))
+        _, err = p.communicate(timeout=60 * program.SLOW)
+        self.assertEqual(p.returncode, program.PEER, err)
+        lost = r"has lost a process \(rank \d \(host .*\) was killed by SIGKILL.*\)"
+        self.assertEqual(len(re.findall(rf"the worker of trial 0 {lost}; the trial is handed out again\n", err)), 2, err)
+        self.assertRegex(self.rows("lost")[0]["message"], rf"^its worker {lost}, 3 times in a row; the same command tries it again$")
+
+    def processes_of_ranks(self):
+        """rank -> process id"""
+        found = {}
+        for pid in self.leftovers():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ") as f:
+                rank = re.search(r"(?:^|\0)RANK=(\d+)", f.read())
+                if rank:
+                    found[int(rank[1])] = pid
+        return found
+
+    def wait_while_alive(self, pids):
+        deadline = time.monotonic() + 300 * program.SLOW
+        while set(pids) & set(self.leftovers()):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
 
     def test_a_full_disk_is_reported_with_its_advice(self):
         """The message of the trial's own process has two lines: what happened, and what to do."""
@@ -208,7 +244,7 @@ class Ends(SweepCase):
                 self.wait_for(lambda: pid not in self.workers(p))
         _, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, program.PEER, err)
-        self.assertIn("another one takes the trial over", err)
+        self.assertIn("the trial is handed out again", err)
         row = self.rows("killed")[0]
         self.assertEqual((row["state"], row["message"]), ("failed", "its worker was ended by signal 9 (Killed), 3 times in a row; the same command tries it again"))
 
