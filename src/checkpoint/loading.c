@@ -86,10 +86,12 @@ static const struct safetensors_alias *find_alias(const struct loading *l, const
     return found ? found->alias : NULL;
 }
 
-/* PyTorch's batch counter of BatchNorm, which only momentum=None uses. */
-static bool is_batch_counter(const char *name) {
+bool loading_is_carried_state(const char *name) { return text_ends_with(name, ".carried_state"); }
+
+/* What is no weight: PyTorch's batch counter of BatchNorm, which only momentum=None uses, and states of rows. */
+static bool is_no_weight(const char *name) {
     const char *dot = strrchr(name, '.');
-    return strcmp(dot ? dot + 1 : name, "num_batches_tracked") == 0;
+    return strcmp(dot ? dot + 1 : name, "num_batches_tracked") == 0 || loading_is_carried_state(name);
 }
 
 /* Whether the names of all tensors start with l->prefix and [more]. */
@@ -351,7 +353,7 @@ static status compare_alias(const struct loading *l, const struct safetensors_al
 static status compare_other(const struct loading *l, const char *name, struct text *differences) {
     const struct safetensors_alias *alias = find_alias(l, name);
     if (alias) return compare_alias(l, alias, differences);
-    if (!is_batch_counter(name)) text_printf(differences, "\n  %s: in the file, not in the model", name);
+    if (!is_no_weight(name)) text_printf(differences, "\n  %s: in the file, not in the model", name);
     return OK;
 }
 
@@ -685,7 +687,7 @@ static status add_tensors(struct tensor_mapping *m) {
     m->uses = arena_alloc(m->arena, (json_object_size(m->loading.file.header) + 1) * sizeof *m->uses);
     json_object_foreach(m->loading.file.header, name, entry) {
         const char *own = name + m->loading.prefix.length;
-        if (safetensors_is_tensor(name) && !is_batch_counter(own)) TRY(take_tensor(m, name, own, entry));
+        if (safetensors_is_tensor(name) && !is_no_weight(own)) TRY(take_tensor(m, name, own, entry));
     }
     return OK;
 }

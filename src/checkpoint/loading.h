@@ -37,13 +37,16 @@ struct safetensors_target {
     size_t *comparisons; /* NULL, or counts those of two names, for tests */
 };
 
+/* Whether a buffer is the state of the rows of the batch before (carry_state), with which no run begins. */
+bool loading_is_carried_state(const char *name);
+
 /* Fills the values of all parameters from the file. Names and shapes of file and model must be the same; else each
  * difference is a line of the STATUS_DATA failure, and no value is changed. F64, F16 and BF16 are converted; a value
  * that is not finite in float32 is STATUS_DATA too. When some matrices of the file match only transposed, the failure
  * also lists its square product matrices, whose layout the shape does not show. The prefixes of DistributedDataParallel
  * ("module.") and torch.compile ("_orig_mod.") are removed from names, and one that all share, where the rest is a name
- * of the model; PyTorch's num_batches_tracked are ignored; an
- * alias may be in the file instead of its parameter or, with the same values, beside it. */
+ * of the model; PyTorch's num_batches_tracked and the states of rows (loading_is_carried_state) are ignored; an alias
+ * may be in the file instead of its parameter or, with the same values, beside it. */
 status safetensors_load(const char *path, const struct safetensors_target *target);
 
 /* As safetensors_load, except that names and layouts follow [source], and what does not match is allowed by

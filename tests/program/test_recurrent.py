@@ -1,6 +1,8 @@
 """Recurrent layers in runs: the shipped series, resume, threads, ranks. ctest-labels: dist gpu-emulated"""
 import importlib.util, json, math, os, runpy, shutil, unittest
 
+import h5py
+
 import program
 
 CONFIG = """name: waves
@@ -98,8 +100,20 @@ class CarriedState(program.Case):
         self.assertEqual(self.losses("zero")[0], self.losses("whole")[0])
         run = self.events("epoch", "whole")[-1]
         self.assertAlmostEqual(run["val_perplexity"], math.exp(run["val_loss"]), 4)
-        result = json.loads(self.run_program("eval", "whole", "--checkpoint", "newest")[0])
-        self.assertAlmostEqual(result["loss"], run["val_loss"], 6)
+
+    def test_weights_without_a_state_begin_a_run(self):
+        """The state of the rows is no weight: it is neither needed nor used, whatever rows it is of."""
+        plain = "model.layers.1.lstm.carry_state=false"
+        self.train("plain", plain, "train.epochs=1", "checkpoint.save_every=1")
+        self.run_program("words.yaml", "--run-dir", "carried", "--stop-after", 7, code=None)
+        for run, extension, *words in (("plain", "safetensors"), ("plain", "pt"), ("carried", "pt"), ("carried", "safetensors", "sampler.global_batch_size=2"), ("carried", "pt", plain)):
+            with self.subTest(run=run, extension=extension, words=words):
+                self.run_program("export", run, "--out", f"w.{extension}")
+                self.run_program("check", "words.yaml", f"model.init_from=w.{extension}", *words)
+                self.train("next", "train.epochs=1", f"model.init_from=w.{extension}", "optimizer.lr=0", "--fresh", *words)
+                with h5py.File(self.checkpoints(run)[-1]) as before, h5py.File(self.checkpoints("next")[-1]) as after:
+                    for name in set(before["model"]) - {"rnn.carried_state"}:
+                        self.assertTrue((before["model"][name][()] == after["model"][name][()]).all(), name)
 
     def test_windows_of_any_length(self):
         """With the weights as they are, the state makes one text of the windows."""

@@ -424,12 +424,23 @@ static size_t find_products(const struct model *model, const char **names, struc
 }
 
 /* A tied weight has a name in each layer that uses it. */
+/* The buffers of a model but the states of rows, which a run begins with zeros. */
+static const struct params *loaded_buffers(const struct params *buffers, struct arena *arena) {
+    struct params *loaded = arena_alloc(arena, sizeof *loaded);
+    *loaded = *buffers;
+    loaded->items = arena_alloc(arena, (buffers->count + 1) * sizeof *loaded->items);
+    loaded->count = 0;
+    for (size_t i = 0; i < buffers->count; i++)
+        if (!loading_is_carried_state(buffers->items[i].name)) loaded->items[loaded->count++] = buffers->items[i];
+    return loaded;
+}
+
 void init_from_target(const struct model *model, struct arena *arena, struct safetensors_target *out) {
     struct safetensors_alias *aliases = arena_alloc(arena, (model->layer_count + 1) * sizeof *aliases);
     const struct params **sets = arena_alloc(arena, 2 * sizeof *sets);
     const char **products = arena_alloc(arena, (model->params.count + 1) * sizeof *products);
     sets[0] = &model->params;
-    sets[1] = &model->buffers;
+    sets[1] = loaded_buffers(&model->buffers, arena);
     *out = (struct safetensors_target){.sets = sets, .set_count = 2, .aliases = aliases, .products = products};
     for (size_t i = 0; i < model->layer_count; i++)
         if (model->layers[i].tied_count)
