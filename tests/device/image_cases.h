@@ -95,6 +95,7 @@ static const struct norm_case norm_cases[] = {
     {.channels = 6, .count = 90, .uses_batch = true, .is_shared = true, .has_relu = true},
     {.channels = 40, .count = 50, .has_running = true, .is_affine = true, .has_relu = true},
     {.channels = 4, .count = 50, .has_running = true},
+    {.channels = 28, .count = 90, .uses_batch = true, .is_affine = true, .has_relu = true},
 };
 
 static void batch_norm(struct device *d, struct results *r, const struct norm_case *n) {

@@ -393,16 +393,20 @@ static void avg_pool_backward(struct device *device, const struct pooling *p, co
 #define RUN 32   /* positions that are summed in float */
 #define LINE 16  /* floats of a line of the cache */
 
-/* Calls function(..., channel, size) for the channels from [first] to [last], [size] of them at a time: a constant, so
- * that their sums stay in registers, but for the last few. */
+/* Calls function(..., channel, size, skipped) for the channels from [first] to [last], [size] of them at a time: a
+ * constant, so that their sums stay in registers, but for the last few of less than a line. A last line that is not
+ * whole begins with channels of the call before, [skipped]: the compiler makes scalars of fewer than a vector. */
 #define FOR_CHANNELS(first, last, function, ...)                                                                       \
     do {                                                                                                               \
         size_t c_ = first;                                                                                             \
-        for (; last - c_ >= BLOCK; c_ += BLOCK) function(__VA_ARGS__, c_, BLOCK);                                      \
-        if (last - c_ >= 16) function(__VA_ARGS__, c_, 16), c_ += 16;                                                  \
-        if (last - c_ >= 8) function(__VA_ARGS__, c_, 8), c_ += 8;                                                     \
-        if (last - c_ >= 4) function(__VA_ARGS__, c_, 4), c_ += 4;                                                     \
-        if (last > c_) function(__VA_ARGS__, c_, last - c_);                                                           \
+        for (; last - c_ >= BLOCK; c_ += BLOCK) function(__VA_ARGS__, c_, BLOCK, 0);                                   \
+        for (size_t at_; c_ < last && last >= LINE; c_ = at_ + LINE) {                                                 \
+            at_ = last - c_ < LINE ? last - LINE : c_;                                                                 \
+            function(__VA_ARGS__, at_, LINE, c_ - at_);                                                                \
+        }                                                                                                              \
+        if (last - c_ >= 8) function(__VA_ARGS__, c_, 8, 0), c_ += 8;                                                  \
+        if (last - c_ >= 4) function(__VA_ARGS__, c_, 4, 0), c_ += 4;                                                  \
+        if (last > c_) function(__VA_ARGS__, c_, last - c_, 0);                                                        \
     } while (0)
 
 /* A batch norm's workspace. */
@@ -432,9 +436,10 @@ static void clear_sums(const struct positions *p, size_t first, size_t last) {
     memset(p->w->sums + p->norm->channels + first, 0, (last - first) * sizeof *p->w->sums);
 }
 
-static void add_sums(const struct positions *p, size_t channel, size_t size, const float *first, const float *second) {
+static void add_sums(const struct positions *p, size_t channel, size_t size, size_t skipped, const float *first,
+                     const float *second) {
     double *sums = p->w->sums + channel;
-    for (size_t c = 0; c < size; c++) {
+    for (size_t c = skipped; c < size; c++) {
         sums[c] += (double)first[c];
         sums[p->norm->channels + c] += (double)second[c];
     }
@@ -450,9 +455,9 @@ INLINE void prefetch_run(const float *x, size_t channels, size_t size) {
     for (size_t c = 0; size >= LINE && c < size; c += LINE) __builtin_prefetch(x + RUN * channels + c);
 }
 
-/* sums[0] += x - origin, sums[1] += (x - origin)^2 over a run of positions, of [size] <= BLOCK channels; origin: the
- * first position's values */
-INLINE void moments_run(const struct positions *p, size_t position, size_t channel, size_t size) {
+/* sums[0] += x - origin, sums[1] += (x - origin)^2 over a run of positions, of [size] <= BLOCK channels of which the
+ * first [skipped] are not added; origin: the first position's values */
+INLINE void moments_run(const struct positions *p, size_t position, size_t channel, size_t size, size_t skipped) {
     float first[BLOCK] = {0}, second[BLOCK] = {0};
     size_t channels = p->norm->channels, count = run_at(p, position);
     const float *restrict x = p->x + position * channels + channel, *restrict origin = p->x + channel;
@@ -464,7 +469,7 @@ INLINE void moments_run(const struct positions *p, size_t position, size_t chann
             second[c] = fmaf(d, d, second[c]);
         }
     }
-    add_sums(p, channel, size, first, second);
+    add_sums(p, channel, size, skipped, first, second);
 }
 
 /* Writes the sums of moments_run over all positions to w->sums, for some blocks of channels: position after position,
@@ -587,7 +592,8 @@ static void batch_norm_recompute(struct device *device, const struct batch_norm 
 }
 
 /* sums[0] += g, sums[1] += g (x - mean) over a run of positions; with a relu g is dy where y > 0 */
-INLINE void gradients_run(const struct positions *p, size_t position, bool has_relu, size_t channel, size_t size) {
+INLINE void gradients_run(const struct positions *p, size_t position, bool has_relu, size_t channel, size_t size,
+                          size_t skipped) {
     float first[BLOCK] = {0}, second[BLOCK] = {0};
     size_t channels = p->norm->channels, at = position * channels + channel, count = run_at(p, position);
     const float *restrict x = p->x + at, *restrict dy = p->dy + at, *restrict mean = p->w->mean + channel;
@@ -601,7 +607,7 @@ INLINE void gradients_run(const struct positions *p, size_t position, bool has_r
             second[c] = fmaf(g, x[c] - mean[c], second[c]);
         }
     }
-    add_sums(p, channel, size, first, second);
+    add_sums(p, channel, size, skipped, first, second);
 }
 
 /* As moments_part. */
