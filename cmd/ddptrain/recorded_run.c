@@ -432,7 +432,7 @@ static double value_of(const struct json_line *line, const char *metric) {
     return field && field->kind == KIND_NUMBER ? json_field_exact(field) : NAN;
 }
 
-/* The metric of the best epoch: that of checkpoint.best, else as monitor_of_best in train/loop/epoch.c. */
+/* The metric of the best epoch: that of checkpoint.best, else as monitor_of_best in train/loop/loop.c. */
 static struct monitor find_monitor(const struct recorded_run *r) {
     struct monitor monitor = recorded_newest_config(r)->checkpoint.best;
     if (monitor.metric) return monitor;
@@ -528,7 +528,7 @@ static bool is_whole(const struct recorded_run *r, size_t index) {
     return !saved || saved->step < e->line->step || ledger_line_int(saved, "epoch") > e->epoch;
 }
 
-/* As epoch_finish in train/loop/epoch.c. */
+/* As complete_epoch in train/loop/loop.c. */
 static struct waits count_waits(const struct recorded_run *r, size_t end) {
     const struct config *config = recorded_newest_config(r);
     struct early_stop stop = early_stop_of(&config->train.early_stop);

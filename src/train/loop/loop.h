@@ -9,3 +9,8 @@
  * on all ranks in the same step: the loss or a gradient is not finite, and train.on_nonfinite ends the run.
  * STATUS_DIVERGED: the states of the ranks differ. After both nothing more is saved. All ranks. */
 status loop_run(struct trainer *trainer, bool is_resumed, bool *is_stopped);
+
+/* Evaluates the test rows into trainer->test.result with the weights of the model, or [with_average] with their moving
+ * average, if the run has one. *must_stop is set, on all ranks in the same batch, when a rank received a stop request:
+ * then there is no result. All ranks. */
+status loop_evaluate_test(struct trainer *trainer, bool with_average, bool *must_stop);

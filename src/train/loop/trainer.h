@@ -3,7 +3,7 @@
  * of the loop include headers of each other only in this order (dry_run.c only trainer.h):
  *
  *   recording.h  trainer.h  progress.h  rank_sync.h  averaging.h  compute_check.h  trace.h  ledger.h  save.h recovery.h
- * step.h epoch.h  loop.h */
+ * step.h  loop.h */
 #pragma once
 
 #include "data/dataset/loader.h"
@@ -186,7 +186,7 @@ struct rows_check {
     bool has_saved;             /* a state, since the last one */
 };
 
-/* Of epoch.c. */
+/* Of the end of an epoch. */
 struct epoch_state {
     struct reducer_times times;      /* at the start of the epoch, or of this process */
     struct evaluation_result result; /* of the newest evaluation; rows 0: none yet */

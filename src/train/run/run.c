@@ -28,7 +28,6 @@
 #include "train/folder/run_folder.h"
 #include "train/loop/averaging.h"
 #include "train/loop/dry_run.h"
-#include "train/loop/epoch.h"
 #include "train/loop/ledger.h"
 #include "train/loop/loop.h"
 #include "train/loop/progress.h"
@@ -891,7 +890,7 @@ static status test_best(struct run *run, float *newest, bool *is_stopped) {
     copy_weights(t->model, newest, false);
     status s = load_best(run);
     TRY(status_first(s, model_unmap(t->model, true)));
-    TRY(epoch_evaluate_test(t, !t->test.is_best, is_stopped));
+    TRY(loop_evaluate_test(t, !t->test.is_best, is_stopped));
     TRY(model_map(t->model));
     copy_weights(t->model, newest, true);
     return model_unmap(t->model, true);
@@ -902,7 +901,7 @@ static status test(struct run *run, bool *is_stopped) {
     void *newest;
     if (!t->test.loader) return OK;
     if (!run->config->checkpoint.best.metric || t->state->counters.best_epoch == 0)
-        return epoch_evaluate_test(t, true, is_stopped);
+        return loop_evaluate_test(t, true, is_stopped);
     TRY(buffer_new((t->model->params.total + t->model->buffers.total) * sizeof(float), "the newest weights", &newest));
     status s = test_best(run, newest, is_stopped);
     buffer_free(newest);
