@@ -243,15 +243,6 @@ void command_remove_folder(char *folder);
 /* Removes a folder with all that is in it. */
 void command_remove_tree(const char *folder);
 
-/* ---- comm_show.c: --show of comm ---- */
-
-struct comm;
-
-/* STATUS_USAGE for wrong options of --show with [world] ranks; nothing is checked without any. */
-status comm_show_check(const struct command_line *line, int world);
-/* Makes the call and prints the buffers on rank 0. All ranks. */
-status comm_show(const struct command_line *line, struct comm *comm);
-
 /* ---- ledger_file.c, for commands that repeat parts of a run: audit, bisect, replay ---- */
 
 struct ledger_line {
