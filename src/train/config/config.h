@@ -223,12 +223,6 @@ bool config_ignored(const struct config *config, size_t index, struct text *out)
 status config_create_device(const struct config *config, const struct dist_env *env, bool is_training,
                             struct device **out);
 
-/* ---- names that other programs use for keys and values of a config, for suggestions (config_aliases.c) ---- */
-
-/* config_schema's [alias_table]: those of each layer, loss and optimizer, then those of the other sections. Rows of one
- * layer precede rows of all layers. */
-const struct schema_alias *config_alias_table(size_t index);
-
 /* ---- a config for a data file that nobody has written one for, `ddptrain init` (first_config.c) ---- */
 
 /* Adds a commented config that trains at once on [path]. [target]: the column or dataset to predict; NULL: chosen
