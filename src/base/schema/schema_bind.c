@@ -157,40 +157,18 @@ static bool is_plain(struct binder *b, const struct schema_row *row, const struc
     return false;
 }
 
-static void bind_bool(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                      void *field) {
-    bool value = false;
+/* A bool, an integer or a number. */
+static void bind_scalar(struct binder *b, const struct schema_row *row, const struct node *node,
+                        const struct path *path, void *field) {
     const char *hint = NULL;
-    bool fits = node->kind == NODE_SCALAR && value_parse_bool(node->text, &value, &hint);
+    bool fits = node->kind == NODE_SCALAR && (row->type == SCHEMA_BOOL  ? value_parse_bool(node->text, field, &hint)
+                                              : row->type == SCHEMA_INT ? value_parse_int(node->text, field, &hint)
+                                                                        : value_parse_real(node->text, field, &hint));
     if (!is_plain(b, row, node, path, fits)) return;
-    if (!fits) binder_report_wrong_type(b, row, node, path, hint);
-    *(bool *)field = value;
-}
-
-static void bind_int(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                     void *field) {
-    int64_t value = 0;
-    const char *hint = NULL;
-    bool fits = node->kind == NODE_SCALAR && value_parse_int(node->text, &value, &hint);
-    if (!is_plain(b, row, node, path, fits)) return;
-    if (fits)
-        check_limits(b, row, (double)value, node, path);
-    else
+    if (!fits)
         binder_report_wrong_type(b, row, node, path, hint);
-    *(int64_t *)field = value;
-}
-
-static void bind_real(struct binder *b, const struct schema_row *row, const struct node *node, const struct path *path,
-                      void *field) {
-    double value = 0;
-    const char *hint = NULL;
-    bool fits = node->kind == NODE_SCALAR && value_parse_real(node->text, &value, &hint);
-    if (!is_plain(b, row, node, path, fits)) return;
-    if (fits)
-        check_limits(b, row, value, node, path);
-    else
-        binder_report_wrong_type(b, row, node, path, hint);
-    *(double *)field = value;
+    else if (row->type != SCHEMA_BOOL)
+        check_limits(b, row, row->type == SCHEMA_INT ? (double)*(int64_t *)field : *(double *)field, node, path);
 }
 
 static void bind_choice(struct binder *b, const struct schema_row *row, const struct node *node,
@@ -268,7 +246,7 @@ static void bind_int_list(struct binder *b, const struct schema_row *row, const 
     struct int_list *list = field;
     void *items = NULL;
     if (bind_word(b, row, node, path, &list->word)) return;
-    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_INT, bind_int, &items, &list->count);
+    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_INT, bind_scalar, &items, &list->count);
     list->items = items;
 }
 
@@ -277,7 +255,7 @@ static void bind_real_list(struct binder *b, const struct schema_row *row, const
     struct real_list *list = field;
     void *items = NULL;
     if (bind_word(b, row, node, path, &list->word)) return;
-    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_REAL, bind_real, &items, &list->count);
+    bind_list(b, row, node, path, sizeof *list->items, SCHEMA_REAL, bind_scalar, &items, &list->count);
     list->items = items;
 }
 
@@ -644,9 +622,9 @@ static void bind_variant_list(struct binder *b, const struct schema_row *row, co
 /* ---- rows ---- */
 
 static bind_function *const bind_functions[] = {
-    [SCHEMA_BOOL] = bind_bool,
-    [SCHEMA_INT] = bind_int,
-    [SCHEMA_REAL] = bind_real,
+    [SCHEMA_BOOL] = bind_scalar,
+    [SCHEMA_INT] = bind_scalar,
+    [SCHEMA_REAL] = bind_scalar,
     [SCHEMA_STRING] = bind_string,
     [SCHEMA_CHOICE] = bind_choice,
     [SCHEMA_INT_LIST] = bind_int_list,

@@ -45,50 +45,49 @@ void node_write(const struct node *node, struct text *out) {
 
 /* ---- a config as YAML: values ---- */
 
-static void add_ints(struct text *out, const struct int_list *list) {
-    text_add(out, "[");
-    for (size_t i = 0; i < list->count; i++) {
-        text_add(out, i ? ", " : "");
-        text_add_int(out, list->items[i]);
+static size_t count_of(const struct schema_row *row, const void *field) {
+    switch (row->type) {
+    case SCHEMA_INT_LIST:
+        return ((const struct int_list *)field)->count;
+    case SCHEMA_REAL_LIST:
+        return ((const struct real_list *)field)->count;
+    default:
+        return ((const struct string_list *)field)->count;
     }
-    text_add(out, "]");
 }
 
-static void add_reals(struct text *out, const struct real_list *list) {
-    text_add(out, "[");
-    for (size_t i = 0; i < list->count; i++) {
+/* Adds "a, b" of a list. */
+static void add_items(const struct schema_row *row, const void *field, bool is_python, struct text *out) {
+    for (size_t i = 0; i < count_of(row, field); i++) {
         text_add(out, i ? ", " : "");
-        text_add_double(out, list->items[i]);
+        if (row->type == SCHEMA_INT_LIST)
+            text_add_int(out, ((const struct int_list *)field)->items[i]);
+        else if (row->type == SCHEMA_REAL_LIST)
+            text_add_double(out, ((const struct real_list *)field)->items[i]);
+        else if (is_python)
+            text_add_json(out, ((const struct string_list *)field)->items[i]);
+        else
+            value_add_string(out, ((const struct string_list *)field)->items[i]);
     }
-    text_add(out, "]");
-}
-
-static void add_strings(struct text *out, const char *const *items, size_t count) {
-    text_add(out, "[");
-    for (size_t i = 0; i < count; i++) {
-        text_add(out, i ? ", " : "");
-        value_add_string(out, items[i]);
-    }
-    text_add(out, "]");
 }
 
 /* "[a, b]", or "{one: [a], other: [b]}" */
-static void add_string_list(struct text *out, const struct schema_row *row, const struct string_list *list) {
-    const struct string_groups *groups = row_groups(row, list);
-    if (!groups || groups->count == 0) {
-        add_strings(out, list->items, list->count);
-        return;
-    }
-    size_t at = 0;
-    text_add(out, "{");
-    for (size_t i = 0; i < groups->count; i++) {
+static void add_list(struct text *out, const struct schema_row *row, const void *field) {
+    const struct string_groups *groups = row_groups(row, field);
+    const struct string_list *list = field;
+    size_t at = 0, count = groups ? groups->count : 0;
+    text_add(out, count ? "{" : "[");
+    if (count == 0) add_items(row, field, false, out);
+    for (size_t i = 0; i < count; i++) {
+        const struct string_list group = {list->items + at, groups->items[i].count};
         text_add(out, i ? ", " : "");
         value_add_string(out, groups->items[i].name);
-        text_add(out, ": ");
-        add_strings(out, list->items + at, groups->items[i].count);
-        at += groups->items[i].count;
+        text_add(out, ": [");
+        add_items(row, &group, false, out);
+        text_add(out, "]");
+        at += group.count;
     }
-    text_add(out, "}");
+    text_add(out, count ? "}" : "]");
 }
 
 /* "a", or "[a, b]" */
@@ -147,12 +146,8 @@ void value_add_yaml(const struct schema_row *row, const void *field, struct text
         add_string(out, row, field);
     else if (row->type == SCHEMA_CHOICE)
         value_add_string(out, row->choices[*(const int *)field]);
-    else if (row->type == SCHEMA_INT_LIST)
-        add_ints(out, field);
-    else if (row->type == SCHEMA_REAL_LIST)
-        add_reals(out, field);
-    else if (row->type == SCHEMA_STRING_LIST)
-        add_string_list(out, row, field);
+    else if (row->type == SCHEMA_INT_LIST || row->type == SCHEMA_REAL_LIST || row->type == SCHEMA_STRING_LIST)
+        add_list(out, row, field);
 }
 
 /* ---- a config as YAML: keys ---- */
@@ -365,29 +360,6 @@ void schema_write_yaml(const struct schema *schema, const void *config, struct t
 
 /* ---- templates of Python ---- */
 
-static size_t count_of(const struct schema_row *row, const void *field) {
-    switch (row->type) {
-    case SCHEMA_INT_LIST:
-        return ((const struct int_list *)field)->count;
-    case SCHEMA_REAL_LIST:
-        return ((const struct real_list *)field)->count;
-    default:
-        return ((const struct string_list *)field)->count;
-    }
-}
-
-static void add_python_items(const struct schema_row *row, const void *field, struct text *out) {
-    for (size_t i = 0; i < count_of(row, field); i++) {
-        text_add(out, i ? ", " : "");
-        if (row->type == SCHEMA_INT_LIST)
-            text_add_int(out, ((const struct int_list *)field)->items[i]);
-        else if (row->type == SCHEMA_REAL_LIST)
-            text_add_double(out, ((const struct real_list *)field)->items[i]);
-        else
-            text_add_json(out, ((const struct string_list *)field)->items[i]);
-    }
-}
-
 static void add_python(const struct schema_row *row, const void *field, bool is_list, struct text *out) {
     int word = word_of(row, field);
     if (word) {
@@ -403,7 +375,7 @@ static void add_python(const struct schema_row *row, const void *field, bool is_
     } else if (row->type == SCHEMA_INT_LIST || row->type == SCHEMA_REAL_LIST || row->type == SCHEMA_STRING_LIST) {
         bool is_one = count_of(row, field) == 1 && !is_list;
         text_add(out, is_one ? "" : is_list ? "[" : "(");
-        add_python_items(row, field, out);
+        add_items(row, field, true, out);
         text_add(out, is_one ? "" : is_list ? "]" : ")");
     } else {
         value_add_yaml(row, field, out);
@@ -502,36 +474,29 @@ static void diff_variants(struct differ *d, const struct schema_row *row, const 
     leave(d, length);
 }
 
-static void diff_variant_lists(struct differ *d, const struct schema_row *row, const struct variant_list *before,
-                               const struct variant_list *after) {
-    size_t count = before->count > after->count ? before->count : after->count;
-    for (size_t i = 0; i < count; i++) {
+/* Items of lists of variants or sections, by their place. */
+static void diff_lists(struct differ *d, const struct schema_row *row, const char *before, size_t old_count,
+                       const char *after, size_t new_count) {
+    bool are_variants = row->type == SCHEMA_VARIANT_LIST;
+    size_t size = are_variants ? sizeof(struct variant) : row->section->size;
+    for (size_t i = 0; i < old_count || i < new_count; i++) {
         char index[24];
         snprintf(index, sizeof index, "%zu", i);
         size_t length = enter(d, index);
-        if (i >= before->count)
-            add_difference(d, "(none)", name_of(&after->items[i]));
-        else if (i >= after->count)
-            add_difference(d, name_of(&before->items[i]), "(none)");
+        const void *x = i < old_count ? before + i * size : NULL;
+        const void *y = i < new_count ? after + i * size : NULL;
+        if (!x || !y)
+            add_difference(d,
+                           !x             ? "(none)"
+                           : are_variants ? name_of(x)
+                                          : "(given)",
+                           !y             ? "(none)"
+                           : are_variants ? name_of(y)
+                                          : "(given)");
+        else if (are_variants)
+            diff_variants(d, row, x, y);
         else
-            diff_variants(d, row, &before->items[i], &after->items[i]);
-        leave(d, length);
-    }
-}
-
-static void diff_section_lists(struct differ *d, const struct schema_row *row, const struct section_list *before,
-                               const struct section_list *after) {
-    size_t count = before->count > after->count ? before->count : after->count, size = row->section->size;
-    for (size_t i = 0; i < count; i++) {
-        char index[24];
-        snprintf(index, sizeof index, "%zu", i);
-        size_t length = enter(d, index);
-        if (i >= before->count)
-            add_difference(d, "(none)", "(given)");
-        else if (i >= after->count)
-            add_difference(d, "(given)", "(none)");
-        else
-            diff_rows(d, row->section, (const char *)before->items + i * size, (const char *)after->items + i * size);
+            diff_rows(d, row->section, x, y);
         leave(d, length);
     }
 }
@@ -574,13 +539,15 @@ static void diff_row(struct differ *d, const struct schema_row *row, const void 
     if (row->type == SCHEMA_SECTION) {
         diff_rows(d, row->section, old, new);
     } else if (row->type == SCHEMA_SECTION_LIST) {
-        diff_section_lists(d, row, old, new);
+        const struct section_list *a = old, *b = new;
+        diff_lists(d, row, a->items, a->count, b->items, b->count);
+    } else if (row->type == SCHEMA_VARIANT_LIST) {
+        const struct variant_list *a = old, *b = new;
+        diff_lists(d, row, (const char *)a->items, a->count, (const char *)b->items, b->count);
     } else if (row->type == SCHEMA_SECTION_MAP) {
         diff_section_maps(d, row, old, new);
     } else if (row->type == SCHEMA_VARIANT) {
         diff_variants(d, row, old, new);
-    } else if (row->type == SCHEMA_VARIANT_LIST) {
-        diff_variant_lists(d, row, old, new);
     } else {
         diff_values(d, row, old, new);
     }
@@ -595,19 +562,13 @@ static void diff_rows(struct differ *d, const struct schema *schema, const void 
     }
 }
 
-static const struct schema_row *find_row(const struct schema *schema, const char *key) {
-    const struct schema_row *row = schema->rows;
-    while (row->key && strcmp(row->key, key) != 0) row++;
-    return row;
-}
-
 size_t schema_diff_keys(const struct schema *schema, const char *const *names, unsigned skipped, const void *before,
                         const void *after, struct text *out) {
     struct differ d = {.out = out, .skipped = skipped};
     if (!names) diff_rows(&d, schema, before, after);
     for (size_t i = 0; names && names[i]; i++) {
         size_t length = enter(&d, names[i]);
-        diff_row(&d, find_row(schema, names[i]), before, after);
+        diff_row(&d, schema_row(schema, names[i]), before, after);
         leave(&d, length);
     }
     text_free(&d.path);
