@@ -30,8 +30,7 @@ extern char **environ;
 static char **own_environment(void) {
     size_t count = 0, kept = 0;
     while (environ[count]) count++;
-    char **own = calloc(count + 1, sizeof *own);
-    if (!own) status_exit_without_memory();
+    char **own = status_need(calloc(count + 1, sizeof *own));
     for (size_t i = 0; i < count; i++)
         if (!dist_env_is_of_launcher(environ[i])) own[kept++] = environ[i];
     return own;

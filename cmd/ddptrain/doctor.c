@@ -182,8 +182,7 @@ static bool read_findings(struct doctor *d, int from, double deadline) {
     struct finding finding;
     while (receive(from, &finding, sizeof finding, deadline)) {
         if (finding.kind == KINDS) return receive(from, &d->answers, sizeof d->answers, deadline);
-        char *sentence = calloc(finding.length + 1, 1);
-        if (!sentence) status_exit_without_memory();
+        char *sentence = status_need(calloc(finding.length + 1, 1));
         if (!receive(from, sentence, finding.length, deadline)) {
             free(sentence);
             return false;

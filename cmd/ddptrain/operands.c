@@ -85,9 +85,8 @@ static void add_override(struct command_line *line, const char *key, const char 
     assert(line->data_override_count < MAX_DATA_OVERRIDES);
     text_add(&word, key);
     text_add(&word, value);
-    char *copy = strdup(text_string(&word));
+    char *copy = status_need(strdup(text_string(&word)));
     text_free(&word);
-    if (!copy) status_exit_without_memory();
     line->data_overrides[line->data_override_count++] = line->overrides[line->override_count++] = copy;
 }
 

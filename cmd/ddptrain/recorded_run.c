@@ -89,9 +89,7 @@ static status check_due(const struct recorded_run *r, size_t index, struct due *
     const struct ledger_line *line = &r->ledger.lines[index];
     bool is_step = line->event == METRICS_STEP;
     if (line->step > due->next || (!is_step && line->step == due->next)) {
-        SCOPED_TEXT why = {0};
-        text_printf(&why, "no line of step %lld above it", (long long)due->next);
-        return out_of_order(r, index, text_string(&why));
+        return out_of_order(r, index, arena_printf(r->arena, "no line of step %lld above it", (long long)due->next));
     }
     if (is_step && line->step < due->next) return out_of_order(r, index, "a step that has no line in such a ledger");
     if (is_step) due->next += due->every;
@@ -394,10 +392,8 @@ static status check_metrics_start(const struct recorded_run *r, const struct led
         return recorded_metrics_differ(r, line, "seed is not the one of the config");
     for (size_t i = 0; i < r->ledger.count; i++) {
         if (!is_start(&r->ledger.lines[i]) || r->ledger.lines[i].step != line->step) continue;
-        struct text where = {0};
-        text_printf(&where, "in %s:%zu", r->ledger.path, i + 1);
-        status s = recorded_compare_fields(r, line, &r->ledger.lines[i], false, text_string(&where));
-        text_free(&where);
+        const char *where = arena_printf(r->arena, "in %s:%zu", r->ledger.path, i + 1);
+        status s = recorded_compare_fields(r, line, &r->ledger.lines[i], false, where);
         status_free(differs);
         if (!s) return OK;
         differs = s;
@@ -593,11 +589,9 @@ static status check_metrics(struct recorded_run *r) {
         newest = line->step;
         while (at < l->count && (l->lines[at].event != METRICS_STEP || l->lines[at].step < newest)) at++;
         if (at == l->count || l->lines[at].step != newest) continue;
-        struct text where = {0};
+        SCOPED_TEXT where = {0};
         text_printf(&where, "in %s:%zu", l->path, at + 1);
-        status s = recorded_compare_fields(r, line, &l->lines[at], false, text_string(&where));
-        text_free(&where);
-        TRY(s);
+        TRY(recorded_compare_fields(r, line, &l->lines[at], false, text_string(&where)));
     }
     TRY(check_last(r));
     read_evaluations(r);
@@ -647,12 +641,10 @@ static status check_with_ledger(struct recorded_run *r, const char *path, const 
         {"state/step", (double)c->step, int_of(line, "step")},
         {"state/pending_end", (double)(c->pending_end != 0), ledger_line_has(line, "pending")},
         {"state/world_size", (double)c->world_size, int_of(start, "world_size")}};
-    struct text where = {0};
-    text_printf(&where, "by %s:%zu", r->ledger.path, index + 1);
-    status s = CHECK_ALL(path, expected, text_string(&where));
-    text_free(&where);
-    if (!s) check_size(r, path, &r->ledger, line, "state/ledger_bytes", c->ledger_bytes);
-    return s;
+    const char *where = arena_printf(r->arena, "by %s:%zu", r->ledger.path, index + 1);
+    TRY(CHECK_ALL(path, expected, where));
+    check_size(r, path, &r->ledger, line, "state/ledger_bytes", c->ledger_bytes);
+    return OK;
 }
 
 /* The newest line of metrics.jsonl that says that [name] was saved; NULL: there is none. */

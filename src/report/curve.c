@@ -27,8 +27,7 @@ static struct curve_bucket *new_bucket(struct curve *c) {
     if (c->count == CURVE_MAX_BUCKETS) halve(c);
     if (c->count == c->capacity) {
         c->capacity = c->capacity ? 2 * c->capacity : 16;
-        c->buckets = realloc(c->buckets, c->capacity * sizeof *c->buckets);
-        if (!c->buckets) status_exit_without_memory();
+        c->buckets = status_need(realloc(c->buckets, c->capacity * sizeof *c->buckets));
     }
     c->filled = 0;
     return &c->buckets[c->count++];

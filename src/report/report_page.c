@@ -92,8 +92,7 @@ static status read_named(const char *path, struct folders *f) {
 }
 
 static void set_label(struct run_data *run) {
-    char *label = strdup(run->path);
-    if (!label) status_exit_without_memory();
+    char *label = status_need(strdup(run->path));
     free(run->label);
     run->label = label;
 }

@@ -18,11 +18,7 @@
 
 const char *const run_states[] = {"empty", "running", "complete", "stopped", "failed"};
 
-static char *copy(const char *text) {
-    char *out = strdup(text);
-    if (!out) status_exit_without_memory();
-    return out;
-}
+static char *copy(const char *text) { return status_need(strdup(text)); }
 
 /* ---- curves ---- */
 
@@ -131,22 +127,12 @@ static bool read_epoch(struct run_data *r, const struct json_line *line) {
     return true;
 }
 
-static bool read_skipped(struct run_data *r, const struct json_line *line) {
-    (void)line;
-    r->skipped++;
-    return true;
-}
-
-static bool read_rollback(struct run_data *r, const struct json_line *line) {
-    (void)line;
-    r->rollbacks++;
-    return true;
-}
-
-static bool read_failed_checkpoint(struct run_data *r, const struct json_line *line) {
-    (void)line;
-    r->failed_checkpoints++;
-    return true;
+/* Those that are only counted. */
+static bool read_other(struct run_data *r, const struct json_line *line) {
+    r->skipped += json_line_is(line, "event", "skipped");
+    r->rollbacks += json_line_is(line, "event", "rollback");
+    r->failed_checkpoints += json_line_is(line, "event", "checkpoint_failed");
+    return true; /* a checkpoint, or of another version */
 }
 
 static bool read_end(struct run_data *r, const struct json_line *line) {
@@ -177,15 +163,8 @@ static bool read_line(void *user, const char *bytes, size_t size) {
         const char *name;
         bool (*read)(struct run_data *r, const struct json_line *line);
     } events[] = {
-        {"step", read_step},
-        {"epoch", read_epoch},
-        {"start", read_start},
-        {"resume", read_resume},
-        {"skipped", read_skipped},
-        {"rollback", read_rollback},
-        {"checkpoint_failed", read_failed_checkpoint},
-        {"stopped", read_end},
-        {"end", read_end},
+        {"step", read_step},     {"epoch", read_epoch}, {"start", read_start},
+        {"resume", read_resume}, {"stopped", read_end}, {"end", read_end},
     };
     struct json_line line;
     struct run_data *r = user;
@@ -195,7 +174,7 @@ static bool read_line(void *user, const char *bytes, size_t size) {
     r->has_ended = r->has_stopped = false;
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (json_line_is(&line, "event", events[i].name)) return events[i].read(r, &line);
-    return true; /* a checkpoint, or of another version */
+    return read_other(r, &line);
 }
 
 /* ---- config.yaml ---- */
@@ -209,8 +188,7 @@ static void add_key(struct keys *keys, const char *path, const struct node *node
     SCOPED_TEXT value = {0};
     if (keys->count == keys->capacity) {
         keys->capacity = keys->capacity ? 2 * keys->capacity : 128;
-        keys->items = realloc(keys->items, keys->capacity * sizeof *keys->items);
-        if (!keys->items) status_exit_without_memory();
+        keys->items = status_need(realloc(keys->items, keys->capacity * sizeof *keys->items));
     }
     if (node->kind == NODE_SCALAR)
         text_add(&value, node->text);
@@ -313,29 +291,14 @@ static void clear(struct run_data *r) {
     free(r->baseline);
     free(r->confusion);
     run_keys_free(r->keys, r->key_count);
-    *r = (struct run_data){.path = r->path,
-                           .label = r->label,
-                           .curves = calloc(RUN_DATA_MAX_CURVES, sizeof *r->curves),
-                           .modified = NAN,
-                           .world_size = NAN,
-                           .parameters = NAN,
-                           .train_rows = NAN,
-                           .val_rows = NAN,
-                           .batch_size = NAN,
-                           .epochs = NAN,
-                           .steps = NAN,
-                           .samples = NAN,
-                           .seconds = NAN,
-                           .epoch_updates = NAN,
-                           .best_epoch = NAN,
-                           .best_value = NAN,
-                           .test_loss = NAN,
-                           .test_accuracy = NAN,
-                           .test_rows = NAN,
-                           .baseline_loss = NAN,
-                           .baseline_accuracy = NAN,
-                           .peak_memory = NAN};
-    if (!r->curves) status_exit_without_memory();
+    *r = (struct run_data){.path = r->path, .label = r->label};
+    r->curves = status_need(calloc(RUN_DATA_MAX_CURVES, sizeof *r->curves));
+    double *const numbers[] = {&r->modified,      &r->world_size,        &r->parameters,    &r->train_rows,
+                               &r->val_rows,      &r->batch_size,        &r->epochs,        &r->steps,
+                               &r->samples,       &r->seconds,           &r->epoch_updates, &r->best_epoch,
+                               &r->best_value,    &r->test_loss,         &r->test_accuracy, &r->test_rows,
+                               &r->baseline_loss, &r->baseline_accuracy, &r->peak_memory};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) *numbers[i] = NAN;
 }
 
 static status read_files(struct run_data *r, const char *metrics, const char *config) {

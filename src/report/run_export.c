@@ -44,8 +44,7 @@ struct recorded {
 static void *grown(void *items, size_t count, size_t *capacity, size_t size) {
     if (count < *capacity) return items;
     *capacity = *capacity ? 2 * *capacity : 1024;
-    items = realloc(items, *capacity * size);
-    if (!items) status_exit_without_memory();
+    items = status_need(realloc(items, *capacity * size));
     return items;
 }
 

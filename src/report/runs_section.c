@@ -506,9 +506,8 @@ static void add_legend(struct text *out, struct run_data *const *runs, size_t co
 }
 
 void runs_section_curves(struct text *out, struct run_data *const *runs, size_t count) {
-    struct series *series = calloc(count + 2, sizeof *series);
+    struct series *series = status_need(calloc(count + 2, sizeof *series));
     size_t drawn = 0;
-    if (!series) status_exit_without_memory();
     text_add(out, "<div class=\"plots curves\">\n");
     if (count > MAX_OWN_LEGEND) add_legend(out, runs, count);
     drawn += draw_known(out, runs, count, &known[0], series);

@@ -132,8 +132,7 @@ static void comparison_section_add(struct text *out, const struct sweep_data *s)
     if (!s->other || count > MAX_PAIRS) return;
     double *values[2];
     for (int side = 0; side < 2; side++) {
-        values[side] = calloc((size_t)count, sizeof *values[side]);
-        if (!values[side]) status_exit_without_memory();
+        values[side] = status_need(calloc((size_t)count, sizeof *values[side]));
     }
     collect(s, values, count);
     struct paired_tests c = paired_tests_make(values[0], values[1], (size_t)count);

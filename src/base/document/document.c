@@ -409,8 +409,7 @@ static bool check_node(struct reader *reader, const yaml_event_t *event) {
 /* ---- a text as a tree: anchors, aliases and merge keys ---- */
 
 static void *reallocate(void *block, size_t count, size_t size) {
-    block = realloc(block, count * size);
-    if (!block) status_exit_without_memory();
+    block = status_need(realloc(block, count * size));
     return block;
 }
 

@@ -923,8 +923,7 @@ static void keep_last(struct config_source *source, char *const *words, size_t c
 /* source->last with the optimizer of the words; *out NULL: they are wrong, which load_whole explains. */
 static void load_optimizer(struct config_source *source, char *const *words, size_t count, struct config_file **out) {
     struct problems problems = {0};
-    struct config_file *file = calloc(1, sizeof *file);
-    if (!file) status_exit_without_memory();
+    struct config_file *file = status_need(calloc(1, sizeof *file));
     file->base = base_of(source->last);
     config_retain(file->base);
     file->document = document_copy(source->document);
