@@ -178,7 +178,7 @@ static status add_term(struct term *term, struct text *out) {
     return schema_fill(loss->variant.schema, term->config, loss->pytorch, loss_place, term, out);
 }
 
-#define IGNORED_BY_DEFAULT (-100) /* ignore_index: no class */
+#define IGNORED_BY_DEFAULT (-100) /* ignore_index: in most data no class */
 
 /* What a batch counts for in means, if not its rows, as an expression of outputs y and targets t; NULL: its rows. */
 static const char *count_of(const struct script *s) {
@@ -186,8 +186,9 @@ static const char *count_of(const struct script *s) {
     void *config = p->balanced ? p->balanced : (void *)(uintptr_t)p->loss_config;
     if (p->objective || p->loss->aligns_targets) return NULL;
     if (script_output_lengths(s)) return "y[1].sum().item()";
-    bool ignores = p->loss->ignored && p->loss->ignored(config) != IGNORED_BY_DEFAULT;
-    long long ignored = ignores ? (long long)p->loss->ignored(config) : IGNORED_BY_DEFAULT;
+    long long ignored = p->loss->ignored ? (long long)p->loss->ignored(config) : IGNORED_BY_DEFAULT;
+    bool ignores =
+        ignored != IGNORED_BY_DEFAULT || (p->loss->ignored && (p->info.has_ignored || script_moves_targets(s)));
     if (p->loss->divides_by_weights && p->loss->class_weight(config)->count)
         return arena_printf(s->arena, "class_weights[t[t != %lld]].sum().item()", ignored);
     return ignores ? arena_printf(s->arena, "(t != %lld).sum().item()", ignored) : NULL;

@@ -40,6 +40,8 @@ bool script_has_classes_last(const struct script *s, const struct loss_type *los
 bool script_scales_batches(const struct script *s);
 /* Whether losses compare with inputs of drawn samples (dataset.draw), by the script's targets_of. */
 bool script_has_drawn_targets(const struct script *s);
+/* Whether targets are images that augmentation moves with the inputs. */
+bool script_moves_targets(const struct script *s);
 
 status script_write_data(struct script *s);
 status script_write_network(struct script *s);

@@ -769,8 +769,7 @@ static void add_moves(struct script *s, const char *what, long long fill) {
     text_add(out, rotation.is_bilinear && !is_target ? ", bilinear=True)\n" : end);
 }
 
-/* Whether targets are images that move with the inputs. */
-static bool has_moving_targets(const struct script *s) {
+bool script_moves_targets(const struct script *s) {
     const struct dataset_info *i = &s->plan->info;
     return augment_moves(&s->config->dataset.augment) && i->target_dims >= 2 &&
            i->target_shape[i->target_dims - 2] == i->input_shape[1] &&
@@ -809,7 +808,7 @@ static void add_augmentation(struct script *s) {
         text_add(out, "    return images.reshape(len(samples), -1).to(device), y[samples]\n\n");
         return;
     }
-    if (!has_moving_targets(s)) {
+    if (!script_moves_targets(s)) {
         text_add(out, "    return images.to(device), y[rows]\n\n");
         return;
     }

@@ -280,6 +280,22 @@ class Losses(program.Case):
                 self.assertEqual(re.findall(r"accuracy (\S+)%", p.stdout), [f"{100 * e['val_accuracy']:.2f}" for e in epochs])
                 self.assert_close([float(x) for x in re.findall(r"validation loss (\S+)", p.stdout)], [e["val_loss"] for e in epochs], 1e-5, "the losses of evaluations")
 
+    def test_ignored_targets(self):
+        """Those of the default ignore_index, -100, are not counted either."""
+        import h5py
+        with h5py.File(os.path.join(program.SOURCE, "datasets", "wine.h5")) as wine, h5py.File(self.path("wine.h5"), "w") as some:
+            some["x"], some["y"] = wine["x"][()], wine["y"][()].astype("i8")
+            some["y"][::3] = -100
+        self.write("wine.yaml", WINE.replace(os.path.join(program.SOURCE, "datasets", "wine.h5"), self.path("wine.h5")) + "sampler: {batch_size: 12}\n")
+        self.run_program("export", "wine.yaml", "--out", "train.py")
+        self.assertIn("(t != -100).sum().item()", self.read("train.py"))
+        self.run_program("wine.yaml", "--fresh", "--quiet")
+        p = subprocess.run([sys.executable, "train.py"], cwd=self.folder, env=self.environment({"OMP_NUM_THREADS": "1"}), capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        epochs = self.events("epoch", "runs/wine")
+        self.assertEqual(re.findall(r"accuracy (\S+)%", p.stdout), [f"{100 * e['val_accuracy']:.2f}" for e in epochs])
+        self.assert_close([float(x) for x in re.findall(r"validation loss (\S+)", p.stdout)], [e["val_loss"] for e in epochs], 1e-5, "the losses of evaluations")
+
     def test_on_another_device(self):
         """The model and the loss keep all tensors on the script's device: here one without data, on which an operation with a tensor of the CPU fails."""
         import torch

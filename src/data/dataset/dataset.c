@@ -1059,6 +1059,7 @@ static status count_classes(struct dataset *dataset) {
         if (classes > info->classes) info->classes = classes;
     }
     if (count.classes > info->classes) info->classes = count.classes;
+    info->has_ignored = count.has_ignored;
     info->first_class = are_counted ? count.first : 0;
     info->absent_class = are_counted ? class_count_absent(&count) : 0;
     return OK;

@@ -71,6 +71,7 @@ struct dataset_info {
                             0 */
     int64_t first_class; /* TARGET_CLASS: the smallest class of all rows, if they were counted; else 0 */
     int64_t absent_class; /* likewise: the smallest one between the others that does not occur; 0: there is none */
+    bool has_ignored;     /* TARGET_CLASS: whether the loss ignores a target */
     size_t target_size;   /* values of one target row; TARGET_CLASS: 1, for tokens block_size; 0: without_targets */
     int target_dims;      /* of one target row; 0: a list of values, or not known */
     int64_t target_shape[MAX_DIMS];

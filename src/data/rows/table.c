@@ -402,6 +402,7 @@ status table_count_classes(struct table *table, size_t begin, size_t size, struc
             size_t element = begin + i % size;
             double value = table->chunk[i / size * table->target_size + element];
             TRY(table_check_class(table, row + i / size, element, value));
+            out->has_ignored |= table_is_ignored(table, value);
             if (table_is_ignored(table, value)) continue;
             int64_t class = (int64_t)value;
             if (class < out->first) out->first = class;

@@ -81,6 +81,7 @@ double table_file_target_bytes(const struct table *table);
 #define CLASS_COUNT_SEEN 256
 struct class_count {
     int64_t classes, first;      /* the largest class + 1, 0: there is none; the smallest, INT64_MAX: there is none */
+    bool has_ignored;            /* whether a target is the class that the loss ignores */
     bool seen[CLASS_COUNT_SEEN]; /* whether class i occurs */
 };
 static inline void class_count_start(struct class_count *count) { *count = (struct class_count){.first = INT64_MAX}; }
