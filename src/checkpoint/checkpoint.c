@@ -23,7 +23,8 @@ status checkpoint_write(const char *dir, const char *name, const struct entry *e
     struct image *image;
     TRY(image_create(entries, count, false, &image));
     image_reference(image, entries, count);
-    status s = checkpoint_clean(dir);
+    size_t others;
+    status s = checkpoint_clean(dir, &others);
     if (s == OK) s = checkpoint_write_image(dir, name, image);
     image_destroy(image);
     return s;
@@ -423,11 +424,12 @@ static status remove_temporaries(const char *dir, const struct io_names *names) 
     return s;
 }
 
-status checkpoint_clean(const char *dir) {
+status checkpoint_clean(const char *dir, size_t *count) {
     struct io_names names;
     TRY(io_make_folders(dir));
     TRY(io_list(dir, &names));
     status_free(remove_temporaries(dir, &names)); /* a failure does not matter for the new file */
+    *count = names.count;
     io_names_free(&names);
     return OK;
 }

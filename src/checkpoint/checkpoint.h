@@ -26,8 +26,8 @@ struct entry {
 status checkpoint_write(const char *dir, const char *name, const struct entry *entries, size_t count);
 
 /* Creates the folder DIR, and removes temporary files of killed processes. It lists the folder: once, not before each
- * save. */
-status checkpoint_clean(const char *dir);
+ * save. *count: its other files. */
+status checkpoint_clean(const char *dir, size_t *count);
 /* Writes an image (checkpoint_image.h) to DIR/[name].h5 in the same way, without checkpoint_clean. */
 struct image;
 status checkpoint_write_image(const char *dir, const char *name, const struct image *image);

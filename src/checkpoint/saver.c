@@ -1,7 +1,7 @@
 /* One thread and one image. saver_save waits until the thread has written the image, fills it and passes it to the
  * thread. So memory is limited to one copy of the state, and training waits only for that copy. saver_save_later leaves
  * also the copy to the thread, as far as the data stay the same. saver_keep fills the image without passing it on. The
- * thread does not call libhdf5. */
+ * thread does not call libhdf5. It begins with the first save that is not waited for: a short run needs none. */
 #include "checkpoint/saver.h"
 
 #include <assert.h>
@@ -15,6 +15,7 @@
 struct saver {
     int64_t keep;
     pthread_t thread;
+    bool has_thread;
     pthread_mutex_t mutex; /* guards the fields below */
     pthread_cond_t changed;
     bool is_busy, is_ending;
@@ -26,7 +27,8 @@ struct saver {
     char *dir, *dir_name; /* where to write, and its name in messages */
     char *name;
     int64_t step;
-    bool is_clean; /* dir has no temporary file of a killed process, nor one of a failed save */
+    bool is_clean;     /* dir has no temporary file of a killed process, nor one of a failed save */
+    size_t file_count; /* if is_clean: checkpoints in dir, at most */
     /* Set by the caller, read by the thread while is_busy: */
     void (*on_saved)(void *data, int64_t step);
     void *data;
@@ -38,15 +40,18 @@ struct saver {
     bool has_copied;   /* is_copying is false */
 };
 
-/* The folder is listed before the first save, and later only to prune: it may have any number of files. */
+/* The folder is listed before the first save, and later only to prune more than [keep] files: it may have any number.
+ */
 static status write_image(struct saver *saver) {
     if (saver->before) TRY(saver->before(saver->before_data));
-    if (!saver->is_clean) TRY(checkpoint_clean(saver->dir));
+    if (!saver->is_clean) TRY(checkpoint_clean(saver->dir, &saver->file_count));
     saver->is_clean = false;
     TRY(checkpoint_write_image(saver->dir, saver->name, saver->image));
     saver->is_clean = true;
+    saver->file_count++;
     if (saver->on_saved) saver->on_saved(saver->data, saver->step);
-    return saver->keep > 0 ? checkpoint_prune(saver->dir, saver->keep, saver->name) : OK;
+    bool may_prune = saver->keep > 0 && saver->file_count > (size_t)saver->keep;
+    return may_prune ? checkpoint_prune(saver->dir, saver->keep, saver->name) : OK;
 }
 
 /* Consumes [failure] and replaces saver->dir by dir_name in its sentence. */
@@ -124,12 +129,12 @@ status saver_create(const char *dir, int64_t keep, struct saver **out) {
     saver->keep = keep;
     saver->dir = strdup(dir);
     saver->dir_name = strdup(dir);
-    status s = saver->dir && saver->dir_name
-                   ? thread_start(&saver->thread, "saver", "the thread that saves checkpoints", work, saver)
-                   : status_memory("the thread that saves checkpoints");
-    if (s) release(saver);
-    if (!s) *out = saver;
-    return s;
+    if (!saver->dir || !saver->dir_name) {
+        release(saver);
+        return status_memory("the thread that saves checkpoints");
+    }
+    *out = saver;
+    return OK;
 }
 
 void saver_on_saved(struct saver *saver, void (*on_saved)(void *data, int64_t step), void *data) {
@@ -206,35 +211,47 @@ static status prepare(struct saver *saver, const char *name, const struct entry 
 }
 
 /* The thread is idle. */
-static void start(struct saver *saver, bool is_copying) {
+static status start(struct saver *saver, bool is_copying) {
+    if (!saver->has_thread)
+        TRY(thread_start(&saver->thread, "saver", "the thread that saves checkpoints", work, saver));
+    saver->has_thread = true;
     pthread_mutex_lock(&saver->mutex);
     saver->is_busy = true;
     saver->is_copying = is_copying;
     saver->has_copied = !is_copying;
     pthread_cond_broadcast(&saver->changed);
     pthread_mutex_unlock(&saver->mutex);
-}
-
-static status prepare_and_start(struct saver *saver, const char *name, const struct entry *entries, size_t count,
-                                enum copying copying, const bool *is_steady) {
-    TRY(saver_wait(saver));
-    assert(!saver->is_kept);
-    TRY(prepare(saver, name, entries, count, copying, is_steady));
-    start(saver, copying == COPY_UNSTEADY);
     return OK;
 }
 
+/* Without the thread, which is idle; saver_wait returns the failure, as that of the thread. */
+static void save_now(struct saver *saver) {
+    saver->failure = save(saver);
+    if (!saver->failure) saver->is_kept = false;
+}
+
+static status prepare_next(struct saver *saver, const char *name, const struct entry *entries, size_t count,
+                           enum copying copying, const bool *is_steady) {
+    TRY(saver_wait(saver));
+    assert(!saver->is_kept);
+    return prepare(saver, name, entries, count, copying, is_steady);
+}
+
 status saver_save(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
-    return prepare_and_start(saver, name, entries, count, COPY_ALL, NULL);
+    TRY(prepare_next(saver, name, entries, count, COPY_ALL, NULL));
+    return start(saver, false);
 }
 
 status saver_save_later(struct saver *saver, const char *name, const struct entry *entries, size_t count,
                         const bool *is_steady) {
-    return prepare_and_start(saver, name, entries, count, COPY_UNSTEADY, is_steady);
+    TRY(prepare_next(saver, name, entries, count, COPY_UNSTEADY, is_steady));
+    return start(saver, true);
 }
 
 status saver_save_in_place(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
-    return prepare_and_start(saver, name, entries, count, COPY_NOTHING, NULL);
+    TRY(prepare_next(saver, name, entries, count, COPY_NOTHING, NULL));
+    save_now(saver);
+    return OK;
 }
 
 status saver_keep(struct saver *saver, const char *name, const struct entry *entries, size_t count) {
@@ -252,9 +269,10 @@ bool saver_has_kept(struct saver *saver) {
     return has_kept;
 }
 
-status saver_write_kept(struct saver *saver) {
+status saver_write_kept(struct saver *saver, bool waits) {
     TRY(saver_wait(saver));
-    if (saver->is_kept) start(saver, false);
+    if (saver->is_kept && !waits) return start(saver, false);
+    if (saver->is_kept) save_now(saver);
     return OK;
 }
 
@@ -269,6 +287,6 @@ void saver_destroy(struct saver *saver) {
     saver->is_ending = true;
     pthread_cond_broadcast(&saver->changed);
     pthread_mutex_unlock(&saver->mutex);
-    pthread_join(saver->thread, NULL);
+    if (saver->has_thread) pthread_join(saver->thread, NULL);
     release(saver);
 }

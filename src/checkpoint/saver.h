@@ -1,4 +1,4 @@
-/* saver: writes checkpoints in a background thread while training continues. */
+/* saver: writes checkpoints in a background thread while training continues; without one where training waits. */
 #pragma once
 
 #include "checkpoint/checkpoint.h"
@@ -11,7 +11,7 @@ status saver_create(const char *dir, int64_t keep, struct saver **out);
  * failure of the earlier save, if any; then nothing is saved, and another call retries. The memory of the copy is
  * reused while paths, types and shapes stay the same. */
 status saver_save(struct saver *saver, const char *name, const struct entry *entries, size_t count);
-/* The same without a copy of large entries: [entries] and their data must not change until saver_wait. */
+/* The same without a copy of large entries and without the thread: [entries] are written on return. */
 status saver_save_in_place(struct saver *saver, const char *name, const struct entry *entries, size_t count);
 /* As saver_save, but the thread copies the entries [is_steady] (count): their data must not change until
  * saver_wait_copy. Before, it calls the function of saver_before_copy. */
@@ -25,13 +25,14 @@ status saver_keep(struct saver *saver, const char *name, const struct entry *ent
 /* Whether a state of saver_keep is not being written and not on disk; also after a failed write. It must be written, or
  * given up with saver_drop_kept, before the next saver_save, because there is one copy. */
 bool saver_has_kept(struct saver *saver);
-/* Lets the thread write the state of saver_keep; OK if there is none. */
-status saver_write_kept(struct saver *saver);
+/* Lets the thread write the state of saver_keep; OK if there is none. [waits]: it is written on return, without the
+ * thread. */
+status saver_write_kept(struct saver *saver, bool waits);
 void saver_drop_kept(struct saver *saver);
-/* The saver's thread calls [on_saved] with [data] and the step of saver_set_step whenever a checkpoint is on disk. */
+/* Whoever writes calls [on_saved] with [data] and the step of saver_set_step whenever a checkpoint is on disk. */
 void saver_on_saved(struct saver *saver, void (*on_saved)(void *data, int64_t step), void *data);
-/* The thread calls [before] with [data] before it writes a checkpoint, for what must be on disk earlier; its failure is
- * that of the save. */
+/* Whoever writes calls [before] with [data] before it writes a checkpoint, for what must be on disk earlier; its
+ * failure is that of the save. */
 void saver_before_write(struct saver *saver, status (*before)(void *data), void *data);
 /* The thread calls [before] with [data] before it copies for saver_save_later; it may set steady entries. Its failure
  * is that of the save. */

@@ -27,8 +27,15 @@ TEST(a_checkpoint_has_its_lines) {
     ck_ok(metrics_flush(metrics, &bytes));
     ck_assert_int_eq(syncs, 0);
     ck_ok(metrics_sync(metrics));
-    fault_set(NULL);
     ck_assert_int_eq(syncs, 1);
+    ck_ok(metrics_sync(metrics)); /* there is nothing new */
+    ck_assert_int_eq(syncs, 1);
+    ck_ok(metrics_rewind(metrics, 0, 0));
+    add_line(metrics, 1); /* as many bytes as before */
+    ck_ok(metrics_flush(metrics, &bytes));
+    ck_ok(metrics_sync(metrics));
+    fault_set(NULL);
+    ck_assert_int_eq(syncs, 2);
     add_line(metrics, 2);
     ck_ok(metrics_close(metrics));
     size_t size;

@@ -160,6 +160,7 @@ status run_folder_is_readable(const char *path, bool *out) { return is_run(path,
 
 static status record_existing(struct run_folder *f) {
     struct io_info lock, checkpoints;
+    if (f->is_created) return OK;
     TRY(io_stat(f->lock.path, &lock));
     TRY(io_stat(f->checkpoints, &checkpoints));
     f->had_lock = lock.exists;
@@ -185,12 +186,10 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
             STATUS_USAGE,
             "%s: a run here would overwrite this file, which does not belong to a run; choose another --run-dir",
             other);
-    TRY(record_existing(f));
     bool is_moved = is_run && start == RUN_FOLDER_FRESH;
     f->is_new = !is_run || is_moved;
     f->is_created = !info.exists || is_moved;
-    f->had_lock = f->had_lock && !is_moved;
-    f->had_checkpoints = f->had_checkpoints && !is_moved;
+    TRY(record_existing(f));
     return is_moved ? folder_lock_rename_folder(&f->lock, log) : OK;
 }
 
@@ -254,7 +253,9 @@ status run_folder_write_config(struct run_folder *folder, const char *text) {
     free(folder->config_text);
     folder->config_text = strdup(text);
     if (!folder->config_text) return status_memory("the config of the run folder");
-    return io_replace_text(folder->config, folder->config_text);
+    struct io_part part = {text, strlen(text)};
+    if (folder->is_created) return io_replace(folder->config, &part, 1); /* without a look for temporary files */
+    return io_replace_text(folder->config, text);
 }
 
 status run_folder_set_in_sweep(struct run_folder *folder) {

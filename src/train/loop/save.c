@@ -85,8 +85,8 @@ void save_release(struct trainer *t) {
     if (t->outputs.saver) saver_wait_copy(t->outputs.saver);
 }
 
-/* Logs that [name] is saved, and writes the lines so far, to which the checkpoint refers; *bytes: the size of the file.
- * Rank 0. */
+/* Logs that [name] is saved, and writes the lines so far, to which the checkpoint refers; *bytes: the size of the file;
+ * NULL: they are written with a later line. Rank 0. */
 static status log_save(struct trainer *t, const char *name, int64_t step, int64_t *bytes) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s.h5", run_folder_checkpoints(t->outputs.folder), name);
@@ -94,29 +94,34 @@ static status log_save(struct trainer *t, const char *name, int64_t step, int64_
     metrics_text(t->outputs.metrics, "path", path);
     metrics_int(t->outputs.metrics, "step", step);
     TRY(metrics_end(t->outputs.metrics));
-    return metrics_flush(t->outputs.metrics, bytes);
+    return bytes ? metrics_flush(t->outputs.metrics, bytes) : OK;
 }
 
-/* Lets the saver write the state that save_best copied, if it is not on disk. Rank 0. */
-static status write_best(struct trainer *t) {
+/* Lets the saver write the state that save_best copied, of which the lines are written; [waits]: until it is on disk.
+ * Rank 0. */
+static status write_kept(struct trainer *t, bool waits) {
+    t->saves.has_failed = false;
+    t->saves.best_written_at = clock_seconds();
+    status unsaved = saver_write_kept(t->outputs.saver, waits);
+    if (!unsaved) t->saves.queued = t->saves.best;
+    return report_failed_save(t, unsaved);
+}
+
+/* The same, with its line, if the state is not on disk. Rank 0. */
+static status write_best(struct trainer *t, bool waits) {
     int64_t bytes;
     if (!saver_has_kept(t->outputs.saver)) return OK;
     TRY(wait_for_saver(t)); /* its thread uses the files that follow_folder may replace */
     status lost = follow_folder(t);
     if (lost) return report_failed_save(t, lost);
     status unwritten = log_save(t, CHECKPOINT_BEST, t->saves.best_step, &bytes);
-    if (unwritten) return report_failed_save(t, unwritten);
-    t->saves.has_failed = false;
-    t->saves.best_written_at = clock_seconds();
-    status unsaved = saver_write_kept(t->outputs.saver);
-    if (!unsaved) t->saves.queued = t->saves.best;
-    return report_failed_save(t, unsaved);
+    return unwritten ? report_failed_save(t, unwritten) : write_kept(t, waits);
 }
 
 /* Writes the best state and waits; *is_on_disk false: that failed. Rank 0. */
 static status complete_best(struct trainer *t, bool *is_on_disk) {
     TRY(wait_for_saver(t));
-    TRY(write_best(t));
+    TRY(write_best(t, true));
     TRY(wait_for_saver(t));
     *is_on_disk = !saver_has_kept(t->outputs.saver);
     return OK;
@@ -150,19 +155,23 @@ static status write_ledger(struct trainer *t, const char *name, bool is_later) {
 
 /* Rank 0 continues, and a thread copies the state and writes it. [is_last]: the state does not change any more, so it
  * is not copied, and the caller waits. The best state is on disk before, because this state says which epoch was the
- * best: a resume from it would not compute that epoch again. Rank 0. */
+ * best: a resume from it would not compute that epoch again. The lines of both are written before, at once. Rank 0. */
 static status write_state(struct trainer *t, bool is_last) {
     struct counters *c = &t->state->counters;
     char name[64];
-    bool is_best_on_disk, is_later = !is_last && is_copied_later(t);
-    TRY(complete_best(t, &is_best_on_disk));
-    if (!is_best_on_disk) return OK;
+    bool is_later = !is_last && is_copied_later(t);
+    TRY(wait_for_saver(t));
+    bool has_best = saver_has_kept(t->outputs.saver);
     status lost = follow_folder(t);
     if (lost) return report_failed_save(t, lost);
     name_state(c, sizeof name, name);
-    status unwritten = log_save(t, name, c->step, &c->metrics_bytes);
+    status unwritten = has_best ? log_save(t, CHECKPOINT_BEST, t->saves.best_step, NULL) : OK;
+    if (!unwritten) unwritten = log_save(t, name, c->step, &c->metrics_bytes);
     if (!unwritten) unwritten = write_ledger(t, name, is_later);
     if (unwritten) return report_failed_save(t, unwritten);
+    if (has_best) TRY(write_kept(t, true));
+    if (has_best) TRY(wait_for_saver(t));
+    if (saver_has_kept(t->outputs.saver)) return OK; /* that failed */
     t->saves.has_failed = false;
     saver_set_step(t->outputs.saver, c->step);
     struct state *state = t->state;
@@ -297,7 +306,7 @@ status save_best_if_due(struct trainer *t) {
     if (!t->outputs.saver) return OK;
     double seconds = seconds_since(t->saves.best_written_at);
     bool is_due = expected_cost(t) <= SAVE_MAX_FRACTION * seconds || seconds >= SAVE_SECONDS;
-    return is_due ? write_best(t) : OK;
+    return is_due ? write_best(t, false) : OK;
 }
 
 status save_set_steps(struct trainer *t, const char *list) {

@@ -18,6 +18,7 @@ status append_file_flush(struct append_file *file) {
 
 status append_file_truncate(struct append_file *file, uint64_t size) {
     text_clear(&file->buffer);
+    if (size >= file->size && !file->is_torn) return OK;
     if (size < file->size) file->size = size;
     return io_truncate(file->fd, file->path, file->size);
 }

@@ -10,11 +10,11 @@
 #define APPEND_FILE_MAX_BUFFER (16 << 20)
 
 struct append_file {
-    char *path;         /* malloc'ed */
-    int fd;             /* of io_open_append; -1: not open */
-    uint64_t size;      /* of the file, in bytes, without what a failed write left */
-    bool is_torn;       /* the last write failed: the file may be longer than [size] */
-    struct text buffer; /* not yet written */
+    char *path;            /* malloc'ed */
+    int fd;                /* of io_open_append; -1: not open */
+    _Atomic uint64_t size; /* of the file, in bytes, without what a failed write left; other threads may read it */
+    bool is_torn;          /* the last write failed: the file may be longer than [size] */
+    struct text buffer;    /* not yet written */
 };
 
 /* Writes the buffer and clears it. On a failure the buffer is kept. */

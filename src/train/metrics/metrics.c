@@ -21,8 +21,9 @@
 
 struct metrics {
     struct append_file file;
-    double flushed;     /* monotonic time of the last flush */
-    char rate_text[32]; /* of the last metrics_rate */
+    _Atomic uint64_t synced; /* of its bytes: these are on the disk */
+    double flushed;          /* monotonic time of the last flush */
+    char rate_text[32];      /* of the last metrics_rate */
     double rate;
     struct event_file *events; /* TensorBoard's; NULL: none */
     enum metrics_event event;  /* being added */
@@ -192,6 +193,7 @@ status metrics_rewind(struct metrics *metrics, int64_t bytes, int64_t step) {
     metrics->step = step;
     event_file_restart(metrics->events, step);
     TRY(append_file_truncate(&metrics->file, (uint64_t)bytes));
+    metrics->synced = 0;
     return metrics->is_chained ? metrics_chain(metrics) : OK;
 }
 
@@ -258,6 +260,7 @@ status metrics_move(struct metrics *m, const char *path) {
     }
     status_free(append_file_close(&m->file));
     m->file = (struct append_file){.path = name, .fd = to, .size = (uint64_t)copied};
+    m->synced = 0;
     return m->events ? reopen_events(m) : OK;
 }
 
@@ -376,9 +379,17 @@ status metrics_flush(struct metrics *metrics, int64_t *bytes) {
     return OK;
 }
 
-void metrics_start_sync(const struct metrics *metrics) { io_start_sync(metrics->file.fd, 0, 0); }
+void metrics_start_sync(const struct metrics *metrics) {
+    if (metrics->file.size != metrics->synced) io_start_sync(metrics->file.fd, 0, 0);
+}
 
-status metrics_sync(const struct metrics *metrics) { return io_sync(metrics->file.fd, metrics->file.path); }
+status metrics_sync(struct metrics *metrics) {
+    uint64_t size = metrics->file.size;
+    if (size == metrics->synced) return OK;
+    TRY(io_sync(metrics->file.fd, metrics->file.path));
+    metrics->synced = size;
+    return OK;
+}
 
 /* ---- reading ---- */
 

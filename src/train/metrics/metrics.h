@@ -79,8 +79,8 @@ status metrics_flush(struct metrics *metrics, int64_t *bytes);
 /* Begins to write them to the disk. */
 void metrics_start_sync(const struct metrics *metrics);
 /* Waits until the disk has all lines that metrics_flush wrote (fsync). May run beside the other functions, but not
- * beside metrics_move and metrics_close. */
-status metrics_sync(const struct metrics *metrics);
+ * beside metrics_move, metrics_rewind and metrics_close. */
+status metrics_sync(struct metrics *metrics);
 
 /* ---- reading, also while a run writes the file ---- */
 
