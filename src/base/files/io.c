@@ -382,6 +382,23 @@ static bool next_folder(const char *path, const char **end, struct text *part) {
     return true;
 }
 
+/* The length of the part of [path] that is a folder around it, as far as that can be seen. */
+static size_t existing_length(const char *path) {
+    struct text part = {0};
+    struct stat st;
+    size_t length = strlen(path);
+    bool exists = false;
+    while (length > 0 && !exists) {
+        do length--;
+        while (length > 0 && path[length] != '/');
+        text_clear(&part);
+        text_add_bytes(&part, path, length);
+        exists = length > 0 && stat(part.data, &st) == 0 && S_ISDIR(st.st_mode);
+    }
+    text_free(&part);
+    return length;
+}
+
 /* All are made before the first is synced, so that a file system with a journal writes it once. */
 status io_make_folders(const char *path) {
     SCOPED_TEXT part = {0};
@@ -390,8 +407,10 @@ status io_make_folders(const char *path) {
     if (info.is_folder) return OK;
     status s = OK;
     size_t first = SIZE_MAX; /* length of the first part that is new; those after it are new, too */
+    size_t existing = existing_length(path);
     for (const char *end = path; !s && next_folder(path, &end, &part);) {
         bool is_new = false;
+        if (part.length <= existing) continue;
         s = make_folder(part.data, &is_new);
         if (is_new && part.length < first) first = part.length;
     }

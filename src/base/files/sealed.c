@@ -88,7 +88,7 @@ static status write_chunk(void *context, size_t index, size_t worker) {
         if (pass->fd >= 0) TRY(io_write_at(pass->fd, pass->path, bytes, last - first, first));
     }
     digest_finish(&digest, pass->hashes[index]);
-    if (pass->fd >= 0) io_start_sync(pass->fd, start, end - start);
+    if (pass->fd >= 0 && pass->count > 1) io_start_sync(pass->fd, start, end - start); /* an only one is synced next */
     return OK;
 }
 
@@ -102,7 +102,7 @@ static status read_chunk(void *context, size_t index, size_t worker) {
     uint64_t start = index * pass->chunk, size = chunk_size(pass, index);
     struct digest digest;
     digest_start(&digest);
-    io_read_ahead(pass->fd, start, size);
+    if (size > PIECE) io_read_ahead(pass->fd, start, size);
     for (uint64_t done = 0; done < size;) {
         size_t piece = size - done < PIECE ? (size_t)(size - done) : PIECE, got;
         unsigned char *to = pass->image ? pass->image + start + done : pass->buffers + worker * PIECE;
