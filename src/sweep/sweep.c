@@ -446,8 +446,8 @@ static void sweep_report_end(struct sweep_report *r) {
 #define MAX_ATTEMPTS 3  /* of a run whose worker was lost */
 #define LATE_SECONDS 10 /* for ranks that have not connected when the sweep ends */
 
-#define KEEPERS 8        /* workers that train kept trials again */
-#define KEEP_SECONDS 0.1 /* a run that is shorter waits for the disk most of the time */
+#define KEEPERS 8        /* workers that train kept trials again, at most */
+#define KEEP_SECONDS 0.1 /* a run that is longer waits for the disk for a small part of the time */
 
 struct coordinator {
     const struct sweep_file *file;
@@ -467,6 +467,7 @@ struct coordinator {
     struct run_queue queue;
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
     bool is_keeping_best;             /* every run has ended: the best ones get their folders */
+    bool may_add_keepers;             /* is_keeping_best, and they would help, if the disk is slow */
     bool is_lost;                     /* the folder: nothing is written any more */
     bool has_moved;                   /* the folder: jobs have its path */
     bool is_stopping, is_over_budget; /* no more runs are handed out */
@@ -546,6 +547,7 @@ static bool end_keepers(struct coordinator *s, const struct worker_slot *slot) {
     int first = first_keeper(s);
     bool are_used = false;
     s->job_slots = first;
+    s->may_add_keepers = false;
     for (int i = first; i < s->slot_count; i++) are_used = are_used || slot_is_used(&s->slots[i]);
     for (int i = 0; are_used && i < first; i++)
         if (s->slots[i].is_busy) s->slots[i].is_beside_keepers = true; /* it may have failed already */
@@ -582,6 +584,25 @@ static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *
     return record(s, run, &result);
 }
 
+/* Short runs with their folders wait for the disk, and files that are written at the same time wait together. A worker
+ * that waited [waits] times as long as it computed leaves its processor to as many others; half of them, because a
+ * process costs as much processor time as a kept run. */
+static void add_keepers(struct coordinator *s, double waits) {
+    int workers = s->options->workers;
+    int64_t left = s->kept_count * s->config->runs - s->queue.checked + workers;
+    int64_t wanted = (int64_t)fmin(fmin(workers * (1 + waits / 2) + 0.5, KEEPERS), (double)left);
+    if (!s->may_add_keepers) return;
+    s->may_add_keepers = wanted <= workers;
+    for (int64_t i = workers; i < wanted && s->slot_count < s->slot_capacity; i++) {
+        struct worker_slot *slot = &s->slots[s->slot_count++];
+        memset(slot, 0, sizeof *slot); /* too large for the stack */
+        slot->env = s->slots[0].env;
+        slot->options = s->slots[0].options;
+        slot->options.env = &slot->env;
+    }
+    s->job_slots = s->slot_count;
+}
+
 /* The run of a kept trial, done again or read from its folder, must be what the table says. */
 static status check_kept(struct coordinator *s, const struct worker_slot *slot, const struct worker_report *r) {
     const struct trial_run *before = trials_run(s->trials, r->run);
@@ -592,6 +613,7 @@ static status check_kept(struct coordinator *s, const struct worker_slot *slot, 
     }
     if (r->event == WORKER_FAILED)
         return status_new((enum status_code)r->code, "trial %" PRId64 " could not be kept: %s", trial, r->message);
+    add_keepers(s, r->waits);
     if (strcmp(before->state_sha256, r->state_sha256) == 0) return OK;
     return status_new(STATUS_BUG,
                       "trial %" PRId64
@@ -960,25 +982,15 @@ static status collect_kept(struct coordinator *s) {
     return OK;
 }
 
-/* Short runs with their folders wait for the disk, and files that are written at the same time wait together. Not on a
- * GPU, whose memory is for [workers] processes. */
-static void add_keepers(struct coordinator *s) {
+/* Not on a GPU, whose memory is for [workers] processes. */
+static bool may_add_keepers(const struct coordinator *s) {
     const struct config *base = sweep_file_base(s->file);
-    int64_t wanted = s->kept_count * s->config->runs < KEEPERS ? s->kept_count * s->config->runs : KEEPERS;
     bool is_on_cpu = s->options->no_gpu || base->train.device == DEVICE_CPU;
     double longest = 0;
     for (int64_t i = 0; i < s->kept_count; i++)
         longest = fmax(longest, trials_run(s->trials, s->kept[i] * s->config->runs)->seconds);
     bool is_short = longest <= KEEP_SECONDS && s->config->nproc_per_trial == 1;
-    if (!is_on_cpu || !is_short || s->config->kept == INT64_MAX) return;
-    for (int64_t i = s->options->workers; i < wanted && s->slot_count < s->slot_capacity; i++) {
-        struct worker_slot *slot = &s->slots[s->slot_count++];
-        memset(slot, 0, sizeof *slot); /* too large for the stack */
-        slot->env = s->slots[0].env;
-        slot->options = s->slots[0].options;
-        slot->options.env = &slot->env;
-    }
-    s->job_slots = s->slot_count;
+    return is_on_cpu && is_short && s->config->kept != INT64_MAX;
 }
 
 /* Every run has ended: the best ones get their folders, all others lose them. */
@@ -998,7 +1010,7 @@ static status keep_best(struct coordinator *s) {
     TRY(skip_extended(s));
     if (s->claims) TRY(collect_kept(s));
     run_queue_keep(&s->queue, s->kept, s->kept_count);
-    add_keepers(s);
+    s->may_add_keepers = may_add_keepers(s);
     TRY(run_until_idle(s));
     for (int64_t i = 0; s->claims && !s->is_stopping && i < s->kept_count; i++) TRY(claims_keep(s->claims, s->kept[i]));
     return OK;

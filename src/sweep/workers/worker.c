@@ -257,9 +257,12 @@ static status parallel_trial_run(const struct parallel_trial *trial, struct run_
 #define SECONDS_WITHOUT_FOLDER 5 /* what a run may lose with its worker where it has no checkpoints */
 #define FIRST_SECONDS 0.1        /* of them a worker's first run, of which nothing is known */
 #define SLOW_SECONDS 1           /* a longer run begins with its folder */
-#define FOLDER_SECONDS 0.05      /* what a run folder costs, before one was written to disk */
-#define MIN_FOLDER_SECONDS 0.02
+/* What a run folder costs, until the worker has written one: as on a fast disk, because a folder that costs more is
+ * written once, while every run without one may be trained twice. */
+#define FOLDER_SECONDS 0.005
+#define MIN_FOLDER_SECONDS 0.002
 #define MAX_FOLDER_SECONDS 0.1 /* more is a disk that others use just now */
+#define FORGET_FOLDER 0.95     /* of that cost, with each run without a folder: the disk may be less busy now */
 
 struct worker_options worker_options(const struct sweep_file *file, const struct sweep_options *options,
                                      const struct dist_env *env) {
@@ -313,8 +316,25 @@ struct worker {
     double others[SWEEP_MAX_OTHER_METRICS]; /* of a complete run */
     double last_seconds; /* of training and evaluation, not of saving, in the last run, or half of the value before it;
                             INFINITY: there was no run */
-    double folder_seconds; /* what the folder of the last run that has one has cost */
+    double folder_seconds; /* what the folder of the last run that has one has cost (FORGET_FOLDER) */
+    double waits;          /* of the run, as worker_report's */
 };
+
+/* Of this process: how long it has computed, in all its threads, and how long this thread was ready to compute while
+ * others had the processor (0 where the kernel does not say it). */
+struct processor_times {
+    double used, missed; /* seconds */
+};
+
+static struct processor_times processor_times(void) {
+    struct timespec now;
+    double missed = 0; /* nanoseconds */
+    FILE *file = fopen("/proc/thread-self/schedstat", "re");
+    if (file && fscanf(file, "%*s %lf", &missed) != 1) missed = 0;
+    if (file) fclose(file);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (struct processor_times){(double)now.tv_sec + (double)now.tv_nsec * 1e-9, missed * 1e-9};
+}
 
 static void on_epoch(void *user, int64_t epoch, double value, bool is_last) {
     struct worker *w = user;
@@ -431,6 +451,7 @@ static status train_with_or_without_folder(struct worker *w, const struct config
     struct text folder = {0};
     bool has_folder = is_kept || wants_folder(w, config) || needs_folder(w, config);
     double start = clock_seconds();
+    struct processor_times before = is_kept ? processor_times() : (struct processor_times){0};
     sweep_run_path(w->folder, w->options->sweep, w->run, &folder);
     if (!has_folder) set_alarm(isinf(w->last_seconds) ? FIRST_SECONDS : SECONDS_WITHOUT_FOLDER);
     status s = train(w, config, has_folder ? text_string(&folder) : NULL, summary);
@@ -444,8 +465,14 @@ static status train_with_or_without_folder(struct worker *w, const struct config
     }
     double seconds = summary->seconds + summary->evaluation_seconds;
     w->last_seconds = isinf(w->last_seconds) ? seconds : fmax(seconds, w->last_seconds / 2);
-    if (has_folder || is_over_time)
-        w->folder_seconds = fmin(fmax(clock_seconds() - start - seconds, MIN_FOLDER_SECONDS), MAX_FOLDER_SECONDS);
+    double elapsed = clock_seconds() - start;
+    double cost = has_folder || is_over_time ? elapsed - seconds : w->folder_seconds * FORGET_FOLDER;
+    w->folder_seconds = fmin(fmax(cost, MIN_FOLDER_SECONDS), MAX_FOLDER_SECONDS);
+    if (is_kept) {
+        struct processor_times now = processor_times();
+        double used = now.used - before.used, waited = elapsed - used - (now.missed - before.missed);
+        w->waits = used > 0 ? fmax(waited / used, 0) : 0;
+    }
     text_free(&folder);
     return s;
 }
@@ -527,6 +554,7 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     w->folder = *job->folder ? job->folder : w->options->folder;
     w->folder_inode = job->folder_inode;
     w->is_pruned = false;
+    w->waits = 0;
     w->test = NAN;
     for (size_t i = 0; i < SWEEP_MAX_OTHER_METRICS; i++) w->others[i] = NAN;
     if (!w->parts) w->dataset[0] = w->fingerprint[0] = 0;
@@ -561,7 +589,8 @@ static struct worker_report report_of(const struct worker *w, status s, const st
                               .epochs = summary->epochs,
                               .value = summary->best_epoch > 0 ? summary->best_value : NAN,
                               .test = w->test,
-                              .seconds = summary->seconds};
+                              .seconds = summary->seconds,
+                              .waits = w->waits};
     r.event = !s                                 ? WORKER_DONE
               : status_code(s) != STATUS_STOPPED ? WORKER_FAILED
               : w->is_pruned                     ? WORKER_PRUNED

@@ -41,6 +41,7 @@ struct worker_report {
     int64_t run, epoch, best_epoch, epochs;
     double value, test, seconds;            /* test: of the test rows, where they were evaluated; NAN: they were not */
     double others[SWEEP_MAX_OTHER_METRICS]; /* of WORKER_DONE, as trial_run's */
+    double waits; /* of a job that is kept: seconds that it waited, mostly for the disk, for each that it computed */
     char state_sha256[65];
     char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the run's rows; "": unknown, it did not open them itself */
     char message[WORKER_MESSAGE];                    /* as folder of worker_job */
