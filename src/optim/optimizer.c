@@ -579,6 +579,7 @@ status optimizer_create_shard(const struct variant *config, const struct params 
     if (!o) return status_memory("the optimizer");
     o->type = optimizer_type_at((size_t)config->index);
     o->config = config->config;
+    o->lr = optimizer_settings(config).lr;
     o->device = device;
     o->shard = shard;
     status s = optimizer_plan_create(config, params, &o->plan);

@@ -140,6 +140,7 @@ struct optimizer_shard {
 struct optimizer {
     const struct optimizer_type *type;
     const void *config;
+    double lr; /* of the config, before groups and any schedule */
     struct device *device;
     struct optimizer_plan *plan;
     const struct optimizer_shard *shard;   /* NULL: all parameters */

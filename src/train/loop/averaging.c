@@ -28,6 +28,21 @@ static status measure(struct trainer *t, struct update *update) {
     return OK;
 }
 
+/* ---- one rank: its gradients are the average ---- */
+
+static status check_device(struct trainer *t, const struct batch_piece *piece) {
+    (void)piece;
+    return device_status(t->device);
+}
+
+static bool always(const struct trainer *t) {
+    (void)t;
+    return true;
+}
+
+static const struct averaging_hooks alone = {
+    .keeps_gradients = true, .piece_done = check_device, .measure = measure, .decides_alone = always};
+
 /* ---- on the device: in place, in host memory or by NCCL in that of GPUs ---- */
 
 static void start_reducer(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
@@ -54,14 +69,14 @@ static status finish_reducer(struct trainer *t, const struct batch_piece *piece)
     return reducer_finish(t->averaging.reducer);
 }
 
-static bool is_alone_or_on_gpus(const struct trainer *t) { return comm_world_size(t->comm) == 1 || comm_gpu(t->comm); }
+static bool is_on_gpus(const struct trainer *t) { return comm_gpu(t->comm); }
 
 static const struct averaging_hooks on_device = {.keeps_gradients = true,
                                                  .begin = start_reducer,
                                                  .ready = send_gradient,
                                                  .piece_done = finish_reducer,
                                                  .measure = measure,
-                                                 .decides_alone = is_alone_or_on_gpus};
+                                                 .decides_alone = is_on_gpus};
 
 /* ---- through the host: for a device whose memory the reducer cannot access ---- */
 
@@ -225,11 +240,6 @@ static bool average_gradient(struct trainer *t, float *gradient, size_t count) {
     return !*failure;
 }
 
-static status check_device(struct trainer *t, const struct batch_piece *piece) {
-    (void)piece;
-    return device_status(t->device);
-}
-
 static void apply_gradient(struct trainer *t, size_t index, size_t first, size_t count, float *gradient) {
     struct params *params = &t->model->params;
     const struct param *p = &params->items[index];
@@ -267,6 +277,7 @@ const struct averaging_hooks *averaging_choose(const struct trainer *t, bool is_
     if (is_in_backward) return &in_backward;
     if (a->elastic) return &elastic;
     if (zero_own_gradients(a->zero)) return &grouped;
+    if (comm_world_size(t->comm) == 1) return &alone;
     if (a->zero) return a->host_gradients ? &sharded_on_host : &sharded;
     return a->host_gradients ? &on_host : &on_device;
 }

@@ -2,6 +2,7 @@
  * once, by run_join; step.c calls its hooks while it computes the micro-batches, and a hook never calls the loop. Every
  * hook is called on all ranks.
  *
+ *   alone            one rank: nothing is averaged
  *   on_device        buckets are all-reduced while backward runs, in place
  *   on_host          the gradients of a device are copied to the host and all-reduced there
  *   sharded          buckets are reduce-scattered, each rank updates its shard (ZeRO)

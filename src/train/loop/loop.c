@@ -211,6 +211,7 @@ static double hidden_comm_fraction(struct trainer *t) {
  * (a run by steps may end within an epoch). */
 static status complete_epoch(struct trainer *t, bool is_whole, bool is_last) {
     struct counters *c = &t->state->counters;
+    struct schedule_progress progress = progress_of(t);
     struct epoch_report e = {.epoch = c->epoch + 1,
                              .train_loss = c->epoch_count > 0 ? c->epoch_loss / c->epoch_count : NAN,
                              .has_steps = c->epoch_samples > 0,
@@ -218,7 +219,7 @@ static status complete_epoch(struct trainer *t, bool is_whole, bool is_last) {
                              .train_accuracy = c->epoch_correct / c->epoch_scored,
                              .has_validation = is_evaluated(t, is_last),
                              .samples_per_second = c->epoch_samples / (c->epoch_seconds > 0 ? c->epoch_seconds : 1e-9),
-                             .lr = progress_lr(t),
+                             .lr = progress_lr(t, &progress),
                              .comm_hidden = hidden_comm_fraction(t)};
     if (e.has_validation) {
         e.validation_rows = t->epoch.result.rows;

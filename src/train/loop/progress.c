@@ -22,9 +22,9 @@ static int64_t steps_per_epoch(const struct trainer *t) {
 
 int64_t progress_total_steps(const struct trainer *t) {
     const struct train_config *c = &t->config->train;
-    int64_t per_epoch = steps_per_epoch(t);
+    int64_t steps;
     if (c->steps != SCHEMA_NO_INT) return c->steps;
-    return c->epochs > INT64_MAX / per_epoch ? INT64_MAX : c->epochs * per_epoch; /* more than can be counted */
+    return __builtin_mul_overflow(c->epochs, steps_per_epoch(t), &steps) ? INT64_MAX : steps;
 }
 
 double progress_fraction(const struct trainer *t) {
@@ -45,7 +45,6 @@ struct schedule_progress progress_of(const struct trainer *t) {
                                       .reductions = c->plateau.reductions};
 }
 
-double progress_lr(const struct trainer *t) {
-    struct schedule_progress progress = progress_of(t);
-    return schedule_lr(&t->config->schedule, optimizer_settings(&t->config->optimizer).lr, &progress);
+double progress_lr(const struct trainer *t, const struct schedule_progress *progress) {
+    return schedule_lr(&t->config->schedule, t->optimizer->lr, progress);
 }

@@ -15,5 +15,5 @@ int64_t progress_total_steps(const struct trainer *trainer);
 double progress_fraction(const struct trainer *trainer); /* of the run that is done, 0 to 1 */
 struct schedule_progress progress_of(const struct trainer *trainer);
 
-/* The scheduled rate of the optimizer, for the log. */
-double progress_lr(const struct trainer *trainer);
+/* The scheduled rate of the optimizer at [progress], for the log. */
+double progress_lr(const struct trainer *trainer, const struct schedule_progress *progress);

@@ -282,7 +282,8 @@ void save_describe(const struct config *config, struct text *out) {
 static double seconds_since(double time) { return (clock_seconds() - time) * fault_clock(); }
 
 bool save_is_overdue(const struct trainer *t) {
-    return t->outputs.saver && save_is_automatic(t->config) && seconds_since(t->saves.saved_at) >= SAVE_SECONDS;
+    return t->outputs.saver && save_is_automatic(t->config) &&
+           (clock_recent_seconds() - t->saves.saved_at) * fault_clock() >= SAVE_SECONDS;
 }
 
 #define SAVE_START 0.02       /* seconds, fixed cost of a save */

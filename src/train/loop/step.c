@@ -464,14 +464,14 @@ static bool decides_alone(struct trainer *t) {
 }
 
 /* A rank that decides alone needs the norm of the log itself if there are others, since all must do the same. */
-static struct update new_update(struct trainer *t, bool is_alone) {
+static struct update new_update(struct trainer *t, bool is_alone, const struct schedule_progress *progress) {
     bool needs_norm = is_norm_needed(t);
     bool is_wanted = t->config->train.clip_grad_norm > 0 || t->outputs.metrics || comm_world_size(t->comm) > 1;
     return (struct update){.first = step_position(t),
                            .batches = count_batches(t),
                            .step = t->state->counters.step,
                            .loss_scale = loss_scale(t),
-                           .lr = progress_lr(t),
+                           .lr = progress_lr(t, progress),
                            .decides_alone = is_alone,
                            .needs_norm = needs_norm,
                            .has_norm = is_alone && needs_norm && is_wanted,
@@ -493,15 +493,15 @@ static status flip_bit(struct trainer *t) {
 /* Saves the running statistics, which the device or the host restores after a step that is not applied, resets the
  * results, and uploads the constants of the update. found_inf and the saved statistics are kept over consecutive
  * pending steps. */
-static status prepare(struct trainer *t, const struct update *update, bool is_first) {
+static status prepare(struct trainer *t, const struct update *update, const struct schedule_progress *progress,
+                      bool is_first) {
     const struct params *buffers = &t->model->buffers;
-    struct schedule_progress progress = progress_of(t);
     size_t size = update->decides_alone ? offsetof(struct device_results, found_inf) : sizeof *t->memory.results;
     TRY(flip_bit(t));
     if (is_first && buffers->total)
         device_ops(t->device)->copy(t->device, F32(buffers->values), F32(t->memory.saved_buffers), buffers->total);
     device_upload(t->device, t->memory.results, &(struct device_results){.norm.clip = 1 / update->loss_scale}, size);
-    optimizer_plan_step(t->optimizer, update->step + 1, &t->config->schedule, &progress);
+    optimizer_plan_step(t->optimizer, update->step + 1, &t->config->schedule, progress);
     return OK;
 }
 
@@ -516,12 +516,13 @@ static void count_applied(struct trainer *t) {
 /* Enqueues the next step up to its update, with the update if this rank decides alone; then the counters are updated as
  * if the step were finite. With a [slot] its results are copied while the next step is enqueued; -1: none. */
 static status enqueue(struct trainer *t, bool is_alone, int slot, struct pending_step *out) {
+    struct schedule_progress progress = progress_of(t);
     *out = (struct pending_step){.slot = slot,
                                  .scale_before = t->state->counters.loss_scale,
                                  .start = clock_seconds(),
-                                 .update = new_update(t, is_alone)};
+                                 .update = new_update(t, is_alone, &progress)};
     t->steps.last = out->update.first;
-    TRY(prepare(t, &out->update, !t->steps.pending.is_pending));
+    TRY(prepare(t, &out->update, &progress, !t->steps.pending.is_pending));
     if (out->update.is_traced) TRY(trace_begin(t));
     TRY(run_micro_batches(t, &out->update));
     if (out->update.is_traced) TRY(trace_gradients(t));
@@ -777,18 +778,21 @@ void step_close(struct trainer *t) {
 }
 
 status step_finish(struct trainer *t, struct step_result *result) {
-    struct pending_step step = t->steps.pending;
+    struct pending_step step;
+    if (!t->steps.pending.is_pending) return OK;
+    step = t->steps.pending;
     t->steps.pending.is_pending = false;
-    return step.is_pending ? finish(t, &step, result) : OK;
+    return finish(t, &step, result);
 }
 
 status step_run(struct trainer *t, struct step_result *result) {
-    struct pending_step last = t->steps.pending, next;
-    bool is_ahead = decides_alone(t) && t->recordings;
+    struct pending_step last, next;
+    bool is_alone = decides_alone(t), is_ahead = is_alone && t->recordings;
     if (!is_ahead) {
         TRY(step_finish(t, result));
-        return result->outcome == STEP_DONE ? run_and_wait(t, decides_alone(t), result) : OK;
+        return result->outcome == STEP_DONE ? run_and_wait(t, is_alone, result) : OK;
     }
+    last = t->steps.pending;
     TRY(enqueue(t, true, last.is_pending ? 1 - last.slot : 0, &next));
     next.is_pending = true;
     t->steps.pending = next;

@@ -52,7 +52,7 @@ struct averaging_state {
     const struct averaging_hooks *hooks; /* averaging.h */
     struct ranges ranges;                /* the parameters that are averaged */
     struct device_range *norm_ranges;    /* (ranges.count) the same for clip_norm */
-    struct reducer *reducer;             /* NULL: elastic */
+    struct reducer *reducer;             /* NULL: elastic, one rank, or updates in backward */
     float *host_gradients;   /* (params.total) copy for the reducer; NULL: it accesses the gradients of the device */
     struct elastic *elastic; /* NULL: not elastic */
     struct zero *zero;       /* NULL: the optimizer is not sharded */

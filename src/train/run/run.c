@@ -572,7 +572,12 @@ static status join(struct run *run) {
     TRY(trainer_open_recordings(t, run->log));
     TRY(alloc_gradients(t));
     TRY(open_evaluation(run));
-    TRY(is_in_backward ? share_threads(t->comm) : is_elastic ? open_elastic(run) : open_reducer(t));
+    if (is_in_backward)
+        TRY(share_threads(t->comm));
+    else if (is_elastic)
+        TRY(open_elastic(run));
+    else if (run->env->world_size > 1)
+        TRY(open_reducer(t));
     if (t->sampler->type == SAMPLER_EXTENSION) TRY(start_sampler(run));
     t->averaging.hooks = averaging_choose(t, is_in_backward);
     t->ledger_every = ledger_interval(t);
