@@ -177,17 +177,29 @@ struct factors {
     size_t stride;
 };
 
-/* sums (n, vectors of rows) += a (rows, LANES), of which the first [skipped] columns are not used, b */
-INLINE void add_square(const float *a, size_t stride, struct factors f, size_t n, size_t rows, size_t skipped,
-                       lanes *sums) {
-    lanes square[LANES];
-    load_transposed(square, a, stride, rows);
+#if LANES == 16
+#define FEW 4 /* columns of a that are transposed at a time: with those of two blocks the sums stay in registers */
+#else
+#define FEW LANES
+#define load_columns load_transposed
+#endif
+
+/* sums (blocks, n, vectors of rows) += a (blocks, rows, LANES), of which the first [skipped] columns are not used, b */
+INLINE void add_squares(const float *a, size_t step, size_t stride, struct factors f, size_t n, size_t blocks,
+                        size_t rows, size_t skipped, lanes sums[2][FEW_COLUMNS]) {
     UNROLL
-    for (size_t k = 0; k < LANES; k++)
-        if (k >= skipped) {
-            const float *b = f.b + k;
-            UNROLLED for (size_t j = 0; j < n; j++, b += f.stride) sums[j] = plus_times(sums[j], square[k], *b);
+    for (size_t first = 0; first < LANES; first += FEW) {
+        lanes columns[2][FEW];
+        UNROLLED for (size_t i = 0; i < blocks; i++) load_columns(columns[i], a + i * step + first, stride, rows);
+        UNROLL
+        for (size_t k = 0; k < FEW; k++) {
+            const float *b = f.b + first + k;
+            if (first + k < skipped) continue;
+            UNROLLED for (size_t j = 0; j < n; j++, b += f.stride) {
+                UNROLLED for (size_t i = 0; i < blocks; i++) sums[i][j] = plus_times(sums[i][j], columns[i][k], *b);
+            }
         }
+    }
 }
 
 /* Of vector v of (LANES, n) numbers, v + 4 n: the column and the row of its number [i], and where they are in a pair of
@@ -231,14 +243,11 @@ INLINE void few_columns_rows(const struct cpu_product *p, struct factors f, size
         UNROLLED for (size_t i = 0; i < blocks; i++) sums[i][j] =
             (p->start == PRODUCT_ROW ? p->row[j] : 0) - (lanes){0};
     }
-    for (; k >= LANES; k -= LANES, a += LANES, f.b += LANES) {
-        UNROLLED for (size_t i = 0; i < blocks; i++) add_square(a + i * step, p->ars, f, n, rows, 0, sums[i]);
-    }
+    for (; k >= LANES; k -= LANES, a += LANES, f.b += LANES) add_squares(a, step, p->ars, f, n, blocks, rows, 0, sums);
     if (k > 0) {
         size_t skipped = LANES - k;
         f.b -= skipped;
-        UNROLLED for (size_t i = 0; i < blocks; i++)
-            add_square(a - skipped + i * step, p->ars, f, n, rows, skipped, sums[i]);
+        add_squares(a - skipped, step, p->ars, f, n, blocks, rows, skipped, sums);
     }
     UNROLLED for (size_t i = 0; i < blocks; i++) {
         UNROLLED for (size_t j = 0; j < n; j++) sums[i][j] = p->has_relu ? relu_of(sums[i][j]) : sums[i][j];

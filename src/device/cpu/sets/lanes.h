@@ -90,6 +90,31 @@ static inline void transpose(lanes square[LANES]) {
 #endif
 }
 
+#if LANES == 16
+/* columns = 4 columns of [rows] rows at [from], [stride] apart; past them the last one is repeated */
+static inline __attribute__((always_inline)) void load_columns(lanes columns[4], const float *from, size_t stride,
+                                                               size_t rows) {
+    __m512 x[4], low[2], high[2]; /* in x[r] rows r, r + 4, r + 8 and r + 12: joined as they are loaded */
+    UNROLL
+    for (size_t r = 0; r < LANES; r++) {
+        __m128 part = _mm_loadu_ps(from);
+        x[r % 4] = r < 4 ? _mm512_castps128_ps512(part)
+                         : _mm512_mask_broadcast_f32x4(x[r % 4], (__mmask16)(15 << r / 4 * 4), part);
+        if (r + 1 < rows) from += stride;
+        __asm__("" : "+r"(from)); /* one pointer instead of one for each row, which are too many registers */
+    }
+    UNROLL
+    for (size_t r = 0; r < 2; r++) {
+        low[r] = _mm512_unpacklo_ps(x[2 * r], x[2 * r + 1]);
+        high[r] = _mm512_unpackhi_ps(x[2 * r], x[2 * r + 1]);
+    }
+    columns[0] = (lanes)_mm512_shuffle_ps(low[0], low[1], 0x44);
+    columns[1] = (lanes)_mm512_shuffle_ps(low[0], low[1], 0xee);
+    columns[2] = (lanes)_mm512_shuffle_ps(high[0], high[1], 0x44);
+    columns[3] = (lanes)_mm512_shuffle_ps(high[0], high[1], 0xee);
+}
+#endif
+
 /* square = the transpose of [rows] rows at [from], [stride] apart; past them the last one is repeated */
 static inline __attribute__((always_inline)) void load_transposed(lanes square[LANES], const float *from, size_t stride,
                                                                   size_t rows) {
