@@ -20,10 +20,15 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64" AND CMAKE_C_COMPILER_ID STREQU
   endforeach()
 endif()
 
+# A store of zeros in a loop would be a call of memset after it.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/optimizers.c PROPERTIES COMPILE_OPTIONS -fno-tree-loop-distribute-patterns)
+endif()
+
 # With traps in mind the compiler would make a branch of a choice between two results (tanh), and would not vectorise the loop. Numbers
 # do not change.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/recurrent.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/elementwise.c
-                            ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/expression.c
+                            ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/expression.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/image.c
                             PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
 
 # A packed panel and a strip lie on the stack: half of what src/base/system/machine.h makes sure of.

@@ -432,9 +432,9 @@ static void squares(struct device *device, const float *x, const struct device_r
 static bool is_finite(struct device *device, const struct tensor *tx, size_t count) {
     const float *x = floats(tx);
     (void)device;
-    uint32_t bad = 0;
-    for (size_t i = 0; i < count; i++) bad |= (bits_of_float(x[i]) & 0x7f800000u) == 0x7f800000u;
-    return bad == 0;
+    uint32_t carries = 0;
+    for (size_t i = 0; i < count; i++) carries |= (bits_of_float(x[i]) & 0x7f800000u) + 0x00800000u;
+    return carries >> 31 == 0;
 }
 
 static void check_finite(struct device *device, const float *x, size_t count, double *nonfinite) {

@@ -492,6 +492,7 @@ static void own_moments(const struct batch_norm *norm, const struct work *w, con
                         float *variance) {
     size_t channels = norm->channels;
     sum_positions(moments_part, &(struct positions){norm, w, x, NULL, count});
+#pragma omp simd
     for (size_t c = 0; c < channels; c++) {
         double shift = w->sums[c] / (double)count;
         double spread = w->sums[channels + c] / (double)count - shift * shift;
@@ -524,6 +525,7 @@ static void moments_of_all(const struct batch_norm *norm, const struct work *w, 
 static void update_running(const struct batch_norm *norm, const struct work *w, const float *variance, double count,
                            float *running_mean, float *running_var) {
     double m = (double)norm->momentum, unbiased = count > 1 ? count / (count - 1) : 1;
+#pragma omp simd
     for (size_t c = 0; c < norm->channels; c++) {
         running_mean[c] = (float)((1 - m) * (double)running_mean[c] + m * (double)w->mean[c]);
         running_var[c] = (float)((1 - m) * (double)running_var[c] + m * unbiased * (double)variance[c]);
@@ -574,6 +576,7 @@ static void batch_norm_forward(struct device *device, const struct batch_norm *n
         memcpy(w.mean, running_mean, norm->channels * sizeof *w.mean);
         memcpy(variance, running_var, norm->channels * sizeof *variance);
     }
+#pragma omp simd
     for (size_t c = 0; c < norm->channels; c++) {
         w.inverse[c] = (float)(1 / sqrt((double)variance[c] + (double)norm->eps));
         w.scale[c] = weight ? weight[c] * w.inverse[c] : w.inverse[c];
@@ -652,12 +655,14 @@ static void batch_norm_backward(struct device *device, const struct batch_norm *
     size_t channels = norm->channels;
     struct work w = work_of(work, channels);
     sum_positions(gradients_part, &(struct positions){norm, &w, x, dy, count});
+#pragma omp simd
     for (size_t c = 0; c < channels; c++) { /* of this process's rows, as all gradients */
         if (dweight) dweight[c] += (float)(w.sums[channels + c] * (double)w.inverse[c]);
         if (dbias) dbias[c] += (float)w.sums[c];
     }
     if (norm->sync) norm->sync->sum(norm->sync->user, w.sums, 2 * channels);
     if (!dx) return;
+#pragma omp simd
     for (size_t c = 0; c < channels; c++) {
         double inverse = (double)w.inverse[c], scale = (double)w.scale[c];
         w.from_x[c] = (float)(-scale * inverse * inverse * w.sums[channels + c] / *w.count);
