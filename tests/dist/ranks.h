@@ -6,9 +6,11 @@
 #include <check.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +43,13 @@ static inline void rank_must(status s) {
 static inline int open_descriptors(void) {
     int count = 0;
     for (int fd = 0; fd < 256; fd++) count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* A counter in memory that all ranks share. */
+static inline atomic_int *shared_count(void) {
+    void *count = mmap(NULL, sizeof(atomic_int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(count, MAP_FAILED);
     return count;
 }
 

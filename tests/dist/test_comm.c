@@ -2,8 +2,6 @@
 #include "ranks.h"
 
 #include <math.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
 
 #include "base/system/machine.h"
 #include "check_main.h"
@@ -71,13 +69,6 @@ static void bits_body(const struct dist_env *env, void *argument) {
 TEST_LOOP(same_bits_on_all_ranks, 0, 6) {
     set_backend(_i / 3);
     ranks_run(2 + _i % 3, bits_body, NULL);
-}
-
-/* A counter in memory that all ranks share. */
-static atomic_int *shared_count(void) {
-    void *count = mmap(NULL, sizeof(atomic_int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(count, MAP_FAILED);
-    return count;
 }
 
 /* The barrier waits for the last rank. */

@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <time.h>
 
 #include "check_main.h"
 #include "dist/comm/combine.h"
@@ -147,11 +146,6 @@ static float compressed_average(int hosts, int world, size_t i) {
     return as_bfloat16(sum);
 }
 
-static void pause_for(double seconds) {
-    struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - floor(seconds)) * 1e9)};
-    nanosleep(&time, NULL);
-}
-
 struct shards_case {
     const char *backend;
     int world;
@@ -198,7 +192,7 @@ static void shards_body(const struct dist_env *env, void *argument) {
         (step % 2 == 0 ? reducer_start : reducer_start_next)(reducer);
         for (size_t p = PARAMETERS; p-- > 0;) {
             size_t b = bucket_of[p], begin = shards[shard_count - 1 - b].begin;
-            if (env->rank == 1 && p % 3 == 0) pause_for(0.002);
+            if (env->rank == 1 && p % 3 == 0) clock_sleep(0.002);
             if (p + 1 == PARAMETERS || bucket_of[p + 1] != b) {
                 reducer_claim(reducer, b);
                 memset(gradients + places[b], 0, (shards[shard_count - 1 - b].end - begin) * sizeof *gradients);
@@ -295,7 +289,7 @@ TEST_EACH(compressed_is_rounded_twice, compressed_cases) {
 
 /* Rank 0's first bucket waits for that of rank 1 while its backward continues: the wait overlaps. */
 static void overlap_body(const struct dist_env *env, void *argument) {
-    (void)argument;
+    atomic_int *is_waiting = argument;
     struct rank_group g = rank_join(env, 20);
     static float gradients[64];
     struct reducer_range ranges[] = {{"a", 0, 32}, {"b", 32, 32}};
@@ -304,9 +298,10 @@ static void overlap_body(const struct dist_env *env, void *argument) {
     rank_must(reducer_create(&config, ranges, 2, gradients, g.comm, &reducer));
     rank_must(comm_barrier(g.comm));
     reducer_start(reducer);
-    if (env->rank == 1) pause_for(0.2);
+    while (env->rank == 1 && !atomic_load(is_waiting)) clock_sleep(0.2);
     reducer_ready(reducer, 1);
-    if (env->rank == 0) pause_for(0.4);
+    atomic_store(is_waiting, 1);
+    if (env->rank == 0) clock_sleep(0.4);
     reducer_ready(reducer, 0);
     rank_must(reducer_finish(reducer));
     struct reducer_times times = reducer_times(reducer);
@@ -317,7 +312,7 @@ static void overlap_body(const struct dist_env *env, void *argument) {
     rank_leave(&g);
 }
 
-TEST(overlap_is_measured) { ranks_run(2, overlap_body, NULL); }
+TEST(overlap_is_measured) { ranks_run(2, overlap_body, shared_count()); }
 
 TEST(hidden_share_is_computed) {
     struct reducer_times before = {1, 2}, idle = before, half = {3, 3}, late = {2, 3.01};
@@ -395,7 +390,7 @@ static void thread_fails_body(const struct dist_env *env, void *argument) {
     rank_must(reducer_create(&config, ranges, 3, gradients, g.comm, &reducer));
     if (env->rank == 1) {
         rank_must(comm_average(g.comm, gradients, 100));
-        pause_for(0.3);
+        clock_sleep(0.3);
         raise(SIGKILL);
     }
     reducer_start(reducer);

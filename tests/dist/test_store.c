@@ -271,7 +271,7 @@ TEST_LOOP(gatherings, 1, 6) { ranks_run(_i, gather_body, NULL); }
 /* What a rank adds to the messages of the store is a constant: the handshake of its connection, waiting for all, and
  * one message for each gathering. */
 static void count_body(const struct dist_env *env, void *argument) {
-    _Atomic int *answered = argument; /* shared; INT_MAX: rank 0 has counted */
+    atomic_int *answered = argument; /* shared; INT_MAX: rank 0 has counted */
     struct store *store = rank_open_store(env, 20);
     struct store_traffic traffic;
     int numbers[MAX_TEST_RANKS], index, others = env->world_size - 1;
@@ -297,12 +297,7 @@ static void count_body(const struct dist_env *env, void *argument) {
     store_close(store);
 }
 
-TEST_LOOP(messages_are_counted, 2, 9) {
-    _Atomic int *answered = mmap(NULL, sizeof *answered, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(answered, MAP_FAILED);
-    ranks_run(_i, count_body, answered);
-    munmap(answered, sizeof *answered);
-}
+TEST_LOOP(messages_are_counted, 2, 9) { ranks_run(_i, count_body, shared_count()); }
 
 /* A rank that dies ends the wait of those that have sent their values. */
 static void lost_gather_body(const struct dist_env *env, void *argument) {
