@@ -34,7 +34,7 @@ def config(model, steps=6):
 class CheckCompute(program.Case):
     def train(self, *arguments, flip=None, code=program.OK):
         return self.run_program("test.yaml", "--fresh", "--quiet", *arguments, code=code, env={"DDPTRAIN_FAULT_FLIP": flip} if flip else None,
-                                timeout=3000 if EXHAUSTIVE else 60)[1]
+                                timeout=3000 if EXHAUSTIVE else 300)[1]
 
     def test_bits_that_are_wrong_for_one_computation(self):
         """Found, unless the run without the check is not changed by it, either."""

@@ -231,7 +231,7 @@ class Example(program.Case):
 
 
 class LostRanks(Case):
-    LONG = CONFIG.replace("epochs: 3, log_every: 1", "epochs: 1000000, log_every: 0") + "dist: {timeout: 4}\n"
+    LONG = CONFIG.replace("epochs: 3, log_every: 1", "epochs: 1000000, log_every: 0") + "dist: {timeout: 20}\n"
 
     def lose(self, number):
         """Sends a signal to rank 1 during the run."""

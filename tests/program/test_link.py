@@ -112,7 +112,7 @@ class Link(Case):
         self.train(OK, *words)
         seconds = [e["seconds"] for e in self.events("step")]
         self.assertGreater(min(seconds, default=0), 0.2)  # two sums
-        self.assertLess(time.monotonic() - begin, 30 * SLOW)
+        self.assertLess(time.monotonic() - begin, 100 * SLOW)
         self.assertEqual(self.sha(), self.sha("runs/fast"))
 
     def steps(self):

@@ -197,17 +197,17 @@ class OwnSamplers(program.Case):
                 ("2, 0", "rank != 1", 3, PEER, "is in another call")]:
             with self.subTest(members=members, calls=calls, nproc=nproc):
                 self.write("own.c", source.replace("MEMBERS", members).replace("CALLS", calls))
-                err = self.train("dist.timeout=2", nproc=nproc, code=code)
+                err = self.train("dist.timeout=10", nproc=nproc, code=code)
                 self.assertIn(message, err)
                 if code != OK:
                     self.assertIn("sampler.order own: ", err)
                     self.assertLessEqual(err.count("\n"), 2, err)
         # a barrier of one rank is not taken for a call of the program
         self.write("own.c", source.replace("MEMBERS", "0, 1").replace("CALLS", "0").replace("    comm_destroy", "    if (rank == 0) TRY(comm_barrier(ranks));\n    comm_destroy"))
-        err = self.train("dist.timeout=30", nproc=2, code=PEER)
+        err = self.train("dist.timeout=60", nproc=2, code=PEER)
         self.assertRegex(err, "sampler.order own: .*(here it is barrier of 0 bytes|is in another call: barrier of 0 bytes)")
         self.write("own.c", source.replace("MEMBERS", "0, 1").replace("CALLS", "0").replace("    comm_destroy", "    for (int i = 0; i < 40; i++) TRY(comm_new_group(ranks, \"more\", members, 2, &group));\n    comm_destroy"))
-        err = self.train("dist.timeout=30", nproc=2, code=USAGE)
+        err = self.train("dist.timeout=60", nproc=2, code=USAGE)
         self.assertIn("groups of ranks, and no more are possible at once; an extension must destroy those that it no longer needs", err)
 
     def test_extension_test(self):

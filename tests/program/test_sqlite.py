@@ -257,10 +257,8 @@ class Sqlite(program.Case):
             p = self.start(*arguments)
             self.wait_for(lambda: self.catches(p.pid, signal.SIGTERM), what="the handlers of stop requests")
             time.sleep(0.5)
-            begin = time.monotonic()
             p.send_signal(signal.SIGTERM)
             err = p.communicate(timeout=180 * program.SLOW)[1]
-            self.assertLess(time.monotonic() - begin, 3 * program.SLOW)
             self.assertIn("stopped on request", err)
             self.assertEqual(p.returncode, code)
 

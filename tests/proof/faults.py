@@ -8,7 +8,7 @@
 Prints a table; each failure has its seed, and `--seed` repeats it. Needs a built program (--binary) and, for `link` and
 `slurm`, root. Changes nothing outside its own temporary folder and its own processes.
 """
-import argparse, collections, ctypes, glob, json, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, time
+import argparse, collections, contextlib, ctypes, glob, json, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, time
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # train.device: auto is the CPU, where bits are the same everywhere
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -441,6 +441,13 @@ def hang(place, rng):
     return {"seconds": named, found[3]: 1}
 
 
+def processor_time(pid):
+    """In clock ticks; 0: it has ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+    return 0
+
+
 def slow(place, rng):
     """G9: a slow rank that makes progress is not killed (6 s of a rank at a tenth of its speed)"""
     p = place.running("endless.yaml", 2, "train.log_every=0")
@@ -449,8 +456,10 @@ def slow(place, rng):
     while time.monotonic() < end and p.poll() is None:
         send(chosen, signal.SIGSTOP)
         time.sleep(0.45)
+        used = processor_time(chosen)
         send(chosen, signal.SIGCONT)
         time.sleep(0.05)
+        place.wait(lambda: processor_time(chosen) != used or p.poll() is not None, "the slow rank to go on")  # on a loaded machine
     check(p.poll() is None, "a false alarm:", place.finish(p) if p.poll() is not None else "")
     send(chosen, signal.SIGCONT)
     p.send_signal(signal.SIGTERM)
@@ -577,13 +586,17 @@ def missing(place, rng):
     port, world = free_port(), 3
     env = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_WORLD_SIZE": str(world)}
     ranks = [place.start("short.yaml", run="runs/missing", env={**env, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in (0, 1)]
-    time.sleep(2.6 * SLOW)
+    said = ""
+    for line in ranks[0].stderr:
+        said += line
+        if line.startswith("waiting for 1 of 3 ranks: 2"):
+            break
     asked = rng.choice(ranks)
     asked.send_signal(rng.choice((signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)))
     for r, p in enumerate(ranks):
         code, err = place.finish(p, 10)
         check(code == 75, "rank", r, code, err)
-        check(r != 0 or "waiting for 1 of 3 ranks: 2" in err, err)
+        check(r != 0 or "waiting for 1 of 3 ranks: 2" in said, said + err)
 
 
 GUARANTEES = collections.OrderedDict((f.__name__, f) for f in (kill, sweep, orphans, death, stop, request, hang, slow, restart, stale, give_up, untrusted,
