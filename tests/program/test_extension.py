@@ -288,6 +288,10 @@ class Extension(program.Case):
             self.assertRegex(self.train(code=USAGE), message)
         self.write("c.yaml", CONFIG % ("rational.c", "rational", "mse", "adam"))
         self.assertIn("'nocc' cannot be started", self.train(code=USAGE, env={"CC": "nocc"}))
+        self.write("cc", "#!/bin/sh\necho '/usr/include/ddptrain/base/files/digest.h:5:10: fatal error: nettle/sha2.h: No such file or directory' >&2\nexit 1\n")
+        os.chmod(self.path("cc"), 0o755)
+        self.assertIn("does not compile: /usr/include/ddptrain/base/files/digest.h:5:10: fatal error: nettle/sha2.h: No such file or directory; install the headers of the C "
+                      "library and of nettle (Debian: libc6-dev nettle-dev", self.train(code=USAGE, env={"CC": self.path("cc")}))
         self.assertIn("neither HOME nor", self.train(code=USAGE, env={"HOME": "", "XDG_CACHE_HOME": ""}))
         os.makedirs(self.path("cache2/ddptrain/extensions"))
         os.chmod(self.path("cache2/ddptrain/extensions"), 0o777)

@@ -272,7 +272,11 @@ static status compiler_failure(const char *source, const char *name, const char 
     size_t length = strlen(source), is_named = strncmp(line, source, length) == 0 ? length : 0;
     if (is_named) text_add(&shown, name);
     text_add_bytes(&shown, line + is_named, strcspn(line + is_named, "\n"));
-    return status_new(STATUS_USAGE, "the extension %s does not compile: %.400s", name, text_string(&shown));
+    bool lacks_header = !is_named && strstr(text_string(&shown), "fatal error: "); /* of one of the program's headers */
+    return status_new(STATUS_USAGE, "the extension %s does not compile: %.400s%s", name, text_string(&shown),
+                      lacks_header ? "; install the headers of the C library and of nettle (Debian: libc6-dev "
+                                     "nettle-dev, Fedora: glibc-devel nettle-devel)"
+                                   : "");
 }
 
 status extension_compile(const char *source, const char *name, const char *out) {
