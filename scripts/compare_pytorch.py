@@ -296,6 +296,12 @@ def written_rows(folder):
     yield "csv_parts", f"dataset: {{path: {folder}/part-*.csv, filter: \"b > 1.5 and city == 'DE'\", columns: {{city: category}}, targets: [y], split: {{test: 0.25}}}}\n{end}", 1
     yield "csv_expression", (f"dataset: {{path: {folder}/part-*.csv, columns: {{city: category, ratio: {{expression: \"where(b > 3, a / b, 2 * a)\"}}, "
                              f"goal: {{expression: \"log1p(b) + y\"}}}}, targets: [goal], scale: standard, split: {{test: 0.25}}}}\n{end}"), 1
+    with open(os.path.join(folder, "blanks.csv"), "w", encoding="utf-8") as file:
+        file.write(" a , b,kind , y\n" + "".join(f" {source.random()} ,{source.random()},{('p', 'q ')[source.integers(2)]}, {('u', 'v ')[source.integers(2)]}\n" for _ in range(40)))
+    for columns in "{}", "{kind: category}":
+        inputs = "" if "kind" in columns else ", inputs: [a, b]"
+        yield f"csv_blanks_{'category' if 'kind' in columns else 'numbers'}", (f"dataset: {{path: {folder}/blanks.csv, columns: {columns}{inputs}, targets: [y], split: {{test: 0.25}}}}\n"
+                                                                              + end.replace("linear: 1", "linear: 2").replace("mse", "cross_entropy")), 1
     with h5py.File(os.path.join(folder, "tokens.h5"), "w") as file:
         file["x"], file["y"] = source.integers(0, 30, (20, 3)), source.random((20, 2))
     for name, after in (("embedding", ", flatten"), ("embedding_bag", "")):

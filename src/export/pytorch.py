@@ -535,10 +535,12 @@ def read_npz(path, inputs, targets):
 
 
 def read_table(paths, **options):
-    """A CSV file, or several."""
+    """A CSV file, or several. Blanks around names and texts are no part of them."""
     paths = [paths] if isinstance(paths, str) else paths
     table = pandas.concat([pandas.read_csv(path, skipinitialspace=True, **options) for path in paths], ignore_index=True)
-    table.columns = table.columns.map(str)
+    table.columns = table.columns.map(lambda name: str(name).rstrip(" \t"))
+    for name in table.select_dtypes(exclude=["number", "bool"]).columns:
+        table[name] = table[name].map(lambda value: value.rstrip(" \t") if isinstance(value, str) else value)
     return table
 
 

@@ -218,8 +218,9 @@ static status add_csv_options(const struct script *s, bool are_texts, struct tex
     struct csv_reader reader;
     bool is_started;
     status failure = csv_open_pieces(path, &d->csv, &reader, &is_started);
+    bool is_not_utf8 = reader.is_not_utf8;
     if (failure) csv_free(&reader);
-    if (reader.is_not_utf8 || (!failure && !is_started && d->csv.encoding == CSV_ENCODING_AUTO)) {
+    if (is_not_utf8 || (!failure && !is_started && d->csv.encoding == CSV_ENCODING_AUTO)) {
         status_free(failure);
         return script_refuse("a CSV file that is not UTF-8, without dataset.csv.encoding,");
     }
@@ -596,6 +597,18 @@ static status add_computed(struct script *s) {
     return OK;
 }
 
+/* Texts in quotes that end in blanks, which read_table removes. */
+static status check_blanks(const struct script *s, const struct string_list *texts) {
+    const struct dataset_config *d = &s->config->dataset;
+    if (strcmp(dataset_format_of(d, d->path)->name, "csv") != 0) return OK;
+    for (size_t i = 0; i < texts->count; i++) {
+        size_t length = strlen(texts->items[i]);
+        if (length && strchr(" \t", texts->items[i][length - 1]))
+            return script_refuse("a text with blanks at its end, in quotes,");
+    }
+    return OK;
+}
+
 /* x and y of a table whose columns are prepared; the numbers that were fitted to its training rows are in the script.
  */
 static status add_prepared(struct script *s, const struct preparation *p) {
@@ -614,6 +627,7 @@ static status add_prepared(struct script *s, const struct preparation *p) {
     text_add(out, "x = np.concatenate([");
     for (size_t i = 0; i < p->count; i++) {
         if (p->items[i].type == COLUMN_TEXT) return script_refuse("dataset.columns with texts");
+        TRY(check_blanks(s, &p->items[i].categories));
         text_add(out, i ? ",\n                    " : "");
         add_column(&p->items[i], out);
     }
@@ -870,7 +884,9 @@ status script_write_data(struct script *s) {
     else
         TRY(add_arrays(s, format));
     if (reads_files(s)) add_decoders(s);
-    if (dataset_labels(s->plan->dataset).count && !has_classes)
+    const struct string_list labels = dataset_labels(s->plan->dataset);
+    if (!has_classes) TRY(check_blanks(s, &labels));
+    if (labels.count && !has_classes)
         text_add(&s->data, "labels, y = np.unique(y, return_inverse=True)  # classes in alphabetical order\n");
     TRY(add_groups(s));
     add_split(s);

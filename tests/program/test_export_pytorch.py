@@ -224,10 +224,17 @@ class ExportPyTorch(program.Case):
                                ("dataset.split={test: 0.2, folds: 3, fold: 0}", "dataset.split with test rows"), ("train={epochs: 9, metrics: [f1], early_stop: {metric: val_f1}}", "the metric val_f1"),
                                ("model.layers=[{linear: {out: 4, name: 'a\"b'}}, {linear: {out: 3, name: c}}]", "a name with a quote")):
             with self.subTest(override):
-                self.refuse("wine.yaml", override, what)
+                self.refuse("wine.yaml", override, what=what)
         for layers in ("{batch_norm: {name: a}}, {batch_norm: {share: a, eps: 0.5}}", "{reshape: [13, 1]}, {attention: {heads: 1, dropout: 0.1, name: a}}, {attention: {heads: 1, dropout: 0.1, share: a}}, flatten",
                        "{reshape: [13, 1]}, {gru: {hidden_size: 1, last_state: h, name: a}}, {gru: {hidden_size: 1, share: a, initial_state: h}}, flatten"):
             self.refuse("wine.yaml", f"model.layers=[{layers}, {{linear: 3}}]", what="share: a layer with other keys than those of model.layers.[01].[a-z_]+, or with dropout,")
+        for name, text, what in (("latin.csv", "gr\u00f6\u00dfe,y\n" + "0.5,0\n0.25,1\n" * 20, "a CSV file that is not UTF-8, without dataset.csv.encoding,"),
+                                 ("quoted.csv", "a,y\n" + '0.5,"u "\n0.25,v\n' * 20, "a text with blanks at its end, in quotes,"),
+                                 ("quoted.csv", "a,b,y\n" + '"u ",1,0\nv,2,1\n' * 20, "a text with blanks at its end, in quotes,")):
+            with open(self.path(name), "w", encoding="latin-1") as f:
+                f.write(text)
+            self.write("blanks.yaml", f"dataset: {{path: {name}}}\nmodel: {{layers: [{{linear: 2}}]}}\nloss: cross_entropy\ntrain: {{epochs: 1}}\n")
+            self.refuse("blanks.yaml", what=what)
         self.write("table.csv", "a,b,y\n" + "0.5,1,0\n0.25,3,1\n" * 20)
         self.write("table.yaml", "dataset: {path: table.csv, columns: {both: {expression: a * b}}, targets: both, drop_missing_targets: true}\nmodel: {layers: [{linear: 1}]}\nloss: mse\ntrain: {epochs: 1}\n")
         self.refuse("table.yaml", what="dataset.drop_missing_targets with a target that is an expression")
