@@ -393,22 +393,6 @@ static void avg_pool_backward(struct device *device, const struct pooling *p, co
 #define RUN 32   /* positions that are summed in float */
 #define LINE 16  /* floats of a line of the cache */
 
-/* Calls function(..., channel, size, skipped) for the channels from [first] to [last], [size] of them at a time: a
- * constant, so that their sums stay in registers, but for the last few of less than a line. A last line that is not
- * whole begins with channels of the call before, [skipped]: the compiler makes scalars of fewer than a vector. */
-#define FOR_CHANNELS(first, last, function, ...)                                                                       \
-    do {                                                                                                               \
-        size_t c_ = first;                                                                                             \
-        for (; last - c_ >= BLOCK; c_ += BLOCK) function(__VA_ARGS__, c_, BLOCK, 0);                                   \
-        for (size_t at_; c_ < last && last >= LINE; c_ = at_ + LINE) {                                                 \
-            at_ = last - c_ < LINE ? last - LINE : c_;                                                                 \
-            function(__VA_ARGS__, at_, LINE, c_ - at_);                                                                \
-        }                                                                                                              \
-        if (last - c_ >= 8) function(__VA_ARGS__, c_, 8, 0), c_ += 8;                                                  \
-        if (last - c_ >= 4) function(__VA_ARGS__, c_, 4, 0), c_ += 4;                                                  \
-        if (last > c_) function(__VA_ARGS__, c_, last - c_, 0);                                                        \
-    } while (0)
-
 /* A batch norm's workspace. */
 struct work {
     float *mean, *inverse, *scale, *shift, *from_x, *constant; /* (channels) */
@@ -436,10 +420,10 @@ static void clear_sums(const struct positions *p, size_t first, size_t last) {
     memset(p->w->sums + p->norm->channels + first, 0, (last - first) * sizeof *p->w->sums);
 }
 
-static void add_sums(const struct positions *p, size_t channel, size_t size, size_t skipped, const float *first,
+static void add_sums(const struct positions *p, size_t channel, size_t from, size_t to, const float *first,
                      const float *second) {
     double *sums = p->w->sums + channel;
-    for (size_t c = skipped; c < size; c++) {
+    for (size_t c = from; c < to; c++) {
         sums[c] += (double)first[c];
         sums[p->norm->channels + c] += (double)second[c];
     }
@@ -455,9 +439,32 @@ INLINE void prefetch_run(const float *x, size_t channels, size_t size) {
     for (size_t c = 0; size >= LINE && c < size; c += LINE) __builtin_prefetch(x + RUN * channels + c);
 }
 
-/* sums[0] += x - origin, sums[1] += (x - origin)^2 over a run of positions, of [size] <= BLOCK channels of which the
- * first [skipped] are not added; origin: the first position's values */
-INLINE void moments_run(const struct positions *p, size_t position, size_t channel, size_t size, size_t skipped) {
+/* Whether a line exists from the first channel of each position of the run at [position]. */
+static bool is_line_in(const struct positions *p, size_t position) {
+    return (position + RUN) * p->norm->channels + LINE <= p->count * p->norm->channels;
+}
+
+/* Calls function(p, position, ..., channel, size, from, to) for the channels from [first] to [last], [size] of them at
+ * a time, of which [from, to) are summed. [size] is a constant, a whole line wherever there is one: their sums stay in
+ * registers, and the compiler makes scalars of less than a vector. A line that would not be whole begins with channels
+ * of the call before, or ends with channels of the next position. */
+#define FOR_CHANNELS(first, last, function, p, position, ...)                                                          \
+    do {                                                                                                               \
+        size_t c_ = first;                                                                                             \
+        for (; last - c_ >= BLOCK; c_ += BLOCK) function(p, position, __VA_ARGS__ c_, BLOCK, 0, BLOCK);                \
+        for (size_t at_; c_ < last && last >= LINE; c_ = at_ + LINE) {                                                 \
+            at_ = last - c_ < LINE ? last - LINE : c_;                                                                 \
+            function(p, position, __VA_ARGS__ at_, LINE, c_ - at_, LINE);                                              \
+        }                                                                                                              \
+        if (c_ < last && is_line_in(p, position))                                                                      \
+            function(p, position, __VA_ARGS__ c_, LINE, 0, last - c_), c_ = last;                                      \
+        if (c_ < last) function(p, position, __VA_ARGS__ c_, last - c_, 0, last - c_);                                 \
+    } while (0)
+
+/* sums[0] += x - origin, sums[1] += (x - origin)^2 over a run of positions, of [size] <= BLOCK channels of which
+ * [from, to) are added; origin: the first position's values */
+INLINE void moments_run(const struct positions *p, size_t position, size_t channel, size_t size, size_t from,
+                        size_t to) {
     float first[BLOCK] = {0}, second[BLOCK] = {0};
     size_t channels = p->norm->channels, count = run_at(p, position);
     const float *restrict x = p->x + position * channels + channel, *restrict origin = p->x + channel;
@@ -469,7 +476,7 @@ INLINE void moments_run(const struct positions *p, size_t position, size_t chann
             second[c] = fmaf(d, d, second[c]);
         }
     }
-    add_sums(p, channel, size, skipped, first, second);
+    add_sums(p, channel, from, to, first, second);
 }
 
 /* Writes the sums of moments_run over all positions to w->sums, for some blocks of channels: position after position,
@@ -478,7 +485,7 @@ static void moments_part(void *context, size_t first, size_t last) {
     const struct positions *p = context;
     size_t begin = first * BLOCK, end = last * BLOCK < p->norm->channels ? last * BLOCK : p->norm->channels;
     clear_sums(p, begin, end);
-    for (size_t i = 0; i < p->count; i += RUN) FOR_CHANNELS(begin, end, moments_run, p, i);
+    for (size_t i = 0; i < p->count; i += RUN) FOR_CHANNELS(begin, end, moments_run, p, i, );
 }
 
 static size_t blocks_of(size_t channels) { return (channels + BLOCK - 1) / BLOCK; }
@@ -596,7 +603,7 @@ static void batch_norm_recompute(struct device *device, const struct batch_norm 
 
 /* sums[0] += g, sums[1] += g (x - mean) over a run of positions; with a relu g is dy where y > 0 */
 INLINE void gradients_run(const struct positions *p, size_t position, bool has_relu, size_t channel, size_t size,
-                          size_t skipped) {
+                          size_t from, size_t to) {
     float first[BLOCK] = {0}, second[BLOCK] = {0};
     size_t channels = p->norm->channels, at = position * channels + channel, count = run_at(p, position);
     const float *restrict x = p->x + at, *restrict dy = p->dy + at, *restrict mean = p->w->mean + channel;
@@ -610,19 +617,39 @@ INLINE void gradients_run(const struct positions *p, size_t position, bool has_r
             second[c] = fmaf(g, x[c] - mean[c], second[c]);
         }
     }
-    add_sums(p, channel, size, skipped, first, second);
+    add_sums(p, channel, from, to, first, second);
+}
+
+/* Positions of less than a line, whose constants are copied to whole lines. */
+struct narrow {
+    struct positions positions;
+    struct work work;
+    float mean[LINE], scale[LINE], shift[LINE];
+};
+
+static const struct positions *widen(const struct positions *p, struct narrow *n) {
+    size_t size = p->norm->channels * sizeof *n->mean;
+    *n = (struct narrow){.positions = *p, .work = *p->w};
+    memcpy(n->mean, p->w->mean, size);
+    memcpy(n->scale, p->w->scale, size);
+    memcpy(n->shift, p->w->shift, size);
+    n->work.mean = n->mean, n->work.scale = n->scale, n->work.shift = n->shift;
+    n->positions.w = &n->work;
+    return &n->positions;
 }
 
 /* As moments_part. */
 static void gradients_part(void *context, size_t first, size_t last) {
+    struct narrow narrow;
     const struct positions *p = context;
+    if (p->norm->channels < LINE) p = widen(p, &narrow);
     size_t begin = first * BLOCK, end = last * BLOCK < p->norm->channels ? last * BLOCK : p->norm->channels;
     clear_sums(p, begin, end);
     for (size_t i = 0; i < p->count; i += RUN)
         if (p->norm->has_relu)
-            FOR_CHANNELS(begin, end, gradients_run, p, i, true);
+            FOR_CHANNELS(begin, end, gradients_run, p, i, true, );
         else
-            FOR_CHANNELS(begin, end, gradients_run, p, i, false);
+            FOR_CHANNELS(begin, end, gradients_run, p, i, false, );
 }
 
 /* dx = scale (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))) */
