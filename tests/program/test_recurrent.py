@@ -106,14 +106,19 @@ class CarriedState(program.Case):
         plain = "model.layers.1.lstm.carry_state=false"
         self.train("plain", plain, "train.epochs=1", "checkpoint.save_every=1")
         self.run_program("words.yaml", "--run-dir", "carried", "--stop-after", 7, code=None)
-        for run, extension, *words in (("plain", "safetensors"), ("plain", "pt"), ("carried", "pt"), ("carried", "safetensors", "sampler.global_batch_size=2"), ("carried", "pt", plain)):
+        few = "sampler.global_batch_size=2"
+        for run, extension, *words in (("plain", "safetensors"), ("plain", "pt"), ("carried", "pt"), ("carried", "safetensors", few), ("carried", "pt", plain),
+                                       ("plain", ""), ("carried", "", few), ("carried", "", plain)):
             with self.subTest(run=run, extension=extension, words=words):
-                self.run_program("export", run, "--out", f"w.{extension}")
-                self.run_program("check", "words.yaml", f"model.init_from=w.{extension}", *words)
-                self.train("next", "train.epochs=1", f"model.init_from=w.{extension}", "optimizer.lr=0", "--fresh", *words)
+                source = f"w.{extension}" if extension else run
+                if extension:
+                    self.run_program("export", run, "--out", source)
+                self.run_program("check", "words.yaml", f"model.init_from={source}", *words)
+                self.train("next", "train.epochs=1", f"model.init_from={source}", "optimizer.lr=0", "--fresh", *words)
                 with h5py.File(self.checkpoints(run)[-1]) as before, h5py.File(self.checkpoints("next")[-1]) as after:
                     for name in set(before["model"]) - {"rnn.carried_state"}:
                         self.assertTrue((before["model"][name][()] == after["model"][name][()]).all(), name)
+        self.run_program("eval", "carried", few)
 
     def test_windows_of_any_length(self):
         """With the weights as they are, the state makes one text of the windows."""

@@ -191,6 +191,7 @@ static void add_entries(struct arena *arena, const char *group, const struct par
                         size_t *count) {
     for (size_t i = 0; i < params->count; i++) {
         const struct param *p = &params->items[i];
+        if (loading_is_carried_state(p->name)) continue;
         struct entry *e = &entries[(*count)++];
         *e = (struct entry){.path = arena_printf(arena, "%s/%s", group, p->name),
                             .type = ENTRY_FLOAT32,
