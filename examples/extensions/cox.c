@@ -74,21 +74,19 @@ static double likelihood(struct subject *s, size_t count, double *events) {
     return loss;
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     size_t count = 0;
     double events;
-    struct subject *subjects = gather(weights, floats(output), targets, rows, &count);
+    struct subject *subjects = gather(b->weights, floats(b->output), b->targets, b->rows, &count);
     double loss = likelihood(subjects, count, &events), divisor = events > 0 ? events : 1;
-    (void)config, (void)device, (void)output_shape;
-    for (size_t i = 0; gradient && i < count; i++)
+    (void)config;
+    for (size_t i = 0; b->gradient && i < count; i++)
         if (subjects[i].at != SIZE_MAX)
-            floats(gradient)[subjects[i].at] =
-                (float)(subjects[i].slope / divisor * (double)count / (double)(rows ? rows : 1)) * scale;
+            floats(b->gradient)[subjects[i].at] =
+                (float)(subjects[i].slope / divisor * (double)count / (double)(b->rows ? b->rows : 1)) * b->scale;
     /* The mean over the rows of the batch is the mean over its events. */
-    sums->loss += loss / divisor * (double)rows;
-    sums->count += (double)rows;
+    b->sums->loss += loss / divisor * (double)b->rows;
+    b->sums->count += (double)b->rows;
     free(subjects);
 }
 

@@ -33,12 +33,7 @@ static double row_loss(const void *config, const float *y, size_t size, const fl
     return loss;
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
-    (void)device;
-    extension_run_rows(row_loss, config, output_shape, output, targets, weights, rows, scale, gradient, sums);
-}
+static void run(const void *config, const struct loss_batch *b) { extension_run_rows(row_loss, config, b); }
 
 static const struct loss_type ordinal = {
     .variant = {"ordinal", &schema, "Classes with an order, 0, 1, ...: a score with equal thresholds."},

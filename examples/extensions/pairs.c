@@ -83,21 +83,18 @@ static void add_slope(const float *rows, size_t count, size_t size, size_t i, do
     }
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     double margin = ((const struct config *)config)->margin, loss[2] = {0}, pairs[2] = {0}, mean = 0;
-    size_t size = shape_elements(output_shape), own, count;
-    float *all = gather(weights, floats(output), targets, rows, size, &own, &count);
-    (void)device;
+    size_t size = shape_elements(b->shape), own, count;
+    float *all = gather(b->weights, floats(b->output), b->targets, b->rows, size, &own, &count);
     add_pairs(all, count, size, margin, loss, pairs);
     for (int kind = 0; kind < 2; kind++) mean += pairs[kind] > 0 ? 0.5 * loss[kind] / pairs[kind] : 0;
-    double factor = (double)count / (double)(rows ? rows : 1) * (double)scale;
-    if (gradient) memset(floats(gradient), 0, rows * size * sizeof(float));
-    for (size_t r = 0; gradient && r < rows; r++)
-        add_slope(all, count, size, own + r, margin, pairs, factor, floats(gradient) + r * size);
-    sums->loss += mean * (double)rows;
-    sums->count += (double)rows;
+    double factor = (double)count / (double)(b->rows ? b->rows : 1) * (double)b->scale;
+    if (b->gradient) memset(floats(b->gradient), 0, b->rows * size * sizeof(float));
+    for (size_t r = 0; b->gradient && r < b->rows; r++)
+        add_slope(all, count, size, own + r, margin, pairs, factor, floats(b->gradient) + r * size);
+    b->sums->loss += mean * (double)b->rows;
+    b->sums->count += (double)b->rows;
     free(all);
 }
 

@@ -25,12 +25,7 @@ static double row_loss(const void *config, const float *y, size_t size, const fl
     return sum / (double)size;
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
-    (void)device;
-    extension_run_rows(row_loss, config, output_shape, output, targets, weights, rows, scale, gradient, sums);
-}
+static void run(const void *config, const struct loss_batch *b) { extension_run_rows(row_loss, config, b); }
 
 static const struct loss_type tweedie = {
     .variant = {"tweedie", &schema, "Deviance of Tweedie's distributions, of the logarithm of the mean."},

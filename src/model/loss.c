@@ -56,7 +56,8 @@ void loss_run(const struct loss_type *loss, const void *config, struct model *mo
     of_rows.target_size = model->target_size;
     of_rows.all = all;
     struct tensor gradient = model_output_gradient(model);
-    loss->run(config, model->device, &model->out, output, targets, &of_rows, rows, scale, &gradient, sums);
+    loss->run(config, &(struct loss_batch){model->device, &model->out, output, targets, &of_rows, rows, scale,
+                                           &gradient, sums});
 }
 
 /* The layer that computes the values of [tensor], before views; NULL: a sum. */
@@ -253,17 +254,14 @@ struct loss_positions loss_positions_of(const struct shape *output, size_t rows)
     return (struct loss_positions){rows * (shape_elements(output) / classes), classes};
 }
 
-void loss_mean_of_elements(const struct elementwise_options *options, struct device *device,
-                           const struct shape *output_shape, const float *output, const void *targets,
-                           const struct row_weights *weights, size_t rows, float scale, float *gradient,
-                           struct loss_sums *sums) {
-    size_t row_elements = shape_elements(output_shape), count = rows * row_elements;
-    size_t over = options->is_row_mean ? rows : count;
+void loss_mean_of_elements(const struct elementwise_options *options, const struct loss_batch *b) {
+    size_t row_elements = shape_elements(b->shape), count = b->rows * row_elements;
+    size_t over = options->is_row_mean ? b->rows : count;
     struct elementwise_options own = *options;
-    own.rows = *weights;
+    own.rows = *b->weights;
     own.row_elements = row_elements;
-    device_ops(device)->losses->elementwise(device, &own, output, targets, count, scale / (float)over, (double)over,
-                                            gradient, sums);
+    device_ops(b->device)->losses->elementwise(b->device, &own, floats(b->output), b->targets, count,
+                                               b->scale / (float)over, (double)over, floats(b->gradient), b->sums);
 }
 
 size_t loss_row_positions(const struct shape *output) { return output->lengths ? (size_t)output->size[0] : 1; }
@@ -289,14 +287,12 @@ status loss_check_parts(const char *name, size_t parts, const char *meaning, con
     return s;
 }
 
-void loss_mean_of_rows(const struct rowwise_options *options, struct device *device, const struct shape *output_shape,
-                       const float *output, const void *targets, const struct row_weights *weights, size_t rows,
-                       float scale, float *gradient, struct loss_sums *sums) {
+void loss_mean_of_rows(const struct rowwise_options *options, const struct loss_batch *b) {
     struct rowwise_options own = *options;
-    size_t positions = loss_row_positions(output_shape), count = rows * positions;
-    own.rows = *weights;
+    size_t positions = loss_row_positions(b->shape), count = b->rows * positions;
+    own.rows = *b->weights;
     own.row_masks = positions;
-    device_ops(device)->losses->rowwise(device, &own, output, targets, count,
-                                        shape_elements(output_shape) / positions / options->parts, scale / (float)count,
-                                        gradient, sums);
+    device_ops(b->device)->losses->rowwise(b->device, &own, floats(b->output), b->targets, count,
+                                           shape_elements(b->shape) / positions / options->parts,
+                                           b->scale / (float)count, floats(b->gradient), b->sums);
 }

@@ -10,6 +10,19 @@ struct model;
 
 extern const struct schema_variants loss_variants;
 
+/* The rows of a batch for a loss, and where the results go. */
+struct loss_batch {
+    struct device *device;
+    const struct shape *shape;         /* of an output */
+    const struct tensor *output;       /* (rows, shape) */
+    const void *targets;               /* (rows, target_size) classes or values */
+    const struct row_weights *weights; /* of the rows */
+    size_t rows;
+    float scale;                   /* a factor of the gradient */
+    const struct tensor *gradient; /* (rows, shape) of the mean loss of this batch; NULL: not wanted */
+    struct loss_sums *sums;        /* += those of this batch */
+};
+
 struct loss_type {
     struct schema_variant variant;
     const struct schema_alias *aliases; /* of this type and of others of its file; NULL: none */
@@ -41,15 +54,10 @@ struct loss_type {
      * compute the loss. NULL: nothing. */
     status (*prepare)(const void *config, struct device *device, const struct shape *output, size_t target_size,
                       size_t rows, size_t world_size);
-    /* [weights]: of the rows. sums += this batch; gradient (rows, output), unless NULL, = d(mean loss of this
-     * batch)/d(output) * scale */
-    void (*run)(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums);
+    void (*run)(const void *config, const struct loss_batch *batch);
     /* Adds what in the loss of these rows, or in its derivative, is not finite first: " in 'log' (character 8 of the
-     * expression)". Nothing if all is. NULL: it has no parts. The CPU only. */
-    void (*explain)(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                    const void *targets, const struct row_weights *weights, size_t rows, struct text *out);
+     * expression)". Nothing if all is. NULL: it has no parts. The CPU only; scale, gradient and sums are not used. */
+    void (*explain)(const void *config, const struct loss_batch *batch, struct text *out);
     /* The loss of a row depends on the other rows of the batch, on all ranks: each of them calls run for every
      * batch, also without rows, with the weights' [all]. The mean is that of all rows. */
     bool compares_rows;

@@ -171,27 +171,25 @@ static status prepare(const void *config, struct device *device, const struct sh
     return OK;
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct objective *o = config;
-    const struct device_ops *ops = device_ops(device);
-    (void)output_shape;
-    objective_split(o, device, floats(output), targets, rows);
-    device_zero(device, o->sums, o->count * sizeof *o->sums);
+    const struct device_ops *ops = device_ops(b->device);
+    objective_split(o, b->device, floats(b->output), b->targets, b->rows);
+    device_zero(b->device, o->sums, o->count * sizeof *o->sums);
     for (size_t i = 0; i < o->count; i++) {
         const struct objective_term *t = &o->terms[i];
-        if (rows == 0 && !t->loss->compares_rows) continue;
-        struct row_weights own = loss_weights(o->model, &t->output.shape, weights->values, weights->is_counted);
+        if (b->rows == 0 && !t->loss->compares_rows) continue;
+        struct row_weights own = loss_weights(o->model, &t->output.shape, b->weights->values, b->weights->is_counted);
         own.target_size = t->target.size;
-        own.all = weights->all;
-        t->loss->run(t->config, device, &t->output.shape, F32(t->outputs), t->targets, &own, rows,
-                     scale * (float)t->weight, gradient ? F32(t->gradient) : NULL, &o->sums[i]);
-        if (gradient)
-            ops->copy_columns(device, t->gradient, t->output.size, floats(gradient) + t->output.first, o->output_size,
-                              rows, t->output.size);
+        own.all = b->weights->all;
+        t->loss->run(t->config, &(struct loss_batch){b->device, &t->output.shape, F32(t->outputs), t->targets, &own,
+                                                     b->rows, b->scale * (float)t->weight,
+                                                     b->gradient ? F32(t->gradient) : NULL, &o->sums[i]});
+        if (b->gradient)
+            ops->copy_columns(b->device, t->gradient, t->output.size, floats(b->gradient) + t->output.first,
+                              o->output_size, b->rows, t->output.size);
     }
-    ops->losses->combine(device, o->sums, o->weights, o->count, (double)rows, sums);
+    ops->losses->combine(b->device, o->sums, o->weights, o->count, (double)b->rows, b->sums);
 }
 
 const struct loss_type loss_objective = {

@@ -135,8 +135,8 @@ static inline double forward_and_loss(struct fixture *f, bool gradient) {
     struct row_weights weights = loss_weights(f->model, &f->model->out, NULL, false);
     weights.target_size = f->loss->aligns_targets ? 2 : f->model->out_size; /* of ctc 2 */
     ck_assert(!loss_prepare(f->loss, f->loss_config, f->device, &f->model->out, weights.target_size, f->rows, 1));
-    f->loss->run(f->loss_config, f->device, &f->model->out, output, targets, &weights, f->rows, 1,
-                 gradient ? &output_gradient : NULL, &sums);
+    f->loss->run(f->loss_config, &(struct loss_batch){f->device, &f->model->out, output, targets, &weights, f->rows, 1,
+                                                      gradient ? &output_gradient : NULL, &sums});
     return sums.loss / sums.count;
 }
 

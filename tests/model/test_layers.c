@@ -220,8 +220,8 @@ static double train_pass(struct fixture *f, const float **output) {
     *output = floats(model_forward(f->model, &pass, f->inputs));
     struct tensor gradient = model_output_gradient(f->model);
     struct row_weights weights = loss_weights(f->model, &f->model->out, NULL, false);
-    f->loss->run(f->config.loss.config, f->device, &f->model->out, F32(*output), targets, &weights, f->rows, 1,
-                 &gradient, &sums);
+    f->loss->run(f->config.loss.config, &(struct loss_batch){f->device, &f->model->out, F32(*output), targets, &weights,
+                                                             f->rows, 1, &gradient, &sums});
     params_zero_gradients(&f->model->params, f->device);
     model_backward(f->model, &pass, f->inputs, NULL, NULL);
     return sums.loss / sums.count;

@@ -57,7 +57,7 @@ static void run_case(const json_t *vector) {
     ck_assert_msg(!s, "%s: %s", config, status_message(s));
 
     ck_assert(!loss_prepare(type, loss.config, device, &shape, weights.target_size, n, 1));
-    type->run(loss.config, device, &shape, F32(x), t, &weights, n, 0.5f, F32(gradient), &sums);
+    type->run(loss.config, &(struct loss_batch){device, &shape, F32(x), t, &weights, n, 0.5f, F32(gradient), &sums});
     double mean = json_number_value(json_object_get(vector, "loss"));
     ck_assert_msg(fabs(sums.loss / sums.count - mean) < 2e-7 * (1 + fabs(mean)), "%s: expected %.9g, got %.9g", config,
                   mean, sums.loss / sums.count);
@@ -67,7 +67,7 @@ static void run_case(const json_t *vector) {
                       "%s: gradient[%zu]: expected %.9g, got %.9g", config, i, g, (double)gradient[i]);
     }
     struct loss_sums again = {0};
-    type->run(loss.config, device, &shape, F32(x), t, &weights, n, 1, NULL, &again);
+    type->run(loss.config, &(struct loss_batch){device, &shape, F32(x), t, &weights, n, 1, NULL, &again});
     ck_assert(again.loss == sums.loss && again.count == sums.count && again.correct == sums.correct);
     device_destroy(device);
     document_destroy(document);
@@ -94,9 +94,12 @@ TEST(sums_add_up) {
     float gradient[8];
     struct loss_sums parts = {0}, whole = {0};
     ck_assert(!device_create("cpu", &device));
-    type->run(loss.config, device, &shape, F32(logits), classes, &(struct row_weights){0}, 1, 1, NULL, &parts);
-    type->run(loss.config, device, &shape, F32(logits + 2), classes + 1, &(struct row_weights){0}, 3, 1, NULL, &parts);
-    type->run(loss.config, device, &shape, F32(logits), classes, &(struct row_weights){0}, 4, 1, F32(gradient), &whole);
+    type->run(loss.config,
+              &(struct loss_batch){device, &shape, F32(logits), classes, &(struct row_weights){0}, 1, 1, NULL, &parts});
+    type->run(loss.config, &(struct loss_batch){device, &shape, F32(logits + 2), classes + 1, &(struct row_weights){0},
+                                                3, 1, NULL, &parts});
+    type->run(loss.config, &(struct loss_batch){device, &shape, F32(logits), classes, &(struct row_weights){0}, 4, 1,
+                                                F32(gradient), &whole});
     ck_assert(fabs(parts.loss - whole.loss) < 1e-12);
     ck_assert(parts.count == 7 && whole.count == 7 && parts.correct == 2 && parts.scored == 3);
     ck_assert_mem_eq(gradient + 4, gradient_of_ignored, sizeof gradient_of_ignored);
@@ -104,7 +107,8 @@ TEST(sums_add_up) {
 
     const int64_t nothing[] = {-1, -1};
     struct loss_sums none = {0};
-    type->run(loss.config, device, &shape, F32(logits), nothing, &(struct row_weights){0}, 2, 1, F32(gradient), &none);
+    type->run(loss.config, &(struct loss_batch){device, &shape, F32(logits), nothing, &(struct row_weights){0}, 2, 1,
+                                                F32(gradient), &none});
     ck_assert(none.loss == 0 && none.count == 0 && gradient[0] == 0 && gradient[3] == 0);
     device_destroy(device);
     document_destroy(document);
@@ -124,8 +128,8 @@ TEST(many_classes) {
     ck_assert(!device_create("cpu", &device));
     for (int has_gradient = 0; has_gradient < 2; has_gradient++) {
         struct loss_sums sums = {0};
-        type->run(loss.config, device, &shape, F32(logits), targets, &(struct row_weights){0}, 3, 1,
-                  F32(has_gradient ? gradient : NULL), &sums);
+        type->run(loss.config, &(struct loss_batch){device, &shape, F32(logits), targets, &(struct row_weights){0}, 3,
+                                                    1, F32(has_gradient ? gradient : NULL), &sums});
         ck_assert_msg(sums.loss == 200 && sums.correct == 2, "loss %g, %g correct", sums.loss, sums.correct);
     }
     device_destroy(device);
@@ -144,7 +148,8 @@ TEST(ctc_of_too_many_labels) {
     float gradient[4], x[] = {-0.1f, -2.4f, -0.1f, -2.4f};
     ck_assert(!device_create("cpu", &device));
     ck_assert(!loss_prepare(type, loss.config, device, &shape, 2, 1, 1));
-    type->run(loss.config, device, &shape, F32(x), (int64_t[]){1, 1}, &weights, 1, 1, F32(gradient), &sums);
+    type->run(loss.config,
+              &(struct loss_batch){device, &shape, F32(x), (int64_t[]){1, 1}, &weights, 1, 1, F32(gradient), &sums});
     ck_assert(isinf(sums.loss) && sums.loss > 0);
     for (size_t i = 0; i < 4; i++) ck_assert(isnan(gradient[i]));
     device_destroy(device);
@@ -164,8 +169,8 @@ TEST(ctc_of_nan) {
     ck_assert(!loss_prepare(type, loss.config, device, &shape, 1, 1, 1));
     for (int has_gradient = 0; has_gradient < 2; has_gradient++) {
         struct loss_sums sums = {0};
-        type->run(loss.config, device, &shape, F32(x), (int64_t[]){1}, &weights, 1, 1,
-                  F32(has_gradient ? gradient : NULL), &sums);
+        type->run(loss.config, &(struct loss_batch){device, &shape, F32(x), (int64_t[]){1}, &weights, 1, 1,
+                                                    F32(has_gradient ? gradient : NULL), &sums});
         ck_assert(isnan(sums.loss));
     }
     for (size_t i = 0; i < 4; i++) ck_assert(isnan(gradient[i]));
@@ -190,8 +195,10 @@ TEST(ctc_of_lengths) {
     for (size_t i = 0; i < 30; i++) x[i] = -0.5f - 0.1f * (float)(i * 7 % 11);
     ck_assert(!device_create("cpu", &device));
     ck_assert(!loss_prepare(type, loss.config, device, &whole, 2, 2, 1));
-    type->run(loss.config, device, &whole, F32(x), targets, &with_lengths, 2, 2, F32(gradient), &sums);
-    type->run(loss.config, device, &first, F32(x), targets, &weights, 1, 1, F32(expected), &sums_of_first);
+    type->run(loss.config,
+              &(struct loss_batch){device, &whole, F32(x), targets, &with_lengths, 2, 2, F32(gradient), &sums});
+    type->run(loss.config,
+              &(struct loss_batch){device, &first, F32(x), targets, &weights, 1, 1, F32(expected), &sums_of_first});
     ck_assert(isfinite(sums.loss) && sums.loss == sums_of_first.loss); /* no steps and no targets: probability 1 */
     ck_assert_mem_eq(gradient, expected, sizeof expected);
     for (size_t i = 9; i < 30; i++) ck_assert(gradient[i] == 0);
@@ -209,7 +216,8 @@ static struct loss_sums run_weighted(const char *config, const float *x, const f
     struct row_weights weights = {.values = values, .is_counted = true, .lengths = lengths, .positions = 3};
     struct loss_sums sums = {0};
     ck_assert(!device_create("cpu", &device));
-    loss_type_at((size_t)loss.index)->run(loss.config, device, &shape, F32(x), t, &weights, n, 1, F32(gradient), &sums);
+    loss_type_at((size_t)loss.index)
+        ->run(loss.config, &(struct loss_batch){device, &shape, F32(x), t, &weights, n, 1, F32(gradient), &sums});
     device_destroy(device);
     document_destroy(document);
     return sums;
@@ -245,7 +253,7 @@ static void run_bce(const char *config, const struct shape *shape, const float *
     struct row_weights weights = {0};
     ck_assert(!device_create("cpu", &device));
     ck_assert(!type->check(loss.config, shape, 12, 0));
-    type->run(loss.config, device, shape, F32(x), t, &weights, 2, 1, F32(gradient), sums);
+    type->run(loss.config, &(struct loss_batch){device, shape, F32(x), t, &weights, 2, 1, F32(gradient), sums});
     device_destroy(device);
     document_destroy(document);
 }
@@ -417,8 +425,8 @@ TEST_EACH(ties_are_pytorchs, ties) {
     struct row_weights weights = {.target_size = type->parts ? 1 : (size_t)ties[_i].size};
     float gradient[6];
     ck_assert(!device_create("cpu", &device));
-    type->run(loss.config, device, &shape, F32(ties[_i].outputs), ties[_i].targets, &weights, 1, 1, F32(gradient),
-              &sums);
+    type->run(loss.config, &(struct loss_batch){device, &shape, F32(ties[_i].outputs), ties[_i].targets, &weights, 1, 1,
+                                                F32(gradient), &sums});
     float count = (float)sums.count;
     for (int64_t i = 0; i < ties[_i].size; i++)
         ck_assert_msg(fabsf(gradient[i] * count - ties[_i].gradient[i]) < 1e-6f, "%s: gradient[%d]: %g, not %g",

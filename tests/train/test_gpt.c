@@ -119,8 +119,8 @@ static double one_step(struct run *r, size_t step) {
     const struct tensor *output = model_forward(r->model, &pass, inputs);
     struct tensor gradient = model_output_gradient(r->model);
     loss_type_at((size_t)loss->index)
-        ->run(loss->config, r->device, &r->model->out, output, targets, &(struct row_weights){0}, BATCH, 1, &gradient,
-              &sums);
+        ->run(loss->config, &(struct loss_batch){r->device, &r->model->out, output, targets, &(struct row_weights){0},
+                                                 BATCH, 1, &gradient, &sums});
     ck_assert(sums.count == BATCH * BLOCK);
     params_zero_gradients(&r->model->params, r->device);
     model_backward(r->model, &pass, inputs, NULL, NULL);

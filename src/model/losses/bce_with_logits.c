@@ -40,17 +40,14 @@ static size_t run_of(const struct bce_config *c, const struct shape *output) {
     return is_by_class ? elements / count : 1;
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct bce_config *c = config;
     struct elementwise_options options = {.loss = LOSS_BCE_WITH_LOGITS,
                                           .pos_weight = c->pos_weight.items,
                                           .pos_weights = c->pos_weight.count,
-                                          .pos_weight_run = run_of(c, output_shape),
+                                          .pos_weight_run = run_of(c, b->shape),
                                           .is_row_mean = c->reduction == REDUCTION_BATCHMEAN};
-    loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,
-                          floats(gradient), sums);
+    loss_mean_of_elements(&options, b);
 }
 
 static const struct schema_alias aliases[] = {

@@ -30,17 +30,14 @@ static status prepare(const void *config, struct device *device, const struct sh
     return ops->contrastive_prepare(device, rows, world_size, shape_elements(output) / 2);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct contrastive_config *c = config;
     struct contrastive_options options = {.temperature = (float)c->temperature,
                                           .is_symmetric = c->symmetric,
-                                          .size = shape_elements(output_shape) / 2,
-                                          .all = weights->all};
-    (void)targets;
-    device_ops(device)->losses->contrastive(device, &options, floats(output), rows, rows ? scale / (float)rows : 0,
-                                            floats(gradient), sums);
+                                          .size = shape_elements(b->shape) / 2,
+                                          .all = b->weights->all};
+    device_ops(b->device)->losses->contrastive(b->device, &options, floats(b->output), b->rows,
+                                               b->rows ? b->scale / (float)b->rows : 0, floats(b->gradient), b->sums);
 }
 
 static const struct schema_alias aliases[] = {

@@ -26,15 +26,12 @@ static status check(const void *config, const struct shape *output, size_t targe
     return status_new(STATUS_USAGE, "a target row has %zu values: cosine_embedding needs one, 1 or -1", target_size);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     struct rowwise_options options = {.loss = ROWWISE_COSINE_EMBEDDING,
                                       .margin = (float)((const struct cosine_config *)config)->margin,
                                       .parts = 2,
                                       .targets = 1};
-    loss_mean_of_rows(&options, device, output_shape, floats(output), targets, weights, rows, scale, floats(gradient),
-                      sums);
+    loss_mean_of_rows(&options, b);
 }
 
 static const struct schema_alias aliases[] = {

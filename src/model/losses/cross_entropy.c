@@ -27,18 +27,16 @@ static status check(const void *config, const struct shape *output, size_t targe
                               target_size, classes);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct cross_entropy_config *c = config;
     struct cross_entropy_options options = {.label_smoothing = (float)c->label_smoothing,
                                             .weight = c->weight.count ? c->weight.items : NULL,
                                             .ignored = c->ignore_index};
-    options.rows = *weights;
-    options.row_positions = loss_positions_of(output_shape, 1).positions;
-    struct loss_positions p = loss_positions_of(output_shape, rows);
-    device_ops(device)->losses->cross_entropy(device, &options, output, targets, p.positions, p.classes, scale,
-                                              gradient, sums);
+    options.rows = *b->weights;
+    options.row_positions = loss_positions_of(b->shape, 1).positions;
+    struct loss_positions p = loss_positions_of(b->shape, b->rows);
+    device_ops(b->device)->losses->cross_entropy(b->device, &options, b->output, b->targets, p.positions, p.classes,
+                                                 b->scale, b->gradient, b->sums);
 }
 
 static const struct schema_alias aliases[] = {

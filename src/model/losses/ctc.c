@@ -42,18 +42,16 @@ static status prepare(const void *config, struct device *device, const struct sh
     return ops->ctc_prepare(device, rows, (size_t)output->size[0], (size_t)output->size[1], target_size);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct ctc_config *c = config;
     struct ctc_options options = {.blank = c->blank,
                                   .padding = c->padding,
                                   .zero_infinity = c->zero_infinity,
-                                  .steps = (size_t)output_shape->size[0],
-                                  .classes = (size_t)output_shape->size[1],
-                                  .rows = *weights};
-    device_ops(device)->losses->ctc(device, &options, floats(output), targets, rows, scale / (float)rows,
-                                    floats(gradient), sums);
+                                  .steps = (size_t)b->shape->size[0],
+                                  .classes = (size_t)b->shape->size[1],
+                                  .rows = *b->weights};
+    device_ops(b->device)->losses->ctc(b->device, &options, floats(b->output), b->targets, b->rows,
+                                       b->scale / (float)b->rows, floats(b->gradient), b->sums);
 }
 
 static const struct schema_alias aliases[] = {

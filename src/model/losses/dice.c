@@ -20,19 +20,17 @@ static status check(const void *config, const struct shape *output, size_t targe
                                     "the model has only one; use bce_with_logits or focal");
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
-    size_t masks = output_shape->dims > 1 ? rows * (size_t)output_shape->size[0] : rows;
-    size_t size = rows * shape_elements(output_shape) / masks;
+static void run(const void *config, const struct loss_batch *b) {
+    size_t masks = b->shape->dims > 1 ? b->rows * (size_t)b->shape->size[0] : b->rows;
+    size_t size = b->rows * shape_elements(b->shape) / masks;
     struct rowwise_options options = {.loss = ROWWISE_DICE,
                                       .smooth = (float)((const struct dice_config *)config)->smooth,
                                       .parts = 1,
                                       .targets = size,
-                                      .rows = *weights,
-                                      .row_masks = masks / rows};
-    device_ops(device)->losses->rowwise(device, &options, floats(output), targets, masks, size, scale / (float)masks,
-                                        floats(gradient), sums);
+                                      .rows = *b->weights,
+                                      .row_masks = masks / b->rows};
+    device_ops(b->device)->losses->rowwise(b->device, &options, floats(b->output), b->targets, masks, size,
+                                           b->scale / (float)masks, floats(b->gradient), b->sums);
 }
 
 static const struct schema_alias aliases[] = {

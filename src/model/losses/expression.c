@@ -85,18 +85,16 @@ static status check(const void *config, const struct shape *output, size_t targe
 }
 
 /* The call for a batch. Both sizes may differ if one of them is 1. */
-static struct expression_call call_of(const struct expression_config *c, const struct shape *output_shape,
-                                      const float *output, const void *targets, const struct row_weights *weights,
-                                      size_t rows) {
-    size_t size = shape_elements(output_shape);
-    size_t target_size = expression_uses(&c->formula, OF_TARGET) ? weights->target_size : 1;
+static struct expression_call call_of(const struct expression_config *c, const struct loss_batch *b) {
+    size_t size = shape_elements(b->shape);
+    size_t target_size = expression_uses(&c->formula, OF_TARGET) ? b->weights->target_size : 1;
     struct expression_call call = {
-        .expression = &c->formula, .rows = rows, .size = size > target_size ? size : target_size};
-    call.variables[OF_OUTPUT].values = output;
+        .expression = &c->formula, .rows = b->rows, .size = size > target_size ? size : target_size};
+    call.variables[OF_OUTPUT].values = floats(b->output);
     call.variables[OF_OUTPUT].is_vector = size > 1;
-    call.variables[OF_TARGET].values = targets;
+    call.variables[OF_TARGET].values = b->targets;
     call.variables[OF_TARGET].is_vector = target_size > 1;
-    call.variables[OF_WEIGHT].values = weights->values;
+    call.variables[OF_WEIGHT].values = b->weights->values;
     call.variables[OF_WEIGHT].constant = 1;
     return call;
 }
@@ -109,7 +107,9 @@ static status prepare(const void *config, struct device *device, const struct sh
     float memory = 0;
     (void)world_size;
     struct row_weights weights = {.values = &memory, .target_size = target_size};
-    struct expression_call call = call_of(c, output, &memory, &memory, &weights, rows);
+    struct expression_call call =
+        call_of(c, &(struct loss_batch){
+                       .shape = output, .output = F32(&memory), .targets = &memory, .weights = &weights, .rows = rows});
     call.outputs[0] = (struct expression_output){c->gradient, &memory, shape_elements(output) > 1};
     call.output_count = 1;
     call.sums[0].node = c->weighted;
@@ -119,32 +119,31 @@ static status prepare(const void *config, struct device *device, const struct sh
     return ops->prepare(device, &call);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct expression_config *c = config;
-    struct expression_call call = call_of(c, output_shape, floats(output), targets, weights, rows);
-    bool is_weighted = weights->values && weights->is_counted;
-    call.variables[OF_FACTOR].constant = scale / (float)rows;
-    if (floats(gradient)) {
-        call.outputs[0] = (struct expression_output){c->gradient, floats(gradient), shape_elements(output_shape) > 1};
+    struct expression_call call = call_of(c, b);
+    bool is_weighted = b->weights->values && b->weights->is_counted;
+    call.variables[OF_FACTOR].constant = b->scale / (float)b->rows;
+    if (floats(b->gradient)) {
+        call.outputs[0] = (struct expression_output){c->gradient, floats(b->gradient), shape_elements(b->shape) > 1};
         call.output_count = 1;
     }
     call.sums[0].node = c->weighted;
-    call.sums[0].to = &sums->loss;
+    call.sums[0].to = &b->sums->loss;
     call.sums[1].node = c->weight;
-    call.sums[1].to = &sums->count;
+    call.sums[1].to = &b->sums->count;
     call.sum_count = is_weighted ? 2 : 1;
-    call.counted = (double)rows;
-    call.count = is_weighted ? NULL : &sums->count;
-    device_ops(device)->formulas->run(device, &call);
+    call.counted = (double)b->rows;
+    call.count = is_weighted ? NULL : &b->sums->count;
+    device_ops(b->device)->formulas->run(b->device, &call);
 }
 
 /* Each node is computed for all rows, in the order of the list. */
-static void explain(const void *config, struct device *device, const struct shape *output_shape, const float *output,
-                    const void *targets, const struct row_weights *weights, size_t rows, struct text *out) {
+static void explain(const void *config, const struct loss_batch *b, struct text *out) {
     const struct expression_config *c = config;
-    struct expression_call call = call_of(c, output_shape, output, targets, weights, rows);
+    struct device *device = b->device;
+    size_t rows = b->rows;
+    struct expression_call call = call_of(c, b);
     float *values;
     bool is_found = false;
     status no_memory = device_alloc(device, rows * call.size * sizeof *values, "an expression", (void **)&values);

@@ -14,14 +14,11 @@ static const struct schema_row keys[] = {
 };
 static const struct schema schema = SCHEMA("loss.focal", struct focal_config, .rows = keys);
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct focal_config *c = config;
     struct elementwise_options options = {
         .loss = LOSS_FOCAL, .alpha = isnan(c->alpha) ? -1 : (float)c->alpha, .gamma = (float)c->gamma};
-    loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,
-                          floats(gradient), sums);
+    loss_mean_of_elements(&options, b);
 }
 
 static const struct schema_alias aliases[] = {

@@ -21,15 +21,12 @@ static status check(const void *config, const struct shape *output, size_t targe
     return loss_check_parts("gaussian_nll", 2, "means, then as many variances", output, target_size);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct gaussian_config *c = config;
     struct rowwise_options options = {
         .loss = ROWWISE_GAUSSIAN_NLL, .eps = (float)c->eps, .is_full = c->full, .parts = 2};
-    options.targets = shape_elements(output_shape) / loss_row_positions(output_shape) / 2;
-    loss_mean_of_rows(&options, device, output_shape, floats(output), targets, weights, rows, scale, floats(gradient),
-                      sums);
+    options.targets = shape_elements(b->shape) / loss_row_positions(b->shape) / 2;
+    loss_mean_of_rows(&options, b);
 }
 
 static const struct schema_alias aliases[] = {

@@ -16,14 +16,11 @@ static const struct schema_row keys[] = {
 };
 static const struct schema schema = SCHEMA("loss.kl_div", struct kl_div_config, .rows = keys);
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct kl_div_config *c = config;
     struct elementwise_options options = {.loss = c->log_target ? LOSS_KL_DIV_LOG : LOSS_KL_DIV,
                                           .is_row_mean = c->reduction == REDUCTION_BATCHMEAN};
-    loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,
-                          floats(gradient), sums);
+    loss_mean_of_elements(&options, b);
 }
 
 static const struct schema_alias aliases[] = {

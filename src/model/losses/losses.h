@@ -76,13 +76,8 @@ status loss_check_parts(const char *name, size_t parts, const char *meaning, con
 
 /* The mean over the rows of the batch, or over their loss_row_positions that are not padding; sets the weights of
  * [options], whose targets are those of a row or position. */
-void loss_mean_of_rows(const struct rowwise_options *options, struct device *device, const struct shape *output_shape,
-                       const float *output, const void *targets, const struct row_weights *weights, size_t rows,
-                       float scale, float *gradient, struct loss_sums *sums);
+void loss_mean_of_rows(const struct rowwise_options *options, const struct loss_batch *batch);
 
 /* The mean over all elements of the batch that are not padding, or with [options]'s is_row_mean over the rows of the
  * sums of their elements; sets the weights of [options]. */
-void loss_mean_of_elements(const struct elementwise_options *options, struct device *device,
-                           const struct shape *output_shape, const float *output, const void *targets,
-                           const struct row_weights *weights, size_t rows, float scale, float *gradient,
-                           struct loss_sums *sums);
+void loss_mean_of_elements(const struct elementwise_options *options, const struct loss_batch *batch);

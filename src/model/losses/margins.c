@@ -22,21 +22,15 @@ static const struct schema ranking_schema =
 
 static float margin_of(const void *config) { return (float)((const struct margin_config *)config)->margin; }
 
-static void run_hinge(const void *config, struct device *device, const struct shape *output_shape,
-                      const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                      float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run_hinge(const void *config, const struct loss_batch *b) {
     struct elementwise_options options = {.loss = LOSS_HINGE_EMBEDDING, .beta = margin_of(config)};
-    loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,
-                          floats(gradient), sums);
+    loss_mean_of_elements(&options, b);
 }
 
-static void run_soft(const void *config, struct device *device, const struct shape *output_shape,
-                     const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                     float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run_soft(const void *config, const struct loss_batch *b) {
     struct elementwise_options options = {.loss = LOSS_SOFT_MARGIN};
     (void)config;
-    loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,
-                          floats(gradient), sums);
+    loss_mean_of_elements(&options, b);
 }
 
 static status check_ranking(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
@@ -45,13 +39,10 @@ static status check_ranking(const void *config, const struct shape *output, size
                             target_size);
 }
 
-static void run_ranking(const void *config, struct device *device, const struct shape *output_shape,
-                        const struct tensor *output, const void *targets, const struct row_weights *weights,
-                        size_t rows, float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run_ranking(const void *config, const struct loss_batch *b) {
     struct rowwise_options options = {.loss = ROWWISE_MARGIN_RANKING, .margin = margin_of(config), .parts = 2};
-    options.targets = shape_elements(output_shape) / loss_row_positions(output_shape) / 2;
-    loss_mean_of_rows(&options, device, output_shape, floats(output), targets, weights, rows, scale, floats(gradient),
-                      sums);
+    options.targets = shape_elements(b->shape) / loss_row_positions(b->shape) / 2;
+    loss_mean_of_rows(&options, b);
 }
 
 static const struct schema_alias aliases[] = {

@@ -30,19 +30,17 @@ static status check(const void *config, const struct shape *output, size_t targe
                               target_size, classes);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct multi_margin_config *c = config;
     struct cross_entropy_options options = {.margin = (float)c->margin,
                                             .squares = c->p == 2,
                                             .weight = c->weight.count ? c->weight.items : NULL,
                                             .ignored = INT64_MIN, /* none but padding */
-                                            .rows = *weights,
-                                            .row_positions = loss_positions_of(output_shape, 1).positions};
-    struct loss_positions p = loss_positions_of(output_shape, rows);
-    device_ops(device)->losses->multi_margin(device, &options, floats(output), targets, p.positions, p.classes, scale,
-                                             floats(gradient), sums);
+                                            .rows = *b->weights,
+                                            .row_positions = loss_positions_of(b->shape, 1).positions};
+    struct loss_positions p = loss_positions_of(b->shape, b->rows);
+    device_ops(b->device)->losses->multi_margin(b->device, &options, floats(b->output), b->targets, p.positions,
+                                                p.classes, b->scale, floats(b->gradient), b->sums);
 }
 
 static status check_lists(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
@@ -62,15 +60,12 @@ static status check_lists(const void *config, const struct shape *output, size_t
         shape_text(output).s, target_size);
 }
 
-static void run_lists(const void *config, struct device *device, const struct shape *output_shape,
-                      const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                      float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run_lists(const void *config, const struct loss_batch *b) {
     struct rowwise_options options = {.loss = ROWWISE_MULTILABEL_MARGIN,
                                       .parts = 1,
-                                      .targets = weights->target_size / loss_row_positions(output_shape)};
+                                      .targets = b->weights->target_size / loss_row_positions(b->shape)};
     (void)config;
-    loss_mean_of_rows(&options, device, output_shape, floats(output), targets, weights, rows, scale, floats(gradient),
-                      sums);
+    loss_mean_of_rows(&options, b);
 }
 
 static const struct schema_alias aliases[] = {

@@ -17,17 +17,15 @@ static status check(const void *config, const struct shape *output, size_t targe
     return loss_check_classes("nll", &((const struct nll_config *)config)->weight, output, target_size, classes);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct nll_config *c = config;
     struct cross_entropy_options options = {.weight = c->weight.count ? c->weight.items : NULL,
                                             .ignored = c->ignore_index,
-                                            .rows = *weights,
-                                            .row_positions = loss_positions_of(output_shape, 1).positions};
-    struct loss_positions p = loss_positions_of(output_shape, rows);
-    device_ops(device)->losses->nll(device, &options, floats(output), targets, p.positions, p.classes, scale,
-                                    floats(gradient), sums);
+                                            .rows = *b->weights,
+                                            .row_positions = loss_positions_of(b->shape, 1).positions};
+    struct loss_positions p = loss_positions_of(b->shape, b->rows);
+    device_ops(b->device)->losses->nll(b->device, &options, floats(b->output), b->targets, p.positions, p.classes,
+                                       b->scale, floats(b->gradient), b->sums);
 }
 
 static const struct schema_alias aliases[] = {

@@ -18,14 +18,11 @@ static const struct schema_row keys[] = {
 };
 static const struct schema schema = SCHEMA("loss.poisson_nll", struct poisson_config, .rows = keys);
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct poisson_config *c = config;
     struct elementwise_options options = {
         .loss = c->log_input ? LOSS_POISSON_LOG : LOSS_POISSON, .eps = (float)c->eps, .is_full = c->full};
-    loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,
-                          floats(gradient), sums);
+    loss_mean_of_elements(&options, b);
 }
 
 static bool predicts_logarithms(const void *config) { return ((const struct poisson_config *)config)->log_input; }

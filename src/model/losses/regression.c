@@ -38,13 +38,9 @@ static const struct schema quantile_schema =
     SCHEMA("loss.quantile", struct quantile_config, .rows = quantile_rows, .shorthand = "quantile");
 
 #define MEAN(name_, loss_, beta_)                                                                                      \
-    static void name_(const void *config, struct device *device, const struct shape *output_shape,                     \
-                      const struct tensor *output, const void *targets, const struct row_weights *weights,             \
-                      size_t rows, float scale, const struct tensor *gradient, struct loss_sums *sums) {               \
-        struct elementwise_options options = {.loss = loss_, .beta = beta_};                                           \
+    static void name_(const void *config, const struct loss_batch *b) {                                                \
         (void)config;                                                                                                  \
-        loss_mean_of_elements(&options, device, output_shape, floats(output), targets, weights, rows, scale,           \
-                              floats(gradient), sums);                                                                 \
+        loss_mean_of_elements(&(struct elementwise_options){.loss = loss_, .beta = beta_}, b);                         \
     }
 MEAN(mse, LOSS_MSE, 0)
 MEAN(l1, LOSS_L1, 0)

@@ -29,20 +29,19 @@ static status check(const void *config, const struct shape *output, size_t targe
     return status_new(STATUS_USAGE, "weight has %zu numbers, but the model has %zu classes", c->weight.count, count);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct soft_config *c = config;
-    struct loss_positions p = loss_positions_of(output_shape, rows);
+    struct loss_positions p = loss_positions_of(b->shape, b->rows);
     struct rowwise_options options = {.loss = ROWWISE_CROSS_ENTROPY,
                                       .smooth = (float)c->label_smoothing,
                                       .weight = c->weight.count ? c->weight.items : NULL,
                                       .parts = 1,
                                       .targets = p.classes,
-                                      .rows = *weights,
-                                      .row_masks = loss_positions_of(output_shape, 1).positions};
-    device_ops(device)->losses->rowwise(device, &options, floats(output), targets, p.positions, p.classes,
-                                        p.positions ? scale / (float)p.positions : 0, floats(gradient), sums);
+                                      .rows = *b->weights,
+                                      .row_masks = loss_positions_of(b->shape, 1).positions};
+    device_ops(b->device)->losses->rowwise(b->device, &options, floats(b->output), b->targets, p.positions, p.classes,
+                                           p.positions ? b->scale / (float)p.positions : 0, floats(b->gradient),
+                                           b->sums);
 }
 
 static const struct schema_alias aliases[] = {

@@ -24,17 +24,14 @@ static status check(const void *config, const struct shape *output, size_t targe
     return loss_check_parts("triplet_margin", 3, "an anchor, a positive and a negative", output, 0);
 }
 
-static void run(const void *config, struct device *device, const struct shape *output_shape,
-                const struct tensor *output, const void *targets, const struct row_weights *weights, size_t rows,
-                float scale, const struct tensor *gradient, struct loss_sums *sums) {
+static void run(const void *config, const struct loss_batch *b) {
     const struct triplet_config *c = config;
     struct rowwise_options options = {.loss = ROWWISE_TRIPLET_MARGIN,
                                       .margin = (float)c->margin,
                                       .eps = (float)c->eps,
                                       .is_swapped = c->swap,
                                       .parts = 3};
-    loss_mean_of_rows(&options, device, output_shape, floats(output), targets, weights, rows, scale, floats(gradient),
-                      sums);
+    loss_mean_of_rows(&options, b);
 }
 
 static const struct schema_alias aliases[] = {

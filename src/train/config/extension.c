@@ -527,21 +527,19 @@ status extensions_check_same(const struct section_list *extensions, const char *
 
 /* ---- for extensions ---- */
 
-void extension_run_rows(extension_row_loss *loss, const void *config, const struct shape *output_shape,
-                        const struct tensor *output, const void *targets, const struct row_weights *weights,
-                        size_t rows_, float scale, const struct tensor *gradient, struct loss_sums *sums) {
-    size_t size = shape_elements(output_shape), targets_size = weights->target_size;
-    const float *y = floats(output), *t = targets;
-    float *dy = gradient ? floats(gradient) : NULL;
+void extension_run_rows(extension_row_loss *loss, const void *config, const struct loss_batch *b) {
+    size_t size = shape_elements(b->shape), targets_size = b->weights->target_size;
+    const float *y = floats(b->output), *t = b->targets;
+    float *dy = b->gradient ? floats(b->gradient) : NULL;
     double counted = 0;
-    for (size_t r = 0; r < rows_; r++) {
-        float weight = weights->values ? weights->values[r] : 1, factor = scale / (float)rows_ * weight;
+    for (size_t r = 0; r < b->rows; r++) {
+        float weight = b->weights->values ? b->weights->values[r] : 1, factor = b->scale / (float)b->rows * weight;
         float *own = dy ? dy + r * size : NULL;
-        sums->loss += loss(config, y + r * size, size, t + r * targets_size, targets_size, own) * (double)weight;
+        b->sums->loss += loss(config, y + r * size, size, t + r * targets_size, targets_size, own) * (double)weight;
         for (size_t i = 0; own && i < size; i++) own[i] *= factor;
         counted += (double)weight;
     }
-    sums->count += weights->is_counted ? counted : (double)rows_;
+    b->sums->count += b->weights->is_counted ? counted : (double)b->rows;
 }
 
 union optimizer_constants extension_constants(own_formula *update, const float *numbers, size_t count) {

@@ -30,7 +30,7 @@
 /* What a file defines: one of each kind at most. */
 struct extension {
     const char *version; /* of the program whose headers it was compiled with */
-    size_t sizes[7];     /* of the structs that it shares with the program */
+    size_t sizes[8];     /* of the structs that it shares with the program */
     bool runs_on_gpus;
     const struct layer_type *layer;
     const struct loss_type *loss;
@@ -44,7 +44,8 @@ struct extension {
 #define EXTENSION_SIZES                                                                                                \
     {                                                                                                                  \
         sizeof(struct extension), sizeof(struct layer_type), sizeof(struct loss_type), sizeof(struct optimizer_type),  \
-            sizeof(struct dataset_format), sizeof(struct sampler_type), sizeof(struct metric_type)                     \
+            sizeof(struct dataset_format), sizeof(struct sampler_type), sizeof(struct metric_type),                    \
+            sizeof(struct loss_batch)                                                                                  \
     }
 
 /* The last line of an extension: DDPTRAIN_EXTENSION(.loss = &tweedie); */
@@ -59,9 +60,7 @@ typedef double extension_row_loss(const void *config, const float *y, size_t siz
                                   float *dy);
 
 /* For struct loss_type's run: the mean over the rows of the batch of [loss], weighted by the rows' weights. */
-void extension_run_rows(extension_row_loss *loss, const void *config, const struct shape *output_shape,
-                        const struct tensor *output, const void *targets, const struct row_weights *weights,
-                        size_t rows, float scale, const struct tensor *gradient, struct loss_sums *sums);
+void extension_run_rows(extension_row_loss *loss, const void *config, const struct loss_batch *batch);
 
 /* For struct optimizer_type's plan: constants of the update [update] of one number (rule_number), which gets [numbers]
  * (count, at most OWN_NUMBERS). The type's rule is RULE_OWN. */

@@ -13,10 +13,10 @@ static void run_pass(const struct trainer *t, size_t rows, bool is_training) {
     const void *config = t->loss_config;
     const struct tensor *output = model_forward(t->model, &pass, batch.inputs);
     if (!is_training) {
-        t->loss->run(
-            config, t->device, &t->model->out, output, batch.targets,
-            &(struct row_weights){.values = batch.weights, .is_counted = true, .target_size = t->model->target_size},
-            rows, 1, NULL, &t->memory.results->sums);
+        struct row_weights weights = {
+            .values = batch.weights, .is_counted = true, .target_size = t->model->target_size};
+        t->loss->run(config, &(struct loss_batch){t->device, &t->model->out, output, batch.targets, &weights, rows, 1,
+                                                  NULL, &t->memory.results->sums});
         return;
     }
     loss_run(t->loss, config, t->model, output, batch.targets, batch.weights, NULL, rows, 1, &t->memory.results->sums);
@@ -65,6 +65,7 @@ status dry_run_forward(struct model *model, struct device *device, const struct 
     const struct tensor *output = model_forward(model, &pass, batch->inputs);
     struct loss_sums *sums = (struct loss_sums *)model->params.values; /* any address: nothing is written */
     struct row_weights weights = {.values = batch->weights, .is_counted = true, .target_size = model->target_size};
-    if (loss) loss->run(loss_config, device, &model->out, output, batch->targets, &weights, batch->rows, 1, NULL, sums);
+    struct loss_batch rows = {device, &model->out, output, batch->targets, &weights, batch->rows, 1, NULL, sums};
+    if (loss) loss->run(loss_config, &rows);
     return device_dry_run_end(device);
 }

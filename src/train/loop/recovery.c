@@ -130,8 +130,14 @@ static void explain_loss(struct search *s, const struct tensor *outputs) {
     if (!d->loss->explain) return;
     struct row_weights weights = loss_weights(d->model, &d->model->out, s->batch->weights, false);
     weights.target_size = d->model->target_size;
-    d->loss->explain(d->loss_config, s->pass->device, &d->model->out, floats(outputs), s->batch->targets, &weights,
-                     s->batch->rows, &s->found);
+    d->loss->explain(d->loss_config,
+                     &(struct loss_batch){.device = s->pass->device,
+                                          .shape = &d->model->out,
+                                          .output = outputs,
+                                          .targets = s->batch->targets,
+                                          .weights = &weights,
+                                          .rows = s->batch->rows},
+                     &s->found);
 }
 
 static bool find_in_loss(struct search *s, const struct tensor *outputs) {

@@ -444,8 +444,8 @@ void evaluation_add_loss(const struct evaluation *evaluation, const float *outpu
     struct row_weights weights = loss_weights(o->model, o->output, batch->weights, true);
     weights.target_size = o->info->target_size;
     weights.all = row_gather_batch(evaluation->gather, evaluation->batches);
-    o->loss->run(o->loss_config, o->device, o->output, F32(outputs), batch->targets, &weights, batch->rows, 1, NULL,
-                 evaluation->sums);
+    o->loss->run(o->loss_config, &(struct loss_batch){o->device, o->output, F32(outputs), batch->targets, &weights,
+                                                      batch->rows, 1, NULL, evaluation->sums});
 }
 
 status evaluation_add_metrics(struct evaluation *evaluation, const float *outputs, const struct batch *host) {
