@@ -1,7 +1,7 @@
 /* device: owns the memory of tensors and runs operators. The model, the losses and the optimizers use only this table.
- * src/device/cpu implements it for the CPU, src/device/cuda for a GPU; what a device lacks is NULL (whole groups, or
- * operators of struct image_ops). Tensors are row-major and contiguous, float32 unless device/tensor.h says more; the
- * batch is the first dimension.
+ * src/device/cpu implements it for the CPU, src/device/cuda for a GPU; an operator that may be NULL says so, all others
+ * every device has. Tensors are row-major and contiguous, float32 unless device/tensor.h says more; the batch is the
+ * first dimension.
  *
  * Operators work on device memory, which the host cannot access unless the device is the CPU: the host reads and
  * writes it through device_map, device_upload and device_download. GPU operators are asynchronous: they are enqueued

@@ -205,10 +205,8 @@ struct layer_type {
     bool uses_last_dimension;
     /* On the CPU its sums may be a library's, in an order that depends on the number of threads (oneDNN). */
     bool depends_on_threads;
-    /* Whether a device has the operators that the layer calls. NULL: every device has them. */
-    bool (*runs_on)(const struct device_ops *ops);
-    /* STATUS_USAGE if those operators do not support this layer's sizes; the caller adds the config position and the
-     * device. NULL: they support all. */
+    /* STATUS_USAGE if the device's operators do not support this layer's sizes; the caller adds the config position and
+     * the device. NULL: they support all. */
     status (*check_device)(const struct layer *layer, const struct device_ops *ops);
     /* Sets layer->out from layer->in, declares parameters and buffers, sets saved_size. The error says what does not
      * match; the caller adds the config position. */

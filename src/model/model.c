@@ -145,9 +145,6 @@ void model_allow_half_output(struct model *model) { model->allows_half_output = 
 status model_adapt_to_device(struct model *model, const struct device *device) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *l = &model->layers[i];
-        if (l->type->runs_on && !l->type->runs_on(device_ops(device)))
-            return status_new(STATUS_USAGE, "%s: %s: is not supported on %s: use train.device: cpu",
-                              place_text(l->place).s, l->path, device_describe(device));
         if (l->type->check_device)
             TRY(status_prefix(l->type->check_device(l, device_ops(device)), "%s: %s: on %s", place_text(l->place).s,
                               l->path, device_describe(device)));

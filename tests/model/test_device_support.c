@@ -1,5 +1,5 @@
-/* A device without some operators: a model that needs one is rejected with layer and line, others are accepted. And the
- * steps that a device may fuse. ctest-labels: unit */
+/* A device whose operators have limits: a model that exceeds one is rejected with layer and line, others are accepted.
+ * And the steps that a device may fuse. ctest-labels: unit */
 #include <stdio.h>
 #include <string.h>
 
@@ -64,21 +64,6 @@ static const struct {
     {"- linear: {out: 520, name: q}\n- linear: 520\n- cross_attention: {heads: 2, from: q}\n",
      {.dims = 2, .size = {3, 16}},
      "test.yaml:4:3: model.layers.2.cross_attention: on cuda:0 (a GPU): a head has at most 256 features, got 260"},
-    {"- conv2d: {out: 2, kernel_size: 3}\n",
-     {.dims = 3, .size = {1, 8, 8}},
-     "test.yaml:2:3: model.layers.0.conv2d: is not supported on cuda:0 (a GPU): use train.device: cpu"},
-    {"- max_pool2d: 2\n",
-     {.dims = 3, .size = {1, 8, 8}},
-     "test.yaml:2:3: model.layers.0.max_pool2d: is not supported on"},
-    {"- avg_pool2d: 2\n",
-     {.dims = 3, .size = {1, 8, 8}},
-     "test.yaml:2:3: model.layers.0.avg_pool2d: is not supported on"},
-    {"- linear: 4\n- batch_norm\n",
-     {.dims = 1, .size = {3}},
-     "test.yaml:3:3: model.layers.1.batch_norm: is not supported on"},
-    {"- group_norm: 1\n",
-     {.dims = 3, .size = {2, 4, 4}},
-     "test.yaml:2:3: model.layers.0.group_norm: is not supported on"},
 };
 
 TEST_EACH(layers, cases) {

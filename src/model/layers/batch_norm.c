@@ -125,8 +125,6 @@ static bool sums_over_ranks(const struct layer *layer) { return config_of(layer)
  * training". */
 static size_t min_rows(const struct layer *layer) { return layer->in_size > (size_t)layer->in.size[0] ? 1 : 2; }
 
-static bool runs_on(const struct device_ops *ops) { return ops->image->batch_norm_forward != NULL; }
-
 static void facts(const struct layer *layer, struct layer_facts *to) {
     to->uses_batch = !config_of(layer)->track_running_stats;
 }
@@ -183,7 +181,6 @@ const struct layer_type layer_batch_norm = {
     .memory_format = FORMAT_CHANNELS_LAST,
     .relu = RELU_INSIDE,
     .ignores = IGNORES_Y,
-    .runs_on = runs_on,
     .plan = plan,
     .alloc = alloc,
     .release = release,

@@ -324,15 +324,13 @@ static void c_scratch(const struct layer *layer, size_t sizes[2]) {
     sizes[0] = column_size(&v);
 }
 
-static bool convolution_runs_on(const struct device_ops *ops) { return ops->convolution != NULL; }
-
 /* What all three types have. */
 #define CONVOLUTION                                                                                                    \
     .memory_format = FORMAT_CHANNELS_LAST, .depends_on_threads = true, .relu = RELU_AFTER, .ignores = IGNORES_Y,       \
-    .runs_on = convolution_runs_on, .plan = plan, .alloc = alloc, .release = convolution_release,                      \
-    .prepare = convolution_prepare, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = convolution_forward,        \
-    .backward = convolution_backward, .half = HALF_ALL, .copies = COPY_WITHOUT_GAPS, .multiply_adds = multiply_adds,   \
-    .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
+    .plan = plan, .alloc = alloc, .release = convolution_release, .prepare = convolution_prepare, .init = init,        \
+    .autocast = AUTOCAST_PRODUCT, .forward = convolution_forward, .backward = convolution_backward, .half = HALF_ALL,  \
+    .copies = COPY_WITHOUT_GAPS, .multiply_adds = multiply_adds, .onnx = write_onnx, .c = write_c,                     \
+    .c_scratch = c_scratch
 
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "Conv2DTranspose Deconv2d deconv upconv", "conv_transpose2d"),
@@ -465,13 +463,10 @@ static void unfold_c(const struct c_call *c) {
                 w.in, w.out, w.positions * w.channels, w.kernel, w.stride, w.padding, w.dilation);
 }
 
-static bool has_shapes(const struct device_ops *ops) { return ops->shapes != NULL; }
-
 static const struct layer_type unfold_depth = {
     .variant = {"conv3d", NULL, "The images of each window along the depth, as channels."},
     .memory_format = FORMAT_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = has_shapes,
     .plan = plan_unfold,
     .forward = unfold,
     .backward = fold,
@@ -542,7 +537,6 @@ static const struct layer_type convolution_of_images = {
     .depends_on_threads = true,
     .relu = RELU_AFTER,
     .ignores = IGNORES_Y,
-    .runs_on = convolution_runs_on,
     .plan = conv3d_plan,
     .alloc = alloc,
     .release = convolution_release,
@@ -764,10 +758,10 @@ static void transpose_c_scratch(const struct layer *layer, size_t sizes[2]) {
 }
 
 #define TRANSPOSE                                                                                                      \
-    .memory_format = FORMAT_CHANNELS_LAST, .depends_on_threads = true, .ignores = IGNORES_Y,                           \
-    .runs_on = convolution_runs_on, .plan = transpose_plan, .alloc = alloc, .release = convolution_release,            \
-    .prepare = prepare, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward,          \
-    .multiply_adds = multiply_adds, .onnx = transpose_onnx, .c = transpose_c, .c_scratch = transpose_c_scratch
+    .memory_format = FORMAT_CHANNELS_LAST, .depends_on_threads = true, .ignores = IGNORES_Y, .plan = transpose_plan,   \
+    .alloc = alloc, .release = convolution_release, .prepare = prepare, .init = init, .autocast = AUTOCAST_PRODUCT,    \
+    .forward = forward, .backward = backward, .multiply_adds = multiply_adds, .onnx = transpose_onnx,                  \
+    .c = transpose_c, .c_scratch = transpose_c_scratch
 
 const struct layer_type layer_conv_transpose2d = {
     .variant = {"conv_transpose2d", &transpose_schema,

@@ -119,11 +119,9 @@ static void write_c(const struct c_call *c) {
                 (double)(float)config_of(layer)->eps, c->y, layer->in_size / channels, channels, groups_of(layer));
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->image->group_norm_forward != NULL; }
-
 /* What both rows have. */
 #define GROUP_NORM                                                                                                     \
-    .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_Y, .runs_on = runs_on, .plan = plan, .init = init,       \
+    .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_Y, .plan = plan, .init = init,                           \
     .autocast = AUTOCAST_FLOAT32, .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx,      \
     .c = write_c
 

@@ -156,8 +156,6 @@ static void write_c(const struct c_call *c) {
         text_printf(&c->c->body, "%af);\n", (double)p.value);
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
-
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer",
                 "ZeroPad1d ZeroPad2d ZeroPad3d ConstantPad1d ConstantPad2d ConstantPad3d ZeroPadding1D ZeroPadding2D "
@@ -178,7 +176,6 @@ const struct layer_type layer_pad = {
          "or of a volume (torch.nn.functional.pad, torch.nn.ZeroPad2d, ReflectionPad2d, ReplicationPad3d)."},
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = runs_on,
     .plan = plan,
     .forward = forward,
     .backward = backward,

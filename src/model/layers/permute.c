@@ -79,8 +79,6 @@ static struct permutation inverse_of(const struct permutation *p) {
     return completed(inverse);
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
-
 /* ---- permute ---- */
 
 /* The dimension of a row that dimension [d] of the output's row is; -1: there is no such one. */
@@ -191,7 +189,6 @@ static const struct layer_type permuted_copy = {
     .variant = {"permute", NULL, "The dimensions in another order."},
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = runs_on,
     .plan = plan_permute,
     .forward = permute_forward,
     .backward = permute_backward,
@@ -328,7 +325,6 @@ const struct layer_type layer_pixel_shuffle = {
                 "(torch.nn.PixelShuffle)."},
     .memory_format = FORMAT_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = runs_on,
     .plan = plan_shuffle,
     .forward = shuffle_forward,
     .backward = shuffle_backward,
@@ -340,7 +336,6 @@ const struct layer_type layer_pixel_unshuffle = {
     .variant = {"pixel_unshuffle", &unshuffle_schema, "The inverse of pixel_shuffle (torch.nn.PixelUnshuffle)."},
     .memory_format = FORMAT_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = runs_on,
     .plan = plan_unshuffle,
     .forward = unshuffle_forward,
     .backward = unshuffle_backward,

@@ -274,16 +274,13 @@ static void write_c(const struct c_call *c) {
         c_average_pool(c, &p, 1);
 }
 
-static bool max_runs_on(const struct device_ops *ops) { return ops->image->max_pool_forward != NULL; }
-static bool avg_runs_on(const struct device_ops *ops) { return ops->image->avg_pool_forward != NULL; }
-
 /* What all rows of maxima, and of averages, have. */
 #define MAXIMUM                                                                                                        \
-    .memory_format = FORMAT_CHANNELS_LAST, .relu = RELU_BEFORE, .ignores = IGNORES_X, .runs_on = max_runs_on,          \
-    .plan = plan, .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx, .c = write_c
-#define AVERAGE                                                                                                        \
-    .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = avg_runs_on, .plan = plan,           \
+    .memory_format = FORMAT_CHANNELS_LAST, .relu = RELU_BEFORE, .ignores = IGNORES_X, .plan = plan,                    \
     .forward = forward, .backward = backward, .half = HALF_ALL, .onnx = write_onnx, .c = write_c
+#define AVERAGE                                                                                                        \
+    .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .plan = plan, .forward = forward,               \
+    .backward = backward, .half = HALF_ALL, .onnx = write_onnx, .c = write_c
 
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "MaxPooling1D", "max_pool1d"),
@@ -538,13 +535,11 @@ static void pool3d_c(const struct c_call *c) {
         c_max_pool(c, &p, c->x, c_image(c, &p.in), images_of(c->layer));
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->image->max_pool_forward != NULL; }
-
 #define STEP(name_, doc_)                                                                                              \
     {                                                                                                                  \
         .variant = {name_, NULL, doc_}, .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X,                   \
-        .runs_on = runs_on, .plan = pool3d_plan, .forward = pool3d_forward, .backward = pool3d_backward,               \
-        .half = HALF_ALL, .onnx = pool3d_onnx, .c = pool3d_c                                                           \
+        .plan = pool3d_plan, .forward = pool3d_forward, .backward = pool3d_backward, .half = HALF_ALL,                 \
+        .onnx = pool3d_onnx, .c = pool3d_c                                                                             \
     }
 static const struct layer_type types[TYPES] = {
     STEP("max_pool3d", "Maxima of the images of a volume."),
@@ -758,12 +753,10 @@ static void unpool_c(const struct c_call *c) {
         c_image(c, &u.image.out), c_window(c, u.dims == 4 ? &u.volume.window : &one), c_window(c, &u.image.window));
 }
 
-static bool unpool_runs_on(const struct device_ops *ops) { return ops->image->max_pool_gather != NULL; }
-
 #define UNPOOL                                                                                                         \
-    .joins = true, .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .runs_on = unpool_runs_on,       \
-    .plan = unpool_plan, .join = unpool, .join_backward = unpool_backward, .half = HALF_ALL, .onnx = unpool_onnx,      \
-    .c = unpool_c, .pytorch = "max_unpool({x}, {x1}, {kernel_size}{,stride}{,padding}{,ceil_mode})"
+    .joins = true, .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .plan = unpool_plan,             \
+    .join = unpool, .join_backward = unpool_backward, .half = HALF_ALL, .onnx = unpool_onnx, .c = unpool_c,            \
+    .pytorch = "max_unpool({x}, {x1}, {kernel_size}{,stride}{,padding}{,ceil_mode})"
 
 const struct layer_type layer_max_unpool1d = {
     .variant = {"max_unpool1d", &max_unpool1d_schema,

@@ -736,8 +736,6 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
         reorder(layer, pass, s.gradient, floats(dx), layer->in_size, inputs_of(layer, 0), inputs_of(layer, 0), false);
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->recurrent != NULL; }
-
 static bool sums_over_ranks(const struct layer *layer) { return carries(layer); }
 
 static size_t multiply_adds(const struct layer *layer) {
@@ -941,11 +939,11 @@ static void c_scratch(const struct layer *layer, size_t sizes[2]) {
 }
 
 #define RECURRENT                                                                                                      \
-    .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .stores_state = true, .runs_on = runs_on,                     \
-    .sums_over_ranks = sums_over_ranks, .plan = plan, .alloc = alloc, .release = release, .init = init,                \
-    .autocast = AUTOCAST_PRODUCT, .forward = forward, .backward = backward, .join = forward,                           \
-    .join_backward = backward, .sources = sources, .sources_key = "initial_state", .add_parts = add_parts,             \
-    .multiply_adds = multiply_adds, .facts = facts, .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
+    .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .stores_state = true, .sums_over_ranks = sums_over_ranks,     \
+    .plan = plan, .alloc = alloc, .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward,  \
+    .backward = backward, .join = forward, .join_backward = backward, .sources = sources,                              \
+    .sources_key = "initial_state", .add_parts = add_parts, .multiply_adds = multiply_adds, .facts = facts,            \
+    .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
 
 /* Names in other programs; the keys of all three types are the same. */
 #define KEY_ALIASES(place_)                                                                                            \

@@ -279,15 +279,12 @@ static void max_c(const struct c_call *c) {
     c_max_pool(c, &p, c->x, in, lengths ? 1 : outer);
 }
 
-static bool max_runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
-
 const struct layer_type layer_max = {
     .variant = {"max", &max_schema,
                 "The maximum along a dimension (the values of torch.max); the gradient goes to the first of several. "
                 "Over positions, padding is left out (padding_idx)."},
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = max_runs_on,
     .plan = plan_max,
     .forward = max_forward,
     .backward = max_backward,

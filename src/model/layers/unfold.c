@@ -150,8 +150,6 @@ static void backward(const struct layer *layer, const struct pass *pass, const s
     if (dx) (layer->type == &layer_fold ? unfold : fold)(layer, pass, floats(dy), floats(dx));
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
-
 /* ---- in ONNX: unfold gathers pixels of the padded image ---- */
 
 static const char *unfold_onnx(const struct onnx_call *c) {
@@ -220,7 +218,6 @@ const struct layer_type layer_unfold = {
                 "The windows of an image as columns: (channels, height, width) to (channels * elements of the window, "
                 "windows) (torch.nn.Unfold)."},
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = runs_on,
     .plan = plan_unfold,
     .forward = forward,
     .backward = backward,
@@ -234,7 +231,6 @@ const struct layer_type layer_fold = {
                 "Sums columns into the image whose windows they are: (channels * elements of the window, windows) to "
                 "(channels, height, width) (torch.nn.Fold)."},
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = runs_on,
     .plan = plan_fold,
     .forward = forward,
     .backward = backward,

@@ -184,8 +184,6 @@ static void write_c(const struct c_call *c) {
                 r.align_corners);
 }
 
-static bool runs_on(const struct device_ops *ops) { return ops->shapes != NULL; }
-
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("layer", "UpSampling1D UpSampling2D UpsamplingNearest2d interpolate resize", "upsample"),
     VALUE_ALIAS_NOTE("layer", "UpsamplingBilinear2d", "upsample", "Write 'mode: bilinear, align_corners: true'"),
@@ -202,7 +200,6 @@ const struct layer_type layer_upsample = {
                 "An image or a signal of another size: pixels are repeated or interpolated (torch.nn.Upsample)."},
     .memory_format = FORMAT_CHANNELS_LAST,
     .ignores = IGNORES_X_AND_Y,
-    .runs_on = runs_on,
     .plan = plan,
     .forward = forward,
     .backward = backward,
