@@ -12,8 +12,8 @@ static const float start_a[POWERS] = {0.03f, 0.5f, 0.55f, 0.1f}, start_b[BELOW] 
 static status plan(struct layer *layer, struct planning *planning) {
     static const int64_t above = POWERS, below = BELOW;
     layer->out = layer->in;
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.a", layer->name), 1, &above);
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.b", layer->name), 1, &below);
+    layer_declare(layer, planning, "a", 1, &above);
+    layer_declare(layer, planning, "b", 1, &below);
     return OK;
 }
 

@@ -72,6 +72,12 @@ status layer_plan_same(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
+void layer_declare(const struct layer *layer, struct planning *planning, const char *name, int dims,
+                   const int64_t *shape) {
+    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.%s", layer->name, name), dims,
+                   shape);
+}
+
 struct shape_text shape_text(const struct shape *shape) {
     struct shape_text out = {.s = "("};
     size_t length = shape->dims != 1;

@@ -335,9 +335,7 @@ static void attention_declare(const struct layer *layer, struct planning *planni
     const int64_t shapes[][2] = {{3 * c, c}, {3 * c, 0}, {c, c}, {c, 0}};
     for (int i = 0; i < 4; i++)
         if (i % 2 == 0 || config_of(layer)->bias)
-            params_declare(planning->params, planning->arena,
-                           arena_printf(planning->arena, "%s.%s", layer->name, names[i]), i % 2 == 0 ? 2 : 1,
-                           shapes[i]);
+            layer_declare(layer, planning, names[i], i % 2 == 0 ? 2 : 1, shapes[i]);
 }
 
 static status attention_plan(struct layer *layer, struct planning *planning) {

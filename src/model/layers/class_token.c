@@ -9,8 +9,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     layer->out = layer->in;
     layer->out.size[0]++;
     layer->saved_size = features(layer);
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 1,
-                   &layer->in.size[1]);
+    layer_declare(layer, planning, "weight", 1, &layer->in.size[1]);
     return OK;
 }
 

@@ -172,11 +172,8 @@ static void convolution_declare(struct layer *layer, struct planning *planning, 
                         (int64_t)c->window.kernel[1]};
     int64_t count = (int64_t)biases;
     if (layer->in.dims == 2) shape[2] = shape[3];
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name),
-                   layer->in.dims + 1, shape);
-    if (config_of(layer)->bias)
-        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
-                       &count);
+    layer_declare(layer, planning, "weight", layer->in.dims + 1, shape);
+    if (config_of(layer)->bias) layer_declare(layer, planning, "bias", 1, &count);
 }
 
 /* Images whose channels are innermost are sequences of patches. */
@@ -484,11 +481,8 @@ static void conv3d_declare(struct layer *layer, struct planning *planning, int64
     const struct convolution_config *c = config_of(layer);
     int64_t shape[5] = {size0, size1};
     for (int d = 0; d < 3; d++) shape[2 + d] = (int64_t)triple_at(&c->kernel_size, d);
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 5,
-                   shape);
-    if (c->bias)
-        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
-                       &biases);
+    layer_declare(layer, planning, "weight", 5, shape);
+    if (c->bias) layer_declare(layer, planning, "bias", 1, &biases);
 }
 
 static status conv3d_plan(struct layer *layer, struct planning *planning) {

@@ -51,8 +51,7 @@ static size_t width(const struct layer *layer) { return (size_t)layer->out.size[
 
 static void declare(const struct layer *layer, struct planning *planning, int64_t count) {
     int64_t shape[2] = {count, (int64_t)width(layer)};
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 2,
-                   shape);
+    layer_declare(layer, planning, "weight", 2, shape);
 }
 
 static int64_t padding_of(const struct layer *layer) {
@@ -384,8 +383,7 @@ static status plan(struct layer *layer, struct planning *planning) {
                           (long long)shape[0] - 1, (long long)c->padding_idx);
     layer->out = (struct shape){.dims = 1, .size = {c->embedding_dim}};
     layer->saved_size = c->mode == BAG_MAX ? bag_width(layer) : 0;
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 2,
-                   shape);
+    layer_declare(layer, planning, "weight", 2, shape);
     return OK;
 }
 

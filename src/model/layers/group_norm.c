@@ -59,10 +59,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     layer->out = layer->in;
     layer->saved_size = 2 * groups;
     if (!c->affine) return OK;
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 1,
-                   layer->in.size);
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
-                   layer->in.size);
+    layer_declare(layer, planning, "weight", 1, layer->in.size);
+    layer_declare(layer, planning, "bias", 1, layer->in.size);
     return OK;
 }
 

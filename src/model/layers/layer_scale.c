@@ -27,8 +27,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     if (layer->type == &layer_layer_scale2d) TRY(image_check(layer, 3));
     int64_t count = (int64_t)width(layer);
     layer->out = layer->in;
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.gamma", layer->name), 1,
-                   &count);
+    layer_declare(layer, planning, "gamma", 1, &count);
     return OK;
 }
 

@@ -33,6 +33,10 @@ LAYER_TYPES(X)
 /* struct layer_type's plan of a layer without parameters whose output has the shape of the input. */
 status layer_plan_same(struct layer *layer, struct planning *planning);
 
+/* Declares a parameter of the layer, [name] in it ("weight"). */
+void layer_declare(const struct layer *layer, struct planning *planning, const char *name, int dims,
+                   const int64_t *shape);
+
 /* Whether it is GELU by tanh. */
 bool layer_is_gelu_tanh(const struct layer *layer);
 

@@ -66,11 +66,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     if (c->tie)
         TRY(tie(layer, planning->params, shape));
     else
-        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 2,
-                       shape);
-    if (c->bias)
-        params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.bias", layer->name), 1,
-                       shape);
+        layer_declare(layer, planning, "weight", 2, shape);
+    if (c->bias) layer_declare(layer, planning, "bias", 1, shape);
     return OK;
 }
 

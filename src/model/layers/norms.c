@@ -46,10 +46,8 @@ static size_t vectors(const struct layer *layer, size_t rows) { return rows * (l
 static status plan(struct layer *layer, struct planning *planning) {
     layer->out = layer->in;
     int64_t shape[1] = {(int64_t)width(layer)};
-    struct arena *arena = planning->arena;
-    if (has_weight(layer))
-        params_declare(planning->params, arena, arena_printf(arena, "%s.weight", layer->name), 1, shape);
-    if (has_bias(layer)) params_declare(planning->params, arena, arena_printf(arena, "%s.bias", layer->name), 1, shape);
+    if (has_weight(layer)) layer_declare(layer, planning, "weight", 1, shape);
+    if (has_bias(layer)) layer_declare(layer, planning, "bias", 1, shape);
     layer->saved_size = layer->in_size / width(layer) * (layer->type == &layer_layer_norm ? 2 : 1);
     return OK;
 }

@@ -30,8 +30,7 @@ static status plan(struct layer *layer, struct planning *planning) {
         return status_new(STATUS_USAGE, "num_parameters must be 1 or the channels (%lld), got %lld",
                           (long long)layer->in.size[0], (long long)c->num_parameters);
     layer->out = layer->in;
-    params_declare(planning->params, planning->arena, arena_printf(planning->arena, "%s.weight", layer->name), 1,
-                   &c->num_parameters);
+    layer_declare(layer, planning, "weight", 1, &c->num_parameters);
     return OK;
 }
 

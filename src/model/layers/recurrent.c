@@ -141,8 +141,7 @@ static size_t learned_param(const struct layer *layer, size_t k) { return param_
 static void declare_states(const struct layer *layer, struct planning *planning) {
     const int64_t shape[] = {(int64_t)units_of(layer), 1, (int64_t)hidden_of(layer)};
     for (size_t k = 0; has_learned_state(layer) && k < state_count(layer); k++)
-        params_declare(planning->params, planning->arena,
-                       arena_printf(planning->arena, "%s.%s", layer->name, k ? "c0" : "h0"), 3, shape);
+        layer_declare(layer, planning, k ? "c0" : "h0", 3, shape);
 }
 
 static void declare(const struct layer *layer, struct planning *planning, size_t l, size_t d) {
