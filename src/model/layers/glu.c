@@ -6,12 +6,7 @@ struct glu_config {
     int64_t dim;
 };
 
-static const struct schema_row rows[] = {
-    SCHEMA_ROW(INT, struct glu_config, dim, .fallback = "-1", .min = -MAX_DIMS, .max = MAX_DIMS,
-               .doc = "The dimension that is halved, as in PyTorch: 0 is the batch, 1 the channels of an image or the "
-                      "features of a vector, -1 the last."),
-    {0},
-};
+static const struct schema_row rows[] = {DIM_ROW(glu_config, "The dimension that is halved", .fallback = "-1"), {0}};
 static const struct schema schema = SCHEMA("model.layers.glu", struct glu_config, .rows = rows, .shorthand = "dim");
 
 static int64_t dim_of(const struct layer *layer) { return ((const struct glu_config *)layer->config)->dim; }
@@ -19,9 +14,7 @@ static int64_t dim_of(const struct layer *layer) { return ((const struct glu_con
 static status plan(struct layer *layer, struct planning *planning) {
     int dimension = join_dimension(&layer->in, dim_of(layer));
     (void)planning;
-    if (dimension < 0)
-        return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
-                          (long long)dim_of(layer), layer->in.dims);
+    TRY(join_check_dimension(&layer->in, dim_of(layer)));
     int64_t size = layer->in.size[dimension];
     if (size % 2)
         return status_new(STATUS_USAGE, "dim %lld: halves an even number of elements, the input has %lld",

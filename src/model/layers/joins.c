@@ -10,6 +10,12 @@ int join_dimension(const struct shape *shape, int64_t dim) {
     return index >= 0 && index < shape->dims ? (int)index : -1;
 }
 
+status join_check_dimension(const struct shape *shape, int64_t dim) {
+    if (join_dimension(shape, dim) >= 0) return OK;
+    return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)", (long long)dim,
+                      shape->dims);
+}
+
 void join_blocks(const struct shape *shape, int dimension, size_t *outer, size_t *inner) {
     *outer = *inner = 1;
     for (int d = 0; d < shape->dims; d++) {

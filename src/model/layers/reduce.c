@@ -26,9 +26,7 @@ static const struct schema_row mean_rows[] = {
     {0},
 };
 static const struct schema_row max_rows[] = {
-    SCHEMA_ROW(INT, struct reduce_config, dim, .flags = SCHEMA_REQUIRED, .min = -MAX_DIMS, .max = MAX_DIMS,
-               .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "
-                      "vector, -1 the last."),
+    DIM_ROW(reduce_config, "The dimension", .flags = SCHEMA_REQUIRED),
     KEEPDIM_ROW(reduce_config),
     {0},
 };
@@ -51,9 +49,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     const struct reduce_config *c = layer->config;
     int dimension = dimension_of(layer);
     (void)planning;
-    if (dimension < 0)
-        return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
-                          (long long)c->dim, layer->in.dims);
+    TRY(join_check_dimension(&layer->in, c->dim));
     if (layer->in.dims == 1 && !c->keepdim)
         return status_new(STATUS_USAGE, "a row must keep a dimension: add keepdim: true");
     layer->out = layer->in;
@@ -168,9 +164,7 @@ static status dimensions_of(const struct mean_config *c, const struct shape *in,
     *set = 0;
     for (size_t i = 0; i < c->dims.count; i++) {
         int dimension = join_dimension(in, c->dims.items[i]);
-        if (dimension < 0)
-            return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
-                              (long long)c->dims.items[i], in->dims);
+        TRY(join_check_dimension(in, c->dims.items[i]));
         if (*set & 1u << dimension)
             return status_new(STATUS_USAGE, "dim %lld is in the list twice", (long long)c->dims.items[i]);
         *set |= 1u << dimension;

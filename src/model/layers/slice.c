@@ -11,9 +11,7 @@ static const struct schema_row rows[] = {
     SCHEMA_ROW(INT, struct slice_config, start, .fallback = "0", .min = 0, .max = INFINITY, .doc = "The first index."),
     SCHEMA_ROW(INT, struct slice_config, end, .flags = SCHEMA_REQUIRED, .min = 1, .max = INFINITY,
                .doc = "The index after the last one."),
-    SCHEMA_ROW(INT, struct slice_config, dim, .fallback = "1", .min = -MAX_DIMS, .max = MAX_DIMS,
-               .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a "
-                      "vector, -1 the last."),
+    DIM_ROW(slice_config, "The dimension", .fallback = "1"),
     {0},
 };
 static const struct schema schema = SCHEMA("model.layers.slice", struct slice_config, .rows = rows);
@@ -26,9 +24,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     const struct slice_config *c = layer->config;
     int dimension = dimension_of(layer);
     (void)planning;
-    if (dimension < 0)
-        return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
-                          (long long)c->dim, layer->in.dims);
+    TRY(join_check_dimension(&layer->in, c->dim));
     if (c->start >= c->end || c->end > layer->in.size[dimension])
         return status_new(STATUS_USAGE, "start %lld and end %lld: the input has %lld elements along dim %lld",
                           (long long)c->start, (long long)c->end, (long long)layer->in.size[dimension],
@@ -120,24 +116,20 @@ struct parts_config {
     SCHEMA_ROW(STRING_LIST, struct parts_config, names, .flags = SCHEMA_REQUIRED,                                      \
                .doc = "The names of the parts, for `from:`, as many as there are parts. A layer without `from:` "      \
                       "takes the last part.")
-#define DIM_ROW                                                                                                        \
-    SCHEMA_ROW(INT, struct parts_config, dim, .fallback = "1", .min = -MAX_DIMS, .max = MAX_DIMS,                      \
-               .doc = "The dimension, as in PyTorch: 0 is the batch, 1 the channels of an image or the features of a " \
-                      "vector, -1 the last.")
 
 static const struct schema_row chunk_rows[] = {
     SCHEMA_ROW(INT, struct parts_config, chunks, .flags = SCHEMA_REQUIRED, .min = 1, .max = 4096,
                .doc =
                    "The number of parts, of equal sizes; the last one is smaller if they do not divide the dimension."),
     NAMES_ROW,
-    DIM_ROW,
+    DIM_ROW(parts_config, "The dimension", .fallback = "1"),
     {0},
 };
 static const struct schema_row split_rows[] = {
     SCHEMA_ROW(INT_LIST, struct parts_config, split_size, .flags = SCHEMA_REQUIRED, .min = 1, .max = INFINITY,
                .doc = "The sizes of the parts, or one size of all; then the last one may be smaller."),
     NAMES_ROW,
-    DIM_ROW,
+    DIM_ROW(parts_config, "The dimension", .fallback = "1"),
     {0},
 };
 static const struct schema chunk_schema = SCHEMA("model.layers.chunk", struct parts_config, .rows = chunk_rows);
@@ -167,9 +159,7 @@ static status count_parts(const struct parts_config *c, const struct shape *in, 
 }
 
 static status check(const struct parts_config *c, const struct shape *in, int dimension, size_t *count) {
-    if (dimension < 0)
-        return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)",
-                          (long long)c->dim, in->dims);
+    TRY(join_check_dimension(in, c->dim));
     TRY(count_parts(c, in, dimension, count));
     for (size_t i = 0; i < *count; i++)
         for (size_t k = 0; k < i; k++)
