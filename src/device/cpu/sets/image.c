@@ -140,6 +140,7 @@ struct image_pass {
     const uint8_t *index;
     uint8_t *new_index;
     size_t channels, in, out;
+    bool adds; /* backward: an element may be in several windows */
 };
 
 static struct image_pass pass_of(const struct pooling *p) {
@@ -151,9 +152,12 @@ static struct image_pass pass_of(const struct pooling *p) {
 }
 
 /* One window, all channels; [count] is a constant for the common 2 x 2 */
-INLINE void max_window(const float *x, float *y, uint8_t *index, const struct view *view, size_t count, size_t channels,
-                       bool has_relu) {
-    size_t c = 0;
+INLINE void max_window(const struct image_pass *pass, const struct view *view, size_t in, size_t out, size_t count) {
+    const float *x = pass->x + in;
+    float *y = pass->to + out;
+    uint8_t *index = pass->new_index + out;
+    bool has_relu = pass->p->has_relu;
+    size_t c = 0, channels = pass->channels;
     for (; c + LANES <= channels; c += LANES) {
         lanes best = *(const lanes *)(x + view->offsets[0] + c);
         ints at = (ints){0} + view->positions[0];
@@ -179,8 +183,10 @@ INLINE void max_window(const float *x, float *y, uint8_t *index, const struct vi
     }
 }
 
-static void max_pool_forward_part(void *context, size_t first, size_t last) {
-    const struct image_pass *pass = context;
+/* Calls window(pass, view, first element of the window in [in], of the output) for each window of rows [first, last).
+ */
+INLINE void for_windows(const struct image_pass *pass, size_t first, size_t last,
+                        void (*window)(const struct image_pass *, const struct view *, size_t in, size_t out)) {
     const struct pooling *p = pass->p;
     struct view view = {0};
     size_t at = first * pass->out;
@@ -189,14 +195,20 @@ static void max_pool_forward_part(void *context, size_t first, size_t last) {
             struct span v = span_of(p, 0, p->in.height, p->out.height, oy);
             for (size_t ox = 0; ox < p->out.width; ox++, at += pass->channels) {
                 move_view(p, v, ox, &view);
-                const float *from = pass->x + r * pass->in + view.start;
-                if (view.count == 4)
-                    max_window(from, pass->to + at, pass->new_index + at, &view, 4, pass->channels, p->has_relu);
-                else
-                    max_window(from, pass->to + at, pass->new_index + at, &view, view.count, pass->channels,
-                               p->has_relu);
+                window(pass, &view, r * pass->in + view.start, at);
             }
         }
+}
+
+INLINE void max_forward(const struct image_pass *pass, const struct view *view, size_t in, size_t out) {
+    if (view->count == 4)
+        max_window(pass, view, in, out, 4);
+    else
+        max_window(pass, view, in, out, view->count);
+}
+
+static void max_pool_forward_part(void *context, size_t first, size_t last) {
+    for_windows(context, first, last, max_forward);
 }
 
 static void max_pool_forward(struct device *device, const struct pooling *p, const struct tensor *x,
@@ -208,9 +220,13 @@ static void max_pool_forward(struct device *device, const struct pooling *p, con
 }
 
 /* dx at the maximum (+)= dy */
-INLINE void max_window_back(float *dx, const float *y, const uint8_t *index, const float *dy, const struct view *view,
-                            size_t count, size_t channels, bool has_relu, bool adds) {
-    size_t c = 0;
+INLINE void max_window_back(const struct image_pass *pass, const struct view *view, size_t in, size_t out, size_t count,
+                            bool adds) {
+    const float *y = pass->y + out, *dy = pass->dy + out;
+    const uint8_t *index = pass->index + out;
+    float *dx = pass->to + in;
+    bool has_relu = pass->p->has_relu;
+    size_t c = 0, channels = pass->channels;
     for (; c + LANES <= channels; c += LANES) {
         lanes g = *(const lanes *)(dy + c);
         ints at = __builtin_convertvector(*(const bytes *)(index + c), ints);
@@ -237,27 +253,17 @@ static bool is_partition(const struct pooling *p) {
            !w->padding[1] && p->in.height == p->out.height * w->kernel[0] && p->in.width == p->out.width * w->kernel[1];
 }
 
+INLINE void max_backward(const struct image_pass *pass, const struct view *view, size_t in, size_t out) {
+    if (view->count == 4 && !pass->adds)
+        max_window_back(pass, view, in, out, 4, false);
+    else
+        max_window_back(pass, view, in, out, view->count, pass->adds);
+}
+
 static void max_pool_backward_part(void *context, size_t first, size_t last) {
     const struct image_pass *pass = context;
-    const struct pooling *p = pass->p;
-    struct view view = {0};
-    bool adds = !is_partition(p);
-    size_t at = first * pass->out;
-    if (adds) memset(pass->to + first * pass->in, 0, (last - first) * pass->in * sizeof *pass->to);
-    for (size_t r = first; r < last; r++)
-        for (size_t oy = 0; oy < p->out.height; oy++) {
-            struct span v = span_of(p, 0, p->in.height, p->out.height, oy);
-            for (size_t ox = 0; ox < p->out.width; ox++, at += pass->channels) {
-                move_view(p, v, ox, &view);
-                float *to = pass->to + r * pass->in + view.start;
-                if (view.count == 4 && !adds)
-                    max_window_back(to, pass->y + at, pass->index + at, pass->dy + at, &view, 4, pass->channels,
-                                    p->has_relu, false);
-                else
-                    max_window_back(to, pass->y + at, pass->index + at, pass->dy + at, &view, view.count,
-                                    pass->channels, p->has_relu, adds);
-            }
-        }
+    if (pass->adds) memset(pass->to + first * pass->in, 0, (last - first) * pass->in * sizeof *pass->to);
+    for_windows(pass, first, last, max_backward);
 }
 
 static void max_pool_backward(struct device *device, const struct pooling *p, const struct tensor *y,
@@ -265,12 +271,16 @@ static void max_pool_backward(struct device *device, const struct pooling *p, co
     (void)device;
     struct image_pass pass = pass_of(p);
     pass.y = floats(y), pass.index = index, pass.dy = floats(dy), pass.to = floats(dx);
+    pass.adds = !is_partition(p);
     parallel_for(rows, parallel_items(pass.in), max_pool_backward_part, &pass);
 }
 
 /* y = the element of x at the maximum */
-INLINE void gather_window(const float *x, float *y, const uint8_t *index, const struct view *view, size_t channels) {
-    size_t c = 0;
+INLINE void gather_window(const struct image_pass *pass, const struct view *view, size_t in, size_t out) {
+    const float *x = pass->x + in;
+    float *y = pass->to + out;
+    const uint8_t *index = pass->index + out;
+    size_t c = 0, channels = pass->channels;
     for (; c + LANES <= channels; c += LANES) {
         ints at = __builtin_convertvector(*(const bytes *)(index + c), ints);
         lanes found = {0};
@@ -284,19 +294,7 @@ INLINE void gather_window(const float *x, float *y, const uint8_t *index, const 
 }
 
 static void max_pool_gather_part(void *context, size_t first, size_t last) {
-    const struct image_pass *pass = context;
-    const struct pooling *p = pass->p;
-    struct view view = {0};
-    size_t at = first * pass->out;
-    for (size_t r = first; r < last; r++)
-        for (size_t oy = 0; oy < p->out.height; oy++) {
-            struct span v = span_of(p, 0, p->in.height, p->out.height, oy);
-            for (size_t ox = 0; ox < p->out.width; ox++, at += pass->channels) {
-                move_view(p, v, ox, &view);
-                gather_window(pass->x + r * pass->in + view.start, pass->to + at, pass->index + at, &view,
-                              pass->channels);
-            }
-        }
+    for_windows(context, first, last, gather_window);
 }
 
 static void max_pool_gather(struct device *device, const struct pooling *p, const uint8_t *index,
