@@ -73,8 +73,9 @@ static double step(struct bench *b, const struct sizes *s, int64_t t) {
     const struct tensor *output = model_forward(b->model, &pass, inputs);
     struct tensor gradient = model_output_gradient(b->model);
     loss_type_at((size_t)loss->index)
-        ->run(loss->config, b->device, &b->model->out, output, b->targets, &(struct row_weights){.values = NULL},
-              pass.rows, 1, &gradient, &sums);
+        ->run(loss->config,
+              &(struct loss_batch){b->device, &b->model->out, output, b->targets, &(struct row_weights){.values = NULL},
+                                   pass.rows, 1, &gradient, &sums});
     params_zero_gradients(params, b->device);
     model_backward(b->model, &pass, inputs, NULL, NULL);
     float norm = device_ops(b->device)->norm(b->device, params->gradients, params->total);

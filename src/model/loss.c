@@ -218,42 +218,6 @@ status loss_check_values(const void *config, const struct shape *output, size_t 
                       target_size, text_plural(target_size, "s"));
 }
 
-status loss_check_classes(const char *name, const struct real_list *weight, const struct shape *output,
-                          size_t target_size, int64_t classes) {
-    bool is_sequence = output->dims == 2, fits = output->dims == 1 ? target_size == 1 : is_sequence;
-    int64_t outputs = output->dims > 0 ? output->size[output->dims - 1] : 0;
-    bool is_turned = is_sequence && (size_t)output->size[1] == target_size && output->size[0] >= classes;
-    if (is_sequence) fits = (size_t)output->size[0] == target_size;
-    bool has_weight = weight->count == 0;
-    for (size_t i = 0; i < weight->count; i++) has_weight = has_weight || weight->items[i] > 0;
-    if (!has_weight) return status_new(STATUS_USAGE, "weight: at least one must be greater than 0");
-    if (fits && outputs >= classes && (weight->count == 0 || (int64_t)weight->count == outputs)) return OK;
-    if (fits && outputs >= classes)
-        return status_new(STATUS_USAGE, "weight has %zu numbers, but the model has %lld classes", weight->count,
-                          (long long)outputs);
-    if (fits || target_size == 1)
-        return status_new(
-            STATUS_USAGE,
-            "the model's output is %s, but the targets have %lld classes (0 to %lld): %s needs one output per class%s",
-            shape_text(output).s, (long long)classes, (long long)classes - 1, name,
-            is_sequence && classes == 256 ? "; if 255 means that a pixel has no class, write loss: {ignore_index: "
-                                            "255}; masks of 0 and 255 need bce_with_logits"
-                                          : "");
-    return status_new(STATUS_USAGE,
-                      "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld), or "
-                      "(%lld, height, width) with %zu pixels%s",
-                      shape_text(output).s, target_size, name, target_size, (long long)classes, (long long)classes,
-                      target_size,
-                      output->dims == 1 ? " (for one-hot targets store the index of the 1, one class per row)"
-                      : is_turned ? "; insert '- permute: [0, 2, 1]' after the last layer, for (positions, classes)"
-                                  : "");
-}
-
-struct loss_positions loss_positions_of(const struct shape *output, size_t rows) {
-    size_t classes = (size_t)output->size[output->dims - 1];
-    return (struct loss_positions){rows * (shape_elements(output) / classes), classes};
-}
-
 void loss_mean_of_elements(const struct elementwise_options *options, const struct loss_batch *b) {
     size_t row_elements = shape_elements(b->shape), count = b->rows * row_elements;
     size_t over = options->is_row_mean ? b->rows : count;

@@ -37,28 +37,6 @@ LOSS_TYPES(X)
 /* struct loss_type's check: each element of the output has one target. */
 status loss_check_values(const void *config, const struct shape *output, size_t target_size, int64_t classes);
 
-/* For losses of classes: an output (C) and one target, or an output (T, C) and T targets; with [weight], one number for
- * each class. [name]: of the loss. */
-status loss_check_classes(const char *name, const struct real_list *weight, const struct shape *output,
-                          size_t target_size, int64_t classes);
-
-/* Positions of a batch with a class each, and the number of classes. */
-struct loss_positions {
-    size_t positions, classes;
-};
-struct loss_positions loss_positions_of(const struct shape *output, size_t rows);
-
-/* Keys of losses of classes: a weight for each class, the class that is ignored. */
-#define LOSS_WEIGHT_ROW(struct_)                                                                                       \
-    SCHEMA_ROW(REAL_LIST, struct struct_, weight, .fallback = "null", .min = 0, .max = INFINITY,                       \
-               .choices = (const char *const[]){"balanced", NULL},                                                     \
-               .doc =                                                                                                  \
-                   "A weight per class; the mean is then weighted by the targets' classes. balanced: scikit-learn's "  \
-                   "class_weight, rows / (classes * rows of the class), of the training rows. Null: all 1.")
-#define LOSS_IGNORE_ROW(struct_)                                                                                       \
-    SCHEMA_ROW(INT, struct struct_, ignore_index, .fallback = "-100",                                                  \
-               .doc = "Targets of this class are ignored: no loss, no gradient, no accuracy.")
-
 /* The key `reduction` of losses of elements: PyTorch's mean, or the sum over a row and the mean over rows. */
 enum loss_reduction { REDUCTION_MEAN, REDUCTION_BATCHMEAN };
 extern const char *const loss_reductions[];
