@@ -8,7 +8,7 @@
 #include "device/loss_formulas.h"
 
 /* Arguments shared by the positions of a batch. */
-struct loss_batch {
+struct class_pass {
     const struct cpu_kernels *kernels;
     const struct cross_entropy_options *options;
     const float *logits;
@@ -38,14 +38,14 @@ static double weight_at(const struct cross_entropy_options *o, const int64_t *ta
 
 static float row_weight(const struct row_weights *rows, size_t row) { return rows->values ? rows->values[row] : 1; }
 
-static float row_weight_at(const struct loss_batch *b, size_t position) {
+static float row_weight_at(const struct class_pass *b, size_t position) {
     return b->options->rows.values ? b->options->rows.values[position / b->options->row_positions] : 1;
 }
 
 /* Buffer for the exponentials when there is no gradient, one piece at a time. */
 #define PIECE 256
 
-static float sum_of_exponentials(const struct loss_batch *b, const float *z, float *dz, float *max) {
+static float sum_of_exponentials(const struct class_pass *b, const float *z, float *dz, float *max) {
     float piece[PIECE];
     double sum = 0;
     if (dz) return b->kernels->exponentials(z, dz, max, b->classes);
@@ -64,7 +64,7 @@ static float sum_of_exponentials(const struct loss_batch *b, const float *z, flo
 /* [factor], [row_weight]: of the derivative, of the sums.
  * log_softmax = z - max - log(sum exp(z - max)); with smoothing e and weights w the loss is
  * (1 - e) w_t (-logp_t) + e / C sum_c w_c (-logp_c). Adds it; dz: its derivative times the factor. */
-static void cross_entropy_row(const struct loss_batch *b, const float *z, size_t target, float row_weight, float *dz,
+static void cross_entropy_row(const struct class_pass *b, const float *z, size_t target, float row_weight, float *dz,
                               struct loss_sums *sums) {
     float factor = b->factor * row_weight;
     const double *weight = b->options->weight;
@@ -100,15 +100,15 @@ static void cross_entropy_row(const struct loss_batch *b, const float *z, size_t
 _Static_assert(PARTS <= SHORT_ROWS, "plain_rows is called once for as many positions");
 
 struct parts {
-    const struct loss_batch *batch;
+    const struct class_pass *batch;
     struct loss_sums
         *sums; /* (PARTS); of at most PARTS plain positions, which are parts of their own: of all together */
 };
 
-static bool is_one_part(const struct loss_batch *b) { return b->is_plain && b->positions <= PARTS; }
+static bool is_one_part(const struct class_pass *b) { return b->is_plain && b->positions <= PARTS; }
 
 /* The numbers of cross_entropy_row for positions [first, last), with the exponentials of several rows in one loop. */
-static void plain_rows(const struct loss_batch *b, size_t first, size_t last, struct parts *p) {
+static void plain_rows(const struct class_pass *b, size_t first, size_t last, struct parts *p) {
     float block[SHORT_ROWS * SHORT_ROW], max[SHORT_ROWS], log_sum[SHORT_ROWS];
     size_t rows = last - first, classes = b->classes, part = is_one_part(b) ? 0 : first * PARTS / b->positions;
     const float *z = b->logits + first * classes;
@@ -142,7 +142,7 @@ static void plain_parts(struct parts *p, size_t first, size_t last) {
 
 static void cross_entropy_parts(void *context, size_t first, size_t last) {
     struct parts *p = context;
-    const struct loss_batch *b = p->batch;
+    const struct class_pass *b = p->batch;
     if (b->is_plain) {
         plain_parts(p, first, last);
         return;
@@ -170,7 +170,7 @@ static double sum_of_weights(const struct cross_entropy_options *o, const int64_
     return sum;
 }
 
-static void add_parts(const struct loss_batch *b, struct loss_sums *sums) {
+static void add_parts(const struct class_pass *b, struct loss_sums *sums) {
     struct loss_sums of_parts[PARTS] = {{0}};
     struct parts parts = {b, of_parts};
     parallel_for(PARTS, 1 + PARTS * (PARALLEL_FLOATS / 4) / (b->positions * b->classes + 1), cross_entropy_parts,
@@ -188,7 +188,7 @@ static void cross_entropy(struct device *device, const struct cross_entropy_opti
     double count = sum_of_weights(o, targets, positions), weighted = 0;
     for (size_t i = 0; i < positions && o->rows.values; i++)
         weighted += weight_at(o, targets, i) * (double)o->rows.values[i / o->row_positions];
-    struct loss_batch batch = {.kernels = cpu_kernels_of(device),
+    struct class_pass batch = {.kernels = cpu_kernels_of(device),
                                .options = o,
                                .logits = floats(logits),
                                .targets = targets,
