@@ -54,14 +54,11 @@ static const struct schema_row rows1d[] = {
 /* As torch.nn.Conv2d. */
 static void check_same(const struct convolution_config *c, const struct node *where, const char *path,
                        struct problems *problems) {
-    struct text full = {0};
     size_t i = 0;
     while (i < c->stride.count && c->stride.items[i] == 1) i++;
-    text_printf(&full, "%s.padding", path);
     if (i < c->stride.count)
-        problems_add(problems, where->place, text_string(&full), "'same' needs a stride of 1, got %lld",
-                     (long long)c->stride.items[i]);
-    text_free(&full);
+        key_problem(problems, where, path, "padding", "'same' needs a stride of 1, got %lld",
+                    (long long)c->stride.items[i]);
 }
 
 /* Adds a problem for each list that has more than [max] numbers, and if the groups do not divide the channels. */
@@ -72,13 +69,9 @@ static void convolution_check(const struct convolution_config *c, int max, const
     pair_check(&c->padding, "padding", max, where, path, problems);
     pair_check(&c->dilation, "dilation", max, where, path, problems);
     if (c->padding.word == PADDING_SAME) check_same(c, where, path, problems);
-    if (c->out % c->groups != 0) {
-        struct text full = {0};
-        text_printf(&full, "%s.groups", path);
-        problems_add(problems, where->place, text_string(&full), "must divide out (%lld), got %lld", (long long)c->out,
-                     (long long)c->groups);
-        text_free(&full);
-    }
+    if (c->out % c->groups != 0)
+        key_problem(problems, where, path, "groups", "must divide out (%lld), got %lld", (long long)c->out,
+                    (long long)c->groups);
 }
 
 static void check_conv2d(void *config, const struct node *where, const char *path, struct problems *problems) {

@@ -22,6 +22,19 @@ status image_check(const struct layer *layer, int dims) {
                       dims == 3 ? "channels, height, width" : "channels, length", shape_text(&layer->in).s);
 }
 
+void key_problem(struct problems *problems, const struct node *where, const char *path, const char *key,
+                 const char *format, ...) {
+    struct text full = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    status sentence = status_newv(STATUS_USAGE, format, arguments);
+    va_end(arguments);
+    text_printf(&full, "%s.%s", path, key);
+    problems_add(problems, where->place, text_string(&full), "%s", status_message(sentence));
+    text_free(&full);
+    status_free(sentence);
+}
+
 void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
                 struct problems *problems) {
     if (list->items) pair_check_count(list->count, key, max, where, path, problems);
@@ -29,15 +42,10 @@ void pair_check(const struct int_list *list, const char *key, int max, const str
 
 void pair_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
                       struct problems *problems) {
-    struct text full = {0};
     if (count == 1 || count == (size_t)max) return;
-    text_printf(&full, "%s.%s", path, key);
-    if (max == 1)
-        problems_add(problems, where->place, text_string(&full), "expected one number, got %zu", count);
-    else
-        problems_add(problems, where->place, text_string(&full), "expected one number or two (height, width), got %zu",
-                     count);
-    text_free(&full);
+    key_problem(problems, where, path, key,
+                max == 1 ? "expected one number, got %zu" : "expected one number or two (height, width), got %zu",
+                count);
 }
 
 void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2]) {
@@ -87,12 +95,9 @@ struct shape volume_shape(size_t channels, size_t depth, size_t height, size_t w
 
 void triple_check(const struct int_list *list, const char *key, const struct node *where, const char *path,
                   struct problems *problems) {
-    struct text full = {0};
     if (!list->items || list->count == 1 || list->count == 3) return;
-    text_printf(&full, "%s.%s", path, key);
-    problems_add(problems, where->place, text_string(&full),
-                 "expected one number or three (depth, height, width), got %zu", list->count);
-    text_free(&full);
+    key_problem(problems, where, path, key, "expected one number or three (depth, height, width), got %zu",
+                list->count);
 }
 
 size_t triple_at(const struct int_list *list, int d) { return (size_t)list->items[list->count == 1 ? 0 : d]; }

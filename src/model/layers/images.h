@@ -17,6 +17,10 @@ status image_check(const struct layer *layer, int dims);
 /* The config, in [arena], of an upsample layer that repeats pixels up to (height, width). */
 void *upsample_to(struct arena *arena, int64_t height, int64_t width);
 
+/* Adds a problem of the key [key] of the layer at [path]. */
+void key_problem(struct problems *problems, const struct node *where, const char *path, const char *key,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
+
 /* Checks that the list has one or [max] numbers, else adds a problem. */
 void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
                 struct problems *problems);

@@ -1,5 +1,6 @@
 /* pad: torch.nn.functional.pad of the last one, two or three dimensions (torch.nn.ZeroPad2d, ReflectionPad3d, ...). */
 #include "base/text.h"
+#include "model/layers/images.h"
 #include "model/layers/layers.h"
 
 struct pad_config {
@@ -29,20 +30,14 @@ static const struct schema_row rows[] = {
 
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct pad_config *c = config;
-    struct text full = {0};
     size_t count = c->padding.count;
-    if (c->padding.items && count != 1 && count != 2 && count != 4 && count != 6) {
-        text_printf(&full, "%s.padding", path);
-        problems_add(problems, where->place, text_string(&full),
-                     "expected one number, two (left, right), four (left, right, top, bottom) or six (left, right, "
-                     "top, bottom, front, back), got %zu",
-                     count);
-    }
-    if (c->mode != PAD_CONSTANT && (c->value < 0 || c->value > 0)) {
-        text_printf(&full, "%s.value", path);
-        problems_add(problems, where->place, text_string(&full), "only with mode: constant");
-    }
-    text_free(&full);
+    if (c->padding.items && count != 1 && count != 2 && count != 4 && count != 6)
+        key_problem(problems, where, path, "padding",
+                    "expected one number, two (left, right), four (left, right, top, bottom) or six (left, right, top, "
+                    "bottom, front, back), got %zu",
+                    count);
+    if (c->mode != PAD_CONSTANT && (c->value < 0 || c->value > 0))
+        key_problem(problems, where, path, "value", "only with mode: constant");
 }
 
 static const struct schema schema =

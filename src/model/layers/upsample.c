@@ -29,21 +29,13 @@ static const struct schema_row rows[] = {
     {0},
 };
 
-static void add_problem(struct problems *problems, const struct node *where, const char *path, const char *key,
-                        const char *what) {
-    struct text full = {0};
-    text_printf(&full, "%s.%s", path, key);
-    problems_add(problems, where->place, text_string(&full), "%s", what);
-    text_free(&full);
-}
-
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct upsample_config *c = config;
     if (!c->size.items == !c->scale_factor.items)
-        add_problem(problems, where, path, "scale_factor",
+        key_problem(problems, where, path, "scale_factor", "%s",
                     c->size.items ? "either scale_factor or size, not both" : "missing; either scale_factor or size");
     if (c->mode == MODE_NEAREST && c->align_corners)
-        add_problem(problems, where, path, "align_corners", "only with mode: linear or bilinear");
+        key_problem(problems, where, path, "align_corners", "only with mode: linear or bilinear");
     if (c->scale_factor.items) pair_check_count(c->scale_factor.count, "scale_factor", 2, where, path, problems);
     pair_check(&c->size, "size", 2, where, path, problems);
 }
