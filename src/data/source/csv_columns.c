@@ -28,6 +28,19 @@ bool csv_is_utf8(const char *text) {
 
 const char *csv_printable(const struct csv *csv, const char *text) { return arena_copy(csv->arena, text_name(text).s); }
 
+static const char *place_at(const struct csv *csv, const char *path, size_t line, size_t column) {
+    return arena_printf(csv->arena, "%s:%s %zu: column '%s'", path, csv->input->unit, line,
+                        csv_printable(csv, csv->names[column]));
+}
+
+const char *csv_place(const struct csv *csv, size_t column) {
+    return place_at(csv, csv->path, csv->reader.record_line, column);
+}
+
+const char *csv_place_of(const struct csv *csv, size_t row, size_t column) {
+    return place_at(csv, csv_path_of(csv, row), csv_line_of(csv, row), column);
+}
+
 void csv_add_note(struct csv *csv, const char *clause) {
     if (csv->base.note && strstr(csv->base.note, clause)) return; /* of an earlier file */
     csv->base.note = csv->base.note ? arena_printf(csv->arena, "%s; %s", csv->base.note, clause)
@@ -647,22 +660,15 @@ status csv_add_boolean(const struct csv *csv, size_t column, const char *text, d
     return csv_reject_value(csv, column, text, names[pair], ", as the values before");
 }
 
-/* "<place>: column 'a': " of a label. */
-static void describe_label(const struct csv *csv, size_t label, struct text *out) {
-    size_t row = csv->labels.items[label].first_row;
-    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, csv_line_of(csv, row),
-                csv_printable(csv, csv->names[csv->target_columns[0]]));
+static const char *place_of_label(const struct csv *csv, size_t label) {
+    return csv_place_of(csv, csv->labels.items[label].first_row, csv->target_columns[0]);
 }
 
 static status check_labels(const struct csv *csv) {
-    struct text place = {0};
     size_t wrong = 0;
     while (wrong < csv->labels.count && csv_is_utf8(csv->labels.items[wrong].text)) wrong++;
     if (wrong == csv->labels.count) return OK;
-    describe_label(csv, wrong, &place);
-    status s = status_new(STATUS_DATA, "%s: the label is not UTF-8 text", text_string(&place));
-    text_free(&place);
-    return s;
+    return status_new(STATUS_DATA, "%s: the label is not UTF-8 text", place_of_label(csv, wrong));
 }
 
 #define EXACT_DIGITS 15 /* that a double has */
@@ -709,15 +715,11 @@ void csv_copy_classes(struct csv *csv, const struct string_list *classes) {
 }
 
 static status reject_class(const struct csv *csv, const struct csv *known, size_t label) {
-    struct text place = {0};
     bool is_given = known->has_given_classes;
-    describe_label(csv, label, &place);
-    status s = status_new(STATUS_DATA, "%s: class '%s' is not in %s%s%s", text_string(&place),
-                          csv_printable(csv, csv->labels.items[label].text),
-                          is_given ? "the data that the model was trained with" : "'", is_given ? "" : known->path,
-                          is_given ? "" : "'");
-    text_free(&place);
-    return s;
+    return status_new(STATUS_DATA, "%s: class '%s' is not in %s%s%s", place_of_label(csv, label),
+                      csv_printable(csv, csv->labels.items[label].text),
+                      is_given ? "the data that the model was trained with" : "'", is_given ? "" : known->path,
+                      is_given ? "" : "'");
 }
 
 /* The class of a label; SIZE_MAX: none. */
@@ -746,10 +748,8 @@ static bool csv_knows_label(const struct csv *csv, const char *text) {
 status csv_add_label(struct csv *csv, const char *text, double *value) {
     size_t index;
     if (csv->known_classes && !csv_knows_label(csv, text))
-        return status_new(STATUS_DATA,
-                          "%s:%s %zu: column '%s': class '%s' is not in the data that the model was trained with",
-                          csv->path, csv->input->unit, csv->reader.record_line,
-                          csv_printable(csv, csv->names[csv->target_columns[0]]), csv_printable(csv, text));
+        return status_new(STATUS_DATA, "%s: class '%s' is not in the data that the model was trained with",
+                          csv_place(csv, csv->target_columns[0]), csv_printable(csv, text));
     TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
     *value = (double)index;
     return OK;

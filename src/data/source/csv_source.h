@@ -192,6 +192,12 @@ status csv_reject_value(const struct csv *csv, size_t column, const char *text, 
 /* Whether a number of another kind of file is used as it is; else its text is compared, or is part of messages. */
 bool csv_takes_number(const struct csv *csv, size_t column, double value);
 
+/* The records of another kind of file have [count] fields. */
+status csv_make_fields(struct csv_reader *reader, const char *path, size_t count);
+
+/* The text of a field of another kind of file without a value: one that means a missing value in this column. */
+const char *csv_missing_in(const struct csv *csv, size_t column);
+
 /* Writes a number of another kind of file as the text of a value: where it is compared as text, with as few digits as a
  * CSV file has, 0.1 instead of 0.10000000000000001. */
 #define CSV_REAL 32
@@ -236,6 +242,10 @@ size_t csv_line_of(const struct csv *csv, size_t row);
 
 /* A text of the file, escaped for messages; in the arena of [csv]. */
 const char *csv_printable(const struct csv *csv, const char *text);
+
+/* "a.csv:line 3: column 'x'": of the current record, or of a row; in the arena of [csv]. */
+const char *csv_place(const struct csv *csv, size_t column);
+const char *csv_place_of(const struct csv *csv, size_t row, size_t column);
 
 /* `inspect` of a file. */
 status csv_inspect(const char *path, struct text *out);

@@ -19,11 +19,8 @@ static status start(struct csv *csv, const struct dataset_config *config, bool i
     records->cells = config->request.cells;
     records->numbers = arena_alloc(csv->arena, (columns + 1) * sizeof *records->numbers);
     csv->numbers = arena_alloc(csv->arena, (columns + 1) * sizeof *csv->numbers);
-    csv->reader.fields = calloc(columns + 1, sizeof *csv->reader.fields);
-    if (!csv->reader.fields) return status_memory("the columns of a table");
-    csv->reader.count = csv->reader.capacity = columns;
     if (config->csv.decimal) csv->decimal = *config->csv.decimal;
-    return OK;
+    return csv_make_fields(&csv->reader, "a table", columns);
 }
 
 /* With the decimal separator of the texts. */

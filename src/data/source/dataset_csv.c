@@ -269,9 +269,9 @@ static status csv_check_new(const struct csv *csv, size_t column, const char *te
     double seconds;
     if (is_missing && csv_needs_value(csv, column))
         return status_new(STATUS_DATA,
-                          "%s:%s %zu: column '%s': missing value; the model was trained without a rule for missing "
-                          "values of this column (dataset.columns)",
-                          csv->path, csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[column]));
+                          "%s: missing value; the model was trained without a rule for missing values of this column "
+                          "(dataset.columns)",
+                          csv_place(csv, column));
     if (is_missing || text_pool_has(&csv->builders[csv->roles[column].at].pool, text)) return OK;
     if (type == COLUMN_NUMBER && !isfinite(value)) return csv_reject_value(csv, column, text, "a finite number", "");
     if (type == COLUMN_BOOLEAN && !is_boolean(text))
@@ -437,8 +437,7 @@ static void note_earlier(struct csv *csv, size_t column, const char *text, doubl
     struct csv_order *order = &csv->orders[column];
     order->is_far |= order->last - seconds > CLOCK_CHANGE;
     if (order->earlier++ > 0) return;
-    order->why = arena_printf(csv->arena, "%s:%s %zu: column '%s': '%s' is before '%s' of the row above", csv->path,
-                              csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[column]),
+    order->why = arena_printf(csv->arena, "%s: '%s' is before '%s' of the row above", csv_place(csv, column),
                               csv_printable(csv, text), csv_printable(csv, order->above));
 }
 
@@ -476,8 +475,7 @@ static void add_step(struct csv *csv, size_t column, const char *text, double se
     if (step->count++ > 0) return;
     step->kind = kind;
     step->seconds = length;
-    step->why = arena_printf(csv->arena, "%s:%s %zu: column '%s': '%s' is %s after '%s' of the row above", csv->path,
-                             csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[column]),
+    step->why = arena_printf(csv->arena, "%s: '%s' is %s after '%s' of the row above", csv_place(csv, column),
                              csv_printable(csv, text), duration(csv->arena, length), csv_printable(csv, order->above));
 }
 
@@ -598,15 +596,13 @@ size_t csv_line_of(const struct csv *csv, size_t row) {
 }
 
 status csv_reject_value(const struct csv *csv, size_t column, const char *text, const char *what, const char *advice) {
-    size_t line = csv->reader.record_line;
     if (*text == 0)
-        return status_new(STATUS_DATA, "%s:%s %zu: column '%s': missing value%s", csv->path, csv->input->unit, line,
-                          csv_printable(csv, csv->names[column]),
+        return status_new(STATUS_DATA, "%s: missing value%s", csv_place(csv, column),
                           csv->roles[column].is_target && !csv->orders
                               ? "; write dataset.drop_missing_targets: true to leave out such rows"
                               : "");
-    return status_new(STATUS_DATA, "%s:%s %zu: column '%s': '%s' is not %s%s", csv->path, csv->input->unit, line,
-                      csv_printable(csv, csv->names[column]), csv_printable(csv, text), what, advice);
+    return status_new(STATUS_DATA, "%s: '%s' is not %s%s", csv_place(csv, column), csv_printable(csv, text), what,
+                      advice);
 }
 
 bool csv_is_missing(const struct csv *csv, const char *text) {
@@ -688,8 +684,7 @@ static status add_weight(struct csv *csv, size_t column, const char *text, doubl
 status csv_add_group(struct csv *csv, const char *text, double *value) {
     size_t index;
     if (csv_is_missing(csv, text))
-        return status_new(STATUS_DATA, "%s:%s %zu: column '%s': missing value, and %s names this column", csv->path,
-                          csv->input->unit, csv->reader.record_line, csv_printable(csv, csv->names[csv->group_column]),
+        return status_new(STATUS_DATA, "%s: missing value, and %s names this column", csv_place(csv, csv->group_column),
                           csv->group_key);
     TRY(text_pool_add(&csv->groups, text, csv->base.rows, &index));
     *value = (double)index;
@@ -721,6 +716,18 @@ bool csv_takes_number(const struct csv *csv, size_t column, double value) {
     if (role->at == NOT_USED || role->is_filtered || role->may_be_date || role->is_group) return false;
     if (role->is_target) return is_known && !csv->drops_missing_targets;
     return role->is_weight || !column_builder_wants_text(&csv->builders[role->at]);
+}
+
+status csv_make_fields(struct csv_reader *reader, const char *path, size_t count) {
+    free(reader->fields);
+    reader->fields = calloc(count + 1, sizeof *reader->fields);
+    reader->count = reader->capacity = reader->fields ? count : 0;
+    return reader->fields ? OK : status_memory("the columns of %s", path);
+}
+
+const char *csv_missing_in(const struct csv *csv, size_t column) {
+    bool is_listed = csv->missing && !csv->roles[column].is_target && !csv->roles[column].is_weight;
+    return is_listed ? csv->missing[0] : "";
 }
 
 void csv_format_real(const struct csv *csv, size_t column, double value, char text[CSV_REAL]) {
@@ -812,8 +819,7 @@ static status reject_result(const struct csv *csv, size_t column, double value) 
     for (size_t i = 0; i < c->expression->name_count; i++)
         text_printf(&operands, "%s%s is %g", i ? ", " : "", csv_printable(csv, csv->names[c->operands[i]]),
                     c->values[i]);
-    status s = status_new(STATUS_DATA, "%s:%s %zu: column '%s': %s is %s (%s)", csv->path, csv->input->unit,
-                          csv->reader.record_line, csv_printable(csv, csv->names[column]), csv_printable(csv, c->text),
+    status s = status_new(STATUS_DATA, "%s: %s is %s (%s)", csv_place(csv, column), csv_printable(csv, c->text),
                           isnan(value) ? "not a number" : "infinite", text_string(&operands));
     text_free(&operands);
     return s;
@@ -1049,10 +1055,9 @@ static status reject_missing_target(struct csv *csv, size_t target) {
         if (isnan(values[at])) break;
     }
     return status_new(STATUS_DATA,
-                      "%s:%s %zu: column '%s': missing value, and the column is a target, too; fill it in the file, as "
-                      "pandas' interpolate() does, or remove the row",
-                      csv_path_of(csv, row), csv->input->unit, csv_line_of(csv, row),
-                      csv_printable(csv, csv->names[csv->target_columns[target]]));
+                      "%s: missing value, and the column is a target, too; fill it in the file, as pandas' "
+                      "interpolate() does, or remove the row",
+                      csv_place_of(csv, row, csv->target_columns[target]));
 }
 
 /* A target that is an input, too, is the number of its column: its builder rejects texts. */
@@ -1259,17 +1264,12 @@ status csv_read_extra(struct source *source, enum row_value extra, size_t first,
     return OK;
 }
 
-static void describe_value(const struct csv *csv, size_t row, size_t column, struct text *out) {
-    text_printf(out, "%s:%s %zu: column '%s'", csv_path_of(csv, row), csv->input->unit, csv_line_of(csv, row),
-                csv_printable(csv, csv->names[column]));
-}
-
 void csv_describe(const struct source *source, enum row_value kind, size_t row, size_t element, struct text *out) {
     const struct csv *csv = (const struct csv *)source;
     size_t column = kind == ROW_WEIGHT  ? csv->weight_column
                     : kind == ROW_GROUP ? csv->group_column
                                         : (kind == ROW_TARGET ? csv->target_columns : csv->input_columns)[element];
-    describe_value(csv, row, column, out);
+    text_add(out, csv_place_of(csv, row, column));
 }
 
 /* The columns for the checkpoint, which stores UTF-8 only. */

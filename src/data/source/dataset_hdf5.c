@@ -1056,15 +1056,9 @@ static void describe_hdf5(const struct source *source, enum row_value kind, size
     for (; element >= column->of.size; column++) element -= column->of.size;
     element = channels_last_element(&column->layout, element);
     text_printf(out, "%s: dataset '%s', row %zu", h->path, column->name, row);
-    if (column->of.dims == 2) text_printf(out, ", column %zu", element);
-    if (column->of.dims <= 2) return;
-    size_t block = column->of.size;
-    for (int i = 1; i < column->of.dims; i++) {
-        block /= (size_t)column->of.shape[i];
-        text_printf(out, "%s%zu", i == 1 ? ", element [" : ", ", element / block);
-        element %= block;
-    }
-    text_add(out, "]");
+    struct npy_header of = {.dims = column->of.dims, .size = column->of.size};
+    for (int i = 0; i < of.dims; i++) of.shape[i] = (size_t)column->of.shape[i];
+    npy_add_element(&of, element, out);
 }
 
 static const char *const extensions[] = {".h5", ".hdf5", ".hdf", NULL};

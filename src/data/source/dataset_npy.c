@@ -164,17 +164,8 @@ static status npy_array_read_bytes(struct npy_array *array, size_t first, size_t
 
 /* Adds "a.npy: row 3, element [1, 2]". */
 static void npy_array_describe(const struct npy_array *array, size_t row, size_t element, struct text *out) {
-    const struct npy_header *of = &array->of;
     text_printf(out, "%s: row %zu", array->name, row);
-    if (of->dims == 2) text_printf(out, ", column %zu", element);
-    if (of->dims <= 2) return;
-    size_t block = of->size;
-    for (int i = 1; i < of->dims; i++) {
-        block /= of->shape[i];
-        text_printf(out, "%s%zu", i == 1 ? ", element [" : ", ", element / block);
-        element %= block;
-    }
-    text_add(out, "]");
+    npy_add_element(&array->of, element, out);
 }
 
 /* Adds "float32 (100, 28, 28)", with ", Fortran order" where the first index changes fastest. */

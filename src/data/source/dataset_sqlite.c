@@ -298,10 +298,7 @@ static status start_query(struct csv *csv, const struct dataset_config *config, 
     TRY(prepare(csv, records, query));
     size_t columns = (size_t)sqlite3_column_count(records->statement);
     records->numbers = arena_alloc(csv->arena, columns * sizeof *records->numbers);
-    csv->reader.fields = calloc(columns, sizeof *csv->reader.fields);
-    if (!csv->reader.fields) return status_memory("the columns of %s", csv->path);
-    csv->reader.count = csv->reader.capacity = columns;
-    return OK;
+    return csv_make_fields(&csv->reader, csv->path, columns);
 }
 
 /* ---- records ---- */
@@ -311,18 +308,12 @@ static status bad_value(const struct csv *csv, size_t column, const char *what) 
                       csv_printable(csv, csv->names[column]), what);
 }
 
-/* A text that means a missing value in this column. */
-static const char *missing_text(const struct csv *csv, size_t column) {
-    bool is_listed = csv->missing && !csv->roles[column].is_target && !csv->roles[column].is_weight;
-    return is_listed ? csv->missing[0] : "";
-}
-
 /* The value of a column that is used, as text. */
 static status read_value(struct csv *csv, size_t column, const char **text) {
     struct records *records = csv->records;
     sqlite3_stmt *statement = records->statement;
     int at = (int)column, type = sqlite3_column_type(statement, at);
-    *text = missing_text(csv, column);
+    *text = csv_missing_in(csv, column);
     if (csv->numbers) csv->numbers[column].is_given = false;
     if (type == SQLITE_NULL) return OK;
     if (type == SQLITE_FLOAT || type == SQLITE_INTEGER) {
@@ -354,7 +345,7 @@ static const char *text_of(const struct csv *csv, size_t column) {
     const struct records *records = csv->records;
     sqlite3_stmt *statement = records->statement;
     int type = sqlite3_column_type(statement, (int)column);
-    if (type == SQLITE_NULL) return missing_text(csv, column);
+    if (type == SQLITE_NULL) return csv_missing_in(csv, column);
     const char *text = type == SQLITE_TEXT ? (const char *)sqlite3_column_text(statement, (int)column) : NULL;
     return text ? text : "";
 }

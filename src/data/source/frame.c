@@ -161,18 +161,12 @@ static status text_of(struct records *r, size_t field, const char **text) {
     return OK;
 }
 
-/* What means a missing value in this column of the table. */
-static const char *missing_text(const struct csv *csv, size_t column) {
-    bool is_listed = csv->missing && !csv->roles[column].is_target && !csv->roles[column].is_weight;
-    return is_listed ? csv->missing[0] : "";
-}
-
 static status read_value(struct csv *csv, size_t column, size_t field) {
     struct records *r = csv->records;
     const struct frame_column *c = &r->frame.columns[field];
     const char *text;
     csv->numbers[column].is_given = false;
-    csv->reader.fields[field].text = missing_text(csv, column);
+    csv->reader.fields[field].text = csv_missing_in(csv, column);
     bool is_number = !c->holds_texts && !c->is_date && !isnan(c->numbers[r->at - 1]);
     if (is_number && csv_takes_number(csv, column, c->numbers[r->at - 1])) {
         csv->numbers[column] = (struct csv_number){true, c->numbers[r->at - 1]};
@@ -186,13 +180,6 @@ static status read_value(struct csv *csv, size_t column, size_t field) {
 
 /* ---- records of a table ---- */
 
-static status make_fields(struct csv_reader *reader, const char *path, size_t count) {
-    free(reader->fields);
-    reader->fields = calloc(count + 1, sizeof *reader->fields);
-    reader->count = reader->capacity = reader->fields ? count : 0;
-    return reader->fields ? OK : status_memory("the columns of %s", path);
-}
-
 static status start(struct csv *csv, const struct dataset_config *config, bool is_validation) {
     struct records *r = csv->records;
     uint64_t bytes;
@@ -201,7 +188,7 @@ static status start(struct csv *csv, const struct dataset_config *config, bool i
     csv->base.file_bytes += bytes;
     r->names = named_columns(config, csv->arena);
     TRY(open_file(r, csv->path));
-    return make_fields(&csv->reader, csv->path, r->frame.count);
+    return csv_make_fields(&csv->reader, csv->path, r->frame.count);
 }
 
 static bool is_used(const struct csv *csv, size_t column) {
@@ -305,7 +292,7 @@ status frame_records_open(const struct dataset_format *format, const char *path,
     r->records.names = (struct string_list){&target, target != NULL};
     status s = open_file(&r->records, path);
     r->records.names = (struct string_list){0};
-    if (!s) s = make_fields(&r->reader, path, r->records.frame.count);
+    if (!s) s = csv_make_fields(&r->reader, path, r->records.frame.count);
     if (s) frame_records_close(r);
     if (!s) *out = r;
     return s;

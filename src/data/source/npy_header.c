@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "base/text.h"
 
 #define MAGIC "\x93NUMPY"
 #define MAGIC_SIZE 6
@@ -210,6 +209,18 @@ status npy_header_parse(const char *name, const uint8_t *bytes, size_t size, str
     while (length > 0 && text[length - 1] == '\n') length--;
     TRY(parse_dictionary(name, &(struct scan){text, text + length}, out));
     return check_shape(name, out);
+}
+
+void npy_add_element(const struct npy_header *header, size_t element, struct text *out) {
+    size_t block = header->size;
+    if (header->dims == 2) text_printf(out, ", column %zu", element);
+    if (header->dims <= 2) return;
+    for (int i = 1; i < header->dims; i++) {
+        block /= header->shape[i];
+        text_printf(out, "%s%zu", i == 1 ? ", element [" : ", ", element / block);
+        element %= block;
+    }
+    text_add(out, "]");
 }
 
 double npy_header_value_bytes(const struct npy_header *header) {

@@ -7,6 +7,7 @@
 
 #include "base/dims.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #define NPY_MAX_HEADER ((size_t)65536) /* bytes; NumPy itself reads at most 10,000 characters */
 
@@ -37,6 +38,9 @@ status npy_header_parse(const char *name, const uint8_t *bytes, size_t size, str
 
 /* Bytes of all values; exact below 2^53. */
 double npy_header_value_bytes(const struct npy_header *header);
+
+/* Adds the place of value [element] of a row, ", column 2", or ", element [1, 2]" of rows with several dimensions. */
+void npy_add_element(const struct npy_header *header, size_t element, struct text *out);
 
 /* Converts raw values (count), which are overwritten when they are swapped, to out (count). [out] may overlap the
  * values where these are at its end. */
