@@ -1,5 +1,5 @@
 /* loss: the function that training minimises. Means are PyTorch's; sums and counts are returned so that a mean over
- * batches and ranks is exact. A new loss is a file in losses/ and its name in LOSS_TYPES (losses/losses.h). */
+ * batches and ranks is exact. A new loss is a row in a file of losses/, and its name in LOSS_TYPES. */
 #pragma once
 
 #include "base/schema/schema.h"
