@@ -116,17 +116,12 @@ static void each_group(struct text *out,
 #define USAGE_COLUMN 53  /* of the help of a command */
 #define OPTION_COLUMN 23 /* of the help of an option */
 
-/* Adds spaces up to [column] of the line that begins at [start]. */
-static void pad(struct text *out, size_t start, size_t column) {
-    while (out->length - start < column) text_add(out, " ");
-}
-
 static void add_command(struct text *out, const char *command, const char *arguments, const char *help) {
     size_t start = out->length;
     text_printf(out, "%s ddptrain%s%s %s", start ? "      " : "usage:", command ? " " : "", command ? command : "",
                 arguments);
     if (out->length - start > USAGE_COLUMN - 2) text_add(out, "   ");
-    pad(out, start, USAGE_COLUMN);
+    text_pad(out, start, USAGE_COLUMN);
     text_printf(out, "%s\n", help);
 }
 
@@ -138,14 +133,14 @@ static void add_group(struct text *out, const struct option *first, const struct
         text_add(out, "\n");
         start = out->length;
     }
-    pad(out, start, OPTION_COLUMN);
+    text_pad(out, start, OPTION_COLUMN);
     if (last->subcommands) {
         option_add_subcommands(last, out);
         text_add(out, ": ");
     }
     for (const char *c = last->help; *c; c++) {
         text_add_bytes(out, c, 1);
-        if (*c == '\n') pad(out, out->length, OPTION_COLUMN);
+        if (*c == '\n') text_pad(out, out->length, OPTION_COLUMN);
     }
     text_add(out, "\n");
 }
@@ -183,13 +178,12 @@ static void add_roff_tag(struct text *out, const char *tag) {
     text_add(out, ".TP\n");
     for (const char *word = tag; *word; word += strspn(word, " ")) {
         size_t length = strcspn(word, " ");
-        struct text one = {0};
+        SCOPED_TEXT one = {0};
         text_add_bytes(&one, word, length);
         bool is_name = strpbrk(text_string(&one), "abcdefghijklmnopqrstuvwxyz") != NULL;
         text_printf(out, "%s\\f%c", word == tag ? "" : " ", is_name ? 'B' : 'I');
         add_roff(out, text_string(&one));
         text_add(out, "\\fR");
-        text_free(&one);
         word += length;
     }
     text_add(out, "\n");
