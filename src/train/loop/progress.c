@@ -20,29 +20,35 @@ static int64_t steps_per_epoch(const struct trainer *t) {
     return (batches + per_step - 1) / per_step;
 }
 
+/* The steps of all epochs; more than can be counted are INT64_MAX. */
+static int64_t steps_of_epochs(const struct train_config *c, int64_t steps_per_epoch) {
+    int64_t steps;
+    return __builtin_mul_overflow(c->epochs, steps_per_epoch, &steps) ? INT64_MAX : steps;
+}
+
 int64_t progress_total_steps(const struct trainer *t) {
     const struct train_config *c = &t->config->train;
-    int64_t steps;
-    if (c->steps != SCHEMA_NO_INT) return c->steps;
-    return __builtin_mul_overflow(c->epochs, steps_per_epoch(t), &steps) ? INT64_MAX : steps;
+    return c->steps != SCHEMA_NO_INT ? c->steps : steps_of_epochs(c, steps_per_epoch(t));
 }
 
-double progress_fraction(const struct trainer *t) {
-    return (double)t->state->counters.step / (double)progress_total_steps(t);
-}
-
-static int64_t total_epochs(const struct trainer *t) {
-    const struct train_config *c = &t->config->train;
-    return c->epochs != SCHEMA_NO_INT ? c->epochs : (c->steps - 1) / steps_per_epoch(t) + 1;
+struct schedule_progress progress_at(const struct train_config *c, int64_t steps_per_epoch, int64_t epoch,
+                                     int64_t step) {
+    bool has_steps = c->steps != SCHEMA_NO_INT;
+    return (struct schedule_progress){.epoch = epoch,
+                                      .steps = step,
+                                      .total_epochs = has_steps ? (c->steps - 1) / steps_per_epoch + 1 : c->epochs,
+                                      .total_steps = has_steps ? c->steps : steps_of_epochs(c, steps_per_epoch)};
 }
 
 struct schedule_progress progress_of(const struct trainer *t) {
     const struct counters *c = &t->state->counters;
-    return (struct schedule_progress){.epoch = c->epoch,
-                                      .steps = c->step,
-                                      .total_epochs = total_epochs(t),
-                                      .total_steps = progress_total_steps(t),
-                                      .reductions = c->plateau.reductions};
+    struct schedule_progress progress = progress_at(&t->config->train, steps_per_epoch(t), c->epoch, c->step);
+    progress.reductions = c->plateau.reductions;
+    return progress;
+}
+
+double progress_fraction(const struct trainer *t) {
+    return (double)t->state->counters.step / (double)progress_total_steps(t);
 }
 
 double progress_lr(const struct trainer *t, const struct schedule_progress *progress) {

@@ -1,15 +1,15 @@
 /* The lines of `check` in their order, its drawing, and a warning about the schedule of a run. */
-#include "base/scoped.h"
 #include "train/run/run.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/files/json_lines.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "data/columns/columns.h"
 #include "dist/shard_tree.h"
+#include "train/loop/progress.h"
 #include "train/loop/save.h"
 #include "train/metrics/metrics.h"
 #include "train/parallel/zero.h"
@@ -460,44 +460,30 @@ struct position {
     int64_t epoch, step; /* finished ones; step 0: none is known */
 };
 
-static struct schedule_progress progress_at(const struct plan *plan, const struct config *config, int64_t epoch,
-                                            int64_t step) {
-    int64_t per_epoch = plan->steps > 0 ? (int64_t)plan->steps : 1;
-    const struct train_config *train = &config->train;
-    bool has_steps = train->steps != SCHEMA_NO_INT;
-    return (struct schedule_progress){.epoch = epoch,
-                                      .steps = step,
-                                      .total_epochs = has_steps ? (train->steps - 1) / per_epoch + 1 : train->epochs,
-                                      .total_steps = has_steps ? train->steps
-                                                     : train->epochs > INT64_MAX / per_epoch
-                                                         ? INT64_MAX
-                                                         : train->epochs * per_epoch};
-}
+static int64_t steps_per_epoch(const struct plan *plan) { return plan->steps > 0 ? (int64_t)plan->steps : 1; }
 
 static double rate_at(const struct plan *plan, const struct config *config, int64_t epoch, int64_t step) {
-    struct schedule_progress progress = progress_at(plan, config, epoch, step);
+    struct schedule_progress progress = progress_at(&config->train, steps_per_epoch(plan), epoch, step);
     return schedule_lr(&config->schedule, optimizer_settings(&config->optimizer).lr, &progress);
 }
 
 static bool read_event(const char *line, struct position *out) {
-    json_t *event = line ? json_loads(line, 0, NULL) : NULL;
-    json_t *epoch = json_object_get(event, "epoch"), *step = json_object_get(event, "step");
-    bool is_read = json_is_integer(epoch) && json_is_integer(step) && json_integer_value(epoch) >= 0 &&
-                   json_integer_value(step) > 0;
-    if (is_read) *out = (struct position){json_integer_value(epoch), json_integer_value(step)};
-    json_decref(event);
-    return is_read;
+    struct json_line event;
+    struct position found;
+    if (!line || !json_line_read(line, strcspn(line, "\n"), &event)) return false;
+    if (!json_field_int(json_line_find(&event, "epoch"), 0, INT64_MAX, &found.epoch)) return false;
+    if (!json_field_int(json_line_find(&event, "step"), 1, INT64_MAX, &found.step)) return false;
+    *out = found;
+    return true;
 }
 
 /* By the event `end` or `stopped`, or of a run that was killed by the newest step. */
 static status read_position(const char *folder, struct position *out) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     struct metrics_lines lines;
     *out = (struct position){0};
     text_printf(&path, "%s/metrics.jsonl", folder);
-    status s = metrics_read(text_string(&path), &lines);
-    text_free(&path);
-    TRY(s);
+    TRY(metrics_read(text_string(&path), &lines));
     bool is_end = metrics_line_is(lines.other, METRICS_END) || metrics_line_is(lines.other, METRICS_STOPPED);
     if (!is_end || !lines.is_other_last || !read_event(lines.other, out)) read_event(lines.step, out);
     metrics_lines_free(&lines);
@@ -512,9 +498,8 @@ static status load_old(const char *folder, struct config_file **out) {
 
 static void compare(const struct plan *plan, const struct config *old, const struct position *at, struct text *out) {
     const struct config *config = plan->config;
-    int64_t per_epoch = plan->steps > 0 ? (int64_t)plan->steps : 1;
     if (old->train.epochs == config->train.epochs && old->train.steps == config->train.steps) return;
-    bool is_after_epoch = at->epoch > 0 && at->step == at->epoch * per_epoch;
+    bool is_after_epoch = at->epoch > 0 && at->step == at->epoch * steps_per_epoch(plan);
     double last = rate_at(plan, old, at->epoch - is_after_epoch, at->step - 1);
     double next = rate_at(plan, config, at->epoch, at->step);
     if (fabs(next - last) <= SMALL_CHANGE * fmax(next, last)) return;
@@ -536,7 +521,7 @@ static void warn_of_extension(const struct plan *plan, const char *folder, struc
 
 void schedule_warn(const struct plan *plan, const char *folder, struct text *out) {
     const struct config *config = plan->config;
-    struct schedule_progress progress = progress_at(plan, config, 0, 0);
+    struct schedule_progress progress = progress_at(&config->train, steps_per_epoch(plan), 0, 0);
     double rate = rate_at(plan, config, 0, 0);
     if (schedule_has_no_rise(&config->schedule, &progress))
         text_printf(out,
