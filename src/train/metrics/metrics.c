@@ -48,6 +48,14 @@ static const char *const event_names[] = {
     [METRICS_END] = "end",
 };
 
+/* Reads the last bytes of a file of [size] bytes to tail (TAIL). */
+static status read_tail(const char *path, uint64_t size, char tail[TAIL], size_t *got) {
+    int fd;
+    TRY(io_open(path, &fd));
+    status s = io_read_at(fd, path, tail, TAIL, size > TAIL ? size - TAIL : 0, got);
+    return status_first(s, io_close(fd, path));
+}
+
 /* Reduces *size, of the file [path], to the end of its last complete line. */
 static status find_last_line_end(const char *path, uint64_t *size) {
     char tail[TAIL];
@@ -177,11 +185,7 @@ status metrics_chain(struct metrics *m) {
     m->is_chained = true;
     m->chain[0] = 0;
     if (m->file.size == 0) return OK;
-    uint64_t offset = m->file.size > sizeof tail ? m->file.size - sizeof tail : 0;
-    int fd;
-    TRY(io_open(m->file.path, &fd));
-    status s = io_read_at(fd, m->file.path, tail, sizeof tail, offset, &got);
-    TRY(status_first(s, io_close(fd, m->file.path)));
+    TRY(read_tail(m->file.path, m->file.size, tail, &got));
     const char *text = got && tail[got - 1] == '\n' ? chain_of_line(tail, got - 1) : NULL;
     if (!text) return status_new(STATUS_DATA, "%s: its last line has no chain", m->file.path);
     memcpy(m->chain, text, METRICS_CHAIN_SIZE - 1);
@@ -247,13 +251,12 @@ static status reopen_events(struct metrics *m) {
 status metrics_move(struct metrics *m, const char *path) {
     int to;
     int64_t copied;
-    struct text part = {0};
+    SCOPED_TEXT part = {0};
     char *name = strdup(path);
     if (!name) return status_memory("metrics.jsonl");
     text_printf(&part, "%s.part", path);
     status s = flush(m);
     if (!s) s = copy_to(m, path, text_string(&part), &to, &copied);
-    text_free(&part);
     if (s) {
         free(name);
         return s;
@@ -395,8 +398,6 @@ status metrics_sync(struct metrics *metrics) {
 
 /* Lines are compared by their beginning; JSON is not parsed here. */
 
-#define TAIL 4096 /* longer than nearly any line */
-
 bool metrics_line_is(const char *line, enum metrics_event event) {
     static const char start[] = "{\"event\":\"";
     size_t length = strlen(event_names[event]);
@@ -470,17 +471,13 @@ void metrics_lines_free(struct metrics_lines *lines) {
 }
 
 status metrics_ends_with(const char *path, enum metrics_event event, bool *out) {
-    char tail[TAIL + 1];
+    char tail[TAIL];
     struct io_info info;
     size_t got = 0;
-    int fd;
     *out = false;
     TRY(io_stat(path, &info));
     if (!info.exists) return OK;
-    TRY(io_open(path, &fd));
-    uint64_t offset = info.size > TAIL ? info.size - TAIL : 0;
-    status s = io_read_at(fd, path, tail, TAIL, offset, &got);
-    TRY(status_first(s, io_close(fd, path)));
+    TRY(read_tail(path, info.size, tail, &got));
     if (got == 0 || tail[got - 1] != '\n') return OK;
     tail[got - 1] = 0;
     const char *newline = strrchr(tail, '\n');
