@@ -428,10 +428,8 @@ static status file_sha256(const char *path, char hex[DIGEST_HEX_SIZE]) {
 
 static status add_subject(const struct audit *a, const char *name, struct text *out) {
     char hex[DIGEST_HEX_SIZE];
-    char *path = text_path(a->folder, name);
-    status s = file_sha256(path, hex);
-    free(path);
-    TRY(s);
+    SCOPED_STRING path = text_path(a->folder, name);
+    TRY(file_sha256(path, hex));
     text_add(out, "    {\"name\": ");
     text_add_json(out, name);
     text_printf(out, ", \"digest\": {\"sha256\": \"%s\"}},\n", hex);
@@ -525,8 +523,8 @@ static status statement_differs(const struct audit *a, const json_t *then, const
 
 /* Values are compared: the tools that sign statements write them in their own way. */
 static status compare_statement(const struct audit *a) {
-    struct text text = {0};
-    char *file = NULL;
+    SCOPED_TEXT text = {0};
+    SCOPED_STRING file = NULL;
     struct io_info info;
     json_error_t error = {0};
     status s = io_read_text(a->line->statement, 1 << 20, &file, &info);
@@ -540,8 +538,6 @@ static status compare_statement(const struct audit *a) {
     if (!s) now = json_loads(text_string(&text), 0, &error);
     if (!s && !json_equal(then, now)) s = statement_differs(a, then, now);
     json_decref(then), json_decref(now);
-    free(file);
-    text_free(&text);
     if (!s) printf("%s: the statement is about the files of this folder\n", a->line->statement);
     return s;
 }

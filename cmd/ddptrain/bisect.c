@@ -140,7 +140,7 @@ static status use_recorded_config(struct bisect *b, struct side *side, const cha
     const struct ledger_line *newest = ledger_start_at(&side->ledger, INT64_MAX);
     const char *recorded = NULL;
     struct config_file *before = NULL, *now = NULL;
-    struct text lines = {0};
+    SCOPED_TEXT lines = {0};
     if (!newest) return OK;
     const char *wanted = ledger_line_word(b->arena, newest, "config_sha256");
     TRY(ledger_find_config(b->arena, side->name, &side->ledger, wanted, &recorded));
@@ -155,7 +155,6 @@ static status use_recorded_config(struct bisect *b, struct side *side, const cha
                                     (int)strcspn(first, "\n"), first, more);
     }
     config_free(before), config_free(now);
-    text_free(&lines);
     TRY(s);
     side->text = recorded;
     TRY(make_temporary(b));

@@ -53,7 +53,7 @@ static status check_config(const struct command_line *line, const char *path, ch
 /* Every value of its parameters (sweep_load), and the config that they change. */
 static status check_sweep(const struct command_line *line) {
     struct sweep_file *file;
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     TRY(sweep_load(line->config, line->overrides, line->override_count, &file));
     const struct sweep_config *sweep = sweep_file_config(file);
     text_printf(&out, "%s: a sweep of %lld trials, %lld run%s each; its keys:\n", line->config,
@@ -61,7 +61,6 @@ static status check_sweep(const struct command_line *line) {
     sweep_write(sweep, &out);
     text_printf(&out, "\nthe config of its trials, %s:\n", sweep->config);
     if (!line->prints_dot) command_print(stdout, &out);
-    text_free(&out);
     status s = check_config(line, sweep->config, (char *const *)sweep->overrides.items, sweep->overrides.count);
     sweep_free(file);
     return s;

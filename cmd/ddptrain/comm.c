@@ -517,10 +517,9 @@ static void add_call(const struct comm_show *show, struct text *out) {
 }
 
 static void print_show(const struct comm_show *show, const struct view *views, int world, const char *backend) {
-    struct text call = {0};
+    SCOPED_TEXT call = {0};
     add_call(show, &call);
     printf("%s: %s\n%d processes, %s", text_string(&call), operations[show->operation].what, world, backend);
-    text_free(&call);
     for (int m = 0; show->is_part && m < show->count; m++) printf("%s%d", m ? ", " : "; new_group([", show->members[m]);
     printf("%s\n", show->is_part ? "])" : "");
     print_buffers(show, views, world);

@@ -686,13 +686,12 @@ static bool check_limits(struct doctor *d) {
     int spare;
     struct launch_config launch = {
         .nproc = d->env.local_world_size, .nnodes = d->line->nnodes, .node_rank = d->line->node_rank};
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     add_limit(&text, "open files", limit_of(RLIMIT_NOFILE));
     add_limit(&text, "processes", limit_of(RLIMIT_NPROC));
     add_limit(&text, "locked memory", limit_of(RLIMIT_MEMLOCK));
     add_limit(&text, "core files", limit_of(RLIMIT_CORE));
     fact(d, "limits", "%s", text_string(&text));
-    text_free(&text);
     bool is_enough = d->env.launcher != LAUNCHER_NONE || expect(d, "open files", launch_check(&launch));
     is_enough = is_enough && expect(d, "open files", store_check_descriptors(&d->env, &spare));
     check_processes_limit(d);
@@ -736,7 +735,7 @@ static void check_modules(struct doctor *d) {
                    {"cuda", "ddptrain_cuda_gpus", "; it is needed for GPUs"},
                    {"cudnn", "ddptrain_cudnn_plans", "; it is needed for convolutions on GPUs"},
                    {"nccl", "ddptrain_comm_nccl", "; it averages between GPUs"}};
-    struct text found = {0};
+    SCOPED_TEXT found = {0};
     int backend = d->config ? d->config->dist.backend : BACKEND_AUTO;
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
         bool is_needed = i == 0 && uses_gloo(d), is_installed = module_is_installed(modules[i].name);
@@ -749,7 +748,6 @@ static void check_modules(struct doctor *d) {
             text_printf(&found, "%s%s", found.length ? ", " : "", modules[i].name);
     }
     fact(d, "modules", "%s", found.length ? text_string(&found) : "none");
-    text_free(&found);
     if (d->threads > 1 && parallel_threads() == 1)
         note(d, "modules",
              "each process computes with 1 thread, because libgomp.so.1 cannot be loaded: install it (Debian's "
@@ -992,13 +990,12 @@ static bool check_own_folder(struct doctor *d) {
 static bool check_files(struct doctor *d) {
     static const char *const names[] = {FOLDER_LOCK_FILE, "config.yaml", "metrics.jsonl", "log.txt", "checkpoints"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = text_path(d->folder, names[i]);
+        SCOPED_STRING path = text_path(d->folder, names[i]);
         bool is_wrong = faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) != 0 && errno == EACCES;
         if (is_wrong)
             problem(d, STATUS_IO, "run folder",
                     "cannot write '%s': %s; make it yours (chown), or name another folder with --run-dir", path,
                     strerror(errno));
-        free(path);
         if (is_wrong) return false;
     }
     return true;

@@ -354,9 +354,8 @@ static status build(const struct command_line *line) {
         text_add(&out, line->out);
     else
         text_printf(&out, "%.*s.so", (int)(length - 2), source);
-    if (out.length < 4 || strcmp(text_string(&out) + out.length - 3, ".so") != 0) {
+    if (out.length < 4 || strcmp(text_string(&out) + out.length - 3, ".so") != 0)
         return status_new(STATUS_USAGE, "--out: expected a shared object (.so), got '%.200s'", line->out);
-    }
     status s = io_check_replace(text_string(&out));
     if (!s) s = extension_compile(source, source, text_string(&out));
     if (!s) s = extension_load(text_string(&out), &e);

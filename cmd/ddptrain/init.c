@@ -1,17 +1,15 @@
 /* init: a first config for a data file, on standard output. */
 #include <stdio.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 #include "command.h"
 #include "train/config/config.h"
 
 static status run(const struct command_line *line) {
-    struct text out = {0}, notes = {0};
+    SCOPED_TEXT out = {0}, notes = {0};
     status s = first_config_write(line->config, line->target, line->overrides, line->override_count, &out, &notes);
     if (!s) fputs(text_string(&out), stdout);
     if (!s) command_print(stderr, &notes);
-    text_free(&out);
-    text_free(&notes);
     if (!s) return OK;
     /* The shell has created the file of `> CONFIG` already. */
     status failure = status_new(status_code(s), "%s; no config was written", status_message(s));

@@ -83,11 +83,8 @@ static bool has_override(const struct command_line *line, const char *key) {
 static void add_override(struct command_line *line, const char *key, const char *value) {
     struct text word = {0};
     assert(line->data_override_count < MAX_DATA_OVERRIDES);
-    text_add(&word, key);
-    text_add(&word, value);
-    char *copy = status_need(strdup(text_string(&word)));
-    text_free(&word);
-    line->data_overrides[line->data_override_count++] = line->overrides[line->override_count++] = copy;
+    text_printf(&word, "%s%s", key, value);
+    line->data_overrides[line->data_override_count++] = line->overrides[line->override_count++] = word.data;
 }
 
 static status copy_stdin(int to) {
@@ -167,7 +164,7 @@ status command_use_data(struct command_line *line) {
     if (has_override(line, "dataset.path="))
         return status_new(STATUS_USAGE, "the data file is given twice: '%s' and dataset.path", data);
     if (is_stdin) TRY(store_stdin(line));
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     text_add_json(&path, is_stdin ? STDIN_PATH : data);
     use_validation(line, text_string(&path));
     add_override(line, "dataset.path=", text_string(&path));
@@ -183,7 +180,6 @@ status command_use_data(struct command_line *line) {
             add_override(line, "dataset.format=", "auto");
         if (is_stdin || (dataset_knows_extension(data) && !dataset_has_queries(data))) use_no_query(line);
     }
-    text_free(&path);
     if (!line->part) line->part = "all";
     return OK;
 }

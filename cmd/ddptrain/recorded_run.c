@@ -88,9 +88,8 @@ static status check_line(const struct recorded_run *r, size_t index, const struc
 static status check_due(const struct recorded_run *r, size_t index, struct due *due) {
     const struct ledger_line *line = &r->ledger.lines[index];
     bool is_step = line->event == METRICS_STEP;
-    if (line->step > due->next || (!is_step && line->step == due->next)) {
+    if (line->step > due->next || (!is_step && line->step == due->next))
         return out_of_order(r, index, arena_printf(r->arena, "no line of step %lld above it", (long long)due->next));
-    }
     if (is_step && line->step < due->next) return out_of_order(r, index, "a step that has no line in such a ledger");
     if (is_step) due->next += due->every;
     if (line->event == METRICS_RESUME) *due = due_after(line);
@@ -226,7 +225,7 @@ static status check_starts(struct recorded_run *r) {
 /* A resume may change few keys of a config: those that all starts have must not differ in another one. */
 static status compare_configs(const struct recorded_run *r) {
     for (size_t i = 1; i < r->config_count; i++) {
-        struct text differences = {0};
+        SCOPED_TEXT differences = {0};
         if (!r->configs[i].file) continue;
         size_t count = config_diff(config_of(r->configs[i].file), recorded_newest_config(r), &differences);
         status s =
@@ -236,7 +235,6 @@ static status compare_configs(const struct recorded_run *r) {
                       STATUS_DIVERGED,
                       "%s: its starts have configs with which no run continues another (earlier -> config.yaml):\n%s",
                       r->ledger.path, text_string(&differences));
-        text_free(&differences);
         TRY(s);
     }
     return OK;

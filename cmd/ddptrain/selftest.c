@@ -308,13 +308,11 @@ static status check_processes(struct selftest *t) {
     TRY(train(t, &elastic, "one process", "one", (const char *const[]){EPOCHS, ELASTIC_KEYS, "--nproc", "1", NULL}));
     expect_state(t, &elastic, "one", state);
     for (size_t i = 0; i < count_backends(t); i++) {
-        struct text backend = {0}, what = {0};
+        SCOPED_TEXT backend = {0}, what = {0};
         text_printf(&backend, "dist.backend=%s", backends[i]);
         text_printf(&what, "two processes, %s", backends[i]);
-        status s = train(t, &elastic, text_string(&what), backends[i],
-                         (const char *const[]){EPOCHS, ELASTIC_KEYS, text_string(&backend), "--nproc", "2", NULL});
-        text_free(&backend), text_free(&what);
-        TRY(s);
+        TRY(train(t, &elastic, text_string(&what), backends[i],
+                  (const char *const[]){EPOCHS, ELASTIC_KEYS, text_string(&backend), "--nproc", "2", NULL}));
     }
     print_row(t, "processes, with the bits of one", done, wrong, start);
     return OK;
@@ -323,11 +321,11 @@ static status check_processes(struct selftest *t) {
 static status check_collectives(struct selftest *t) {
     size_t done = t->done, wrong = t->wrong;
     double start = clock_seconds();
-    struct text output = {0};
+    SCOPED_TEXT output = {0};
     text_printf(&output, "%s/output.txt", t->folder);
     for (size_t i = 0; i < count_backends(t); i++) {
         const char *arguments[] = {"ddptrain", "comm", "--nproc", "2", "--backend", backends[i], "--sizes", "4K", NULL};
-        struct text what = {0}, reason = {0};
+        SCOPED_TEXT what = {0}, reason = {0};
         int code = 0;
         status s = command_run_child(arguments, text_string(&output), &code);
         t->done++;
@@ -337,13 +335,8 @@ static status check_collectives(struct selftest *t) {
             command_add_reason(text_string(&output), &reason);
             fail(t, text_string(&what), code, text_string(&reason));
         }
-        text_free(&what), text_free(&reason);
-        if (s) {
-            text_free(&output);
-            return s;
-        }
+        if (s) return s;
     }
-    text_free(&output);
     print_row(t, "collectives of two processes", done, wrong, start);
     return OK;
 }
@@ -352,11 +345,10 @@ static status check_collectives(struct selftest *t) {
 static status check_gpu(struct selftest *t) {
     size_t done = t->done, wrong = t->wrong;
     double start = clock_seconds(), losses[2];
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     int gpus;
     bool has_gpu = gpus_available(&(struct gpus_process){0}, &gpus, &why);
     if (!has_gpu) printf("%-44s %s\n", "GPU", gpus_are_expected() ? text_string(&why) : "none");
-    text_free(&why);
     if (!has_gpu) return OK;
     static const char *const devices[] = {"train.device=cpu", "train.device=cuda"};
     for (int i = 0; i < 2; i++) {
@@ -369,11 +361,10 @@ static status check_gpu(struct selftest *t) {
     }
     t->done++;
     bool has_losses = t->wrong == wrong;
-    struct text reason = {0};
+    SCOPED_TEXT reason = {0};
     text_printf(&reason, "its loss is %.6g, and %.6g on the CPU", losses[1], losses[0]);
     if (has_losses && !(fabs(losses[1] - losses[0]) <= 1e-3 * (1 + fabs(losses[0]))))
         fail(t, "the GPU", 0, text_string(&reason));
-    text_free(&reason);
     print_row(t, "GPU", done, wrong, start);
     return OK;
 }

@@ -135,9 +135,8 @@ static void add_word(struct text *out, const char *word) {
 
 /* The program with the words of the run: "/usr/bin/ddptrain --no-progress config.yaml train.epochs=5". */
 static void add_command(const struct command_line *line, const struct job *job, struct text *out) {
-    char *program = realpath("/proc/self/exe", NULL);
+    SCOPED_STRING program = realpath("/proc/self/exe", NULL);
     add_word(out, program ? program : line->program);
-    free(program);
     text_add(out, job->is_sweep ? " sweep --no-progress " : " --no-progress ");
     add_word(out, line->config);
     for (size_t i = 0; i < line->override_count; i++) {
@@ -227,7 +226,7 @@ static status check_out(const char *path) {
 }
 
 static status write_script(const struct command_line *line, struct job *job, struct arena *arena) {
-    struct text script = {0};
+    SCOPED_TEXT script = {0};
     TRY(find_queue(line->queue, &job->queue));
     TRY(read_time(line->time, &job->seconds));
     TRY(read_nproc(line->nproc, &job->nproc));
@@ -238,7 +237,6 @@ static status write_script(const struct command_line *line, struct job *job, str
     job->script = absolute(path, arena);
     add_script(line, job, &script);
     status s = io_replace_text(path, text_string(&script));
-    text_free(&script);
     if (!s && chmod(path, 0777 & ~umask(0)) != 0)
         s = status_errno(STATUS_IO, errno, "cannot make '%s' a program", path);
     return s;
@@ -247,7 +245,7 @@ static status write_script(const struct command_line *line, struct job *job, str
 static status run(const struct command_line *line) {
     SCOPED_ARENA arena = arena_create();
     struct job job = {0};
-    struct text said = {0};
+    SCOPED_TEXT said = {0};
     status s = write_script(line, &job, arena);
     if (!s)
         text_printf(&said, "%s: %d node%s, %d process%s on each, %s\n", job.script, line->nnodes,
@@ -262,7 +260,6 @@ static status run(const struct command_line *line) {
         text_add(&said, "\n");
     }
     if (!s) command_print(stdout, &said);
-    text_free(&said);
     if (!s && line->is_now) s = submit(&job);
     return s;
 }

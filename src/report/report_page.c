@@ -133,13 +133,12 @@ static status add_sweep(const struct sweep_data *sweep, bool has_title, struct t
 }
 
 static status build(const struct folders *f, struct text *out) {
-    struct text title = {0};
+    SCOPED_TEXT title = {0};
     time_t now = time(NULL);
     struct tm parts;
     char when[64] = "";
     add_title(f, &title);
     page_begin(out, text_string(&title));
-    text_free(&title);
     if (localtime_r(&now, &parts)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S %z", &parts);
     page_note(out, "Made by ddptrain report, %s.", when);
     for (size_t i = 0; i < f->sweep_count; i++) TRY(add_sweep(f->sweeps[i], f->sweep_count + f->run_count > 1, out));

@@ -319,11 +319,9 @@ static status read_files(struct run_data *r, const char *metrics, const char *co
 }
 
 status run_data_update(struct run_data *r) {
-    char *metrics = text_path(r->path, "metrics.jsonl"), *config = text_path(r->path, "config.yaml");
-    status s = read_files(r, metrics, config);
-    free(metrics);
-    free(config);
-    return s;
+    SCOPED_STRING metrics = text_path(r->path, "metrics.jsonl");
+    SCOPED_STRING config = text_path(r->path, "config.yaml");
+    return read_files(r, metrics, config);
 }
 
 static char *last_name(const char *path) {

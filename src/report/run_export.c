@@ -281,7 +281,8 @@ static status write_mlflow(const struct run_data *run, const struct recorded *r,
                            const char *out, struct log *log) {
     static const char *const folders[] = {"metrics", "params", "tags", "artifacts"};
     TRY(io_make_folders(out));
-    char *store = realpath(out, NULL), *source = realpath(run->path, NULL);
+    SCOPED_STRING store = realpath(out, NULL);
+    SCOPED_STRING source = realpath(run->path, NULL);
     struct arena *arena = r->arena;
     status s = store && source ? OK : status_new(STATUS_IO, "%s: its path cannot be found", store ? run->path : out);
     if (!s) {
@@ -295,8 +296,6 @@ static status write_mlflow(const struct run_data *run, const struct recorded *r,
         if (!s) s = write_run(run, folder, number, id, begin);
         if (!s) log_line(log, "%s/%s/%s: run %s of experiment %s", out, number, id, run->label, experiment);
     }
-    free(store);
-    free(source);
     return s;
 }
 

@@ -170,7 +170,7 @@ static bool is_drawn(size_t i, size_t n, size_t max, size_t always) {
 /* ---- facts ---- */
 
 static void add_facts(struct text *out, const struct sweep_data *s) {
-    struct text t = {0};
+    SCOPED_TEXT t = {0};
     double seconds = 0;
     char duration[32];
     for (size_t i = 0; i < s->trial_total; i++) seconds += s->trials[i].seconds;
@@ -200,7 +200,6 @@ static void add_facts(struct text *out, const struct sweep_data *s) {
     page_fact(out, "Config B, trial 1", s->other);
     page_fact(out, "Folder", s->path);
     page_facts_end(out);
-    text_free(&t);
     if (s->file.malformed)
         page_notice(out, "%llu of %llu lines of history.jsonl are damaged and were left out.",
                     (unsigned long long)s->file.malformed, (unsigned long long)s->file.lines);
@@ -238,9 +237,8 @@ static void add_best_row(struct text *out, const struct sweep_data *s, const str
         else
             page_cell(out, text_string(&cell), NULL);
     }
-    char *hash = sweep_data_hash(s, t);
+    SCOPED_STRING hash = sweep_data_hash(s, t);
     page_hash(out, hash);
-    free(hash);
     page_row_end(out);
 }
 
@@ -304,7 +302,7 @@ static void add_notices(struct text *out, const struct sweep_data *s) {
 /* The best trials, or with several metrics the Pareto front, by the first one. */
 static void add_best(struct text *out, const struct sweep_data *s) {
     struct page_heading headings[SWEEP_DATA_MAX_PARAMETERS + SWEEP_MAX_OTHER_METRICS + 4];
-    struct text metric = {0};
+    SCOPED_TEXT metric = {0};
     size_t count = 0, shown = 0, max = s->other_count ? FRONT_SHOWN : BEST_SHOWN;
     if (!s->ranked) return;
     text_printf(&metric, "%s%s", s->metric, sweep_data_repeats(s) > 1 ? " (mean \u00b1 standard error)" : "");
@@ -331,7 +329,6 @@ static void add_best(struct text *out, const struct sweep_data *s) {
     if (s->other_count)
         page_note(out, "No other complete trial is as good in every metric and better in one. %s",
                   shown < s->front ? "More of them: pareto_front is 1 in trials.csv." : "");
-    text_free(&metric);
     add_commands(out, s);
 }
 

@@ -430,10 +430,9 @@ status archive_stat(const struct archive *archive, const char *path, struct io_i
     if (!archive) return io_stat(path, info);
     const char *name = name_in(archive, path);
     const struct zip_member *member = *name ? find_member(archive, name) : NULL;
-    struct text folder = {0};
+    SCOPED_TEXT folder = {0};
     add_folder(name, &folder);
     bool is_folder = has_folder(archive, text_string(&folder));
-    text_free(&folder);
     *info = (struct io_info){.exists = member || is_folder,
                              .is_file = member && !is_folder,
                              .is_folder = is_folder,
@@ -443,16 +442,14 @@ status archive_stat(const struct archive *archive, const char *path, struct io_i
 
 status archive_list(const struct archive *archive, const char *folder, struct io_names *names) {
     if (!archive) return io_list(folder, names);
-    struct text prefix = {0};
+    SCOPED_TEXT prefix = {0};
     size_t capacity = 0;
     bool has_memory = true;
     *names = (struct io_names){0};
     add_folder(name_in(archive, folder), &prefix);
     const char *start = text_string(&prefix);
-    if (!has_folder(archive, start)) {
-        text_free(&prefix);
+    if (!has_folder(archive, start))
         return status_new(STATUS_DATA, "%s: there is no such folder in the archive", folder);
-    }
     for (size_t i = lower_bound(archive, start); i < archive->count && has_memory; i++) {
         const char *name = archive->members[i].name;
         if (strncmp(name, start, prefix.length) != 0) break;
@@ -470,7 +467,6 @@ status archive_list(const struct archive *archive, const char *folder, struct io
         has_memory = has_memory && names->items[names->count];
         names->count += has_memory;
     }
-    text_free(&prefix);
     if (names->count) qsort(names->items, names->count, sizeof *names->items, text_compare);
     if (!has_memory) io_names_free(names);
     return has_memory ? OK : status_memory("the names of files");

@@ -48,9 +48,8 @@ static status search_in(const struct search *search, const char *folder, const c
     if (*found && search->for_file) TRY(check_not_own(search, candidate, found));
     if (!*found) return OK;
     size_t archive = archive_in_path(candidate), length = archive ? archive : strlen(candidate);
-    char *absolute = realpath(arena_printf(search->arena, "%.*s", (int)length, candidate), NULL);
+    SCOPED_STRING absolute = realpath(arena_printf(search->arena, "%.*s", (int)length, candidate), NULL);
     *path = absolute ? arena_printf(search->arena, "%s%s", absolute, candidate + length) : candidate;
-    free(absolute);
     return OK;
 }
 

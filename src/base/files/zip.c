@@ -141,7 +141,7 @@ static status read_entry(const struct zip *zip, const uint8_t *at, size_t left, 
     size_t name = (size_t)number_at(at + 28, 2), extra = (size_t)number_at(at + 30, 2);
     *used = ENTRY_SIZE + name + extra + (size_t)number_at(at + 32, 2);
     if (*used > left) return damaged(zip->path, "its directory");
-    struct text raw = {0}, shown = {0};
+    SCOPED_TEXT raw = {0}, shown = {0};
     text_add_bytes(&raw, (const char *)at + ENTRY_SIZE, name);
     text_add_value(&shown, text_string(&raw), TEXT_MAX_NAME * 4);
     *member = (struct zip_member){.name = arena_copy(arena, text_string(is_list ? &raw : &shown)),
@@ -151,8 +151,6 @@ static status read_entry(const struct zip *zip, const uint8_t *at, size_t left, 
                                   .size = number_at(at + 24, 4),
                                   .start = number_at(at + 42, 4),
                                   .mode = at[5] == MADE_BY_UNIX ? (unsigned)number_at(at + 40, 2) : 0};
-    text_free(&raw);
-    text_free(&shown);
     TRY(read_extra64(zip, at + ENTRY_SIZE + name, extra, member));
     TRY(check_member(zip, member, (unsigned)number_at(at + 8, 2), (unsigned)number_at(at + 10, 2)));
     return is_list ? OK : zip_locate(zip, member);

@@ -283,10 +283,9 @@ static void help_choice(struct text *out, const struct section *section) {
     const struct schema_variants *variants = section->choice;
     const struct schema_row *row = section->row;
     add_title(out, section->path, row->doc);
-    struct text summary = {0};
+    SCOPED_TEXT summary = {0};
     row_add_summary(row, &summary);
     text_printf(out, "\n  %s\n\n", text_string(&summary));
-    text_free(&summary);
 
     const struct schema_variant *type;
     size_t width = 0;

@@ -593,7 +593,7 @@ static bool is_part_of_call(const char *name) { return !strchr(name, '(') && str
 void suggest_type(const char *name, const struct schema_variants *variants, const struct schema *root,
                   struct text *out) {
     SCOPED_ARENA arena = arena_create();
-    struct text left_out = {0};
+    SCOPED_TEXT left_out = {0};
     const char *const *known = type_names(variants, arena), *meant = same_word(name, known);
     const struct schema_alias *alias = meant ? NULL : alias_find(root, ALIAS_VALUE, variants->what, name);
     int index;
@@ -605,7 +605,6 @@ void suggest_type(const char *name, const struct schema_variants *variants, cons
     if (alias && alias->note && !strstr(text_string(&left_out), alias->note))
         text_printf(out, "%s%s%s", meant ? " " : "; ", alias->note, left_out.length ? "." : "");
     text_add(out, text_string(&left_out));
-    text_free(&left_out);
     if (strspn(name, "0123456789.") == strlen(name) && *name)
         text_printf(out, "; a number is not %s %s: write NAME or NAME: {KEY: VALUE}", article(variants->what),
                     variants->what);

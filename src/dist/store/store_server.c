@@ -554,7 +554,7 @@ static void send_error(struct store_server *s, struct connection *c, enum status
 /* Sends JOB_FAILURE, the loss of [rank]. */
 static void server_send_failure(struct store_server *s, struct connection *c, int rank) {
     uint8_t body[STORE_JOB_FAILURE + STORE_MAX_REPORT];
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     members_describe(s->members, rank, &why);
     size_t length = why.length < STORE_MAX_REPORT ? why.length : STORE_MAX_REPORT - 1;
     store_write_u32(body, members_code(s->members, rank));
@@ -563,7 +563,6 @@ static void server_send_failure(struct store_server *s, struct connection *c, in
                                   : (uint32_t)rank); /* not the rank itself: it must get the message */
     store_write_u32(body + 8, members_hung(s->members, rank));
     memcpy(body + STORE_JOB_FAILURE, why.data, length);
-    text_free(&why);
     c->has_failure = true;
     server_send(s, c, FRAME_JOB_FAILURE, body, STORE_JOB_FAILURE + length);
 }
@@ -1155,10 +1154,9 @@ static void log_all_joined(struct store_server *s) {
 static void log_missing(struct store_server *s, double now) {
     bool is_waiting = members_joined(s->members) < s->world_size;
     if (!is_waiting || *s->mismatch || now < s->log_waiting_at || members_cause(s->members, now) >= 0) return;
-    struct text missing = {0};
+    SCOPED_TEXT missing = {0};
     members_missing_by_node(s->members, &missing);
     log_line(s->log, "waiting for %s%s", missing.data, s->hint);
-    text_free(&missing);
     s->has_logged_waiting = true;
     s->log_waiting_at = now + WAITING_SECONDS;
 }

@@ -590,10 +590,9 @@ struct config_source {
 /* "configs/wine_mlp.yaml" -> "wine_mlp" */
 static const char *name_of_file(const char *path, struct arena *arena) {
     const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-    struct text valid = {0};
+    SCOPED_TEXT valid = {0};
     utf8_repair(file, strlen(file), true, &valid);
     char *name = arena_copy(arena, text_string(&valid));
-    text_free(&valid);
     char *dot = strrchr(name, '.');
     if (dot && dot != name) *dot = 0;
     return name;

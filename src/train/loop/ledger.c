@@ -2,6 +2,7 @@
 #include "train/loop/ledger.h"
 
 #include "base/files/digest.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
 
 /* ---- which steps have a line ---- */
@@ -39,11 +40,10 @@ bool ledger_is_due(const struct trainer *t) { return has_line(t, t->state->count
 /* ---- lines ---- */
 
 status ledger_open(struct trainer *t, const char *path, int64_t bytes) {
-    struct text lost = {0};
+    SCOPED_TEXT lost = {0};
     status s = metrics_check(path, bytes, &lost);
     if (!s && lost.length)
         log_warning(t->outputs.log, "%s: lines of earlier steps are lost, which audit will report", text_string(&lost));
-    text_free(&lost);
     TRY(s);
     TRY(metrics_open(path, bytes, &t->outputs.ledger));
     status damage = metrics_chain(t->outputs.ledger);

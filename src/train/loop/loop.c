@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "optim/schedule.h"
 #include "train/loop/ledger.h"
 #include "train/loop/progress.h"
@@ -168,13 +168,12 @@ static void update_schedule(struct trainer *t, const struct epoch_report *e, boo
 /* val_f1, ... */
 static void log_evaluation(struct trainer *t) {
     const struct evaluation_result *r = &t->epoch.result;
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     for (size_t i = 0; i < r->metric_count; i++) {
         text_clear(&name);
         text_printf(&name, "val_%s", r->metrics[i].name);
         metrics_real(t->outputs.metrics, text_string(&name), r->metrics[i].value);
     }
-    text_free(&name);
     if (r->confusion) metrics_matrix(t->outputs.metrics, "val_confusion_matrix", r->confusion, r->classes, r->classes);
 }
 

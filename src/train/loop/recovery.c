@@ -495,13 +495,12 @@ static status request_roll_back(struct trainer *t, struct text *what, struct dat
 
 status recovery_run(struct trainer *t, const struct bad_step *bad, bool *needs_roll_back) {
     const struct counters *c = &t->state->counters;
-    struct text what = {0}, where = {0};
+    SCOPED_TEXT what = {0}, where = {0};
     TRY(rank_sync_verify(t, false)); /* a rank with a different state is reported instead */
     text_printf(&what, "%s not finite in epoch %lld, step %lld", bad->what, (long long)bad->first.epoch + 1,
                 (long long)c->step + 1);
     status s = explain(t, bad, &where);
     if (where.length) text_printf(&what, " (first %s)", text_string(&where));
-    text_free(&where);
     switch (t->config->train.on_nonfinite.policy) {
     case NONFINITE_SKIP:
         s = s ? s : skip(t, text_string(&what));
@@ -514,7 +513,6 @@ status recovery_run(struct trainer *t, const struct bad_step *bad, bool *needs_r
         s = s ? s : stop(text_string(&what), "");
         break;
     }
-    text_free(&what);
     return s;
 }
 

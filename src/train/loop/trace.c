@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/buffer.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "checkpoint/checkpoint_image.h"
 #include "model/half.h"
 
@@ -358,10 +359,10 @@ static status write_file(const char *path, const struct entry *entries, size_t c
     struct image *image;
     TRY(image_create(entries, count, true, &image));
     image_reference(image, entries, count);
-    char *folder = io_folder_of(path), *stem = strndup(name, strlen(name) - strlen(".h5"));
+    SCOPED_STRING folder = io_folder_of(path);
+    SCOPED_STRING stem = strndup(name, strlen(name) - strlen(".h5"));
     status s = stem ? checkpoint_write_image(folder, stem, image) : status_memory("a path");
     image_destroy(image);
-    free(folder), free(stem);
     return s;
 }
 

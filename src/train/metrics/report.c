@@ -212,10 +212,9 @@ static void add_metric(struct text *line, const char *before, const struct evalu
 }
 
 void report_metrics(struct log *log, const struct evaluation_result *result, const struct string_list *labels) {
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     for (size_t i = 0; i < result->metric_count; i++) add_metric(&line, i ? ", " : "metrics: ", &result->metrics[i]);
     if (result->metric_count) log_line(log, "%s", text_string(&line));
-    text_free(&line);
     if (!result->confusion || result->classes > MAX_SHOWN_CLASSES) return;
     report_matrix(log, result->confusion, result->classes);
     report_classes(log, result, labels);

@@ -224,10 +224,9 @@ static status check_part(struct checked *c, enum dataset_part part, size_t rows)
         TRY(dataset_read(c->dataset, part, c->positions, count, c->inputs, c->targets));
         for (size_t i = 0; i < count; i++) {
             status s = model_check_row(c->model, c->inputs + i * size);
-            struct text row = {0};
+            SCOPED_TEXT row = {0};
             if (s) dataset_add_rows(c->dataset, part, 0, (int64_t)(first + i), &row);
             s = status_prefix(s, "%s: row %s", path ? path : "the dataset", text_string(&row));
-            text_free(&row);
             TRY(s);
         }
     }

@@ -111,10 +111,9 @@ static void log_start(struct run *run) {
     log_line(run->log, "%s: %zu parameter%s, %zu training row%s, %zu validation row%s%s", run->config->name,
              t->model->params.elements, text_plural(t->model->params.elements, "s"), info->train_rows,
              text_plural(info->train_rows, "s"), info->validation_rows, text_plural(info->validation_rows, "s"), test);
-    struct text target = {0};
+    SCOPED_TEXT target = {0};
     plan_describe_target(t->dataset, &run->config->dataset, &target);
     if (target.length) log_line(run->log, "target: %s", text_string(&target));
-    text_free(&target);
     if (plan_is_elastic(run->plan))
         log_line(run->log, "elastic: batches of %lld row%s in %zu shard%s; the same bits on any number of processes",
                  (long long)run->config->sampler.global_batch_size,
@@ -130,13 +129,11 @@ static void log_start(struct run *run) {
     const char *why_not;
     config_updates_in_backward(run->config, run->env, &why_not);
     if (why_not) log_line(run->log, "optimizer.in_backward has no effect: %s", why_not);
-    struct text saves = {0}, weights = {0};
+    SCOPED_TEXT saves = {0}, weights = {0};
     plan_describe_class_weights(info, &weights);
     if (weights.length) log_line(run->log, "class weights: %s (balanced)", text_string(&weights));
-    text_free(&weights);
     save_describe(run->config, &saves);
     if (save_is_automatic(run->config)) log_line(run->log, "checkpoints: %s", text_string(&saves));
-    text_free(&saves);
     log_indices(run);
     log_unused(run);
     const struct string_list notes = dataset_notes(t->dataset);
@@ -283,7 +280,7 @@ static void log_baseline(const struct run *run, const struct comparison *c) {
 /* test_loss, test_accuracy, test_f1, ... */
 static void log_test_metrics(struct trainer *t) {
     const struct evaluation_result *r = &t->test.result;
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     if (r->rows == 0) return;
     metrics_real(t->outputs.metrics, "test_loss", r->loss);
     if (t->loss->wants_classes) metrics_real(t->outputs.metrics, "test_accuracy", r->accuracy);
@@ -294,7 +291,6 @@ static void log_test_metrics(struct trainer *t) {
         text_printf(&name, "test_%s", r->metrics[i].name);
         metrics_real(t->outputs.metrics, text_string(&name), r->metrics[i].value);
     }
-    text_free(&name);
     if (r->confusion) metrics_matrix(t->outputs.metrics, "test_confusion_matrix", r->confusion, r->classes, r->classes);
 }
 
@@ -349,13 +345,12 @@ static status end_log(struct run *run, bool is_stopped) {
     bool has_accuracy = t->loss->wants_classes && info->validation_rows;
     char skipped[48] = "";
     if (c->skipped) snprintf(skipped, sizeof skipped, " (%lld more skipped)", (long long)c->skipped);
-    struct text epochs = {0};
+    SCOPED_TEXT epochs = {0};
     add_epochs(t, &epochs);
     char rate[48] = "";
     if (c->seconds > 0) snprintf(rate, sizeof rate, ", %.0f samples/s", (double)c->samples / c->seconds);
     log_line(run->log, "done: %s, %lld step%s%s in %s of training%s", text_string(&epochs), (long long)c->step,
              text_plural((uint64_t)c->step, "s"), skipped, duration, rate);
-    text_free(&epochs);
     struct early_stop early = early_stop_of(&run->config->train.early_stop);
     if (progress_stops_early(run->config, c))
         log_line(run->log, "stopped early: %s has not %s in %lld evaluation%s", early.monitor.metric,
@@ -363,13 +358,12 @@ static status end_log(struct run *run, bool is_stopped) {
                  text_plural((uint64_t)c->early_stop_wait, "s"));
     warn_of_no_best(run);
     if (t->epoch.result.rows > 0) {
-        struct text line = {0};
+        SCOPED_TEXT line = {0};
         text_printf(&line, "validation: loss %.4f", t->epoch.result.loss);
         if (has_accuracy) text_printf(&line, ", accuracy %.2f %%", 100 * t->epoch.result.accuracy);
         text_printf(&line, " on %zu row%s; ", info->validation_rows, text_plural(info->validation_rows, "s"));
         add_best_epoch(run, has_accuracy, &line);
         log_line(run->log, "%s", text_string(&line));
-        text_free(&line);
         log_baseline(run, &baseline);
         const struct string_list labels = dataset_labels(t->dataset);
         report_metrics(run->log, &t->epoch.result, &labels);
@@ -653,7 +647,7 @@ static status load_snapshot(struct run *run, const char *path) {
     const struct trainer *t = &run->trainer;
     struct counters *c = &t->state->counters;
     int64_t epochs, updates, steps = (int64_t)run->plan->steps;
-    struct text warning = {0};
+    SCOPED_TEXT warning = {0};
     TRY(status_prefix(snapshot_epochs(path, &epochs), "checkpoint.resume"));
     TRY(state_map(t->state));
     zero_expose(t->averaging.zero, &t->model->params);
@@ -661,7 +655,6 @@ static status load_snapshot(struct run *run, const char *path) {
     zero_hide(t->averaging.zero, &t->model->params);
     s = status_first(s, state_unmap(t->state, true));
     if (!s && warning.length) log_warning(run->log, "%s: %s", path, text_string(&warning));
-    text_free(&warning);
     TRY(s);
     if (__builtin_mul_overflow(epochs, steps, &c->step))
         return status_new(STATUS_DATA, "checkpoint.resume: %s: its number of epochs is too large", path);
@@ -848,12 +841,11 @@ static status resume(struct run *run) {
 static void read_best(struct run *run, uint8_t *is_read) {
     struct trainer *t = &run->trainer;
     struct checkpoint *checkpoint = NULL;
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     text_printf(&path, "%s/" CHECKPOINT_BEST ".h5", run_folder_checkpoints(run->folder));
     status s = checkpoint_open(text_string(&path), &checkpoint);
     if (!s) s = weights_load(t->model, checkpoint, t->ema != NULL);
     checkpoint_close(checkpoint);
-    text_free(&path);
     *is_read = !s;
     if (s) log_warning(run->log, "the test is that of the newest state: %s", status_message(s));
     status_free(s);
@@ -980,19 +972,17 @@ static void checkpoint_is_complete(void *activity, int64_t step) {
 static status open_outputs(struct run *run) {
     struct trainer *t = &run->trainer;
     const struct config *c = run->config;
-    struct text warning = {0};
+    SCOPED_TEXT warning = {0};
     schedule_warn(run->plan, run->folder_path, &warning); /* compares with the config that is replaced here */
     status s = run_folder_write_config(run->folder, text_string(&run->config_text));
     if (!s) s = log_open_file(run->log, run_folder_log(run->folder));
     if (!s && warning.length) log_warning(run->log, "%s", text_string(&warning));
-    text_free(&warning);
     TRY(s);
-    struct text damage = {0};
+    SCOPED_TEXT damage = {0};
     s = metrics_check(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &damage);
     if (!s && damage.length)
         log_warning(run->log, "%s: lines of earlier steps are lost; the training state is not affected",
                     text_string(&damage));
-    text_free(&damage);
     TRY(s);
     TRY(metrics_open(run_folder_metrics(run->folder), t->state->counters.metrics_bytes, &t->outputs.metrics));
     if (c->train.tensorboard) TRY(metrics_open_events(t->outputs.metrics, t->state->counters.step));

@@ -229,10 +229,8 @@ static status compare_order(const struct column_list *trained, const struct colu
 status column_names_compare(const struct column_list *trained, const struct column_list *now, const char *path,
                             const char *otherwise) {
     if (trained->count == 0 || now->count == 0 || strcmp(trained->format, now->format) != 0) return OK;
-    struct arena *arena = arena_create();
-    status s = compare_names(trained, now, path, otherwise, arena);
-    arena_destroy(arena);
-    TRY(s);
+    SCOPED_ARENA arena = arena_create();
+    TRY(compare_names(trained, now, path, otherwise, arena));
     return compare_order(trained, now, path, otherwise);
 }
 

@@ -461,11 +461,10 @@ static status from_tensors(struct model *model, const struct weight_source *sour
     target.is_torch = is_torch;
     status s =
         weight_source_is_mapped(source) ? mapped_load(path, &target, source, report) : safetensors_load(path, &target);
-    struct text differences = {0};
+    SCOPED_TEXT differences = {0};
     if (!s && dataset) start_data_compare_texts(wanted[0].value, wanted[1].value, dataset, &differences);
     if (differences.length && !report->length) text_add(report, path);
     add_warning(&differences, report);
-    text_free(&differences);
     for (size_t i = 0; i < 2; i++) free(wanted[i].value);
     return s;
 }

@@ -25,10 +25,9 @@ static status find_checkpoints(const char *folder, struct text *out) {
 /* Opens the newest checkpoint of a run folder or of a folder of checkpoints. [advice]: what to do if there is none. */
 static status open_folder(const char *folder, const char *advice, struct log *log, struct checkpoint **out,
                           char **path) {
-    struct text inside = {0};
+    SCOPED_TEXT inside = {0};
     status s = find_checkpoints(folder, &inside);
     if (!s) s = checkpoint_open_newest(text_string(&inside), log, out, path);
-    text_free(&inside);
     if (s || *out) return s;
     return status_new(STATUS_DATA, "%s has no checkpoint; train first%s", folder, advice);
 }
@@ -117,12 +116,11 @@ static status open_run(const struct config *config, const struct weights_options
 
 /* *average: whether the evaluations of the run used it. True when the config cannot be read by this version. */
 static status read_default(struct checkpoint *checkpoint, const char *path, bool *average) {
-    char *text = NULL;
+    SCOPED_STRING text = NULL;
     struct entry entry = {.path = "config", .type = ENTRY_TEXT, .data = &text};
     struct config_file *file;
     TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
     status s = config_parse(path, text, &file);
-    free(text);
     *average = true;
     if (s) {
         status_free(s);
