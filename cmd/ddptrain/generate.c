@@ -1,5 +1,4 @@
 /* generate: text from a trained model of texts, on standard output as it comes. */
-#include "base/scoped.h"
 #include "train/inference/inference.h"
 
 #include <stdio.h>
@@ -7,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/files/io.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "command.h"
 
 /* What failed is reported at the end of the program. A terminal would obey control characters of the text. */

@@ -1,6 +1,5 @@
 /* Lines of metrics.jsonl become rows of numbers: one for each step and each epoch. What a continued run has computed
  * again replaces what it had before. MLflow's file store: docs/export.md. */
-#include "base/scoped.h"
 #include "report/report_page.h"
 
 #include <math.h>
@@ -10,7 +9,7 @@
 #include "base/arena.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "report/run_data.h"
 
 #define MAX_COLUMNS 512

@@ -1,6 +1,5 @@
 /* The sections of a report about runs: overview, curves, confusion matrices, configs. One run has training and
  * validation in one plot; several runs have one plot for each, in which a run is a colour. */
-#include "base/scoped.h"
 #include "report/report_page.h"
 
 #include <math.h>
@@ -10,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/schema/schema.h"
+#include "base/scoped.h"
 #include "report/page.h"
 #include "report/run_data.h"
 #include "report/svg.h"

@@ -1,6 +1,5 @@
 /* The lines of `ddptrain watch`, from the data of a run or a sweep. Rates are those of what happened while this process
  * watched; before, those that the files say. */
-#include "base/scoped.h"
 #include "report/report_page.h"
 
 #include <inttypes.h>
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "report/run_data.h"
 #include "report/svg.h"
 #include "report/sweep_data.h"

@@ -1,7 +1,6 @@
 /* While the text fits in a block, a decoder computes its positions one after the other (struct decoder). After that, or
  * for a model that it cannot compute, the model's input is a whole block that begins with the text so far; the rest
  * does not affect a causal model. When the block is full, its first token is removed for each new one. */
-#include "base/scoped.h"
 #include "train/inference/inference.h"
 
 #include <math.h>
@@ -10,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/numbers/statistics.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/utf8.h"
 #include "train/inference/session.h"

@@ -1,9 +1,9 @@
 /* Creates what a run creates, except the group of ranks, the loaders and the run folder. */
-#include "base/scoped.h"
 #include "train/run/run.h"
 
 #include <string.h>
 
+#include "base/scoped.h"
 #include "checkpoint/checkpoint.h"
 #include "train/loop/dry_run.h"
 #include "train/loop/trainer.h"
