@@ -112,7 +112,7 @@ FIRST = [
     ("report/watch*", ["program_watch"]), ("src/report/*", ["program_report", "program_watch"]), ("src/sweep/claims*", ["program_sweep_shared"]), ("src/sweep/*", ["program_sweep", "program_sweep_ends"]),
     ("schema_suggest*", ["base_schema_alias", "program_mistakes", "program_bad_configs", "program_typos", "train_config_aliases"]),
     ("find_file*", ["program_places"]), ("model/gradients*", ["program_in_backward"]),
-    ("micro_batch*", ["program_batch_norm", "program_worlds", "program_contrastive"]), ("plan_describe*", ["program_check"]), ("step_log*", ["program_metrics"]),
+    ("micro_batch*", ["program_batch_norm", "program_worlds", "program_contrastive"]), ("run/check*", ["program_check"]), ("step_log*", ["program_metrics"]),
     ("base/files/io*", ["base_io", "checkpoint_checkpoint_fault", "checkpoint_saver", "program_files", "program_resume"]),
     ("machine*", ["base_processors", "base_cgroup", "program_processes"]), ("log*", ["program_nonfinite", "program_processes"]),
     ("module*", ["base_module", "program_gpu", "device_convolution"]), ("signals*", ["base_signals", "program_resume"]),

@@ -1,7 +1,7 @@
 /* plan: everything that is determined before a model gets memory: the opened data, the model planned for its rows and
  * the device, the config checked against both, the sizes of batches and buckets. Every command with a config makes its
  * plan here, so that a wrong config has the same message and exit code in each: `check` prints the plan
- * (plan_describe.c), a run, eval, predict and generate execute it.
+ * (run/check.c), a run, eval, predict and generate execute it.
  *
  * What only affects training, such as batches of an epoch, is checked for training and `check` only: eval and predict
  * may use other rows. */

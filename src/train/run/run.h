@@ -67,7 +67,7 @@ status run_try_start(const struct config *config, const struct dist_env *env, co
  * description of the plan. It writes nothing. ---- */
 
 struct check_options {
-    bool prints_dot;     /* describe the model only, as a drawing (plan_describe.c) */
+    bool prints_dot;     /* describe the model only, as a drawing for Graphviz */
     const char *run_dir; /* folder of the run; NULL: runs/<name> */
     bool reads_all;      /* read all rows of the dataset; else only its metadata */
 };
@@ -78,22 +78,12 @@ struct check_options {
 status check_run(const struct config *config, const struct dist_env *env, const struct check_options *options,
                  struct text *out, status *missing);
 
-/* ---- what is said of a plan (plan_describe.c): the output of `ddptrain check` (rows, layers, processes, memory,
- * buckets, bytes per step), the drawing of `check --dot` for Graphviz, and a warning of a run ---- */
-
-/* [plan]: for training or check. On the CPU its memory is compared with the free memory of this machine. */
-void plan_describe(const struct plan *plan, struct text *out);
-
 /* Adds "label, by its name (dataset.targets names another)"; of arrays the array or the file.
  * Nothing if targets have no names. */
 void plan_describe_target(const struct dataset *dataset, const struct dataset_config *config, struct text *out);
 
 /* Adds "0.5, 2, and 30 more", the weights of `weight: balanced`. */
 void plan_describe_class_weights(const struct dataset_info *info, struct text *out);
-
-/* Adds a directed graph in the DOT language: a node for each input, layer that computes something, and sum, with name,
- * type, shape of a row and parameters; an edge for each tensor that one passes to another. */
-void plan_graph(const struct model *model, const char *name, struct text *out);
 
 /* Adds the warning for a run with [plan] in [folder], without a newline; nothing if there is none. It compares with the
  * folder's config.yaml, so it is called before that is replaced. A folder that is absent or cannot be read counts as
