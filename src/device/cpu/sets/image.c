@@ -554,14 +554,39 @@ struct application {
     float *to;
 };
 
-static void apply_part(void *context, size_t first, size_t last) {
-    const struct application *a = context;
-    size_t channels = a->norm->channels, at = first * channels;
+/* [count] positions of [channels], from float [at] on. */
+static void apply_from(const struct application *a, const struct work *w, size_t at, size_t count, size_t channels) {
     if (a->norm->has_relu)
-        apply(a->x + at, a->to + at, a->w->scale, a->w->shift, last - first, channels, true);
+        apply(a->x + at, a->to + at, w->scale, w->shift, count, channels, true);
     else
-        apply(a->x + at, a->to + at, a->w->scale, a->w->shift, last - first, channels, false);
+        apply(a->x + at, a->to + at, w->scale, w->shift, count, channels, false);
 }
+
+#define WIDE 512 /* floats of positions that are taken together */
+
+/* How many of [positions] are taken as one, whose channels are whole vectors: the rest of each would be scalars. */
+static size_t taken_together(size_t channels, size_t positions) {
+    size_t count = LINE;
+    while (count > 1 && channels * (count / 2) % LINE == 0) count /= 2;
+    return channels * count <= WIDE && count * LINE <= positions ? count : 1;
+}
+
+/* Calls [run] for the positions [first, last). */
+static void run_together(const struct application *a, size_t first, size_t last,
+                         void (*run)(const struct application *, const struct work *, size_t, size_t, size_t)) {
+    float values[5][WIDE];
+    size_t channels = a->norm->channels, count = taken_together(channels, last - first), whole = (last - first) / count;
+    const float *from[5] = {a->w->mean, a->w->scale, a->w->shift, a->w->from_x, a->w->constant};
+    struct work w = {
+        .mean = values[0], .scale = values[1], .shift = values[2], .from_x = values[3], .constant = values[4]};
+    for (size_t i = 0; count > 1 && i < 5 * count; i++)
+        memcpy(values[i / count] + i % count * channels, from[i / count], channels * sizeof **values);
+    run(a, count > 1 ? &w : a->w, first * channels, whole, count * channels);
+    first += whole * count;
+    run(a, a->w, first * channels, last - first, channels);
+}
+
+static void apply_part(void *context, size_t first, size_t last) { run_together(context, first, last, apply_from); }
 
 static void batch_norm_forward(struct device *device, const struct batch_norm *norm, const struct tensor *tx,
                                const float *weight, const float *bias, float *running_mean, float *running_var,
@@ -662,13 +687,16 @@ INLINE void apply_back(const float *restrict x, const float *restrict dy, const 
         }
 }
 
-static void apply_back_part(void *context, size_t first, size_t last) {
-    const struct application *a = context;
-    size_t channels = a->norm->channels, at = first * channels;
+static void apply_back_from(const struct application *a, const struct work *w, size_t at, size_t count,
+                            size_t channels) {
     if (a->norm->has_relu)
-        apply_back(a->x + at, a->dy + at, a->w, a->to + at, last - first, channels, true);
+        apply_back(a->x + at, a->dy + at, w, a->to + at, count, channels, true);
     else
-        apply_back(a->x + at, a->dy + at, a->w, a->to + at, last - first, channels, false);
+        apply_back(a->x + at, a->dy + at, w, a->to + at, count, channels, false);
+}
+
+static void apply_back_part(void *context, size_t first, size_t last) {
+    run_together(context, first, last, apply_back_from);
 }
 
 static void batch_norm_backward(struct device *device, const struct batch_norm *norm, const struct tensor *tx,
