@@ -465,6 +465,7 @@ struct coordinator {
     int job_slots;                         /* the first slots, which get runs; fewer than all: without keepers */
     struct worker_listener *listener;      /* NULL: there are no other ranks */
     struct run_queue queue;
+    bool *has_folder;                 /* (runs) a worker of this start has written it */
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
     bool is_keeping_best;             /* every run has ended: the best ones get their folders */
     bool may_add_keepers;             /* is_keeping_best, and they would help, if the disk is slow */
@@ -678,6 +679,7 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
         result.message = strdup(r->message);
         if (!result.message) status_exit_without_memory();
     }
+    s->has_folder[r->run] = r->event == WORKER_DONE && r->has_folder;
     if (r->event == WORKER_DONE) memcpy(result.state_sha256, r->state_sha256, sizeof result.state_sha256);
     return record(s, r->run, &result);
 }
@@ -926,23 +928,28 @@ static status remove_others(struct coordinator *s) {
     return OK;
 }
 
-/* The user trains the run of a kept trial further: its folder is not that of the table any more. */
-static status skip_extended(struct coordinator *s) {
+/* The folders of a trial that workers of this start have written, and those of one whose run the user trains further:
+ * that is not the run of the table any more. */
+static status skip_done(struct coordinator *s) {
     struct text path = {0};
     status failure = OK;
     int64_t count = 0;
     for (int64_t i = 0; !failure && i < s->kept_count; i++) {
         enum trial_folder_state state = TRIAL_FOLDER_AS_LEFT;
+        bool is_done = true;
         for (int64_t k = 0; !failure && state != TRIAL_FOLDER_EXTENDED && k < s->config->runs; k++) {
             int64_t run = s->kept[i] * s->config->runs + k;
             text_clear(&path);
             sweep_run_path(sweep_folder_path(s->folder), s->config, run, &path);
             failure = trial_folder_compare(text_string(&path), trials_run(s->trials, run), &state);
+            is_done = is_done && s->has_folder[run];
+            if (!failure && is_done)
+                failure = trial_folder_is_complete(text_string(&path), trials_run(s->trials, run), &is_done);
         }
         if (state == TRIAL_FOLDER_EXTENDED)
             log_line(s->log, "%s: its run was trained further than the sweep's; the folder is left as it is",
                      text_string(&path));
-        else
+        else if (!is_done)
             s->kept[count++] = s->kept[i];
     }
     s->kept_count = count;
@@ -1007,7 +1014,7 @@ static status keep_best(struct coordinator *s) {
         s->kept_count = trials_best(s->trials, s->config->kept, s->kept);
         TRY(remove_others(s));
     }
-    TRY(skip_extended(s));
+    TRY(skip_done(s));
     if (s->claims) TRY(collect_kept(s));
     run_queue_keep(&s->queue, s->kept, s->kept_count);
     s->may_add_keepers = may_add_keepers(s);
@@ -1204,7 +1211,8 @@ static status open_all(struct coordinator *s) {
     s->slot_capacity = s->slot_count + KEEPERS;
     s->slots = calloc((size_t)s->slot_capacity, sizeof *s->slots);
     s->fds = calloc((size_t)s->slot_capacity + WORKER_LISTENER_DESCRIPTORS, sizeof *s->fds);
-    if (!s->kept || !s->slots || !s->fds) return status_memory("the sweep");
+    s->has_folder = calloc((size_t)runs_of(s->config), sizeof *s->has_folder);
+    if (!s->kept || !s->has_folder || !s->slots || !s->fds) return status_memory("the sweep");
     if (s->options->is_shared)
         TRY(open_shared(s));
     else
@@ -1259,6 +1267,7 @@ static void close_all(struct coordinator *s) {
     sweep_folder_close(s->folder);
     free(s->slots);
     free(s->kept);
+    free(s->has_folder);
     run_queue_close(&s->queue);
 }
 

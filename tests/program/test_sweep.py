@@ -296,6 +296,21 @@ class Sweep(SweepCase):
             self.sweep(SWEEP, *words[:-1], f"{folder}/all", "keep=all")
             self.assertGreater(time.monotonic() - start, 10 * (length + 0.02), f"trained twice: {again}")
 
+    def test_a_folder_of_the_same_start_is_not_read_again(self):
+        """A trial of two processes is started by a config file: a worker that writes it a second time makes a call beyond those of the first."""
+
+        def is_killed(keep, n):
+            _, err = self.sweep(SWEEP, "trials=1", "nproc_per_trial=2", f"keep={keep}", "--nproc", 1, "--fresh", env={"DDPTRAIN_FAULT": f"{n}:kill", "DDPTRAIN_FAULT_FILTER": "runs/0000.yaml"}, code=None)
+            return "was ended by signal 9" in err
+
+        low, high = 1, 32
+        self.assertTrue(is_killed("all", low))
+        self.assertFalse(is_killed("all", high))
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if is_killed("all", middle) else (low, middle)
+        self.assertFalse(is_killed("best 1", high))
+
     def test_a_trial_is_the_run_of_its_config(self):
         """With and without a run folder in the sweep, the state is that of the run alone."""
         _, err = self.sweep(SWEEP, "keep=best 3", "--nproc", 2)

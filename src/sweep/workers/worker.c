@@ -312,6 +312,7 @@ struct worker {
     uint64_t folder_inode;                           /* as of the job */
     char dataset[DATASET_KEY_SIZE], fingerprint[65]; /* of the rows of the run, or of [parts] */
     bool is_pruned;
+    bool has_folder;                        /* the run */
     double test;                            /* of the run's test rows; NAN: none */
     double others[SWEEP_MAX_OTHER_METRICS]; /* of a complete run */
     double last_seconds; /* of training and evaluation, not of saving, in the last run, or half of the value before it;
@@ -465,8 +466,9 @@ static status train_with_or_without_folder(struct worker *w, const struct config
     }
     double seconds = summary->seconds + summary->evaluation_seconds;
     w->last_seconds = isinf(w->last_seconds) ? seconds : fmax(seconds, w->last_seconds / 2);
+    w->has_folder = has_folder || is_over_time;
     double elapsed = clock_seconds() - start;
-    double cost = has_folder || is_over_time ? elapsed - seconds : w->folder_seconds * FORGET_FOLDER;
+    double cost = w->has_folder ? elapsed - seconds : w->folder_seconds * FORGET_FOLDER;
     w->folder_seconds = fmin(fmax(cost, MIN_FOLDER_SECONDS), MAX_FOLDER_SECONDS);
     if (is_kept) {
         struct processor_times now = processor_times();
@@ -553,7 +555,7 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     w->run = job->run;
     w->folder = *job->folder ? job->folder : w->options->folder;
     w->folder_inode = job->folder_inode;
-    w->is_pruned = false;
+    w->is_pruned = w->has_folder = false;
     w->waits = 0;
     w->test = NAN;
     for (size_t i = 0; i < SWEEP_MAX_OTHER_METRICS; i++) w->others[i] = NAN;
@@ -585,6 +587,7 @@ static void copy_message(char out[WORKER_MESSAGE], const char *message) {
 static struct worker_report report_of(const struct worker *w, status s, const struct run_summary *summary) {
     struct worker_report r = {.run = w->run,
                               .code = (int)status_code(s),
+                              .has_folder = w->has_folder,
                               .best_epoch = summary->best_epoch,
                               .epochs = summary->epochs,
                               .value = summary->best_epoch > 0 ? summary->best_value : NAN,

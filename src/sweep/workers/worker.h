@@ -35,9 +35,10 @@ enum worker_event {
 
 /* From the worker. */
 struct worker_report {
-    int event;    /* enum worker_event */
-    int code;     /* enum status_code of WORKER_FAILED */
-    bool is_last; /* of WORKER_EPOCH: it is the last one of train.epochs */
+    int event;       /* enum worker_event */
+    int code;        /* enum status_code of WORKER_FAILED */
+    bool is_last;    /* of WORKER_EPOCH: it is the last one of train.epochs */
+    bool has_folder; /* of WORKER_DONE: the run's folder is written */
     int64_t run, epoch, best_epoch, epochs;
     double value, test, seconds;            /* test: of the test rows, where they were evaluated; NAN: they were not */
     double others[SWEEP_MAX_OTHER_METRICS]; /* of WORKER_DONE, as trial_run's */
