@@ -192,10 +192,6 @@ status command_on_ranks_without_config(const struct command_line *line, rank_fun
 
 /* The checkpoint and the weights of eval, predict and generate. */
 struct weights_options command_weights(const struct command_line *line);
-/* For the options of eval and predict: *training, for config_free, is the config without the data file of the command
- * line, to whose rows `--checkpoint initial` fits the scaler; NULL: the options need none. */
-status command_inference(const struct command_line *line, struct inference_options *options,
-                         struct config_file **training);
 /* Sets line->config_run_folder if the config is the config.yaml of a run folder and name=NAME is not given: the command
  * is for that run. STATUS_USAGE if --fresh would rename that folder. */
 status command_find_folder(struct command_line *line);
@@ -331,19 +327,8 @@ status ledger_repeat(const struct repetition *repetition);
 /* Where the allocation ends at [ends_at] (clock_unix; 0: unknown): this process is asked to stop in time to save. */
 void command_stop_before(double ends_at, double grace, struct log *log);
 
-/* ---- sweep.c, for compare.c too ---- */
+/* ---- sweep.c ---- */
 
-/* --run-dir, else "sweeps/wine_sweep" for "configs/wine_sweep.yaml"; the caller frees it. */
+/* The folder of sweep and compare: --run-dir, else "sweeps/wine_sweep" for "configs/wine_sweep.yaml", or
+ * "sweeps/a-or-b"; the caller frees it. */
 char *command_sweep_folder(const struct command_line *line);
-
-/* What a command needs to run sweeps: how many workers, which devices, until when. */
-struct command_sweep {
-    struct sweep_options options;
-    struct dist_env env;
-    struct text no_gpu;
-    struct log *log;
-};
-/* From here on a stop request waits for the sweep. Close it also after a failure. [folder]: the sweep's. */
-status command_sweep_open(const struct command_line *line, const struct sweep_file *file, const char *folder,
-                          struct command_sweep *out);
-void command_sweep_close(struct command_sweep *sweep);

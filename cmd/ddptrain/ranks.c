@@ -121,30 +121,6 @@ struct weights_options command_weights(const struct command_line *line) {
                                     .which = line->weights};
 }
 
-/* The overrides of command_use_data are the last ones. */
-static status load_training(const struct command_line *line, struct config_file **training) {
-    bool is_initial = line->checkpoint && strcmp(line->checkpoint, CHECKPOINT_INITIAL) == 0;
-    *training = NULL;
-    if (!is_initial || line->data_override_count == 0) return OK;
-    return config_load(line->config, line->overrides, line->override_count - line->data_override_count, training);
-}
-
-status command_inference(const struct command_line *line, struct inference_options *options,
-                         struct config_file **training) {
-    TRY(load_training(line, training));
-    *options = (struct inference_options){.weights = command_weights(line),
-                                          .part = line->part,
-                                          .out = line->out,
-                                          .wants_probabilities = line->wants_probabilities,
-                                          .wants_inputs = line->wants_inputs,
-                                          .wants_outputs = line->wants_outputs,
-                                          .ahead = (size_t)line->ahead,
-                                          .skips_bad_rows = line->skips_bad_rows,
-                                          .overdue = command_end_overdue};
-    if (*training) options->weights.training = config_of(*training);
-    return OK;
-}
-
 status command_cpu_bind(const struct command_line *line, bool *binds_cores) {
     *binds_cores = line->cpu_bind && strcmp(line->cpu_bind, "cores") == 0;
     if (*binds_cores || !line->cpu_bind || strcmp(line->cpu_bind, "none") == 0) return OK;

@@ -1,5 +1,5 @@
-/* sweep: many runs of one config, in worker processes of this machine or in the ranks that srun, mpirun or torchrun
- * started. */
+/* sweep, compare: many runs of one config, or of two with the same seeds, in worker processes of this machine or in the
+ * ranks that srun, mpirun or torchrun started. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,16 +10,35 @@
 #include "device/gpus.h"
 #include "sweep/compare.h"
 
+/* The name of the file without folder and ending. */
+static void add_stem(const char *path, struct text *out) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    text_add_bytes(out, name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
+}
+
 char *command_sweep_folder(const struct command_line *line) {
     struct text path = {0};
-    const char *slash = strrchr(line->config, '/'), *name = slash ? slash + 1 : line->config;
-    const char *dot = strrchr(name, '.');
-    if (line->run_dir)
+    if (line->run_dir) {
         text_add(&path, line->run_dir);
-    else
-        text_printf(&path, "sweeps/%.*s", (int)(dot && dot > name ? dot - name : (ptrdiff_t)strlen(name)), name);
+        return path.data;
+    }
+    text_add(&path, "sweeps/");
+    add_stem(line->config, &path);
+    if (line->operand_count == 2) { /* compare */
+        text_add(&path, "-or-");
+        add_stem(line->operands[1], &path);
+        if (line->metric) text_printf(&path, "-%s", line->metric);
+    }
     return path.data;
 }
+
+/* What a command needs to run sweeps: how many workers, which devices, until when. */
+struct prepared {
+    struct sweep_options options;
+    struct dist_env env;
+    struct text no_gpu;
+    struct log *log;
+};
 
 /* One worker for each GPU that runs take, else for each processor. */
 static status count_workers(const struct command_line *line, const struct sweep_file *file, const struct dist_env *env,
@@ -49,9 +68,10 @@ static status count_workers(const struct command_line *line, const struct sweep_
     return OK;
 }
 
-status command_sweep_open(const struct command_line *line, const struct sweep_file *file, const char *folder,
-                          struct command_sweep *out) {
-    *out = (struct command_sweep){.log = log_create(line->is_quiet, !line->has_no_progress)};
+/* From here on a stop request waits for the sweep. Close it also after a failure. [folder]: the sweep's. */
+static status prepare(const struct command_line *line, const struct sweep_file *file, const char *folder,
+                      struct prepared *out) {
+    *out = (struct prepared){.log = log_create(line->is_quiet, !line->has_no_progress)};
     out->options = (struct sweep_options){.folder = folder,
                                           .is_fresh = line->is_fresh,
                                           .is_shared = line->is_shared,
@@ -77,13 +97,13 @@ status command_sweep_open(const struct command_line *line, const struct sweep_fi
     return OK;
 }
 
-void command_sweep_close(struct command_sweep *sweep) {
+static void close_prepared(struct prepared *sweep) {
     text_free(&sweep->no_gpu);
     log_destroy(sweep->log);
 }
 
 /* Alone, also where other ranks took part in the sweep: they have ended with it. */
-static status confirm(const struct sweep_file *file, const struct command_sweep *sweep, const char *folder) {
+static status confirm(const struct sweep_file *file, const struct prepared *sweep, const char *folder) {
     SCOPED_TEXT out = {0};
     struct dist_env env = sweep->env;
     struct sweep_options options = sweep->options;
@@ -96,20 +116,20 @@ static status confirm(const struct sweep_file *file, const struct command_sweep 
     return s;
 }
 
-static status run(const struct command_line *line) {
+static status run_sweep(const struct command_line *line) {
     struct sweep_file *file;
-    struct command_sweep sweep;
+    struct prepared sweep;
     SCOPED_TEXT now = {0};
     TRY(sweep_load(line->config, line->overrides, line->override_count, &file));
     SCOPED_STRING folder = command_sweep_folder(line);
-    status s = command_sweep_open(line, file, folder, &sweep);
+    status s = prepare(line, file, folder, &sweep);
     sweep.options.folder_now = &now;
     if (!s)
         s = sweep.env.rank == 0 ? sweep_run(file, &sweep.options, sweep.log)
                                 : sweep_run_worker(file, &sweep.options, sweep_file_base(file)->dist.timeout);
     bool is_confirmed = sweep_file_config(file)->confirm.seeds != SCHEMA_NO_INT && sweep.env.rank == 0;
     if (!s && is_confirmed) s = confirm(file, &sweep, text_string(&now));
-    command_sweep_close(&sweep);
+    close_prepared(&sweep);
     sweep_free(file);
     return s;
 }
@@ -119,9 +139,46 @@ const struct subcommand subcommand_sweep = {
     .arguments = "SWEEP [KEY=VALUE ...]",
     .takes_overrides = true,
     .help = "train a config with many values of its keys; write a table of trials",
-    .run = run,
+    .run = run_sweep,
     .options = OPTION_FRESH | OPTION_TENSORBOARD | OPTION_SHARE,
     .tensorboard = "tensorboard=true",
     .operand = "sweep",
+    .saves = true,
+};
+
+/* ---- compare: two configs, trained with the same seeds ---- */
+
+static status run_compare(const struct command_line *line) {
+    struct sweep_file *file;
+    SCOPED_TEXT out = {0};
+    if (line->operand_count < 2)
+        return status_new(STATUS_USAGE, "compare needs two configs: ddptrain compare A.yaml B.yaml --seeds 30");
+    if (line->seeds < 2)
+        return status_new(STATUS_USAGE, "--seeds: expected at least 2 pairs of runs, got %d; 30 show most differences",
+                          line->seeds);
+    TRY(sweep_load_comparison(line->operands[0], line->operands[1], line->overrides, line->override_count, line->seeds,
+                              1, line->metric ? line->metric : "val_loss", &file));
+    SCOPED_STRING folder = command_sweep_folder(line);
+    struct prepared prepared;
+    status s = prepare(line, file, folder, &prepared);
+    if (!s && prepared.env.rank > 0)
+        s = sweep_run_worker(file, &prepared.options, sweep_file_base(file)->dist.timeout);
+    else if (!s)
+        s = compare_run(file, &prepared.options, prepared.log, &out);
+    close_prepared(&prepared);
+    command_print(stdout, &out);
+    sweep_free(file);
+    return s;
+}
+
+const struct subcommand subcommand_compare = {
+    .name = "compare",
+    .arguments = "A B [KEY=VALUE ...]",
+    .takes_overrides = true,
+    .help = "train two configs with the same seeds and test whether one is better",
+    .run = run_compare,
+    .options = OPTION_FRESH | OPTION_SEEDS | OPTION_METRIC,
+    .operand = "config",
+    .max_operands = 2,
     .saves = true,
 };
