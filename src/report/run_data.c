@@ -35,6 +35,11 @@ const struct curve *run_data_curve(const struct run_data *run, const char *name,
     return found ? &found->curve : NULL;
 }
 
+double run_data_last(const struct run_data *run, const char *name, bool is_of_steps) {
+    const struct curve *curve = run_data_curve(run, name, is_of_steps);
+    return curve && curve->values ? curve->last.y : NAN;
+}
+
 static void add_value(struct run_data *r, const struct json_field *field, bool is_of_steps, double x) {
     static const char *const left_out[] = {"epoch", "step", "samples", "seconds", "val_rows"};
     for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)

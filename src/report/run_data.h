@@ -60,6 +60,8 @@ void run_data_free(struct run_data *run); /* takes NULL */
 enum run_state run_data_state(const struct run_data *run);
 /* NULL: there is none. */
 const struct curve *run_data_curve(const struct run_data *run, const char *name, bool is_of_steps);
+/* Its last value; NAN: none. */
+double run_data_last(const struct run_data *run, const char *name, bool is_of_steps);
 /* The value of a key; NULL: the config has none. */
 const char *run_data_key(const struct run_data *run, const char *key);
 /* A number of the config; NAN: not given. */

@@ -58,11 +58,6 @@ static void fact(struct text *out, const char *name, struct text *text) {
     text_clear(text);
 }
 
-static double last_of(const struct run_data *run, const char *name) {
-    const struct curve *curve = run_data_curve(run, name, false);
-    return curve && curve->values ? curve->last.y : NAN;
-}
-
 /* "97.31 % in epoch 2" */
 static void best_value_text(const struct run_data *r, struct text *out) {
     char value[32];
@@ -141,8 +136,8 @@ static void add_facts(struct text *out, const struct run_data *r) {
         text_printf(&t, " of %.0f", run_data_number(r, "train.steps"));
     fact(out, "Steps", &t);
     for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
-        report_metric(last[i].curve, last_of(r, last[i].curve), value);
-        if (isfinite(last_of(r, last[i].curve))) text_add(&t, value);
+        report_metric(last[i].curve, run_data_last(r, last[i].curve, false), value);
+        if (isfinite(run_data_last(r, last[i].curve, false))) text_add(&t, value);
         fact(out, last[i].name, &t);
     }
     best_text(r, &t);
@@ -184,8 +179,8 @@ static void add_row(struct text *out, const struct run_data *r, bool has_common_
     page_cell(out, run_states[run_data_state(r)], NULL);
     page_number(out, r->epochs);
     page_number(out, r->steps);
-    page_number(out, last_of(r, "train_loss"));
-    page_number(out, last_of(r, "val_loss"));
+    page_number(out, run_data_last(r, "train_loss", false));
+    page_number(out, run_data_last(r, "val_loss", false));
     if (has_common_metric)
         best_value_text(r, &t);
     else

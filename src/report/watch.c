@@ -234,11 +234,6 @@ static void add_metric(struct page_of_lines *p, const char *name, double value) 
     if (isfinite(value)) text_printf(&p->line, "%s %s  ", name, text);
 }
 
-static double last_of(const struct run_data *r, const char *name, bool is_of_steps) {
-    const struct curve *curve = run_data_curve(r, name, is_of_steps);
-    return curve && curve->values ? curve->last.y : NAN;
-}
-
 static void add_run_state(const struct watch *w, struct page_of_lines *p) {
     const struct run_data *r = w->run;
     enum run_state state = run_data_state(r);
@@ -271,7 +266,7 @@ static double run_left(const struct watch *w) {
 static void add_run_rate(const struct watch *w, struct page_of_lines *p) {
     const struct run_data *r = w->run;
     char rate[24];
-    double newest = last_of(r, "samples_per_second", false);
+    double newest = run_data_last(r, "samples_per_second", false);
     axis_number(isfinite(newest) ? newest : r->samples / r->seconds, rate);
     begin_line(p, "rate");
     if (r->seconds > 0) text_printf(&p->line, "%s samples/s  ", rate);
@@ -291,15 +286,15 @@ static void write_run(const struct watch *w, struct page_of_lines *p) {
     add_of(p, "step", r->steps, total);
     end_line(p);
     begin_line(p, "epoch");
-    add_number(p, "train loss", last_of(r, "train_loss", false));
-    add_number(p, "validation loss", last_of(r, "val_loss", false));
-    add_metric(p, "accuracy", last_of(r, "val_accuracy", false));
+    add_number(p, "train loss", run_data_last(r, "train_loss", false));
+    add_number(p, "validation loss", run_data_last(r, "val_loss", false));
+    add_metric(p, "accuracy", run_data_last(r, "val_accuracy", false));
     end_line(p);
-    if (isfinite(last_of(r, "loss", true))) {
+    if (isfinite(run_data_last(r, "loss", true))) {
         begin_line(p, "step");
-        add_number(p, "loss", last_of(r, "loss", true));
-        add_number(p, "lr", last_of(r, "lr", true));
-        add_number(p, "gradient norm", last_of(r, "grad_norm", true));
+        add_number(p, "loss", run_data_last(r, "loss", true));
+        add_number(p, "lr", run_data_last(r, "lr", true));
+        add_number(p, "gradient norm", run_data_last(r, "grad_norm", true));
         end_line(p);
     }
     if (isfinite(r->best_value) && r->best_epoch > 0) {
