@@ -33,17 +33,22 @@ struct decoder {
     size_t logits;
 };
 
+/* Of rows of [block] tokens, each with the next one as its class. */
+static struct dataset_info info_of(size_t classes, size_t block) {
+    return (struct dataset_info){.input_kind = INPUT_TOKENS,
+                                 .vocabulary = (int64_t)classes,
+                                 .input_dims = 1,
+                                 .input_shape = {(int64_t)block},
+                                 .input_size = block,
+                                 .target_kind = TARGET_CLASS,
+                                 .classes = (int64_t)classes,
+                                 .target_size = block};
+}
+
 /* *plan is NULL if the model cannot be planned for single positions; the plan for blocks then reports what is wrong. */
 static status plan_positions(const struct config *config, size_t classes, size_t block, struct plan **plan) {
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
-    const struct dataset_info info = {.input_kind = INPUT_TOKENS,
-                                      .vocabulary = (int64_t)classes,
-                                      .input_dims = 1,
-                                      .input_shape = {1},
-                                      .input_size = 1,
-                                      .target_kind = TARGET_CLASS,
-                                      .classes = (int64_t)classes,
-                                      .target_size = 1};
+    const struct dataset_info info = info_of(classes, 1);
     struct plan_options options = {.purpose = PLAN_INFERENCE, .env = &alone, .info = &info, .cached_positions = block};
     status s = plan_create(config, &options, plan);
     if (status_code(s) != STATUS_USAGE) return s;
@@ -153,14 +158,7 @@ static status open_vocabulary(struct generator *g) {
 static status open_model(struct generator *g) {
     size_t classes = g->classes;
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
-    const struct dataset_info info = {.input_kind = INPUT_TOKENS,
-                                      .vocabulary = (int64_t)classes,
-                                      .input_dims = 1,
-                                      .input_shape = {(int64_t)g->block},
-                                      .input_size = g->block,
-                                      .target_kind = TARGET_CLASS,
-                                      .classes = (int64_t)classes,
-                                      .target_size = g->block};
+    const struct dataset_info info = info_of(classes, g->block);
     struct plan_options options = {.purpose = PLAN_INFERENCE, .env = &alone, .info = &info};
     TRY(plan_create(g->session.config, &options, &g->plan));
     g->device = g->plan->device;
