@@ -591,7 +591,7 @@ TEST(rejects) {
     }
     spill(path, "a,y\n1,\0\n", 8);
     struct dataset *dataset;
-    ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA, "t.csv: this is not UTF-8 text");
+    ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA, "t.csv:line 2: this is not UTF-8 text");
     teardown();
 }
 

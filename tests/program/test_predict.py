@@ -101,7 +101,7 @@ class Predict(program.Case):
         for rows, sentence in ((b"", "/dev/stdin: the file is empty"), (b"u,v\n", "/dev/stdin: there are no rows"),
                                (b"u,v\n1,2\n1", "/dev/stdin:line 3: there are 1 fields, but the header has 2"),
                                (b'u,v\n1,"2', "/dev/stdin:line 2: a quoted field is not closed"),
-                               (b"\x89HDF\0\0", "/dev/stdin: this is not UTF-8 text"), (b"u,w\n1,2\n", "/dev/stdin: there is no column 'v'")):
+                               (b"\x89HDF\0\0", "/dev/stdin:line 1: this is not UTF-8 text"), (b"u,w\n1,2\n", "/dev/stdin: there is no column 'v'")):
             for nproc in (1, 2):
                 self.predict("test.yaml", "-", "--nproc", nproc, rows=rows, code=DATA)
                 self.assertIn(sentence, self.err)

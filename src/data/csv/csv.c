@@ -14,18 +14,22 @@
 
 /* ---- records ---- */
 
-/* The failure for a text with a NUL. */
-static status csv_reject_nul(const char *path) {
-    return status_new(
-        STATUS_DATA,
-        "%s: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set dataset.csv.encoding: utf-16", path);
+/* The failure for a NUL at [nul], behind reader->at. */
+static status reject_nul(const struct csv_reader *reader, const char *nul) {
+    long long line = (long long)reader->line;
+    for (const char *at = reader->at; at < nul; at++) line += *at == '\n' || (*at == '\r' && at[1] != '\n');
+    return status_new(STATUS_DATA,
+                      "%s:line %lld: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set "
+                      "dataset.csv.encoding: utf-16",
+                      reader->path, line);
 }
 
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size) {
     *reader = (struct csv_reader){
         .path = path, .at = text, .end = text + size, .line = 1, .delimiter = ',', .quote = '"', .is_final = true};
     text[size] = 0;
-    if (memchr(text, 0, size)) return csv_reject_nul(path);
+    const char *nul = memchr(text, 0, size);
+    if (nul) return reject_nul(reader, nul);
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) reader->at += 3;
     return OK;
 }
@@ -216,7 +220,8 @@ static status grow(struct csv_reader *reader, size_t left) {
 static status check_piece(struct csv_reader *reader, size_t got) {
     const char *first = reader->end - got - reader->unchecked;
     size_t size = got + reader->unchecked, valid = reader->is_utf8_checked ? csv_utf8_prefix(first, size) : size;
-    if (memchr(reader->end - got, 0, got)) return csv_reject_nul(reader->path);
+    const char *nul = memchr(reader->end - got, 0, got);
+    if (nul) return reject_nul(reader, nul);
     reader->unchecked = size - valid;
     reader->is_not_utf8 = reader->unchecked > 3 || (reader->unchecked > 0 && reader->is_final);
     return reader->is_not_utf8 ? status_new(STATUS_DATA, "%s: this is not UTF-8 text", reader->path) : OK;
