@@ -333,12 +333,12 @@ def stop(place, rng):
     code, err = place.finish(p)
     check(code == 69, code, err)
     # one that is stopped before its second beat was last seen when it joined, or in a phase before any collective
-    found = re.search(rf"ddptrain: rank {chosen} \(host \S+, pid {ranks[chosen]}\) hangs: .*last seen (when it joined the other ranks|before its first batch|in ([a-z ]+) of step "
-                      rf"\d+(, (in|after) \w+ #\d+)?)$", err, re.M)
+    found = re.search(rf"ddptrain: rank {chosen} \(host \S+, pid {ranks[chosen]}\) hangs: .*last seen (when it joined the other ranks|"
+                      rf"(before its first batch|in ([a-z ]+) of step \d+)(, (in|after) \w+ #\d+)?)$", err, re.M)
     check(found, err)
     check(seconds < 10 * SLOW, "took", seconds, "s")
     place.nothing_left()
-    return {"seconds": seconds, found[2] or found[1]: 1}
+    return {"seconds": seconds, found[3] or found[2] or found[1]: 1}
 
 
 def waits_for(pid, number):
