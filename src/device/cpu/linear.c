@@ -81,6 +81,10 @@ static bool is_shared(struct device *device, const struct cpu_product *p) {
 }
 
 static void run_product(struct device *device, const struct cpu_product *whole) {
+    if (whole->m * whole->n * whole->k < MIN_WORK) {
+        cpu_product(device, whole);
+        return;
+    }
     if (is_shared(device, whole)) {
         cpu_shared_product(device, whole);
         return;

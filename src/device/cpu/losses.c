@@ -121,7 +121,7 @@ static void plain_rows(const struct class_pass *b, size_t first, size_t last, st
         for (size_t r = i; r < end; r++, z += classes, share += classes) {
             size_t target = (size_t)b->targets[first + r], best = classes - 1;
             for (size_t c = classes - 1; c-- > 0;)
-                best = z[c] == max[r] ? c : best; /* a branch is often mispredicted */
+                best = z[c] >= max[r] ? c : best; /* if equal; a branch is often mispredicted, and NaN would need one */
             sums.loss -= (double)(z[target] - max[r] - log_sum[r]);
             sums.correct += best == target;
             share[target] -= 1;

@@ -18,7 +18,7 @@ static void add_run(float *restrict sum, const float *restrict x, size_t rows, s
 /* The same of columns whose sums stay in registers: [vectors] of them, a constant, or [part] < LANES. */
 static inline __attribute__((always_inline)) void add_columns(float *sum, const float *x, size_t rows, size_t vectors,
                                                               size_t part, size_t stride) {
-    lanes sums[TILE_VECTORS];
+    lanes sums[4];
     UNROLL
     for (size_t v = 0; v < vectors; v++) sums[v] = part ? partial_load(sum, part) : *(const lanes *)(sum + v * LANES);
     for (size_t i = 0; i < rows; i++, x += stride) {
@@ -36,8 +36,9 @@ static inline __attribute__((always_inline)) void add_columns(float *sum, const 
 
 static void add_short_rows(float *sum, const float *x, size_t rows, size_t size, size_t stride) {
     size_t j = 0;
-    for (; j + PANEL_WIDTH <= size; j += PANEL_WIDTH) add_columns(sum + j, x + j, rows, TILE_VECTORS, 0, stride);
-    for (; j + LANES <= size; j += LANES) add_columns(sum + j, x + j, rows, 1, 0, stride);
+    for (; j + 4 * LANES <= size; j += 4 * LANES) add_columns(sum + j, x + j, rows, 4, 0, stride);
+    if (j + 2 * LANES <= size) add_columns(sum + j, x + j, rows, 2, 0, stride), j += 2 * LANES;
+    if (j + LANES <= size) add_columns(sum + j, x + j, rows, 1, 0, stride), j += LANES;
     if (j < size) add_columns(sum + j, x + j, rows, 1, size - j, stride);
 }
 
