@@ -111,7 +111,7 @@ static void part_is_ready(void *trainer, size_t index, size_t first, size_t coun
 struct work {
     struct trainer *trainer;
     const struct update *update;
-    struct batch_piece piece;
+    const struct batch_piece *piece;
     struct pass pass;
     float scale; /* of the loss */
 };
@@ -119,16 +119,16 @@ struct work {
 static void backward(const struct work *w) {
     struct trainer *t = w->trainer;
     const struct averaging_hooks *hooks = t->averaging.hooks;
-    bool is_averaged = w->piece.is_last || hooks->averages_each;
-    if (is_averaged && hooks->begin) hooks->begin(t, w->update, &w->piece);
+    bool is_averaged = w->piece->is_last || hooks->averages_each;
+    if (is_averaged && hooks->begin) hooks->begin(t, w->update, w->piece);
     activity_phase(t->activity, ACTIVITY_BACKWARD);
     if (hooks->begin_group)
-        model_backward_in_groups(t->model, &w->pass, w->piece.batch.inputs, begin_group, param_is_ready, t);
+        model_backward_in_groups(t->model, &w->pass, w->piece->batch.inputs, begin_group, param_is_ready, t);
     else if (hooks->keeps_gradients)
-        model_backward(t->model, &w->pass, w->piece.batch.inputs, is_averaged && hooks->ready ? param_is_ready : NULL,
+        model_backward(t->model, &w->pass, w->piece->batch.inputs, is_averaged && hooks->ready ? param_is_ready : NULL,
                        t);
     else
-        model_backward_in_parts(t->model, &w->pass, w->piece.batch.inputs,
+        model_backward_in_parts(t->model, &w->pass, w->piece->batch.inputs,
                                 &(struct gradient_receiver){part_is_ready, t});
 }
 
@@ -158,14 +158,14 @@ static status finish_backward(struct trainer *t, const struct update *update, co
 /* Forward and loss. */
 static status forward(const struct work *w) {
     struct trainer *t = w->trainer;
-    const struct batch *batch = &w->piece.batch;
+    const struct batch *batch = &w->piece->batch;
     activity_phase(t->activity, ACTIVITY_FORWARD);
     const struct tensor *output = w->update->is_traced       ? trace_forward(t, &w->pass, batch->inputs)
                                   : t->compute_check.injects ? compute_check_forward(t, &w->pass, batch->inputs)
                                                              : model_forward(t->model, &w->pass, batch->inputs);
     TRY(take_failure(t));
     loss_run(t->loss, t->loss_config, t->model, output, batch->targets, batch->weights, all_rows(t), batch->rows,
-             w->scale, w->piece.sums);
+             w->scale, w->piece->sums);
     return take_failure(t);
 }
 
@@ -175,25 +175,25 @@ static status run_pass(void *user) {
     const struct work *w = user;
     struct trainer *t = w->trainer;
     TRY(forward(w));
-    finish_forward(t, w->update, &w->piece);
+    finish_forward(t, w->update, w->piece);
     backward(w);
     TRY(take_failure(t));
-    return finish_backward(t, w->update, &w->piece);
+    return finish_backward(t, w->update, w->piece);
 }
 
 /* The part of a checked step that is repeated, and of a step with a trace. */
 static status compute(void *user) {
     const struct work *w = user;
     struct trainer *t = w->trainer;
-    if (w->piece.batch.rows == 0) {
+    if (w->piece->batch.rows == 0) {
         model_forward_without_rows(t->model);
         if (t->micro_batches.gather)
-            loss_run(t->loss, t->loss_config, t->model, NULL, NULL, NULL, all_rows(t), 0, 0, w->piece.sums);
+            loss_run(t->loss, t->loss_config, t->model, NULL, NULL, NULL, all_rows(t), 0, 0, w->piece->sums);
         return take_failure(t);
     }
     TRY(forward(w));
     activity_phase(t->activity, ACTIVITY_BACKWARD);
-    model_backward(t->model, &w->pass, w->piece.batch.inputs, NULL, NULL);
+    model_backward(t->model, &w->pass, w->piece->batch.inputs, NULL, NULL);
     return take_failure(t);
 }
 
@@ -211,11 +211,9 @@ static status average(struct trainer *t, const struct update *update, const stru
 
 static struct work work_of(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
     float direction = optimizer_maximizes(&t->config->optimizer) ? -1 : 1;
-    struct work work = {.trainer = t,
-                        .update = update,
-                        .piece = *piece,
-                        .pass = trainer_pass(t, piece->batch.rows, true),
-                        .scale = direction * update->loss_scale * piece->weight};
+    struct work work = {
+        .trainer = t, .update = update, .piece = piece, .scale = direction * update->loss_scale * piece->weight};
+    work.pass = trainer_pass(t, piece->batch.rows, true);
     work.pass.draws.first_row = piece->first_row;
     work.pass.draws.row_stride = piece->row_stride;
     work.pass.continues_rows = piece->number > 0;
@@ -251,7 +249,7 @@ static status run_rows(struct trainer *t, const struct update *update, const str
 
 /* On a rank without rows of this micro-batch: its gradients are those of the update so far. */
 static status run_no_rows(struct trainer *t, const struct update *update, const struct batch_piece *piece) {
-    struct work work = {.trainer = t, .update = update, .piece = *piece};
+    struct work work = {.trainer = t, .update = update, .piece = piece};
     TRY(compute(&work));
     finish_forward(t, update, piece);
     return average(t, update, piece);
