@@ -340,6 +340,8 @@ def table_rows(folder):
     for name, options in OPTIMIZERS.items():
         kind = name.split("_")[-1] if name.startswith("groups") else name.split("_")[0]
         yield f"optimizer_{name}", wine(optimizer=f"{{type: {kind}, lr: {1 if kind == 'adadelta' else 0.001 if kind == 'lion' else 0.02}{', ' + options if options else ''}}}", train="{epochs: 2}"), 1
+    for schedule in "cosine, interval: step", "reduce_on_plateau, patience: 0, threshold: 0.5":
+        yield f"asgd_{schedule.split(',')[0]}", wine(optimizer="{type: asgd, lr: 0.05, t0: 3}", schedule=f"{{type: {schedule}}}"), 1
     for schedule in SCHEDULES:
         yield "schedule_" + schedule.split(",")[0], wine(schedule=f"{{type: {schedule}}}"), 2 if "plateau" in schedule else 1
     for name, train in TRAINS.items():

@@ -486,6 +486,15 @@ class Lion(torch.optim.Optimizer):
                 m.mul_(b).add_(g, alpha=1 - b)
 
 
+class ASGD(torch.optim.ASGD):
+    """With the rate of a schedule in the same update; PyTorch takes that of the update before."""
+    def step(self, *arguments):
+        for group in self.param_groups:
+            for state in (self.state[p] for p in group["params"] if self.state[p]):
+                state["eta"].fill_(group["lr"] / (1 + group["lambd"] * group["lr"] * state["step"].item()) ** group["alpha"])
+        return super().step(*arguments)
+
+
 def cosine_restarts(base, t, period, factor, eta_min):
     while t >= period:
         t, period = t - period, period * factor

@@ -45,5 +45,5 @@ const struct optimizer_type optimizer_asgd = {
     .buffers = {"ax"},
     .plan = plan,
     .rule = RULE_ASGD,
-    .pytorch = "torch.optim.ASGD({groups}, lr={lr}{,lambd}{,alpha}{,t0}{,weight_decay})",
+    .pytorch = "ASGD({groups}, lr={lr}{,lambd}{,alpha}{,t0}{,weight_decay})",
 };
