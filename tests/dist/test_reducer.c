@@ -298,10 +298,11 @@ static void overlap_body(const struct dist_env *env, void *argument) {
     rank_must(reducer_create(&config, ranges, 2, gradients, g.comm, &reducer));
     rank_must(comm_barrier(g.comm));
     reducer_start(reducer);
-    while (env->rank == 1 && !atomic_load(is_waiting)) clock_sleep(0.2);
+    while (env->rank == 1 && !atomic_load(is_waiting)) clock_sleep(0.001);
+    if (env->rank == 1) clock_sleep(0.5);
     reducer_ready(reducer, 1);
     atomic_store(is_waiting, 1);
-    if (env->rank == 0) clock_sleep(0.4);
+    if (env->rank == 0) clock_sleep(1);
     reducer_ready(reducer, 0);
     rank_must(reducer_finish(reducer));
     struct reducer_times times = reducer_times(reducer);
