@@ -7,7 +7,7 @@
 #include "check_main.h"
 #include "optim/optimizer.h"
 #include "train/config/config.h"
-#include "train/parallel/ranges.h"
+#include "train/parallel/zero.h"
 
 static char text[2048];
 

@@ -18,7 +18,6 @@
 #include "train/metrics/report.h"
 #include "train/parallel/agreement.h"
 #include "train/parallel/elastic.h"
-#include "train/parallel/ranges.h"
 #include "train/parallel/row_gather.h"
 #include "train/parallel/zero.h"
 #include "train/plan/feed.h"

@@ -9,9 +9,21 @@
 
 #include "dist/comm/comm.h"
 #include "dist/dist_config.h"
+#include "dist/reducer.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
 #include "train/state/state.h"
+
+/* The ranges of the gradients that are averaged, those of parameters that are not frozen, for the reducer: ranges
+ * (count) are the [count] trained parameters in order; index_of (params->count): a parameter's range, SIZE_MAX when it
+ * is frozen. */
+struct ranges {
+    struct reducer_range *ranges;
+    size_t count;
+    size_t *index_of;
+};
+status ranges_create(const struct params *params, struct ranges *out);
+void ranges_free(struct ranges *ranges);
 
 struct zero;
 

@@ -14,7 +14,6 @@
 #include "data/sampling/sampler.h"
 #include "dist/reducer.h"
 #include "train/metrics/evaluation.h"
-#include "train/parallel/ranges.h"
 #include "train/parallel/zero.h"
 #include "train/plan/feed.h"
 
