@@ -31,6 +31,12 @@ static void add_scalar(struct text *out, const char *word) {
         text_add_json(out, word);
 }
 
+static void add_key(struct text *out, const char *before, const char *word, const char *after) {
+    text_add(out, before);
+    add_scalar(out, word);
+    text_add(out, after);
+}
+
 /* Adds the letters of [word] up to [end] that a file name may have. */
 static void add_word(struct text *out, const char *word, const char *end) {
     for (; word < end; word++) {
@@ -79,6 +85,12 @@ static void add_name(struct text *out, const char *path, const char *target) {
 /* A comment shows one line of a file's text. */
 static void add_shown(struct text *out, const char *word) { text_add_value(out, word, TEXT_MAX_NAME); }
 
+static void show(struct text *out, const char *before, const char *word, const char *after) {
+    text_add(out, before);
+    add_shown(out, word);
+    text_add(out, after);
+}
+
 /* ---- data ---- */
 
 static void add_rule(const char *name, const char *rule, const char *reason, bool is_first, struct text *out) {
@@ -116,9 +128,7 @@ static void add_missing(const struct suggestion *s, struct text *out) {
         text_add(out, i ? ", " : "");
         add_scalar(out, s->missing.items[i]);
     }
-    text_add(out, "]   # texts that mean a missing value, such as '");
-    add_shown(out, s->missing_mark);
-    text_add(out, "' in column '");
+    show(out, "]   # texts that mean a missing value, such as '", s->missing_mark, "' in column '");
     add_shown(out, s->missing_column);
     text_add(out, "'\n");
 }
@@ -130,13 +140,9 @@ static bool can_stratify(const struct suggestion *s) {
 }
 
 static void add_validation(const struct suggestion *s, struct text *out) {
-    text_add(out, "  validation: ");
-    add_scalar(out, s->validation);
-    text_add(out, "\n");
+    add_key(out, "  validation: ", s->validation, "\n");
     if (!s->test) return;
-    text_add(out, "  # after the training: ddptrain eval CONFIG ");
-    add_shown(out, s->test);
-    text_add(out, "\n");
+    show(out, "  # after the training: ddptrain eval CONFIG ", s->test, "\n");
 }
 
 static void add_split(const struct suggestion *s, struct text *out) {
@@ -151,19 +157,17 @@ static void add_split(const struct suggestion *s, struct text *out) {
     else if (s->input_kind == INPUT_TOKENS)
         text_add(out, "  split: {test: 0.1, shuffle: false}   # the end of the file validates\n");
     else if (s->group) {
-        text_add(out, "  split: {test: 0.2, seed: 42, group: ");
-        add_scalar(out, s->group);
-        text_add(out, "}   # rows with the same value stay together, in a fifth of the values\n");
+        add_key(out, "  split: {test: 0.2, seed: 42, group: ", s->group,
+                "}   # rows with the same value stay together, in a fifth of the values\n");
     } else
         text_printf(out, "  split: {test: 0.2, seed: 42%s}   # a fifth of the rows validates%s\n",
                     can_stratify(s) ? ", stratify: true" : "",
                     can_stratify(s) ? ", with the same share of each class" : "");
     if (!s->time) return;
-    text_add(out, "  # the dates in column '");
-    add_shown(out, s->time);
-    text_add(out, "' rise: to predict later rows from earlier ones, take split: {test: 0.2, shuffle: false}, whose\n"
-                  "  # validation rows are the last ones; for a model that reads several rows, such as an lstm, see\n"
-                  "  # dataset.window in docs/windows.md\n");
+    show(out, "  # the dates in column '", s->time,
+         "' rise: to predict later rows from earlier ones, take split: {test: 0.2, shuffle: false}, whose\n"
+         "  # validation rows are the last ones; for a model that reads several rows, such as an lstm, see\n"
+         "  # dataset.window in docs/windows.md\n");
 }
 
 static void add_target_note(const struct suggestion *s, struct text *out) {
@@ -189,9 +193,7 @@ static void add_image(const struct suggestion *s, struct text *out) {
     text_add(out, s->are_images_resized ? "}  # each image is resized, and its middle cut out\n"
                                         : "}  # the size of the images\n");
     if (!s->labels) return;
-    text_add(out, "  # the images are those that column '");
-    add_shown(out, s->image_column);
-    text_add(out, "' names; its other columns may be targets\n");
+    show(out, "  # the images are those that column '", s->image_column, "' names; its other columns may be targets\n");
 }
 
 static void add_warnings(const struct suggestion *s, struct text *out) {
@@ -301,11 +303,7 @@ static void add_notes(const struct suggestion *s, const char *path, struct text 
     }
     if (ignored > MAX_IGNORED)
         text_printf(notes, "  ignored: %zu more columns, each with its reason in the config\n", ignored - MAX_IGNORED);
-    if (s->group) {
-        text_add(notes, "  rows with the same '");
-        add_shown(notes, s->group);
-        text_add(notes, "' stay together in the split\n");
-    }
+    if (s->group) show(notes, "  rows with the same '", s->group, "' stay together in the split\n");
     for (size_t i = 0; i < s->warnings.count; i++) {
         text_add(notes, "  warning: ");
         text_add_value(notes, s->warnings.items[i], MAX_WARNING);
@@ -316,9 +314,7 @@ static void add_notes(const struct suggestion *s, const char *path, struct text 
 }
 
 static void add_dataset(const struct suggestion *s, char *const *overrides, size_t count, struct text *out) {
-    text_add(out, "dataset:\n  path: ");
-    add_scalar(out, s->path);
-    text_add(out, "\n");
+    add_key(out, "dataset:\n  path: ", s->path, "\n");
     if (s->table) {
         text_add(out, "  table: ");
         add_scalar(out, s->table);
@@ -327,15 +323,9 @@ static void add_dataset(const struct suggestion *s, char *const *overrides, size
     add_csv(s, overrides, count, out);
     if (s->is_image_folder) add_image(s, out);
     if (s->is_channels_last) text_add(out, "  layout: nhwc         # rows seem to be (height, width, channels)\n");
-    if (s->inputs) {
-        text_add(out, "  inputs: ");
-        add_scalar(out, s->inputs);
-        text_add(out, "\n");
-    }
+    if (s->inputs) add_key(out, "  inputs: ", s->inputs, "\n");
     if (s->target) {
-        text_add(out, "  targets: ");
-        add_scalar(out, s->target);
-        text_add(out, "   # ");
+        add_key(out, "  targets: ", s->target, "   # ");
         add_target_note(s, out);
         text_add(out, "\n");
     }
