@@ -208,7 +208,7 @@ OPTIMIZERS = {
     "adamw": "weight_decay: 0.1, decay: matrices", "adagrad": "", "rmsprop": "momentum: 0.9, centered: true", "lion": "", "nadam": "", "nadam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true",
     "radam": "", "radam_decoupled": "weight_decay: 0.1, decoupled_weight_decay: true", "adamax": "", "adadelta": "", "rprop": "etas: [0.4, 1.3]", "asgd": "lambd: 0.1, t0: 3, weight_decay: 0.1", "adafactor": "weight_decay: 0.1, d: 1.5", "muon": "adjust_lr: match_rms_adamw, adamw_match: '2.*', adamw: {lr: 0.01}", "sgd_maximize": "maximize: true", "lion_maximize": "maximize: true",
     "groups_adam": "groups: [{match: '0.*', lr_factor: 0.5}]"}
-SCHEDULES = ["step, step_size: 2", "multistep, milestones: [1, 3]", "exponential, gamma: 0.5", "linear, interval: step", "polynomial, power: 2", "cosine, warmup: 1",
+SCHEDULES = ["constant, warmup: 2", "step, step_size: 2", "multistep, milestones: [1, 3]", "exponential, gamma: 0.5", "linear, interval: step", "polynomial, power: 2", "cosine, warmup: 1",
              "cosine_restarts, t_0: 2, interval: step", "one_cycle, interval: step", "cyclic, max_lr: 0.03, interval: step, step_size_up: 3", "piecewise, points: {0: 1, 3: 0.2}",
              "reduce_on_plateau, patience: 0, threshold: 0.5"]
 TRAINS = {"early_stop": "epochs: 30, early_stop: {patience: 1, min_delta: 0.2}", "accumulate": "epochs: 2, accumulate: 3, clip_grad_norm: 0.5", "ema": "epochs: 3, ema: 0.9, clip_grad_value: 0.01",
@@ -340,6 +340,7 @@ def table_rows(folder):
     for name, options in OPTIMIZERS.items():
         kind = name.split("_")[-1] if name.startswith("groups") else name.split("_")[0]
         yield f"optimizer_{name}", wine(optimizer=f"{{type: {kind}, lr: {1 if kind == 'adadelta' else 0.001 if kind == 'lion' else 0.02}{', ' + options if options else ''}}}", train="{epochs: 2}"), 1
+    yield "optimizer_lion_frozen", wine(optimizer="{type: lion, lr: 0.001, maximize: true}", train="{epochs: 1}").replace("]}\nloss", "], freeze: ['0.bias']}\nloss"), 1
     for schedule in "cosine, interval: step", "reduce_on_plateau, patience: 0, threshold: 0.5":
         yield f"asgd_{schedule.split(',')[0]}", wine(optimizer="{type: asgd, lr: 0.05, t0: 3}", schedule=f"{{type: {schedule}}}"), 1
     for schedule in SCHEDULES:

@@ -352,7 +352,7 @@ static void add_order(struct script *s) {
 static bool has_rates(const struct script *s) {
     const struct variant *schedule = &s->config->schedule;
     int mode;
-    return strcmp(schedule->name, "constant") != 0 && !schedule_monitor(schedule, &mode);
+    return !schedule_is_constant(schedule) && !schedule_monitor(schedule, &mode);
 }
 
 /* The rate, and the momentum, of an update. */

@@ -481,6 +481,8 @@ class Lion(torch.optim.Optimizer):
         for group in self.param_groups:
             a, b = group["betas"]
             for p in group["params"]:
+                if p.grad is None:
+                    continue
                 m, g = self.state[p].setdefault("exp_avg", torch.zeros_like(p)), -p.grad if group["maximize"] else p.grad
                 p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * (a * m + (1 - a) * g).sign())
                 m.mul_(b).add_(g, alpha=1 - b)

@@ -459,6 +459,11 @@ double schedule_lr(const struct variant *schedule, double base_lr, const struct 
     return type->at ? type->at(schedule->config, base_lr, t - c->warmup, total) : base_lr;
 }
 
+bool schedule_is_constant(const struct variant *schedule) {
+    const struct schedule_common *c = schedule->common;
+    return !types[schedule->index].at && !is_plateau(schedule) && c->warmup == 0;
+}
+
 const char *schedule_length_key(const struct variant *schedule) {
     const struct schedule_config *c = schedule->config;
     const struct schedule_type *type = &types[schedule->index];

@@ -17,6 +17,8 @@ struct schedule_progress {
 /* The learning rate of the next update for an optimizer or group with [base_lr]. */
 double schedule_lr(const struct variant *schedule, double base_lr, const struct schedule_progress *progress);
 
+bool schedule_is_constant(const struct variant *schedule); /* also without a warm-up */
+
 /* The key that gives the schedule a length of its own; NULL: its length is not that of the run. */
 const char *schedule_length_key(const struct variant *schedule);
 /* Whether it is a one_cycle of a single interval, which trains at the rate of its end. */

@@ -203,7 +203,7 @@ static void compare_settings(const struct snapshot *f, const json_t *group, cons
                              struct text *out) {
     const struct schema *schema = f->state->optimizer->type->variant.schema;
     const json_t *first = json_object_get(group, "initial_lr"), *lr = first ? first : json_object_get(group, "lr");
-    bool is_scheduled = !first && strcmp(f->config->schedule.name, "constant") != 0;
+    bool is_scheduled = !first && !schedule_is_constant(&f->config->schedule);
     SCOPED_TEXT here = {0};
     for (const struct schema_row *row = schema->rows; row->key; row++) {
         bool is_lr = strcmp(row->key, "lr") == 0, is_decay = strcmp(row->key, "weight_decay") == 0;
