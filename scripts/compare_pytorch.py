@@ -329,6 +329,13 @@ def written_rows(folder):
     yield "batch_norm_sync", wine().replace("{linear: 8}", "{linear: {out: 8, bias: false}}, {batch_norm: {sync: true}}").replace("adam", "sgd"), 2
 
 
+def signs_of(folder):
+    """A table with a target of 0 and 1, which are numbers for a loss such as focal."""
+    with open(os.path.join(folder, "zeros.csv"), "w", encoding="utf-8") as file:
+        file.write("a,b,y\n" + "".join(f"{i * 7 % 11},{i * i % 5},{int(i % 3 == 0)}\n" for i in range(40)))
+    return f"dataset: {{path: {folder}/zeros.csv, targets: y, scale: standard, split: {{test: 0.25}}}}\n"
+
+
 def table_rows(folder):
     """(name, config, ranks)"""
     yield from layer_rows(folder)
@@ -340,6 +347,8 @@ def table_rows(folder):
     for name, options in OPTIMIZERS.items():
         kind = name.split("_")[-1] if name.startswith("groups") else name.split("_")[0]
         yield f"optimizer_{name}", wine(optimizer=f"{{type: {kind}, lr: {1 if kind == 'adadelta' else 0.001 if kind == 'lion' else 0.02}{', ' + options if options else ''}}}", train="{epochs: 2}"), 1
+    yield "sampler_weighted_focal", (signs_of(folder) + "sampler: {type: weighted, batch_size: 8}\nmodel: {layers: [{linear: 1}]}\nloss: {type: focal}\n"
+                                     "optimizer: {type: sgd, lr: 0.05}\ntrain: {epochs: 2}\n"), 1
     yield "optimizer_lion_frozen", wine(optimizer="{type: lion, lr: 0.001, maximize: true}", train="{epochs: 1}").replace("]}\nloss", "], freeze: ['0.bias']}\nloss"), 1
     for schedule in "cosine, interval: step", "reduce_on_plateau, patience: 0, threshold: 0.5":
         yield f"asgd_{schedule.split(',')[0]}", wine(optimizer="{type: asgd, lr: 0.05, t0: 3}", schedule=f"{{type: {schedule}}}"), 1

@@ -922,6 +922,7 @@ def parameters_of(model, types, patterns):
 class BalancedSampler:
     """WeightedRandomSampler(1 / rows of the class), its draws distributed over the ranks."""
     def __init__(self, classes, world, rank, seed, drop_last=False):
+        classes = classes.flatten().long()
         self.weights = 1 / torch.bincount(classes).double()[classes]
         self.seed, self.epoch, rows = seed, 0, len(classes)
         self.own = (rank + world * np.arange(rows // world if drop_last else -(-rows // world))) % rows
