@@ -213,7 +213,7 @@ SCHEDULES = ["constant, warmup: 2", "step, step_size: 2", "multistep, milestones
              "reduce_on_plateau, patience: 0, threshold: 0.5"]
 TRAINS = {"early_stop": "epochs: 30, early_stop: {patience: 1, min_delta: 0.2}", "accumulate": "epochs: 2, accumulate: 3, clip_grad_norm: 0.5", "ema": "epochs: 3, ema: 0.9, clip_grad_value: 0.01",
           "bfloat16": "epochs: 3, precision: bfloat16, device: cpu"}
-SAMPLERS = {"weighted": "type: weighted, batch_size: 8", "dataloader": "type: dataloader, batch_size: 8", "drop_last": "batch_size: 12, drop_last: true, drop_last_batch: true", "uneven": "batch_size: 8, uneven: true"}
+SAMPLERS = {"weighted": "type: weighted, batch_size: 8", "dataloader": "type: dataloader, batch_size: 8", "dataloader_to_one_row": "type: dataloader, batch_size: 47", "drop_last": "batch_size: 12, drop_last: true, drop_last_batch: true", "uneven": "batch_size: 8, uneven: true"}
 SPLITS = ["test: 0.2, validation: 0.25, seed: 1", "train: 0.8, seed: 3", "folds: 5, fold: 1, seed: 2", "folds: 4, fold: 3, stratify: true", "test: 0.3, shuffle: false", "test: 0.2, stratify: true"]
 WINE = os.path.join(HERE, "..", "datasets", "wine.h5")
 AUGMENTATIONS = ["random_crop: 3, horizontal_flip: 0.5, rotation: 30", "random_resized_crop: [0.2, 1], vertical_flip: 0.5, rotation: {degrees: [10, 80], interpolation: bilinear}",
@@ -357,7 +357,7 @@ def table_rows(folder):
     for name, train in TRAINS.items():
         yield f"train_{name}", wine(train=f"{{{train}}}"), 1 if name == "ema" else 2
     for name, sampler in SAMPLERS.items():
-        yield f"sampler_{name}", wine(sampler=f"{{{sampler}}}", train="{epochs: 2}"), 1 if name in ("dataloader", "uneven") else 2
+        yield f"sampler_{name}", wine(sampler=f"{{{sampler}}}", train="{epochs: 2}"), 1 if name.startswith(("dataloader", "uneven")) else 2
     for split in SPLITS:
         yield f"split_{split.split(':')[0]}", wine(split=f"{{{split}}}", train="{epochs: 1}"), 1
     shapes = os.path.join(HERE, "..", "datasets", "shapes")

@@ -340,7 +340,7 @@ static void add_order(struct script *s) {
     bool are_positions = dataset_augments(s->plan->dataset); /* which augmented() needs */
     if (is_dataloader(s))
         text_add(out, are_positions ? "    batches = list(loader)\n"
-                                    : "    batches = [torch.as_tensor(train[part]) for part in loader]\n");
+                                    : "    batches = [torch.as_tensor(train)[part] for part in loader]\n");
     else
         text_printf(out, "    sampler.set_epoch(epoch)\n    batches = torch.as_tensor(%s).split(batch)\n",
                     are_positions ? "list(sampler)" : "train[list(sampler)]");
