@@ -1,5 +1,5 @@
 """What the program tests share: run the built ddptrain as a user would, each test in its own folder."""
-import contextlib, errno, glob, hashlib, json, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, time, unittest
+import contextlib, errno, fcntl, glob, hashlib, json, os, random, re, shutil, signal, socket, struct, subprocess, tempfile, termios, time, unittest
 
 BINARY = os.environ["DDPTRAIN"]
 SOURCE = os.environ["DDPTRAIN_SOURCE"]
@@ -32,6 +32,13 @@ def free_port():
             except OSError as e:
                 if e.errno != errno.EADDRINUSE:
                     raise
+
+
+def open_terminal(columns, rows=24):
+    """Its two ends: what a program writes to the second is read from the first."""
+    main, side = os.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    return main, side
 
 
 def seal_ledger(bodies):
@@ -132,6 +139,19 @@ class Case(unittest.TestCase):
         self.code = p.returncode
         return out, err
 
+    def run_on_terminal(self, *arguments, columns):
+        """Runs to the end on a terminal of this width. Returns what it shows, which the kernel hands over in pieces."""
+        main, side = open_terminal(columns)
+        p = self.start(*arguments, stdout=subprocess.DEVNULL, stderr=side, env={"TERM": "xterm"})
+        os.close(side)
+        shown = b""
+        with contextlib.suppress(OSError):  # closed at the other end
+            while part := os.read(main, 65536):
+                shown += part
+        os.close(main)
+        self.assertEqual(p.wait(300 * SLOW), OK, shown)
+        return shown.decode()
+
     def metrics(self, run="runs/test"):
         """The lines that are there now: a run may be writing its last line, and more lines than this reads in the same time."""
         with open(self.path(run, "metrics.jsonl"), "rb") as f:
@@ -164,6 +184,11 @@ class Case(unittest.TestCase):
                         if f.read().rsplit(")", 1)[1].split()[0] != "Z":
                             found.append(int(p))
         return found
+
+    def children(self, process):
+        """Those that the process has started, in the order of their start."""
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as f:
+            return [int(pid) for pid in f.read().split()]
 
     def ranks(self, process):
         """rank -> process id, of those that the launcher [process] has started."""

@@ -310,8 +310,7 @@ class Lost(Ranks):
         p = self.start("test.yaml", "train.device=cuda", "train.epochs=100000", "--nproc", 2, *BUCKETS, *words,
                        env=self.emulated(2, **more))
         self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and len(self.metrics()) > 5, what="steps")
-        with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
-            return p, sorted(map(int, f.read().split()))
+        return p, sorted(self.children(p))
 
     def test_a_killed_rank(self):
         """Named, and the other, which waits in NCCL, is freed and ended long before dist.timeout."""

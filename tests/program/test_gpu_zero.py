@@ -4,7 +4,7 @@ import json, os, shutil, signal, unittest
 
 import program
 import test_gpu_ranks, test_zero
-from program import OK, PEER, USAGE
+from program import PEER, USAGE
 from test_gpu_emulated import CNN, GPT
 
 RANDOM = {"DDPTRAIN_EMULATED_STREAMS": "random"}
@@ -182,8 +182,7 @@ class Parts(Zero):
             shutil.rmtree(self.path("runs"), ignore_errors=True)
             p = self.start("test.yaml", "train.device=cuda", "dist.zero_stage=3", "train.epochs=100000", "--nproc", 2, *words, env=self.emulated(2))
             self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and len(self.events(event)) > 1, what=event)
-            with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
-                ranks = sorted(map(int, f.read().split()))
+            ranks = sorted(self.children(p))
             os.kill(ranks[1], signal.SIGKILL)
             _, err = p.communicate(timeout=180 * program.SLOW)  # dist.timeout is 600 s
             self.assertEqual(p.returncode, PEER, err)

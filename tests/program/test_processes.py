@@ -1,5 +1,5 @@
 """Real processes and signals: which rank is reported, which processes are left, and every way to start. ctest-labels: dist fault"""
-import contextlib, fcntl, os, re, resource, shutil, signal, struct, subprocess, sys, termios, time, unittest
+import contextlib, fcntl, os, re, resource, shutil, signal, subprocess, sys, termios, time, unittest
 
 import program
 from program import IO, OK, PEER, STOPPED, USAGE, free_port
@@ -38,19 +38,6 @@ class Started(program.Case):
         for stream in (p.stdout, p.stderr):
             if stream:
                 stream.close()
-
-    def ranks(self, p):
-        """pid of each rank of launcher [p], by rank."""
-        found = {}
-        for pid in self.leftovers():
-            try:
-                with open(f"/proc/{pid}/environ") as f:
-                    e = dict(v.split("=", 1) for v in f.read().split("\0") if "=" in v)
-            except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-                continue
-            if pid != p.pid and "RANK" in e:  # which it has not before its exec
-                found[int(e["RANK"])] = pid
-        return found
 
     def environment_of(self, rank, world, port):
         return {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(world),
@@ -557,18 +544,7 @@ class Terminal(program.Case):
             self.assertLess(epochs, 10_000_000, text[-2000:])
             epochs *= 4
             shutil.rmtree(self.path("runs"))
-            main, side = os.openpty()
-            fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-            p = self.start("test.yaml", f"train.epochs={epochs}", stderr=side, env={"TERM": "xterm"})
-            os.close(side)
-            shown = b""
-            with contextlib.suppress(OSError):  # closed at the other end
-                while part := os.read(main, 65536):
-                    shown += part
-            os.close(main)
-            p.stdout.close()
-            self.assertEqual(p.wait(), OK)
-            text = shown.decode()
+            text = self.run_on_terminal("test.yaml", f"train.epochs={epochs}", columns=120)
         self.assertTrue(text.strip().splitlines()[-1].startswith("checkpoint:"))
         self.assertNotIn("%  [", self.read("runs/test/log.txt"))
         self.assertNotIn("\r", self.read("runs/test/log.txt"))
@@ -577,14 +553,7 @@ class Terminal(program.Case):
         """Parts are left out, the losses last; log.txt has the whole lines."""
         self.write("test.yaml", program.WINE)
         for columns, part in ((200, "samples/s"), (80, "accuracy"), (60, "validation loss")):
-            main, side = os.openpty()
-            fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            p = self.start("test.yaml", "train.epochs=2", "--no-progress", "--fresh", stderr=side, env={"TERM": "xterm"})
-            os.close(side)
-            p.stdout.close()
-            self.assertEqual(p.wait(180 * program.SLOW), OK)  # the terminal holds the few lines
-            shown = os.read(main, 65536).decode()
-            os.close(main)
+            shown = self.run_on_terminal("test.yaml", "train.epochs=2", "--no-progress", "--fresh", columns=columns)
             lines = [line for line in shown.splitlines() if line.startswith("epoch ")]
             self.assertEqual(len(lines), 2, shown)
             for line, whole in zip(lines, re.findall(r"^epoch .*", self.read("runs/test/log.txt"), re.M)):

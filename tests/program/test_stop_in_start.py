@@ -17,11 +17,6 @@ checkpoint: {save_every: {steps: 1000}, keep: 1}
 SECONDS = 180  # until the end; by default the others wait for dist.timeout, 600 s
 
 
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return [int(c) for c in f.read().split()]
-
-
 def has_begun(pid):
     """Whether the program of a rank runs in the process: until its exec it is the launcher's, which takes the request for its own."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as f:
@@ -34,8 +29,8 @@ class StopInStart(Case):
         """A launcher with a rank that is frozen as soon as it exists, before it has joined: again where it was too late for that."""
         for _ in range(20):
             launcher = self.start(*arguments, **options)
-            self.wait_for(lambda: launcher.poll() is not None or any(map(has_begun, children(launcher.pid)[local_rank:][:1])), what="the rank")
-            pid = children(launcher.pid)[local_rank]
+            self.wait_for(lambda: launcher.poll() is not None or any(map(has_begun, self.children(launcher)[local_rank:][:1])), what="the rank")
+            pid = self.children(launcher)[local_rank]
             os.kill(pid, signal.SIGSTOP)
             self.wait_for(lambda: self.state(pid) == "T", what="the pause")
             threads = 2 if SANITIZER == "thread" else 1  # it has one of its own
@@ -86,7 +81,7 @@ class StopInStart(Case):
         chosen = random.Random(7)
         for trial in range(40):
             p = self.start("c.yaml", "--nproc", 2, "--no-progress", "--run-dir", f"r{trial}", start_new_session=True)
-            self.wait_for(lambda: p.poll() is not None or children(p.pid), what="a rank")
+            self.wait_for(lambda: p.poll() is not None or self.children(p), what="a rank")
             time.sleep(chosen.random() * 0.003)
             os.killpg(p.pid, signal.SIGINT)
             out, err = p.communicate(timeout=SECONDS * SLOW)

@@ -1,6 +1,6 @@
 """Sweeps: which trials there are, what the table says of each, and that every trial is an ordinary run; comparisons.
 ctest-labels: dist"""
-import csv, fcntl, itertools, json, math, os, random, re, shutil, statistics, struct, subprocess, tempfile, termios, time
+import csv, itertools, json, math, os, random, re, shutil, statistics, subprocess, tempfile, time
 
 import program
 from program import DATA, NOT_FINITE, USAGE
@@ -246,24 +246,9 @@ class Sweep(SweepCase):
 
     def rests_of_a_long_trial(self, epochs):
         self.write("test.yaml", f"config: base.yaml\nmethod: grid\nparameters: {{train.epochs: {{values: [{epochs}, {4 * epochs}]}}}}\n")
-        main, side = os.openpty()
-        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
-        p = subprocess.Popen([program.BINARY, "sweep", "test.yaml", "--fresh"], cwd=self.folder, env=self.environment({"TERM": "xterm"}), stderr=side, stdin=subprocess.DEVNULL)
-        os.close(side)
-        text = b""
-        while part := self.read_terminal(main):
-            text += part
-        os.close(main)
-        self.assertEqual(p.wait(), 0)
-        found = re.findall(r"1 of 2 trials.*?(?:(\d+) min )?([\d.]+) (ms|s) left", text.decode())
+        text = self.run_on_terminal("sweep", "test.yaml", "--fresh", columns=160)
+        found = re.findall(r"1 of 2 trials.*?(?:(\d+) min )?([\d.]+) (ms|s) left", text)
         return [60 * int(minutes or 0) + float(number) * {"ms": 1e-3, "s": 1}[unit] for minutes, number, unit in found]
-
-    @staticmethod
-    def read_terminal(main):
-        try:
-            return os.read(main, 65536)
-        except OSError:
-            return b""
 
     def test_kept_trials_are_written_at_the_same_time(self):
         """Also by a single worker's sweep, where the first one shows that a short trial waits for the disk."""
@@ -275,7 +260,7 @@ class Sweep(SweepCase):
             first, *times = sorted(tuple(os.path.getmtime(self.path(folder, name)) for name in ("config.yaml", "metrics.jsonl")) for folder in folders)
             if max(begun for begun, _ in times) < min(ended for _, ended in times):
                 break
-        self.assertLess(first[1], times[0][0])
+        self.assertLessEqual(first[1], times[0][0])  # by the clock of the file system
         self.assertLess(max(begun for begun, _ in times), min(ended for _, ended in times))
 
     def test_a_run_that_is_longer_than_its_folder_is_trained_once(self):

@@ -1,6 +1,6 @@
 """ddptrain watch: what it shows of a run or a sweep, on a terminal and elsewhere, and when it ends.
 ctest-labels: unit"""
-import fcntl, json, os, pty, re, resource, select, signal, struct, termios, time, unittest
+import fcntl, json, os, re, resource, select, signal, struct, termios, time, unittest
 
 import program
 from program import DATA, LONG, OK, STOPPED, USAGE, WINE
@@ -80,9 +80,8 @@ class Watch(program.Case):
         return f"runs/{name}"
 
     def open_terminal(self, folder, rows=24, columns=100, locale="C.UTF-8"):
-        terminal, other = pty.openpty()
+        terminal, other = program.open_terminal(columns, rows)
         self.addCleanup(os.close, terminal)
-        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         p = self.start("watch", folder, stdout=other, env={"TERM": "xterm", "LC_ALL": locale})
         os.close(other)
         self.addCleanup(p.stderr.close)

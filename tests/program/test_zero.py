@@ -117,9 +117,7 @@ class Zero(program.Case):
         p, peaks = self.start(*words, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "checkpoints"}), {}
         while p.poll() is None:
             with contextlib.suppress(OSError, KeyError):
-                with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
-                    ranks = [int(pid) for pid in f.read().split()]
-                for rank in ranks:
+                for rank in self.children(p):
                     with open(f"/proc/{rank}/status") as f:
                         peaks[rank] = int(dict(line.split(":", 1) for line in f)["VmHWM"].split()[0]) / 1024
             time.sleep(0.002)
