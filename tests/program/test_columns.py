@@ -1,7 +1,6 @@
 """A CSV file is read by the names of the columns that the model was trained with, or refused. ctest-labels: unit"""
 import contextlib
 import csv
-import hashlib
 import json
 import os
 import re

@@ -1,5 +1,5 @@
 """ddptrain comm: its check, its table, its exit codes, and how it is started. ctest-labels: dist fault"""
-import os, re, signal, subprocess, time, unittest
+import os, re, signal
 
 import program
 from program import OK, PEER, STOPPED, USAGE, free_port

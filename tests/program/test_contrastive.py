@@ -2,7 +2,6 @@
 numpy; evaluation, accumulation, lost ranks, and wrong configs. ctest-labels: dist"""
 import json
 import signal
-import unittest
 
 import h5py
 import numpy as np

@@ -1,6 +1,6 @@
 """determinism elastic: the same bits on any number of ranks, also when it changes in the middle of an epoch. ctest-labels: dist"""
 import program
-from program import DATA, NOT_FINITE, USAGE
+from program import NOT_FINITE, USAGE
 
 WINE = program.WINE.replace("batch_size: 32", "global_batch_size: 30").replace("epochs: 10", "epochs: 4") \
     + "determinism: {mode: elastic, shards: 8}\n"

@@ -1,5 +1,5 @@
 """libddptrain_predict: programs in C, C++, Fortran and Python predict with the bits of `ddptrain predict`. ctest-labels: unit"""
-import csv, ctypes, io, json, os, re, shutil, subprocess, unittest
+import csv, ctypes, json, os, re, shutil, subprocess, unittest
 
 import h5py
 import numpy as np

@@ -1,5 +1,5 @@
 """The formats of export, read by Python's standard library. ctest-labels: unit"""
-import collections, csv, glob, io, json, os, re, pickle, shutil, stat, struct, unittest, zipfile
+import collections, csv, glob, io, json, os, re, pickle, shutil, stat, struct, zipfile
 
 import numpy as np
 

@@ -1,5 +1,5 @@
 """The C file of export: every layer, compiled by gcc and clang, with the bits of predict. ctest-labels: unit"""
-import csv, ctypes, math, os, re, shutil, subprocess, unittest
+import csv, ctypes, math, os, re, shutil, subprocess
 
 import numpy as np
 

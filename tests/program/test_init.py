@@ -1,5 +1,5 @@
 """init: a config for a data file that passes check and trains. ctest-labels: unit"""
-import csv, datetime, fcntl, json, os, random, re, resource, shutil, struct, zlib
+import csv, datetime, fcntl, os, random, re, resource, shutil, struct, zlib
 
 import h5py
 import numpy as np

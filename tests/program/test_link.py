@@ -1,7 +1,7 @@
 """Two hosts (network namespaces): the link is down for less than a second, repeatedly, and no rank is lost; a secret that
 others can guess, an address of rank 0 that other hosts cannot reach, and a link with a delay (bench/slow_links.c).
 ctest-labels: dist fault"""
-import os, subprocess, time, unittest, uuid
+import os, subprocess, time, uuid
 
 from program import OK, PEER, SLOW, STOPPED, USAGE, Case, main
 

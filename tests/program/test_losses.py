@@ -1,7 +1,6 @@
 """Models with several inputs, outputs and losses: the numbers of a gradient descent in numpy, with any number of ranks, and
 predictions, resume, and wrong configs. ctest-labels: unit"""
 import json
-import unittest
 
 import numpy as np
 

@@ -3,7 +3,7 @@ any number of ranks; the moving average of the weights. ctest-labels: dist"""
 import csv, json, math, os, random, re
 
 import program
-from program import DATA, USAGE
+from program import USAGE
 
 
 def ratio(a, b):

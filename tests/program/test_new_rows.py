@@ -1,5 +1,5 @@
 """Rows of new data that a trained model cannot read: one error that counts them, or --skip-bad-rows. ctest-labels: dist"""
-import csv, io, json, os, random, sqlite3
+import csv, io, json, random, sqlite3
 
 import h5py
 import numpy as np

@@ -3,7 +3,7 @@ nothing that is not finite is ever saved. ctest-labels: dist"""
 import json, random
 
 import program
-from program import DATA, NOT_FINITE, STOPPED
+from program import DATA, NOT_FINITE
 
 BAD_ROW = 17
 CONFIG = """

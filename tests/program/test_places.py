@@ -2,7 +2,6 @@
 import os
 import shutil
 import subprocess
-import unittest
 
 import program
 from program import BINARY, DATA, SOURCE, USAGE

@@ -1,5 +1,5 @@
 """predict: labels, probabilities, the rows' own columns, rows from the standard input. ctest-labels: dist"""
-import csv, gzip, io, json, math, os, struct, subprocess
+import csv, gzip, io, json, math, struct, subprocess
 
 import h5py
 import numpy as np

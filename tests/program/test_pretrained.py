@@ -1,11 +1,11 @@
 """model.init_from with a map: weights as transformers and torchvision save them give the logits of their models.
 ctest-labels: unit"""
-import csv, io, json, os, shutil, subprocess
+import json, os, shutil
 
 import numpy as np
 
 import program
-from program import BINARY, DATA, SOURCE, USAGE
+from program import DATA, SOURCE, USAGE
 from test_weights import write_safetensors
 
 FOLDER = os.path.join(SOURCE, "tests/vectors/pretrained")

@@ -1,7 +1,7 @@
 """ddptrain report: the page is well-formed HTML that needs no other file, has every number that the docs list, and handles damaged,
 hostile, empty and very long folders.
 ctest-labels: unit"""
-import csv, html.parser, json, math, os, re, resource, shlex, shutil, subprocess, tempfile, unittest
+import csv, html.parser, json, math, os, re, resource, shlex, shutil, subprocess, tempfile
 
 import program
 from program import DATA, OK, USAGE, WINE

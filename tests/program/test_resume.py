@@ -1,5 +1,5 @@
 """Whatever interrupts a run, the same command continues it and ends with the same bits. ctest-labels: fault"""
-import contextlib, fcntl, glob, os, random, re, shutil, signal, subprocess, time
+import contextlib, fcntl, glob, os, random, shutil, signal, subprocess, time
 
 import numpy as np
 

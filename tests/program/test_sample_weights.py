@@ -1,5 +1,5 @@
 """dataset.weights against a weighted loss of PyTorch and scikit-learn's metrics with sample_weight. ctest-labels: unit"""
-import json, os, sqlite3
+import json, sqlite3
 
 import numpy as np
 

@@ -1,5 +1,5 @@
 """ddptrain selftest: its checks are right here, it finds a state that is not the known one, and says what fails. ctest-labels: dist"""
-import os, re, signal, time, unittest
+import os, re, signal, time
 
 import program
 from program import DIVERGED, IO, OK, STOPPED, USAGE
