@@ -221,7 +221,8 @@ static void add_keys(struct keys *keys, const char *path, const struct node *nod
     }
 }
 
-status run_keys_read(const char *path, struct run_key **out, size_t *count) {
+/* The keys and values of the YAML file [path]; none when it is absent or damaged. */
+static status run_keys_read(const char *path, struct run_key **out, size_t *count) {
     struct problems problems = {0};
     struct document *document = NULL;
     struct io_info info;
@@ -241,7 +242,7 @@ status run_keys_read(const char *path, struct run_key **out, size_t *count) {
     return OK;
 }
 
-void run_keys_free(struct run_key *keys, size_t count) {
+static void run_keys_free(struct run_key *keys, size_t count) {
     for (size_t i = 0; i < count; i++) {
         free(keys[i].key);
         free(keys[i].value);

@@ -66,7 +66,3 @@ double run_data_last(const struct run_data *run, const char *name, bool is_of_st
 const char *run_data_key(const struct run_data *run, const char *key);
 /* A number of the config; NAN: not given. */
 double run_data_number(const struct run_data *run, const char *key);
-
-/* The keys and values of the YAML file [path]; none when it is absent or damaged. */
-status run_keys_read(const char *path, struct run_key **out, size_t *count);
-void run_keys_free(struct run_key *keys, size_t count);

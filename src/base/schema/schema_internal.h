@@ -18,8 +18,6 @@ bool row_has_limits(const struct schema_row *row);
 bool row_is_within_limits(const struct schema_row *row, double value);
 /* ">= 0 and < 1" */
 void row_add_limits(const struct schema_row *row, struct text *out);
-/* Adds a number; an integer without exponent. */
-void value_add_number(struct text *out, double value);
 /* "a" or "an", by the first letter of [word]. */
 const char *article(const char *word);
 /* "s" or "es". */
@@ -35,9 +33,6 @@ const struct node *row_fallback(const struct schema_row *row, struct place place
 void value_add_string(struct text *out, const char *text);
 
 /* ---- schema_write.c ---- */
-
-/* Adds a field as YAML. Not for sections and variants and their lists. */
-void value_add_yaml(const struct schema_row *row, const void *field, struct text *out);
 
 /* The row's field in a config. */
 static inline const void *row_field(const struct schema_row *row, const void *config) {
@@ -115,20 +110,12 @@ const struct schema_alias *alias_next(const struct schema *root, struct alias_cu
 /* The first alias of [kind] for [word] at [place]; NULL: none. */
 const struct schema_alias *alias_find(const struct schema *root, enum alias_kind kind, const char *place,
                                       const char *word);
-/* The alias for the key [word] in [scope]: one for this place or, with [is_anywhere], one for any place. An alias of a
- * key of [scope] has priority over one of a key of other types. NULL: none. */
-const struct schema_alias *alias_of_key(const struct schema *root, const struct key_scope *scope, bool is_anywhere,
-                                        const char *word, struct arena *arena);
 /* The place of a scope in the notation of aliases: "layer.conv2d", or the path without list indices. */
 const char *alias_place(const struct key_scope *scope, struct arena *arena);
 /* The key of [place] that the alias refers to; NULL: none, or a key of another place. */
 const char *alias_key_of_place(const struct schema_alias *alias, const char *place);
 /* Whether [word] equals [known], ignoring case, '_', '-', a prefix such as "nn." and arguments. */
 bool alias_is_same(const char *word, const char *known);
-/* The type with the arguments of the call [word] as keys: "linear: {out: 64}" for "nn.Linear(13, 64)". What becomes of
- * arguments that have no key is added to [left_out] as sentences, each with a blank before it. */
-const char *alias_call(const struct schema *root, const struct schema_variants *variants,
-                       const struct schema_variant *type, const char *word, struct text *left_out, struct arena *arena);
 
 /* "unknown key; did you mean 'optimizer.lr' (optimizer: line 6, column 1)?", with the keys of [scope] where nothing or
  * only a typo explains it. [document]: the root of the tree, for places; may be NULL. */

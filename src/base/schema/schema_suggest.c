@@ -114,8 +114,10 @@ const char *alias_key_of_place(const struct schema_alias *alias, const char *pla
     return is_here && !strchr(alias->meant + length + 1, '.') ? alias->meant + length + 1 : NULL;
 }
 
-const struct schema_alias *alias_of_key(const struct schema *root, const struct key_scope *scope, bool is_anywhere,
-                                        const char *word, struct arena *arena) {
+/* The alias for the key [word] in [scope]: one for this place or, with [is_anywhere], one for any place. An alias of a
+ * key of [scope] has priority over one of a key of other types. NULL: none. */
+static const struct schema_alias *alias_of_key(const struct schema *root, const struct key_scope *scope,
+                                               bool is_anywhere, const char *word, struct arena *arena) {
     const char *place = alias_place(scope, arena);
     bool is_keyed = scope->variants && scope->variants->is_keyed;
     const char *places[] = {scope->type && !is_keyed ? arena_printf(arena, "%s.%s", place, scope->type) : place, place};
@@ -271,9 +273,11 @@ static bool is_object(const struct argument *argument) {
                               strcmp(argument->name, "optimizer") == 0);
 }
 
-const char *alias_call(const struct schema *root, const struct schema_variants *variants,
-                       const struct schema_variant *type, const char *word, struct text *left_out,
-                       struct arena *arena) {
+/* The type with the arguments of the call [word] as keys: "linear: {out: 64}" for "nn.Linear(13, 64)". What becomes of
+ * arguments that have no key is added to [left_out] as sentences, each with a blank before it. */
+static const char *alias_call(const struct schema *root, const struct schema_variants *variants,
+                              const struct schema_variant *type, const char *word, struct text *left_out,
+                              struct arena *arena) {
     struct argument arguments[ARGUMENTS_MAX];
     size_t count = split_arguments(word, arguments, arena);
     struct key_scope scope = {.own = type->schema,

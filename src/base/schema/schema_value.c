@@ -165,7 +165,8 @@ bool row_is_within_limits(const struct schema_row *row, double value) {
     return is_min_met && is_max_met;
 }
 
-void value_add_number(struct text *out, double value) {
+/* Adds a number; an integer without exponent. */
+static void value_add_number(struct text *out, double value) {
     if (value == floor(value) && fabs(value) < 1e15)
         text_printf(out, "%.0f", value);
     else

@@ -130,7 +130,8 @@ static int word_of(const struct schema_row *row, const void *field) {
     return row->type == SCHEMA_REAL_LIST ? ((const struct real_list *)field)->word : 0;
 }
 
-void value_add_yaml(const struct schema_row *row, const void *field, struct text *out) {
+/* Adds a field as YAML. Not for sections and variants and their lists. */
+static void value_add_yaml(const struct schema_row *row, const void *field, struct text *out) {
     int word = word_of(row, field);
     if (word)
         value_add_string(out, row->choices[word - 1]);
