@@ -468,21 +468,65 @@ const struct dataset_format dataset_tokens = {.name = "tokens",
                                               .close = close_tokens,
                                               .pytorch = "read_tokens({path}, {tokens})"};
 
-/* ---- texts of characters ---- */
+/* ---- texts ---- */
 
-/* Text files for character-level models. The vocabulary is the set of characters of the training text. The text is
- * stored as one id of 1, 2 or 4 bytes per character; rows overlap in it. */
+/* Text files whose characters are tokens, for character-level models, or that a tokenizer makes tokens of, when the
+ * file is opened. The tokens are stored as ids of 1, 2 or 4 bytes; rows overlap in them. For a text that does not fit
+ * into memory, a file of ids (format tokens) is read row by row. */
 
 struct text_source {
     struct source base;
-    struct text name;          /* of the files, for messages */
-    struct text_files files;   /* freed when the ids are known */
-    size_t count;              /* characters that are used */
-    struct text characters;    /* the vocabulary as a string */
-    struct vocabulary *known;  /* the same, for a validation file */
-    struct text origin;        /* of the vocabulary of another text, for messages */
-    struct token_array tokens; /* (count) */
+    struct text name; /* of the files, for messages */
+    struct token_array tokens;
+
+    /* Of characters, whose vocabulary is the set of those of the training text. */
+    struct text_files files;  /* freed when the ids are known */
+    size_t count;             /* characters that are used */
+    struct text characters;   /* the vocabulary as a string */
+    struct vocabulary *known; /* the same, for a validation file */
+    struct text origin;       /* of the vocabulary of another text, for messages */
+
+    char *json;                  /* of the tokenizer; NULL for a validation file, whose tokenizer is that of training */
+    struct tokenizer *tokenizer; /* the same */
 };
+
+static void close_text(struct source *source) {
+    struct text_source *t = (struct text_source *)source;
+    text_files_free(&t->files);
+    token_array_free(&t->tokens);
+    text_free(&t->characters);
+    vocabulary_destroy(t->known);
+    text_free(&t->name);
+    text_free(&t->origin);
+    tokenizer_destroy(t->tokenizer);
+    buffer_free(t->json);
+    free(t);
+}
+
+/* [read]: sets the tokens, and what the vocabulary is. */
+static status open_source(const struct dataset_format *format, const struct dataset_config *config, const char *path,
+                          const struct source *train,
+                          status (*read)(struct text_source *, const struct dataset_config *, const char *,
+                                         const struct text_source *),
+                          struct source **out) {
+    struct text_source *t = calloc(1, sizeof *t);
+    if (!t) return status_memory("the text of a dataset");
+    t->base.format = format;
+    t->base.is_small = true;
+    files_describe(path, dataset_others(config, train != NULL), &t->name);
+    status s = read(t, config, path, (const struct text_source *)train);
+    if (s) close_text(&t->base);
+    if (!s) *out = &t->base;
+    return s;
+}
+
+static status read_text(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
+    const struct text_source *t = (const struct text_source *)source;
+    token_array_read(&t->tokens, row * source->stride, source->input_size, inputs, targets);
+    return OK;
+}
+
+/* ---- of characters ---- */
 
 static uint32_t next_code(const struct text_source *t, size_t *at) {
     uint32_t code = 0;
@@ -543,41 +587,16 @@ static status open_characters(struct text_source *t, const struct dataset_config
     TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, name, "characters"));
     if (train) text_printf(&t->origin, "'%s'", text_string(&train->name));
     if (!train) TRY(choose_vocabulary(t, dataset->request.characters));
+    t->base.characters = text_string(&t->characters);
     TRY(number_characters(t, train));
     text_files_free(&t->files);
     return OK;
 }
 
-static void close_text(struct source *source) {
-    struct text_source *t = (struct text_source *)source;
-    text_files_free(&t->files);
-    token_array_free(&t->tokens);
-    text_free(&t->characters);
-    vocabulary_destroy(t->known);
-    text_free(&t->name);
-    text_free(&t->origin);
-    free(t);
-}
-
 static status open_text(const struct dataset_config *config, const char *path, bool wants_classes,
                         const struct source *train, struct source **out) {
     (void)wants_classes;
-    struct text_source *t = calloc(1, sizeof *t);
-    if (!t) return status_memory("the text of a dataset");
-    t->base.format = &dataset_text;
-    t->base.is_small = true;
-    files_describe(path, dataset_others(config, train != NULL), &t->name);
-    status s = open_characters(t, config, path, (const struct text_source *)train);
-    t->base.characters = text_string(&t->characters);
-    if (s) close_text(&t->base);
-    if (!s) *out = &t->base;
-    return s;
-}
-
-static status read_characters(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
-    const struct text_source *t = (const struct text_source *)source;
-    token_array_read(&t->tokens, row * source->stride, source->input_size, inputs, targets);
-    return OK;
+    return open_source(&dataset_text, config, path, train, open_characters, out);
 }
 
 static status digest_text(const struct source *source, struct digest *digest) {
@@ -595,32 +614,20 @@ const struct dataset_format dataset_text = {.name = "text",
                                             .extensions = text_extensions,
                                             .open = open_text,
                                             .concatenates = true,
-                                            .read_tokens = read_characters,
+                                            .read_tokens = read_text,
                                             .digest = digest_text,
                                             .close = close_text,
                                             .pytorch = "read_text({path}, {text})"};
 
-/* ---- texts with a tokenizer ---- */
+/* ---- with a tokenizer ---- */
 
-/* Text files that a tokenizer makes tokens of, when the file is opened. The tokens are stored as ids of 1, 2 or 4
- * bytes; rows overlap in them. For a text that does not fit into memory, a file of ids (format tokens) is read row by
- * row. */
-
-struct tokenized {
-    struct source base;
-    struct text name;            /* of the files, for messages */
-    char *json;                  /* of the tokenizer; NULL for a validation file, whose tokenizer is that of training */
-    struct tokenizer *tokenizer; /* the same */
-    struct token_array tokens;
-};
-
-static status keep_tokens(struct tokenized *t, const struct token_list *list) {
+static status keep_tokens(struct text_source *t, const struct token_list *list) {
     TRY(token_array_alloc(&t->tokens, list->count, (size_t)t->base.vocabulary));
     for (size_t i = 0; i < list->count; i++) token_array_set(&t->tokens, i, (uint32_t)list->ids[i]);
     return OK;
 }
 
-static status encode_text(struct tokenized *t, const struct tokenizer *tokenizer, const char *path,
+static status encode_text(struct text_source *t, const struct tokenizer *tokenizer, const char *path,
                           const struct string_list *others) {
     struct text_files files = {0};
     struct token_list list = {0};
@@ -633,7 +640,7 @@ static status encode_text(struct tokenized *t, const struct tokenizer *tokenizer
 }
 
 /* Makes the tokenizer of the words of the files. */
-static status open_words(struct tokenized *t, const char *path, const struct string_list *others) {
+static status open_words(struct text_source *t, const char *path, const struct string_list *others) {
     struct text_files files = {0};
     struct text json = {0};
     void *copy;
@@ -649,8 +656,8 @@ static status open_words(struct tokenized *t, const char *path, const struct str
     return s;
 }
 
-static status open_encoded(struct tokenized *t, const struct dataset_config *config, const char *path,
-                           const struct tokenized *train) {
+static status open_encoded(struct text_source *t, const struct dataset_config *config, const char *path,
+                           const struct text_source *train) {
     int64_t block = config->tokens.block_size, stride = config->tokens.stride;
     bool is_of_words = strcmp(config->tokens.tokenizer, TOKENIZER_OF_WORDS) == 0 && !config->request.trained_tokenizer;
     if (!train && is_of_words)
@@ -661,43 +668,20 @@ static status open_encoded(struct tokenized *t, const struct dataset_config *con
     const struct tokenizer *tokenizer = train ? train->tokenizer : t->tokenizer;
     TRY(tokens_check_vocabulary(config, tokenizer, &t->base.vocabulary));
     t->base.classes = t->base.vocabulary;
+    t->base.tokenizer = t->json;
     TRY(encode_text(t, tokenizer, path, dataset_others(config, train != NULL)));
     return tokens_shape(&t->base, t->tokens.count, block, stride == SCHEMA_NO_INT ? block : stride,
                         text_string(&t->name), "tokens");
 }
 
-static void close_tokenized(struct source *source) {
-    struct tokenized *t = (struct tokenized *)source;
-    token_array_free(&t->tokens);
-    tokenizer_destroy(t->tokenizer);
-    buffer_free(t->json);
-    text_free(&t->name);
-    free(t);
-}
-
 static status open_tokenized(const struct dataset_config *config, const char *path, bool wants_classes,
                              const struct source *train, struct source **out) {
     (void)wants_classes;
-    struct tokenized *t = calloc(1, sizeof *t);
-    if (!t) return status_memory("the tokens of a text");
-    t->base.format = &dataset_tokenized;
-    t->base.is_small = true;
-    files_describe(path, dataset_others(config, train != NULL), &t->name);
-    status s = open_encoded(t, config, path, (const struct tokenized *)train);
-    t->base.tokenizer = t->json;
-    if (s) close_tokenized(&t->base);
-    if (!s) *out = &t->base;
-    return s;
-}
-
-static status read_tokenized(const struct source *source, size_t row, int32_t *inputs, int64_t *targets) {
-    const struct tokenized *t = (const struct tokenized *)source;
-    token_array_read(&t->tokens, row * source->stride, source->input_size, inputs, targets);
-    return OK;
+    return open_source(&dataset_tokenized, config, path, train, open_encoded, out);
 }
 
 static status digest_tokenized(const struct source *source, struct digest *digest) {
-    const struct tokenized *t = (const struct tokenized *)source;
+    const struct text_source *t = (const struct text_source *)source;
     uint64_t shape[] = {source->stride, (uint64_t)source->vocabulary, t->tokens.count};
     digest_add(digest, shape, sizeof shape);
     if (t->json) digest_add(digest, t->json, strlen(t->json));
@@ -710,6 +694,6 @@ const struct dataset_format dataset_tokenized = {.name = "tokens",
                                                  .extensions = text_extensions,
                                                  .open = open_tokenized,
                                                  .concatenates = true,
-                                                 .read_tokens = read_tokenized,
+                                                 .read_tokens = read_text,
                                                  .digest = digest_tokenized,
-                                                 .close = close_tokenized};
+                                                 .close = close_text};
