@@ -64,10 +64,10 @@ static void check_same(const struct convolution_config *c, const struct node *wh
 /* Adds a problem for each list that has more than [max] numbers, and if the groups do not divide the channels. */
 static void convolution_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
                               struct problems *problems) {
-    pair_check(&c->kernel_size, "kernel_size", max, where, path, problems);
-    pair_check(&c->stride, "stride", max, where, path, problems);
-    pair_check(&c->padding, "padding", max, where, path, problems);
-    pair_check(&c->dilation, "dilation", max, where, path, problems);
+    sizes_check(&c->kernel_size, "kernel_size", max, where, path, problems);
+    sizes_check(&c->stride, "stride", max, where, path, problems);
+    sizes_check(&c->padding, "padding", max, where, path, problems);
+    sizes_check(&c->dilation, "dilation", max, where, path, problems);
     if (c->padding.word == PADDING_SAME) check_same(c, where, path, problems);
     if (c->out % c->groups != 0)
         key_problem(problems, where, path, "groups", "must divide out (%lld), got %lld", (long long)c->out,
@@ -82,7 +82,7 @@ static void check_conv1d(void *config, const struct node *where, const char *pat
 }
 
 static void check_patches(void *config, const struct node *where, const char *path, struct problems *problems) {
-    pair_check(&((struct convolution_config *)config)->kernel_size, "patch_size", 2, where, path, problems);
+    sizes_check(&((struct convolution_config *)config)->kernel_size, "patch_size", 2, where, path, problems);
 }
 
 static const struct schema conv2d_schema =
@@ -384,24 +384,12 @@ const struct layer_type layer_patch_embedding = {
 static const struct schema_row conv3d_rows[] = {
     CONVOLUTION_ROWS(SIZES, PADDING("one number, or [depth, height, width]"), .choices = paddings), {0}};
 
-static void check_volume(const struct convolution_config *c, const struct node *where, const char *path,
-                         struct problems *problems) {
-    static const struct int_list none;
-    struct convolution_config groups = {.out = c->out, .groups = c->groups};
-    groups.kernel_size = groups.stride = groups.padding = groups.dilation = none;
-    convolution_check(&groups, 2, where, path, problems);
-    triple_check(&c->kernel_size, "kernel_size", where, path, problems);
-    triple_check(&c->stride, "stride", where, path, problems);
-    triple_check(&c->padding, "padding", where, path, problems);
-    triple_check(&c->dilation, "dilation", where, path, problems);
-    if (c->padding.word == PADDING_SAME) check_same(c, where, path, problems);
-}
-static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
-    check_volume(config, where, path, problems);
+static void check_conv3d(void *config, const struct node *where, const char *path, struct problems *problems) {
+    convolution_check(config, 3, where, path, problems);
 }
 
 static const struct schema schema =
-    SCHEMA("model.layers.conv3d", struct convolution_config, .rows = conv3d_rows, .check = check);
+    SCHEMA("model.layers.conv3d", struct convolution_config, .rows = conv3d_rows, .check = check_conv3d);
 
 /* Of an input (channels, depth, height, width). */
 static struct depth_window depth_of(const struct convolution_config *c, const struct shape *in) {
@@ -575,7 +563,7 @@ static const struct schema_row transpose_rows3d[] = {TRANSPOSE_ROWS("one number,
 static void transpose_check(const struct convolution_config *c, int max, const struct node *where, const char *path,
                             struct problems *problems) {
     convolution_check(c, max, where, path, problems);
-    pair_check(&c->output_padding, "output_padding", max, where, path, problems);
+    sizes_check(&c->output_padding, "output_padding", max, where, path, problems);
 }
 
 static void transpose_check2d(void *config, const struct node *where, const char *path, struct problems *problems) {
@@ -585,9 +573,7 @@ static void transpose_check1d(void *config, const struct node *where, const char
     transpose_check(config, 1, where, path, problems);
 }
 static void transpose_check3d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    const struct convolution_config *c = config;
-    check_volume(c, where, path, problems);
-    triple_check(&c->output_padding, "output_padding", where, path, problems);
+    transpose_check(config, 3, where, path, problems);
 }
 
 static const struct schema transpose_schema = SCHEMA("model.layers.conv_transpose2d", struct convolution_config,

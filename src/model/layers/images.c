@@ -35,17 +35,18 @@ void key_problem(struct problems *problems, const struct node *where, const char
     status_free(sentence);
 }
 
-void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
-                struct problems *problems) {
-    if (list->items) pair_check_count(list->count, key, max, where, path, problems);
+void sizes_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
+                 struct problems *problems) {
+    if (list->items) sizes_check_count(list->count, key, max, where, path, problems);
 }
 
-void pair_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
-                      struct problems *problems) {
+void sizes_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
+                       struct problems *problems) {
+    static const char *const sentences[] = {"expected one number, got %zu",
+                                            "expected one number or two (height, width), got %zu",
+                                            "expected one number or three (depth, height, width), got %zu"};
     if (count == 1 || count == (size_t)max) return;
-    key_problem(problems, where, path, key,
-                max == 1 ? "expected one number, got %zu" : "expected one number or two (height, width), got %zu",
-                count);
+    key_problem(problems, where, path, key, sentences[max - 1], count);
 }
 
 void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2]) {
@@ -91,13 +92,6 @@ struct shape volume_shape(size_t channels, size_t depth, size_t height, size_t w
     return (struct shape){.dims = 4,
                           .size = {(int64_t)channels, (int64_t)depth, (int64_t)height, (int64_t)width},
                           .is_channels_last = true};
-}
-
-void triple_check(const struct int_list *list, const char *key, const struct node *where, const char *path,
-                  struct problems *problems) {
-    if (!list->items || list->count == 1 || list->count == 3) return;
-    key_problem(problems, where, path, key, "expected one number or three (depth, height, width), got %zu",
-                list->count);
 }
 
 size_t triple_at(const struct int_list *list, int d) { return (size_t)list->items[list->count == 1 ? 0 : d]; }

@@ -21,12 +21,12 @@ void *upsample_to(struct arena *arena, int64_t height, int64_t width);
 void key_problem(struct problems *problems, const struct node *where, const char *path, const char *key,
                  const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Checks that the list has one or [max] numbers, else adds a problem. */
-void pair_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
-                struct problems *problems);
+/* Checks that the list, if it is given, has one or [max] numbers (1 to 3), else adds a problem. */
+void sizes_check(const struct int_list *list, const char *key, int max, const struct node *where, const char *path,
+                 struct problems *problems);
 /* The same for a list of [count] numbers. */
-void pair_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
-                      struct problems *problems);
+void sizes_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
+                       struct problems *problems);
 /* Sets to[0] for the height, to[1] for the width; for a signal to[0] is [height]. */
 void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2]);
 
@@ -56,10 +56,6 @@ status volume_check(const struct layer *layer);
 struct image_shape volume_image(const struct shape *shape);
 
 struct shape volume_shape(size_t channels, size_t depth, size_t height, size_t width);
-
-/* Adds a problem unless the list, if it is given, has one or three numbers. */
-void triple_check(const struct int_list *list, const char *key, const struct node *where, const char *path,
-                  struct problems *problems);
 
 /* The number of dimension [d]: 0 the depth, 1 the height, 2 the width. */
 size_t triple_at(const struct int_list *list, int d);

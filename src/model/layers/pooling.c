@@ -59,9 +59,9 @@ static const struct schema_row adaptive_rows[] = {POOL_OUTPUT_ROW(SIZES), {0}};
 
 static void check_window(const struct pool_config *c, int max, const struct node *where, const char *path,
                          struct problems *problems) {
-    pair_check(&c->kernel_size, "kernel_size", max, where, path, problems);
-    pair_check(&c->stride, "stride", max, where, path, problems);
-    pair_check(&c->padding, "padding", max, where, path, problems);
+    sizes_check(&c->kernel_size, "kernel_size", max, where, path, problems);
+    sizes_check(&c->stride, "stride", max, where, path, problems);
+    sizes_check(&c->padding, "padding", max, where, path, problems);
 }
 
 static void check_window1d(void *config, const struct node *where, const char *path, struct problems *problems) {
@@ -72,10 +72,10 @@ static void check_window2d(void *config, const struct node *where, const char *p
 }
 
 static void check_output1d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    pair_check(&((const struct pool_config *)config)->output_size, "output_size", 1, where, path, problems);
+    sizes_check(&((const struct pool_config *)config)->output_size, "output_size", 1, where, path, problems);
 }
 static void check_output2d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    pair_check(&((const struct pool_config *)config)->output_size, "output_size", 2, where, path, problems);
+    sizes_check(&((const struct pool_config *)config)->output_size, "output_size", 2, where, path, problems);
 }
 
 POOL_SCHEMA(max_pool1d, max1d_rows, "kernel_size", check_window1d);
@@ -430,14 +430,11 @@ static const struct schema_row pool3d_avg_rows[] = {
 static const struct schema_row pool3d_adaptive_rows[] = {POOL_OUTPUT_ROW(POOL3D_SIZES), {0}};
 
 static void pool3d_check_window(void *config, const struct node *where, const char *path, struct problems *problems) {
-    const struct pool_config *c = config;
-    triple_check(&c->kernel_size, "kernel_size", where, path, problems);
-    triple_check(&c->stride, "stride", where, path, problems);
-    triple_check(&c->padding, "padding", where, path, problems);
+    check_window(config, 3, where, path, problems);
 }
 
 static void check_output(void *config, const struct node *where, const char *path, struct problems *problems) {
-    triple_check(&((const struct pool_config *)config)->output_size, "output_size", where, path, problems);
+    sizes_check(&((const struct pool_config *)config)->output_size, "output_size", 3, where, path, problems);
 }
 
 POOL_SCHEMA(max_pool3d, pool3d_max_rows, "kernel_size", pool3d_check_window);

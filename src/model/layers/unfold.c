@@ -24,11 +24,11 @@ static const struct schema_row fold_rows[] = {
 
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct fold_config *c = config;
-    pair_check(&c->kernel_size, "kernel_size", 2, where, path, problems);
-    pair_check(&c->stride, "stride", 2, where, path, problems);
-    pair_check(&c->padding, "padding", 2, where, path, problems);
-    pair_check(&c->dilation, "dilation", 2, where, path, problems);
-    pair_check(&c->output_size, "output_size", 2, where, path, problems);
+    sizes_check(&c->kernel_size, "kernel_size", 2, where, path, problems);
+    sizes_check(&c->stride, "stride", 2, where, path, problems);
+    sizes_check(&c->padding, "padding", 2, where, path, problems);
+    sizes_check(&c->dilation, "dilation", 2, where, path, problems);
+    sizes_check(&c->output_size, "output_size", 2, where, path, problems);
 }
 
 static const struct schema unfold_schema =

@@ -36,8 +36,8 @@ static void check(void *config, const struct node *where, const char *path, stru
                     c->size.items ? "either scale_factor or size, not both" : "missing; either scale_factor or size");
     if (c->mode == MODE_NEAREST && c->align_corners)
         key_problem(problems, where, path, "align_corners", "only with mode: linear or bilinear");
-    if (c->scale_factor.items) pair_check_count(c->scale_factor.count, "scale_factor", 2, where, path, problems);
-    pair_check(&c->size, "size", 2, where, path, problems);
+    if (c->scale_factor.items) sizes_check_count(c->scale_factor.count, "scale_factor", 2, where, path, problems);
+    sizes_check(&c->size, "size", 2, where, path, problems);
 }
 
 static const struct schema schema =
