@@ -411,7 +411,7 @@ static struct depth_window depth_of(const struct convolution_config *c, const st
 static status plan_unfold(struct layer *layer, struct planning *planning) {
     const struct convolution_config *c = config_of(layer);
     (void)planning;
-    TRY(volume_check(layer));
+    TRY(image_check(layer, 4));
     struct depth_window w = depth_of(c, &layer->in);
     if (w.channels % (size_t)c->groups != 0)
         return status_new(STATUS_USAGE, "groups must divide the input's channels (%zu), got %zu", w.channels,
@@ -625,7 +625,7 @@ static status transpose_plan(struct layer *layer, struct planning *planning) {
     static const char *const words[] = {"images", "rows", "columns"};
     const struct convolution_config *c = config_of(layer);
     int dims = is_volume(layer) ? 4 : layer->type == &layer_conv_transpose1d ? 2 : 3;
-    TRY(dims == 4 ? volume_check(layer) : image_check(layer, dims));
+    TRY(image_check(layer, dims));
     if (layer->in.size[0] % c->groups != 0)
         return status_new(STATUS_USAGE, "groups must divide the input's channels (%lld), got %lld",
                           (long long)layer->in.size[0], (long long)c->groups);

@@ -48,8 +48,8 @@ DROPOUT_SCHEMA(drop_path, path_rows)
 static const struct dropout_config *config_of(const struct layer *layer) { return layer->config; }
 
 static status plan_channels(struct layer *layer, struct planning *planning) {
-    TRY(layer->type == &layer_dropout3d ? volume_check(layer)
-                                        : image_check(layer, layer->type == &layer_dropout1d ? 2 : 3));
+    const struct layer_type *type = layer->type;
+    TRY(image_check(layer, type == &layer_dropout1d ? 2 : type == &layer_dropout2d ? 3 : 4));
     return layer_plan_same(layer, planning);
 }
 

@@ -18,8 +18,11 @@ struct shape channels_last_shape(int dims, size_t channels, size_t height, size_
 
 status image_check(const struct layer *layer, int dims) {
     if (layer->in.dims == dims) return OK;
-    return status_new(STATUS_USAGE, "needs an input of shape (%s), got %s",
-                      dims == 3 ? "channels, height, width" : "channels, length", shape_text(&layer->in).s);
+    return status_new(STATUS_USAGE, "needs an input of shape (channels, %s), got %s",
+                      dims == 4   ? "depth, height, width"
+                      : dims == 3 ? "height, width"
+                                  : "length",
+                      shape_text(&layer->in).s);
 }
 
 void key_problem(struct problems *problems, const struct node *where, const char *path, const char *key,
@@ -77,12 +80,6 @@ size_t adaptive_window(size_t in, size_t out) {
 }
 
 /* ---- volumes ---- */
-
-status volume_check(const struct layer *layer) {
-    if (layer->in.dims == 4) return OK;
-    return status_new(STATUS_USAGE, "needs an input of shape (channels, depth, height, width), got %s",
-                      shape_text(&layer->in).s);
-}
 
 struct image_shape volume_image(const struct shape *shape) {
     return (struct image_shape){(size_t)shape->size[2], (size_t)shape->size[3], (size_t)shape->size[0]};

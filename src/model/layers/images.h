@@ -11,7 +11,8 @@ struct image_shape image_of(const struct shape *shape);
 /* A channels-last shape of [dims] dimensions like those of image_of. */
 struct shape channels_last_shape(int dims, size_t channels, size_t height, size_t width);
 
-/* The input must be (channels, height, width), or for [dims] 2 (channels, length). */
+/* The input must have [dims] dimensions: 2 (channels, length), 3 (channels, height, width), 4 (channels, depth, height,
+ * width). */
 status image_check(const struct layer *layer, int dims);
 
 /* The config, in [arena], of an upsample layer that repeats pixels up to (height, width). */
@@ -48,9 +49,6 @@ void c_average_pool(const struct c_call *c, const struct pooling *p, size_t imag
 
 /* ---- volumes: (channels, depth, height, width). In memory a volume is a sequence of images, (depth, height, width,
  * channels), so operators over images compute all but the depth. ---- */
-
-/* The input must be (channels, depth, height, width). */
-status volume_check(const struct layer *layer);
 
 /* One image of a volume. */
 struct image_shape volume_image(const struct shape *shape);

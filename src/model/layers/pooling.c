@@ -444,7 +444,7 @@ POOL_SCHEMA(adaptive_max_pool3d, pool3d_adaptive_rows, "output_size", check_outp
 
 static status pool3d_plan(struct layer *layer, struct planning *planning) {
     (void)planning;
-    TRY(volume_check(layer));
+    TRY(image_check(layer, 4));
     struct pooling p = pooling_of(layer);
     TRY(check_pooling(layer, &p));
     layer->out = layer->in;
@@ -569,11 +569,14 @@ struct unpooling {
 
 static size_t in_fours(size_t bytes) { return (bytes + 3) / 4 * 4; }
 
+static int unpool_dims(const struct layer *layer) {
+    return layer->type == &layer_max_unpool1d ? 2 : layer->type == &layer_max_unpool2d ? 3 : 4;
+}
+
 static struct unpooling unpooling_of(const struct layer *layer) {
     const struct pool_config *c = layer->config;
     const struct shape *before = &layer->ins[1];
-    int dims = layer->type == &layer_max_unpool1d ? 2 : layer->type == &layer_max_unpool2d ? 3 : 4;
-    struct unpooling u = {.dims = dims, .images = 1};
+    struct unpooling u = {.dims = unpool_dims(layer), .images = 1};
     if (u.dims < 4) {
         u.image.in = image_of(before);
         set_image_window(c, u.dims, &u.image);
@@ -612,8 +615,7 @@ static status unpool_plan(struct layer *layer, struct planning *planning) {
                           layer->in_count);
     for (size_t i = 0; i < 2; i++) {
         const struct layer of = {.in = layer->ins[i]};
-        bool is_signal = layer->type == &layer_max_unpool1d;
-        TRY(layer->type == &layer_max_unpool3d ? volume_check(&of) : image_check(&of, is_signal ? 2 : 3));
+        TRY(image_check(&of, unpool_dims(layer)));
     }
     struct unpooling u = unpooling_of(layer);
     TRY(unpool_check_window(&u.image));
