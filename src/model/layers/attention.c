@@ -33,13 +33,11 @@ enum { IN_WEIGHT, IN_BIAS, OUT_WEIGHT, OUT_BIAS };
 #define DROPOUT                                                                                                        \
     SCHEMA_ROW(REAL, struct attention_config, dropout, .fallback = "0", .min = 0, .max = 1,                            \
                .doc = "Probability of dropout of the attention weights, the softmaxes, in training.")
+#define BIAS                                                                                                           \
+    SCHEMA_ROW(BOOL, struct attention_config, bias, .fallback = "true", .doc = "Whether the projections have biases.")
 
 static const struct schema_row attention_rows[] = {
-    HEADS,
-    CAUSAL,
-    DROPOUT,
-    SCHEMA_ROW(BOOL, struct attention_config, bias, .fallback = "true", .doc = "Whether the projections have biases."),
-    {0},
+    HEADS, CAUSAL, DROPOUT, BIAS, {0},
 };
 static const struct schema_row core_rows[] = {
     HEADS,
@@ -625,11 +623,9 @@ const struct layer_type layer_scaled_dot_product_attention = {
 static const char *const masks[] = {"ignore", "keep", "add", NULL};
 
 static const struct schema_row rows[] = {
-    SCHEMA_ROW(INT, struct attention_config, heads, .flags = SCHEMA_REQUIRED, .min = 1, .max = 1 << 16,
-               .doc = "Number of heads (PyTorch's num_heads); must divide the features."),
-    SCHEMA_ROW(REAL, struct attention_config, dropout, .fallback = "0", .min = 0, .max = 1,
-               .doc = "Probability of dropout of the attention weights, the softmaxes, in training."),
-    SCHEMA_ROW(BOOL, struct attention_config, bias, .fallback = "true", .doc = "Whether the projections have biases."),
+    HEADS,
+    DROPOUT,
+    BIAS,
     SCHEMA_ROW(CHOICE, struct attention_config, mask, .fallback = "ignore", .choices = masks,
                .doc = "What the numbers of a third input mean: `ignore`: keys with 1 are not attended to "
                       "(MultiheadAttention's boolean attn_mask and key_padding_mask); `keep`: only those with 1 are "
@@ -638,9 +634,6 @@ static const struct schema_row rows[] = {
 };
 static const struct schema schema = SCHEMA("model.layers.cross_attention", struct attention_config, .rows = rows);
 
-static const struct attention_config *cross_config_of(const struct layer *layer) { return layer->config; }
-static size_t cross_tokens_of(const struct layer *layer) { return (size_t)layer->out.size[0]; }
-static size_t cross_features_of(const struct layer *layer) { return (size_t)layer->out.size[1]; }
 static size_t keys_of(const struct layer *layer) { return (size_t)layer->ins[1].size[0]; }
 
 /* Rows of the mask: one for each query, or one for all. */
@@ -651,19 +644,19 @@ static size_t mask_queries(const struct layer *layer) {
 /* [key]: filled, because the shape refers to it. [mask]: of a third input. */
 static struct attention_shape cross_shape_of(const struct layer *layer, const struct pass *pass, struct draw_key *key,
                                              const float *mask) {
-    size_t heads = (size_t)cross_config_of(layer)->heads;
+    size_t heads = (size_t)config_of(layer)->heads;
     struct attention_shape shape = {.rows = pass->rows,
-                                    .tokens = cross_tokens_of(layer),
+                                    .tokens = tokens_of(layer),
                                     .keys = keys_of(layer),
                                     .heads = heads,
-                                    .head_size = cross_features_of(layer) / heads,
+                                    .head_size = features_of(layer) / heads,
                                     .lengths = pass_lengths(pass, &layer->ins[1]),
-                                    .dropout_p = (float)cross_config_of(layer)->dropout,
-                                    .mask_kind = (enum attention_mask)cross_config_of(layer)->mask};
+                                    .dropout_p = (float)config_of(layer)->dropout,
+                                    .mask_kind = (enum attention_mask)config_of(layer)->mask};
     if (layer->in_count > 2) shape.mask = mask, shape.mask_queries = mask_queries(layer);
     *key = pass->draws;
     key->stream = layer->stream;
-    if (pass->is_training && cross_config_of(layer)->dropout > 0) shape.dropout = key;
+    if (pass->is_training && config_of(layer)->dropout > 0) shape.dropout = key;
     return shape;
 }
 
@@ -674,9 +667,9 @@ static status check_inputs(const struct layer *layer) {
             STATUS_USAGE,
             "queries, and keys and values, must be (positions, features) with the same features, but are %s and %s",
             shape_text(q).s, shape_text(kv).s);
-    if (q->size[1] % cross_config_of(layer)->heads != 0)
+    if (q->size[1] % config_of(layer)->heads != 0)
         return status_new(STATUS_USAGE, "its input is %s: heads (%lld) must divide the features", shape_text(q).s,
-                          (long long)cross_config_of(layer)->heads);
+                          (long long)config_of(layer)->heads);
     return OK;
 }
 
@@ -696,7 +689,7 @@ static status check_mask(const struct layer *layer) {
 
 /* Whether each query attends to a key. */
 static status check_mask_row(const struct layer *layer, const struct params *params, const float *row) {
-    enum attention_mask kind = (enum attention_mask)cross_config_of(layer)->mask;
+    enum attention_mask kind = (enum attention_mask)config_of(layer)->mask;
     size_t keys = keys_of(layer);
     (void)params;
     for (size_t q = 0; layer->in_count == 3 && q < mask_queries(layer); q++) {
@@ -724,8 +717,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     if (layer->in_count == 3) TRY(check_mask(layer));
     layer->out = layer->in;
     attention_declare(layer, planning);
-    size_t c = cross_features_of(layer), t = cross_tokens_of(layer);
-    layer->saved_size = 4 * t * c + 4 * keys_of(layer) * c + 2 * (size_t)cross_config_of(layer)->heads * t;
+    size_t c = features_of(layer), t = tokens_of(layer);
+    layer->saved_size = 4 * t * c + 4 * keys_of(layer) * c + 2 * (size_t)config_of(layer)->heads * t;
     return OK;
 }
 
@@ -738,7 +731,7 @@ struct cross_saved {
 };
 
 static struct cross_saved cross_saved_of(const struct layer *layer, size_t count) {
-    size_t values = count * layer->out_size, others = 2 * count * keys_of(layer) * cross_features_of(layer);
+    size_t values = count * layer->out_size, others = 2 * count * keys_of(layer) * features_of(layer);
     struct cross_saved s = {.q = layer->saved};
     s.heads = s.q + values;
     s.dq = s.heads + values;
@@ -758,7 +751,7 @@ static void join(const struct layer *layer, const struct pass *pass, const struc
     struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&x[2]) : NULL);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
     struct tensor attended = layer_inner(layer, CROSS_HEADS_COPY, s.heads);
-    size_t n = pass->rows * cross_tokens_of(layer), m = pass->rows * keys_of(layer), c = cross_features_of(layer);
+    size_t n = pass->rows * tokens_of(layer), m = pass->rows * keys_of(layer), c = features_of(layer);
     const float *w = attention_value(layer, pass->params, IN_WEIGHT);
     const float *bias = attention_value(layer, pass->params, IN_BIAS);
     ops->linear_forward(pass->device, &x[0], w, bias, false, F32(s.q), n, c, c);
@@ -776,7 +769,7 @@ static void join_backward(const struct layer *layer, const struct pass *pass, co
     struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&x[2]) : NULL);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
     struct tensor dq = layer_inner(layer, DQ_COPY, s.dq), dkv = layer_inner(layer, DKV_COPY, s.dkv);
-    size_t n = pass->rows * cross_tokens_of(layer), m = pass->rows * keys_of(layer), c = cross_features_of(layer);
+    size_t n = pass->rows * tokens_of(layer), m = pass->rows * keys_of(layer), c = features_of(layer);
     const float *w = attention_value(layer, pass->params, IN_WEIGHT);
     float *dw = attention_gradient(layer, pass->params, IN_WEIGHT);
     float *dbias = attention_gradient(layer, pass->params, IN_BIAS);
@@ -793,7 +786,7 @@ static void join_backward(const struct layer *layer, const struct pass *pass, co
 }
 
 static size_t cross_inner_matrices(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]) {
-    size_t values = layer->out_size, c = cross_features_of(layer), others = 2 * keys_of(layer) * c;
+    size_t values = layer->out_size, c = features_of(layer), others = 2 * keys_of(layer) * c;
     to[CROSS_HEADS_COPY] = (struct inner_matrix){.size = values, .columns = c};
     to[DQ_COPY] = (struct inner_matrix){.size = values, .columns = c, .is_backward = true};
     to[DKV_COPY] = (struct inner_matrix){.size = others, .columns = 2 * c, .is_backward = true};
@@ -801,7 +794,7 @@ static size_t cross_inner_matrices(const struct layer *layer, struct inner_matri
 }
 
 static size_t multiply_adds(const struct layer *layer) {
-    size_t c = cross_features_of(layer), t = cross_tokens_of(layer), k = keys_of(layer);
+    size_t c = features_of(layer), t = tokens_of(layer), k = keys_of(layer);
     return 2 * t * c * c + 2 * k * c * c + 2 * t * k * c;
 }
 
@@ -843,14 +836,14 @@ static void cross_c(const struct c_call *c) {
     const char *heads = arena_printf(arena, "%s + %zu", kv, 2 * keys * width);
     if (layer->in_count > 2)
         text_printf(c_use(c, "hides_all"), "    if (hides_all(%s, %zu, %zu, %d)) return 2;\n", c->inputs[2],
-                    mask_queries(layer), keys, cross_config_of(layer)->mask);
+                    mask_queries(layer), keys, config_of(layer)->mask);
     linear_c(c, c->inputs[0], c_matrix_rows(c, weight, 0, width), bias, q, tokens, width, width);
     linear_c(c, c->inputs[1], c_matrix_rows(c, weight, width, 2 * width), kv_bias, kv, keys, width, 2 * width);
     text_printf(c_use(c, "cross_attention"),
                 "    cross_attention(%s, %s, %s, %zu, %zu, %s, %zu, %zu, %s, %zu, %d, %s);\n", q, kv, heads, tokens,
                 keys, c_length(c, layer->ins[1].lengths, keys), count, width / count,
                 layer->in_count > 2 ? c->inputs[2] : "NULL", layer->in_count > 2 ? mask_queries(layer) : 0,
-                cross_config_of(layer)->mask, c->scratch[0]);
+                config_of(layer)->mask, c->scratch[0]);
     projection_c(c, heads);
 }
 
