@@ -170,6 +170,15 @@ void text_add_json(struct text *text, const char *string) {
     text_add(text, "\"");
 }
 
+void text_add_json_list(struct text *text, const char *const *strings, size_t count) {
+    text_add(text, "[");
+    for (size_t i = 0; i < count; i++) {
+        text_add(text, i ? ", " : "");
+        text_add_json(text, strings[i]);
+    }
+    text_add(text, "]");
+}
+
 void text_add_name(struct text *text, const char *name) {
     if (text->length && text->data[text->length - 1] != '{') text_add(text, ",");
     text_add_json(text, name);

@@ -42,6 +42,8 @@ const char *text_plural(uint64_t count, const char *ending);
 
 /* Adds [string] as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
 void text_add_json(struct text *text, const char *string);
+/* ["a", "b"] */
+void text_add_json_list(struct text *text, const char *const *strings, size_t count);
 
 /* Adds [string] as one word of a command, as a POSIX shell reads it back: quoted where it has blanks or other
  * characters that a shell interprets. */

@@ -225,11 +225,7 @@ static const char **add_steps(const struct onnx_file *f, struct text *columns) {
 static void add_texts(struct text *out, const char *key, const struct string_list *list) {
     struct text entry = {0}, json = {0};
     if (!list->count) return;
-    for (size_t i = 0; i < list->count; i++) {
-        text_add(&json, i ? ", " : "[");
-        text_add_json(&json, list->items[i]);
-    }
-    text_add(&json, "]");
+    text_add_json_list(&json, list->items, list->count);
     protobuf_string(&entry, 1, key);
     protobuf_string(&entry, 2, text_string(&json));
     protobuf_message(out, 14, &entry);

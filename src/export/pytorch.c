@@ -31,13 +31,8 @@ void script_add_real(struct text *out, const char *before, double value, const c
 }
 
 void script_add_names(struct text *out, const struct string_list *names, const char *fallback) {
-    text_add(out, "[");
-    for (size_t i = 0; i < names->count; i++) {
-        text_add(out, i ? ", " : "");
-        text_add_json(out, names->items[i]);
-    }
-    if (!names->count && fallback) text_add_json(out, fallback);
-    text_add(out, "]");
+    bool is_given = names->count || !fallback;
+    text_add_json_list(out, is_given ? names->items : &fallback, is_given ? names->count : 1);
 }
 
 void script_add_numbers(struct text *out, const struct real_list *list) {

@@ -416,15 +416,6 @@ status init_rules_check(const struct model *model, const struct variant_list *ru
 
 /* ---- in PyTorch ---- */
 
-static void write_list(struct text *out, const struct string_list *texts) {
-    text_add(out, "[");
-    for (size_t i = 0; i < texts->count; i++) {
-        text_add(out, i ? ", " : "");
-        text_add_json(out, texts->items[i]);
-    }
-    text_add(out, "]");
-}
-
 /* "nn.Linear, nn.Embedding": the modules of those of the types that the model has. */
 static void write_modules(struct text *out, const struct model *model, const struct string_list *types_of_layers) {
     for (size_t i = 0; i < types_of_layers->count; i++) {
@@ -442,7 +433,8 @@ static void write_loop(struct text *out, const struct model *model, const struct
     if (target->layers.count) text_add(out, "(");
     write_modules(out, model, &target->layers);
     text_add(out, target->layers.count ? "), " : "None, ");
-    write_list(out, target->match.count ? &target->match : &(struct string_list){(const char *[]){"*"}, 1});
+    bool is_given = target->match.count > 0;
+    text_add_json_list(out, is_given ? target->match.items : (const char *[]){"*"}, is_given ? target->match.count : 1);
     text_add(out, "):\n    ");
 }
 
@@ -452,7 +444,7 @@ static void write_gpt2(struct text *out, const struct model *model, const struct
     text_add(out, "nn.init.normal_(p, 0, 0.02) if p.dim() > 1 else nn.init.zeros_(p)\n");
     if (config->residual.count == 0) return;
     text_add(out, "ends = list(parameters_of(model, None, ");
-    write_list(out, &config->residual);
+    text_add_json_list(out, config->residual.items, config->residual.count);
     text_add(out, "))\nfor p in ends:\n    nn.init.normal_(p, 0, 0.02 / math.sqrt(len(ends)))\n");
 }
 

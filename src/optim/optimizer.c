@@ -359,12 +359,9 @@ static void write_condition(const struct group *g, struct text *out) {
     if (g->min_dims != SCHEMA_NO_INT) text_printf(out, "p.dim() >= %lld", (long long)g->min_dims), and = " and ";
     if (g->max_dims != SCHEMA_NO_INT) text_printf(out, "%sp.dim() <= %lld", and, (long long)g->max_dims), and = " and ";
     if (g->match.items) {
-        text_printf(out, "%sany(fnmatch.fnmatchcase(name, pattern) for pattern in [", and);
-        for (size_t i = 0; i < g->match.count; i++) {
-            text_add(out, i ? ", " : "");
-            text_add_json(out, g->match.items[i]);
-        }
-        text_add(out, "])");
+        text_printf(out, "%sany(fnmatch.fnmatchcase(name, pattern) for pattern in ", and);
+        text_add_json_list(out, g->match.items, g->match.count);
+        text_add(out, ")");
     } else if (!*and) {
         text_add(out, "True");
     }

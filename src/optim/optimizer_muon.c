@@ -170,12 +170,9 @@ static status write_pytorch(const void *config, struct text *out) {
                   "    def step(self):\n"
                   "        for part in self.parts:\n"
                   "            part.step()\n\n\n"
-                  "patterns = [");
-    for (size_t i = 0; i < c->adamw_match.count; i++) {
-        text_add(out, i ? ", " : "");
-        text_add_json(out, c->adamw_match.items[i]);
-    }
-    text_add(out, "]\nmatrices, others = [], []\n"
+                  "patterns = ");
+    text_add_json_list(out, c->adamw_match.items, c->adamw_match.count);
+    text_add(out, "\nmatrices, others = [], []\n"
                   "for name, p in model.named_parameters():\n"
                   "    is_other = p.dim() != 2 or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)\n"
                   "    (others if is_other else matrices).append(p)\n"

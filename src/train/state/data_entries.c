@@ -18,15 +18,6 @@ static char *take(struct arena *arena, struct text *json) {
     return copy;
 }
 
-static void add_texts(struct text *json, const struct string_list *texts) {
-    text_add(json, "[");
-    for (size_t i = 0; i < texts->count; i++) {
-        text_add(json, i ? ", " : "");
-        text_add_json(json, texts->items[i]);
-    }
-    text_add(json, "]");
-}
-
 static void add_numbers(struct text *json, const double *numbers, size_t count) {
     text_add(json, "[");
     for (size_t i = 0; i < count; i++) {
@@ -74,7 +65,7 @@ static bool read_numbers(const json_t *list, size_t count, double *out) {
 
 char *labels_write(struct arena *arena, const struct string_list *labels) {
     struct text json = {0};
-    add_texts(&json, labels);
+    text_add_json_list(&json, labels->items, labels->count);
     return take(arena, &json);
 }
 
@@ -415,7 +406,7 @@ static void add_category(const struct prepared_column *column, struct text *json
                 unknown_rules[column->unknown]);
     if (column->tokens) text_printf(json, ", \"tokens\": %lld", (long long)column->tokens);
     text_add(json, ", \"categories\": ");
-    add_texts(json, &column->categories);
+    text_add_json_list(json, column->categories.items, column->categories.count);
     text_printf(json, ", \"numeric\": %s", column->are_numbers ? "true" : "false");
 }
 
