@@ -30,6 +30,12 @@ void script_add_real(struct text *out, const char *before, double value, const c
     text_add(out, after);
 }
 
+void script_add_text(struct text *out, const char *before, const char *text, const char *after) {
+    text_add(out, before);
+    text ? text_add_json(out, text) : text_add(out, "None");
+    text_add(out, after);
+}
+
 void script_add_names(struct text *out, const struct string_list *names, const char *fallback) {
     bool is_given = names->count || !fallback;
     text_add_json_list(out, is_given ? names->items : &fallback, is_given ? names->count : 1);
@@ -315,9 +321,8 @@ static void add_sampler(struct script *s) {
         text_printf(out, "sampler = BalancedSampler(y[torch.as_tensor(train)].cpu(), world, rank, seed=%lld%s)\n",
                     (long long)c->seed, c->drop_last ? ", drop_last=True" : "");
     else if (is_indices(s)) {
-        text_add(out, "sampler = IndexSampler(");
-        text_add_json(out, c->path);
-        text_printf(out, ", world, rank%s)\n", c->drop_last ? ", drop_last=True" : "");
+        script_add_text(out, "sampler = IndexSampler(", c->path,
+                        c->drop_last ? ", world, rank, drop_last=True)\n" : ", world, rank)\n");
     } else
         text_printf(out, "sampler = DistributedSampler(range(len(train)), world, rank, shuffle=%s, seed=%lld%s)\n",
                     shuffles, (long long)c->seed, c->drop_last ? ", drop_last=True" : "");
@@ -561,9 +566,8 @@ static status write_training(struct script *s) {
     TRY(add_decisions(s));
     text_add(out, "if rank == 0:\n");
     if (s->plan->info.test_rows) add_evaluation_of(s, "model", "test", "    ");
-    text_add(out, "    torch.save(model.state_dict(), ");
-    text_add_json(out, arena_printf(s->arena, "%s.pt", c->name));
-    text_add(out, ")\nif world > 1:\n    dist.destroy_process_group()\n");
+    script_add_text(out, "    torch.save(model.state_dict(), ", arena_printf(s->arena, "%s.pt", c->name),
+                    ")\nif world > 1:\n    dist.destroy_process_group()\n");
     return OK;
 }
 

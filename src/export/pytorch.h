@@ -23,9 +23,10 @@ struct script {
 /* STATUS_USAGE for what has no form in a script: a key, or a noun with a key. */
 status script_refuse(const char *what);
 
-/* Add Python: [value] between two texts; "1, 0.5"; the sizes of a shape from dimension [from] on; a list of texts, of
- * [fallback] alone (NULL: none) if there are none. */
+/* Add Python: [value], or [text] in quotes (NULL: None), between two texts; "1, 0.5"; the sizes of a shape from
+ * dimension [from] on; a list of texts, of [fallback] alone (NULL: none) if there are none. */
 void script_add_real(struct text *out, const char *before, double value, const char *after);
+void script_add_text(struct text *out, const char *before, const char *text, const char *after);
 void script_add_numbers(struct text *out, const struct real_list *list);
 void script_add_sizes(struct text *out, const struct shape *shape, int from);
 void script_add_names(struct text *out, const struct string_list *names, const char *fallback);

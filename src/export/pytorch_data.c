@@ -70,23 +70,20 @@ static void add_files(const struct script *s, struct text *out) {
     const struct dataset_config *d = &s->config->dataset;
     const struct validation_config *v = &d->validation;
     const struct image_config *c = &d->image;
-    text_add(out, c->labels ? "image_table(" : c->masks ? "image_masks(" : "image_folder(");
-    text_add_json(out, s->is_validation ? v->path : d->path);
-    text_add(out, ", ");
+    script_add_text(out,
+                    c->labels  ? "image_table("
+                    : c->masks ? "image_masks("
+                               : "image_folder(",
+                    s->is_validation ? v->path : d->path, ", ");
     if (c->labels) {
-        text_add_json(out, s->is_validation ? v->targets : c->labels);
-        text_add(out, ", ");
-        c->column ? text_add_json(out, c->column) : text_add(out, "None");
-        text_add(out, ", ");
+        script_add_text(out, "", s->is_validation ? v->targets : c->labels, ", ");
+        script_add_text(out, "", c->column, ", ");
         add_columns(s, &d->targets, COLUMN_TARGET, NULL, out);
         text_add(out, has_texts(s) ? ", texts=True)" : ")");
     } else if (c->masks) {
-        text_add_json(out, s->is_validation ? v->targets : c->masks);
-        text_add(out, ")");
+        script_add_text(out, "", s->is_validation ? v->targets : c->masks, ")");
     } else {
-        text_add(out, "image_classes(");
-        text_add_json(out, d->path);
-        text_add(out, "))");
+        script_add_text(out, "image_classes(", d->path, "))");
     }
 }
 
@@ -131,11 +128,7 @@ static bool data_place(void *script, const char *name, struct text *out) {
     } else if (strcmp(name, "labels") == 0) {
         struct dataset_drawing drawing = dataset_drawing(s->plan->dataset);
         const char *own = drawing.members ? drawing.target_name : dataset_target_name(s->plan->dataset);
-        const char *labels = s->is_validation ? d->validation.targets : own;
-        if (labels)
-            text_add_json(out, labels);
-        else
-            text_add(out, "None");
+        script_add_text(out, "", s->is_validation ? d->validation.targets : own, "");
     } else if (strcmp(name, "text") == 0) {
         text_printf(out, "%lld, %lld, ", (long long)d->text.block_size, (long long)d->text.stride);
         text_add_double(out, d->text.truncate);
@@ -250,9 +243,7 @@ static status add_groups(struct script *s) {
     const struct dataset_config *d = &s->config->dataset;
     if (!d->split.group) return OK;
     if (dataset_preparation(s->plan->dataset)) {
-        text_add(&s->data, "groups = table[");
-        text_add_json(&s->data, d->split.group);
-        text_add(&s->data, "].to_numpy()\n");
+        script_add_text(&s->data, "groups = table[", d->split.group, "].to_numpy()\n");
         return OK;
     }
     const struct dataset_format *format = dataset_format_of(d, d->path);
@@ -486,12 +477,11 @@ static void add_tensors(struct script *s) {
 /* A column of a table as features: "category(table["Sex"], ["female", "male"], "one_hot")". */
 static void add_column(const struct prepared_column *c, struct text *out) {
     static const char *const encodings[] = {"one_hot", "ordinal", "embedding"};
-    text_add(out, c->type == COLUMN_CATEGORY  ? "category(table["
-                  : c->type == COLUMN_DATE    ? "date(table["
-                  : c->type == COLUMN_BOOLEAN ? "boolean(table["
-                                              : "numeric(table[");
-    text_add_json(out, c->name);
-    text_add(out, "]");
+    const char *function = c->type == COLUMN_CATEGORY  ? "category(table["
+                           : c->type == COLUMN_DATE    ? "date(table["
+                           : c->type == COLUMN_BOOLEAN ? "boolean(table["
+                                                       : "numeric(table[";
+    script_add_text(out, function, c->name, "]");
     if (c->type == COLUMN_CATEGORY) {
         text_add(out, ", [");
         for (size_t i = 0; i < c->categories.count; i++) {
@@ -508,7 +498,7 @@ static void add_column(const struct prepared_column *c, struct text *out) {
         for (size_t i = 0; i < c->part_count; i++) text_printf(out, "%s\"%s\"", i ? ", " : "", date_parts[c->parts[i]]);
         text_add(out, "]");
     }
-    if (c->type == COLUMN_DATE && c->date_format) text_add(out, ", format="), text_add_json(out, c->date_format);
+    if (c->type == COLUMN_DATE && c->date_format) script_add_text(out, ", format=", c->date_format, "");
     if (c->missing != MISSING_ERROR) {
         bool is_list = c->type == COLUMN_DATE;
         text_add(out, is_list ? ", fill=[" : ", fill=");
@@ -541,9 +531,7 @@ static status add_table(struct script *s) {
         text_add(out, ".loc[read_table(");
         add_paths(s, out);
         TRY(add_csv_options(s, false, out));
-        text_add(out, ").query(");
-        text_add_json(out, d->filter);
-        text_add(out, ").index]");
+        script_add_text(out, ").query(", d->filter, ").index]");
     }
     if (d->drops_missing_targets) {
         text_add(out, ".dropna(subset=");
@@ -584,9 +572,7 @@ static status add_computed(struct script *s) {
             expression_name(e, i, name);
             names[i] = name;
         }
-        text_add(out, "table[");
-        text_add_json(out, rules[r].name);
-        text_add(out, "] = computed(table, ");
+        script_add_text(out, "table[", rules[r].name, "] = computed(table, ");
         if (!failure) script_add_names(out, &(struct string_list){names, e->name_count}, NULL);
         text_add(out, ", lambda ");
         for (size_t i = 0; !failure && i < e->name_count; i++) text_printf(out, "%s%s", i ? ", " : "", variables[i]);

@@ -439,9 +439,8 @@ status script_write_network(struct script *s) {
     }
     if (!failure) failure = init_rules_write_pytorch(s->model, &s->config->model.init, out);
     if (s->config->model.has_init_from) {
-        text_add(out, "model.load_state_dict(torch.load(");
-        text_add_json(out, export_initial_weights(s->path, s->arena));
-        text_add(out, "), strict=False)  # those of model.init_from\n");
+        script_add_text(out, "model.load_state_dict(torch.load(", export_initial_weights(s->path, s->arena),
+                        "), strict=False)  # those of model.init_from\n");
     }
     text_add(out, "model.to(device, dtype)\n");
     add_freeze(s);
