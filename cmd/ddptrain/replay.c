@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/files/io.h"
+#include "base/files/json_lines.h"
 #include "base/files/sealed.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
@@ -39,20 +40,38 @@ struct replay {
 /* ---- the lines of metrics.jsonl ---- */
 
 struct records {
-    struct ledger_file file;
-    int64_t last;                           /* the largest step of all lines */
-    const struct ledger_line *start, *line; /* of the process that computed the wanted step, of that step; NULL: none */
+    struct arena *arena;
+    int64_t step;            /* wanted */
+    int64_t last;            /* the largest step of all lines */
+    int64_t world_size;      /* of the process that computed the step; 0: not known */
+    const char *device;      /* its device; NULL: not known */
+    struct ledger_line line; /* of the step; text NULL: it has none */
 };
 
-/* Close the file also after a failure. */
-static status read_records(const char *folder, int64_t step, struct records *out) {
-    *out = (struct records){0};
-    TRY(ledger_file_read_metrics(folder, &out->file));
-    for (size_t i = 0; i < out->file.count; i++)
-        if (out->file.lines[i].step > out->last) out->last = out->file.lines[i].step;
-    out->start = ledger_start_at(&out->file, step - 1);
-    out->line = ledger_find(&out->file, METRICS_STEP, step);
-    return OK;
+static bool visit(void *user, const char *text, size_t size) {
+    struct records *r = user;
+    struct ledger_line line = {.text = text, .size = size};
+    int64_t step = ledger_line_int(&line, "step");
+    if (step > r->last) r->last = step;
+    bool is_start = metrics_line_is(text, METRICS_START) || metrics_line_is(text, METRICS_RESUME);
+    int64_t first = ledger_line_int(&line, "first_step");
+    if (is_start && first >= 0 && first <= r->step) {
+        r->world_size = ledger_line_int(&line, "world_size");
+        r->device = ledger_line_word(r->arena, &line, "device");
+    }
+    if (step != r->step || !metrics_line_is(text, METRICS_STEP)) return true;
+    char *copy = arena_alloc(r->arena, size + 1);
+    memcpy(copy, text, size);
+    copy[size] = 0;
+    r->line = (struct ledger_line){.text = copy, .size = size, .event = METRICS_STEP, .step = step};
+    return true;
+}
+
+static status read_records(struct arena *arena, const char *folder, int64_t step, struct records *out) {
+    struct line_file file = {0};
+    bool has_restarted;
+    *out = (struct records){.arena = arena, .step = step};
+    return line_file_read(&file, arena_printf(arena, "%s/metrics.jsonl", folder), visit, out, &has_restarted);
 }
 
 /* ---- where it starts ---- */
@@ -183,7 +202,8 @@ static status compare_records(const struct replay *r, const struct records *reco
     static const char *const keys[] = {"loss", "lr", "samples", "grad_norm", NULL};
     static const char *const without_norm[] = {"loss", "lr", "samples", NULL}; /* optimizer.in_backward rounds it */
     struct comparison c = {0};
-    compare(&c, recorded->line, repeated->line, r->is_in_backward ? without_norm : keys);
+    if (recorded->line.text && repeated->line.text)
+        compare(&c, &recorded->line, &repeated->line, r->is_in_backward ? without_norm : keys);
     status s = compare_ledgers(r, &c);
     if (!s && c.differences.length)
         s = status_new(STATUS_DIVERGED,
@@ -218,7 +238,7 @@ static status repeat(struct replay *r, int64_t processes, const char *device, st
                                                   .overrides = r->overrides,
                                                   .override_count = r->override_count});
     TRY(s);
-    TRY(read_records(r->repeated, r->step, repeated));
+    TRY(read_records(r->arena, r->repeated, r->step, repeated));
     if (repeated->last < r->step)
         return status_new(STATUS_DATA, "the run that repeats %s ended before step %lld", r->folder, (long long)r->step);
     printf("step %lld of %s, from %s: %.1f s, %s\n", (long long)r->step, r->folder, r->from ? r->from : "the beginning",
@@ -226,25 +246,25 @@ static status repeat(struct replay *r, int64_t processes, const char *device, st
     return OK;
 }
 
-static status replay(struct replay *r, struct records *records, struct records *repeated) {
-    int64_t processes, world_size;
+static status replay(struct replay *r) {
+    struct records records, repeated;
+    int64_t processes;
     TRY(read_config(r));
     TRY(check_out(r));
-    TRY(read_records(r->folder, r->step, records));
-    world_size = records->start ? ledger_line_int(records->start, "world_size") : 0;
-    if (r->step > records->last)
+    TRY(read_records(r->arena, r->folder, r->step, &records));
+    if (r->step > records.last)
         return status_new(STATUS_USAGE, "--step %lld: %s has %lld step%s", (long long)r->step, r->folder,
-                          (long long)records->last, text_plural((uint64_t)records->last, "s"));
-    if (records->last > 0 && world_size <= 0)
+                          (long long)records.last, text_plural((uint64_t)records.last, "s"));
+    if (records.last > 0 && records.world_size <= 0)
         return status_new(STATUS_USAGE, "--step %lld: %s begins after it, with the state of another file",
                           (long long)r->step, r->folder);
-    TRY(ledger_processes(r->line, world_size > 0 ? world_size : 1, r->is_elastic, &processes));
+    TRY(ledger_processes(r->line, records.world_size > 0 ? records.world_size : 1, r->is_elastic, &processes));
     TRY(find_checkpoint(r));
     TRY(find_config(r));
     TRY(command_make_folder(r->line->run_dir, "replay", &r->temporary));
     stop_defer(); /* the folder is removed first */
-    TRY(repeat(r, processes, records->start ? ledger_line_word(r->arena, records->start, "device") : NULL, repeated));
-    return compare_records(r, records, repeated);
+    TRY(repeat(r, processes, records.device, &repeated));
+    return compare_records(r, &records, &repeated);
 }
 
 static status run(const struct command_line *line) {
@@ -253,9 +273,7 @@ static status run(const struct command_line *line) {
     status s = run_folder_is_readable(line->config, &is_run);
     if (!s && !is_run) s = status_new(STATUS_USAGE, "%s: not the folder of a run", line->config);
     if (!s && line->step < 1) s = status_new(STATUS_USAGE, "replay needs --step N: which update of the run, from 1");
-    struct records records = {0}, repeated = {0};
-    if (!s) s = replay(&r, &records, &repeated);
-    ledger_file_close(&records.file), ledger_file_close(&repeated.file);
+    if (!s) s = replay(&r);
     command_remove_folder(r.temporary);
     arena_destroy(r.arena);
     return s;

@@ -1,6 +1,6 @@
 """`replay` repeats a step of a run: its file has the numbers of that step, which NumPy computes again here, and nothing in the run
 folder changes. ctest-labels: dist"""
-import glob, hashlib, os
+import glob, hashlib, json, os
 
 import h5py
 import numpy as np
@@ -213,6 +213,18 @@ train: {steps: 10}
         self.folder = os.path.dirname(os.path.dirname(self.folder))
         self.train("train.ledger=off", "train.log_every=0")
         self.assertIn("has recorded nothing of it", self.replay(7)[0])
+
+    def test_lines_of_a_run_that_was_killed(self):
+        """The steps so far are those of any line; a line of NULs, as a full disk leaves it, is left out."""
+        self.train("train.ledger=off", "train.log_every=0")
+        lines = self.read("runs/test/metrics.jsonl").splitlines()
+        last = max(i for i, line in enumerate(lines) if line.startswith('{"event":"epoch"'))
+        skipped = json.dumps({"event": "skipped", "step": 29}, separators=(",", ":"))
+        kept = [line for line in lines[:last] if '"event":"checkpoint"' not in line]
+        for case in ([*kept, lines[last]], [*kept, skipped], [kept[0], "\0" * 40, *kept[1:], lines[last]]):
+            with self.subTest(end=case[-1], count=len(case)):
+                self.write("runs/test/metrics.jsonl", "\n".join(case) + "\n")
+                self.assertIn("has recorded nothing of it", self.replay(29)[0])
 
     def test_a_run_that_was_extended(self):
         """A step has the config of its time, here the length of a schedule; a run may begin after the step."""
