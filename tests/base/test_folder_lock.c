@@ -63,28 +63,42 @@ static pid_t hold(struct folder_lock *lock, double seconds) {
     return child;
 }
 
-/* A check has a shared lock for a moment, which is long where the machine takes the processor away from it: whoever
- * locks the folder just then must not take it for another run. */
-TEST(a_check_at_the_same_moment_is_no_owner) {
-    char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
-    struct folder_lock lock = {.folder = folder, .path = path, .text = TEXT, .fd = -1};
+/* Another process has a shared lock of the file, as a check has, for [seconds]. */
+static pid_t share(const char *path, double seconds) {
     int ends[2];
-    bool is_mine;
     char byte;
-    spill(path, TEXT, strlen(TEXT));
     ck_assert_int_eq(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
         int fd = open(path, O_RDONLY);
-        if (flock(fd, LOCK_SH) == 0 && write(ends[1], "x", 1) == 1) clock_sleep(0.2);
+        if (flock(fd, LOCK_SH) == 0 && write(ends[1], "x", 1) == 1) clock_sleep(seconds);
         _exit(0);
     }
     ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    close(ends[0]), close(ends[1]);
+    return child;
+}
+
+/* A check has a shared lock for a moment, which is long where the machine takes the processor away from it: whoever
+ * locks the folder just then must not take it for another run. Nobody waits longer for it than they want. */
+TEST(a_check_at_the_same_moment_is_no_owner) {
+    char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
+    struct folder_lock lock = {.folder = folder, .path = path, .text = TEXT, .fd = -1};
+    bool is_mine;
+    spill(path, TEXT, strlen(TEXT));
+    pid_t child = share(path, 0.2);
     ck_ok(folder_lock_try(&lock, &is_mine));
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
     ck_assert(is_mine);
     ck_ok(folder_lock_release(&lock));
-    close(ends[0]), close(ends[1]);
+    child = share(path, 120);
+    double start = clock_seconds();
+    ck_ok(folder_lock_wait(&lock, 0.1, NULL, &is_mine));
+    ck_assert(!is_mine);
+    ck_assert_msg(clock_seconds() - start < 25, "%.1f s", clock_seconds() - start);
+    ck_assert_int_eq(kill(child, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_ok(folder_lock_release(&lock));
     free(path);
     remove_folder(folder);
 }
@@ -146,8 +160,8 @@ TEST(renames_the_folder_unless_another_process_has_it) {
     remove_folder(folder);
 }
 
-/* Another process has the lock of [lock]; after 0.2 s it renames the folder to [renamed], puts [next] (NULL: nothing)
- * in its place, whose lock it has, and only then releases the first. */
+/* Another process has the lock of [lock]; after 0.2 s it renames the folder to [renamed], or puts the file of folder
+ * [next], whose lock it has, in place of that of [lock], and only then releases the first. */
 static pid_t hold_and_replace(struct folder_lock *lock, const char *renamed, const char *next) {
     int ends[2];
     bool is_mine = true;
@@ -161,7 +175,7 @@ static pid_t hold_and_replace(struct folder_lock *lock, const char *renamed, con
         if (!is_mine || write(ends[1], "x", 1) != 1) _exit(1);
         clock_sleep(0.2);
         if (next) status_free(folder_lock_try(&second, &is_mine));
-        if (!is_mine || rename(lock->folder, renamed) != 0 || (next && rename(next, lock->folder) != 0)) _exit(1);
+        if (!is_mine || (next ? rename(path, lock->path) : rename(lock->folder, renamed)) != 0) _exit(1);
         status_free(folder_lock_release(lock));
         if (next) pause();
         _exit(0);
@@ -178,23 +192,42 @@ static void check_is_at_path(const struct folder_lock *lock) {
     ck_assert(io_is_same(&file, &path));
 }
 
-/* --fresh by another process, while this one waits: the lock of the renamed folder's file is not that of the new one.
- */
-TEST(waits_for_the_folder_at_the_path) {
+/* --fresh by another process, while this one waits: the lock of the file before is not that of the new one. */
+TEST(waits_for_the_file_at_the_path) {
     char *folder = make_folder(), *run = path_in(folder, "run"), *path = path_in(run, FOLDER_LOCK_FILE),
-         *renamed = path_in(folder, "run.1"), *next = path_in(folder, "next");
+         *next = path_in(folder, "next");
     struct folder_lock lock = {.folder = run, .path = path, .text = TEXT, .fd = -1};
     bool is_mine;
-    pid_t child = hold_and_replace(&lock, renamed, next);
+    pid_t child = hold_and_replace(&lock, NULL, next);
     ck_ok(folder_lock_wait(&lock, 0.6, NULL, &is_mine));
-    ck_assert_msg(!is_mine, "the lock of the renamed folder was taken for that of the new one");
+    ck_assert_msg(!is_mine, "the lock of the replaced file was taken for that of the new one");
     ck_assert_int_eq(kill(child, SIGKILL), 0);
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
     ck_ok(folder_lock_wait(&lock, 30, NULL, &is_mine));
     ck_assert(is_mine);
     check_is_at_path(&lock);
     ck_ok(folder_lock_release(&lock));
-    free(run), free(path), free(renamed), free(next);
+    free(run), free(path), free(next);
+    remove_folder(folder);
+}
+
+/* The process that has the lock keeps it in the renamed folder, whose file this one has open. */
+TEST(takes_the_folder_in_place_of_a_locked_one) {
+    char *folder = make_folder(), *run = path_in(folder, "run"), *path = path_in(run, FOLDER_LOCK_FILE),
+         *renamed = path_in(folder, "run.1");
+    struct folder_lock lock = {.folder = run, .path = path, .text = TEXT, .fd = -1};
+    bool is_mine;
+    pid_t child = hold(&lock, 120);
+    ck_ok(folder_lock_try(&lock, &is_mine));
+    ck_assert(!is_mine);
+    ck_assert_int_eq(rename(run, renamed), 0);
+    ck_ok(folder_lock_try(&lock, &is_mine));
+    ck_assert(is_mine);
+    check_is_at_path(&lock);
+    ck_assert_int_eq(kill(child, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_ok(folder_lock_release(&lock));
+    free(run), free(path), free(renamed);
     remove_folder(folder);
 }
 

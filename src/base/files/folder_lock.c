@@ -45,21 +45,19 @@ static status is_at_path(const struct folder_lock *lock, bool *out) {
     return OK;
 }
 
-/* One try. The lock of a file that is no longer at its path is released, and the file at the path is the next to try:
- * *is_mine false, and the file is not open. */
+/* One try. A file that is no longer at its path is released, locked or not, and the file at the path is the next to
+ * try: *is_mine false, and the file is not open. */
 static status try_once(struct folder_lock *lock, bool *is_mine) {
-    bool is_current;
+    bool is_current, is_locked;
     *is_mine = false;
     if (lock->fd < 0) {
         TRY(io_make_folders(lock->folder));
         TRY(io_open_append(lock->path, &lock->fd));
     }
-    TRY(io_lock(lock->fd, lock->path, is_mine));
-    if (!*is_mine) return OK;
+    TRY(io_lock(lock->fd, lock->path, &is_locked));
     TRY(is_at_path(lock, &is_current));
-    if (is_current) return OK;
-    *is_mine = false;
-    return folder_lock_release(lock);
+    *is_mine = is_locked && is_current;
+    return is_current ? OK : folder_lock_release(lock);
 }
 
 /* Tries until [end], at least once the file that is at the path now. */
@@ -83,8 +81,6 @@ status folder_lock_try(struct folder_lock *lock, bool *is_mine) {
 
 status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *log, bool *is_mine) {
     double start = clock_seconds(), end = start + seconds, first = start + REPORT_SECONDS;
-    TRY(folder_lock_try(lock, is_mine));
-    if (*is_mine || clock_seconds() >= end) return OK;
     TRY(try_until(lock, first < end ? first : end, 0.02, is_mine));
     if (*is_mine || clock_seconds() >= end) return OK;
     if (log) log_line(log, "waiting for %s: another ddptrain has locked it", lock->path);
