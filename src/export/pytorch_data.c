@@ -229,10 +229,7 @@ static status add_csv_options(const struct script *s, bool are_texts, struct tex
         failure = add_dialect(&d->csv, &reader, are_texts, out);
         csv_free(&reader);
     }
-    if (d->missing.count) {
-        add_texts(out, "na_values", &d->missing);
-        text_add(out, ", keep_default_na=False");
-    }
+    if (d->missing.count) add_texts(out, "na_values", &d->missing);
     return failure;
 }
 

@@ -305,6 +305,25 @@ class Losses(program.Case):
         self.assertEqual(re.findall(r"accuracy (\S+)%", p.stdout), [f"{100 * e['val_accuracy']:.2f}" for e in epochs])
         self.assert_close([float(x) for x in re.findall(r"validation loss (\S+)", p.stdout)], [e["val_loss"] for e in epochs], 1e-5, "the losses of evaluations")
 
+    def test_missing_values_before_blanks(self):
+        """Their marks are missing values in a script, too, in texts and in numbers."""
+        prepared = "columns: {kind: {type: category, missing: most_frequent}, a: {missing: mean}}, targets: [y]"
+        for keys, mark in ((prepared, "NA"), (prepared + ", missing: ['-']", "-"), (prepared + ", missing: ['999']", "999"),
+                           ("inputs: [b], targets: [y], filter: a > 2, drop_missing_targets: true", "null"),
+                           ("inputs: [b], targets: [y], filter: a > 2, drop_missing_targets: true, missing: ['999']", "999")):
+            with self.subTest(keys=keys):
+                rows = []
+                for blanks in "", "  ", "\t":
+                    cell = mark + blanks
+                    self.write("rows.csv", "kind,a,b,y\n" + f"p,{cell},1.5,1\n{cell},3,2.5,2\np,4,3.5,{cell}\nq,5,4.5,4\n".replace(f",{cell}\n", f",{5 if 'drop' not in keys else cell}\n"))
+                    self.write("rows.yaml", f"dataset: {{path: {self.path('rows.csv')}, {keys}}}\nmodel: {{layers: [{{linear: 1}}]}}\nloss: mse\ntrain: {{epochs: 1}}\n")
+                    self.run_program("export", "rows.yaml", "--out", "rows.py", "--quiet")
+                    space = {"__name__": "rows"}
+                    exec(compile(self.read("rows.py").partition("# ---- model ----")[0], "data", "exec"), space)
+                    rows.append((space["x"].tolist(), space["y"].tolist()))
+                self.assertEqual(rows, [rows[0]] * 3)
+                self.assertEqual(len(rows[0][0]), 2 if "drop" in keys else 4)
+
     def test_on_another_device(self):
         """The model and the loss keep all tensors on the script's device: here one without data, on which an operation with a tensor of the CPU fails."""
         import torch
