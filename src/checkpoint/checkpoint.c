@@ -139,6 +139,7 @@ struct comparison {
     const char *path; /* of the file */
     const struct entry *entries;
     size_t count;
+    bool is_of_weights;          /* [complete] of checkpoint_read is one group */
     struct file_source *sources; /* (count) */
     struct text differences;
     size_t difference_count;
@@ -224,10 +225,10 @@ static bool has_entry(const struct comparison *comparison, const char *path) {
     return false;
 }
 
-/* A model without the state of rows (carry_state) can do without it. */
+/* Weights alone are loaded without the states of rows (carry_state). */
 static status report_extra(void *context, const char *path, hid_t dataset) {
     struct comparison *comparison = context;
-    if (has_entry(comparison, path) || loading_is_carried_state(path)) return OK;
+    if (has_entry(comparison, path) || (comparison->is_of_weights && loading_is_carried_state(path))) return OK;
     struct hdf5_shape shape;
     TRY(hdf5_describe(dataset, comparison->path, &shape));
     struct text *text = add_difference(comparison, path);
@@ -280,8 +281,11 @@ static void fill(const struct checkpoint *checkpoint, struct entry *entry, struc
 
 status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, size_t count,
                        const char *const *complete) {
-    struct comparison comparison = {
-        .checkpoint = checkpoint, .path = checkpoint->path, .entries = entries, .count = count};
+    struct comparison comparison = {.checkpoint = checkpoint,
+                                    .path = checkpoint->path,
+                                    .entries = entries,
+                                    .count = count,
+                                    .is_of_weights = complete && complete[0] && !complete[1]};
     struct hdf5_silence silence;
     hdf5_enter(&silence);
     comparison.sources = calloc(count ? count : 1, sizeof *comparison.sources);

@@ -44,7 +44,7 @@ status checkpoint_create(const char *name, const struct entry *entries, size_t c
  * STATUS_DATA failure ("model/0.weight: (64, 13) in the file, (128, 13) in the config"). Datasets of the file in the
  * top-level groups [complete] (NULL-terminated; may be NULL) that are not in [entries] are differences too; in the
  * group "state" only integer counters that are not 0, which a newer version has written and this one would not
- * continue. */
+ * continue; in a single group, that of weights alone, not the states of rows (carry_state). */
 status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, size_t count, const char *const *complete);
 /* The text at [path], which the caller frees; NULL: there is none. */
 status checkpoint_read_text(struct checkpoint *checkpoint, const char *path, char **out);

@@ -100,6 +100,8 @@ class CarriedState(program.Case):
         self.assertEqual(self.losses("zero")[0], self.losses("whole")[0])
         run = self.events("epoch", "whole")[-1]
         self.assertAlmostEqual(run["val_perplexity"], math.exp(run["val_loss"]), 4)
+        result = json.loads(self.run_program("eval", "whole", "--checkpoint", "newest")[0])
+        self.assertAlmostEqual(result["loss"], run["val_loss"], 6)
 
     def test_weights_without_a_state_begin_a_run(self):
         """The state of the rows is no weight: it is neither needed nor used, whatever rows it is of."""
@@ -119,6 +121,9 @@ class CarriedState(program.Case):
                     for name in set(before["model"]) - {"rnn.carried_state"}:
                         self.assertTrue((before["model"][name][()] == after["model"][name][()]).all(), name)
         self.run_program("eval", "carried", few)
+        state = f"checkpoint.resume={self.checkpoints('carried')[-1]}"  # of the middle of an epoch, which goes on with the state of the rows
+        _, err = self.run_program("words.yaml", "--run-dir", "other", state, plain, code=program.DATA)
+        self.assertIn("model/rnn.carried_state", err)
 
     def test_windows_of_any_length(self):
         """With the weights as they are, the state makes one text of the windows."""

@@ -423,7 +423,6 @@ static size_t find_products(const struct model *model, const char **names, struc
     return count;
 }
 
-/* A tied weight has a name in each layer that uses it. */
 /* The buffers of a model but the states of rows, which a run begins with zeros. */
 static const struct params *loaded_buffers(const struct params *buffers, struct arena *arena) {
     struct params *loaded = arena_alloc(arena, sizeof *loaded);
@@ -435,6 +434,7 @@ static const struct params *loaded_buffers(const struct params *buffers, struct 
     return loaded;
 }
 
+/* A tied weight has a name in each layer that uses it. */
 void init_from_target(const struct model *model, struct arena *arena, struct safetensors_target *out) {
     struct safetensors_alias *aliases = arena_alloc(arena, (model->layer_count + 1) * sizeof *aliases);
     const struct params **sets = arena_alloc(arena, 2 * sizeof *sets);
