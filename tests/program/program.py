@@ -5,6 +5,7 @@ BINARY = os.environ["DDPTRAIN"]
 SOURCE = os.environ["DDPTRAIN_SOURCE"]
 SANITIZER = os.environ.get("DDPTRAIN_SANITIZER", "")
 SLOW = 8 if SANITIZER else 1  # factor for deadlines, which only end what hangs: a loaded machine may be ten times slower
+BEFORE_TIMEOUT = min(180 * SLOW, 500)  # of what must not wait for dist.timeout, 600 s by default
 VECTORS = os.path.join(SOURCE, "tests", "vectors")
 
 OK, USAGE, DATA, PEER, DIVERGED, IO, STOPPED, NOT_FINITE = 0, 64, 65, 69, 71, 74, 75, 76

@@ -2,7 +2,7 @@
 ctest-labels: dist fault"""
 import resource, subprocess
 
-from program import BINARY, IO, OK, SLOW, Case, main
+from program import BEFORE_TIMEOUT, BINARY, IO, OK, SLOW, Case, main
 
 CONFIG = """name: test
 seed: 1
@@ -22,7 +22,7 @@ class Descriptors(Case):
         def lower():
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         p = subprocess.run([BINARY, "c.yaml", f"dist.backend={backend}", "--nproc", "2", "--fresh", "--no-progress"], cwd=self.folder,
-                           env=self.environment(), capture_output=True, text=True, timeout=300 * SLOW, preexec_fn=lower)  # dist.timeout is 600 s
+                           env=self.environment(), capture_output=True, text=True, timeout=BEFORE_TIMEOUT, preexec_fn=lower)
         return p
 
     def sweep(self, backend):

@@ -318,7 +318,7 @@ class Lost(Ranks):
             with self.subTest(killed_rank=killed_rank):
                 p, ranks = self.training()
                 os.kill(ranks[killed_rank], signal.SIGKILL)
-                _, err = p.communicate(timeout=180 * program.SLOW)  # dist.timeout is 600 s
+                _, err = p.communicate(timeout=program.BEFORE_TIMEOUT)
                 self.assertEqual(p.returncode, PEER, err)
                 self.assertRegex(err, rf"rank {killed_rank} \(host .*, pid {ranks[killed_rank]}\) was killed by SIGKILL")
                 self.assert_no_leftovers()

@@ -184,7 +184,7 @@ class Parts(Zero):
             self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and len(self.events(event)) > 1, what=event)
             ranks = sorted(self.children(p))
             os.kill(ranks[1], signal.SIGKILL)
-            _, err = p.communicate(timeout=180 * program.SLOW)  # dist.timeout is 600 s
+            _, err = p.communicate(timeout=program.BEFORE_TIMEOUT)
             self.assertEqual(p.returncode, PEER, err)
             self.assertRegex(err, rf"rank 1 \(host .*, pid {ranks[1]}\) was killed by SIGKILL")
 

@@ -51,7 +51,7 @@ class Processes(Started):
                 p = self.start_endless("--nproc", 3)
                 pid = self.ranks(p)[killed_rank]
                 os.kill(pid, signal.SIGKILL)
-                _, err = p.communicate(timeout=180 * program.SLOW)  # dist.timeout is 600 s
+                _, err = p.communicate(timeout=program.BEFORE_TIMEOUT)
                 self.assertEqual(p.returncode, PEER, err)
                 self.assertRegex(err, rf"rank {killed_rank} \(host \S+, pid {pid}\).*SIGKILL")
                 for other in {0, 1, 2} - {killed_rank}:
@@ -165,7 +165,7 @@ class Processes(Started):
                     self.wait_for(lambda: self.catches(p.pid, sent), what="the handlers of stop requests")
                     time.sleep(0.5 * program.SLOW)
                     p.send_signal(sent)
-                    p.communicate(timeout=180 * program.SLOW)  # dist.timeout is 600 s
+                    p.communicate(timeout=program.BEFORE_TIMEOUT)
                     self.assertEqual(p.returncode, STOPPED)
                     self.assert_no_leftovers()
                     self.assertFalse(os.path.exists(self.path("runs")))
@@ -213,7 +213,7 @@ class Processes(Started):
         for node in (0, 1):
             p = self.alone(node, free_port())
             p.send_signal(signal.SIGINT)
-            p.communicate(timeout=180 * program.SLOW)  # dist.timeout is 600 s
+            p.communicate(timeout=program.BEFORE_TIMEOUT)
             self.assertEqual(p.returncode, program.PEER)
 
     def two_nodes(self, *different, more=(), counts=(2, 2), binaries=(None, None)):
@@ -222,7 +222,7 @@ class Processes(Started):
         nodes = [self.start(*own, "--nnodes", count, "--node-rank", n, *where, binary=binaries[n]) for n, (own, count) in enumerate(zip(different, counts))]
         for p in nodes:
             self.addCleanup(self.finish, p)
-        said = [p.communicate(timeout=180 * program.SLOW)[1] for p in nodes]  # dist.timeout is 600 s
+        said = [p.communicate(timeout=program.BEFORE_TIMEOUT)[1] for p in nodes]
         self.assert_no_leftovers()
         self.assertFalse(os.path.exists(self.path("runs")))
         return [(p.returncode, s) for p, s in zip(nodes, said)]

@@ -2,7 +2,7 @@
 ctest-labels: dist fault"""
 import contextlib, os, random, shutil, signal, subprocess, time
 
-from program import SANITIZER, SLOW, STOPPED, Case, free_port, main
+from program import BEFORE_TIMEOUT, SANITIZER, STOPPED, Case, free_port, main
 
 CONFIG = """name: test
 seed: 1
@@ -14,7 +14,6 @@ optimizer: {type: adam, lr: 0.001}
 train: {epochs: 100000}
 checkpoint: {save_every: {steps: 1000}, keep: 1}
 """
-SECONDS = 180  # until the end; by default the others wait for dist.timeout, 600 s
 
 
 def has_begun(pid):
@@ -46,7 +45,7 @@ class StopInStart(Case):
         is_late = False
         for number, p in enumerate(launchers):
             try:
-                out, err = p.communicate(timeout=SECONDS * SLOW)
+                out, err = p.communicate(timeout=BEFORE_TIMEOUT)
             except subprocess.TimeoutExpired:
                 p.kill()
                 self.fail(f"launcher {number} still waits: {p.communicate()}")
@@ -84,7 +83,7 @@ class StopInStart(Case):
             self.wait_for(lambda: p.poll() is not None or self.children(p), what="a rank")
             time.sleep(chosen.random() * 0.003)
             os.killpg(p.pid, signal.SIGINT)
-            out, err = p.communicate(timeout=SECONDS * SLOW)
+            out, err = p.communicate(timeout=BEFORE_TIMEOUT)
             self.assertEqual(p.returncode, STOPPED, out + err)
 
     def test_rank_0(self):

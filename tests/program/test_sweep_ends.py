@@ -291,7 +291,6 @@ class Ends(SweepCase):
         def sweep(limit, keep):
             return subprocess.run([self.path("ddptrain"), "sweep", "short.yaml", "--nproc", "1", keep, "--run-dir", f"limit{limit}-{keep}"],
                                   cwd=self.folder, env=self.environment(None), capture_output=True, text=True, user=100000 + os.getpid(),  # who has no other processes
-                                 
                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit)))
         first = next(n for n in range(1, 500) if sweep(n, "keep=best 1").returncode == OK)
         for limit in (first, first + 3, first + 7):
