@@ -99,7 +99,6 @@ static status check_config(const struct config *c) {
         {d->window.steps > 0 && split_has_test(&d->split), "dataset.window with test rows"},
         {d->weights != NULL, "dataset.weights"},
         {d->filter && !is_csv(d), "dataset.filter of a database"},
-        {d->filter && strstr(d->filter, " missing"), "dataset.filter with 'is missing'"},
         {d->layout != LAYOUT_NCHW, "dataset.layout"},
         {d->target_scale != TARGET_SCALE_NONE && c->has_losses, "dataset.target_scale with losses"},
         {d->scale.per_feature, "dataset.scale.per_feature"},

@@ -9,6 +9,7 @@
 #include "data/dataset/dataset.h"
 #include "data/files/files.h"
 #include "data/sampling/split.h"
+#include "data/source/row_filter.h"
 #include "export/pytorch.h"
 #include "model/objective.h"
 
@@ -853,11 +854,20 @@ static status add_arrays(struct script *s, const struct dataset_format *format) 
     return s->failure;
 }
 
+static status check_filter(const struct script *s) {
+    const char *text = s->config->dataset.filter;
+    struct row_filter *filter;
+    if (!text) return OK;
+    TRY(row_filter_parse(text, s->arena, &filter));
+    return row_filter_asks_for_missing(filter) ? script_refuse("dataset.filter with 'is missing'") : OK;
+}
+
 status script_write_data(struct script *s) {
     const struct dataset_config *d = &s->config->dataset;
     const struct dataset_format *format = dataset_format_of(d, d->path);
     const struct preparation *preparation = dataset_preparation(s->plan->dataset);
     bool has_classes = reads_files(s) && !d->image.labels && !d->image.masks; /* those of the folders */
+    TRY(check_filter(s));
     TRY(find_files(s));
     if (script_scales_batches(s)) TRY(check_batches(s));
     if (s->plan->objective && dataset_labels(s->plan->dataset).count)

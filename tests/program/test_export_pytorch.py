@@ -236,8 +236,10 @@ class ExportPyTorch(program.Case):
             self.write("blanks.yaml", f"dataset: {{path: {name}}}\nmodel: {{layers: [{{linear: 2}}]}}\nloss: cross_entropy\ntrain: {{epochs: 1}}\n")
             self.refuse("blanks.yaml", what=what)
         self.write("table.csv", "a,b,y\n" + "0.5,1,0\n0.25,3,1\n" * 20)
-        self.write("filter.yaml", "dataset: {path: table.csv, filter: 'a > 0.3 or b is missing'}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
-        self.refuse("filter.yaml", what="dataset.filter with 'is missing'")
+        self.write("filter.yaml", "dataset: {path: table.csv}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
+        for operator in "is missing", "is  not  missing", "is\tmissing":
+            self.refuse("filter.yaml", f"dataset.filter='a > 0.3 or b {operator}'", what="dataset.filter with 'is missing'")
+        self.assertIn('filter="a != \'is missing\'"', self.export("filter.yaml", "dataset.filter=\"a != 'is missing'\""))
         self.write("table.yaml", "dataset: {path: table.csv, columns: {both: {expression: a * b}}, targets: both, drop_missing_targets: true}\nmodel: {layers: [{linear: 1}]}\nloss: mse\ntrain: {epochs: 1}\n")
         self.refuse("table.yaml", what="dataset.drop_missing_targets with a target that is an expression")
 

@@ -33,6 +33,7 @@ struct row_filter {
     struct filter_node *root;
     const char **columns; /* (column_count) */
     size_t column_count;
+    bool asks_for_missing;
 };
 
 /* ---- words ---- */
@@ -243,6 +244,7 @@ static status parse_comparison(struct parser *p, struct filter_node **out) {
     }
     struct filter_node *node = *out;
     node->kind = is_missing ? NODE_MISSING : NODE_IN;
+    p->filter->asks_for_missing = p->filter->asks_for_missing || is_missing;
     if (!is_missing && !is(p, "in")) return unexpected(p, is_negated ? "in" : "== != < <= > >=, in or is");
     if (is_negated) TRY(negate(p, out));
     if (is_missing) return expect(p, "missing", is_negated ? "missing" : "missing or not missing");
@@ -288,6 +290,7 @@ status row_filter_parse(const char *text, struct arena *arena, struct row_filter
 
 size_t row_filter_column_count(const struct row_filter *filter) { return filter->column_count; }
 const char *row_filter_column(const struct row_filter *filter, size_t index) { return filter->columns[index]; }
+bool row_filter_asks_for_missing(const struct row_filter *filter) { return filter->asks_for_missing; }
 
 /* ---- rows ---- */
 

@@ -13,6 +13,8 @@ status row_filter_parse(const char *text, struct arena *arena, struct row_filter
 /* The names of the columns, without repetitions. */
 size_t row_filter_column_count(const struct row_filter *filter);
 const char *row_filter_column(const struct row_filter *filter, size_t index);
+/* Whether it has `is missing` or `is not missing`, which pandas' query() lacks. */
+bool row_filter_asks_for_missing(const struct row_filter *filter);
 
 /* How the values of a row are read: [column] is an index of row_filter_column. */
 struct filter_row {
