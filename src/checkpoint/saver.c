@@ -123,7 +123,7 @@ static void release(struct saver *saver) {
 status saver_create(const char *dir, int64_t keep, struct saver **out) {
     *out = NULL;
     struct saver *saver = calloc(1, sizeof *saver);
-    if (!saver) return status_memory("the thread that saves checkpoints");
+    if (!saver) return status_memory("the saver of checkpoints");
     pthread_mutex_init(&saver->mutex, NULL);
     pthread_cond_init(&saver->changed, NULL);
     saver->keep = keep;
@@ -131,7 +131,7 @@ status saver_create(const char *dir, int64_t keep, struct saver **out) {
     saver->dir_name = strdup(dir);
     if (!saver->dir || !saver->dir_name) {
         release(saver);
-        return status_memory("the thread that saves checkpoints");
+        return status_memory("the saver of checkpoints");
     }
     *out = saver;
     return OK;
@@ -159,7 +159,7 @@ status saver_move(struct saver *saver, const char *dir, const char *name) {
     if (!dir_copy || !name_copy) {
         free(dir_copy);
         free(name_copy);
-        return status_memory("the thread that saves checkpoints");
+        return status_memory("the saver of checkpoints");
     }
     free(saver->dir);
     free(saver->dir_name);
@@ -207,7 +207,7 @@ static status prepare(struct saver *saver, const char *name, const struct entry 
     free(saver->name);
     saver->name = strdup(name);
     saver->step = saver->next_step;
-    return saver->name ? OK : status_memory("the thread that saves checkpoints");
+    return saver->name ? OK : status_memory("the saver of checkpoints");
 }
 
 /* The thread is idle. */

@@ -68,7 +68,7 @@ void params_draw_end(const struct params *params, size_t first, size_t count);
 
 /* Allocates the values and, unless [has_gradients] is false, the gradients, zeroed. */
 status params_alloc(struct params *params, struct device *device, bool has_gradients);
-/* Uses [gradients] (total), not owned; they must outlive their use. Their content is copied from the own buffer. */
+/* Uses [gradients] (params_gradient_floats), not owned, which must outlive it. The own ones are copied there. */
 void params_use_gradients(struct params *params, struct device *device, float *gradients);
 /* Uses [values] (total), not owned, instead of the own ones: those of an equal model on the same kind of device. */
 void params_use_values(struct params *params, struct device *device, float *values);

@@ -155,7 +155,9 @@ static status write_ledger(struct trainer *t, const char *name, bool is_later) {
 
 /* Rank 0 continues, and a thread copies the state and writes it. [is_last]: the state does not change any more, so it
  * is not copied, and the caller waits. The best state is on disk before, because this state says which epoch was the
- * best: a resume from it would not compute that epoch again. The lines of both are written before, at once. Rank 0. */
+ * best: a resume from it would not compute that epoch again. The lines of both are written before, at once, so that one
+ * fsync of each file is enough: where the best state cannot be written, this one has its lines without being tried, and
+ * again at the next save. Rank 0. */
 static status write_state(struct trainer *t, bool is_last) {
     struct counters *c = &t->state->counters;
     char name[64];
