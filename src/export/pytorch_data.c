@@ -859,6 +859,7 @@ static status check_filter(const struct script *s) {
     struct row_filter *filter;
     if (!text) return OK;
     TRY(row_filter_parse(text, s->arena, &filter));
+    if (row_filter_has_escapes(filter)) return script_refuse("dataset.filter with a quote or a backslash in a text");
     return row_filter_asks_for_missing(filter) ? script_refuse("dataset.filter with 'is missing'") : OK;
 }
 

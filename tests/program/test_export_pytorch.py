@@ -239,6 +239,8 @@ class ExportPyTorch(program.Case):
         self.write("filter.yaml", "dataset: {path: table.csv}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
         for operator in "is missing", "is  not  missing", "is\tmissing":
             self.refuse("filter.yaml", f"dataset.filter='a > 0.3 or b {operator}'", what="dataset.filter with 'is missing'")
+        for text in ("it''s", "a\\tb"):  # Python reads them as other texts
+            self.refuse("filter.yaml", f"dataset.filter=\"a != '{text}'\"".replace("\\", "\\\\"), what="dataset.filter with a quote or a backslash in a text")
         self.assertIn('filter="a != \'is missing\'"', self.export("filter.yaml", "dataset.filter=\"a != 'is missing'\""))
         self.write("table.yaml", "dataset: {path: table.csv, columns: {both: {expression: a * b}}, targets: both, drop_missing_targets: true}\nmodel: {layers: [{linear: 1}]}\nloss: mse\ntrain: {epochs: 1}\n")
         self.refuse("table.yaml", what="dataset.drop_missing_targets with a target that is an expression")

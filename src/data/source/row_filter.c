@@ -33,7 +33,7 @@ struct row_filter {
     struct filter_node *root;
     const char **columns; /* (column_count) */
     size_t column_count;
-    bool asks_for_missing;
+    bool asks_for_missing, has_escapes;
 };
 
 /* ---- words ---- */
@@ -86,6 +86,7 @@ static status read_quoted(struct parser *p) {
             p->at++;
             return OK;
         }
+        if (*p->at == quote || *p->at == '\\') p->filter->has_escapes = true;
         if (*p->at == quote) p->at++;
         *out++ = *p->at;
     }
@@ -291,6 +292,7 @@ status row_filter_parse(const char *text, struct arena *arena, struct row_filter
 size_t row_filter_column_count(const struct row_filter *filter) { return filter->column_count; }
 const char *row_filter_column(const struct row_filter *filter, size_t index) { return filter->columns[index]; }
 bool row_filter_asks_for_missing(const struct row_filter *filter) { return filter->asks_for_missing; }
+bool row_filter_has_escapes(const struct row_filter *filter) { return filter->has_escapes; }
 
 /* ---- rows ---- */
 

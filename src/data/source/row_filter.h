@@ -15,6 +15,8 @@ size_t row_filter_column_count(const struct row_filter *filter);
 const char *row_filter_column(const struct row_filter *filter, size_t index);
 /* Whether it has `is missing` or `is not missing`, which pandas' query() lacks. */
 bool row_filter_asks_for_missing(const struct row_filter *filter);
+/* Whether a text or a name has a quote or a backslash inside, which query() reads as Python does. */
+bool row_filter_has_escapes(const struct row_filter *filter);
 
 /* How the values of a row are read: [column] is an index of row_filter_column. */
 struct filter_row {
