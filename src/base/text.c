@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/scoped.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
@@ -104,9 +103,10 @@ void text_add_value(struct text *text, const char *string, size_t max) {
 
 struct name_text text_name(const char *string) {
     struct name_text out = {0};
-    SCOPED_TEXT text = {0};
+    struct text text = {0};
     text_add_value(&text, string, TEXT_MAX_NAME);
     if (text.length) memcpy(out.s, text.data, text.length);
+    text_free(&text);
     return out;
 }
 

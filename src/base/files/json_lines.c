@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/files/io.h"
-#include "base/scoped.h"
 
 /* ---- the fields of a line ---- */
 
@@ -186,8 +185,10 @@ static char *unescape(const char *bytes, size_t length) {
 
 static bool has_key(const struct json_field *field, const char *key, size_t length) {
     if (!field->has_key_escapes) return field->key_length == length && memcmp(field->key, key, length) == 0;
-    SCOPED_STRING name = unescape(field->key, field->key_length);
-    return name && strcmp(name, key) == 0;
+    char *name = unescape(field->key, field->key_length);
+    bool is_equal = name && strcmp(name, key) == 0;
+    free(name);
+    return is_equal;
 }
 
 const struct json_field *json_line_find(const struct json_line *line, const char *key) {
