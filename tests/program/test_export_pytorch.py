@@ -280,18 +280,22 @@ class Losses(program.Case):
                                   [e["val_loss"] for e in self.events("epoch", f"run-{nproc}")], 1e-6, "those of evaluations")
                 self.assertTrue(os.path.exists(self.path("wine.pt")))
 
+    def assert_evaluations_agree(self):
+        """Those of train.py and of the run of wine.yaml."""
+        self.run_program("wine.yaml", "--fresh", "--quiet")
+        p = subprocess.run([sys.executable, "train.py"], cwd=self.folder, env=self.environment({"OMP_NUM_THREADS": "1"}), capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        epochs = self.events("epoch", "runs/wine")
+        self.assertEqual(re.findall(r"accuracy (\S+)%", p.stdout), [f"{100 * e['val_accuracy']:.2f}" for e in epochs])
+        self.assert_close([float(x) for x in re.findall(r"validation loss (\S+)", p.stdout)], [e["val_loss"] for e in epochs], 1e-5, "the losses of evaluations")
+
     def test_accuracy(self):
         """Of all positions that are not ignored, also where the loss has weights of classes."""
         for loss in ("{type: cross_entropy, weight: [1, 5, 20]}", "{type: cross_entropy, weight: [1, 5, 20], ignore_index: 1}", "{type: cross_entropy, ignore_index: 1}"):
             with self.subTest(loss):
                 self.write("wine.yaml", WINE.replace("loss: cross_entropy", f"loss: {loss}") + "sampler: {batch_size: 5}\n")
                 self.run_program("export", "wine.yaml", "--out", "train.py")
-                self.run_program("wine.yaml", "--fresh", "--quiet")
-                p = subprocess.run([sys.executable, "train.py"], cwd=self.folder, env=self.environment({"OMP_NUM_THREADS": "1"}), capture_output=True, text=True, timeout=300, check=False)
-                self.assertEqual(p.returncode, 0, p.stderr)
-                epochs = self.events("epoch", "runs/wine")
-                self.assertEqual(re.findall(r"accuracy (\S+)%", p.stdout), [f"{100 * e['val_accuracy']:.2f}" for e in epochs])
-                self.assert_close([float(x) for x in re.findall(r"validation loss (\S+)", p.stdout)], [e["val_loss"] for e in epochs], 1e-5, "the losses of evaluations")
+                self.assert_evaluations_agree()
 
     def test_ignored_targets(self):
         """Those of the default ignore_index, -100, are not counted either."""
@@ -302,12 +306,7 @@ class Losses(program.Case):
         self.write("wine.yaml", WINE.replace(os.path.join(program.SOURCE, "datasets", "wine.h5"), self.path("wine.h5")) + "sampler: {batch_size: 12}\n")
         self.run_program("export", "wine.yaml", "--out", "train.py")
         self.assertIn("(t != -100).sum().item()", self.read("train.py"))
-        self.run_program("wine.yaml", "--fresh", "--quiet")
-        p = subprocess.run([sys.executable, "train.py"], cwd=self.folder, env=self.environment({"OMP_NUM_THREADS": "1"}), capture_output=True, text=True, timeout=300, check=False)
-        self.assertEqual(p.returncode, 0, p.stderr)
-        epochs = self.events("epoch", "runs/wine")
-        self.assertEqual(re.findall(r"accuracy (\S+)%", p.stdout), [f"{100 * e['val_accuracy']:.2f}" for e in epochs])
-        self.assert_close([float(x) for x in re.findall(r"validation loss (\S+)", p.stdout)], [e["val_loss"] for e in epochs], 1e-5, "the losses of evaluations")
+        self.assert_evaluations_agree()
 
     def test_missing_values_before_blanks(self):
         """Their marks are missing values in a script, too, in texts and in numbers."""
