@@ -59,6 +59,11 @@ class Mpi(program.Case):
         self.assertIn(p.returncode, code if isinstance(code, tuple) else (code,), out + err)
         return out, err
 
+    def lost_codes(self):
+        """What mpirun may return for a job whose ranks have lost one: that of MPICH may also give what ended that rank, which it kills
+        itself, or which UCX aborts when it goes on and reads the memory of an ended one."""
+        return (PEER,) if self.mpi == "openmpi" else range(1, 256)
+
     @with_each_mpi
     def test_every_collective(self):
         """8 ranks have slices that are small, 3 exchange everything directly, 2 have no slices."""
@@ -192,7 +197,7 @@ class Mpi(program.Case):
         with contextlib.suppress(ProcessLookupError):  # mpirun has killed it
             os.kill(pid, signal.SIGCONT)
         out, err = p.communicate(timeout=180 * program.SLOW)
-        self.assertIn(p.returncode, (PEER, signal.SIGKILL), out + err)  # MPICH's mpirun kills a rank that has not ended
+        self.assertIn(p.returncode, self.lost_codes(), out + err)
         self.assertRegex(out + err, rf"rank [02] of 3 lost a peer in \w+: rank 1 \(host .*, pid {pid}\) hangs")
         self.assert_no_leftovers()
 
@@ -203,7 +208,7 @@ class Mpi(program.Case):
         shell = f'[ {RANK} = 2 ] && exec sleep 1000; export {sizes}; exec "$@"'
         for limit in (6 * program.SLOW, 60 * program.SLOW):  # also for joining, for which a slow machine needs longer
             out, err = self.run_ranks(3, "test.yaml", "dist.backend=mpi", f"dist.timeout={limit}", shell=shell,
-                                      code=(PEER, signal.SIGKILL))  # of MPICH's mpirun that of the process that it has killed itself
+                                      code=self.lost_codes())
             if "MPI_Init_thread has not returned" in out + err:
                 break
         self.assertRegex(out + err, rf"ddptrain: rank [01]: MPI_Init_thread has not returned within {limit} s: a process that MPI has started has not "
