@@ -43,7 +43,18 @@ run_tests() { # preset [ctest option ...]
         return 1
     }
     say "$preset: tests"
-    ctest --preset "$preset" --parallel "$((jobs + 2))" --no-tests=error "$@" </dev/null
+    ctest --preset "$preset" --parallel "$((jobs + 2))" --no-tests=error "$@" </dev/null || run_failed_again "$preset"
+}
+
+# Up to three tests that failed beside others run again, alone: a defect fails again. One that passes now depends on the
+# machine's load, which is a defect, too, and is named at the end, but says nothing about the change that is tested.
+run_failed_again() { # preset
+    local names
+    names=$(sed 's/^[0-9]*://' "build/$1/Testing/Temporary/LastTestsFailed.log" 2>/dev/null)
+    [ -n "$names" ] && [ "$(wc -l <<<"$names")" -le 3 ] || return 1
+    say "$1: once more, alone: $names"
+    ctest --preset "$1" --rerun-failed </dev/null || return 1
+    printf '%s: %s\n' "$1" "${names//$'\n'/, }" >>build/unstable.txt
 }
 
 # ThreadSanitizer of gcc 12 cannot live with the address layout that some kernels choose.
@@ -163,11 +174,16 @@ scripts/install-deps.sh "$packages"
 
 begin=$SECONDS
 failed=()
+rm -f build/unstable.txt
 for word in "${words[@]}"; do
     at=$SECONDS
     if "$BASH" "$root/scripts/test.sh" --only "$word"; then verdict="passed"; else verdict="FAILED" && failed+=("$word"); fi
     echo "$word: $verdict, $((SECONDS - at)) s"
 done
+if [ -s build/unstable.txt ]; then
+    say "failed beside other tests and passed alone, to be repaired:"
+    cat build/unstable.txt
+fi
 if [ ${#failed[@]} -gt 0 ]; then
     say "FAILED after $((SECONDS - begin)) s: ${failed[*]}"
     exit 1
