@@ -1,5 +1,6 @@
 """Parquet and Arrow files: the rows of the same table as CSV where the module is built, else a sentence that says what to do.
-The files of tests/vectors/parquet were written by pyarrow 26, in row groups of 25 rows and batches of 16. ctest-labels: dist"""
+The files of tests/vectors/parquet were written by pyarrow 26, in row groups of 25 rows and batches of 16; f is a
+float16 in the second. ctest-labels: dist"""
 import os
 import shutil
 import unittest
@@ -44,6 +45,9 @@ class Parquet(program.Case):
                 self.assertIn(reason, out)
             _, err = self.run_program("check", "test.yaml", f"dataset.path={name}", "dataset.inputs=[list]", code=program.DATA)
             self.assertIn(f"{name}: column 'list' cannot be read: it is nested; make columns of its parts", err)
+            out, _ = self.run_program("check", "test.yaml", f"dataset.path={name}", "dataset.inputs=[]")
+            self.assertIn(f"{name}: column 'list' is not used: it is nested; make columns of its parts; column 'blob' is not used: values of this type", out)
+            self.assertNotIn("__index", out)
             self.write("new.yaml", self.run_program("init", name)[0])
             self.run_program("check", "new.yaml", "--data")
             os.truncate(self.path(name), 1000)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/system/module.h"
 
@@ -14,6 +15,7 @@ struct records {
     const struct frame_reader *reader; /* NULL: no file was opened */
     struct frame frame;
     struct string_list names;                                   /* that the config names */
+    size_t n_all;                                               /* columns of the file, also those that are not read */
     uint64_t row;                                               /* the next one */
     size_t at, got;                                             /* the next one in the block, rows of the block */
     bool has_names;                                             /* the names of the columns were given */
@@ -75,11 +77,15 @@ static void close_file(struct records *r) {
     r->frame = (struct frame){0};
 }
 
-/* Columns that cannot be read are no columns of the table. */
+/* Columns that cannot be read are no columns of the table, and stand behind the others. */
 static void drop_unread(struct frame *frame) {
     size_t kept = 0;
-    for (size_t i = 0; i < frame->count; i++)
-        if (!frame->columns[i].unread) frame->columns[kept++] = frame->columns[i];
+    for (size_t i = 0; i < frame->count; i++) {
+        struct frame_column column = frame->columns[i];
+        if (column.unread) continue;
+        frame->columns[i] = frame->columns[kept];
+        frame->columns[kept++] = column;
+    }
     frame->count = kept;
 }
 
@@ -91,6 +97,7 @@ static status open_file(struct records *r, const char *path) {
     r->has_names = false;
     TRY(r->reader->open(&r->frame, r->names.items, r->names.count));
     TRY(check_named(&r->frame, &r->names));
+    r->n_all = r->frame.count;
     drop_unread(&r->frame);
     if (r->frame.count == 0) return status_new(STATUS_DATA, "%s: the file has no columns that can be read", path);
     r->texts = arena_alloc(r->frame.arena, r->frame.count * sizeof *r->texts);
@@ -180,6 +187,17 @@ static status read_value(struct csv *csv, size_t column, size_t field) {
 
 /* ---- records of a table ---- */
 
+/* Where all columns are inputs; of netCDF most variables that are not read have other dimensions than the rows. */
+static void note_unread(struct csv *csv, const struct dataset_config *config) {
+    const struct records *r = csv->records;
+    bool are_all = config->inputs.count == 0 && config->request.columns.count == 0 && r->format == &dataset_parquet;
+    for (size_t i = r->frame.count; are_all && i < r->n_all; i++) {
+        const struct frame_column *c = &r->frame.columns[i];
+        if (strncmp(c->name, "__index_level_", 14) == 0) continue;
+        csv_add_note(csv, arena_printf(csv->arena, "column '%s' is not used: %s", text_name(c->name).s, c->unread));
+    }
+}
+
 static status start(struct csv *csv, const struct dataset_config *config, bool is_validation) {
     struct records *r = csv->records;
     uint64_t bytes;
@@ -188,6 +206,7 @@ static status start(struct csv *csv, const struct dataset_config *config, bool i
     csv->base.file_bytes += bytes;
     r->names = named_columns(config, csv->arena);
     TRY(open_file(r, csv->path));
+    note_unread(csv, config);
     return csv_make_fields(&csv->reader, csv->path, r->frame.count);
 }
 

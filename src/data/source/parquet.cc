@@ -16,6 +16,7 @@
 #include <vector>
 
 extern "C" {
+#include "base/bits.h"
 #include "data/source/frame_reader.h"
 extern const struct frame_reader ddptrain_parquet_reader;
 }
@@ -67,6 +68,7 @@ bool is_number(const arrow::DataType &type) {
     case arrow::Type::UINT16:
     case arrow::Type::UINT32:
     case arrow::Type::UINT64:
+    case arrow::Type::HALF_FLOAT:
     case arrow::Type::FLOAT:
     case arrow::Type::DOUBLE:
     case arrow::Type::DECIMAL128:
@@ -208,6 +210,8 @@ double number_at(const arrow::Array &values, int64_t i) {
         return value_of<arrow::UInt32Array>(values, i);
     case arrow::Type::UINT64:
         return value_of<arrow::UInt64Array>(values, i);
+    case arrow::Type::HALF_FLOAT:
+        return bits_from_float16(static_cast<const arrow::HalfFloatArray &>(values).Value(i));
     case arrow::Type::FLOAT:
         return value_of<arrow::FloatArray>(values, i);
     case arrow::Type::DOUBLE:
