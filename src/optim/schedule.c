@@ -118,10 +118,13 @@ static const struct schema_row plateau_rows[] = {
                       "epoch); one of those of train.early_stop."),
     CHOICE(mode, "min", modes,
            "Whether a smaller (`min`) or a larger (`max`) value is better; `auto`: as for train.early_stop."),
-    REAL(factor, "0.1", "The rate is multiplied by this."),
+    SCHEMA_ROW(REAL, struct schedule_config, factor, .fallback = "0.1", .min = 0, .max = 1, .excludes_max = true,
+               .doc = "The rate is multiplied by this."),
     EPOCHS(patience, "10", "Evaluations without progress before the rate is reduced."),
     REAL(threshold, "0.0001", "The minimum change that counts as progress."),
-    CHOICE(threshold_mode, "rel", threshold_modes, "`rel`: a fraction of the best value so far; `abs`: a difference."),
+    CHOICE(threshold_mode, "rel", threshold_modes,
+           "`rel`: a fraction of the best value so far (for `min`, of 1 or more: nothing counts as progress); `abs`: a "
+           "difference."),
     EPOCHS(cooldown, "0", "Evaluations after a reduction that are ignored."),
     REAL(min_lr, "0", "The minimum rate."),
     REAL(eps, "1e-08", "The rate is not changed if the reduction would be at most this."),
@@ -504,7 +507,7 @@ const char *schedule_monitor(const struct variant *schedule, int *mode) {
 
 static bool is_better(const struct schedule_config *c, bool is_max, double value, double best) {
     bool is_relative = c->threshold_mode == 0;
-    if (isnan(best)) return true;
+    if (isnan(best)) best = is_max ? -INFINITY : INFINITY; /* as PyTorch: also with a threshold of 1 or more */
     if (is_max) return value > (is_relative ? best * (c->threshold + 1) : best + c->threshold);
     return value < (is_relative ? best * (1 - c->threshold) : best - c->threshold);
 }

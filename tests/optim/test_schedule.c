@@ -148,8 +148,8 @@ TEST(restarts_have_no_limits) {
     config_free(file);
 }
 
-/* torch.optim.lr_scheduler.ReduceLROnPlateau of tests/vectors/make_plateau.py: a loss per epoch, the rate after each.
- */
+/* torch.optim.lr_scheduler.ReduceLROnPlateau of tests/vectors/make_plateau.py: a value per epoch (null:
+ * not defined), the rate after each. */
 TEST(plateau_is_pytorchs) {
     json_t *root = vectors_load("plateau"), *run;
     size_t i;
@@ -163,7 +163,8 @@ TEST(plateau_is_pytorchs) {
         ck_assert_str_eq(schedule_monitor(s, &mode), "val_loss");
         json_t *values = json_object_get(run, "values"), *rates = json_object_get(run, "lr");
         for (size_t t = 0; t < json_array_size(values); t++) {
-            schedule_update_plateau(s, &plateau, json_number_value(json_array_get(values, t)), mode == 2);
+            const json_t *value = json_array_get(values, t);
+            schedule_update_plateau(s, &plateau, json_is_null(value) ? NAN : json_number_value(value), mode == 2);
             at.epoch++;
             at.reductions = plateau.reductions;
             double expected = json_real_value(json_array_get(rates, t)), got = schedule_lr(s, 0.1, &at);
@@ -181,6 +182,7 @@ TEST(sections_that_contradict_each_other) {
         {"schedule: {type: one_cycle}\noptimizer: sgd", "duplicate"},
         {"schedule: {type: reduce_on_plateau, monitor: val_accuracy}", "epochs have no metric 'val_accuracy'"},
         {"schedule: {type: reduce_on_plateau, factor: -1}", "must be >= 0"},
+        {"schedule: {type: reduce_on_plateau, factor: 1}", "< 1"},
         {"schedule: {type: piecewise, points: {}}", "points must not be empty"},
         {"schedule: {type: piecewise, points: {5: 1, 5000: 1, 30: 1}}",
          "must be at ascending whole numbers >= 0, got '30'"},
