@@ -276,7 +276,7 @@ static void fill(const struct checkpoint *checkpoint, struct entry *entry, struc
         return;
     }
     size_t size = hdf5_bytes(&source->shape);
-    if (size) memcpy(entry->data, checkpoint->image + source->shape.offset, size);
+    if (size && entry->data) memcpy(entry->data, checkpoint->image + source->shape.offset, size);
 }
 
 status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, size_t count,

@@ -17,7 +17,7 @@ struct entry {
     int dims; /* 0: a scalar */
     int64_t shape[MAX_DIMS];
     void *data; /* (product of shape); ENTRY_TEXT: a NUL-terminated string to write; on load: char ** that receives a
-                   malloc'ed copy */
+                   malloc'ed copy; a tensor, on load: NULL: its shape is compared only */
     bool is_optional; /* on load: when the file does not have it, data is unchanged */
 };
 

@@ -572,6 +572,33 @@ class Data(program.Case):
         _, err = self.run_program("check", "test.yaml", "checkpoint.resume=none.h5", code=DATA)
         self.assertIn("checkpoint.resume: none.h5: there is no such checkpoint", err)
 
+    def test_check_compares_what_a_run_resumes_from(self):
+        self.write("test.yaml", program.WINE)
+        self.run_program("test.yaml", "--nproc", 2, "--save-at", "4", "--stop-after", "4", code=program.STOPPED)
+        file = os.path.join("runs/test/checkpoints", self.checkpoints()[-1])
+        for more, code, words in ((["checkpoint.save_every=1"], program.OK, ""),
+                                  (["model.layers.0.linear.out=5"], DATA, "the checkpoint does not match the config:\n"),
+                                  (["optimizer={type: sgd, lr: 0.1, momentum: 0.9}"], DATA, "the checkpoint does not match the config:\n"),
+                                  (["train.ema={decay: 0.9}"], DATA, "the checkpoint does not match the config:\n"),
+                                  (["dataset.split.seed=1"], USAGE, "has another dataset; 1 key differs"),
+                                  (["--nproc", 1], USAGE, "was saved in the middle of an epoch by 2 processes"),
+                                  (["sampler.batch_size=72"], DATA, "was saved after batch 1 of an epoch, which has 1 here")):
+            args = ["test.yaml", f"checkpoint.resume={file}", *([] if "--nproc" in more else ["--nproc", 2]), *more]
+            _, err = self.run_program("check", *args, code=code)
+            self.assertIn(words, err)
+            _, run = self.run_program(*args, "--run-dir", "runs/again", "--fresh", code=code)
+            if code:
+                self.assertIn(err.strip().removeprefix("ddptrain: "), run)
+        self.write("small.csv", "a,b\n1,2\n3,4\n5,7\n")
+        table = program.WINE.replace("path: datasets/wine.h5, inputs: x, targets: y", "path: small.csv, targets: b").replace("out: 3", "out: 1").replace("cross_entropy", "mse")
+        self.write("table.yaml", table)
+        self.run_program("table.yaml", "train.epochs=1")
+        self.write("small.csv", "a,b\n1,2\n3,4\n5,6\n")
+        args = ["table.yaml", "checkpoint.resume=runs/table/checkpoints/epoch-0001.h5"]
+        self.run_program("check", *args)  # reads the header only
+        _, err = self.run_program("check", *args, "--data", code=DATA)
+        self.assertIn("it was trained on other data", err)
+
     @unittest.skipIf(program.SANITIZER, "a sanitizer has other limits")
     def test_check_compares_the_memory(self):
         self.write("test.yaml", program.WINE.replace("out: 64", "out: 1000000"))

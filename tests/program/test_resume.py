@@ -206,7 +206,7 @@ class Resume(program.Case):
                 self.run_program("test.yaml", "train.epochs=2", "--run-dir", "runs/first", "--fresh", "--nproc", 2, "sampler.batch_size=4",
                                  "checkpoint.save_every={steps: 400}", "checkpoint.keep=0")
             _, err = self.run_program("test.yaml", start, f"sampler.batch_size={rows}", "--run-dir", f"runs/{rows}", "--nproc", nproc, code=DATA)
-            said = f"the checkpoint was saved after batch 100 of an epoch, which has {2400 // rows // nproc} here: it belongs to a run"
+            said = f"was saved after batch 100 of an epoch, which has {2400 // rows // nproc} here: it belongs to a run"
             self.assertIn(said, err)
             _, err = self.run_program("test.yaml", start, f"sampler.batch_size={rows}", "train.epochs=null", "train.steps=400", "schedule.t_max=400",
                                       "--run-dir", f"runs/complete-{rows}", "--nproc", nproc, code=DATA)

@@ -362,21 +362,9 @@ static status resume_pending_end(struct trainer *t, enum loop_state *state) {
     return is_due ? after_step(t, true, false, state) : OK;
 }
 
-/* The position of a state must be before the end of an epoch, unless that end is pending. */
-static status check_position(const struct trainer *t) {
-    const struct counters *c = &t->state->counters;
-    uint64_t batches = loader_batches(t->loader), batch = (uint64_t)c->batch;
-    if (batch < batches || (batch == batches && c->pending_end)) return OK;
-    return status_new(STATUS_DATA,
-                      "the checkpoint was saved after batch %llu of an epoch, which has %llu here: it belongs to a run "
-                      "with other batches; start from a checkpoint of the end of an epoch",
-                      (unsigned long long)batch, (unsigned long long)batches);
-}
-
 static status run_all(struct trainer *t, enum loop_state *state) {
     const struct counters *c = &t->state->counters;
     bool is_complete = progress_is_complete(t->config, c), has_rolled_back;
-    TRY(check_position(t));
     TRY(save(t, save_first, &has_rolled_back));
     TRY(rank_sync_seek(t, c->epoch, (size_t)c->batch));
     if (is_complete) return save(t, save_last, &has_rolled_back);

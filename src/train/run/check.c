@@ -543,16 +543,14 @@ void schedule_warn(const struct plan *plan, const char *folder, struct text *out
 
 /* ---- `check` ---- */
 
-/* Reads and verifies the file of checkpoint.resume. */
-static status check_resume(const struct config *config) {
-    struct checkpoint *checkpoint;
+/* Reads and verifies the file of checkpoint.resume. *out NULL: there is none, or it is a script's snapshot. */
+static status open_resume(const struct config *config, struct checkpoint **out) {
     const char *resume = config->checkpoint.resume;
+    *out = NULL;
     if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return OK;
     int64_t epochs;
     if (snapshot_is(resume)) return status_prefix(snapshot_epochs(resume, &epochs), "checkpoint.resume");
-    TRY(status_prefix(checkpoint_open(resume, &checkpoint), "checkpoint.resume"));
-    checkpoint_close(checkpoint);
-    return OK;
+    return status_prefix(checkpoint_open(resume, out), "checkpoint.resume");
 }
 
 /* Whether the config of a run folder can be read. */
@@ -581,15 +579,22 @@ static status measure_memory(struct trainer *t, struct plan *plan) {
 static status try_snapshot(struct trainer *t, const struct config *config, struct text *warning) {
     int64_t updates;
     if (!snapshot_is(config->checkpoint.resume) || t->averaging.zero) return OK;
-    TRY(state_create(t->model, t->optimizer, t->ema, NULL, NULL, NULL, &t->state));
     TRY(state_map(t->state));
     status s = snapshot_load(config->checkpoint.resume, config, t->state, &updates, warning);
-    s = status_first(s, state_unmap(t->state, false));
+    return status_first(s, state_unmap(t->state, false));
+}
+
+/* Whether what the run continues fits: [resume], or a snapshot. The rows have a fingerprint once they were read. */
+static status try_resume(struct trainer *t, const struct plan *plan, struct checkpoint *resume, struct text *warning) {
+    const struct dataset *dataset = plan->reads_all ? plan->dataset : NULL;
+    const char *sampler = plan->indices && *plan->indices->digest ? plan->indices->digest : NULL;
+    TRY(state_create(t->model, t->optimizer, t->ema, dataset, "", sampler, &t->state));
+    status s = resume ? run_load_named(plan, t->state, resume, warning) : try_snapshot(t, plan->config, warning);
     state_destroy(t->state);
     return s;
 }
 
-static status try_parts(struct plan *plan, struct text *report, struct text *warning) {
+static status try_parts(struct plan *plan, struct checkpoint *resume, struct text *report, struct text *warning) {
     struct trainer t = {0};
     struct device_memory *m = &plan->memory;
     if (!device_is_host(plan->device)) {
@@ -599,7 +604,7 @@ static status try_parts(struct plan *plan, struct text *report, struct text *war
     status s = trainer_create(&t, plan);
     if (!s) s = measure_memory(&t, plan);
     if (!s) s = init_from(plan->model, &plan->config->model.init_from, plan->dataset, report);
-    if (!s) s = try_snapshot(&t, plan->config, warning);
+    if (!s) s = try_resume(&t, plan, resume, warning);
     trainer_destroy(&t);
     return s;
 }
@@ -627,8 +632,10 @@ status check_run(const struct config *config, const struct dist_env *env, const 
     *missing = OK;
     TRY(plan_create(config, &plan_options, &plan));
     status s = check_written(config);
-    if (!s) s = check_resume(config);
-    if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, &report, &warning));
+    struct checkpoint *resume = NULL;
+    if (!s) s = open_resume(config, &resume);
+    if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, resume, &report, &warning));
+    checkpoint_close(resume);
     if (!s) {
         if (options->prints_dot)
             draw(plan->model, config->name, out);

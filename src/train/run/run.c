@@ -583,31 +583,33 @@ static status join(struct run *run) {
 /* A run starts from the newest checkpoint of its folder, from the checkpoint of checkpoint.resume, from the weights of
  * model.init_from, or from initial weights. */
 
-/* Within an epoch, the position in the data depends on the number of ranks. */
-static status check_world_size(const struct run *run, const struct counters *c, const char *path) {
-    bool is_between_epochs = c->batch == 0 || c->pending_end == PENDING_END_OF_EPOCH;
-    if (is_between_epochs || c->world_size == run->env->world_size || plan_is_elastic(run->plan)) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s was saved in the middle of an epoch by %lld process%s; continue with --nproc %lld (now %d)",
-                      path, (long long)c->world_size, text_plural((uint64_t)c->world_size, "es"),
-                      (long long)c->world_size, run->env->world_size);
+/* Within an epoch, the position in the data depends on the number of ranks, and is before its end unless that end is
+ * pending. */
+static status check_position(const struct plan *plan, const struct counters *c, const char *path) {
+    uint64_t batches = plan->batches, batch = (uint64_t)c->batch;
+    if (batch == 0 || c->pending_end == PENDING_END_OF_EPOCH) return OK;
+    if (c->world_size != plan->env.world_size && !plan_is_elastic(plan))
+        return status_new(STATUS_USAGE,
+                          "%s was saved in the middle of an epoch by %lld process%s; continue with --nproc %lld (now "
+                          "%d)",
+                          path, (long long)c->world_size, text_plural((uint64_t)c->world_size, "es"),
+                          (long long)c->world_size, plan->env.world_size);
+    if (batch < batches || (batch == batches && c->pending_end)) return OK;
+    return status_new(STATUS_DATA,
+                      "%s was saved after batch %llu of an epoch, which has %llu here: it belongs to a run with other "
+                      "batches; start from a checkpoint of the end of an epoch",
+                      path, (unsigned long long)batch, (unsigned long long)batches);
 }
 
-static status load(struct run *run, struct checkpoint *checkpoint, const char *path, const char *otherwise) {
-    struct state *state = run->trainer.state;
+static status load_state(const struct plan *plan, struct state *state, struct checkpoint *checkpoint, const char *path,
+                         const char *otherwise) {
     char *written;
     TRY(checkpoint_read_text(checkpoint, "config", &written));
-    status same = written ? extensions_check_same(&run->config->extensions, written, path) : OK;
+    status same = written ? extensions_check_same(&plan->config->extensions, written, path) : OK;
     free(written);
     TRY(same);
-    TRY(state_map(state));
-    status s = state_load(state, checkpoint, path, otherwise);
-    TRY(status_first(s, state_unmap(state, true)));
-    TRY(check_world_size(run, &state->counters, path));
-    if (state->counters.pending_end == PENDING_END_OF_EPOCH) /* batches of this number of ranks */
-        state->counters.batch = (int64_t)loader_batches(run->trainer.loader);
-    run->is_resumed = true;
-    return OK;
+    TRY(state_load(state, checkpoint, path, otherwise));
+    return check_position(plan, &state->counters, path);
 }
 
 /* Whether checkpoint.resume is a file, which is used when the run folder has no checkpoint. */
@@ -618,18 +620,18 @@ static bool names_file(const struct run *run) {
 
 /* Which rows are trained on, and what they are, must stay: with another split, rows that the state was trained on would
  * be validation rows. */
-static status compare_dataset(const struct run *run, struct checkpoint *checkpoint, const char *path) {
+static status compare_dataset(const struct config *config, struct checkpoint *checkpoint, struct text *warning) {
     static const char *const keys[] = {"dataset", NULL};
+    const char *path = config->checkpoint.resume;
     struct config_file *before;
     SCOPED_TEXT differences = {0};
     TRY(config_of_checkpoint(checkpoint, &before));
     if (!before) {
-        log_warning(run->log,
-                    "%s: this version cannot read its config, so its dataset cannot be compared with that of this run",
-                    path);
+        text_add(warning,
+                 "this version cannot read its config, so its dataset cannot be compared with that of this run");
         return OK;
     }
-    struct config now = *run->config;
+    struct config now = *config;
     now.dataset.augment = config_of(before)->dataset.augment; /* is of no row that is measured */
     size_t count = schema_diff_keys(&config_schema, keys, SCHEMA_EXTENDS, config_of(before), &now, &differences);
     status s = OK;
@@ -640,6 +642,29 @@ static status compare_dataset(const struct run *run, struct checkpoint *checkpoi
                        path, count, count == 1 ? " differs" : "s differ", text_string(&differences));
     config_free(before);
     return s;
+}
+
+status run_load_named(const struct plan *plan, struct state *state, struct checkpoint *checkpoint,
+                      struct text *warning) {
+    const char *path = plan->config->checkpoint.resume;
+    TRY(compare_dataset(plan->config, checkpoint, warning));
+    return status_prefix(load_state(plan, state, checkpoint, path, "leave out checkpoint.resume to start over"),
+                         "checkpoint.resume");
+}
+
+/* [path]: in the run folder; NULL: it is that of checkpoint.resume. */
+static status load(struct run *run, struct checkpoint *checkpoint, const char *path) {
+    struct state *state = run->trainer.state;
+    SCOPED_TEXT warning = {0};
+    TRY(state_map(state));
+    status s = path ? load_state(run->plan, state, checkpoint, path, "--fresh to start over")
+                    : run_load_named(run->plan, state, checkpoint, &warning);
+    if (warning.length) log_warning(run->log, "%s: %s", run->config->checkpoint.resume, text_string(&warning));
+    TRY(status_first(s, state_unmap(state, true)));
+    if (state->counters.pending_end == PENDING_END_OF_EPOCH) /* batches of this number of ranks */
+        state->counters.batch = (int64_t)loader_batches(run->trainer.loader);
+    run->is_resumed = true;
+    return OK;
 }
 
 /* The snapshot of a PyTorch script: weights, the state of the optimizer and the number of epochs. */
@@ -672,10 +697,7 @@ static status load_named(struct run *run) {
     struct checkpoint *checkpoint;
     if (snapshot_is(path)) return load_snapshot(run, path);
     TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
-    status s = compare_dataset(run, checkpoint, path);
-    if (!s)
-        s = status_prefix(load(run, checkpoint, path, "leave out checkpoint.resume to start over"),
-                          "checkpoint.resume");
+    status s = load(run, checkpoint, NULL);
     checkpoint_close(checkpoint);
     struct counters *c = &run->trainer.state->counters;
     c->metrics_bytes = c->ledger_bytes = 0;   /* of the files in another folder */
@@ -733,7 +755,7 @@ static status find_and_load(struct run *run, const char *checkpoints) {
                        "another --run-dir",
                        run->folder_path);
     } else if (checkpoint) {
-        s = load(run, checkpoint, path, "--fresh to start over");
+        s = load(run, checkpoint, path);
         if (!s) check_best(run, checkpoints);
     } else if (names_file(run)) {
         s = load_named(run);

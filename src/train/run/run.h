@@ -11,8 +11,10 @@
 #include "train/config/config.h"
 #include "train/plan/plan.h"
 
+struct checkpoint;
 struct dataset;
 struct run;
+struct state;
 
 /* The result of a run that ended or was stopped. */
 struct run_summary {
@@ -62,6 +64,11 @@ status run_train(const struct config *config, const struct dist_env *env, const 
  * from: bad rows, model.init_from, checkpoint.resume, a checkpoint of the run folder that does not fit. Reads all rows,
  * needs the memory of a rank, and changes nothing. */
 status run_try_start(const struct config *config, const struct dist_env *env, const struct run_options *options);
+
+/* Loads [checkpoint], the file of checkpoint.resume, after it was compared with the config: its dataset, extensions and
+ * number of ranks. [state] without a dataset and not mapped: compares only. Adds a warning without the file's name. */
+status run_load_named(const struct plan *plan, struct state *state, struct checkpoint *checkpoint,
+                      struct text *warning);
 
 /* ---- the work of `ddptrain check` (check.c): the plan of a run and the parts of one rank, a dry run, and the
  * description of the plan. It writes nothing. ---- */

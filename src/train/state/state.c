@@ -394,13 +394,20 @@ static status check_counters(const struct state *state, struct checkpoint *check
     return OK;
 }
 
-status state_load(struct state *state, struct checkpoint *checkpoint, const char *path, const char *otherwise) {
-    static const char *const complete[] = {"model", "optimizer", "ema", "state", NULL};
+/* The data that the state was computed from. */
+static status check_dataset(const struct state *state, struct checkpoint *checkpoint, const char *path,
+                            const char *otherwise) {
+    if (!state->fingerprint) return OK;
     TRY(check_columns(state, checkpoint, path, otherwise));
     TRY(preparation_compare(checkpoint, state->preparation, path, otherwise));
     TRY(check_labels(state, checkpoint, path, otherwise));
     TRY(check_fingerprint(state, checkpoint, path, otherwise));
-    TRY(check_sampler(state, checkpoint, path, otherwise));
+    return check_sampler(state, checkpoint, path, otherwise);
+}
+
+status state_load(struct state *state, struct checkpoint *checkpoint, const char *path, const char *otherwise) {
+    static const char *const complete[] = {"model", "optimizer", "ema", "state", NULL};
+    TRY(check_dataset(state, checkpoint, path, otherwise));
     TRY(check_counters(state, checkpoint, path));
     free_loaded(state);
     state->counters.pending_end = PENDING_NONE; /* files of earlier versions do not have it */

@@ -100,7 +100,8 @@ void state_hasher_add(struct state_hasher *hasher, const float *values, size_t c
 uint64_t state_hasher_finish(struct state_hasher *hasher);
 
 /* Restores parameters, optimizer state and counters, or changes nothing: STATUS_DATA with all differences for a
- * checkpoint of another model, optimizer or dataset. [path], [otherwise]: for messages, as of column_names_compare. */
+ * checkpoint of another model, optimizer or dataset. [path], [otherwise]: for messages, as of column_names_compare. Of
+ * a state that is not mapped, tensors are compared only. */
 status state_load(struct state *state, struct checkpoint *checkpoint, const char *path, const char *otherwise);
 
 /* The counters of a checkpoint alone. */
