@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/scoped.h"
 #include <strings.h>
 
 /* ---- sorted names ---- */
@@ -94,21 +96,17 @@ void columns_add_names(const struct column_list *list, enum column_role role, st
 }
 
 const char *columns_nearest(const struct column_list *list, const char *name) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     const char **names = arena_alloc(arena, (list->count + 1) * sizeof *names); /* ends with NULL */
     for (size_t i = 0; i < list->count; i++) names[i] = list->items[i].name;
-    const char *nearest = schema_nearest(name, names);
-    arena_destroy(arena);
-    return nearest;
+    return schema_nearest(name, names);
 }
 
 static status reject_key(const struct column_list *trained, enum column_role role, const char *what, const char *name) {
-    struct text expected = {0};
+    SCOPED_TEXT expected = {0};
     columns_add_names(trained, role, &expected);
-    status s = status_new(STATUS_USAGE, "dataset.%ss: %s '%.60s'; the model was trained with the %ss: %s",
-                          column_role_name(role), what, name, column_role_name(role), text_string(&expected));
-    text_free(&expected);
-    return s;
+    return status_new(STATUS_USAGE, "dataset.%ss: %s '%.60s'; the model was trained with the %ss: %s",
+                      column_role_name(role), what, name, column_role_name(role), text_string(&expected));
 }
 
 static status check_names(const struct column_list *trained, const struct column_index *index, enum column_role role,
@@ -127,14 +125,12 @@ static status check_names(const struct column_list *trained, const struct column
 
 status columns_check_key(const struct column_list *trained, enum column_role role, const struct string_list *names) {
     if (names->count == 0) return OK;
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct column_index index = columns_index(arena, trained);
     struct name_index sorted = name_index_create(arena, names->count);
     for (size_t i = 0; i < names->count; i++) name_index_add(&sorted, names->items[i], i);
     name_index_sort(&sorted);
-    status s = check_names(trained, &index, role, names, &sorted);
-    arena_destroy(arena);
-    return s;
+    return check_names(trained, &index, role, names, &sorted);
 }
 
 /* ---- the target ---- */

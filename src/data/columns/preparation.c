@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/numbers/statistics.h"
+#include "base/scoped.h"
 #include "data/csv/csv.h"
 #include "data/files/files.h"
 
@@ -73,14 +74,13 @@ static status text_tokens(const struct tokenizer *tokenizer, const struct string
 
 static status make_tokenizer(const struct text_pool *pool, struct tokenizer **out) {
     struct word_counts *words;
-    struct text json = {0};
+    SCOPED_TEXT json = {0};
     status s = word_counts_create(&words);
     for (size_t i = 0; !s && i < pool->count; i++)
         s = word_counts_add(words, pool->items[i].text, pool->items[i].count);
     if (!s) s = word_counts_write(words, &json);
     if (!s) s = tokenizer_parse("the words of the texts", text_string(&json), json.length, out);
     word_counts_destroy(words);
-    text_free(&json);
     return s;
 }
 
@@ -512,12 +512,10 @@ static status fit_category(struct fitter *fitter, const struct column_rule *rule
 /* ---- texts ---- */
 
 static status fail_padding(const char *name, const char *sentence, size_t tokens) {
-    struct text shown = {0};
+    SCOPED_TEXT shown = {0};
     text_printf(&shown, "%s; %zu is the first id that no token has (num_embeddings: %zu)", sentence, tokens,
                 tokens + 1);
-    status s = fail(STATUS_USAGE, name, text_string(&shown));
-    text_free(&shown);
-    return s;
+    return fail(STATUS_USAGE, name, text_string(&shown));
 }
 
 static status fit_text(struct fitter *fitter, const struct column_rule *rule, struct prepared_column *out) {

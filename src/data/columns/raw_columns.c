@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/files/digest.h"
+#include "base/scoped.h"
 #include "data/columns/date.h"
 #include "data/csv/csv.h"
 
@@ -420,13 +421,11 @@ const char *column_builder_text_among_numbers(const struct column_builder *build
 }
 
 static status reject_text_among_numbers(const struct column_builder *builder, size_t index, size_t *row) {
-    struct text sentence = {0};
+    SCOPED_TEXT sentence = {0};
     text_add(&sentence, "is not a finite number, but other values of the column are numbers; correct it, write ");
     add_advice(builder->name, "category", &sentence);
     text_add(&sentence, " or ignore, or list the text in dataset.missing if it means a missing value");
-    status s = wrong_text(builder, index, text_string(&sentence), row);
-    text_free(&sentence);
-    return s;
+    return wrong_text(builder, index, text_string(&sentence), row);
 }
 
 /* A format of date_parse that all texts have; NULL: there is none. */
@@ -492,16 +491,14 @@ static status reject_texts(const struct column_builder *builder, size_t *row) {
     if (index < builder->pool.count) return reject_text_among_numbers(builder, index, row);
     if (text_pool_lists(&builder->pool, &min, &max)) return reject_lists(builder, min, max);
     const char *format = date_format_of(&builder->pool);
-    struct text advice = {0};
+    SCOPED_TEXT advice = {0};
     if (format) text_printf(&advice, "{type: date, format: \"%s\"} (or another format) if they are dates, or ", format);
     add_advice(builder->name, "ignore", &advice);
-    status s = status_new(
+    return status_new(
         STATUS_DATA,
         "column '%s': it has %zu different texts in %zu rows, such as names or identifiers; write %s, or category if "
         "they are categories; a model reads sentences with {type: text} (docs/text.md, Sentences)",
         text_name(builder->name).s, builder->pool.count, builder->values, text_string(&advice));
-    text_free(&advice);
-    return s;
 }
 
 /* Texts in a column that is a target, too. */

@@ -10,6 +10,7 @@
 #include "base/files/digest.h"
 #include "base/files/io.h"
 #include "base/numbers/statistics.h"
+#include "base/scoped.h"
 #include "data/columns/preparation.h"
 #include "data/columns/raw_columns.h"
 #include "data/dataset/dataset.h"
@@ -29,13 +30,11 @@
 #define MAX_EXACT 9007199254740992.0 /* 2^53, which 2^53 + 1 becomes as a double, too */
 
 static status reject_group(struct source *source, const char *key, size_t row, double group) {
-    struct text place = {0};
+    SCOPED_TEXT place = {0};
     source->format->describe(source, ROW_GROUP, row, 0, &place);
-    status s = isnan(group) ? status_new(STATUS_DATA, "%s: the group is missing (%s)", text_string(&place), key)
-                            : status_new(STATUS_DATA, "%s: the group is not a number between -2^53 and 2^53",
-                                         text_string(&place));
-    text_free(&place);
-    return s;
+    return isnan(group)
+               ? status_new(STATUS_DATA, "%s: the group is missing (%s)", text_string(&place), key)
+               : status_new(STATUS_DATA, "%s: the group is not a number between -2^53 and 2^53", text_string(&place));
 }
 
 static status read_all_groups(struct source *source, const char *key, double *values) {
@@ -90,17 +89,15 @@ status groups_read(const struct dataset_config *config, struct table *table, int
 /* dataset.weights: a weight for each row, read once and kept in memory. */
 
 static status reject_weight(struct source *source, size_t row, double weight) {
-    struct text place = {0};
+    SCOPED_TEXT place = {0};
     source->format->describe(source, ROW_WEIGHT, row, 0, &place);
     text_add(&place, ": the weight ");
     if (isfinite(weight))
         text_add_double(&place, weight);
     else
         text_add(&place, isnan(weight) ? "NaN" : weight > 0 ? "Inf" : "-Inf");
-    status s = status_new(STATUS_DATA, "%s is %s; weights are finite numbers from 0", text_string(&place),
-                          isfinite(weight) ? weight < 0 ? "negative" : "too large for float32" : "not finite");
-    text_free(&place);
-    return s;
+    return status_new(STATUS_DATA, "%s is %s; weights are finite numbers from 0", text_string(&place),
+                      isfinite(weight) ? weight < 0 ? "negative" : "too large for float32" : "not finite");
 }
 
 /* Reads the weights of all rows to *out, for buffer_free, also after a failure. */
@@ -221,11 +218,9 @@ static status text_columns_open(const struct dataset_config *config, const struc
 /* Makes the tokenizer from the words of the training rows, if the columns have none. */
 static status text_columns_fit(const struct source *source, const struct fit_rows *rows, struct text_columns *texts) {
     if (texts->tokenizer || find_texts(source->columns, source->input_size) == SIZE_MAX) return OK;
-    struct text json = {0};
-    status s = preparation_make_tokenizer(source->columns, source->input_size, rows, &json);
-    if (!s) s = tokenizer_open(NULL, NULL, text_string(&json), &texts->json, &texts->tokenizer);
-    text_free(&json);
-    return s;
+    SCOPED_TEXT json = {0};
+    TRY(preparation_make_tokenizer(source->columns, source->input_size, rows, &json));
+    return tokenizer_open(NULL, NULL, text_string(&json), &texts->json, &texts->tokenizer);
 }
 
 static void text_columns_close(struct text_columns *texts) {
@@ -305,7 +300,7 @@ static status mark_classes(struct dataset *dataset, struct table *table, bool *s
 #define MAX_NAMED 5 /* classes of the warning */
 
 static void warn_absent(struct dataset *dataset, const bool *seen, const bool *trained) {
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     size_t count = 0;
     for (size_t c = 0; c < (size_t)dataset->info.classes; c++) {
         if (!seen[c] || trained[c] || ++count > MAX_NAMED) continue;
@@ -325,7 +320,6 @@ static void warn_absent(struct dataset *dataset, const bool *seen, const bool *t
                          "warning: %zu class%s no training row, so that the model cannot learn %s: %s (dataset.split: "
                          "stratify divides each class, shuffle mixes sorted rows)",
                          count, count == 1 ? " has" : "es have", count == 1 ? "it" : "them", text_string(&names));
-    text_free(&names);
 }
 
 /* Adds a warning about classes of the rows that no training row has; reads all targets. */
@@ -541,26 +535,22 @@ static size_t add_common(const struct string_list *train, const struct io_info *
 
 /* Adds the array of the inputs, as messages name it: ": array 'x': row 0". */
 static void add_array(const struct source *source, struct text *out) {
-    struct text place = {0};
+    SCOPED_TEXT place = {0};
     source->format->describe(source, ROW_INPUT, 0, 0, &place);
     const char *array = strstr(text_string(&place), ": array ");
     text_add(out, array ? array : text_string(&place));
-    text_free(&place);
 }
 
 /* Whether rows of one file are the same in both parts: not of other arrays of an .npz file, or another query. */
 static bool reads_alike(const struct dataset *dataset, const struct dataset_config *config) {
     const struct dataset_format *format = dataset_format_of(config, config->validation.path);
-    struct text train = {0}, validation = {0};
+    SCOPED_TEXT train = {0}, validation = {0};
     if (format->has_queries && config->validation.query)
         return config->query && strcmp(config->query, config->validation.query) == 0;
     if (format != &dataset_npz) return true;
     add_array(dataset->tables[0].source, &train);
     add_array(dataset->tables[1].source, &validation);
-    bool is_same = strcmp(text_string(&train), text_string(&validation)) == 0;
-    text_free(&train);
-    text_free(&validation);
-    return is_same;
+    return strcmp(text_string(&train), text_string(&validation)) == 0;
 }
 
 /* A warning about files that are in both parts, in the arena of [dataset]; NULL: there are none, or a trained model
@@ -568,11 +558,11 @@ static bool reads_alike(const struct dataset *dataset, const struct dataset_conf
 static const char *overlap_note(struct dataset *dataset, const struct dataset_config *config) {
     struct string_list train = {0}, validation = {0};
     struct io_info *train_info = NULL, *info = NULL;
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     const char *note = NULL;
     size_t count = 0;
     if (dataset->n_tables < 2 || config->request.is_trained || !reads_alike(dataset, config)) return NULL;
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     status s = list_files(config, false, arena, &train);
     if (!s) s = list_files(config, true, arena, &validation);
     if (!s) s = stat_all(&train, arena, &train_info);
@@ -584,8 +574,6 @@ static const char *overlap_note(struct dataset *dataset, const struct dataset_co
                             "validation rows, so their loss and metrics are better than those of new rows",
                             text_string(&names), count > 1 ? "are" : "is");
     status_free(s);
-    text_free(&names);
-    arena_destroy(arena);
     return note;
 }
 

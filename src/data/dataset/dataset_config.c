@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/files/find_file.h"
+#include "base/scoped.h"
 #include "data/dataset/dataset.h"
 #include "data/sampling/split.h"
 #include "data/sampling/windows.h"
@@ -112,15 +113,13 @@ static const struct {
 
 /* Whether [config], a section of the schema, was given as something else than its defaults. */
 static bool differs_from_defaults(const struct schema *section, const void *config) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct problems problems = {0};
-    struct text differences = {0};
+    SCOPED_TEXT differences = {0};
     void *defaults = arena_alloc(arena, section->size);
     schema_bind(section, NULL, "", section, defaults, arena, &problems);
     bool differs = schema_diff(section, defaults, config, &differences) > 0;
-    text_free(&differences);
     problems_free(&problems);
-    arena_destroy(arena);
     return differs;
 }
 
@@ -403,10 +402,8 @@ void dataset_remove_split(struct dataset_config *config) {
 }
 
 bool dataset_has_same_split(const struct dataset_config *a, const struct dataset_config *b) {
-    struct text differences = {0};
-    size_t count = schema_diff(&split_section, &a->split, &b->split, &differences);
-    text_free(&differences);
-    return count == 0;
+    SCOPED_TEXT differences = {0};
+    return schema_diff(&split_section, &a->split, &b->split, &differences) == 0;
 }
 
 const char *dataset_series(const struct dataset_config *config) {

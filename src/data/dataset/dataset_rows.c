@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/files/digest.h"
+#include "base/scoped.h"
 #include "data/dataset/open_dataset.h"
 
 /* ---- reading ---- */
@@ -364,13 +365,11 @@ static status check_colors(struct dataset *dataset) {
 
 /* "dataset.augment moves the pixels of the inputs, but ...; <advice>" */
 static status refuse(const struct dataset_target *target, const char *advice) {
-    struct text shape = {0};
+    SCOPED_TEXT shape = {0};
     source_add_shape(target->dims, target->shape, &shape);
-    status s = status_new(
-        STATUS_USAGE, "dataset.augment moves the pixels of the inputs, but cannot move those of the targets (%s); %s",
-        text_string(&shape), advice);
-    text_free(&shape);
-    return s;
+    return status_new(STATUS_USAGE,
+                      "dataset.augment moves the pixels of the inputs, but cannot move those of the targets (%s); %s",
+                      text_string(&shape), advice);
 }
 
 /* Whether the height and the width of [target] are those of the inputs. */
@@ -433,12 +432,10 @@ status dataset_prepare_augment(struct dataset *dataset, const struct dataset_con
     struct augment *augment = &dataset->augment;
     if (!augment_is_on(&config->augment)) return OK;
     if (source->input_dims != 3 || source->input_kind == INPUT_TOKENS) {
-        struct text shape = {0};
+        SCOPED_TEXT shape = {0};
         source_add_shape(source->input_dims, source->input_shape, &shape);
-        status s = status_new(STATUS_USAGE, "dataset.augment needs images, (channels, height, width), but a row is %s",
-                              text_string(&shape));
-        text_free(&shape);
-        return s;
+        return status_new(STATUS_USAGE, "dataset.augment needs images, (channels, height, width), but a row is %s",
+                          text_string(&shape));
     }
     void *memory;
     TRY(rows_alloc((size_t)source->input_shape[0], sizeof(float) + sizeof(struct color_range), "the augmentation",

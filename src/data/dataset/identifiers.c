@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/numbers/statistics.h"
+#include "base/scoped.h"
 #include "data/source/source.h"
 
 #define MIN_IDENTIFIERS 10    /* values of a column that may be one */
@@ -169,7 +170,7 @@ static status find_numbers(struct source *source, const struct column_rules *rul
 }
 
 static const char *describe(const struct source *source, const bool *found, size_t count, struct arena *arena) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     size_t named = 0;
     text_printf(&out, "column%s ", text_plural(count, "s"));
     for (size_t i = 0; i < source->input_size && named < MAX_NAMED; i++) {
@@ -189,9 +190,7 @@ static const char *describe(const struct source *source, const bool *found, size
         text_add(&out, ": ignore");
     }
     text_add(&out, count > named ? ", ...}" : "}");
-    const char *note = arena_copy(arena, text_string(&out));
-    text_free(&out);
-    return note;
+    return arena_copy(arena, text_string(&out));
 }
 
 status identifiers_note(struct source *source, const struct section_list *rules, struct arena *arena,

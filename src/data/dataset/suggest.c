@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/columns/columns.h"
 #include "data/columns/preparation.h"
 #include "data/csv/csv.h"
@@ -79,7 +80,7 @@ static void choose_format(const struct column_view *c, struct arena *arena, stru
 
 /* "numbers with percent signs, such as '5 %' in line 2; ..." */
 static const char *explain_styles(const struct column_view *c, const char *unit, struct arena *arena) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     text_add(&out, "numbers with ");
     suggest_add_styles(c->styles, &out);
     text_add(&out, ", such as '");
@@ -89,9 +90,7 @@ static const char *explain_styles(const struct column_view *c, const char *unit,
     if (c->styles & NUMBER_COMMA && !(c->styles & ~(unsigned)(NUMBER_COMMA | NUMBER_SEPARATORS)))
         advice = "if decimals have a comma, set dataset.csv.decimal: ','";
     text_printf(&out, "' in %s %zu; %s", unit, c->styled_line, advice);
-    const char *copy = arena_copy(arena, text_string(&out));
-    text_free(&out);
-    return copy;
+    return arena_copy(arena, text_string(&out));
 }
 
 static const char *explain_text(const struct column_view *c, const char *unit, struct arena *arena) {
@@ -561,7 +560,7 @@ static void list_missing(const struct column_view *columns, size_t count, const 
 
 /* "'a': it is empty; 'b': ..." */
 static status reject_inputs(const char *path, const struct suggestion *s) {
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     for (size_t i = 0; i < s->column_count && i < 3; i++) {
         text_add(&why, i ? "; '" : ": '");
         text_add_value(&why, s->columns[i].name, TEXT_MAX_NAME);
@@ -569,9 +568,7 @@ static status reject_inputs(const char *path, const struct suggestion *s) {
     }
     text_add(&why, "; see ddptrain inspect ");
     text_add_shell(&why, path);
-    status failure = status_new(STATUS_USAGE, "%s: no column is left for the inputs%s", path, text_string(&why));
-    text_free(&why);
-    return failure;
+    return status_new(STATUS_USAGE, "%s: no column is left for the inputs%s", path, text_string(&why));
 }
 
 /* Where the chosen column has sentences, only its place speaks for it: the last other one that can be a target. */
@@ -915,13 +912,12 @@ static void read_sizes(const struct archive *archive, char *records, struct imag
 /* The size of all images, if it is the same and not large; else the median, if it is small. */
 static void choose_image_size(const struct dataset_config *config, struct suggestion *out) {
     struct image_sizes sizes = {0};
-    struct text records = {0};
+    SCOPED_TEXT records = {0};
     struct archive *archive = NULL;
     status s = dataset_images.add_records(config, false, &records);
     if (!s) s = archive_open(config->path, &archive);
     if (!s && records.data) read_sizes(archive, records.data, &sizes);
     archive_close(archive);
-    text_free(&records);
     status_free(s); /* reported when the dataset is opened */
     out->image_channels = sizes.count > 0 && sizes.grey == sizes.count ? 1 : 3;
     out->are_images_resized = sizes.count == 0;
@@ -1082,11 +1078,10 @@ status dataset_inspect(const char *path, struct text *out) {
     struct io_info info = {0};
     if (!format && image_is_named(path)) TRY(io_stat(path, &info));
     if (info.is_file) return inspect_image(path, out);
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     status s = format ? OK : io_stat(path, &info);
     if (!s && !format && (info.is_folder || archive_in_path(path))) format = &dataset_images;
     if (!s && format != &dataset_images) s = file_check(path, &bytes);
     if (!s) s = format->inspect ? format->inspect(path, out) : inspect_rows(path, format->name, arena, out);
-    arena_destroy(arena);
     return s;
 }

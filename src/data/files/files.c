@@ -11,7 +11,7 @@
 
 #include "base/files/archive.h"
 #include "base/files/io.h"
-#include "base/text.h"
+#include "base/scoped.h"
 
 status file_check(const char *path, uint64_t *bytes) {
     struct io_info info;
@@ -20,16 +20,14 @@ status file_check(const char *path, uint64_t *bytes) {
         *bytes = info.size;
         return OK;
     }
-    char *folder = getcwd(NULL, 0);
+    SCOPED_STRING folder = getcwd(NULL, 0);
     const char *reason = info.is_folder  ? "it is a folder"
                          : !info.exists  ? strerror(ENOENT)
                          : !info.is_file ? "it is not a regular file"
                                          : strerror(errno);
-    status s = status_new(
+    return status_new(
         STATUS_DATA, "cannot read the dataset '%s' (working directory %s%s): %s", path, folder ? folder : "unknown",
         !info.exists && path[0] != '/' ? "; it is also not beside the config or in the parent folder" : "", reason);
-    free(folder);
-    return s;
 }
 
 void files_raise_limit(size_t count) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/files/digest.h"
+#include "base/scoped.h"
 #include "base/system/thread.h"
 
 /* Bytes of a row of table->targets. */
@@ -232,7 +233,7 @@ static status table_read_targets(struct table *table, size_t first, size_t count
 /* STATUS_DATA with the place unless [value] is a class, or ignored. */
 static status table_check_class(const struct table *table, size_t row, size_t element, double value) {
     if (table_is_ignored(table, value) || (value >= 0 && value == floor(value) && value <= MAX_CLASSES)) return OK;
-    struct text sentence = {0};
+    SCOPED_TEXT sentence = {0};
     text_add(&sentence, "is not a class; classes are integers from 0");
     if (value > 0 && value < 1)
         text_add(&sentence, "; for targets that are probabilities of classes, let the model end in log_softmax and use "
@@ -240,9 +241,7 @@ static status table_check_class(const struct table *table, size_t row, size_t el
     if (value < 0 && table->ignored.is_set && table->ignored.key)
         text_printf(&sentence, ", and targets that do not count, such as those of padding, are %lld (%s of the loss)",
                     (long long)table->ignored.value, table->ignored.key);
-    status s = table_reject(table, true, row, element, value, text_string(&sentence));
-    text_free(&sentence);
-    return s;
+    return table_reject(table, true, row, element, value, text_string(&sentence));
 }
 
 /* Converts targets (count, target_size) to the type of table->targets. [first]: as in table_scale_inputs. */
@@ -673,11 +672,9 @@ status table_finish(struct table *table) {
 
 /* "<place>: <sentence>" */
 static status reject(const struct table *table, size_t row, size_t column, const char *sentence) {
-    struct text place = {0};
+    SCOPED_TEXT place = {0};
     table->source->format->describe(table->source, ROW_INPUT, row, column, &place);
-    status s = status_new(STATUS_DATA, "%s: %s", text_string(&place), sentence);
-    text_free(&place);
-    return s;
+    return status_new(STATUS_DATA, "%s: %s", text_string(&place), sentence);
 }
 
 /* Rows first .. first + count - 1; NaN is a missing value. */
@@ -721,7 +718,7 @@ static void add_others(const struct table *table, size_t column, struct text *ou
 
 static status reject_missing(const struct table *table, size_t row, size_t column, bool is_trained) {
     const struct raw_column *raw = &table->source->columns[column];
-    struct text sentence = {0};
+    SCOPED_TEXT sentence = {0};
     if (is_trained) {
         text_add(
             &sentence,
@@ -739,19 +736,15 @@ static status reject_missing(const struct table *table, size_t row, size_t colum
                                   : ", or mean, most_frequent, constant or indicator");
         add_others(table, column, &sentence);
     }
-    status s = reject(table, row, column, text_string(&sentence));
-    text_free(&sentence);
-    return s;
+    return reject(table, row, column, text_string(&sentence));
 }
 
 static status reject_unknown(const struct table *table, size_t row, size_t column, size_t text) {
-    struct text sentence = {0};
+    SCOPED_TEXT sentence = {0};
     text_add(&sentence, "'");
     text_add_value(&sentence, table->source->columns[column].texts.items[text], TEXT_MAX_NAME);
     text_add(&sentence, "' is not a category of the training rows, and the column has unknown: error");
-    status s = reject(table, row, column, text_string(&sentence));
-    text_free(&sentence);
-    return s;
+    return reject(table, row, column, text_string(&sentence));
 }
 
 static status check_value(const struct table *table, size_t row, size_t column, double value, bool is_trained) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/source/npy_header.h"
 
 /* ---- rows of an epoch ---- */
@@ -301,7 +302,7 @@ static status find_sizes(struct index_file *file, int world_size) {
     const size_t *shape = file->header.shape;
     bool per_rank = file->config->per_rank;
     int dims = file->dims, expected = per_rank ? 2 : 1;
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     status s = OK;
     add_shape(file, &text);
     if (dims != expected && dims != expected + 1) {
@@ -320,7 +321,6 @@ static status find_sizes(struct index_file *file, int world_size) {
         else if (shape[0] == 0)
             s = status_new(STATUS_DATA, "%s has no rows", text_string(&text));
     }
-    text_free(&text);
     return s;
 }
 
@@ -336,18 +336,16 @@ static size_t in_c_order(const struct index_file *file, size_t f) {
 }
 
 static status reject_value(const struct index_file *file, size_t index, double value) {
-    struct text at = {0};
+    SCOPED_TEXT at = {0};
     size_t block = file->header.rows * file->header.size;
     for (int i = 0; i < file->dims; i++) {
         block /= file->header.shape[i];
         text_printf(&at, "%s%zu", i ? ", " : "", index / block);
         index %= block;
     }
-    status s = status_new(STATUS_DATA, "%s: value [%s] is %.0f, but the %zu training row%s numbered 0 to %zu",
-                          file->config->path, text_string(&at), value, file->train_rows,
-                          file->train_rows == 1 ? " is" : "s are", file->train_rows - 1);
-    text_free(&at);
-    return s;
+    return status_new(STATUS_DATA, "%s: value [%s] is %.0f, but the %zu training row%s numbered 0 to %zu",
+                      file->config->path, text_string(&at), value, file->train_rows,
+                      file->train_rows == 1 ? " is" : "s are", file->train_rows - 1);
 }
 
 /* Of several orders, those of the ranks are interleaved, as a rank reads them. */

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/buffer.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "base/utf8.h"
 #include "data/columns/columns.h"
 #include "data/columns/date.h"
@@ -141,7 +140,7 @@ static status read_names(struct csv *csv, const struct dataset_config *config) {
 static void advise_header(const struct csv *csv, const struct dataset_config *config, struct text *out) {
     const struct column_list *list = &config->request.columns;
     size_t inputs = columns_count(list, COLUMN_INPUT), targets = columns_count(list, COLUMN_TARGET);
-    struct text input_names = {0}, target_names = {0};
+    SCOPED_TEXT input_names = {0}, target_names = {0};
     if (list->count == 0) return;
     columns_add_names(list, COLUMN_INPUT, &input_names);
     columns_add_names(list, COLUMN_TARGET, &target_names);
@@ -153,8 +152,6 @@ static void advise_header(const struct csv *csv, const struct dataset_config *co
                     csv->n_columns, text_plural(csv->n_columns, "s"), text_string(&input_names),
                     text_string(&target_names),
                     config->request.without_targets ? ", which 'predict' does not need" : "");
-    text_free(&input_names);
-    text_free(&target_names);
 }
 
 /* Rejects a file without header, whose first row would be lost, unless the config names columns. A model knows the
@@ -167,18 +164,16 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
     bool is_named = config->inputs.count || config->targets.count || config->rules.count;
     if (is_named || (config->request.is_trained && numbers == 0) || !csv_first_is_row(csv->path, &config->csv))
         return OK;
-    struct text advice = {0};
+    SCOPED_TEXT advice = {0};
     if (!config->request.is_trained)
         text_add(&advice, ", or write dataset.csv: {no_header: true}, with which the columns are named 0, 1, 2, ... "
                           "(if it is a header, name its columns in dataset.inputs or dataset.targets)");
     advise_header(csv, config, &advice);
-    status s = status_new(STATUS_DATA,
-                          "%s:line 1: expected a header with column names, but this is a row of %s ('%s', ...); insert "
-                          "a line with names before it%s",
-                          csv->path, numbers > 0 ? "numbers" : "values like those below",
-                          csv_printable(csv, csv->names[0]), text_string(&advice));
-    text_free(&advice);
-    return s;
+    return status_new(STATUS_DATA,
+                      "%s:line 1: expected a header with column names, but this is a row of %s ('%s', ...); insert "
+                      "a line with names before it%s",
+                      csv->path, numbers > 0 ? "numbers" : "values like those below", csv_printable(csv, csv->names[0]),
+                      text_string(&advice));
 }
 
 /* Rows to predict need no header: when the first line has as many numbers as the model has inputs, and none is a column
@@ -197,12 +192,11 @@ static void name_columns(struct csv *csv, const struct dataset_config *config) {
             bsearch(&csv->names[i], known, list->count, sizeof *known, text_compare))
             return;
     csv->has_no_header = true;
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     columns_add_names(list, COLUMN_INPUT, &names);
     for (size_t i = 0; i < csv->n_columns; i++) csv->names[i] = list->items[i].name;
     csv_add_note(csv, arena_printf(csv->arena, "there is no header; the columns must have the order of training: %s",
                                    text_string(&names)));
-    text_free(&names);
 }
 
 static struct name_index index_names(const struct csv *csv, const char *const *names, size_t count) {
@@ -234,14 +228,12 @@ status csv_find_column(const struct csv *csv, const char *name, const char *know
     *column = name_index_find(&csv->by_name, name);
     if (*column != SIZE_MAX) return OK;
     const char *nearest = schema_nearest(name, csv->names);
-    struct text columns = {0};
+    SCOPED_TEXT columns = {0};
     list_columns(csv, &columns);
-    status s =
-        status_new(STATUS_DATA, "%s: there is no column '%s'%s%s%s%s%s; the columns are: %s", csv->path, name,
-                   known_from ? ", which is in " : "", known_from ? known_from : "", nearest ? "; did you mean '" : "",
-                   nearest ? csv_printable(csv, nearest) : "", nearest ? "'" : "", text_string(&columns));
-    text_free(&columns);
-    return s;
+    return status_new(STATUS_DATA, "%s: there is no column '%s'%s%s%s%s%s; the columns are: %s", csv->path, name,
+                      known_from ? ", which is in " : "", known_from ? known_from : "",
+                      nearest ? "; did you mean '" : "", nearest ? csv_printable(csv, nearest) : "", nearest ? "'" : "",
+                      text_string(&columns));
 }
 
 /* Makes a column that is used as one both input and target, which windows of a series may have. */
@@ -353,7 +345,7 @@ static bool is_in_order(const struct csv *csv) {
 
 /* Makes a note about columns that are not in [list], and about a different order. */
 static void note_columns(struct csv *csv, const struct dataset_config *config, const struct column_list *list) {
-    struct text note = {0}, ignored = {0};
+    SCOPED_TEXT note = {0}, ignored = {0};
     struct column_index trained = columns_index(csv->arena, list);
     for (size_t i = 0; i < csv->n_columns && ignored.length < 200; i++)
         if (csv->roles[i].at == NOT_USED && !columns_have_name(&trained, csv->names[i]) &&
@@ -366,8 +358,6 @@ static void note_columns(struct csv *csv, const struct dataset_config *config, c
         text_printf(&note, "%scolumns that were not used in training are ignored: %s%s", note.length ? "; " : "",
                     text_string(&ignored), ignored.length >= 200 ? ", ..." : "");
     if (note.length) csv_add_note(csv, text_string(&note));
-    text_free(&note);
-    text_free(&ignored);
 }
 
 /* Uses the columns of [list], found by name. */
@@ -759,16 +749,14 @@ status csv_add_label(struct csv *csv, const char *text, double *value) {
  * LabelBinarizer. */
 static status check_binary(const struct csv *csv) {
     if (csv->n_classes == 2) return OK;
-    struct text some = {0};
+    SCOPED_TEXT some = {0};
     for (size_t i = 0; i < csv->n_classes && i < 3; i++)
         text_printf(&some, "%s'%s'", i ? ", " : "", csv_printable(csv, csv->classes[i]));
-    status s = status_new(STATUS_DATA,
-                          "%s: the target has %zu label%s (%s%s), and the loss takes two, or numbers from 0 to 1; for "
-                          "more classes write loss: cross_entropy, with an output of the model for each",
-                          csv->path, csv->n_classes, text_plural(csv->n_classes, "s"), text_string(&some),
-                          csv->n_classes > 3 ? ", ..." : "");
-    text_free(&some);
-    return s;
+    return status_new(STATUS_DATA,
+                      "%s: the target has %zu label%s (%s%s), and the loss takes two, or numbers from 0 to 1; for "
+                      "more classes write loss: cross_entropy, with an output of the model for each",
+                      csv->path, csv->n_classes, text_plural(csv->n_classes, "s"), text_string(&some),
+                      csv->n_classes > 3 ? ", ..." : "");
 }
 
 /* Labels become their index in the sorted labels of the training file. The pool has them in the order of the file. */
@@ -931,7 +919,7 @@ static status compare(struct csv_reader *reader, struct arena *arena, bool *is_r
 bool csv_first_is_row(const char *path, const struct csv_config *dialect) {
     static const struct csv_config recognised;
     struct csv_reader reader = {0};
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     char *text = NULL;
     bool is_row = false;
     status s = csv_open_first(path, dialect ? dialect : &recognised, &reader, &text);
@@ -940,7 +928,6 @@ bool csv_first_is_row(const char *path, const struct csv_config *dialect) {
     status_free(s);
     csv_free(&reader);
     buffer_free(text);
-    arena_destroy(arena);
     return is_row;
 }
 
@@ -1063,7 +1050,7 @@ static void add_dialect(const struct csv_reader *reader, const char *note, struc
 }
 
 status csv_inspect(const char *path, struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct csv_reader reader = {0};
     char *text = NULL;
     const char *note;
@@ -1096,6 +1083,5 @@ status csv_inspect(const char *path, struct text *out) {
     for (size_t i = 0; i < count; i++) column_builder_free(&columns[i].builder);
     csv_free(&reader);
     buffer_free(text);
-    arena_destroy(arena);
     return s;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/scoped.h"
 #include "data/files/files.h"
 #include "data/source/source.h"
 
@@ -133,7 +133,7 @@ static status read_text(struct csv_texts *t, const char *path, const struct text
 status csv_texts_of(const struct dataset_config *config, bool is_validation, size_t rows, struct csv_texts **out) {
     const char *path = is_validation ? config->validation.path : config->path;
     const struct dataset_format *format = dataset_format_of(config, path);
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     if (!format || !format->add_records)
         return open_texts(path, dataset_others(config, is_validation), &config->csv, rows,
                           config->request.skips_bad_rows, out);
@@ -143,7 +143,6 @@ status csv_texts_of(const struct dataset_config *config, bool is_validation, siz
     t->arena = arena_create();
     status s = format->add_records(config, is_validation, &text);
     if (!s) s = read_text(t, path, &text, rows);
-    text_free(&text);
     if (s) csv_texts_close(t);
     if (!s) *out = t;
     return s;

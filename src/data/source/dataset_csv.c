@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "data/columns/date.h"
 #include "data/source/column_view.h"
 #include "data/source/csv_source.h"
@@ -365,19 +366,15 @@ static status reject_rows(const struct csv *csv, size_t rows, const char *kinds)
 static status csv_finish_new(struct csv *csv) {
     const struct bad_rows *bad = &csv->bad;
     size_t rows = csv->base.rows + csv->base.left_out_count;
-    struct text kinds = {0};
-    status s = OK;
+    SCOPED_TEXT kinds = {0};
     if (bad->count == 0) return OK;
     add_kinds(csv, &kinds);
-    if (csv->skips_bad && csv->base.rows > 0)
-        csv_add_note(csv, arena_printf(csv->arena, "%zu of %zu rows %s left out (--skip-bad-rows): %s", bad->count,
-                                       rows, bad->count == 1 ? "is" : "are", text_string(&kinds)));
-    else if (csv->skips_bad)
-        s = status_new(STATUS_DATA, "%s; no row can be read: %s", status_message(bad->first), text_string(&kinds));
-    else
-        s = reject_rows(csv, rows, text_string(&kinds));
-    text_free(&kinds);
-    return s;
+    if (!csv->skips_bad) return reject_rows(csv, rows, text_string(&kinds));
+    if (csv->base.rows == 0)
+        return status_new(STATUS_DATA, "%s; no row can be read: %s", status_message(bad->first), text_string(&kinds));
+    csv_add_note(csv, arena_printf(csv->arena, "%zu of %zu rows %s left out (--skip-bad-rows): %s", bad->count, rows,
+                                   bad->count == 1 ? "is" : "are", text_string(&kinds)));
+    return OK;
 }
 
 /* ---- the order of time ---- */
@@ -815,14 +812,12 @@ static void add_number(struct csv *csv, size_t column, double value, double *row
 /* Names the operands with their values: "height is 0". */
 static status reject_result(const struct csv *csv, size_t column, double value) {
     const struct computed_column *c = &csv->computed[column - csv->n_own];
-    struct text operands = {0};
+    SCOPED_TEXT operands = {0};
     for (size_t i = 0; i < c->expression->name_count; i++)
         text_printf(&operands, "%s%s is %g", i ? ", " : "", csv_printable(csv, csv->names[c->operands[i]]),
                     c->values[i]);
-    status s = status_new(STATUS_DATA, "%s: %s is %s (%s)", csv_place(csv, column), csv_printable(csv, c->text),
-                          isnan(value) ? "not a number" : "infinite", text_string(&operands));
-    text_free(&operands);
-    return s;
+    return status_new(STATUS_DATA, "%s: %s is %s (%s)", csv_place(csv, column), csv_printable(csv, c->text),
+                      isnan(value) ? "not a number" : "infinite", text_string(&operands));
 }
 
 /* The value of an operand in the current record; NAN: missing. */

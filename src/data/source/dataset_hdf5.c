@@ -11,11 +11,10 @@
 #include <strings.h>
 #include <zlib.h>
 
-#include "base/arena.h"
 #include "base/files/hdf5.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "data/source/first_look.h"
 #include "data/source/frame.h"
 #include "data/source/npy_header.h"
@@ -627,12 +626,10 @@ static herr_t add_name(hid_t group, const char *name, const H5L_info_t *info, vo
 }
 
 static status missing(const struct hdf5 *h, const char *name) {
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     H5Literate(h->file, H5_INDEX_NAME, H5_ITER_INC, NULL, add_name, &names);
-    status s = status_new(STATUS_DATA, "%s: there is no dataset '%s'; the file has: %s (see dataset.inputs, targets)",
-                          h->path, name, names.length ? text_string(&names) : "nothing");
-    text_free(&names);
-    return s;
+    return status_new(STATUS_DATA, "%s: there is no dataset '%s'; the file has: %s (see dataset.inputs, targets)",
+                      h->path, name, names.length ? text_string(&names) : "nothing");
 }
 
 /* libhdf5 calls it before it follows an external link, also through a soft link; a negative result prevents it. */
@@ -1177,17 +1174,15 @@ static const struct found *find_inputs(const struct search *search, const struct
 }
 
 static status not_clear(const struct search *search) {
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     for (size_t i = 0; i < search->count && names.length < 200; i++) {
         text_add(&names, i ? ", " : "");
         text_add_value(&names, search->items[i].name, TEXT_MAX_NAME);
     }
-    status s = status_new(STATUS_DATA,
-                          "%s: it is not clear which datasets are the inputs and the targets; the file has: %s "
-                          "(--target names the targets)",
-                          search->path, names.length ? text_string(&names) : "no dataset of numbers");
-    text_free(&names);
-    return s;
+    return status_new(STATUS_DATA,
+                      "%s: it is not clear which datasets are the inputs and the targets; the file has: %s "
+                      "(--target names the targets)",
+                      search->path, names.length ? text_string(&names) : "no dataset of numbers");
 }
 
 /* The other datasets with as many rows. */

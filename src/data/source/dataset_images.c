@@ -5,13 +5,12 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/files/archive.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
-#include "base/text.h"
 #include "base/utf8.h"
 #include "data/csv/csv.h"
 #include "data/images/image.h"
@@ -273,14 +272,12 @@ static status image_labels_open(const struct dataset_config *config, const char 
 }
 
 static status no_image(const struct source *labels, const char *folder, size_t row, const char *name) {
-    struct text place = {0};
+    SCOPED_TEXT place = {0};
     labels->format->describe(labels, ROW_INPUT, row, 0, &place);
-    status s = status_new(STATUS_DATA,
-                          "%s: there is no image '%s' in the folder '%s'; correct or remove the line, or name the "
-                          "column of the file names with dataset.image.column",
-                          text_string(&place), text_name(name).s, folder);
-    text_free(&place);
-    return s;
+    return status_new(STATUS_DATA,
+                      "%s: there is no image '%s' in the folder '%s'; correct or remove the line, or name the "
+                      "column of the file names with dataset.image.column",
+                      text_string(&place), text_name(name).s, folder);
 }
 
 /* *name, in [arena]: the image of [row], a file in [folder]; a name without the extension of an image gets that of the
@@ -774,11 +771,9 @@ static status open_images(const struct dataset_config *config, const char *path,
 static status decode_image(struct source *source, size_t row, size_t thread, uint8_t *inputs) {
     const struct images *images = (struct images *)source;
     const struct image_file *file = &images->files[row];
-    char *path = text_path(file->folder, file->name);
+    SCOPED_STRING path = text_path(file->folder, file->name);
     struct image_place place = {images->archive, path};
-    status s = image_decode_file(images->decoders[thread], &place, inputs);
-    free(path);
-    return s;
+    return image_decode_file(images->decoders[thread], &place, inputs);
 }
 
 /* The folder of an image below that of the dataset: "" or "/folder". */
@@ -788,11 +783,9 @@ static const char *folder_below(const struct images *images, size_t row) {
 
 static status read_mask(struct images *images, size_t row, double *values) {
     const struct image_file *file = &images->files[row];
-    char *image = text_path(file->folder, file->name);
+    SCOPED_STRING image = text_path(file->folder, file->name);
     struct image_place place = {images->archive, image};
-    status s = image_masks_read(&images->masks, &place, folder_below(images, row), file->name, values);
-    free(image);
-    return s;
+    return image_masks_read(&images->masks, &place, folder_below(images, row), file->name, values);
 }
 
 static status read_targets(struct images *images, size_t first, size_t count, double *targets) {
@@ -870,13 +863,12 @@ static status describe_class(const struct images *images, size_t first, size_t c
     text_add_value(out, images->n_classes ? images->files[first].class : "without classes", TEXT_MAX_NAME);
     text_pad(out, start, 28);
     text_printf(out, " %zu image%s, the first: ", count, text_plural(count, "s"));
-    char *path = text_path(images->files[first].folder, images->files[first].name);
+    SCOPED_STRING path = text_path(images->files[first].folder, images->files[first].name);
     status s = image_decoder_create(&config, &decoder);
     struct image_place place = {images->archive, path};
     if (!s) s = image_describe_file(decoder, &place, out);
     image_decoder_destroy(decoder);
     text_add(out, "\n");
-    free(path);
     return s;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/files/hdf5.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/source/frame.h"
 
 #define MAX_TEXT 256   /* bytes of an attribute that is read */
@@ -481,7 +482,7 @@ static const struct variable *find_base(struct netcdf *n, const struct string_li
 }
 
 static const char *type_of(const struct netcdf *n, const struct variable *v) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     const char *kind = v->kind != NUMBERS        ? "text"
                        : v->class == H5T_FLOAT   ? "float"
                        : v->class != H5T_INTEGER ? "other"
@@ -496,9 +497,7 @@ static const char *type_of(const struct netcdf *n, const struct variable *v) {
     text_add(&text, ")");
     if (*v->units) text_add(&text, ", ");
     if (*v->units) text_add_value(&text, v->units, TEXT_MAX_NAME);
-    const char *copy = arena_copy(n->arena, text_string(&text));
-    text_free(&text);
-    return copy;
+    return arena_copy(n->arena, text_string(&text));
 }
 
 static status set_columns(struct netcdf *n, struct frame *frame, const struct string_list *names) {

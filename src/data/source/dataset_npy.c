@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/files/io.h"
 #include "base/files/zip.h"
+#include "base/scoped.h"
 #include "data/source/npy_header.h"
 #include "data/source/source.h"
 
@@ -255,7 +255,7 @@ static const char *replace_word(struct arena *arena, const char *path, const cha
 
 /* *found: the file of the targets of [path]; an error names those that were looked for. */
 static status find_targets(struct npy *npy, const char *path, const char *key, const char **found) {
-    struct text tried = {0};
+    SCOPED_TEXT tried = {0};
     status s = OK;
     *found = NULL;
     for (size_t i = 0; !s && !*found && i < N_WORDS; i++) {
@@ -270,7 +270,6 @@ static status find_targets(struct npy *npy, const char *path, const char *key, c
     if (!s && !*found)
         s = status_new(STATUS_USAGE, "%s is missing: give the .npy file of the targets of '%s'%s", key, path,
                        text_string(&tried));
-    text_free(&tried);
     return s;
 }
 
@@ -318,12 +317,10 @@ static void list_arrays(const struct npy *npy, struct text *out) {
 
 /* "<path>: <what>; the file has: x, y (see dataset.inputs, dataset.targets)" */
 static status missing(const struct npy *npy, const char *what) {
-    struct text arrays = {0};
+    SCOPED_TEXT arrays = {0};
     list_arrays(npy, &arrays);
-    status s = status_new(STATUS_DATA, "%s: %s; the file has: %s (see dataset.inputs and dataset.targets)",
-                          npy->files[0].path, what, text_string(&arrays));
-    text_free(&arrays);
-    return s;
+    return status_new(STATUS_DATA, "%s: %s; the file has: %s (see dataset.inputs and dataset.targets)",
+                      npy->files[0].path, what, text_string(&arrays));
 }
 
 /* Whether [name] of a pair of words can be names[index]: the given one, or an array of the file. */
@@ -539,7 +536,7 @@ static status inspect_file(const char *path, int fd, uint64_t bytes, struct text
 
 /* A member that is not an array of numbers is listed with the reason. */
 static status inspect_archive(const char *path, int fd, uint64_t bytes, struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct zip zip;
     status s = zip_open(fd, path, bytes, arena, &zip);
     if (!s) text_printf(out, "file    %s\nformat  npz, %zu array%s\n\n", path, zip.count, text_plural(zip.count, "s"));
@@ -555,7 +552,6 @@ static status inspect_archive(const char *path, int fd, uint64_t bytes, struct t
         text_add(out, member->is_deflated ? ", compressed\n" : "\n");
         status_free(reason);
     }
-    arena_destroy(arena);
     return s;
 }
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/source/column_view.h"
 #include "data/source/csv_source.h"
 #include "data/source/first_look.h"
@@ -98,7 +99,7 @@ static status add_bytes(const struct csv *csv, struct records *records, double b
 
 /* "file:<path>?immutable=1", or "file://<path>..." of an absolute path, with the characters of a URI escaped. */
 static char *uri_of(const char *path, struct arena *arena) {
-    struct text uri = {0};
+    SCOPED_TEXT uri = {0};
     text_add(&uri, *path == '/' ? "file://" : "file:"); /* without a host, which //path would begin with */
     for (; *path; path++)
         if (strchr("%?#", *path))
@@ -106,9 +107,7 @@ static char *uri_of(const char *path, struct arena *arena) {
         else
             text_add_bytes(&uri, path, 1);
     text_add(&uri, "?immutable=1");
-    char *copy = arena_copy(arena, text_string(&uri));
-    text_free(&uri);
-    return copy;
+    return arena_copy(arena, text_string(&uri));
 }
 
 /* An immutable database is read without its write-ahead log. [path]: of the file. */
@@ -144,14 +143,13 @@ static status check_journal(const struct csv *csv, const char *path) {
 
 /* SQLite names these files after the file that a symbolic link leads to. */
 static status check_changes(const struct csv *csv) {
-    char *real = realpath(csv->path, NULL);
+    SCOPED_STRING real = realpath(csv->path, NULL);
     status s = real ? OK : status_errno(STATUS_IO, errno, "cannot read '%s'", csv->path);
     const char *paths[] = {csv->path, real};
     for (size_t i = 0; !s && i < 2; i++) {
         s = check_log(csv, paths[i]);
         if (!s) s = check_journal(csv, paths[i]);
     }
-    free(real);
     return s;
 }
 
@@ -255,24 +253,20 @@ static status list_tables(const struct csv *csv, struct records *records, struct
 /* The name of the only table, or an error that lists them. */
 static status find_table(const struct csv *csv, struct records *records, const char **table) {
     struct string_list tables;
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     TRY(list_tables(csv, records, &tables));
     if (tables.count == 1) *table = tables.items[0];
     if (tables.count == 1) return OK;
     for (size_t i = 0; i < tables.count && names.length < 200; i++)
         text_printf(&names, "%s%s", i ? ", " : "", csv_printable(csv, tables.items[i]));
-    status s = status_new(STATUS_USAGE, "%s: give dataset.table or dataset.query; the database has %s%s", csv->path,
-                          tables.count ? "the tables: " : "no table", text_string(&names));
-    text_free(&names);
-    return s;
+    return status_new(STATUS_USAGE, "%s: give dataset.table or dataset.query; the database has %s%s", csv->path,
+                      tables.count ? "the tables: " : "no table", text_string(&names));
 }
 
 static const char *quoted(const char *name, struct arena *arena) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     for (; *name; name++) text_add(&out, *name == '"' ? "\"\"" : (char[]){*name, 0});
-    const char *copy = arena_copy(arena, text_string(&out));
-    text_free(&out);
-    return copy;
+    return arena_copy(arena, text_string(&out));
 }
 
 /* *rows: of the table with the [quoted] name; -1: it takes more than records->max_seconds. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/scoped.h"
 
 #define MAGIC "\x93NUMPY"
 #define MAGIC_SIZE 6
@@ -53,7 +54,7 @@ const struct npy_type *npy_type_named(const char *name) {
 static bool is_one_of(const char *characters, char c) { return c && strchr(characters, c); }
 
 static status reject_type(const char *name, const char *code, size_t length) {
-    struct text type = {0};
+    SCOPED_TEXT type = {0};
     text_add_bytes(&type, code, length < TEXT_MAX_NAME ? length : TEXT_MAX_NAME);
     char kind = length > 0 && is_one_of("<>|=", code[0]) ? code[length > 1] : length > 0 ? code[0] : 0;
     const char *reason = kind == 'O'   ? "pickled Python objects, which are not read"
@@ -63,10 +64,8 @@ static status reject_type(const char *name, const char *code, size_t length) {
                          : kind == 'c'                ? "complex numbers, which are not read"
                          : kind == 'M' || kind == 'm' ? "dates or times; convert them to numbers"
                                                       : "not integers, floats or booleans of 1, 2, 4 or 8 bytes";
-    status s = status_new(STATUS_DATA, "%s: the type of its values, %s%s%s, is %s", name, kind == '[' ? "" : "'",
-                          text_name(text_string(&type)).s, kind == '[' ? "" : "'", reason);
-    text_free(&type);
-    return s;
+    return status_new(STATUS_DATA, "%s: the type of its values, %s%s%s, is %s", name, kind == '[' ? "" : "'",
+                      text_name(text_string(&type)).s, kind == '[' ? "" : "'", reason);
 }
 
 static status find_type(const char *name, const char *code, size_t length, struct npy_header *header) {

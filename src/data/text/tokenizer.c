@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/utf8.h"
 #include "data/files/files.h"
 #include "data/text/normalizer.h"
@@ -1335,7 +1336,7 @@ static status add_word(struct word_counts *w, const char *word, size_t size, siz
 
 /* A text that begins with no blank gets one, as add_prefix_space does. */
 status word_counts_add(struct word_counts *words, const char *text, size_t times) {
-    struct text longer = {0};
+    SCOPED_TEXT longer = {0};
     if (text[0] != ' ') text_add(&longer, " ");
     text_add(&longer, text);
     const char *at = text_string(&longer);
@@ -1344,7 +1345,6 @@ status word_counts_add(struct word_counts *words, const char *text, size_t times
         size = words_gpt2(at, left);
         if (size > 1 && size <= MAX_WORD_BYTES) s = add_word(words, at, size, times);
     }
-    text_free(&longer);
     return s;
 }
 
@@ -1358,7 +1358,7 @@ static int by_count(const void *a, const void *b, void *pool) {
 
 /* Adds ',"token":id', each byte as the character that stands for it. */
 static void write_token(const uint32_t *letters, const char *bytes, size_t size, size_t id, struct text *json) {
-    struct text token = {0};
+    SCOPED_TEXT token = {0};
     for (size_t i = 0; i < size; i++) {
         char letter[4];
         text_add_bytes(&token, letter, utf8_write(letters[(uint8_t)bytes[i]], letter));
@@ -1366,7 +1366,6 @@ static void write_token(const uint32_t *letters, const char *bytes, size_t size,
     text_add(json, ",");
     text_add_json(json, text_string(&token));
     text_printf(json, ":%zu", id);
-    text_free(&token);
 }
 
 static void add_vocabulary(const struct word *sorted, size_t count, const char *pool, struct text *json) {
@@ -1424,7 +1423,7 @@ static status add_words_of_text(struct word_counts *words, const char *text, siz
 }
 
 static void write_words(const struct word_counts *words, struct text *json) {
-    struct text word = {0};
+    SCOPED_TEXT word = {0};
     for (size_t i = 0; i < words->map.count; i++) {
         struct pool_range bytes = words->items[i].bytes;
         text_clear(&word);
@@ -1433,7 +1432,6 @@ static void write_words(const struct word_counts *words, struct text *json) {
         text_add_json(json, text_string(&word));
         text_printf(json, ":%zu", i);
     }
-    text_free(&word);
 }
 
 status tokenizer_write_words(const char *text, size_t size, struct text *json) {
