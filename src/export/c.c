@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/csv/csv.h"
 #include "export/model.h"
 #include "model/emit/c.h"
@@ -505,7 +506,7 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
     const char *parameters = arena_printf(c->arena, "const %s *inputs,%s float *outputs, float *work", input_type(c),
                                           is_prepared ? " const double *doubles," : "");
     const char *arguments = is_prepared ? "inputs, doubles, outputs, work" : "inputs, outputs, work";
-    struct text preparation = {0};
+    SCOPED_TEXT preparation = {0};
     if (is_prepared) add_preparation(c, &preparation);
     add_nodes(c);
     text_printf(
@@ -525,7 +526,6 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
         add_prepared_entry(c, out);
     else
         add_entries(c, out);
-    text_free(&preparation);
 }
 
 /* ---- the format ---- */
@@ -553,7 +553,7 @@ static status write_model(const struct export_source *source, const struct expor
     c.scratch = arena_alloc(arena, 2 * (model->node_count + 1) * sizeof *c.scratch);
     c.root = arena_alloc(arena, model->tensor_count * sizeof *c.root);
     c_code_init(&c.code, &emitted, arena);
-    struct text header = {0}, code = {0};
+    SCOPED_TEXT header = {0}, code = {0};
     const char *header_path = header_of(&c, path);
     place(&c);
     preparation_plan(&c);
@@ -563,8 +563,6 @@ static status write_model(const struct export_source *source, const struct expor
     status s = io_replace(header_path, &part, 1);
     part = (struct io_part){code.data, code.length};
     if (!s) s = io_replace(path, &part, 1);
-    text_free(&header);
-    text_free(&code);
     c_code_free(&c.code);
     return s;
 }

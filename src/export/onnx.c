@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/csv/csv.h"
 #include "export/model.h"
 #include "model/emit/onnx.h"
@@ -223,13 +224,12 @@ static const char **add_steps(const struct onnx_file *f, struct text *columns) {
 
 /* metadata_props 14: key 1, value 2 */
 static void add_texts(struct text *out, const char *key, const struct string_list *list) {
-    struct text entry = {0}, json = {0};
+    SCOPED_TEXT entry = {0}, json = {0};
     if (!list->count) return;
     text_add_json_list(&json, list->items, list->count);
     protobuf_string(&entry, 1, key);
     protobuf_string(&entry, 2, text_string(&json));
     protobuf_message(out, 14, &entry);
-    text_free(&json);
 }
 
 /* In the unit of the targets. */
@@ -311,16 +311,14 @@ static void add_inputs(const struct onnx_file *f, struct text *graph) {
 /* Model: ir_version 1, producer_name 2, graph 7, opset_import 8 {version 2}. Graph: name 2, input 11, output 12. */
 static void add_model(const struct onnx_file *f, struct text *out) {
     struct onnx_graph *g = f->g;
-    struct text graph = {0}, opset = {0}, outputs = {0}, columns = {0};
+    SCOPED_TEXT graph = {0}, opset = {0}, outputs = {0}, columns = {0};
     add_outputs(f, add_steps(f, &columns), &outputs);
     text_add_bytes(&graph, g->nodes.data, g->nodes.length);
     protobuf_string(&graph, 2, f->m->name);
     if (g->tensors.length) text_add_bytes(&graph, g->tensors.data, g->tensors.length);
     add_inputs(f, &graph);
     if (columns.length) text_add_bytes(&graph, columns.data, columns.length);
-    text_free(&columns);
     text_add_bytes(&graph, outputs.data, outputs.length);
-    text_free(&outputs);
     protobuf_int(out, 1, IR_VERSION);
     protobuf_string(out, 2, "ddptrain");
     protobuf_message(out, 7, &graph);
@@ -341,11 +339,10 @@ static status write_model(const struct export_source *source, const struct expor
     g.has_buffer = arena_alloc(source->arena, (m->model->buffers.count + 1) * sizeof *g.has_buffer);
     g.lengths = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *g.lengths);
     g.real_positions = arena_alloc(source->arena, (m->model->lengths_count + 1) * sizeof *g.real_positions);
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     add_model(&file, &out);
     struct io_part part = {out.data, out.length};
     status s = io_replace(path, &part, 1);
-    text_free(&out);
     text_free(&g.nodes);
     text_free(&g.tensors);
     return s;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/dataset/dataset.h"
 #include "data/sampling/split.h"
 #include "export/formats.h"
@@ -677,28 +678,24 @@ static void add_device(const struct train_config *t, struct text *out) {
 }
 
 static void write_script(struct script *s, struct text *out) {
-    struct text body = {0}, pieces = {0};
+    SCOPED_TEXT body = {0}, pieces = {0};
     text_printf(&body, "\n\ndtype = torch.float32  # with torch.float64 the same run with less rounding\n"
                        "rank, world = int(os.environ.get(\"RANK\", 0)), int(os.environ.get(\"WORLD_SIZE\", 1))\n");
     add_device(&s->config->train, &body);
     text_printf(&body, "\n# ---- data ----\n\n%s\n# ---- model ----\n\n%s\n# ---- training ----\n\n%s",
                 text_string(&s->data), text_string(&s->network), text_string(&s->training));
     add_pieces(s->arena, text_string(&body), &pieces);
-    struct text all = {0};
+    SCOPED_TEXT all = {0};
     text_printf(&all, "%s\n%s", text_string(&pieces), text_string(&body));
-    struct text source = {0};
+    SCOPED_TEXT source = {0};
     text_add_value(&source, s->source, TEXT_MAX_LINE);
     text_printf(
         out,
         "# The training of %s in PyTorch, written by `ddptrain export`: the same rows, initial weights and updates.\n"
         "#\n#     python3 train.py\n#     torchrun --standalone --nproc_per_node=2 train.py\n\n",
         text_string(&source));
-    text_free(&source);
     add_imports(text_string(&all), out);
     text_printf(out, "%s%s", text_string(&pieces), text_string(&body));
-    text_free(&all);
-    text_free(&body);
-    text_free(&pieces);
 }
 
 static status write_script_file(const struct config *config, const char *source, const char *path, struct log *log) {
@@ -706,7 +703,7 @@ static status write_script_file(const struct config *config, const char *source,
     const struct plan_options options = {.purpose = PLAN_CHECK, .reads_all = true, .env = &alone};
     struct plan *plan = NULL;
     struct script s = {.source = source, .path = path, .config = config, .arena = arena_create()};
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     status failure = check_config(config);
     if (!failure) failure = plan_create(config, &options, &plan);
     s.plan = plan;
@@ -720,7 +717,6 @@ static status write_script_file(const struct config *config, const char *source,
         failure = io_replace(path, &part, 1);
     }
     if (!failure) log_line(log, "%s: a PyTorch script; the run begins with the initial weights of the config", path);
-    text_free(&out);
     text_free(&s.data);
     text_free(&s.network);
     text_free(&s.training);

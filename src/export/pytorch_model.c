@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "export/export.h"
 #include "export/pytorch.h"
 #include "model/init.h"
@@ -152,14 +153,12 @@ static const char *expression(const struct naming *n, size_t tensor) {
     const char *name = n->value[n->origin[tensor]];
     if (t->alias == NO_TENSOR || is_as_stored(m, tensor)) return name;
     if (to->dims == 1 && is_row_major(from)) return arena_printf(n->s->arena, "%s.flatten(1)", name);
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     text_printf(&out, "%s%s.reshape(len(%s), ", name, is_row_major(from) ? "" : ".movedim(1, -1)", name);
     script_add_sizes(&out, to, is_row_major(to) ? 0 : 1);
     if (!is_row_major(to)) text_printf(&out, ", %lld", (long long)to->size[0]);
     text_add(&out, is_row_major(to) ? ")" : ").movedim(-1, 1)");
-    const char *copy = arena_copy(n->s->arena, text_string(&out));
-    text_free(&out);
-    return copy;
+    return arena_copy(n->s->arena, text_string(&out));
 }
 
 /* The layer whose module has the parameters of a layer: that with which it shares them. */
@@ -197,7 +196,7 @@ static status add_layer(struct naming *n, size_t i, const char **inputs) {
     struct call call = {n->s, layer, node, inputs, input_shape(n, node->in[0]), 0};
     const char *template = facts.lengths && type->pytorch_with_lengths ? type->pytorch_with_lengths : type->pytorch;
     if (passes_on(layer)) template = "{x}";
-    struct text code = {0};
+    SCOPED_TEXT code = {0};
     if (strpbrk(layer->name, "\"\\{}\n")) return script_refuse("a name with a quote, a backslash or a brace");
     if (!template)
         return status_new(STATUS_USAGE, "%s: %s cannot be expressed in a PyTorch script", place_text(layer->place).s,
@@ -229,7 +228,6 @@ static status add_layer(struct naming *n, size_t i, const char **inputs) {
         text_printf(&n->forward, "        %s = %s\n", name, text_string(&code));
     }
     if (!s && layer->has_relu) text_printf(&n->forward, "        %s = F.relu(%s)\n", name, name);
-    text_free(&code);
     return s;
 }
 
@@ -276,7 +274,7 @@ static bool add_chain_node(struct naming *n, size_t i, struct chain *chain) {
     if (passes_on(layer)) return true;
     const struct layer_type *type = type_of(layer);
     struct call call = {n->s, layer, node, (const char *[]){"x"}, input_shape(n, node->in[0]), 0};
-    struct text code = {0};
+    SCOPED_TEXT code = {0};
     bool fits = type->pytorch && !strstr(type->pytorch, "{x") && !layer->is_sharing && !layer->tied_count &&
                 !layer_facts_of(layer).lengths && !layer->out.lengths && !layer_facts_of(layer).reads_tokens &&
                 add_view(n->s, node->in[0], chain);
@@ -286,7 +284,6 @@ static bool add_chain_node(struct naming *n, size_t i, struct chain *chain) {
     status_free(s);
     if (fits) add_item(chain, text_string(&code));
     if (fits && layer->has_relu && type->relu != RELU_BEFORE) add_item(chain, "nn.ReLU()");
-    text_free(&code);
     return fits;
 }
 
@@ -335,10 +332,9 @@ static bool is_repeated(const char *first, const char *line, long t, struct loop
         bool is_stream = ends_with(first, a, "stream=");
         if (x != y && is_index && y == x + t && (loop->start < 0 || loop->start == x)) {
             loop->start = x;
-            struct text before = {0};
+            SCOPED_TEXT before = {0};
             if (out) text_printf(&before, "f%s{i}", out->data + quoted);
             if (out) out->length = quoted, text_add(out, text_string(&before));
-            text_free(&before);
         } else if (x != y && is_stream && (y - x) % t == 0 && (!loop->distance || loop->distance == (y - x) / t)) {
             loop->distance = (y - x) / t;
             if (out) text_printf(out, "%ld + %ld * i", x - loop->distance * loop->start, loop->distance);
