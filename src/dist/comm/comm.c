@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "base/system/module.h"
-#include "base/text.h"
 #include "device/cpu/parallel.h"
 #include "dist/comm/comm_backend.h"
 #include "dist/comm/comm_group.h"
@@ -28,13 +28,12 @@
 static status comm_explain(const struct comm_group *g, const char *call, status failure) {
     int rank = g->job_rank, size = g->job_size;
     if (status_code(failure) != STATUS_PEER) return status_prefix(failure, "rank %d of %d: %s", rank, size, call);
-    struct text cause = {0};
+    SCOPED_TEXT cause = {0};
     bool is_known = store_cause(g->store, CAUSE_SECONDS, &cause);
     status named = is_known ? status_new(store_failure_code(g->store), "rank %d of %d lost a peer in %s: %s", rank,
                                          size, call, cause.data)
                             : status_new(STATUS_PEER, "rank %d of %d lost contact with another rank in %s (%s)", rank,
                                          size, call, status_message(failure));
-    text_free(&cause);
     status_free(failure);
     return named;
 }
@@ -250,7 +249,7 @@ status comm_backend_mpi(enum dist_launcher launcher, const struct comm_backend *
 status comm_connect_mpi(struct comm *comm) {
     const struct comm_backend *backend;
     struct comm_setup setup;
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     char address[64];
     int number = 0;
     status own = comm_backend_mpi(comm->shared->launcher, &backend);
@@ -269,7 +268,6 @@ status comm_connect_mpi(struct comm *comm) {
         status_free(failure);
         failure = reason;
     }
-    text_free(&name);
     TRY(failure);
     return comm_connect_with(comm, backend);
 }
@@ -277,7 +275,7 @@ status comm_connect_mpi(struct comm *comm) {
 /* Whether MPI can be used on all ranks: it is started, and a group that costs no connection is created for a moment. */
 static status try_mpi(struct comm *comm, const struct comm_backend **out) {
     struct comm_setup setup;
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     char address[64];
     int number = 0;
     void *group = NULL;
@@ -286,7 +284,6 @@ static status try_mpi(struct comm *comm, const struct comm_backend **out) {
     if (!failure) failure = comm_agree(&setup, "module", comm_backend_mpi(comm->shared->launcher, out), &number);
     if (!failure) failure = (*out)->create(&setup, &group);
     if (!failure) (*out)->destroy(group);
-    text_free(&name);
     return failure;
 }
 
@@ -334,12 +331,9 @@ static void describe(struct comm_group *g, status no_shm, const char *no_mpi) {
 status comm_connect_auto(struct comm *comm) {
     struct comm_group *g = comm->shared;
     bool is_one_host = g->host_count == 1;
-    char *no_mpi = NULL;
+    SCOPED_STRING no_mpi = NULL;
     status no_shm = OK, failure = is_one_host ? OK : choose_between(comm, &no_mpi);
-    if (failure) {
-        free(no_mpi);
-        return failure;
-    }
+    TRY(failure);
     if (g->host_count < comm->world_size) /* several ranks on a host */
         no_shm = comm_connect_with(comm, is_one_host                            ? &comm_shm
                                          : strcmp(g->between->name, "mpi") == 0 ? &comm_hosts_mpi
@@ -351,24 +345,21 @@ status comm_connect_auto(struct comm *comm) {
         failure = connect_between(comm);
     }
     if (!failure) describe(g, no_shm, no_mpi);
-    free(no_mpi);
     status_free(no_shm);
     return failure;
 }
 
 status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu) {
     struct comm_group *g = comm->shared;
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     text_printf(&name, "%s/gpu", g->name);
-    status failure = allocate(g, text_string(&name), comm->rank, comm->world_size, &g->gpu);
-    text_free(&name);
-    TRY(failure);
+    TRY(allocate(g, text_string(&name), comm->rank, comm->world_size, &g->gpu));
     struct comm_group *own = g->gpu->shared;
     memcpy(own->members, g->members, (size_t)comm->world_size * sizeof *own->members);
     memcpy(own->hosts, g->hosts, (size_t)comm->world_size * sizeof *own->hosts);
     own->host_count = g->host_count;
     own->gpu_number = gpu;
-    failure = comm_connect_with(g->gpu, backend);
+    status failure = comm_connect_with(g->gpu, backend);
     if (failure && status_code(failure) != STATUS_USAGE) failure = comm_explain(g, "connecting the GPUs", failure);
     if (failure) {
         comm_destroy(g->gpu);
@@ -394,17 +385,13 @@ static connect_function *const connects[] = {COMM_BACKENDS(X)};
 #define BACKENDS (sizeof connects / sizeof *connects)
 
 status comm_backend_find(const char *name, int *backend) {
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     for (size_t i = 0; i < BACKENDS; i++) {
         text_printf(&names, "%s%s", i == 0 ? "" : i + 1 < BACKENDS ? ", " : " or ", comm_backend_names[i]);
         *backend = (int)i;
-        if (strcmp(name, comm_backend_names[i]) != 0) continue;
-        text_free(&names);
-        return OK;
+        if (strcmp(name, comm_backend_names[i]) == 0) return OK;
     }
-    status failure = status_new(STATUS_USAGE, "expected %s, got '%s'", text_string(&names), name);
-    text_free(&names);
-    return failure;
+    return status_new(STATUS_USAGE, "expected %s, got '%s'", text_string(&names), name);
 }
 
 static status connect_by(struct comm *comm, int backend) {
@@ -499,13 +486,11 @@ static status split(struct comm *comm, const struct split_request *requests, str
     unsigned number = g->splits++;
     if (color < 0) return OK;
     for (int r = 0; r < comm->world_size; r++) count += requests[r].color == color;
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     text_printf(&name, "%s/%u.%d", g->name, number, color);
-    status failure = allocate(g, text_string(&name), new_rank_of(requests, comm->world_size, comm->rank), count, out);
-    text_free(&name);
-    TRY(failure);
+    TRY(allocate(g, text_string(&name), new_rank_of(requests, comm->world_size, comm->rank), count, out));
     fill_members(comm, requests, *out);
-    if (count > 1) failure = connect_by(*out, backend_of(g));
+    status failure = count > 1 ? connect_by(*out, backend_of(g)) : OK;
     if (!failure && count > 1 && g->gpu)
         failure = comm_add_gpu(*out, g->gpu->shared->backend, g->gpu->shared->gpu_number);
     if (failure) {
@@ -557,7 +542,7 @@ static status check_members(const struct comm *comm, const char *name, const int
 }
 
 status comm_new_group(struct comm *comm, const char *name, const int *ranks, size_t count, struct comm **out) {
-    struct text own = {0};
+    SCOPED_TEXT own = {0};
     void *all = NULL;
     size_t *sizes = calloc((size_t)comm->world_size, sizeof *sizes);
     int key = -1;
@@ -572,7 +557,6 @@ status comm_new_group(struct comm *comm, const char *name, const int *ranks, siz
     if (!s) s = comm_split(comm, key < 0 ? -1 : 0, key, out);
     free(all);
     free(sizes);
-    text_free(&own);
     return s;
 }
 

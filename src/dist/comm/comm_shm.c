@@ -28,8 +28,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
-#include "base/text.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_group.h"
 #include "dist/process/net.h"
@@ -79,11 +79,10 @@ static status look_up(const struct comm_setup *setup, const char *what, const ch
 /* ---- the map: passing the descriptor ---- */
 
 static void prove(const struct comm_setup *setup, const char *socket_name, size_t length, int rank, uint8_t proof[32]) {
-    struct text message = {0};
+    SCOPED_TEXT message = {0};
     text_printf(&message, "shm:%s:%d:", setup->name, rank);
     text_add_bytes(&message, socket_name, length);
     store_sign(setup->store, message.data, message.length, proof);
-    text_free(&message);
 }
 
 /* A message of one byte with one descriptor as ancillary data. */
@@ -201,12 +200,10 @@ static const char *fetch_from(const struct comm_setup *setup, const char *name, 
 }
 
 static const char *fetch(const struct comm_setup *setup, const char *what, struct shm_map *map, status *failure) {
-    char *name = NULL;
+    SCOPED_STRING name = NULL;
     size_t length = 0;
     *failure = look_up(setup, what, "socket", 0, &name, &length);
-    const char *error = *failure ? no_store : fetch_from(setup, name, length, map);
-    free(name);
-    return error;
+    return *failure ? no_store : fetch_from(setup, name, length, map);
 }
 
 static const char *map_and_lock(struct shm_map *map, int rank) {
@@ -222,15 +219,13 @@ static const char *map_and_lock(struct shm_map *map, int rank) {
 
 /* The first error of the group in order of rank; [error]: of this rank, "" for none. */
 static status agree(const struct comm_setup *setup, const char *what, const char *error) {
-    struct text key = {0};
-    char *first = NULL;
+    SCOPED_TEXT key = {0};
+    SCOPED_STRING first = NULL;
     int rank;
     text_printf(&key, "%s/%s/result", setup->name, what);
     status failure = store_first(setup->store, text_string(&key), setup->rank, setup->world_size, error, setup->timeout,
                                  &first, &rank);
     if (!failure && first) failure = status_new(STATUS_IO, "%s", first);
-    text_free(&key);
-    free(first);
     return failure;
 }
 

@@ -92,13 +92,12 @@ static void write_log(struct launched_rank *r, const char *line, size_t size) {
 }
 
 static void end_line(struct launched_rank *r) {
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     text_add(&r->line, "\n");
     text_printf(&line, "[rank %d] ", r->rank);
     text_add_bytes(&line, r->line.data, r->line.length);
     write_all(STDERR_FILENO, line.data, line.length);
     write_log(r, r->line.data, r->line.length);
-    text_free(&line);
     text_clear(&r->line);
 }
 
