@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/files/sealed.h"
+#include "base/scoped.h"
 #include "checkpoint/checkpoint_hdf5.h"
 #include "checkpoint/checkpoint_image.h"
 #include "checkpoint/foreign.h"
@@ -423,9 +424,8 @@ static status remove_temporaries(const char *dir, const struct io_names *names) 
     status s = OK;
     for (size_t i = 0; i < names->count; i++) {
         if (!is_temporary(names->items[i])) continue;
-        char *path = join(dir, names->items[i], "");
+        SCOPED_STRING path = join(dir, names->items[i], "");
         s = status_first(s, io_remove(path));
-        free(path);
     }
     return s;
 }
@@ -442,12 +442,10 @@ status checkpoint_clean(const char *dir, size_t *count) {
 
 status checkpoint_write_image(const char *dir, const char *name, const struct image *image) {
     TRY(io_make_folders(dir));
-    char *path = join(dir, name, CHECKPOINT_ENDING);
+    SCOPED_STRING path = join(dir, name, CHECKPOINT_ENDING);
     size_t count;
     const struct io_part *parts = image_parts(image, &count);
-    status s = sealed_write_parts(path, parts, count, image->order);
-    free(path);
-    return s;
+    return sealed_write_parts(path, parts, count, image->order);
 }
 
 static bool is_removed(const char *path) {

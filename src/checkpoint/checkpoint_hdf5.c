@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
+
 #define MAX_LEVELS 32 /* of groups; hard links can form cycles */
 
 static herr_t look_for_allocation(unsigned number, const H5E_error2_t *error, void *context) {
@@ -243,7 +245,7 @@ static status walk_child(struct level *level, hid_t group, const char *name) {
         return status_new(STATUS_DATA, "%s: the file has more than %d objects", walk->name, HDF5_MAX_OBJECTS);
     hid_t child = open_link(group, name, level->index);
     if (child < 0) return image_failure(STATUS_DATA, "%s: '%s%s' cannot be opened", walk->name, level->path, name);
-    struct text child_path = {0};
+    SCOPED_TEXT child_path = {0};
     text_printf(&child_path, "%s%s", level->path, name);
     H5I_type_t kind = H5Iget_type(child);
     status s = OK;
@@ -253,7 +255,6 @@ static status walk_child(struct level *level, hid_t group, const char *name) {
         text_add(&child_path, "/");
         s = walk_group(walk, child, child_path.data, level->depth + 1);
     }
-    text_free(&child_path);
     H5Oclose(child);
     return s;
 }
@@ -279,11 +280,10 @@ status hdf5_walk(hid_t file, const char *name, const char *group, hdf5_visitor *
     if (!is_root && !hdf5_is_inside(file, group)) return OK;
     hid_t open = H5Oopen(file, group, H5P_DEFAULT);
     if (open < 0) return image_failure(STATUS_DATA, "%s: '%s' cannot be opened", name, group);
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     struct walk walk = {.name = name, .visit = visit, .context = context};
     if (!is_root) text_printf(&path, "%s/", group);
     status s = H5Iget_type(open) == H5I_GROUP ? walk_group(&walk, open, text_string(&path), 0) : OK;
-    text_free(&path);
     H5Oclose(open);
     return s;
 }

@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/files/sealed.h"
+#include "base/scoped.h"
 #include "checkpoint/checkpoint_hdf5.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/safetensors.h"
@@ -123,7 +124,7 @@ static const char *begin_group(struct inspection *report, const char *path) {
 
 static void list_dataset(struct inspection *report, const char *path, const struct hdf5_shape *shape) {
     const char *name = begin_group(report, path);
-    struct text kind = {0};
+    SCOPED_TEXT kind = {0};
     text_printf(&kind, "%s ", shape->type_name);
     text_add_shape(&kind, shape->dims, shape->shape);
     text_add(report->out, "  ");
@@ -131,7 +132,6 @@ static void list_dataset(struct inspection *report, const char *path, const stru
     text_add_value(report->out, name, TEXT_MAX_NAME);
     text_pad(report->out, start, 28);
     text_printf(report->out, " %-22s", kind.data);
-    text_free(&kind);
     add_content(report, shape);
     while (report->out->length && report->out->data[report->out->length - 1] == ' ')
         report->out->data[--report->out->length] = 0;
@@ -266,7 +266,7 @@ static status print_tensors(const struct safetensors *file, struct text *out) {
     text_add(out, "\n");
     json_object_foreach(file->header, name, value) {
         struct safetensors_entry tensor;
-        struct text kind = {0};
+        SCOPED_TEXT kind = {0};
         if (!safetensors_is_tensor(name)) continue;
         TRY(safetensors_entry(file, name, value, &tensor));
         text_printf(&kind, "%s (", tensor.dtype->name);
@@ -277,7 +277,6 @@ static status print_tensors(const struct safetensors *file, struct text *out) {
         text_add_value(out, name, TEXT_MAX_NAME);
         text_pad(out, start, 28);
         text_printf(out, " %-22s", kind.data);
-        text_free(&kind);
         if (tensor.dtype->convert) {
             struct range range = range_of(file, &tensor);
             range_print(&range, out);

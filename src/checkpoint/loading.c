@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/buffer.h"
+#include "base/scoped.h"
 #include "checkpoint/torch_file.h"
 
 /* A name of the model, or another name of a parameter. */
@@ -141,7 +141,7 @@ static bool is_in_model(const struct loading *l, size_t length) {
 #define MAX_PARTS 3 /* of a prefix */
 
 static void find_member(struct loading *l) {
-    struct text part = {0};
+    SCOPED_TEXT part = {0};
     const char *first = NULL;
     json_t *entry;
     json_object_foreach(l->file.header, first, entry) {
@@ -156,7 +156,6 @@ static void find_member(struct loading *l) {
         text_add(&l->prefix, text_string(&part));
         break;
     }
-    text_free(&part);
 }
 
 /* The length of "0." of "0.weight". */
@@ -184,7 +183,7 @@ static void name_module(struct loading *l) {
     const char *module = single_module(l), *name;
     json_t *entry, *named = json_object();
     size_t length = module ? module_length(module) : 0;
-    struct text renamed = {0};
+    SCOPED_TEXT renamed = {0};
     json_object_foreach(l->file.header, name, entry) {
         bool is_tensor = safetensors_is_tensor(name);
         if (is_tensor && strchr(name, '.')) length = 0;
@@ -192,7 +191,6 @@ static void name_module(struct loading *l) {
         text_printf(&renamed, "%.*s%s", is_tensor ? (int)length : 0, module ? module : "", name);
         json_object_set(named, text_string(&renamed), entry);
     }
-    text_free(&renamed);
     if (length > 0) {
         json_decref(l->file.header);
         l->file.header = named;
@@ -265,10 +263,9 @@ static status check_finite(const struct loading *l, const char *name, const stru
 /* ---- loading by the names of the model ---- */
 
 static const json_t *find(const struct loading *l, const char *name) {
-    struct text wrapped = {0};
+    SCOPED_TEXT wrapped = {0};
     text_printf(&wrapped, "%s%s", text_string(&l->prefix), name);
     const json_t *entry = json_object_get(l->file.header, text_string(&wrapped));
-    text_free(&wrapped);
     return entry;
 }
 
@@ -372,11 +369,10 @@ static status compare_all(const struct loading *l, struct text *differences) {
 }
 
 static status compare(const struct loading *l) {
-    struct text differences = {0};
+    SCOPED_TEXT differences = {0};
     status s = compare_all(l, &differences);
     if (!s && differences.length)
         s = status_new(STATUS_DATA, "%s: does not match the model:%s", l->file.path, text_string(&differences));
-    text_free(&differences);
     return s;
 }
 

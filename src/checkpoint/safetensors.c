@@ -4,11 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/bits.h"
 #include "base/buffer.h"
 #include "base/files/io.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "checkpoint/foreign.h"
 #include "checkpoint/torch_file.h"
 
@@ -219,13 +218,12 @@ bool tensor_index_is_name(const char *path) {
 
 static status parse(const char *path, json_t **out) {
     struct io_info info;
-    char *text = NULL;
+    SCOPED_STRING text = NULL;
     json_error_t error = {0};
     *out = NULL;
     TRY(io_read_text(path, MAX_INDEX_BYTES, &text, &info));
     if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
     if (text) *out = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-    free(text);
     if (*out) return OK;
     return status_new(STATUS_DATA, "%s: not a list of the files of tensors%s%s", path, error.text[0] ? ": " : "",
                       error.text);

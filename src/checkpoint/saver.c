@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "base/system/thread.h"
 #include "checkpoint/checkpoint_image.h"
 
@@ -57,7 +58,7 @@ static status write_image(struct saver *saver) {
 /* Consumes [failure] and replaces saver->dir by dir_name in its sentence. */
 static status rename_folder(const struct saver *saver, status failure) {
     size_t length = strlen(saver->dir);
-    struct text sentence = {0};
+    SCOPED_TEXT sentence = {0};
     const char *rest = status_message(failure);
     for (const char *at; (at = strstr(rest, saver->dir)); rest = at + length) {
         text_add_bytes(&sentence, rest, (size_t)(at - rest));
@@ -65,7 +66,6 @@ static status rename_folder(const struct saver *saver, status failure) {
     }
     text_add(&sentence, rest);
     status named = status_new(status_code(failure), "%s", text_string(&sentence));
-    text_free(&sentence);
     status_free(failure);
     return named;
 }

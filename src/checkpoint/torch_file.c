@@ -6,12 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/dims.h"
 #include "base/files/io.h"
 #include "base/files/zip.h"
-#include "base/text.h"
+#include "base/scoped.h"
 #include "checkpoint/pickle.h"
 
 /* ---- reading ---- */
@@ -297,24 +296,22 @@ static void find_state_dicts(const struct pickle_value *dict, struct found *out)
 
 /* [is_itself]: the dictionary that has these also has tensors. */
 static status several(const struct reading *r, const struct found *found, bool is_itself) {
-    struct text keys = {0};
+    SCOPED_TEXT keys = {0};
     for (size_t i = 0; i < found->count; i++) {
         text_add(&keys, i == 0 ? "'" : i + 1 < found->count ? ", '" : " and '");
         text_add_value(&keys, found->keys[i], TEXT_MAX_NAME);
         text_add(&keys, "'");
     }
-    status s = status_new(STATUS_DATA, "%s: %s %s tensors%s; save that of the model alone%s", r->path,
-                          text_string(&keys), found->count == 1 ? "is a dictionary of" : "are dictionaries of",
-                          is_itself ? " beside others of the file" : "", is_itself ? "" : ", or under the key 'model'");
-    text_free(&keys);
-    return s;
+    return status_new(STATUS_DATA, "%s: %s %s tensors%s; save that of the model alone%s", r->path, text_string(&keys),
+                      found->count == 1 ? "is a dictionary of" : "are dictionaries of",
+                      is_itself ? " beside others of the file" : "", is_itself ? "" : ", or under the key 'model'");
 }
 
 /* The numbers beside the state_dict, such as that of the epoch, become metadata. */
 static status add_numbers(const struct reading *r, const char *root, const struct pickle_value *dict) {
     json_t *metadata = json_object(), *value;
     json_object_set_new(r->file->header, "__metadata__", metadata);
-    struct text number = {0};
+    SCOPED_TEXT number = {0};
     status s = OK;
     for (size_t i = 0; !s && i < dict->count; i += 2) {
         const char *key = key_text(dict->items[i]);
@@ -327,7 +324,6 @@ static status add_numbers(const struct reading *r, const char *root, const struc
         if (number.length) json_object_set_new(metadata, key, json_string(text_string(&number)));
         if (!s) json_decref(value);
     }
-    text_free(&number);
     return s;
 }
 
@@ -582,8 +578,8 @@ static void add_pickle(struct text *out, struct arena *arena, const struct named
 /* ---- archive ---- */
 
 status torch_file_write(const char *path, const struct named_tensor *tensors, size_t count) {
-    struct arena *arena = arena_create();
-    struct text pickle = {0};
+    SCOPED_ARENA arena = arena_create();
+    SCOPED_TEXT pickle = {0};
     add_pickle(&pickle, arena, tensors, count);
     struct zip_new_member *members = arena_alloc(arena, (count + 3) * sizeof *members);
     members[0] = (struct zip_new_member){ROOT "data.pkl", pickle.data, pickle.length};
@@ -592,8 +588,5 @@ status torch_file_write(const char *path, const struct named_tensor *tensors, si
         members[i + 2] = (struct zip_new_member){arena_printf(arena, ROOT "data/%s", key_of(arena, i)),
                                                  tensors[i].values, named_tensor_elements(&tensors[i]) * sizeof(float)};
     members[count + 2] = (struct zip_new_member){ROOT "version", "3\n", 2};
-    status s = zip_write(path, members, count + 3);
-    text_free(&pickle);
-    arena_destroy(arena);
-    return s;
+    return zip_write(path, members, count + 3);
 }
