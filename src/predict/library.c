@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/files/hdf5.h"
+#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "data/columns/columns.h"
 #include "data/text/vocabulary.h"
@@ -225,10 +226,8 @@ static status check_columns(const struct prediction *p) {
         if (!c->texts == !c->numbers && p->rows > 0)
             return status_new(STATUS_USAGE, "column '%s': give either texts or numbers", c->name);
     }
-    struct arena *arena = arena_create();
-    status s = find_columns(p, arena);
-    arena_destroy(arena);
-    return s;
+    SCOPED_ARENA arena = arena_create();
+    return find_columns(p, arena);
 }
 
 static status predict_table(void *context) {

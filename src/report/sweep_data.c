@@ -270,9 +270,8 @@ static bool read_run(struct sweep_data *s, const struct json_line *line) {
     run.trial = (int32_t)trial;
     run.repeat = (int32_t)repeat;
     if (s->trial_count >= 0 && run.trial >= s->trial_count) return true; /* of a time of more trials */
-    char *message = json_field_text(json_line_find(line, "message"));
+    SCOPED_STRING message = json_field_text(json_line_find(line, "message"));
     if (message && run.state == TRIAL_FAILED) run.message = reason_index(s, message);
-    free(message);
     double *point = new_run(s);
     s->runs[s->run_count - 1] = run;
     read_others(s, json_line_find(line, "metrics"));
@@ -496,14 +495,11 @@ static status find_members(struct sweep_data *s) {
     bool is_shared = !r && info.is_folder;
     if (is_shared) r = io_list(members, &names);
     for (size_t i = 0; is_shared && !r && !s->is_locked && i < names.count; i++) {
-        char *folder = text_path(members, names.items[i]), *alive = text_path(folder, "alive"), *text = NULL;
+        SCOPED_STRING folder = text_path(members, names.items[i]), *alive = text_path(folder, "alive"), *text = NULL;
         r = io_stat(alive, &info);
         bool is_new = !r && info.is_file && clock_unix() - info.modified < SHARED_SILENCE;
         if (is_new) r = io_read_text(alive, MAX_ALIVE, &text, &info);
         s->is_locked = text && !strstr(text, "\"has_ended\":1");
-        free(text);
-        free(alive);
-        free(folder);
     }
     if (is_shared && !r) io_names_free(&names);
     return r;
