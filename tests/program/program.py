@@ -283,7 +283,3 @@ checkpoint: {{save_every: 1}}
 
 with open(os.path.join(SOURCE, "tests/program/long.yaml")) as f:
     LONG = f.read()
-
-
-def main():
-    unittest.main(verbosity=2)

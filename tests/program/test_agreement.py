@@ -72,7 +72,3 @@ class Flips(program.Case):
     def test_alone_and_in_words(self):
         self.flipped(0, 2, 9, code=0)  # one rank has nothing to compare with
         self.assertIn("DDPTRAIN_FAULT_FLIP", self.run_program("test.yaml", "--fresh", code=USAGE, env={"DDPTRAIN_FAULT_FLIP": "1:x"})[1])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -83,7 +83,3 @@ class Primitives(program.Case):
             self.assertGreater(what.count("create"), 6)
             self.assertGreater(what.count("exec"), 6)
             self.assertNotIn("create", what[what.index("exec"):])
-
-
-if __name__ == "__main__":
-    program.main()

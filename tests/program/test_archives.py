@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import tarfile
-import unittest
 import zipfile
 
 import program
@@ -252,7 +251,3 @@ class Archives(program.Case):
         with open(self.path("large.tar"), "wb") as f:  # a size of 8 GiB in base 256, in a short file
             f.write(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
         self.rejected("large.tar", "(it ends within a file)")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,5 +1,5 @@
 """The ledger of a run and ddptrain audit: what is recorded, what is repeated, and that changes are found. ctest-labels: dist"""
-import glob, hashlib, json, os, re, shutil, unittest
+import glob, hashlib, json, os, re, shutil
 
 import numpy as np
 
@@ -905,7 +905,3 @@ class Audit(program.Case):
         _, err = self.run_program("c.yaml", "--no-progress")
         self.assertIn("ledger.jsonl: its last line has no chain; the ledger begins anew", err)
         self.assertEqual(self.ledger()[0]["step"], 20)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -677,7 +677,3 @@ class Folder(program.Case):
         os.remove(self.path("damaged/config.yaml"))
         self.run_program("test.yaml", "train.epochs=2", "--run-dir", "damaged")
         self.assertEqual(self.events("end", "damaged")[-1]["state_sha256"], self.events("end", "whole")[-1]["state_sha256"])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -86,7 +86,3 @@ class BalancedClasses(program.Case):
             self.run_program("check", "test.yaml", f"loss={{type: {loss}, weight: balanced}}", code=USAGE)
         _, err = self.run_program("check", "test.yaml", "loss=null", "losses=[{type: cross_entropy, weight: balanced}]", code=USAGE)
         self.assertIn("losses: weight: balanced is for `loss`; give a list of numbers", err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -79,7 +79,3 @@ class Baseline(program.Case):
         self.write("test.yaml", self.read("test.yaml").replace(", split: {test: 0.25, shuffle: false}", ""))
         _, err = self.run_program("test.yaml", "--fresh")
         self.assertNotIn("baseline", err + json.dumps(self.events("end")[-1]))
-
-
-if __name__ == "__main__":
-    program.main()

@@ -113,7 +113,3 @@ class BatchNorm(program.Case):
                 self.run_program("test.yaml", *changes, "--nproc", nproc, "--fresh")
         self.write("images.yaml", IMAGES.replace("sync: true", "sync: false"))  # each row has a value per position
         self.run_program("images.yaml", "sampler.global_batch_size=1", "train.epochs=1")
-
-
-if __name__ == "__main__":
-    program.main()

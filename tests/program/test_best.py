@@ -397,7 +397,3 @@ class Best(program.Case):
         _, err = self.run_program("test.yaml", "train.epochs=2", "checkpoint.best=val_f1", code=None)
         self.assertNotEqual(self.code, 0)
         self.assertIn("checkpoint.best.metric", err)
-
-
-if __name__ == "__main__":
-    program.main()

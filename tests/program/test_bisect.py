@@ -1,5 +1,5 @@
 """ddptrain bisect: the first step at which two runs part, and what parts first there. ctest-labels: dist"""
-import glob, json, os, re, shutil, unittest
+import glob, json, os, re, shutil
 
 import numpy as np
 
@@ -408,7 +408,3 @@ train: {{steps: 3}}
         self.train("c", "dataset.path=gone.h5", "optimizer.lr=0.02")
         os.remove(self.path("gone.h5"))
         self.assertRegex(self.bisect("a", "c", code=DATA), r"steps 1 to \d+ of c cannot be repeated: .*gone.h5")
-
-
-if __name__ == "__main__":
-    unittest.main()

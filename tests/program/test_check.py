@@ -167,7 +167,3 @@ train: {epochs: 1}
         self.assertEqual(out.count("{"), out.count("}"))
         _, err = self.run_program("train", "test.yaml", "--dot", code=program.USAGE)
         self.assertIn("--dot is for check; 'train' does not accept it", err)
-
-
-if __name__ == "__main__":
-    program.main()

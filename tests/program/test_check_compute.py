@@ -133,7 +133,3 @@ class CheckCompute(program.Case):
             self.write("test.yaml", config(model, steps))
             self.train("--nproc", world, "train.check_compute=1", "train.evaluate_every=0")
             print(f"{model}: {steps} steps, no difference")
-
-
-if __name__ == "__main__":
-    program.main()

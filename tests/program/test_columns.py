@@ -292,7 +292,3 @@ class Identifiers(program.Case):
         for table in (other, {"number": mixed}):  # none, or nothing else to train with
             self.write_table(table)
             self.assertEqual(self.notes(), [])
-
-
-if __name__ == "__main__":
-    program.main()

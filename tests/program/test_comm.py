@@ -188,7 +188,3 @@ checkpoint: {save_every: 3}
                 self.assertIn("killed by SIGKILL", err)
                 self.assert_no_leftovers()
                 self.assertEqual({name for name in os.listdir("/dev/shm") if "ddptrain" in name} - before, set())
-
-
-if __name__ == "__main__":
-    program.main()

@@ -1,5 +1,5 @@
 """Configs that share parts: base files and variables. ctest-labels: unit"""
-import os, re, shutil, unittest
+import os, re, shutil
 
 import program
 from program import OK, USAGE
@@ -157,7 +157,3 @@ class ConfigParts(program.Case):
             variables = ", ".join(f"{a}: " + grow % (b, b) for a, b in zip(names, names[1:] + ["end"]))
             err = self.failure(f"base: parts/common.yaml\nvariables: {{{variables}, end: 1}}\nname: \"${{v0}}\"\nmodel: {{layers: [{{linear: 3}}]}}\n")
             self.assertIn("larger than 1 MiB", err)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -180,7 +180,3 @@ class Shipped(program.Case):
         steps = self.events("step", "runs/toy_linear")
         self.assertEqual(len(steps), 320)
         self.assertEqual({s["samples"] for s in steps}, {64})
-
-
-if __name__ == "__main__":
-    program.main()

@@ -286,7 +286,3 @@ train: {epochs: 1}
 """)
         _, err = self.run_program("check", "test.yaml", code=USAGE)
         self.assertIn("contrastive compares each row with all others, which the positions of rows of different lengths are not", err)
-
-
-if __name__ == "__main__":
-    program.main()

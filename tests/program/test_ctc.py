@@ -78,7 +78,3 @@ class Ctc(program.Case):
                 self.write("test.yaml", CONFIG.replace("BATCH", "12").replace(before, after))
                 _, err = self.run_program("check", "test.yaml", code=program.DATA if "row" in sentence else USAGE)
                 self.assertIn(sentence, err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -39,7 +39,3 @@ class Digits(program.Case):
         self.train(config, "one")
         self.train(config, "two", "--nproc", "2")
         self.assert_close(self.losses("one"), self.losses("two"), 1e-5)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -81,7 +81,3 @@ class Dates(program.Case):
                 text = self.train("AirPassengers.csv")
                 self.assertIn("  window: {steps: 12, history: true}  ", text)
                 self.assertIn(f"    {header[0]}: ignore   # it gives the order of the rows\n", text)
-
-
-if __name__ == "__main__":
-    program.main()

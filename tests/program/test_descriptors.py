@@ -2,7 +2,7 @@
 ctest-labels: dist fault"""
 import resource, subprocess
 
-from program import BEFORE_TIMEOUT, BINARY, IO, OK, SLOW, Case, main
+from program import BEFORE_TIMEOUT, BINARY, IO, OK, SLOW, Case
 
 CONFIG = """name: test
 seed: 1
@@ -68,7 +68,3 @@ class Descriptors(Case):
 
     def test_gloo(self):
         self.sweep("gloo")
-
-
-if __name__ == "__main__":
-    main()

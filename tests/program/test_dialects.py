@@ -151,7 +151,3 @@ class Dialects(program.Case):
         for delimiter in "\t,":
             self.write("towns.csv", "".join(delimiter.join(row) + "\n" for row in [["big town", "v", "y"], *([f"New York{i % 4}", str(i), str(i % 2)] for i in range(60))]))
             self.assertIn("csv, 60 rows, 3 columns, with a header", self.run_program("inspect", "towns.csv")[0])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -636,7 +636,3 @@ int clock_gettime(clockid_t id, struct timespec *t) {
         os.symlink("libcuda.so.550.1.2", self.path("libcuda.so.1"))
         self.doctor("c.yaml", env={"LD_LIBRARY_PATH": self.folder}, setup=fake)
         self.named("note", "GPU", "the kernel has version 535.54.03 of the driver, and libcuda is 550.1.2")
-
-
-if __name__ == "__main__":
-    program.main()

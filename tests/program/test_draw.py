@@ -190,7 +190,3 @@ class Draw(program.Case):
             with self.subTest(sentence=sentence):
                 _, err = self.run_program("check", "test.yaml", *keys, code=USAGE)
                 self.assertIn(sentence, err)
-
-
-if __name__ == "__main__":
-    program.main()

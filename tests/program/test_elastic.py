@@ -210,7 +210,3 @@ determinism: {mode: elastic, shards: 4}
         self.write("test.yaml", WINE)
         self.run_program("test.yaml", "train.epochs=1")
         self.assertIn("determinism.shards: 8 -> 4", self.run_program("test.yaml", "determinism.shards=4", code=USAGE)[1])
-
-
-if __name__ == "__main__":
-    program.main()

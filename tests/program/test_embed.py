@@ -404,7 +404,3 @@ class Languages(Embed):
             self.assertEqual(library.ddptrain_model_open(self.path("runs/test").encode(), None, ctypes.byref(model), message, ctypes.c_size_t(300)), 0, message.value)
             library.ddptrain_model_close(model)
         self.assertEqual(os.listdir("/proc/self/fd"), before)
-
-
-if __name__ == "__main__":
-    program.main()

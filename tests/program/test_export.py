@@ -586,7 +586,3 @@ checkpoint: {resume: s.pt}
             archive.writestr("x.npy", "")
         self.assertIn("a zip archive without data.pkl, so not a file of torch.save", self.begin(code=DATA))
         self.assertIn("there is no such file", self.begin("none.pt", code=DATA))
-
-
-if __name__ == "__main__":
-    program.main()

@@ -679,7 +679,3 @@ class ExportC(program.Case):
                               cwd=self.folder, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         np.testing.assert_allclose([float(v) for v in done.stdout.split()], [float(v) for v in lines], rtol=1e-5)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -325,7 +325,3 @@ class ExportOnnx(program.Case):
                 _, err = self.run_program("export", "runs/test", "--out", "m.onnx", code=IO, env={"LD_PRELOAD": library})
                 self.assertIn("memory", err)
                 self.assertFalse(os.path.exists(self.path("m.onnx")))
-
-
-if __name__ == "__main__":
-    program.main()

@@ -362,7 +362,3 @@ class Losses(program.Case):
         os.chmod(self.path("other.sh"), 0o755)
         self.assertIn("DIFFERENT", self.compare("wine.yaml", code=1, binary=self.path("other.sh"), REAL=program.BINARY))
         self.assertIn("FAILED", self.compare("--table", "split_test", code=1, binary=self.path("other.sh"), REAL=program.BINARY))
-
-
-if __name__ == "__main__":
-    program.main()

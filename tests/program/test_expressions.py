@@ -260,7 +260,3 @@ class Expressions(program.Case):
         self.run_program("eval", "runs/test")
         _, err = self.run_program("test.yaml", "--fresh", "loss={expression: mean(y - }", code=USAGE)
         self.assertIn("loss", err)
-
-
-if __name__ == "__main__":
-    program.main()

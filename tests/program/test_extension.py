@@ -332,7 +332,3 @@ class Extension(program.Case):
             self.example(example + ".c")
             self.write("c.yaml", CONFIG % (example + ".c", example if key == "layers" else "tanh", example if key == "loss" else "mse", example if key == "optimizer" else "adam"))
             self.assertIn("cannot be expressed in a PyTorch script", self.run_own("export", "c.yaml", "--format", "pytorch", "--out", "x.py", code=USAGE)[1])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -62,6 +62,3 @@ class Hosts(unittest.TestCase):
 
 for quick in QUICK.items():
     setattr(Faults, "test_" + quick[0], lambda self, pair=quick: self.check([pair]))
-
-if __name__ == "__main__":
-    program.main()

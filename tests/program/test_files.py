@@ -239,7 +239,3 @@ class Output(program.Case):
         _, err = self.run_program("wine.yaml", "train.epochs=2")
         self.assertIn("epoch-0009.h5: not a regular file", err)
         self.assertEqual(self.events("resume")[0]["epoch"], 1)
-
-
-if __name__ == "__main__":
-    program.main()

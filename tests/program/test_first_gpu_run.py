@@ -62,7 +62,3 @@ class FirstGpuRun(program.Case):
         out = self.run_script("--limit", "60", "tests", "trace", code=0)
         self.assertRegex(out, r"(?m)^tests +stopped by the limit after \d s: tests.log \(earlier\)$")
         self.assertRegex(out, r"(?m)^trace +passed, \d+ s$")
-
-
-if __name__ == "__main__":
-    program.main()

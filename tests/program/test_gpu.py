@@ -92,7 +92,3 @@ class Missing(program.Case):
         self.assertIn("cpu", self.events("start")[0]["device"])
         out, _ = self.run_program("check", "test.yaml", "train.device=cpu")
         self.assertNotIn("train.device", out)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -512,7 +512,3 @@ class TwoGpus(Emulated):
     def test_all_collectives(self):
         out, _ = self.on_gpu("comm", "--nproc", 2, "--backend", "nccl", "--sizes", "1K", gpus=2)
         self.assertIn("all correct", out)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -239,7 +239,3 @@ dist: {timeout: 60}
 
     def reasons(self, run):
         return [e["reason"] for kind in ("skipped", "rollback") for e in self.events(kind, run)]
-
-
-if __name__ == "__main__":
-    program.main()

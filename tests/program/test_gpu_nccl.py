@@ -25,7 +25,3 @@ class Nccl(program.Case):
             self.run_program("test.yaml", "train.device=cuda", "--nproc", 2, f"dist.backend={backend}", "--run-dir", f"runs/{backend}",
                              env=self.SHARED, timeout=300)
         self.assertEqual(self.sha("runs/nccl"), self.sha("runs/gloo"))
-
-
-if __name__ == "__main__":
-    program.main()

@@ -92,7 +92,3 @@ class Float16(program.Case):
             self.assertNotEqual(losses[name], losses["float32"], name)
             self.assert_close(losses[name], losses["float32"], 0.01 if name == "bfloat16" else 0.002, name)
         self.assertNotIn("loss_scale", self.events("step", "runs/bfloat16")[0])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -358,7 +358,3 @@ class Lost(Ranks):
             with self.subTest(words):
                 err = self.pair("--fresh", *words, fails="sum:3", code=DIVERGED)
                 self.assertIn(text, err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -125,7 +125,3 @@ class Update(program.Case):
             self.train(*words, "train.cuda_graph=false", run=f"runs/{name}-waits")
             self.assertGreater(len(self.events("skipped", f"runs/{name}")), 1)
             self.assertEqual(self.sha(f"runs/{name}"), self.sha(f"runs/{name}-waits"))
-
-
-if __name__ == "__main__":
-    program.main()

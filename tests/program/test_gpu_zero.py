@@ -208,7 +208,3 @@ class Parts(Zero):
         self.assertEqual(p.returncode, USAGE, err)
         self.assertIn("dist.zero_stage: 3 needs NCCL on GPUs, to average and gather in their memory: ", err)
         self.assertFalse(os.path.exists(self.path("runs")))
-
-
-if __name__ == "__main__":
-    program.main()

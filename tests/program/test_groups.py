@@ -166,7 +166,3 @@ class Groups(program.Case):
         np.save(self.path("x.npy"), np.zeros((4, 2), "f4"))
         _, err = self.run_program("check", "test.yaml", "dataset.path=x.npy", code=USAGE)
         self.assertIn("split.group: format npy has no names for groups; hdf5, csv, sqlite and npz have", err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -106,7 +106,3 @@ train: {epochs: 1}
             self.assertRegex("".join(reasons), r"the rows of the dataset do not fit in memory: no memory for .*: \d+ MiB are needed, but the system "
                              r"cannot allocate them; \d+ MiB of memory are free here, ulimit -v allows a process \d+ MiB; use a smaller dataset.cache_mb, "
                              "fewer processes on a host or fewer rows")
-
-
-if __name__ == "__main__":
-    unittest.main()

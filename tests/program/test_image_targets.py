@@ -240,7 +240,3 @@ class Targets(program.Case):
         self.assertIn("dataset.image.masks: the pixels of masks are classes; use loss: cross_entropy", err)
         _, err = self.run_program("test.yaml", "dataset.image.masks=nothing", code=program.DATA)
         self.assertIn("'nothing': No such file or directory", err)
-
-
-if __name__ == "__main__":
-    program.main()

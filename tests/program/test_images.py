@@ -119,7 +119,3 @@ class Images(program.Case):
         for cached in ((), ("dataset.cache_mb=0",)):
             _, err = self.run_program("check", "test.yaml", "--data", *cached, code=program.DATA)
             self.assertIn(message, err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -160,7 +160,3 @@ class NotFiniteInBackward(program.Case):
         numbers = [line for line in stopped if "float32" in line]
         self.assertEqual(len(numbers), 12)  # 4 parameters, 2 buffers of Adam
         self.assertEqual(numbers, [line for line in kept if "float32" in line])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -257,7 +257,3 @@ class Indices(program.Case):
         spans = [np.ptp(lengths[batch]) for batch in np.load("buckets.npy")[:, :128].reshape(-1, 32)]
         self.assertLess(max(spans), 40)
         self.assertEqual([sorted(epoch) for epoch in np.load("buckets.npy").tolist()], [list(range(142))] * 10)
-
-
-if __name__ == "__main__":
-    program.main()

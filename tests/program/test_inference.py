@@ -467,7 +467,3 @@ class GenerateTokens(program.Case):
         self.write("tokenizer.json", '{"model": {"type": "Char"}}')
         _, err = self.run_program("text.txt.yaml", "--fresh", code=DATA)
         self.assertIn("tokenizer.json: the model 'Char' is not supported; byte-level BPE (as of GPT-2 and Llama 3), WordPiece (as of BERT), Unigram (as of T5) and WordLevel are", err)
-
-
-if __name__ == "__main__":
-    program.main()

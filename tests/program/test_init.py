@@ -680,7 +680,3 @@ class Init(program.Case):
                 self.assertEqual(out, "")  # the shell has created the file behind > already
                 if arguments:
                     self.assertTrue(err.endswith("; no config was written\n"), err)
-
-
-if __name__ == "__main__":
-    program.main()

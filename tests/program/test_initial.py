@@ -128,7 +128,3 @@ class Initial(program.Case):
         self.assertIn("w.safetensors", err)
         _, err = self.run_program("eval", "test.yaml", code=DATA)
         self.assertIn("train first, or give --checkpoint FILE\n", err)
-
-
-if __name__ == "__main__":
-    program.main()

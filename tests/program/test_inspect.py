@@ -114,7 +114,3 @@ class Inspect(program.Case):
         for checkpoint in self.checkpoints():
             program.os.remove(checkpoint)
         self.assertIn("newest  no checkpoint yet", self.inspect("runs/test/"))
-
-
-if __name__ == "__main__":
-    program.main()

@@ -295,7 +295,3 @@ class Labels(program.Case):
                                      "loss: cross_entropy\ntrain: {epochs: 1}\n")
             out, _ = self.run_program("check", "equal.yaml")
             self.assertIn(f"equal.csv: column '{column}': '1e5' and '100000' are equal as numbers and one value", out)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -154,7 +154,3 @@ class LargeTables(program.Case):
         code, err = self.limited(resource.RLIMIT_FSIZE, 1 << 20)
         self.assertEqual(code, 74)
         self.assertRegex(err, "table.csv: its rows need more than dataset.cache_mb .*: File too large")
-
-
-if __name__ == "__main__":
-    program.main()

@@ -455,7 +455,3 @@ class Generated(unittest.TestCase):
 
     def test_config_schema(self):
         self.check_page("docs/config.schema.json", "--schema")
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -64,7 +64,3 @@ class Lbfgs(program.Case):
                 self.assertIn(message, err)
         _, err = self.run_program("export", "test.yaml", "--out", "x.py", code=USAGE)
         self.assertIn("the optimizer lbfgs", err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -3,7 +3,7 @@ others can guess, an address of rank 0 that other hosts cannot reach, and a link
 ctest-labels: dist fault"""
 import os, subprocess, time, uuid
 
-from program import OK, PEER, SLOW, STOPPED, USAGE, Case, main
+from program import OK, PEER, SLOW, STOPPED, USAGE, Case
 
 NAMES = [f"ddp{os.getpid()}{end}" for end in "ab"]
 ADDRESSES = ("10.99.0.1", "10.99.0.2")
@@ -141,7 +141,3 @@ class Link(Case):
         for p in ranks:
             out, err = p.communicate(timeout=180 * SLOW)
             self.assertEqual(p.returncode, STOPPED, out + err)
-
-
-if __name__ == "__main__":
-    main()

@@ -679,7 +679,3 @@ class Lists(Case):
                                    ("loss: multilabel_margin", "losses: [{type: multilabel_margin, target: input}]", "losses: the target 'input' is an input, and multilabel_margin needs classes")):
             self.write("test.yaml", LISTS.replace(what, by))
             self.assertIn(sentence, self.run_program("check", "test.yaml", code=USAGE)[1])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -86,7 +86,3 @@ class Masks(program.Case):
         fails(USAGE, "and a mask or none, got 4", "model.layers.1.cross_attention.from=[s, s, mask, mask]")
         fails(USAGE, "mask: expected one of ignore, keep, add, got 'hide'", "model.layers.1.cross_attention.mask=hide")
         fails(USAGE, "a mask of the dataset is the third input of cross_attention, `from: [x, x, mask]`", "model.layers.1={attention: {heads: 2, attn_mask: m}}")
-
-
-if __name__ == "__main__":
-    program.main()

@@ -549,7 +549,3 @@ class Optimizers(program.Case):
             _, err = self.run_program("check", "test.yaml", change, code=None if sentence is None else USAGE)
             if sentence:
                 self.assertIn(sentence, err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -125,7 +125,3 @@ class Mistakes(program.Case):
                 self.write("test.yaml", program.WINE.replace(old, new, 1))
                 _, err = self.run_program("check", "test.yaml", code=USAGE)
                 self.assertIn(sentence, err)
-
-
-if __name__ == "__main__":
-    program.main()

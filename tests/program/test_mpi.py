@@ -258,7 +258,3 @@ class Mpi(program.Case):
         self.run_ranks(2, "test.yaml", "dist.backend=mpi", *words)
         self.assertEqual(self.sha(), self.sha("runs/whole"))
         self.assert_no_leftovers()
-
-
-if __name__ == "__main__":
-    program.main()

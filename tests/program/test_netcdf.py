@@ -2,7 +2,6 @@
 import csv
 import datetime
 import os
-import unittest
 
 import h5py
 import numpy as np
@@ -222,7 +221,3 @@ class NetCDF(program.Case):
         self.write("test.yaml", CONFIG.replace("FILE", "other.nc"))
         _, err = self.run_program("export", "test.yaml", "--format", "pytorch", "--out", "x.py", "dataset={path: other.nc, inputs: [temp], targets: wind, split: 0}", code=program.USAGE)
         self.assertIn("dataset.format netcdf cannot be expressed in a PyTorch script", err)
-
-
-if __name__ == "__main__":
-    unittest.main()

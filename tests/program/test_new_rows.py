@@ -155,7 +155,3 @@ class NewRows(program.Case):
                       "500 with a wrong value of column 'smoker' (first: part-1.csv line 5 'maybe')", err)
         lines = self.run_program("predict", "runs/test", "part-*.csv", "--skip-bad-rows")[0].splitlines()[1:]
         self.assertEqual([i for i, line in enumerate(lines) if line == f"{i},"], [i for i in range(5000) if i % 10 in (3, 7)])
-
-
-if __name__ == "__main__":
-    program.main()

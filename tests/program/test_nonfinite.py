@@ -209,7 +209,3 @@ class NotFinite(program.Case):
         self.run_program("test.yaml", "sampler.shuffle=false", code=NOT_FINITE)
         self.run_program("test.yaml", "sampler.shuffle=false", "train.on_nonfinite=skip")
         self.assertEqual(len(self.events("skipped")), 5)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -127,7 +127,3 @@ class Npy(program.Case):
         self.assertIn("format  npz, 2 arrays\n", out)
         self.assertRegex(out, r"x +float32 \(50, 5\), compressed\n")
         self.assertRegex(out, r"names +not read: the type of its values, '<U1', is texts")
-
-
-if __name__ == "__main__":
-    program.main()

@@ -64,7 +64,3 @@ class OncePerJob(program.Case):
         _, err = p.communicate(timeout=180 * SLOW)
         self.assertEqual(p.returncode, USAGE)
         self.assertIn("--nproc 2: this process is already rank 1 of 3", err)
-
-
-if __name__ == "__main__":
-    program.main()

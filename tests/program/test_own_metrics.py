@@ -101,7 +101,3 @@ class OwnMetrics(program.Case):
         self.write("bad.c", BAD.replace("NAME", "worse").replace("RECORDS", "0").replace("RETURN", "return *out = state->sums[0], OK").replace("rows->rows;", "(double)rows->rows * rows->rows;"))
         _, err = self.run_own("extension", "test", "bad.c", "tail.yaml", code=None)
         self.assertIn("the metric 'worse' depends on how the rows are divided over processes", err)
-
-
-if __name__ == "__main__":
-    program.main()

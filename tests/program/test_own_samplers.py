@@ -219,7 +219,3 @@ class OwnSamplers(program.Case):
         self.assertIn("own.c: sampler.order own: epoch 16: index 3 is row 45", self.run_own("extension", "test", "own.c", "config.yaml", code=DATA)[1])
         self.write("config.yaml", CONFIG.replace(", order: own", ""))
         self.assertIn("the config has no sampler.order: own", self.run_own("extension", "test", "own.c", "config.yaml", code=USAGE)[1])
-
-
-if __name__ == "__main__":
-    program.main()

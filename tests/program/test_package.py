@@ -152,7 +152,3 @@ class Installed(program.Case):
         done = subprocess.run([program_path, os.path.join(usr, "share/doc/ddptrain/examples/wine_mlp.yaml"), "train.epochs=2"],
                               cwd=self.path("."), env=self.environment({}), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -333,7 +333,3 @@ losses:
         made, shipped = np.load(self.path("reviews.npz")), np.load(os.path.join(program.SOURCE, "datasets", "reviews.npz"))
         for name in "x", "y":
             self.assertTrue((made[name] == shipped[name]).all())
-
-
-if __name__ == "__main__":
-    program.main()

@@ -83,7 +83,3 @@ class DistributedDataParallel(program.Case):
                     bias = f["model/2.bias"][:]
                 wanted = [struct.unpack(">f", bytes.fromhex(h))[0] for h in vector["final_fc2_bias"]]
                 self.assert_close([float(v) for v in bias], wanted, 2e-5, "final bias")
-
-
-if __name__ == "__main__":
-    program.main()

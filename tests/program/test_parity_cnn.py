@@ -125,7 +125,3 @@ class RunningStatistics(Digits):
             result = json.loads([line for line in (out + err).splitlines() if line.startswith("{")][-1])
             self.assertAlmostEqual(result["loss"], wanted["val_loss"], places=6)
             self.assertAlmostEqual(result["accuracy"], wanted["val_accuracy"], places=6)
-
-
-if __name__ == "__main__":
-    program.main()

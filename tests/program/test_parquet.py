@@ -53,7 +53,3 @@ class Parquet(program.Case):
             os.truncate(self.path(name), 1000)
             _, err = self.run_program("check", "test.yaml", f"dataset.path={name}", code=program.DATA)
             self.assertIn(f"{name}: ", err)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -323,7 +323,3 @@ class Texts(program.Case):
             file.write(b"abc")
         self.assertIn("odd.bin: its size, 3 bytes, is not a multiple of 2",
                       self.run_program("test.yaml", "dataset.path=[part-2.bin, odd.bin]", code=program.DATA)[1])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -215,7 +215,3 @@ class Pixels(program.Case):
         config = os.path.join(program.SOURCE, "configs", "unet.yaml")
         self.run_program(config, "--run-dir", "scenes", "train.epochs=6")
         self.assertGreater(json.loads(self.run_program("eval", "scenes")[0])["mean_iou"], 0.6)
-
-
-if __name__ == "__main__":
-    program.main()

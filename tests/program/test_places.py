@@ -156,7 +156,3 @@ class OwnConfig(program.Case):
         self.run_program("project/config.yaml")
         self.assertEqual(len(self.events("epoch", "runs/config")), 2)
         self.run_program("eval", "project/config.yaml")
-
-
-if __name__ == "__main__":
-    program.main()

@@ -137,7 +137,3 @@ class Precision(program.Case):
         text, _ = self.run_program(*generate)
         self.assertTrue(text.startswith("First "))
         self.assertEqual(len(text), len("First ") + 20 + 1)
-
-
-if __name__ == "__main__":
-    program.main()

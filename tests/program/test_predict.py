@@ -362,7 +362,3 @@ train: {epochs: 4}
         self.run_program("table.yaml", "--fresh")
         self.assertIn("--ahead: it needs rows of steps, of the shape (steps, values)", self.run_program("predict", "runs/test", "--ahead", 3, code=USAGE)[1])
         self.assertIn("--ahead", self.run_program("eval", "runs/test", "--ahead", 3, code=USAGE)[1])
-
-
-if __name__ == "__main__":
-    program.main()

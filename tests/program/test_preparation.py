@@ -272,7 +272,3 @@ train: {epochs: 20}
             self.assertIn(sentence, self.predict("train.csv", code=DATA)[1], new)
         program.change_checkpoint(path, lambda f: (f.__delitem__("data/preparation"), f.__setitem__("data/preparation", np.bytes_(text.replace('"age"', '"agee"')))))
         self.assertIn("has other columns than its data/columns", self.predict("train.csv", code=DATA)[1])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -436,7 +436,3 @@ class Rules(program.Case):
                 self.assertIn("test.yaml:6:42: model.init_from.map: ", err := self.load(self.model, rules, code=USAGE))
                 self.assertIn(sentence, err)
         self.assertIn("model.init_from.map: 'gpt3' is no map; expected one of gpt2, llama, bert, vit, resnet", self.load(self.model, "gpt3", code=USAGE))
-
-
-if __name__ == "__main__":
-    program.main()

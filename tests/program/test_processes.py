@@ -606,7 +606,3 @@ class ClosedStreams(program.Case):
             self.assertEqual(self.read(f"{run}/.lock"), "a run of ddptrain\n")
             self.assertEqual(self.events("end", run)[-1]["epoch"], 10)
             self.run_program("test.yaml", "--nproc", nproc, "--run-dir", run, "train.epochs=11")
-
-
-if __name__ == "__main__":
-    program.main()

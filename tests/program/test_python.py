@@ -290,7 +290,3 @@ class Python(program.Case):
     def test_the_command(self):
         done = subprocess.run([sys.executable, "-m", "ddptrain", "--version"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": PACKAGE})
         self.assertEqual((done.returncode, done.stdout), (0, self.run_program("--version")[0]), done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

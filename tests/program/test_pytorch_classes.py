@@ -58,7 +58,3 @@ class Classes(unittest.TestCase):
                 self.assertIn(f"`{kind}`", here[name], name)
                 found += 1
         self.assertGreater(found, 80)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -98,7 +98,3 @@ class Readers(program.Case):
         self.assertFalse(schema["additionalProperties"])
         self.assertEqual(set(schema["properties"]), {"base", "variables", "extensions", "name", "seed", "dataset", "sampler", "model", "loss", "losses", "optimizer", "schedule",
                                                      "train", "checkpoint", "dist", "determinism"})
-
-
-if __name__ == "__main__":
-    program.main()

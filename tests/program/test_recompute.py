@@ -96,7 +96,3 @@ class Recompute(program.Case):
         err = self.run_program("test.yaml", code=USAGE)[1]
         self.assertIn("cannot be inside a layer with recompute: true, because computing it again would change the state that it keeps from batch "
                       "to batch", err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -230,8 +230,7 @@ class CarriedState(program.Case):
                 self.assertIn(message, err)
 
 
-if __name__ == "__main__":
-    PAIRS = """
+PAIRS = """
 seed: 3
 dataset: {path: pairs.h5, inputs: {source: s, shifted: t}, targets: y}
 sampler: {batch_size: 24, shuffle: false}
@@ -347,6 +346,3 @@ class States(program.Case):
             for count in 1, 6:
                 out, _ = self.run_program("generate", "text", "--prompt", text[row * 6:row * 6 + count], "--characters", 1, "--temperature", 0)
                 self.assertEqual(out.rstrip("\n")[-1], "abcdefg"[likeliest[row][count - 1]], (row, count))
-
-
-program.main()

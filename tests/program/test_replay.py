@@ -297,7 +297,3 @@ train: {steps: 10}
             x[3, 4] += 1
             other["x"], other["y"] = x, data["y"][()]
         self.assertIn("other data", self.run_program("replay", "runs/test", "--step", 9, "dataset.path=other.h5", code=DATA)[1])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -788,7 +788,3 @@ class Report(program.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotRegex(done.stderr, r"CONSOLE|Refused|Uncaught")
         return Page(done.stdout)
-
-
-if __name__ == "__main__":
-    program.main()

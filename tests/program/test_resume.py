@@ -546,7 +546,3 @@ class FailingDisk(program.Case):
                 self.assertEqual(self.sha(), self.sha("runs/reference"), f"call {n} {kind}")
                 self.assertFalse([f for f in os.listdir(self.path("runs/test/checkpoints")) if ".tmp" in f])
         self.assertGreater(failed, 28 if not program.SANITIZER else 3)
-
-
-if __name__ == "__main__":
-    program.main()

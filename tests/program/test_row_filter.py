@@ -118,7 +118,3 @@ class RowFilter(program.Case):
             self.assertIn(sentence, self.run_program("check", "t.yaml", code=DATA)[1])
         self.write("n.yaml", "dataset: {path: x.npy, filter: 'a > 3'}\nmodel: {layers: [{linear: 1}]}\nloss: mse\noptimizer: sgd\ntrain: {epochs: 1}\n")
         self.assertIn("dataset.filter: it is for formats csv and sqlite, not npy", self.run_program("check", "n.yaml", code=USAGE)[1])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -112,7 +112,3 @@ class RowsInMemory(program.Case):
         self.run_program("test.yaml", *words, "dataset.scale=standard")
         self.run_program("test.yaml", *words, "--run-dir", "runs/b", "dataset={path: train_bytes.npz, validation: validation_bytes.npz, scale: standard, augment: {horizontal_flip: 0.5}}")
         self.run_program("test.yaml", *words, "--run-dir", "runs/c", "dataset.cache_mb=0")
-
-
-if __name__ == "__main__":
-    program.main()

@@ -174,7 +174,3 @@ class Runs(program.Case):
         self.assertNotIn("\x1b", out)
         self.assertIn("a\\x1b[31mb", out)
         self.assertIn("copy ", out)
-
-
-if __name__ == "__main__":
-    program.main()

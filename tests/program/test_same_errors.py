@@ -178,6 +178,3 @@ class Text(SameErrors):
 
 for name in [name for name in vars(SameErrors) if name.startswith("test_")]:
     setattr(Text, name, None)  # theirs is the other config
-
-if __name__ == "__main__":
-    program.main()

@@ -224,7 +224,3 @@ class SampleWeights(program.Case):
         for paths, targets in (("x.npy", "[]"), ("[x.npy, z.npy]", "[y.npy, y.npy]")):
             _, err = self.run_program("test.yaml", "--fresh", f"dataset.path={paths}", f"dataset.targets={targets}", code=USAGE)
             self.assertIn("format npy has no names for weights; hdf5, csv, sqlite and npz have", err)
-
-
-if __name__ == "__main__":
-    program.main()

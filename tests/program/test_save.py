@@ -168,7 +168,3 @@ class Stopped(program.Case):
         self.assertIn("stopped on request before training began; there was nothing to save", err)
         self.assertEqual(self.events("stopped"), [])
         self.assertEqual(self.checkpoints(), [])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -150,7 +150,3 @@ class SavedConfig(program.Case):
         os.remove(self.path("hf/config.json"))
         os.mkdir(self.path("hf/config.json"))
         self.assertIn("hf/config.json: not a JSON object", self.run_program("check", "test.yaml", code=DATA)[1])
-
-
-if __name__ == "__main__":
-    program.main()

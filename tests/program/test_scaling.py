@@ -95,7 +95,3 @@ class Scaling(program.Case):
         np.savez(self.path("images.npz"), x=np.zeros((8, 1, 4, 3)), y=np.zeros((8, 12)))
         _, err = self.windows("{type: standard, per_feature: true}", "dataset.path=images.npz", code=program.USAGE)
         self.assertIn("dataset.scale.per_feature: is for rows (steps, features), but a row has 3 dimensions", err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -65,7 +65,3 @@ class Selftest(program.Case):
             self.assertIn("stopped on request", err)
             self.assertEqual(self.folders(), [])
         self.assert_no_leftovers()
-
-
-if __name__ == "__main__":
-    program.main()

@@ -83,7 +83,3 @@ class SeveralLayers(program.Case):
                     last = model["last.weight"][:], model["last.bias"][:]
                 values = function(*(x.astype("f8") for x in inputs), *(weights or [None])).reshape(ROWS, -1)
                 np.testing.assert_allclose(got.reshape(ROWS, 1), values @ last[0].T + last[1], rtol=1e-5, atol=1e-6)
-
-
-if __name__ == "__main__":
-    program.main()

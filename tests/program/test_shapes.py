@@ -280,7 +280,3 @@ train: {{epochs: 60}}
         self.run_rows("[flatten, linear: 64]", "bce_with_logits", flip, x=x, y=self.classes(2, 64))  # may be labels
         self.refused("cannot move targets that are lists of as many values (256); store them as (rows, 1, 16, 16)",
                      "[flatten, linear: 256]", "bce_with_logits", flip, x=self.values(1, 16, 16), y=self.classes(2, 256))
-
-
-if __name__ == "__main__":
-    program.main()

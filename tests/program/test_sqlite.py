@@ -274,7 +274,3 @@ class Sqlite(program.Case):
         self.assertIn("  v3: 0 rows\n", out)
         self.assertIn("  v15: cannot be read: its views refer to too many others\n", out)
         self.assertIn("b.db: a query with its views refers to more than 100000 columns and tables", self.error("dataset.path=b.db", "dataset.table=v15"))
-
-
-if __name__ == "__main__":
-    program.main()

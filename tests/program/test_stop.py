@@ -245,7 +245,3 @@ class Stop(program.Case):
         out, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, STOPPED, err)
         self.assertTrue(out.endswith("\n"), out[-20:])
-
-
-if __name__ == "__main__":
-    program.main()

@@ -2,7 +2,7 @@
 ctest-labels: dist fault"""
 import contextlib, os, random, shutil, signal, subprocess, time
 
-from program import BEFORE_TIMEOUT, SANITIZER, STOPPED, Case, free_port, main
+from program import BEFORE_TIMEOUT, SANITIZER, STOPPED, Case, free_port
 
 CONFIG = """name: test
 seed: 1
@@ -111,6 +111,3 @@ class StopInStart(Case):
 
     def test_rank_0_of_another_node(self):
         self.repeat(self.two_nodes, 0)
-
-
-main()

@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import time
-import unittest
 
 import program
 
@@ -137,7 +136,3 @@ class Submit(program.Case):
             self.assertIn(f"--out {name}: {message}", err)
         _, err = self.run_program("wine.yaml", "--time", "1:00:00", code=program.USAGE)
         self.assertIn("--time is for submit; 'train' does not accept it", err)
-
-
-if __name__ == "__main__":
-    unittest.main()

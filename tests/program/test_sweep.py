@@ -1445,7 +1445,3 @@ class Compare(SweepCase):
             with self.subTest(words=words):
                 _, err = self.run_program("compare", *words, code=code)
                 self.assertIn(sentence, err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -662,7 +662,3 @@ class Ranks(SweepCase):
         self.write("test.yaml", GRID)
         self.assertIn("--nproc 2: this process is already rank 0 of 2", self.end(self.rank(0, 2, "--nproc", "2"), USAGE))
         self.assertIn("nproc_per_trial: 2: each process of", self.end(self.rank(0, 2, "nproc_per_trial=2"), USAGE))
-
-
-if __name__ == "__main__":
-    program.main()

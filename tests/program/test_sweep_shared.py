@@ -280,7 +280,3 @@ class Faults(SharedCase):
             p.wait(180 * program.SLOW)
         self.end(self.share(*WORDS, *self.LEASE))
         self.assert_shared(table, 40)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -154,7 +154,3 @@ class TargetScale(program.Case):
                 program.change_checkpoint(self.checkpoints()[-1], change)
                 _, err = self.run_program("predict", "test.yaml", code=DATA)
                 self.assertIn(sentence, err)
-
-
-if __name__ == "__main__":
-    program.main()

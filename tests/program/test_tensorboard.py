@@ -260,7 +260,3 @@ checkpoint: {save_every: {steps: 3}, keep: 0}
         self.run_program("base.yaml", "--tensorboard", "--run-dir", "runs/a")
         self.assertTrue(glob.glob(self.path("runs/a/events.out.tfevents.*")))
         self.assertIn("tensorboard: true", self.read("runs/a/config.yaml"))
-
-
-if __name__ == "__main__":
-    program.main()

@@ -263,7 +263,3 @@ class Texts(program.Case):
         self.csv("rev.csv", [(f"this is the review number {i}", i % 7 / 2, "ab"[i % 2]) for i in range(60)], ("review", "price", "label"))
         self.assertIn("ignored: 'review', 60 different texts in 60 rows; as tokens: {type: text}, an input of its own (docs/text.md)",
                       self.run_program("init", "rev.csv")[1])
-
-
-if __name__ == "__main__":
-    program.main()

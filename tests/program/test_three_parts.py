@@ -93,7 +93,3 @@ class TestPart(program.Case):
         folds = "dataset.split={test: 0.2, folds: 4, fold: 1, seed: 3}"
         out, _ = self.run_program("check", "test.yaml", folds)
         self.assertIn("60 training rows, 20 validation rows, 20 test rows", out)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -204,7 +204,3 @@ class TrainedConfig(program.Case):
                              "loss: cross_entropy\ntrain: {epochs: 2}\n")
         self.run_program("c.yaml")
         self.assertEqual(self.run_program("eval", "runs/c", "rows.h5")[0], self.run_program("eval", "runs/c", "with.csv")[0])
-
-
-if __name__ == "__main__":
-    program.main()

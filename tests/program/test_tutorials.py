@@ -41,7 +41,3 @@ class Tutorials(program.Case):
         for key in keys:
             if "indices" not in key:
                 self.run_program("check", "wine.yaml", f"sampler={key}")
-
-
-if __name__ == "__main__":
-    program.main()

@@ -14,7 +14,3 @@ class Typos(unittest.TestCase):
         p = subprocess.run([sys.executable, script, "--ddptrain", program.BINARY, "--sample", "2"], capture_output=True, text=True)
         self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
         self.assertIn(" 0 failures", p.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -396,7 +396,3 @@ class Leftovers(Case):
         self.assertNotIn(f"config.yaml.tmp-{gone.pid}", left)
         for name in keep:
             self.assertIn(name, left)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -103,7 +103,3 @@ class Unused(program.Case):
         self.write("none.yaml", "dist: {find_unused_parameters: true}" + DATA + "  freeze: ['b.*']\n  layers: [{linear: {out: 3, name: a}}, {linear: {out: 3, from: input, name: b}}]\n")
         _, err = self.run_program("none.yaml", code=64)
         self.assertIn("every parameter is frozen or not used, so there is nothing to train", err)
-
-
-if __name__ == "__main__":
-    program.main()

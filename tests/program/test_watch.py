@@ -351,7 +351,3 @@ class Watch(program.Case):
         screen.feed(self.shown)
         self.assertRegex(screen.lines[0], "^sweeps/test: (complete|running)")
         self.assertIn("400 of 400 trials", "\n".join(screen.lines))
-
-
-if __name__ == "__main__":
-    program.main()

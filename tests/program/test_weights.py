@@ -355,7 +355,3 @@ train: {{epochs: 1}}
                                           (["export", ".", "--out", "x.safetensors"], DATA, ". has no checkpoint")):
             _, err = self.run_program(*arguments, code=code)
             self.assertIn(sentence, err)
-
-
-if __name__ == "__main__":
-    program.main()

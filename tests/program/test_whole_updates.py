@@ -49,7 +49,3 @@ class WholeUpdates(program.Case):
                 with self.subTest(message):
                     _, err = self.run_program("check", "test.yaml", f"optimizer={{type: {kind}}}", words, code=USAGE)
                     self.assertIn(f"{key} cannot be combined with {message}", err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -576,7 +576,3 @@ class Windows(program.Case):
         self.config("steps: 6")
         _, err = self.run_program("check", "test.yaml", "dataset.path=images.npz", code=USAGE)
         self.assertIn("dataset.window: the rows must be lists of numbers, one row for each time", err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -162,7 +162,3 @@ train: {epochs: 3}
         self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
         _, err = self.run_program("test.yaml", "--nproc", 5, code=USAGE)
         self.assertIn("sampler.global_batch_size 24 is not a multiple of the 5 ranks", err)
-
-
-if __name__ == "__main__":
-    program.main()

@@ -255,7 +255,3 @@ dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
         self.assertRegex(out, r"shared +0\.0\d MiB of gradients over 4 processes: 0\.0\d MiB on each, and 0\.0\d MiB for two buckets")
         out = self.run_program("check", "test.yaml", "--nproc", 4, "dist.zero_stage=3")[0]
         self.assertRegex(out, r"shared +0\.0\d MiB of parameters over 4 processes: 0\.0\d MiB on each, and 0\.0\d MiB for those that passes gather")
-
-
-if __name__ == "__main__":
-    program.main()

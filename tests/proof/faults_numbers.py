@@ -134,9 +134,8 @@ def rows(place, _):
 
 def compute(place, _):
     """Checked steps: 1,000 bits that are wrong in one computation are found; 10^6 steps without one are not reported"""
-    test = os.path.join(ROOT, "tests/program/test_check_compute.py")
-    done = subprocess.run([sys.executable, test], env={**os.environ, "DDPTRAIN_EXHAUSTIVE": "1", "DDPTRAIN": place.binary, "DDPTRAIN_SOURCE": ROOT},
-                          capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "unittest", "-v", "test_check_compute"], cwd=os.path.join(ROOT, "tests/program"),
+                          env={**os.environ, "DDPTRAIN_EXHAUSTIVE": "1", "DDPTRAIN": place.binary, "DDPTRAIN_SOURCE": ROOT}, capture_output=True, text=True)
     check(done.returncode == 0, done.stdout, done.stderr)
     print(done.stdout, end="")
 

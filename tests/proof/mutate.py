@@ -316,7 +316,8 @@ class Test:
             environment["CK_TAP_LOG_FILE_NAME"] = "-"
             command = ["stdbuf", "-oL", *command]
         elif self.name.startswith("program_"):
-            command = [*command, "--failfast", *(cases or quick_tests(command[-1]))]
+            *command, module = command
+            command += ["--failfast", *(cases or quick_tests(self.folder, module) or [module])]
         return subprocess.Popen(command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, start_new_session=True)
 
@@ -353,15 +354,15 @@ class Test:
         return next((line for line in lines if line.startswith(("FAIL:", "ERROR:"))), " ".join(lines[-3:])[-200:])
 
 
-def quick_tests(path):
+def quick_tests(folder, module):
     """The names of a program's tests without those of SLOW and LARGE; none: all."""
     names, case = [], None
-    for line in read_bytes(path).decode().splitlines():
+    for line in read_bytes(os.path.join(folder, module + ".py")).decode().splitlines():
         found = re.match(r"class (\w+)|    def (test_\w+)", line)
         case = found[1] if found and found[1] else case
         if found and found[2]:
-            names.append(f"{case}.{found[2]}")
-    quick = [n for n in names if n.split(".")[1] not in SLOW | LARGE]
+            names.append(f"{module}.{case}.{found[2]}")
+    quick = [n for n in names if n.split(".")[2] not in SLOW | LARGE]
     return quick if len(quick) < len(names) else []
 
 
@@ -455,7 +456,7 @@ def is_sound(test, outcome, words, objects):
     if test.has_passed and outcome != "timed out" and not test.is_timed:
         return True
     ninja(*objects, test.target or "ddptrain")
-    cases = re.findall(r"^(?:FAIL|ERROR): .*\(__main__\.([\w.]+)\)", words)
+    cases = re.findall(r"^(?:FAIL|ERROR): .*\((test_[\w.]+)\)", words)
     passes = any(test.run(threading.Event(), cases)[0] == "passed" for _ in range(2))
     clean()
     print(f"unchanged: {test.name} {'passes' if passes else 'fails'}", flush=True)
