@@ -208,7 +208,9 @@ class Stop(program.Case):
                             with contextlib.suppress(ProcessLookupError):
                                 os.kill(pid or p.pid, signal.SIGTERM)
                         out, err = p.communicate(timeout=180 * program.SLOW)
-                        if p.returncode != OK and not out:
+                        is_written = bool(out) if verb[0] == "eval" else os.path.exists(self.path("p.csv"))
+                        self.assertEqual((p.returncode, is_written), (OK, True) if is_written else (STOPPED, False), err)
+                        if not is_written:
                             break
                         with contextlib.suppress(FileNotFoundError):
                             os.remove(self.path("p.csv"))
@@ -218,6 +220,28 @@ class Stop(program.Case):
                     self.assertNotIn("training began", err)
                     self.assertEqual([n for n in os.listdir(self.folder) if n.startswith("p.csv")], [])
                     self.assert_no_leftovers()
+
+    def test_at_the_end_of_eval_and_predict(self):
+        """The results are written and the code is 0, or they are not and it is 75, at whatever time the request comes."""
+        self.run_program("test.yaml", "dataset.synthetic.rows=800", "dataset.split.test=0.5")
+        for verb in (["eval"], ["predict", "--out", "p.csv"]):
+            command = [verb[0], "test.yaml", *verb[1:], "--nproc", 2, "--run-dir", "runs/test", "dataset.synthetic.rows=800", "dataset.split.test=0.5"]
+            start = time.monotonic()
+            self.run_program(*command)
+            seconds = time.monotonic() - start
+            for i in range(12):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(self.path("p.csv"))
+                p = self.start(*command)
+                until = time.monotonic() + seconds * (0.5 + 0.6 * i / 12)
+                pids = {}
+                while p.poll() is None and (len(pids) < 2 or time.monotonic() < until):
+                    pids = self.ranks(p)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pids.get(i % 3, p.pid), signal.SIGTERM)
+                out, err = p.communicate(timeout=180 * program.SLOW)
+                is_written = bool(out) if verb[0] == "eval" else os.path.exists(self.path("p.csv"))
+                self.assertEqual((p.returncode, is_written), (OK, True) if is_written else (STOPPED, False), err)
 
     def test_export(self):
         """The file is written whole, or not at all."""

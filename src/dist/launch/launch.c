@@ -1179,10 +1179,15 @@ static bool can_restart(const struct launch_start *start, status *failure) {
     return false;
 }
 
-/* Waits until the ranks of all nodes have succeeded. STATUS_PEER: a node restarts, and this one must, too. */
+/* Waits until the ranks of all nodes have succeeded. STATUS_PEER: a node restarts, and this one must, too. Of a command
+ * that saves nothing the results are complete, and a request to stop only ends the wait. */
 static status wait_for_nodes(struct launch_start *start) {
     int64_t newer = 0;
     status failure = launch_nodes_wait_done(start->nodes, start->signals, start->job->restart_count, &newer);
+    if (status_code(failure) == STATUS_STOPPED && !start->job->config->saves) {
+        status_free(failure);
+        return OK;
+    }
     if (status_code(failure) != STATUS_PEER) return failure;
     start->restart_count = newer;
     if (start->stop != STOP_NONE) can_restart(start, &failure);

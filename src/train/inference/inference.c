@@ -515,6 +515,15 @@ static status simplify_stop(status s) {
     return status_new(STATUS_STOPPED, "stopped on request");
 }
 
+/* When every rank has its results: a request to a rank until here ends all of them; one from here on has no effect. All
+ * ranks. */
+static status end_stops(const struct inference *inf) {
+    stop_defer();
+    float stops = stop_is_requested();
+    TRY(comm_all_reduce(inf->comm, &stops, 1, COMM_FLOAT32, COMM_SUM));
+    return stops > 0 ? status_new(STATUS_STOPPED, "stopped on request") : OK;
+}
+
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 /* positions (rows) = those of this rank after the first [done], as of loader_create_evaluation. */
@@ -621,9 +630,7 @@ static status evaluate(struct inference *inf, struct text *out) {
     if (!s) s = evaluation_finish(evaluation, &result);
     if (!s) evaluation_json_add(&result, part_name(inf), &inf->session.labels, out);
     evaluation_destroy(evaluation);
-    if (!s) s = comm_barrier(inf->comm);
-    if (!s) stop_defer();
-    return s;
+    return s ? s : end_stops(inf);
 }
 
 /* Shares differ by at most one row: every rank sends as many rows as rank 0 has, and the padding is removed after. */
@@ -759,7 +766,7 @@ static status predict(struct inference *inf, struct text *text) {
         done += rows;
     }
     if (!s) s = gather(inf, own, &all);
-    if (!s) stop_defer();
+    if (!s) s = end_stops(inf);
     if (!s) set_phase(inf, ACTIVITY_SAVING);
     if (!s && inf->env->rank == 0) s = write_predictions(inf, all, text);
     if (!s) s = comm_barrier(inf->comm);
