@@ -47,23 +47,20 @@ static float phase(const float *w, const float *b, const float *x, size_t size, 
     return sum;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const float *w = params_value(pass->buffers, layer->first_buffer);
-    const float *b = params_value(pass->buffers, layer->first_buffer + 1), *from = floats(x);
+    const float *b = params_value(pass->buffers, layer->first_buffer + 1), *from = floats(o.x);
     size_t size = width(layer), count = features(layer), rows = pass->rows * layer->in_size / size;
-    float *to = floats(y), scale = sqrtf(2 / (float)count);
+    float *to = floats(o.y), scale = sqrtf(2 / (float)count);
     for (size_t r = 0; r < rows; r++)
         for (size_t k = 0; k < count; k++) to[r * count + k] = scale * cosf(phase(w, b, from + r * size, size, k));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const float *w = params_value(pass->buffers, layer->first_buffer);
-    const float *b = params_value(pass->buffers, layer->first_buffer + 1), *from = floats(x), *slope = floats(dy);
+    const float *b = params_value(pass->buffers, layer->first_buffer + 1), *from = floats(o.x), *slope = floats(o.dy);
     size_t size = width(layer), count = features(layer), rows = pass->rows * layer->in_size / size;
-    float *to = dx ? floats(dx) : NULL, scale = sqrtf(2 / (float)count);
-    (void)y;
+    float *to = o.dx ? floats(o.dx) : NULL, scale = sqrtf(2 / (float)count);
     for (size_t r = 0; to && r < rows; r++) {
         for (size_t i = 0; i < size; i++) to[r * size + i] = 0;
         for (size_t k = 0; k < count; k++) {

@@ -41,19 +41,16 @@ static void backward_rows(void *context, size_t first, size_t end) {
     }
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t half = (size_t)layer->out.size[layer->out.dims - 1];
-    struct work work = {floats(x), NULL, floats(y), half};
+    struct work work = {floats(o.x), NULL, floats(o.y), half};
     parallel_for(pass->rows * layer->out_size / half, parallel_items(half), forward_rows, &work);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t half = (size_t)layer->out.size[layer->out.dims - 1];
-    (void)y;
-    if (!dx) return;
-    struct work work = {floats(x), floats(dy), floats(dx), half};
+    if (!o.dx) return;
+    struct work work = {floats(o.x), floats(o.dy), floats(o.dx), half};
     parallel_for(pass->rows * layer->out_size / half, parallel_items(half), backward_rows, &work);
 }
 

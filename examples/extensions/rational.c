@@ -34,31 +34,29 @@ static struct fraction fraction_of(const float *a, const float *b, float x) {
     return f;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const float *a = params_value(pass->params, layer->first_param);
     const float *b = params_value(pass->params, layer->first_param + 1);
     for (size_t i = 0; i < pass->rows * layer->in_size; i++) {
-        struct fraction f = fraction_of(a, b, floats(x)[i]);
-        floats(y)[i] = f.above / f.below;
+        struct fraction f = fraction_of(a, b, floats(o.x)[i]);
+        floats(o.y)[i] = f.above / f.below;
     }
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const float *a = params_value(pass->params, layer->first_param);
     const float *b = params_value(pass->params, layer->first_param + 1);
     double da[POWERS] = {0}, db[BELOW] = {0}; /* sums of many numbers */
-    (void)y;
     for (size_t i = 0; i < pass->rows * layer->in_size; i++) {
-        float v = floats(x)[i], slope = floats(dy)[i];
+        float v = floats(o.x)[i], slope = floats(o.dy)[i];
         struct fraction f = fraction_of(a, b, v);
         float to_above = slope / f.below, to_inner = -slope * f.above / (f.below * f.below) * (f.inner < 0 ? -1 : 1);
         float power = 1;
         for (int k = 0; k < POWERS; k++, power *= v) da[k] += (double)(to_above * power);
         db[0] += (double)(to_inner * v);
         db[1] += (double)(to_inner * v * v);
-        if (dx) floats(dx)[i] = to_above * (a[1] + v * (2 * a[2] + v * 3 * a[3])) + to_inner * (b[0] + 2 * b[1] * v);
+        if (o.dx)
+            floats(o.dx)[i] = to_above * (a[1] + v * (2 * a[2] + v * 3 * a[3])) + to_inner * (b[0] + 2 * b[1] * v);
     }
     for (int k = 0; k < POWERS; k++) params_gradient(pass->params, layer->first_param)[k] += (float)da[k];
     for (int k = 0; k < BELOW; k++) params_gradient(pass->params, layer->first_param + 1)[k] += (float)db[k];

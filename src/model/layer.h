@@ -116,6 +116,13 @@ struct layer_around_gelu {
                             const struct tensor *dkept, const struct tensor *dx);
 };
 
+/* What forward reads and writes, and backward. */
+struct operands {
+    const struct tensor *x; /* of a layer that joins several: x[i] is (rows, elements of ins[i]) */
+    const struct tensor *y;
+    const struct tensor *dy, *dx; /* NULL in forward */
+};
+
 /* Operands of a layer that may be 16 bits, named as in forward and backward. BY_ELEMENT: the layer works
  * element by element, so the device checks the size of all rows together, not the last dimension or the channels. */
 enum { HALF_X = 1, HALF_Y = 2, HALF_DY = 4, HALF_DX = 8, HALF_ALL = 15, HALF_BY_ELEMENT = 16 };
@@ -157,12 +164,10 @@ struct c_call;
 struct layer_type {
     struct schema_variant variant;
     const struct schema_alias *aliases; /* of this type and of others of its file; NULL: none */
-    /* It takes several inputs (in_count of the layer): join and join_backward are used instead of forward and backward,
-     * or expand. */
+    /* It takes several inputs (in_count of the layer). */
     bool joins;
     bool takes_one; /* with joins: it may also take the output of the layer before alone */
-    /* The outputs that its own keys name: inputs behind those of `from:`. A layer that has any is run by join and
-     * join_backward, too. NULL: its keys name none. */
+    /* The outputs that its own keys name: inputs behind those of `from:`. NULL: its keys name none. */
     const struct string_list *(*sources)(const void *config);
     const char *sources_key; /* that names them, for messages */
     /* The output has parts with names: makes them known (build_add_part); *out: the output, then the part that the next
@@ -224,26 +229,20 @@ struct layer_type {
     /* Fills buffers that do not start at 0 (running_var). NULL: all start at 0. */
     void (*init_buffers)(const struct layer *layer, const struct params *buffers);
     /* y (rows, out) from x (rows, in); may store values for backward in layer->saved */
-    void (*forward)(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y);
+    void (*forward)(const struct layer *layer, const struct pass *pass, struct operands o);
     /* x = a + b, then y = forward of x, in one operator, on a device that takes_sum. NULL: no device has one. */
     void (*forward_of_sum)(const struct layer *layer, const struct pass *pass, const struct tensor *a,
                            const struct tensor *b, const struct tensor *x, const struct tensor *y);
     bool (*takes_sum)(const struct device_ops *ops);
-    /* Parameter gradients += ; dx (rows, in), unless NULL (no node before needs it), = or += dL/dx */
-    void (*backward)(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx);
-    /* The same for a layer that joins: each input x[i] is (rows, elements of ins[i]). dx[i], without data where it is
-     * not needed, = dL/dx[i]; no two are the same memory. */
-    void (*join)(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y);
-    void (*join_backward)(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx);
+    /* Parameter gradients += ; dx (rows, in), unless NULL (no node before needs it), = or += dL/dx. Of a layer that
+     * joins: dx[i], without data where it is not needed, = dL/dx[i]; no two are the same memory. */
+    void (*backward)(const struct layer *layer, const struct pass *pass, struct operands o);
     /* Elements of the first parameter's gradient that backward can compute at a time when pass->receiver takes them;
      * backward then passes the parts on itself. NULL, or 0: all at once. */
     size_t (*gradient_part)(const struct layer *layer);
     /* Recomputes y from x at low cost, so that y need not be kept for layers whose backward reads it. NULL: y is
      * kept. */
-    void (*recompute)(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                      const struct tensor *y);
+    void (*recompute)(const struct layer *layer, const struct pass *pass, struct operands o);
     /* The operands of forward and backward that may be 16 bits where the device supports it (HALF_X, ...), all others
      * are float32; and whether this layer's sizes allow it. NULL: they do. */
     int half;
@@ -318,6 +317,7 @@ static inline struct tensor layer_inner(const struct layer *layer, size_t i, flo
     return (struct tensor){.data = data, .copy = layer->inner[i]};
 }
 
+/* Whether its x and dx are several tensors. */
 static inline bool layer_joins(const struct layer *layer) { return layer->type->joins || layer->in_count > 1; }
 
 /* Whether outside of training the output is the input. */

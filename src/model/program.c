@@ -16,11 +16,7 @@ static void clear_copy(const struct tensor *written) {
 static const struct tensor *if_needed(const struct tensor *t) { return t->data ? t : NULL; }
 
 static void run_layer(const struct instruction *i, const struct pass *pass) {
-    i->layer->type->forward(i->layer, pass, i->in, &i->out);
-}
-
-static void run_join(const struct instruction *i, const struct pass *pass) {
-    i->layer->type->join(i->layer, pass, i->in, &i->out);
+    i->layer->type->forward(i->layer, pass, (struct operands){.x = i->in, .y = &i->out});
 }
 
 static void run_sum(const struct instruction *i, const struct pass *pass) {
@@ -45,7 +41,7 @@ static void run_after_gelu(const struct instruction *i, const struct pass *pass)
 }
 
 static void run_recompute(const struct instruction *i, const struct pass *pass) {
-    i->layer->type->recompute(i->layer, pass, i->in, &i->out);
+    i->layer->type->recompute(i->layer, pass, (struct operands){.x = i->in, .y = &i->out});
 }
 
 /* The gradient before a relu that is part of a layer. */
@@ -55,13 +51,9 @@ static void run_relu_backward(const struct instruction *i, const struct pass *pa
 }
 
 static void run_layer_backward(const struct instruction *i, const struct pass *pass) {
-    clear_copy(&i->din[0]);
-    i->layer->type->backward(i->layer, pass, i->in, &i->out, &i->dout, if_needed(&i->din[0]));
-}
-
-static void run_join_backward(const struct instruction *i, const struct pass *pass) {
+    const struct tensor *dx = layer_joins(i->layer) ? i->din : if_needed(&i->din[0]);
     for (size_t n = 0; n < i->in_count; n++) clear_copy(&i->din[n]);
-    i->layer->type->join_backward(i->layer, pass, i->in, &i->out, &i->dout, i->din);
+    i->layer->type->backward(i->layer, pass, (struct operands){i->in, &i->out, &i->dout, dx});
 }
 
 /* in: the output of GELU, and its input, whose gradient is din[0] */
@@ -151,7 +143,7 @@ static size_t append_forward(const struct making *m, const struct graph_node *no
     else if (!node->layer)
         i->run = with_norm ? run_sum_norm : node->has_relu ? run_sum_relu : run_sum;
     else
-        i->run = layer_joins(node->layer) ? run_join : run_layer;
+        i->run = run_layer;
     return with_norm ? 2 : 1;
 }
 
@@ -169,8 +161,7 @@ static void append_relu_backward(const struct making *m, const struct graph_node
 }
 
 static void append_layer_backward(const struct making *m, const struct graph_node *node) {
-    struct instruction *i =
-        append(m, layer_joins(node->layer) ? run_join_backward : run_layer_backward, node, node->in_count);
+    struct instruction *i = append(m, run_layer_backward, node, node->in_count);
     for (size_t n = 0; n < node->in_count; n++) {
         set_value(m, &i->in[n], node->in[n], true, NULL);
         i->din[n] = gradient(m->model, node->dx[n], copy_at(node->dx_copies, n));

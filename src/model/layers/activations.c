@@ -27,16 +27,15 @@ bool layer_is_gelu_tanh(const struct layer *layer) {
     return layer->type == &layer_gelu && function_of(layer) == ACTIVATION_GELU_TANH;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
-    device_ops(pass->device)->activation_forward(pass->device, function_of(layer), x, y, pass->rows * layer->in_size);
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    device_ops(pass->device)
+        ->activation_forward(pass->device, function_of(layer), o.x, o.y, pass->rows * layer->in_size);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
-    if (dx)
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    if (o.dx)
         device_ops(pass->device)
-            ->activation_backward(pass->device, function_of(layer), x, y, dy, dx, pass->rows * layer->in_size);
+            ->activation_backward(pass->device, function_of(layer), o.x, o.y, o.dy, o.dx, pass->rows * layer->in_size);
 }
 
 static void facts(const struct layer *layer, struct layer_facts *to) {
@@ -232,17 +231,14 @@ static struct keyed_activation keyed_of(const struct layer *layer) {
     return f;
 }
 
-static void keyed_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y) {
+static void keyed_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct keyed_activation f = keyed_of(layer);
-    device_ops(pass->device)->keyed_forward(pass->device, &f, x, y, pass->rows * layer->in_size);
+    device_ops(pass->device)->keyed_forward(pass->device, &f, o.x, o.y, pass->rows * layer->in_size);
 }
 
-static void keyed_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void keyed_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct keyed_activation f = keyed_of(layer);
-    (void)y;
-    if (dx) device_ops(pass->device)->keyed_backward(pass->device, &f, x, dy, dx, pass->rows * layer->in_size);
+    if (o.dx) device_ops(pass->device)->keyed_backward(pass->device, &f, o.x, o.dy, o.dx, pass->rows * layer->in_size);
 }
 
 static const char *node_with(const struct onnx_call *c, const char *op, const char *a_name, float a, const char *b_name,
@@ -358,19 +354,16 @@ static void draw_slopes(const struct layer *layer, const struct pass *pass, cons
                 layer->in_size);
 }
 
-static void rrelu_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y) {
+static void rrelu_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct keyed_activation f = mean_of_slopes(layer);
     if (pass->is_training)
-        draw_slopes(layer, pass, x, x, y);
+        draw_slopes(layer, pass, o.x, o.x, o.y);
     else
-        device_ops(pass->device)->keyed_forward(pass->device, &f, x, y, pass->rows * layer->in_size);
+        device_ops(pass->device)->keyed_forward(pass->device, &f, o.x, o.y, pass->rows * layer->in_size);
 }
 
-static void rrelu_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
-    if (dx) draw_slopes(layer, pass, x, dy, dx);
+static void rrelu_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    if (o.dx) draw_slopes(layer, pass, o.x, o.dy, o.dx);
 }
 
 static const char *rrelu_onnx(const struct onnx_call *c) {

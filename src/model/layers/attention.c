@@ -258,40 +258,39 @@ static struct head_groups groups_of(const struct layer *layer, size_t rows) {
                                 .head_size = features_of(layer) / (size_t)c->heads};
 }
 
-static void core_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                         const struct tensor *y) {
+static void core_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct sequence_ops *ops = device_ops(pass->device)->sequence;
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     if (layer->cached_positions) {
-        attention_cache_forward(layer->runtime, pass, floats(x), floats(y));
+        attention_cache_forward(layer->runtime, pass, floats(o.x), floats(o.y));
         return;
     }
     if (!is_grouped(layer)) {
-        ops->attention_forward(pass->device, &shape, x, y, layer->saved);
+        ops->attention_forward(pass->device, &shape, o.x, o.y, layer->saved);
         return;
     }
     struct head_groups groups = groups_of(layer, pass->rows);
     size_t values = 3 * pass->rows * layer->out_size;
-    ops->repeat_heads(pass->device, &groups, floats(x), layer->saved);
-    ops->attention_forward(pass->device, &shape, F32(layer->saved), y, layer->saved + 2 * values);
+    ops->repeat_heads(pass->device, &groups, floats(o.x), layer->saved);
+    ops->attention_forward(pass->device, &shape, F32(layer->saved), o.y, layer->saved + 2 * values);
 }
 
-static void core_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void core_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct sequence_ops *ops = device_ops(pass->device)->sequence;
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
-    if (!dx) return;
+    if (!o.dx) return;
     if (!is_grouped(layer)) {
-        ops->attention_backward(pass->device, &shape, x, y, layer->saved, dy, dx);
+        ops->attention_backward(pass->device, &shape, o.x, o.y, layer->saved, o.dy, o.dx);
         return;
     }
     struct head_groups groups = groups_of(layer, pass->rows);
     size_t values = 3 * pass->rows * layer->out_size;
     float *gradient = layer->saved + values;
-    ops->attention_backward(pass->device, &shape, F32(layer->saved), y, layer->saved + 2 * values, dy, F32(gradient));
-    ops->sum_heads(pass->device, &groups, gradient, floats(dx));
+    ops->attention_backward(pass->device, &shape, F32(layer->saved), o.y, layer->saved + 2 * values, o.dy,
+                            F32(gradient));
+    ops->sum_heads(pass->device, &groups, gradient, floats(o.dx));
 }
 
 /* The parts of layer->saved, each for the whole batch: q, k and v, the outputs of the heads, two numbers of each
@@ -358,43 +357,40 @@ static void attention_init(const struct layer *layer, const struct params *param
     }
 }
 
-static void attention_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                              const struct tensor *y) {
+static void attention_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
     struct tensor attended = layer_inner(layer, HEADS_COPY, s.heads);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
-    ops->linear_forward(pass->device, x, attention_value(layer, pass->params, IN_WEIGHT),
+    ops->linear_forward(pass->device, o.x, attention_value(layer, pass->params, IN_WEIGHT),
                         attention_value(layer, pass->params, IN_BIAS), false, F32(s.qkv), n, c, 3 * c);
     if (layer->cached_positions)
         attention_cache_forward(layer->runtime, pass, s.qkv, s.heads);
     else
         ops->sequence->attention_forward(pass->device, &shape, F32(s.qkv), &attended, s.softmaxes);
     ops->linear_forward(pass->device, &attended, attention_value(layer, pass->params, OUT_WEIGHT),
-                        attention_value(layer, pass->params, OUT_BIAS), false, y, n, c, c);
+                        attention_value(layer, pass->params, OUT_BIAS), false, o.y, n, c, c);
 }
 
-static void attention_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                               const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
+static void attention_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
     struct tensor dqkv = layer_inner(layer, DQKV_COPY, s.dqkv);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
-    ops->linear_backward_weight(pass->device, dy, F32(s.heads), attention_gradient(layer, pass->params, OUT_WEIGHT),
+    ops->linear_backward_weight(pass->device, o.dy, F32(s.heads), attention_gradient(layer, pass->params, OUT_WEIGHT),
                                 attention_gradient(layer, pass->params, OUT_BIAS), n, c, c);
-    ops->linear_backward_input(pass->device, dy, attention_value(layer, pass->params, OUT_WEIGHT), F32(s.dheads), n, c,
-                               c);
+    ops->linear_backward_input(pass->device, o.dy, attention_value(layer, pass->params, OUT_WEIGHT), F32(s.dheads), n,
+                               c, c);
     ops->sequence->attention_backward(pass->device, &shape, F32(s.qkv), F32(s.heads), s.softmaxes, F32(s.dheads),
                                       &dqkv);
-    ops->linear_backward_weight(pass->device, &dqkv, x, attention_gradient(layer, pass->params, IN_WEIGHT),
+    ops->linear_backward_weight(pass->device, &dqkv, o.x, attention_gradient(layer, pass->params, IN_WEIGHT),
                                 attention_gradient(layer, pass->params, IN_BIAS), n, c, 3 * c);
-    if (dx)
-        ops->linear_backward_input(pass->device, &dqkv, attention_value(layer, pass->params, IN_WEIGHT), dx, n, c,
+    if (o.dx)
+        ops->linear_backward_input(pass->device, &dqkv, attention_value(layer, pass->params, IN_WEIGHT), o.dx, n, c,
                                    3 * c);
 }
 
@@ -745,44 +741,42 @@ static struct cross_saved cross_saved_of(const struct layer *layer, size_t count
 /* [x] of the rows of keys and values of in_proj; NULL stays NULL. */
 static const float *later(const float *x, size_t elements) { return x ? x + elements : NULL; }
 
-static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
+static void cross_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
-    struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&x[2]) : NULL);
+    struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&o.x[2]) : NULL);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
     struct tensor attended = layer_inner(layer, CROSS_HEADS_COPY, s.heads);
     size_t n = pass->rows * tokens_of(layer), m = pass->rows * keys_of(layer), c = features_of(layer);
     const float *w = attention_value(layer, pass->params, IN_WEIGHT);
     const float *bias = attention_value(layer, pass->params, IN_BIAS);
-    ops->linear_forward(pass->device, &x[0], w, bias, false, F32(s.q), n, c, c);
-    ops->linear_forward(pass->device, &x[1], w + c * c, later(bias, c), false, F32(s.kv), m, c, 2 * c);
+    ops->linear_forward(pass->device, &o.x[0], w, bias, false, F32(s.q), n, c, c);
+    ops->linear_forward(pass->device, &o.x[1], w + c * c, later(bias, c), false, F32(s.kv), m, c, 2 * c);
     ops->sequence->cross_attention_forward(pass->device, &shape, s.q, s.kv, &attended, s.softmaxes);
     ops->linear_forward(pass->device, &attended, attention_value(layer, pass->params, OUT_WEIGHT),
-                        attention_value(layer, pass->params, OUT_BIAS), false, y, n, c, c);
+                        attention_value(layer, pass->params, OUT_BIAS), false, o.y, n, c, c);
 }
 
-static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
+static void cross_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
-    struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&x[2]) : NULL);
+    struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&o.x[2]) : NULL);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
     struct tensor dq = layer_inner(layer, DQ_COPY, s.dq), dkv = layer_inner(layer, DKV_COPY, s.dkv);
     size_t n = pass->rows * tokens_of(layer), m = pass->rows * keys_of(layer), c = features_of(layer);
     const float *w = attention_value(layer, pass->params, IN_WEIGHT);
     float *dw = attention_gradient(layer, pass->params, IN_WEIGHT);
     float *dbias = attention_gradient(layer, pass->params, IN_BIAS);
-    ops->linear_backward_weight(pass->device, dy, F32(s.heads), attention_gradient(layer, pass->params, OUT_WEIGHT),
+    ops->linear_backward_weight(pass->device, o.dy, F32(s.heads), attention_gradient(layer, pass->params, OUT_WEIGHT),
                                 attention_gradient(layer, pass->params, OUT_BIAS), n, c, c);
-    ops->linear_backward_input(pass->device, dy, attention_value(layer, pass->params, OUT_WEIGHT), F32(s.dheads), n, c,
-                               c);
+    ops->linear_backward_input(pass->device, o.dy, attention_value(layer, pass->params, OUT_WEIGHT), F32(s.dheads), n,
+                               c, c);
     ops->sequence->cross_attention_backward(pass->device, &shape, s.q, s.kv, s.heads, s.softmaxes, s.dheads, s.dq,
                                             s.dkv);
-    ops->linear_backward_weight(pass->device, &dq, &x[0], dw, dbias, n, c, c);
-    ops->linear_backward_weight(pass->device, &dkv, &x[1], dw + c * c, dbias ? dbias + c : NULL, m, c, 2 * c);
-    if (dx[0].data) ops->linear_backward_input(pass->device, &dq, w, &dx[0], n, c, c);
-    if (dx[1].data) ops->linear_backward_input(pass->device, &dkv, w + c * c, &dx[1], m, c, 2 * c);
+    ops->linear_backward_weight(pass->device, &dq, &o.x[0], dw, dbias, n, c, c);
+    ops->linear_backward_weight(pass->device, &dkv, &o.x[1], dw + c * c, dbias ? dbias + c : NULL, m, c, 2 * c);
+    if (o.dx[0].data) ops->linear_backward_input(pass->device, &dq, w, &o.dx[0], n, c, c);
+    if (o.dx[1].data) ops->linear_backward_input(pass->device, &dkv, w + c * c, &o.dx[1], m, c, 2 * c);
 }
 
 static size_t cross_inner_matrices(const struct layer *layer, struct inner_matrix to[LAYER_MAX_INNER]) {
@@ -868,8 +862,8 @@ const struct layer_type layer_cross_attention = {
     .autocast = AUTOCAST_PRODUCT,
     .copies = COPY_ROWS,
     .inner_matrices = cross_inner_matrices,
-    .join = join,
-    .join_backward = join_backward,
+    .forward = cross_forward,
+    .backward = cross_backward,
     .multiply_adds = multiply_adds,
     .facts = cross_facts,
     .onnx = cross_onnx,

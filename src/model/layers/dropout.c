@@ -72,14 +72,11 @@ static void apply(const struct layer *layer, const struct pass *pass, const stru
 static size_t channels_of(const struct layer *layer) { return (size_t)layer->in.size[0]; }
 
 #define PASSES(name_, channels_)                                                                                       \
-    static void forward_##name_(const struct layer *layer, const struct pass *pass, const struct tensor *x,            \
-                                const struct tensor *y) {                                                              \
-        apply(layer, pass, x, y, channels_);                                                                           \
+    static void forward_##name_(const struct layer *layer, const struct pass *pass, struct operands o) {               \
+        apply(layer, pass, o.x, o.y, channels_);                                                                       \
     }                                                                                                                  \
-    static void backward_##name_(const struct layer *layer, const struct pass *pass, const struct tensor *x,           \
-                                 const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {           \
-        (void)x, (void)y;                                                                                              \
-        if (dx) apply(layer, pass, dy, dx, channels_);                                                                 \
+    static void backward_##name_(const struct layer *layer, const struct pass *pass, struct operands o) {              \
+        if (o.dx) apply(layer, pass, o.dy, o.dx, channels_);                                                           \
     }
 PASSES(elements, 0)
 PASSES(channels, channels_of(layer))
@@ -114,14 +111,11 @@ static void apply_alpha(const struct layer *layer, const struct pass *pass, cons
 }
 
 #define ALPHA_PASSES(name_, channels_)                                                                                 \
-    static void forward_##name_(const struct layer *layer, const struct pass *pass, const struct tensor *x,            \
-                                const struct tensor *y) {                                                              \
-        apply_alpha(layer, pass, x, y, channels_, true);                                                               \
+    static void forward_##name_(const struct layer *layer, const struct pass *pass, struct operands o) {               \
+        apply_alpha(layer, pass, o.x, o.y, channels_, true);                                                           \
     }                                                                                                                  \
-    static void backward_##name_(const struct layer *layer, const struct pass *pass, const struct tensor *x,           \
-                                 const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {           \
-        (void)x, (void)y;                                                                                              \
-        if (dx) apply_alpha(layer, pass, dy, dx, channels_, false);                                                    \
+    static void backward_##name_(const struct layer *layer, const struct pass *pass, struct operands o) {              \
+        if (o.dx) apply_alpha(layer, pass, o.dy, o.dx, channels_, false);                                              \
     }
 ALPHA_PASSES(alpha, 0)
 ALPHA_PASSES(alpha_channels, channels_of(layer))

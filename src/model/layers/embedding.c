@@ -175,28 +175,25 @@ static const int32_t *embedding_tokens(const struct layer *layer, const struct p
     return converted;
 }
 
-static void embedding_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                              const struct tensor *y) {
+static void embedding_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct sequence_ops *ops = device_ops(pass->device)->sequence;
     size_t count = pass->rows * layer->in_size, size = vocabulary(layer, pass->params);
-    const int32_t *tokens = embedding_tokens(layer, pass, floats(x), tokens_of(layer));
+    const int32_t *tokens = embedding_tokens(layer, pass, floats(o.x), tokens_of(layer));
     if (layer->out.lengths)
         ops->padding_lengths(pass->device, tokens, (int32_t)padding_of(layer), pass_lengths(pass, &layer->out),
                              pass->rows, layer->in_size);
-    ops->embedding_forward(pass->device, tokens, params_value(pass->params, layer->first_param), floats(y), count, size,
-                           width(layer));
+    ops->embedding_forward(pass->device, tokens, params_value(pass->params, layer->first_param), floats(o.y), count,
+                           size, width(layer));
 }
 
-static void embedding_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                               const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
-    (void)dx; /* tokens have no gradient */
+/* Tokens have no gradient. */
+static void embedding_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
-    const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)floats(x) : tokens_of(layer);
+    const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)floats(o.x) : tokens_of(layer);
     float *gradient = params_gradient(pass->params, layer->first_param);
     float *padding = gradient + (has_padding(layer) ? (size_t)padding_of(layer) * width(layer) : 0);
     if (has_padding(layer)) ops->copy(pass->device, F32(padding), F32(layer->runtime), width(layer));
-    ops->sequence->embedding_backward(pass->device, tokens, floats(dy), gradient, pass->rows * layer->in_size,
+    ops->sequence->embedding_backward(pass->device, tokens, floats(o.dy), gradient, pass->rows * layer->in_size,
                                       vocabulary(layer, pass->params), width(layer));
     if (has_padding(layer)) ops->copy(pass->device, F32(layer->runtime), F32(padding), width(layer));
 }
@@ -217,23 +214,19 @@ static status positional_plan(struct layer *layer, struct planning *planning) {
 
 /* y[t] = x[t] + weight[t] for t < T: the first T rows of weight are added to each row of the batch; with
  * cached_positions the rows are positions */
-static void positional_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                               const struct tensor *y) {
+static void positional_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const float *weight = params_value(pass->params, layer->first_param);
     size_t rows = layer->cached_positions ? 1 : pass->rows, tokens = pass->rows / rows;
     if (layer->cached_positions) weight += pass->position * layer->in_size;
     device_ops(pass->device)
-        ->sequence->add_row(pass->device, floats(x), weight, floats(y), rows, tokens * layer->in_size);
+        ->sequence->add_row(pass->device, floats(o.x), weight, floats(o.y), rows, tokens * layer->in_size);
 }
 
-static void positional_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)x;
-    (void)y;
+static void positional_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
-    ops->sequence->sum_rows(pass->device, floats(dy), params_gradient(pass->params, layer->first_param), pass->rows,
+    ops->sequence->sum_rows(pass->device, floats(o.dy), params_gradient(pass->params, layer->first_param), pass->rows,
                             layer->in_size);
-    if (dx) ops->copy(pass->device, dy, dx, pass->rows * layer->in_size);
+    if (o.dx) ops->copy(pass->device, o.dy, o.dx, pass->rows * layer->in_size);
 }
 
 static int32_t padding_token(const struct layer *layer) { return has_padding(layer) ? (int32_t)padding_of(layer) : -1; }
@@ -408,24 +401,21 @@ static struct embedding_bag bag_of(const struct layer *layer, const struct pass 
                                   .padding = bag_padding_of(layer)};
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct embedding_bag bag = bag_of(layer, pass);
     device_ops(pass->device)
-        ->sequence->embedding_bag_forward(pass->device, &bag, embedding_tokens(layer, pass, floats(x), layer->runtime),
-                                          params_value(pass->params, layer->first_param), floats(y),
-                                          (int32_t *)(void *)layer->saved);
+        ->sequence->embedding_bag_forward(
+            pass->device, &bag, embedding_tokens(layer, pass, floats(o.x), layer->runtime),
+            params_value(pass->params, layer->first_param), floats(o.y), (int32_t *)(void *)layer->saved);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+/* Tokens have no gradient. */
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct embedding_bag bag = bag_of(layer, pass);
-    const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)floats(x) : layer->runtime;
-    (void)y;
-    (void)dx; /* tokens have no gradient */
+    const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)floats(o.x) : layer->runtime;
     device_ops(pass->device)
         ->sequence->embedding_bag_backward(pass->device, &bag, tokens, (const int32_t *)(const void *)layer->saved,
-                                           floats(dy), params_gradient(pass->params, layer->first_param));
+                                           floats(o.dy), params_gradient(pass->params, layer->first_param));
 }
 
 static void bag_facts(const struct layer *layer, struct layer_facts *to) {

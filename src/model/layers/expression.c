@@ -154,19 +154,17 @@ static void add_derivatives(const struct layer *layer, struct expression_call *c
                 (struct expression_output){f->derivatives[i], to[i], is_vector(call, &layer->ins[i])};
 }
 
-static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
-    struct expression_call call = call_of(layer, pass->rows, x);
-    add_value(layer, &call, floats(y));
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    struct expression_call call = call_of(layer, pass->rows, o.x);
+    add_value(layer, &call, floats(o.y));
     device_ops(pass->device)->formulas->run(pass->device, &call);
 }
 
-static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    struct expression_call call = call_of(layer, pass->rows, x);
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    struct expression_call call = call_of(layer, pass->rows, o.x);
     float *to[EXPRESSION_MAX_VARIABLES];
-    (void)y;
-    for (size_t i = 0; i < layer->in_count; i++) to[i] = floats(&dx[i]);
-    add_derivatives(layer, &call, floats(dy), to);
+    for (size_t i = 0; i < layer->in_count; i++) to[i] = floats(&o.dx[i]);
+    add_derivatives(layer, &call, floats(o.dy), to);
     if (call.output_count) device_ops(pass->device)->formulas->run(pass->device, &call);
 }
 
@@ -487,8 +485,8 @@ static void add_formula(const struct layer *layer, const char *const *inputs, st
 
 #define EXPRESSION_LAYER                                                                                               \
     .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch, .pytorch = "{x_formula}", .add_formula = add_formula,    \
-    .joins = true, .ignores = IGNORES_Y, .is_by_position = true, .prepare = prepare, .join = join,                     \
-    .join_backward = join_backward
+    .joins = true, .ignores = IGNORES_Y, .is_by_position = true, .prepare = prepare, .forward = forward,               \
+    .backward = backward
 
 static const struct layer_type of_elements = {
     .variant = {"expression", NULL, "A formula of each element."},

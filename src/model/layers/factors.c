@@ -63,21 +63,18 @@ static void init(const struct layer *layer, const struct params *params, struct 
     for (size_t i = 0; i < width(layer); i++) factors[i] = (float)config_of(layer)->init;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
-    (is_prelu(layer) ? ops->prelu_forward : ops->scale_forward)(pass->device, floats(x),
+    (is_prelu(layer) ? ops->prelu_forward : ops->scale_forward)(pass->device, floats(o.x),
                                                                 params_value(pass->params, layer->first_param),
-                                                                width(layer), floats(y), pass->rows * layer->in_size);
+                                                                width(layer), floats(o.y), pass->rows * layer->in_size);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
-    (void)y;
     (is_prelu(layer) ? ops->prelu_backward : ops->scale_backward)(
-        pass->device, floats(x), params_value(pass->params, layer->first_param), width(layer), floats(dy), floats(dx),
-        params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size);
+        pass->device, floats(o.x), params_value(pass->params, layer->first_param), width(layer), floats(o.dy),
+        floats(o.dx), params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size);
 }
 
 static const char *scale_onnx(const struct onnx_call *c) {

@@ -47,31 +47,28 @@ static void put(const struct layer *layer, const struct pass *pass, const float 
 }
 
 /* What is stored: s = sigmoid(gate), and two workspaces. */
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t count = pass->rows * layer->out_size;
     float *s = layer->saved, *value = s + count, *gate = value + count;
-    take(layer, pass, floats(x), 0, value);
-    take(layer, pass, floats(x), 1, gate);
+    take(layer, pass, floats(o.x), 0, value);
+    take(layer, pass, floats(o.x), 1, gate);
     ops->activation_forward(pass->device, ACTIVATION_SIGMOID, F32(gate), F32(s), count);
-    ops->multiply(pass->device, value, s, floats(y), count);
+    ops->multiply(pass->device, value, s, floats(o.y), count);
 }
 
 /* dvalue = dy s;  dgate = dy value s (1 - s) */
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     size_t count = pass->rows * layer->out_size;
     float *s = layer->saved, *value = s + count, *slope = value + count;
-    (void)y;
-    if (!dx) return;
-    ops->multiply(pass->device, floats(dy), s, slope, count);
-    put(layer, pass, slope, 0, floats(dx));
-    take(layer, pass, floats(x), 0, value);
-    ops->multiply(pass->device, floats(dy), value, value, count);
+    if (!o.dx) return;
+    ops->multiply(pass->device, floats(o.dy), s, slope, count);
+    put(layer, pass, slope, 0, floats(o.dx));
+    take(layer, pass, floats(o.x), 0, value);
+    ops->multiply(pass->device, floats(o.dy), value, value, count);
     ops->activation_backward(pass->device, ACTIVATION_SIGMOID, F32(s), F32(s), F32(value), F32(slope), count);
-    put(layer, pass, slope, 1, floats(dx));
+    put(layer, pass, slope, 1, floats(o.dx));
 }
 
 static const char *write_onnx(const struct onnx_call *c) {

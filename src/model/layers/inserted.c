@@ -13,18 +13,16 @@ static status plan_input(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void forward_input(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y) {
+static void forward_input(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct model_input *input = layer->config;
     device_ops(pass->device)
-        ->copy_columns(pass->device, floats(x) + input->first, layer->in_size, floats(y), layer->out_size, pass->rows,
-                       layer->out_size);
+        ->copy_columns(pass->device, floats(o.x) + input->first, layer->in_size, floats(o.y), layer->out_size,
+                       pass->rows, layer->out_size);
 }
 
 /* No parameter is before it. */
-static void backward_input(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)layer, (void)pass, (void)x, (void)y, (void)dy, (void)dx;
+static void backward_input(const struct layer *layer, const struct pass *pass, struct operands o) {
+    (void)layer, (void)pass, (void)o;
 }
 
 static void input_c(const struct c_call *c) {
@@ -47,15 +45,13 @@ const struct layer_type layer_input = {
 
 /* ---- part: of the output of a layer that computes several ---- */
 
-static void backward_part(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void backward_part(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct model_input *part = layer->config;
-    (void)x, (void)y;
-    if (!dx) return;
-    device_zero(pass->device, floats(dx), pass->rows * layer->in_size * sizeof(float));
+    if (!o.dx) return;
+    device_zero(pass->device, floats(o.dx), pass->rows * layer->in_size * sizeof(float));
     device_ops(pass->device)
-        ->copy_columns(pass->device, floats(dy), layer->out_size, floats(dx) + part->first, layer->in_size, pass->rows,
-                       layer->out_size);
+        ->copy_columns(pass->device, floats(o.dy), layer->out_size, floats(o.dx) + part->first, layer->in_size,
+                       pass->rows, layer->out_size);
 }
 
 static const char *part_onnx(const struct onnx_call *c) {
@@ -88,31 +84,21 @@ static status plan_outputs(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void copy_outputs(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                         const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+/* Copies each input into the output or, backward, their gradients. */
+static void copy_outputs(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t first = 0;
     for (size_t i = 0; i < layer->in_count; i++) {
         size_t size = shape_elements(&layer->ins[i]);
-        if (x)
+        if (!o.dy)
             device_ops(pass->device)
-                ->copy_columns(pass->device, floats(&x[i]), size, floats(y) + first, layer->out_size, pass->rows, size);
-        else if (dx[i].data)
+                ->copy_columns(pass->device, floats(&o.x[i]), size, floats(o.y) + first, layer->out_size, pass->rows,
+                               size);
+        else if (o.dx[i].data)
             device_ops(pass->device)
-                ->copy_columns(pass->device, floats(dy) + first, layer->out_size, floats(&dx[i]), size, pass->rows,
+                ->copy_columns(pass->device, floats(o.dy) + first, layer->out_size, floats(&o.dx[i]), size, pass->rows,
                                size);
         first += size;
     }
-}
-
-static void join_outputs(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                         const struct tensor *y) {
-    copy_outputs(layer, pass, x, y, NULL, NULL);
-}
-
-static void outputs_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)x, (void)y;
-    copy_outputs(layer, pass, NULL, NULL, dy, dx);
 }
 
 static void outputs_c(const struct c_call *c) {
@@ -129,8 +115,8 @@ const struct layer_type layer_outputs = {
     .joins = true,
     .ignores = IGNORES_X_AND_Y,
     .plan = plan_outputs,
-    .join = join_outputs,
-    .join_backward = outputs_backward,
+    .forward = copy_outputs,
+    .backward = copy_outputs,
     .onnx = onnx_same, /* a graph has several outputs itself */
     .c = outputs_c,
     .pytorch = "{x}",
@@ -154,15 +140,12 @@ static void transpose(const struct layer *layer, const struct pass *pass, const 
                            is_channels_last ? channels : positions);
 }
 
-static void reorder(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
-    transpose(layer, pass, x, y, layer->in.is_channels_last);
+static void reorder(const struct layer *layer, const struct pass *pass, struct operands o) {
+    transpose(layer, pass, o.x, o.y, layer->in.is_channels_last);
 }
 
-static void reorder_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)x, (void)y;
-    if (dx) transpose(layer, pass, dy, dx, layer->out.is_channels_last);
+static void reorder_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    if (o.dx) transpose(layer, pass, o.dy, o.dx, layer->out.is_channels_last);
 }
 
 static void reorder_c(const struct c_call *c) {

@@ -114,9 +114,8 @@ static status plan_concat(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* Copies the part of each input between it and the output or, [backward], their gradients. */
-static void copy_parts(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                       const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+/* Copies the part of each input between it and the output or, backward, their gradients. */
+static void copy_parts(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     int dimension = dimension_of(layer);
     size_t outer, inner, at = 0;
@@ -124,23 +123,14 @@ static void copy_parts(const struct layer *layer, const struct pass *pass, const
     size_t stride = (size_t)layer->out.size[dimension] * inner;
     for (size_t i = 0; i < layer->in_count; i++) {
         size_t width = (size_t)layer->ins[i].size[dimension] * inner;
-        if (x)
-            ops->copy_columns(pass->device, floats(&x[i]), width, floats(y) + at, stride, pass->rows * outer, width);
-        else if (dx[i].data)
-            ops->copy_columns(pass->device, floats(dy) + at, stride, floats(&dx[i]), width, pass->rows * outer, width);
+        if (!o.dy)
+            ops->copy_columns(pass->device, floats(&o.x[i]), width, floats(o.y) + at, stride, pass->rows * outer,
+                              width);
+        else if (o.dx[i].data)
+            ops->copy_columns(pass->device, floats(o.dy) + at, stride, floats(&o.dx[i]), width, pass->rows * outer,
+                              width);
         at += width;
     }
-}
-
-static void join_concat(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                        const struct tensor *y) {
-    copy_parts(layer, pass, x, y, NULL, NULL);
-}
-
-static void concat_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                            const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)x, (void)y;
-    copy_parts(layer, pass, NULL, NULL, dy, dx);
 }
 
 static const char *concat_onnx(const struct onnx_call *c) {
@@ -170,8 +160,8 @@ const struct layer_type layer_concat = {
     .ignores = IGNORES_X_AND_Y,
     .is_by_position = true,
     .plan = plan_concat,
-    .join = join_concat,
-    .join_backward = concat_backward,
+    .forward = copy_parts,
+    .backward = copy_parts,
     .onnx = concat_onnx,
     .c = concat_c,
     .pytorch = "torch.cat([{xs}], {dim})",
@@ -188,19 +178,17 @@ static status plan_multiply(struct layer *layer, struct planning *planning) {
     return shape_is_equal(&layer->ins[0], &layer->ins[1]) ? OK : differ(layer, 1, "the inputs have different shapes");
 }
 
-static void join_multiply(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y) {
+static void multiply_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     device_ops(pass->device)
-        ->multiply(pass->device, floats(&x[0]), floats(&x[1]), floats(y), pass->rows * layer->out_size);
+        ->multiply(pass->device, floats(&o.x[0]), floats(&o.x[1]), floats(o.y), pass->rows * layer->out_size);
 }
 
-static void multiply_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                              const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
+static void multiply_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     for (int i = 0; i < 2; i++)
-        if (dx[i].data)
+        if (o.dx[i].data)
             device_ops(pass->device)
-                ->multiply(pass->device, floats(dy), floats(&x[1 - i]), floats(&dx[i]), pass->rows * layer->out_size);
+                ->multiply(pass->device, floats(o.dy), floats(&o.x[1 - i]), floats(&o.dx[i]),
+                           pass->rows * layer->out_size);
 }
 
 static const char *multiply_onnx(const struct onnx_call *c) {
@@ -219,8 +207,8 @@ static const struct layer_type product = {
     .ignores = IGNORES_Y,
     .is_by_position = true,
     .plan = plan_multiply,
-    .join = join_multiply,
-    .join_backward = multiply_backward,
+    .forward = multiply_forward,
+    .backward = multiply_backward,
     .onnx = multiply_onnx,
     .c = multiply_c,
 };

@@ -91,11 +91,10 @@ static float *bias_gradient(const struct layer *layer, const struct pass *pass) 
     return config_of(layer)->bias ? params_gradient(pass->params, bias_of(layer)) : NULL;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     device_ops(pass->device)
-        ->linear_forward(pass->device, x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
-                         layer->has_relu, y, vectors(layer, pass->rows), (size_t)features(layer),
+        ->linear_forward(pass->device, o.x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
+                         layer->has_relu, o.y, vectors(layer, pass->rows), (size_t)features(layer),
                          (size_t)config_of(layer)->out);
 }
 
@@ -139,19 +138,18 @@ static void backward_in_parts(const struct layer *layer, const struct pass *pass
                                          &(struct part_receiver){receive_rows, &part});
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     if (pass->receiver && pass->params->items[weight_of(layer)].part) {
-        backward_in_parts(layer, pass, x, dy, dx);
+        backward_in_parts(layer, pass, o.x, o.dy, o.dx);
         return;
     }
     const struct linear_config *c = config_of(layer);
     const struct device_ops *ops = device_ops(pass->device);
     size_t weight = weight_of(layer), n = vectors(layer, pass->rows), in = (size_t)features(layer);
-    ops->linear_backward_weight(pass->device, dy, x, params_gradient(pass->params, weight), bias_gradient(layer, pass),
-                                n, in, (size_t)c->out);
-    if (dx) ops->linear_backward_input(pass->device, dy, params_value(pass->params, weight), dx, n, in, (size_t)c->out);
+    ops->linear_backward_weight(pass->device, o.dy, o.x, params_gradient(pass->params, weight),
+                                bias_gradient(layer, pass), n, in, (size_t)c->out);
+    if (o.dx)
+        ops->linear_backward_input(pass->device, o.dy, params_value(pass->params, weight), o.dx, n, in, (size_t)c->out);
 }
 
 static void forward_before(const struct layer *layer, const struct pass *pass, const struct tensor *x,

@@ -39,29 +39,27 @@ static struct product product_of(const struct layer *layer) {
     return p;
 }
 
-static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     struct product p = product_of(layer);
     for (size_t i = 0; i < pass->rows * p.count; i++)
-        ops->linear_backward_input(pass->device, F32(floats(&x[0]) + i * p.m * p.k), floats(&x[1]) + i * p.k * p.n,
-                                   F32(floats(y) + i * p.m * p.n), p.m, p.n, p.k);
+        ops->linear_backward_input(pass->device, F32(floats(&o.x[0]) + i * p.m * p.k), floats(&o.x[1]) + i * p.k * p.n,
+                                   F32(floats(o.y) + i * p.m * p.n), p.m, p.n, p.k);
 }
 
 /* da = dy b^T, db = a^T dy */
-static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     struct product p = product_of(layer);
-    (void)y;
-    if (dx[1].data) device_zero(pass->device, floats(&dx[1]), pass->rows * p.count * p.k * p.n * sizeof(float));
+    if (o.dx[1].data) device_zero(pass->device, floats(&o.dx[1]), pass->rows * p.count * p.k * p.n * sizeof(float));
     for (size_t i = 0; i < pass->rows * p.count; i++) {
-        const float *a = floats(&x[0]) + i * p.m * p.k, *b = floats(&x[1]) + i * p.k * p.n,
-                    *slope = floats(dy) + i * p.m * p.n;
-        if (dx[0].data)
-            ops->linear_forward(pass->device, F32(slope), b, NULL, false, F32(floats(&dx[0]) + i * p.m * p.k), p.m, p.n,
-                                p.k);
-        if (dx[1].data)
-            ops->linear_backward_weight(pass->device, F32(a), F32(slope), floats(&dx[1]) + i * p.k * p.n, NULL, p.m,
+        const float *a = floats(&o.x[0]) + i * p.m * p.k, *b = floats(&o.x[1]) + i * p.k * p.n,
+                    *slope = floats(o.dy) + i * p.m * p.n;
+        if (o.dx[0].data)
+            ops->linear_forward(pass->device, F32(slope), b, NULL, false, F32(floats(&o.dx[0]) + i * p.m * p.k), p.m,
+                                p.n, p.k);
+        if (o.dx[1].data)
+            ops->linear_backward_weight(pass->device, F32(a), F32(slope), floats(&o.dx[1]) + i * p.k * p.n, NULL, p.m,
                                         p.n, p.k);
     }
 }
@@ -99,8 +97,8 @@ const struct layer_type layer_matmul = {
     .joins = true,
     .ignores = IGNORES_Y,
     .plan = plan,
-    .join = join,
-    .join_backward = join_backward,
+    .forward = forward,
+    .backward = backward,
     .multiply_adds = multiply_adds,
     .onnx = write_onnx,
     .c = write_c,

@@ -108,11 +108,10 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void layer_norm_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                               const struct tensor *y) {
+static void layer_norm_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     device_ops(pass->device)
-        ->norm_layers->layer_norm_forward(pass->device, floats(x), weight_in(layer, pass), bias_in(layer, pass),
-                                          (float)config_of(layer)->eps, y, layer->saved, vectors(layer, pass->rows),
+        ->norm_layers->layer_norm_forward(pass->device, floats(o.x), weight_in(layer, pass), bias_in(layer, pass),
+                                          (float)config_of(layer)->eps, o.y, layer->saved, vectors(layer, pass->rows),
                                           width(layer));
 }
 
@@ -126,11 +125,9 @@ static void layer_norm_of_sum(const struct layer *layer, const struct pass *pass
                                 width(layer));
 }
 
-static void layer_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                                const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
+static void layer_norm_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     device_ops(pass->device)
-        ->norm_layers->layer_norm_backward(pass->device, floats(x), weight_in(layer, pass), layer->saved, dy, dx,
+        ->norm_layers->layer_norm_backward(pass->device, floats(o.x), weight_in(layer, pass), layer->saved, o.dy, o.dx,
                                            layer->adds_to_dx, weight_slopes(layer, pass), bias_slopes(layer, pass),
                                            vectors(layer, pass->rows), width(layer));
 }
@@ -140,10 +137,9 @@ static float rms_eps(const struct layer *layer) {
     return isnan(eps) ? FLT_EPSILON : (float)eps;
 }
 
-static void rms_norm_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                             const struct tensor *y) {
+static void rms_norm_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     device_ops(pass->device)
-        ->norm_layers->rms_norm_forward(pass->device, floats(x), weight_in(layer, pass), rms_eps(layer), y,
+        ->norm_layers->rms_norm_forward(pass->device, floats(o.x), weight_in(layer, pass), rms_eps(layer), o.y,
                                         layer->saved, vectors(layer, pass->rows), width(layer));
 }
 
@@ -156,11 +152,9 @@ static void rms_norm_of_sum(const struct layer *layer, const struct pass *pass, 
                               vectors(layer, pass->rows), width(layer));
 }
 
-static void rms_norm_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                              const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
+static void rms_norm_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     device_ops(pass->device)
-        ->norm_layers->rms_norm_backward(pass->device, floats(x), weight_in(layer, pass), layer->saved, dy, dx,
+        ->norm_layers->rms_norm_backward(pass->device, floats(o.x), weight_in(layer, pass), layer->saved, o.dy, o.dx,
                                          layer->adds_to_dx, weight_slopes(layer, pass), vectors(layer, pass->rows),
                                          width(layer));
 }
@@ -233,20 +227,17 @@ static status group_plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void group_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y) {
+static void group_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct group_norm norm = groups_in(layer);
     device_ops(pass->device)
-        ->image->group_norm_forward(pass->device, &norm, x, weight_in(layer, pass), bias_in(layer, pass), layer->saved,
-                                    y, pass->rows);
+        ->image->group_norm_forward(pass->device, &norm, o.x, weight_in(layer, pass), bias_in(layer, pass),
+                                    layer->saved, o.y, pass->rows);
 }
 
-static void group_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                           const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)y;
+static void group_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct group_norm norm = groups_in(layer);
     device_ops(pass->device)
-        ->image->group_norm_backward(pass->device, &norm, x, weight_in(layer, pass), layer->saved, dy, dx,
+        ->image->group_norm_backward(pass->device, &norm, o.x, weight_in(layer, pass), layer->saved, o.dy, o.dx,
                                      weight_slopes(layer, pass), bias_slopes(layer, pass), pass->rows);
 }
 

@@ -104,20 +104,18 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer;
     struct pad p = pad_of(layer, &outer);
-    device_ops(pass->device)->shapes->pad_forward(pass->device, &p, floats(x), floats(y), pass->rows * outer);
+    device_ops(pass->device)->shapes->pad_forward(pass->device, &p, floats(o.x), floats(o.y), pass->rows * outer);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer;
     struct pad p = pad_of(layer, &outer);
-    (void)x, (void)y;
-    if (dx)
-        device_ops(pass->device)->shapes->pad_backward(pass->device, &p, floats(dy), floats(dx), pass->rows * outer);
+    if (o.dx)
+        device_ops(pass->device)
+            ->shapes->pad_backward(pass->device, &p, floats(o.dy), floats(o.dx), pass->rows * outer);
 }
 
 static const char *write_onnx(const struct onnx_call *c) {

@@ -150,16 +150,13 @@ static void forward_by(const struct layer *layer, const struct pass *pass, struc
     device_ops(pass->device)->shapes->permute(pass->device, &p, floats(x), floats(y), pass->rows);
 }
 
-static void permute_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                            const struct tensor *y) {
-    forward_by(layer, pass, permutation_of(layer), x, y);
+static void permute_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    forward_by(layer, pass, permutation_of(layer), o.x, o.y);
 }
 
-static void permute_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void permute_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct permutation p = permutation_of(layer);
-    (void)x, (void)y;
-    if (dx) forward_by(layer, pass, inverse_of(&p), dy, dx);
+    if (o.dx) forward_by(layer, pass, inverse_of(&p), o.dy, o.dx);
 }
 
 /* The shape split into [dims] dimensions, these in another order (from 0, without the batch), and joined again. */
@@ -276,28 +273,22 @@ static struct permutation shuffle_of(const struct shape *small, size_t factor) {
     return completed(p);
 }
 
-static void shuffle_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                            const struct tensor *y) {
-    forward_by(layer, pass, shuffle_of(&layer->in, factor_of(layer)), x, y);
+static void shuffle_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    forward_by(layer, pass, shuffle_of(&layer->in, factor_of(layer)), o.x, o.y);
 }
 
-static void shuffle_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                             const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void shuffle_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct permutation p = shuffle_of(&layer->in, factor_of(layer));
-    (void)x, (void)y;
-    if (dx) forward_by(layer, pass, inverse_of(&p), dy, dx);
+    if (o.dx) forward_by(layer, pass, inverse_of(&p), o.dy, o.dx);
 }
 
-static void unshuffle_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                              const struct tensor *y) {
+static void unshuffle_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct permutation p = shuffle_of(&layer->out, factor_of(layer));
-    forward_by(layer, pass, inverse_of(&p), x, y);
+    forward_by(layer, pass, inverse_of(&p), o.x, o.y);
 }
 
-static void unshuffle_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                               const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)x, (void)y;
-    if (dx) forward_by(layer, pass, shuffle_of(&layer->out, factor_of(layer)), dy, dx);
+static void unshuffle_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    if (o.dx) forward_by(layer, pass, shuffle_of(&layer->out, factor_of(layer)), o.dy, o.dx);
 }
 
 static const char *shuffle_onnx(const struct onnx_call *c) {

@@ -215,28 +215,25 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct image_ops *ops = device_ops(pass->device)->image;
     struct pooling p = pooling_of(layer);
     size_t images = pass->rows * images_of(layer);
     if (is_max(layer))
-        ops->max_pool_forward(pass->device, &p, x, y, (uint8_t *)layer->saved, images);
+        ops->max_pool_forward(pass->device, &p, o.x, o.y, (uint8_t *)layer->saved, images);
     else
-        ops->avg_pool_forward(pass->device, &p, x, y, images);
+        ops->avg_pool_forward(pass->device, &p, o.x, o.y, images);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct image_ops *ops = device_ops(pass->device)->image;
     struct pooling p = pooling_of(layer);
     size_t images = pass->rows * images_of(layer);
-    (void)x;
-    if (!dx) return;
+    if (!o.dx) return;
     if (is_max(layer))
-        ops->max_pool_backward(pass->device, &p, y, (const uint8_t *)layer->saved, dy, dx, images);
+        ops->max_pool_backward(pass->device, &p, o.y, (const uint8_t *)layer->saved, o.dy, o.dx, images);
     else
-        ops->avg_pool_backward(pass->device, &p, dy, dx, images);
+        ops->avg_pool_backward(pass->device, &p, o.dy, o.dx, images);
 }
 
 /* ---- in other formats ---- */
@@ -629,37 +626,35 @@ static status unpool_plan(struct layer *layer, struct planning *planning) {
 }
 
 /* y is first memory for maxima, which nothing reads. */
-static void unpool(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
+static void unpool(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct image_ops *ops = device_ops(pass->device)->image;
     struct unpooling u = unpooling_of(layer);
     size_t images = pass->rows * u.images;
     float *between = layer->saved;
     uint8_t *positions = (uint8_t *)(layer->saved + pass->rows * u.between);
     uint8_t *depth_positions = positions + pass->rows * u.positions;
-    struct tensor maxima = tensor_from(y, 0), values = x[0];
-    ops->max_pool_forward(pass->device, &u.image, &x[1], u.dims == 4 ? F32(between) : &maxima, positions, images);
+    struct tensor maxima = tensor_from(o.y, 0), values = o.x[0];
+    ops->max_pool_forward(pass->device, &u.image, &o.x[1], u.dims == 4 ? F32(between) : &maxima, positions, images);
     if (u.dims == 4) {
         ops->max_pool_forward(pass->device, &u.volume, F32(between), &maxima, depth_positions, pass->rows);
         ops->max_pool_backward(pass->device, &u.volume, &values, depth_positions, &values, F32(between), pass->rows);
         values = *F32(between);
     }
-    ops->max_pool_backward(pass->device, &u.image, &values, positions, &values, y, images);
+    ops->max_pool_backward(pass->device, &u.image, &values, positions, &values, o.y, images);
 }
 
 /* The positions have no derivative. */
-static void unpool_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                            const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void unpool_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct image_ops *ops = device_ops(pass->device)->image;
     struct unpooling u = unpooling_of(layer);
-    size_t images = pass->rows * u.images, size = dx[1].is_half ? sizeof(uint16_t) : sizeof(float);
+    size_t images = pass->rows * u.images, size = o.dx[1].is_half ? sizeof(uint16_t) : sizeof(float);
     float *between = layer->saved;
     const uint8_t *positions = (const uint8_t *)(layer->saved + pass->rows * u.between);
     const uint8_t *depth_positions = positions + pass->rows * u.positions;
-    (void)x, (void)y;
-    if (dx[1].data) device_zero(pass->device, dx[1].data, pass->rows * layer->out_size * size);
-    if (!dx[0].data) return;
-    ops->max_pool_gather(pass->device, &u.image, positions, dy, u.dims == 4 ? F32(between) : &dx[0], images);
-    if (u.dims == 4) ops->max_pool_gather(pass->device, &u.volume, depth_positions, F32(between), &dx[0], pass->rows);
+    if (o.dx[1].data) device_zero(pass->device, o.dx[1].data, pass->rows * layer->out_size * size);
+    if (!o.dx[0].data) return;
+    ops->max_pool_gather(pass->device, &u.image, positions, o.dy, u.dims == 4 ? F32(between) : &o.dx[0], images);
+    if (u.dims == 4) ops->max_pool_gather(pass->device, &u.volume, depth_positions, F32(between), &o.dx[0], pass->rows);
 }
 
 /* The attributes of the max pool whose positions they are. */
@@ -710,7 +705,7 @@ static void unpool_c(const struct c_call *c) {
 
 #define UNPOOL                                                                                                         \
     .joins = true, .memory_format = FORMAT_CHANNELS_LAST, .ignores = IGNORES_X_AND_Y, .plan = unpool_plan,             \
-    .join = unpool, .join_backward = unpool_backward, .half = HALF_ALL, .onnx = unpool_onnx, .c = unpool_c,            \
+    .forward = unpool, .backward = unpool_backward, .half = HALF_ALL, .onnx = unpool_onnx, .c = unpool_c,              \
     .pytorch = "max_unpool({x}, {x1}, {kernel_size}{,stride}{,padding}{,ceil_mode})"
 
 const struct layer_type layer_max_unpool1d = {

@@ -545,17 +545,16 @@ static void put_states(const struct layer *layer, const struct pass *pass, const
         }
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     struct saved s = saved_of(layer, pass->rows);
     if (pass->rows == 0) {
         share_state(layer, pass);
         return;
     }
-    if (s.start) start_state(layer, pass, x, &s);
+    if (s.start) start_state(layer, pass, o.x, &s);
     size_t hidden = hidden_of(layer), columns = outputs_of(layer), layers = layers_of(layer), size = layer->out_size;
-    reorder(layer, pass, floats(x), s.input, layer->in_size, inputs_of(layer, 0), inputs_of(layer, 0), true);
+    reorder(layer, pass, floats(o.x), s.input, layer->in_size, inputs_of(layer, 0), inputs_of(layer, 0), true);
     for (size_t l = 0; l < layers; l++) {
         for (size_t d = 0; d < directions_of(layer); d++) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
@@ -568,17 +567,17 @@ static void forward(const struct layer *layer, const struct pass *pass, const st
         if (l + 1 < layers) pass_on(layer, pass, &s, l);
     }
     if (keeps_state(layer)) keep_state(layer, pass, &s);
-    put_states(layer, pass, &s, floats(y));
+    put_states(layer, pass, &s, floats(o.y));
     for (size_t d = 0; d < directions_of(layer); d++) {
         const float *h = arrays_of(layer, pass, &s, layers - 1, d).h;
         if (config_of(layer)->output == OUTPUT_LAST && gathers(layer, d)) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
-            ops->recurrent->take_last(pass->device, &shape, h, floats(y), size);
+            ops->recurrent->take_last(pass->device, &shape, h, floats(o.y), size);
         } else if (config_of(layer)->output == OUTPUT_LAST)
-            ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, floats(y) + d * hidden, size,
+            ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, floats(o.y) + d * hidden, size,
                               pass->rows, hidden);
         else
-            reorder(layer, pass, h, floats(y) + d * hidden, size, columns, hidden, false);
+            reorder(layer, pass, h, floats(o.y) + d * hidden, size, columns, hidden, false);
     }
 }
 
@@ -708,31 +707,29 @@ static void input_gradient(const struct layer *layer, const struct pass *pass, c
         ops->add(pass->device, F32(s->gradient), F32(s->other), F32(s->gradient), s->values * in);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct saved s = saved_of(layer, pass->rows);
-    bool needs_dx = dx && dx->data, needs_start = s.of_start && !continues(layer, pass);
-    (void)x, (void)y;
+    bool needs_dx = o.dx && o.dx->data, needs_start = s.of_start && !continues(layer, pass);
     if (pass->rows == 0) return;
-    start_backward(layer, pass, &s, floats(dy));
+    start_backward(layer, pass, &s, floats(o.dy));
     for (size_t l = layers_of(layer); l-- > 0;) {
         for (size_t d = 0; d < directions_of(layer); d++) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
             struct recurrent_arrays a = arrays_of(layer, pass, &s, l, d);
             size_t unit = l * directions_of(layer) + d;
             a.dh = output_gradient(layer, &s, d);
-            if (s.of_end) take_end(layer, pass, &s, floats(dy), unit, &a);
+            if (s.of_end) take_end(layer, pass, &s, floats(o.dy), unit, &a);
             if (needs_start) a.dh_start = s.of_start;
             if (needs_start && a.c_start) a.dc_start = s.of_start + pass->rows * hidden_of(layer);
             device_ops(pass->device)->recurrent->backward(pass->device, &shape, &a);
-            if (needs_start) put_start(layer, pass, &s, unit, dx);
+            if (needs_start) put_start(layer, pass, &s, unit, o.dx);
             add_weight_gradients(layer, pass, &s, l, d);
         }
         if (l > 0 || needs_dx) input_gradient(layer, pass, &s, l);
         if (l > 0) pass_back(layer, pass, &s, l - 1);
     }
     if (needs_dx)
-        reorder(layer, pass, s.gradient, floats(dx), layer->in_size, inputs_of(layer, 0), inputs_of(layer, 0), false);
+        reorder(layer, pass, s.gradient, floats(o.dx), layer->in_size, inputs_of(layer, 0), inputs_of(layer, 0), false);
 }
 
 static bool sums_over_ranks(const struct layer *layer) { return carries(layer); }
@@ -940,9 +937,8 @@ static void c_scratch(const struct layer *layer, size_t sizes[2]) {
 #define RECURRENT                                                                                                      \
     .ignores = IGNORES_X_AND_Y, .keeps_positions = true, .stores_state = true, .sums_over_ranks = sums_over_ranks,     \
     .plan = plan, .alloc = alloc, .release = release, .init = init, .autocast = AUTOCAST_PRODUCT, .forward = forward,  \
-    .backward = backward, .join = forward, .join_backward = backward, .sources = sources,                              \
-    .sources_key = "initial_state", .add_parts = add_parts, .multiply_adds = multiply_adds, .facts = facts,            \
-    .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
+    .backward = backward, .sources = sources, .sources_key = "initial_state", .add_parts = add_parts,                  \
+    .multiply_adds = multiply_adds, .facts = facts, .onnx = write_onnx, .c = write_c, .c_scratch = c_scratch
 
 /* Names in other programs; the keys of all three types are the same. */
 #define KEY_ALIASES(place_)                                                                                            \

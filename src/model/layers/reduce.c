@@ -104,23 +104,20 @@ static const char *real_reduction_onnx(const struct onnx_call *c, const char *ty
 
 /* ---- mean ---- */
 
-static void mean_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                         const struct tensor *y) {
+static void mean_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer, count, inner;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
-        ->sequence->mean_forward(pass->device, floats(x), lengths_of(layer, pass), floats(y), pass->rows * outer, count,
-                                 inner);
+        ->sequence->mean_forward(pass->device, floats(o.x), lengths_of(layer, pass), floats(o.y), pass->rows * outer,
+                                 count, inner);
 }
 
-static void mean_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void mean_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer, count, inner;
-    (void)x, (void)y;
-    if (!dx) return;
+    if (!o.dx) return;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
-        ->sequence->mean_backward(pass->device, floats(dy), lengths_of(layer, pass), floats(dx), pass->rows * outer,
+        ->sequence->mean_backward(pass->device, floats(o.dy), lengths_of(layer, pass), floats(o.dx), pass->rows * outer,
                                   count, inner);
 }
 
@@ -235,24 +232,21 @@ static status plan_max(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void max_forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                        const struct tensor *y) {
+static void max_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer, count, inner;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
-        ->shapes->max_forward(pass->device, floats(x), lengths_of(layer, pass), floats(y), (int32_t *)layer->saved,
+        ->shapes->max_forward(pass->device, floats(o.x), lengths_of(layer, pass), floats(o.y), (int32_t *)layer->saved,
                               pass->rows * outer, count, inner);
 }
 
-static void max_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                         const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void max_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer, count, inner;
-    (void)x, (void)y;
-    if (!dx) return;
+    if (!o.dx) return;
     blocks_of(layer, &outer, &count, &inner);
     device_ops(pass->device)
-        ->shapes->max_backward(pass->device, (const int32_t *)layer->saved, floats(dy), floats(dx), pass->rows * outer,
-                               count, inner);
+        ->shapes->max_backward(pass->device, (const int32_t *)layer->saved, floats(o.dy), floats(o.dx),
+                               pass->rows * outer, count, inner);
 }
 
 static const char *max_onnx(const struct onnx_call *c) {

@@ -86,22 +86,19 @@ static void release_table(struct layer *layer, struct device *device) {
     layer->runtime = NULL;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct rotation r = rotation_of(layer, pass->rows, false);
     const float *table = layer->runtime;
     if (layer->cached_positions) {
         table += pass->position * r.head_size;
         r.rows = 1, r.tokens = pass->rows;
     }
-    device_ops(pass->device)->sequence->rotate(pass->device, &r, table, floats(x), floats(y));
+    device_ops(pass->device)->sequence->rotate(pass->device, &r, table, floats(o.x), floats(o.y));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct rotation r = rotation_of(layer, pass->rows, true);
-    (void)x, (void)y;
-    if (dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, floats(dy), floats(dx));
+    if (o.dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, floats(o.dy), floats(o.dx));
 }
 
 static void facts(const struct layer *layer, struct layer_facts *to) {

@@ -25,28 +25,27 @@ static struct draw_key key_of(const struct layer *layer, const struct pass *pass
     return key;
 }
 
-static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key = key_of(layer, pass);
     if (pass->is_training)
-        ops->sample_normal(pass->device, &key, floats(&x[0]), floats(&x[1]), floats(y), pass->rows, layer->out_size);
+        ops->sample_normal(pass->device, &key, floats(&o.x[0]), floats(&o.x[1]), floats(o.y), pass->rows,
+                           layer->out_size);
     else
-        ops->copy(pass->device, &x[0], y, pass->rows * layer->out_size);
+        ops->copy(pass->device, &o.x[0], o.y, pass->rows * layer->out_size);
 }
 
-static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key = key_of(layer, pass);
     size_t count = pass->rows * layer->out_size;
-    (void)y;
-    if (dx[0].data) ops->copy(pass->device, dy, &dx[0], count);
-    if (!dx[1].data) return;
+    if (o.dx[0].data) ops->copy(pass->device, o.dy, &o.dx[0], count);
+    if (!o.dx[1].data) return;
     if (pass->is_training)
-        ops->sample_normal_backward(pass->device, &key, floats(&x[1]), floats(dy), floats(&dx[1]), pass->rows,
+        ops->sample_normal_backward(pass->device, &key, floats(&o.x[1]), floats(o.dy), floats(&o.dx[1]), pass->rows,
                                     layer->out_size);
     else
-        device_zero(pass->device, floats(&dx[1]), count * sizeof(float));
+        device_zero(pass->device, floats(&o.dx[1]), count * sizeof(float));
 }
 
 static const struct schema_alias aliases[] = {
@@ -65,8 +64,8 @@ const struct layer_type layer_sample_normal = {
     .ignores = IGNORES_Y,
     .is_by_position = true,
     .plan = plan,
-    .join = join,
-    .join_backward = join_backward,
+    .forward = forward,
+    .backward = backward,
     .is_identity = true,
     .pytorch = "SampleNormal(stream={number}{order})",
 };

@@ -18,17 +18,15 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void join(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = device_ops(pass->device);
-    ops->sequence->given_lengths(pass->device, floats(&x[1]), pass_lengths(pass, &layer->out), pass->rows,
+    ops->sequence->given_lengths(pass->device, floats(&o.x[1]), pass_lengths(pass, &layer->out), pass->rows,
                                  (size_t)layer->out.size[0]);
-    ops->copy(pass->device, &x[0], y, pass->rows * layer->out_size);
+    ops->copy(pass->device, &o.x[0], o.y, pass->rows * layer->out_size);
 }
 
-static void join_backward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                          const struct tensor *y, const struct tensor *dy, const struct tensor *dx) {
-    (void)x, (void)y;
-    if (dx[0].data) device_ops(pass->device)->copy(pass->device, dy, &dx[0], pass->rows * layer->out_size);
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    if (o.dx[0].data) device_ops(pass->device)->copy(pass->device, o.dy, &o.dx[0], pass->rows * layer->out_size);
 }
 
 static status check_row(const struct layer *layer, const struct params *params, const float *row) {
@@ -82,8 +80,8 @@ const struct layer_type layer_sequence_lengths = {
     .plan = plan,
     .check_row = check_row,
     .facts = lengths_facts,
-    .join = join,
-    .join_backward = join_backward,
+    .forward = forward,
+    .backward = backward,
     .onnx = write_onnx,
     .c = write_c,
     .pytorch = "{x}",

@@ -139,15 +139,12 @@ static void fold(const struct layer *layer, const struct pass *pass, const float
     ops->fold_depth(pass->device, &height, middle, y, pass->rows * f.channels);
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
-    (layer->type == &layer_fold ? fold : unfold)(layer, pass, floats(x), floats(y));
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    (layer->type == &layer_fold ? fold : unfold)(layer, pass, floats(o.x), floats(o.y));
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
-    (void)x, (void)y;
-    if (dx) (layer->type == &layer_fold ? unfold : fold)(layer, pass, floats(dy), floats(dx));
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    if (o.dx) (layer->type == &layer_fold ? unfold : fold)(layer, pass, floats(o.dy), floats(o.dx));
 }
 
 /* ---- in ONNX: unfold gathers pixels of the padded image ---- */

@@ -111,17 +111,15 @@ static status plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static void forward(const struct layer *layer, const struct pass *pass, const struct tensor *x,
-                    const struct tensor *y) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct resize r = resize_of(layer);
-    device_ops(pass->device)->shapes->resize_forward(pass->device, &r, floats(x), floats(y), pass->rows);
+    device_ops(pass->device)->shapes->resize_forward(pass->device, &r, floats(o.x), floats(o.y), pass->rows);
 }
 
-static void backward(const struct layer *layer, const struct pass *pass, const struct tensor *x, const struct tensor *y,
-                     const struct tensor *dy, const struct tensor *dx) {
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct resize r = resize_of(layer);
-    (void)x, (void)y;
-    if (dx) device_ops(pass->device)->shapes->resize_backward(pass->device, &r, floats(dy), floats(dx), pass->rows);
+    if (o.dx)
+        device_ops(pass->device)->shapes->resize_backward(pass->device, &r, floats(o.dy), floats(o.dx), pass->rows);
 }
 
 /* Whether the sizes determine the scale: it was not given, or it was not rounded. */

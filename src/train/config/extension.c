@@ -165,10 +165,8 @@ static status check_types(const struct extension *e, const char *path) {
                           "%s: DDPTRAIN_EXTENSION names no layer, loss, optimizer, format, sampler or metric", path);
     bool is_whole = true;
     if (e->layer) is_whole = is_whole && (e->layer->plan || e->layer->expand);
-    if (e->layer && !e->layer->expand)
-        is_whole = is_whole && (e->layer->joins     ? e->layer->join && e->layer->join_backward
-                                : e->layer->is_view ? true
-                                                    : e->layer->forward && e->layer->backward);
+    if (e->layer && !e->layer->expand && !e->layer->is_view)
+        is_whole = is_whole && e->layer->forward && e->layer->backward;
     if (e->loss) is_whole = is_whole && e->loss->check && e->loss->run;
     if (e->optimizer) is_whole = is_whole && e->optimizer->settings && e->optimizer->plan;
     if (e->format) is_whole = is_whole && e->format->open && e->format->read && e->format->describe && e->format->close;
@@ -176,8 +174,8 @@ static status check_types(const struct extension *e, const char *path) {
     if (e->metric) is_whole = is_whole && e->metric->name && e->metric->add && e->metric->value;
     if (!is_whole)
         return status_new(STATUS_USAGE,
-                          "%s: a function is missing: a layer has plan, forward and backward (join and join_backward "
-                          "of several inputs), a loss check and run, an optimizer settings and plan, a format open, "
+                          "%s: a function is missing: a layer has plan, forward and backward, "
+                          "a loss check and run, an optimizer settings and plan, a format open, "
                           "read, describe and close, a sampler draw, a metric name, add and value",
                           path);
     return OK;

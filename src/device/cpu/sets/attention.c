@@ -16,14 +16,14 @@
 
 /* Queries, keys and values of all rows and heads. [q_stride], [kv_stride]: between tokens; [q_row], [kv_row]: between
  * rows. */
-struct operands {
+struct attention_inputs {
     const float *q, *k, *v;
     size_t q_stride, kv_stride, q_row, kv_row;
 };
 
 /* One head of one row; strides as above. */
 struct head {
-    struct operands at; /* its own */
+    struct attention_inputs at; /* its own */
     size_t y_stride, size, tokens;
     size_t all_keys, keys; /* keys: without padding */
     float scale;
@@ -33,25 +33,25 @@ struct head {
 };
 
 /* Side by side. */
-static struct operands self_operands(const struct attention_shape *s, const float *qkv) {
+static struct attention_inputs self_operands(const struct attention_shape *s, const float *qkv) {
     size_t c = s->heads * s->head_size, row = s->tokens * 3 * c;
-    return (struct operands){qkv, qkv + c, qkv + 2 * c, 3 * c, 3 * c, row, row};
+    return (struct attention_inputs){qkv, qkv + c, qkv + 2 * c, 3 * c, 3 * c, row, row};
 }
 
-static struct operands cross_operands(const struct attention_shape *s, const float *q, const float *kv) {
+static struct attention_inputs cross_operands(const struct attention_shape *s, const float *q, const float *kv) {
     size_t c = s->heads * s->head_size;
-    return (struct operands){q, kv, kv + c, c, 2 * c, s->tokens * c, s->keys * 2 * c};
+    return (struct attention_inputs){q, kv, kv + c, c, 2 * c, s->tokens * c, s->keys * 2 * c};
 }
 
-static struct operands operands_of_head(const struct operands *all, size_t row, size_t start) {
-    struct operands own = *all;
+static struct attention_inputs operands_of_head(const struct attention_inputs *all, size_t row, size_t start) {
+    struct attention_inputs own = *all;
     own.q += row * all->q_row + start;
     own.k += row * all->kv_row + start;
     own.v += row * all->kv_row + start;
     return own;
 }
 
-static struct head head_of(const struct attention_shape *s, const struct operands *all, size_t keys, size_t row,
+static struct head head_of(const struct attention_shape *s, const struct attention_inputs *all, size_t keys, size_t row,
                            size_t h) {
     return (struct head){.at = operands_of_head(all, row, h * s->head_size),
                          .y_stride = s->heads * s->head_size,
@@ -238,7 +238,7 @@ static void forward_group(const struct head *h, size_t first, float *y, float *s
 
 struct forward {
     const struct attention_shape *shape;
-    struct operands from;
+    struct attention_inputs from;
     size_t keys;
     float *y, *softmaxes;
 };
@@ -327,7 +327,7 @@ static void zero_padding(const struct head *h, const struct head_gradients *g) {
 
 struct backward {
     const struct attention_shape *shape;
-    struct operands from;
+    struct attention_inputs from;
     size_t keys;
     const float *y, *softmaxes, *dy;
     float *dq, *dk, *dv; /* as in from */
