@@ -504,10 +504,12 @@ static void blocked_body(const struct dist_env *env, void *argument) {
     (void)argument;
     struct text cause = {0};
     struct store *store;
+    int numbers[MAX_TEST_RANKS];
     rank_must(store_open_with(env, &(struct store_options){.timeout = 20, .overdue = end_rank}, &store));
     store_begin_call(store, "fast()", env->rank ? 2 : 20, "why");
     store_end_call(store);
     RANK_CHECK(!store_cause(store, 2.5, &cause));
+    rank_must(store_number(store, "waited", NULL, 0, 20, numbers)); /* all have, before one fails */
     if (env->rank == 1) {
         store_begin_call(store, "slow()", 0.5, "why");
         for (;;) pause();
