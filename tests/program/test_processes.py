@@ -421,13 +421,13 @@ class Threads(program.Case):
         self.write("wide.yaml", ENDLESS.replace("out: 48", "out: 20000").replace("batch_size: 8", "batch_size: 64"))
 
     def max_threads(self, *ranks, prefix=(), config="wide"):
-        """The maximum number of threads that any of the started processes has after its first steps."""
+        """The maximum number of threads that any of the started processes has after its first steps, without that of a save."""
         shutil.rmtree(self.path("runs"), ignore_errors=True)
-        started = [subprocess.Popen([*prefix, program.BINARY, f"{config}.yaml", "--quiet", "train.log_every=1"], cwd=self.folder,
+        started = [subprocess.Popen([*prefix, program.BINARY, f"{config}.yaml", "--quiet", "train.log_every=1", "checkpoint.save_every=1000000"], cwd=self.folder,
                                     env={**{k: v for k, v in self.environment().items() if k != "OMP_NUM_THREADS"}, **rank}) for rank in ranks or ({},)]
-        self.wait_for(lambda: self.has_steps(f"runs/{config}"), what="the first steps")
-        maximum, end = 0, time.monotonic() + 0.5
-        while time.monotonic() < end:
+        self.wait_for(lambda: self.has_steps(f"runs/{config}") and len(self.events("step", f"runs/{config}")) > 2, what="the first steps")
+        maximum = 0
+        for _ in range(25):
             for p in started:
                 with open(f"/proc/{p.pid}/status") as f:
                     maximum = max(maximum, int(dict(line.split(":", 1) for line in f)["Threads"]))
