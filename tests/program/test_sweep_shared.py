@@ -1,6 +1,6 @@
 """Sweeps that several processes share (--share): killed, suspended, stopped, on full disks; the table of one process, no run lost or twice.
 ctest-labels: dist fault"""
-import collections, glob, json, os, random, signal, subprocess, time
+import collections, glob, json, os, random, shutil, signal, subprocess, time
 
 import program
 from program import DATA, IO, OK, STOPPED, USAGE
@@ -109,10 +109,10 @@ class Shared(SharedCase):
 
     def test_a_process_alone_has_the_folder(self):
         self.write("test.yaml", LONG)
-        p = self.start("sweep", "test.yaml", "--nproc", 1, "train.epochs=20000", "--run-dir", "many")
-        while not os.path.exists(self.path("many/history.jsonl")):
-            time.sleep(0.01)
-        _, err = self.end(self.share("train.epochs=20000"), USAGE)
+        endless = "train.epochs=100000000"
+        p = self.start("sweep", "test.yaml", "--nproc", 1, endless, "--run-dir", "many")
+        self.wait_for(lambda: p.poll() is not None or os.path.exists(self.path("many/history.jsonl")), what="the sweep")
+        _, err = self.end(self.share(endless), USAGE)
         self.assertIn("another ddptrain is running this sweep", err)
         p.terminate()
         self.end(p, STOPPED)
@@ -145,14 +145,13 @@ class Faults(SharedCase):
     LEASE = ("--lease", 2)
 
     def begin(self, *words):
-        """A process that trains a long trial with checkpoints."""
-        p = self.share(*words, *self.LEASE)
-        while p.poll() is None and not glob.glob(self.path("many/shared/members/*/runs/*/checkpoints/*.h5")):
-            time.sleep(0.01)
+        """A process that trains a trial of four checkpoints, has the first one, and needs seconds for the others on any machine."""
+        p = self.share(*words, *self.LEASE, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "checkpoints"})
+        self.wait_for(lambda: p.poll() is not None or glob.glob(self.path("many/shared/members/*/runs/*/checkpoints/*.h5")), what="a checkpoint")
         self.assertIsNone(p.poll(), "it has ended")
         return p
 
-    TRIAL = ("trials=2", "train.epochs=8000", "checkpoint.save_every=500", "dataset.synthetic.rows=400")
+    TRIAL = ("trials=2", "train.epochs=8000", "checkpoint.save_every=2000", "dataset.synthetic.rows=400")
 
     def continued(self):
         """The epoch from which the first trial was continued by the process that ended it."""
@@ -161,19 +160,25 @@ class Faults(SharedCase):
 
     def test_who_looks_sees_the_results_of_all(self):
         """Before the end there is a table, and report and watch know that processes are running, which lock nothing."""
-        table = self.alone(LONG, "train.epochs=5000")
-        processes = [self.share("trials=40", "train.epochs=5000") for _ in range(2)]
-        while not glob.glob(self.path("many/shared/blocks/*.1")):
-            time.sleep(0.005)
-        for number in (signal.SIGSTOP, signal.SIGCONT):  # the sweep may be faster than the pause between two tables
+        for epochs in (5000, 20000, 80000):  # a fast machine ends a short sweep before it is looked at
+            shutil.rmtree(self.path("many"), ignore_errors=True)
+            table = self.alone(LONG, f"train.epochs={epochs}", "--fresh")
+            processes = [self.share("trials=40", f"train.epochs={epochs}") for _ in range(2)]
+            self.wait_for(lambda: any(p.poll() is not None for p in processes) or glob.glob(self.path("many/shared/blocks/*.1")), what="results")
+            for number in (signal.SIGSTOP, signal.SIGCONT):  # the sweep may be faster than the pause between two tables
+                for p in processes:
+                    p.send_signal(number)
+                time.sleep(2.5 if number == signal.SIGSTOP else 0)
+            self.wait_for(lambda: any(p.poll() is not None for p in processes) or
+                          (os.path.exists(self.path("many/trials.csv")) and self.read("many/trials.csv").count("\n") > 2), what="a table")
             for p in processes:
-                p.send_signal(number)
-            time.sleep(2.5 if number == signal.SIGSTOP else 0)
-        while all(p.poll() is None for p in processes) and (not os.path.exists(self.path("many/trials.csv")) or self.read("many/trials.csv").count("\n") < 3):
-            time.sleep(0.01)
+                p.send_signal(signal.SIGSTOP)
+            if os.path.islink(self.path("many/trials.csv")) and [p.poll() for p in processes] == [None, None]:
+                break
+            for p in processes:
+                p.send_signal(signal.SIGCONT)
+                self.end(p)
         self.assertEqual(os.readlink(self.path("many/trials.csv")), "shared/trials.csv")
-        for p in processes:
-            p.send_signal(signal.SIGSTOP)
         rows = self.read("many/trials.csv").splitlines()
         self.assertEqual([row for row in rows if row not in table.splitlines()], [])
         self.assertLess(len(rows), 41)
