@@ -56,7 +56,7 @@ class Mpi(program.Case):
     def run_ranks(self, count, *arguments, code=OK, **options):
         p = self.start_ranks(count, *arguments, **options)
         out, err = p.communicate(timeout=300 * program.SLOW)
-        self.assertIn(p.returncode, code if isinstance(code, tuple) else (code,), out + err)
+        self.assertIn(p.returncode, (code,) if isinstance(code, int) else code, out + err)
         return out, err
 
     def lost_codes(self):
@@ -140,7 +140,7 @@ class Mpi(program.Case):
             for file in "ddptrain", "ddptrain_gloo.so", *([module] if folder == "with" else []):
                 shutil.copy(os.path.join(os.path.dirname(program.BINARY), file), self.path(self.mpi, folder))
         without, missing = self.path(self.mpi, "without", "ddptrain"), rf"backend mpi: the module {module} is not installed \(looked for "
-        _, err = self.run_ranks(2, "test.yaml", "dist.backend=mpi", code=USAGE, binary=without)
+        _, err = self.run_ranks(2, "test.yaml", "dist.backend=mpi", code=USAGE if self.mpi == "openmpi" else range(1, 256), binary=without)
         self.assertRegex(err, rf"{missing}.*build ddptrain with Debian's lib{self.mpi}-dev")
         for first, rank in ("without", ""), ("with", "rank 1: "):
             shell = f'export DDPTRAIN_HOST=h{RANK}; shift; [ {RANK} = 0 ] && exec {self.path(self.mpi, first, "ddptrain")} "$@"; exec {without} "$@"'
