@@ -126,19 +126,23 @@ class Case(unittest.TestCase):
         return subprocess.Popen([binary or BINARY, *map(str, arguments)], cwd=self.folder, env=self.environment(env), text=True,
                                 **options)
 
-    def run_program(self, *arguments, code=OK, env=None, timeout=300):
-        """Runs to the end; the exit code must be [code] (None: any). Returns (stdout, stderr)."""
+    def run_program(self, *arguments, code=OK, out="", err="", env=None, timeout=300):
+        """Runs to the end; the exit code must be [code] (None: any), and [out] and [err], a text or several, must be in what it writes.
+        Returns (stdout, stderr)."""
         p = self.start(*arguments, env=env)
         try:
-            out, err = p.communicate(timeout=timeout * SLOW)
+            said = p.communicate(timeout=timeout * SLOW)
         except subprocess.TimeoutExpired:
             p.kill()
-            out, err = p.communicate()
-            self.fail(f"no end after {timeout * SLOW} s: {arguments}\n{out}{err}")
+            said = p.communicate()
+            self.fail(f"no end after {timeout * SLOW} s: {arguments}\n{said[0]}{said[1]}")
         if code is not None:
-            self.assertEqual(p.returncode, code, f"{arguments}\n{out}{err}")
+            self.assertEqual(p.returncode, code, f"{arguments}\n{said[0]}{said[1]}")
         self.code = p.returncode
-        return out, err
+        for texts, stream in zip((out, err), said):
+            for text in [texts] if isinstance(texts, str) else texts:
+                self.assertIn(text, stream)
+        return said
 
     def run_on_terminal(self, *arguments, columns):
         """Runs to the end on a terminal of this width. Returns what it shows, which the kernel hands over in pieces."""

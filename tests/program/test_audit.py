@@ -213,8 +213,7 @@ class Audit(program.Case):
         """Of folders, which are values of YAML on the way."""
         for name in ("# x", "a: b", "[x", "a b'c"):
             self.train("--run-dir", name)
-            out, _ = self.run_program("audit", name, "--all")
-            self.assertIn("the run is as recorded", out)
+            self.run_program("audit", name, "--all", out="the run is as recorded")
 
     def test_a_checkpoint_of_the_beginning_that_was_removed(self):
         self.train("--stop-after", 0, code=STOPPED)
@@ -902,6 +901,5 @@ class Audit(program.Case):
     def test_a_damaged_ledger_is_begun_anew(self):
         self.train("--stop-after", 20, code=STOPPED)
         self.write("runs/test/ledger.jsonl", "something else\n" * 200)
-        _, err = self.run_program("c.yaml", "--no-progress")
-        self.assertIn("ledger.jsonl: its last line has no chain; the ledger begins anew", err)
+        self.run_program("c.yaml", "--no-progress", err="ledger.jsonl: its last line has no chain; the ledger begins anew")
         self.assertEqual(self.ledger()[0]["step"], 20)

@@ -317,11 +317,9 @@ class Config(program.Case):
                                    ("=3", "argument '=3'"),
                                    ("model.layers.7.linear.out=3", "argument 'model.layers.7.linear.out=3'")):
             with self.subTest(override):
-                _, err = self.run_program("test.yaml", override, code=USAGE)
-                self.assertIn(sentence, err)
+                self.run_program("test.yaml", override, code=USAGE, err=sentence)
         self.write("validated.yaml", program.WINE.replace("split: {test: 0.2, seed: 42}", "validation: nowhere.h5"))
-        out, _ = self.run_program("check", "validated.yaml", "dataset.validation=null")
-        self.assertIn("178 training rows", out)
+        self.run_program("check", "validated.yaml", "dataset.validation=null", out="178 training rows")
         self.run_program("test.yaml", "optimizer.lr=1e-2", "model.layers.0.linear.out=8", "loss.label_smoothing=0.1", "train.epochs=1")
         self.assertIn("label_smoothing: 0.1", self.read("runs/test/config.yaml"))
 
@@ -374,8 +372,7 @@ class CommandLine(program.Case):
     def test_a_launcher_and_an_own_number_of_processes(self):
         self.write("test.yaml", program.WINE)
         ranks = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-        _, err = self.run_program("test.yaml", "--nproc", 2, env=ranks, code=USAGE)
-        self.assertIn("--nproc 2: this process is already rank 0 of 2", err)
+        self.run_program("test.yaml", "--nproc", 2, env=ranks, code=USAGE, err="--nproc 2: this process is already rank 0 of 2")
         _, err = self.run_program("test.yaml", "--nnodes", 2, "--master-addr", "localhost", "--master-port", 1, env=ranks, code=USAGE)
         self.assertIn("--nnodes 2: this process is already rank 0 of 2", err)
 
@@ -469,8 +466,7 @@ class CommandLine(program.Case):
 
     def test_a_fault_that_cannot_be_read(self):
         self.write("test.yaml", program.WINE)
-        _, err = self.run_program("test.yaml", env={"DDPTRAIN_FAULT": "abc"}, code=USAGE)
-        self.assertIn("DDPTRAIN_FAULT: expected N:KIND[:once|ever], got 'abc'", err)
+        self.run_program("test.yaml", env={"DDPTRAIN_FAULT": "abc"}, code=USAGE, err="DDPTRAIN_FAULT: expected N:KIND[:once|ever], got 'abc'")
 
     def test_instruction_set(self):
         self.write("test.yaml", program.WINE)
@@ -484,8 +480,7 @@ class CommandLine(program.Case):
         for env, sentence in (({"RANK": "0"}, "WORLD_SIZE"), ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK"),
                               ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK")):
             with self.subTest(env):
-                _, err = self.run_program("test.yaml", code=USAGE, env=env)
-                self.assertIn(sentence, err)
+                self.run_program("test.yaml", code=USAGE, env=env, err=sentence)
 
 
 class Data(program.Case):
@@ -494,8 +489,7 @@ class Data(program.Case):
             with self.subTest(new):
                 self.write("test.yaml", program.WINE.replace(old, new))
                 for nproc in tried(1, 2):
-                    _, err = self.run_program("test.yaml", "--nproc", nproc, code=DATA)
-                    self.assertIn(sentence, err)
+                    self.run_program("test.yaml", "--nproc", nproc, code=DATA, err=sentence)
                 self.run_program("check", "test.yaml", code=DATA)
                 self.assertFalse(os.path.exists(self.path("runs")))
 
@@ -506,8 +500,7 @@ class Data(program.Case):
             with self.subTest(rows):
                 self.write("data.csv", "a,b,c\n" + rows)
                 self.write("test.yaml", config)
-                _, err = self.run_program("test.yaml", code=DATA)
-                self.assertIn(sentence, err)
+                self.run_program("test.yaml", code=DATA, err=sentence)
 
 
     def test_csv_without_header(self):
@@ -569,8 +562,7 @@ class Data(program.Case):
 
     def test_check_reads_what_a_run_resumes_from(self):
         self.write("test.yaml", program.WINE)
-        _, err = self.run_program("check", "test.yaml", "checkpoint.resume=none.h5", code=DATA)
-        self.assertIn("checkpoint.resume: none.h5: there is no such checkpoint", err)
+        self.run_program("check", "test.yaml", "checkpoint.resume=none.h5", code=DATA, err="checkpoint.resume: none.h5: there is no such checkpoint")
 
     def test_check_compares_what_a_run_resumes_from(self):
         self.write("test.yaml", program.WINE)
@@ -596,8 +588,7 @@ class Data(program.Case):
         self.write("small.csv", "a,b\n1,2\n3,4\n5,6\n")
         args = ["table.yaml", "checkpoint.resume=runs/table/checkpoints/epoch-0001.h5"]
         self.run_program("check", *args)  # reads the header only
-        _, err = self.run_program("check", *args, "--data", code=DATA)
-        self.assertIn("it was trained on other data", err)
+        self.run_program("check", *args, "--data", code=DATA, err="it was trained on other data")
 
     @unittest.skipIf(program.SANITIZER, "a sanitizer has other limits")
     def test_check_compares_the_memory(self):
@@ -628,10 +619,8 @@ class Folder(program.Case):
     def test_not_writable(self):
         self.write("test.yaml", program.WINE)
         self.write("file", "")
-        _, err = self.run_program("test.yaml", "--run-dir", "file", code=USAGE)
-        self.assertIn("file: is not a folder", err)
-        _, err = self.run_program("test.yaml", "--run-dir", "/proc/nothing/here", code=IO)
-        self.assertIn("/proc/nothing", err)
+        self.run_program("test.yaml", "--run-dir", "file", code=USAGE, err="file: is not a folder")
+        self.run_program("test.yaml", "--run-dir", "/proc/nothing/here", code=IO, err="/proc/nothing")
 
     def test_a_failed_start_leaves_no_folder(self):
         self.write("test.yaml", program.WINE)
@@ -644,25 +633,21 @@ class Folder(program.Case):
 
     def test_commands_in_messages_are_quoted(self):
         self.write("my data.csv", "a,b\n1,2\n")
-        _, err = self.run_program("my data.csv", code=USAGE)
-        self.assertIn("ddptrain init 'my data.csv' > CONFIG", err)
+        self.run_program("my data.csv", code=USAGE, err="ddptrain init 'my data.csv' > CONFIG")
         self.write("$(id).yaml", "config: test.yaml\nmethod: grid\nparameters: {seed: [1, 2]}\n")
-        _, err = self.run_program("$(id).yaml", code=USAGE)
-        self.assertIn("ddptrain sweep '$(id).yaml' trains it, and ddptrain check '$(id).yaml' checks it", err)
+        self.run_program("$(id).yaml", code=USAGE, err="ddptrain sweep '$(id).yaml' trains it, and ddptrain check '$(id).yaml' checks it")
         self.write("test.yaml", program.WINE)
         _, err = self.run_program("sweep", "$(id).yaml", "train.epochs=1")
         self.assertRegex(err, r"ddptrain eval 'sweeps/\$\(id\)/runs/000[01]/config.yaml' --checkpoint best")
         self.write("sweeps/$(id)/history.jsonl", "nonsense\n")
-        _, err = self.run_program("sweep", "$(id).yaml", "train.epochs=1", code=DATA)
-        self.assertIn("(sed -i 1d 'sweeps/$(id)/history.jsonl')", err)
+        self.run_program("sweep", "$(id).yaml", "train.epochs=1", code=DATA, err="(sed -i 1d 'sweeps/$(id)/history.jsonl')")
 
     def test_foreign_config(self):
         self.write("test.yaml", program.WINE)
         os.makedirs(self.path("runs/test/checkpoints"))
         self.write("runs/test/.lock", "a run of ddptrain\n")
         self.write("runs/test/config.yaml", "something: else\n")
-        _, err = self.run_program("test.yaml", code=USAGE)
-        self.assertIn("the run folder's config cannot be read by this version", err)
+        self.run_program("test.yaml", code=USAGE, err="the run folder's config cannot be read by this version")
         self.assertEqual(self.read("runs/test/config.yaml"), "something: else\n")
 
     def test_a_damaged_config_of_a_run_loses_nothing(self):

@@ -20,8 +20,7 @@ class Check(program.Case):
             config = WIDE.replace("split: {test: 0.2, seed: 42}", f"split: {split}")
             self.assertEqual(self.lines("dataset.split.folds=2", "dataset.split.fold=0", config=config)["epoch"], "3 batches, 3 steps")
             self.assertEqual(self.lines("dataset.split.train=0.5", config=config)["epoch"], "3 batches, 3 steps")
-        _, err = self.run_program("check", "test.yaml", "train.steps=6", "train.epochs=2", code=USAGE)
-        self.assertIn("train: give epochs or steps, not both", err)
+        self.run_program("check", "test.yaml", "train.steps=6", "train.epochs=2", code=USAGE, err="train: give epochs or steps, not both")
         self.assertEqual(self.lines("train.steps=null")["run"], "10 epochs, 50 steps")
 
     def test_a_sweep(self):
@@ -73,8 +72,7 @@ class Check(program.Case):
         self.assertIn("sgd: lr 0.5,", self.lines("optimizer={type: sgd, lr: 0.5}")["optimizer"])
         self.assertIn("sgd: lr 0.001,", self.lines("optimizer={type: sgd, lr: 0.5}", "optimizer.lr=null")["optimizer"])
         self.assertIn("adam: lr 0.001,", self.lines("optimizer={type: sgd, lr: 0.5}", "optimizer=null")["optimizer"])
-        _, err = self.run_program("check", "test.yaml", "model=null", code=USAGE)
-        self.assertIn("model.layers: missing", err)
+        self.run_program("check", "test.yaml", "model=null", code=USAGE, err="model.layers: missing")
 
     def test_several_processes(self):
         lines = self.lines("--nproc", 3, "model.freeze=['0.*', 4.bias]", "dist.gradient_compression=bfloat16")
@@ -165,5 +163,4 @@ train: {epochs: 1}
         self.assertEqual(sorted(edges), sorted([("inputs", "first"), ("first", "1"), ("1", "2.0"), ("2.0", "+"), ("1", "+"), ("+", "3"), ("first", "3"),
                                                 ("3", "5"), ("5", "output")]))
         self.assertEqual(out.count("{"), out.count("}"))
-        _, err = self.run_program("train", "test.yaml", "--dot", code=program.USAGE)
-        self.assertIn("--dot is for check; 'train' does not accept it", err)
+        self.run_program("train", "test.yaml", "--dot", code=program.USAGE, err="--dot is for check; 'train' does not accept it")

@@ -80,8 +80,7 @@ class Shipped(program.Case):
                 with self.subTest(name, nproc=nproc):
                     run = f"runs/{name}-{nproc}"
                     overrides = OVERRIDES.get(name, [])
-                    out, _ = self.run_program("check", file, *overrides)
-                    self.assertIn("parameters in", out)
+                    self.run_program("check", file, *overrides, out="parameters in")
                     self.run_program(file, *overrides, "--nproc", nproc, "--run-dir", run)
                     if "train.epochs=null" not in overrides:
                         end = self.events("end", run)[-1]
@@ -90,8 +89,7 @@ class Shipped(program.Case):
                     with open(self.path(run, "log.txt")) as f:
                         self.assertIn("done: ", f.read())
                     # the resolved config is a config, and means the same run
-                    _, err = self.run_program(os.path.join(run, "config.yaml"), "--nproc", nproc, "--run-dir", run)
-                    self.assertIn("complete", err)
+                    self.run_program(os.path.join(run, "config.yaml"), "--nproc", nproc, "--run-dir", run, err="complete")
 
     def test_every_sweep(self):
         files = [f for f in sorted(glob.glob(os.path.join(program.SOURCE, "configs", "*.yaml"))) if is_sweep(f)]
@@ -99,14 +97,12 @@ class Shipped(program.Case):
         for file in files:
             name = os.path.splitext(os.path.basename(file))[0]
             with self.subTest(name):
-                _, err = self.run_program("sweep", file, *SWEEPS[name])
-                self.assertIn("done: ", err)
+                self.run_program("sweep", file, *SWEEPS[name], err="done: ")
                 with open(self.path("sweeps", name, "trials.csv")) as f:
                     states = [line.split(",")[1] for line in f.readlines()[1:]]
                 self.assertTrue(states)
                 self.assertLessEqual(set(states), {"complete", "pruned"})
-                _, err = self.run_program(file, code=program.USAGE)
-                self.assertIn(": this is a sweep of a config; ddptrain sweep ", err)
+                self.run_program(file, code=program.USAGE, err=": this is a sweep of a config; ddptrain sweep ")
 
     def test_counts(self):
         """A noun after a count of 1 is singular."""
@@ -168,12 +164,10 @@ class Shipped(program.Case):
         likeliest = self.run_program(*generate, "--characters", 20, "--temperature", 0)[0]
         self.assertEqual(self.run_program(*generate, "--characters", 20, "--top-k", 1, "--seed", 9)[0], likeliest)
         for arguments, sentence in ((["--prompt", ""], "--prompt needs a value"), (["--prompt", "\u20ac"], "--prompt: ")):
-            _, err = self.run_program(*generate[:-2], *arguments, code=program.USAGE)
-            self.assertIn(sentence, err)
+            self.run_program(*generate[:-2], *arguments, code=program.USAGE, err=sentence)
         wine = os.path.join(program.SOURCE, "configs", "wine_mlp.yaml")
         self.run_program(wine, "train.epochs=1", "--run-dir", "runs/wine")
-        _, err = self.run_program("generate", wine, "--run-dir", "runs/wine", "--prompt", "x", code=program.USAGE)
-        self.assertIn("this checkpoint has no vocabulary", err)
+        self.run_program("generate", wine, "--run-dir", "runs/wine", "--prompt", "x", code=program.USAGE, err="this checkpoint has no vocabulary")
 
     def test_toy_is_two_ranks_of_32(self):
         self.run_program(os.path.join(program.SOURCE, "configs", "toy_linear.yaml"), "--nproc", 2)

@@ -62,8 +62,7 @@ class Ctc(program.Case):
     def test_more_targets_than_steps(self):
         short = CONFIG.replace("layers: [", "layers: [{slice: {dim: 1, start: 0, end: 2}}, ")
         self.write("test.yaml", short.replace("BATCH", "12"))
-        _, err = self.run_program("test.yaml", code=program.NOT_FINITE)
-        self.assertIn("loss", err)
+        self.run_program("test.yaml", code=program.NOT_FINITE, err="loss")
         self.train(12, 1, short.replace("padding: -1", "padding: -1, zero_infinity: true"))
 
     def test_mistakes(self):
@@ -76,5 +75,4 @@ class Ctc(program.Case):
                 ("epochs: 12", "epochs: 12, metrics: [f1]", "the metric 'f1' does not fit the loss 'ctc', which is one of aligned classes")):
             with self.subTest(after):
                 self.write("test.yaml", CONFIG.replace("BATCH", "12").replace(before, after))
-                _, err = self.run_program("check", "test.yaml", code=program.DATA if "row" in sentence else USAGE)
-                self.assertIn(sentence, err)
+                self.run_program("check", "test.yaml", code=program.DATA if "row" in sentence else USAGE, err=sentence)

@@ -69,8 +69,7 @@ class Dates(program.Case):
         for form, sentence in (("%d", "it needs the year"), ("%b", "it needs the year"), ("%Y %d", "with the day %d the month"), ("%I:%M", "%I and %p"), ("%H:%M %p", "%I and %p"), ("%A", "it may contain")):
             self.write("a.csv", "when,y\n1,0\n")
             self.write("a.yaml", f"dataset: {{path: a.csv, columns: {{when: {{type: date, format: '{form}'}}}}}}\nmodel: {{layers: [{{linear: 2}}]}}\nloss: cross_entropy\noptimizer: sgd\ntrain: {{epochs: 1}}\n")
-            _, err = self.run_program("check", "a.yaml", code=USAGE)
-            self.assertIn(sentence, err)
+            self.run_program("check", "a.yaml", code=USAGE, err=sentence)
 
     def test_air_passengers(self):
         """The months of a series, in two commands."""

@@ -59,8 +59,7 @@ class Draw(program.Case):
         for nproc in 2, 3:
             self.run_program("test.yaml", "--nproc", nproc, "--run-dir", f"runs/{nproc}")
             np.testing.assert_allclose(self.losses(run=f"runs/{nproc}"), expected, rtol=1e-4)
-        out, _ = self.run_program("check", "test.yaml")
-        self.assertIn("input/first", out)
+        self.run_program("check", "test.yaml", out="input/first")
 
     def test_resume(self):
         """In the middle of an epoch of 8 steps."""
@@ -100,13 +99,10 @@ class Draw(program.Case):
         _, err = self.run_program("predict", "runs/test", "odd.csv", code=DATA)
         self.assertIn("odd.csv: 3 rows cannot be divided into pairs: 2 rows, one after another, are a sample (dataset.draw)", err)
         self.write("one.csv", "\n".join(names[:2]) + "\n")
-        _, err = self.run_program("predict", "runs/test", "one.csv", code=DATA)
-        self.assertIn("one.csv: 1 row cannot be divided into pairs: 2 rows", err)
+        self.run_program("predict", "runs/test", "one.csv", code=DATA, err="one.csv: 1 row cannot be divided into pairs: 2 rows")
         self.write("two.csv", "\n".join(names[:3]) + "\n")
-        _, err = self.run_program("predict", "runs/test", "two.csv")
-        self.assertIn("two.csv: 1 sample of 2 rows", err)
-        _, err = self.run_program("predict", "runs/test", "new.csv", "--with-inputs", code=USAGE)
-        self.assertIn("a prediction is of several (dataset.draw)", err)
+        self.run_program("predict", "runs/test", "two.csv", err="two.csv: 1 sample of 2 rows")
+        self.run_program("predict", "runs/test", "new.csv", "--with-inputs", code=USAGE, err="a prediction is of several (dataset.draw)")
 
     def test_export(self):
         """The C file computes what predict does."""
@@ -188,5 +184,4 @@ class Draw(program.Case):
                                (["dataset.draw=triplets", "model.layers=[{linear: {out: 1, from: anchor}}]"], "triplets have no target; write `losses:"),
                                (["dataset.draw=pair"], "expected one of")):
             with self.subTest(sentence=sentence):
-                _, err = self.run_program("check", "test.yaml", *keys, code=USAGE)
-                self.assertIn(sentence, err)
+                self.run_program("check", "test.yaml", *keys, code=USAGE, err=sentence)

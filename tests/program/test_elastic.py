@@ -163,8 +163,7 @@ determinism: {mode: elastic, shards: 4}
                    "model: {layers: [{linear: {out: 64}}, relu, {linear: {out: 1}}]}\nloss: mse\ntrain: {epochs: 3}\n"
                    "determinism: {mode: elastic, shards: 4}\n")
         for world in (1, 3):
-            _, err = self.run_program("test.yaml", "--nproc", world, "--fresh", code=NOT_FINITE)
-            self.assertIn("row 17 of the training data", err)
+            self.run_program("test.yaml", "--nproc", world, "--fresh", code=NOT_FINITE, err="row 17 of the training data")
             self.run_program("test.yaml", "--nproc", world, "--run-dir", f"runs/{world}", "train.on_nonfinite=skip")
         self.assertEqual(len(self.events("skipped", "runs/3")), 3)
         self.assert_same("runs/3", "runs/1")

@@ -163,8 +163,7 @@ class Export(program.Case):
             f["model/0.bias"][:4] = np.array([np.nan, 1e-42, -0.0, -np.inf], "<f4")
         self.run_program("test.yaml", "train.epochs=1")
         program.change_checkpoint(self.checkpoints()[-1], change)
-        _, err = self.run_program("export", "runs/test", "--out", "w.pt")
-        self.assertIn("w.pt: 4 tensors", err)
+        self.run_program("export", "runs/test", "--out", "w.pt", err="w.pt: 4 tensors")
         self.run_program("export", "runs/test", "--out", "w.safetensors")
         self.run_program("export", "runs/test", "--out", "other.name", "--format", "pt")
         tensors, expected = read_pt(self.path("w.pt")), read_safetensors(self.path("w.safetensors"))
@@ -358,8 +357,7 @@ checkpoint: {resume: multigpu_torchrun.pt, save_every: 1, keep: 0}
         self.run_program("export", "runs/line", "--out", "w.pt")
         for command in ((), ("check",)):
             self.assertIn("checkpoint.resume: w.pt: it is a file of torch.save without a number EPOCHS_RUN or finished_epoch", self.run_program(*command, "line.yaml", "checkpoint.resume=w.pt", *(() if command else ("--run-dir", "runs/wrong")), code=65)[1])
-        out, _ = self.run_program("inspect", "mingpt_ddp.pt")
-        self.assertIn("format  torch.save\nfinished_epoch  2\n", out)
+        self.run_program("inspect", "mingpt_ddp.pt", out="format  torch.save\nfinished_epoch  2\n")
         self.write("gpt.yaml", self.read("line.yaml").replace("[linear: 1]", "[{linear: 3}, gelu, {linear: 1}], init_from: mingpt_ddp.pt").replace("resume: multigpu_torchrun.pt, ", ""))
         self.run_program("gpt.yaml", "name=gpt", "optimizer.lr=0")
         with h5py.File(self.checkpoints("runs/gpt")[-1]) as f:

@@ -60,8 +60,7 @@ class OwnFiles(program.Case):
                 if os.path.exists(self.path(name)):
                     os.rename(self.path(name), self.path("kept"))
                 os.mkfifo(self.path(name))
-                _, err = self.run_program(*words, "--run-dir", folder, code=IO)
-                self.assertIn(f"cannot write '{name}': it is not a regular file, but a FIFO; remove it", err)
+                self.run_program(*words, "--run-dir", folder, code=IO, err=f"cannot write '{name}': it is not a regular file, but a FIFO; remove it")
                 os.remove(self.path(name))
                 if os.path.exists(self.path("kept")):
                     os.rename(self.path("kept"), self.path(name))
@@ -139,8 +138,7 @@ class OwnFiles(program.Case):
                                 (["export", "runs/test", "--out", "mine/link.safetensors"], "this is a checkpoint")):
             with self.subTest(arguments=arguments):
                 before = {p: os.stat(p).st_mtime_ns for p in (self.path("mine/wine.h5"), checkpoint)}
-                _, err = self.run_program(*arguments, code=USAGE)
-                self.assertIn(what, err)
+                self.run_program(*arguments, code=USAGE, err=what)
                 self.assertEqual({p: os.stat(p).st_mtime_ns for p in before}, before)
         self.run_program(*predict, "mine/out.h5")
         self.run_program(*predict, "mine/out.h5")  # what it wrote itself it may write again
@@ -231,11 +229,9 @@ class Output(program.Case):
         self.run_program("wine.yaml", "train.epochs=1")
         os.rename(self.path("runs/test/metrics.jsonl"), self.path("metrics.jsonl"))
         os.mkfifo(self.path("runs/test/metrics.jsonl"))
-        _, err = self.run_program("inspect", "runs/test", code=DATA)
-        self.assertIn("metrics.jsonl: not a regular file", err)
+        self.run_program("inspect", "runs/test", code=DATA, err="metrics.jsonl: not a regular file")
         self.assertIn("metrics.jsonl: not a regular file", self.run_program("runs")[0])
         os.rename(self.path("metrics.jsonl"), self.path("runs/test/metrics.jsonl"))
         os.mkfifo(self.path("runs/test/checkpoints/epoch-0009.h5"))  # neither the newest nor worth keeping a run from going on
-        _, err = self.run_program("wine.yaml", "train.epochs=2")
-        self.assertIn("epoch-0009.h5: not a regular file", err)
+        self.run_program("wine.yaml", "train.epochs=2", err="epoch-0009.h5: not a regular file")
         self.assertEqual(self.events("resume")[0]["epoch"], 1)

@@ -87,8 +87,7 @@ class Missing(program.Case):
         line = "train.device: auto is the CPU: there is no NVIDIA driver\n"
         out, _ = self.run_program("check", "test.yaml")
         self.assertEqual(out.count(line), 1, out)
-        _, err = self.run_program("test.yaml", "train.epochs=1", "--nproc", "2")
-        self.assertIn("2 processes on cpu", err)
+        self.run_program("test.yaml", "train.epochs=1", "--nproc", "2", err="2 processes on cpu")
         self.assertIn("cpu", self.events("start")[0]["device"])
         out, _ = self.run_program("check", "test.yaml", "train.device=cpu")
         self.assertNotIn("train.device", out)

@@ -98,10 +98,8 @@ class Groups(program.Case):
         self.run_program("test.yaml", "--nproc", 2, "sampler.batch_size=4", "train.epochs=3")
         self.assertEqual(self.events("epoch")[-1]["epoch"], self.events("epoch")[0]["epoch"] + 2)
         self.rows([f"p{i * i % 13}" for i in range(60)])  # the same inputs and targets in other groups
-        _, err = self.run_program("test.yaml", "--nproc", 2, "sampler.batch_size=4", "train.epochs=4", code=DATA)
-        self.assertIn("data", err)
-        _, err = self.run_program("eval", "test.yaml")
-        self.assertIn("warning: rows.csv: the data are not those of the training", err)
+        self.run_program("test.yaml", "--nproc", 2, "sampler.batch_size=4", "train.epochs=4", code=DATA, err="data")
+        self.run_program("eval", "test.yaml", err="warning: rows.csv: the data are not those of the training")
 
     def test_sweep(self):
         name = 'the "patient": #1'
@@ -132,8 +130,7 @@ class Groups(program.Case):
                 ("{test: 0.2, group: y}", "rows.csv: column 'y' is used twice, as target and by dataset.split.group", DATA),
                 ("{test: 0.9, group: patient}", "rows.csv: dataset.split.group: test 0.9 of 5 groups leaves no group to train", DATA),
                 ("{folds: 6, fold: 0, group: patient}", "rows.csv: dataset.split.group: 5 groups cannot be divided into 6 folds", DATA)):
-            _, err = self.run_program("check", "test.yaml", f"dataset.split={split}", code=code)
-            self.assertIn(sentence, err)
+            self.run_program("check", "test.yaml", f"dataset.split={split}", code=code, err=sentence)
         self.run_program("test.yaml", "dataset.split={folds: 5, fold: 0, group: patient}")
         self.write("few.csv", "\n".join(self.read("rows.csv").splitlines()[:4]) + "\n")  # three rows, each of its own group
         _, err = self.run_program("eval", "runs/test", "dataset.path=few.csv", code=DATA)
@@ -152,15 +149,13 @@ class Groups(program.Case):
         self.other_files(range(20))
         with sqlite3.connect(self.path("rows.db")) as db:
             db.execute("update t set patient = null where y = 3")
-        _, err = self.run_program("check", "test.yaml", "dataset.path=rows.db", code=DATA)
-        self.assertIn("rows.db:row 3: column 'patient': missing value", err)
+        self.run_program("check", "test.yaml", "dataset.path=rows.db", code=DATA, err="rows.db:row 3: column 'patient': missing value")
         np.savez(self.path("bad.npz"), x=np.zeros((4, 2), "f4"), y=np.zeros(4, "f4"), patient=np.array([1, 2, np.nan, 3]),
                  wide=np.zeros((4, 2)), large=np.array([1, 2, 3, 2**53 + 1]))
         for group, sentence in (("patient", "row 2: the group is missing (dataset.split.group)"), ("none", "dataset.split.group: bad.npz"),
                                 ("wide", "dataset.split.group: bad.npz: array 'wide' has 2 values a row instead of one"),
                                 ("large", "row 3: the group is not a number between -2^53 and 2^53")):
-            _, err = self.run_program("check", "test.yaml", "dataset.path=bad.npz", f"dataset.split.group={group}", code=DATA)
-            self.assertIn(sentence, err)
+            self.run_program("check", "test.yaml", "dataset.path=bad.npz", f"dataset.split.group={group}", code=DATA, err=sentence)
         _, err = self.run_program("check", "test.yaml", "dataset.path=rows.h5", "dataset.split.group=x", code=DATA)
         self.assertIn("dataset.split.group: rows.h5: dataset 'x' has 2 values a row instead of one", err)
         np.save(self.path("x.npy"), np.zeros((4, 2), "f4"))

@@ -88,8 +88,7 @@ class Targets(program.Case):
         self.assertIn("cannot read the image 'photos/99.png': No such file or directory", err)
         self.write_labels(["id,y,x", "00,1,2", "03,3,4"], "other.csv")  # columns by name, in another order, without extensions
         for words in ("dataset.image.labels=other.csv", f"dataset.image={{size: {SIZE}, labels: other.csv}}"):
-            out, _ = self.run_program("eval", "runs/test", "photos", words)
-            self.assertIn('"rows":2', out)
+            self.run_program("eval", "runs/test", "photos", words, out='"rows":2')
         self.run_program("test.yaml", "train.epochs=3")  # a resume
 
     def test_names_that_are_numbers(self):
@@ -120,8 +119,7 @@ class Targets(program.Case):
         self.write("test.yaml", text.replace("LAYERS", DENSE).replace("LOSS", "cross_entropy").replace("METRIC", "").replace(
             "DATASET", "path: photos, image: {size: 8, labels: train.csv}, validation: {path: photos, targets: val.csv}"))
         self.run_program("test.yaml")
-        out, _ = self.run_program("eval", "test.yaml")
-        self.assertIn('"rows":4', out)
+        self.run_program("eval", "test.yaml", out='"rows":4')
         _, err = self.run_program("test.yaml", "--fresh", "dataset.validation.targets=null", code=program.USAGE)
         self.assertIn("dataset.validation.targets is missing: give the CSV file of the labels of the images in 'photos'", err)
 
@@ -198,8 +196,7 @@ class Targets(program.Case):
                       "dataset.image.exif_orientation: true turns the image upright\n", err)
 
     def test_inspect(self):
-        out, _ = self.run_program("inspect", "photos")
-        self.assertIn("format  images, 12 images, 0 classes\n", out)
+        self.run_program("inspect", "photos", out="format  images, 12 images, 0 classes\n")
         out, _ = self.run_program("inspect", "photos/03.png")
         self.assertEqual(out, "file    photos/03.png\nformat  PNG 8x8\n")
 
@@ -208,8 +205,7 @@ class Targets(program.Case):
         for row, mask in enumerate(self.masks):
             write_png(self.path(f"masks/{row:02}.png"), np.where(mask == 3, 255, mask), GREY)
         self.config("test.yaml", "path: photos, image: {size: 8, masks: masks}", PIXELS, "cross_entropy", "mean_iou")
-        _, err = self.run_program("test.yaml", code=program.USAGE)
-        self.assertIn("if 255 means that a pixel has no class, write loss: {ignore_index: 255}", err)
+        self.run_program("test.yaml", code=program.USAGE, err="if 255 means that a pixel has no class, write loss: {ignore_index: 255}")
         self.run_program("test.yaml", "loss={type: cross_entropy, ignore_index: 255}")
         for name, message in (("iou", "did you mean 'mean_iou'?"), ("dice", "did you mean 'f1'?")):
             self.assertIn(message, self.run_program("check", "test.yaml", f"train.metrics=[{name}]", code=program.USAGE)[1])
@@ -238,5 +234,4 @@ class Targets(program.Case):
         self.assertRegex(err, r"masks/00.png: a pixel is [23]; with this loss the pixels of masks must be 0 and 1, or 0 and 255")
         _, err = self.run_program("test.yaml", "loss=mse", "train.metrics=[]", code=program.USAGE)
         self.assertIn("dataset.image.masks: the pixels of masks are classes; use loss: cross_entropy", err)
-        _, err = self.run_program("test.yaml", "dataset.image.masks=nothing", code=program.DATA)
-        self.assertIn("'nothing': No such file or directory", err)
+        self.run_program("test.yaml", "dataset.image.masks=nothing", code=program.DATA, err="'nothing': No such file or directory")

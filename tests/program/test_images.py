@@ -46,8 +46,7 @@ class Images(program.Case):
         self.assertEqual(len(files), 24)
         for name, row in files:
             self.assertEqual(every[int(row)].split(",")[0], name)
-        out, _ = self.run_program("eval", "test.yaml", "dataset.path=new", "--part", "all")
-        self.assertIn('"rows":40', out)
+        self.run_program("eval", "test.yaml", "dataset.path=new", "--part", "all", out='"rows":40')
         os.rename(self.path("new/square"), self.path("new/star"))
         _, err = self.run_program("eval", "test.yaml", "dataset.path=new", "--part", "all", code=program.DATA)
         self.assertIn("new: class 'star' is not in the data that the model was trained with", err)
@@ -102,8 +101,7 @@ class Images(program.Case):
             for name in names:
                 shutil.copy(self.path("photos/square/00.png"), self.path(f"photos/{name}"))
             self.assertIn("\nwarning        " + warning, self.run_program("check", "test.yaml")[0])
-            out, _ = self.run_program("inspect", "photos")
-            self.assertIn(f"120 images, 3 classes\n\nwarning: {warning}\n\n", out)
+            self.run_program("inspect", "photos", out=f"120 images, 3 classes\n\nwarning: {warning}\n\n")
         self.run_program("test.yaml")
         self.assertIn("warning: " + warning, self.read("runs/test/log.txt"))
 
@@ -113,9 +111,7 @@ class Images(program.Case):
             f.truncate(100)
         self.write("test.yaml", CONFIG.replace("datasets/shapes", "photos"))
         message = "photos/square/07.png: the image is damaged: the file is truncated; replace or remove the file"
-        _, err = self.run_program("test.yaml", code=program.DATA)
-        self.assertIn(message, err)
+        self.run_program("test.yaml", code=program.DATA, err=message)
         self.run_program("check", "test.yaml")  # reads no image
         for cached in ((), ("dataset.cache_mb=0",)):
-            _, err = self.run_program("check", "test.yaml", "--data", *cached, code=program.DATA)
-            self.assertIn(message, err)
+            self.run_program("check", "test.yaml", "--data", *cached, code=program.DATA, err=message)

@@ -124,8 +124,7 @@ class InBackward(program.Case):
                                    ("train.device=cuda", "train.device: cuda: it is for the CPU only"),
                                    ("dist.backend=nccl", "dist.backend: nccl: it is for the CPU only"),
                                    ("dist.zero_stage=1", "dist.zero_stage: the shards of the optimizer are updated after gradients are averaged")):
-            _, err = self.run_program("test.yaml", override, code=USAGE)
-            self.assertIn("test.yaml:10:16: optimizer.in_backward: cannot be combined with " + sentence, err)
+            self.run_program("test.yaml", override, code=USAGE, err="test.yaml:10:16: optimizer.in_backward: cannot be combined with " + sentence)
         _, err = self.run_program("test.yaml", "determinism={mode: elastic, shards: 2}", "sampler={global_batch_size: 8}", code=USAGE)
         self.assertIn("cannot be combined with determinism.mode: elastic", err)
 

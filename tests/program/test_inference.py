@@ -153,14 +153,12 @@ train: {epochs: 1}
 """)
         for fold, first in enumerate((7, 11, 15, 19)):
             words = [f"dataset.split.fold={fold}", "--run-dir", f"fold-{fold}"]
-            _, err = self.run_program("series.yaml", *words)
-            self.assertIn(f"{first} training rows, 4 validation rows", err)
+            self.run_program("series.yaml", *words, err=f"{first} training rows, 4 validation rows")
             for part, rows in (("validation", range(first, first + 4)), ("train", range(first)), ("all", range(23))):
                 out, err = self.run_program("predict", "series.yaml", *words, "--part", part, "--with-inputs")
                 self.assertEqual([line.split(",")[:4] for line in out.splitlines()[1:]],
                                  [[f"2024-01-{i + 1:02}", str(i % 5), str(i), str(i)] for i in rows])
-            _, err = self.run_program("predict", "series.yaml", *words)
-            self.assertIn("t.csv: 4 of 23 rows, those for validation", err)
+            self.run_program("predict", "series.yaml", *words, err="t.csv: 4 of 23 rows, those for validation")
         self.write("sweep.yaml", "config: series.yaml\nmethod: grid\nrepeat: {folds: 4}\nparameters: {optimizer.lr: [0.001]}\nmetric: val_loss\n")
         self.run_program("sweep", "sweep.yaml", "keep=all")
         for fold in range(4):
@@ -168,8 +166,7 @@ train: {epochs: 1}
             self.assertEqual(self.events("epoch", f"sweeps/sweep/runs/0000/fold-{fold}")[-1]["val_rows"], 4)
         for split, sentence in (("{test: 0.2, time_series: true}", "time_series needs folds; for the last rows as validation rows write test and shuffle: false"),
                                 ("{folds: 3, fold: 1, stratify: true, time_series: true}", "time_series and stratify exclude each other")):
-            _, err = self.run_program("check", "series.yaml", f"dataset.split={split}", code=program.USAGE)
-            self.assertIn(sentence, err)
+            self.run_program("check", "series.yaml", f"dataset.split={split}", code=program.USAGE, err=sentence)
         _, err = self.run_program("check", "series.yaml", "dataset.split={folds: 23, fold: 1, time_series: true}", code=DATA)
         self.assertIn("t.csv: dataset.split.folds: 23 rows cannot be divided into 23 folds, each after training rows", err)
 
@@ -246,12 +243,9 @@ train: {epochs: 1}
         """runs/test has other weights than the folder whose config.yaml is named."""
         self.run_program("test.yaml", "train.epochs=1", "--run-dir", "kept/one")
         for config in ("kept/one/config.yaml", self.path("kept/one/config.yaml")):
-            _, err = self.run_program("eval", config)
-            self.assertIn("kept/one/checkpoints/epoch-0001.h5: epoch 1, step 5", err)
-        _, err = self.run_program("predict", "kept/one/config.yaml", "--run-dir", "runs/test", "--out", "p.csv")
-        self.assertIn("runs/test/checkpoints/", err)
-        _, err = self.run_program("eval", "test.yaml", "--checkpoint", "kept/one")
-        self.assertIn("kept/one/checkpoints/epoch-0001.h5: epoch 1, step 5", err)
+            self.run_program("eval", config, err="kept/one/checkpoints/epoch-0001.h5: epoch 1, step 5")
+        self.run_program("predict", "kept/one/config.yaml", "--run-dir", "runs/test", "--out", "p.csv", err="runs/test/checkpoints/")
+        self.run_program("eval", "test.yaml", "--checkpoint", "kept/one", err="kept/one/checkpoints/epoch-0001.h5: epoch 1, step 5")
 
     def test_refused(self):
         for arguments, code, sentence in (
@@ -266,11 +260,9 @@ train: {epochs: 1}
                 self.assertIn(sentence, self.evaluate(*arguments, code=code))
         for arguments, sentence in ((["predict", "test.yaml", "--out", "p.npz"], "the formats are .csv and .h5"),
                                     (["predict", "test.yaml", "--with-inputs"], "--with-inputs copies the columns of a CSV file or an SQLite table, or the names of images, and datasets/wine.h5 has none")):
-            _, err = self.run_program(*arguments, code=USAGE)
-            self.assertIn(sentence, err)
+            self.run_program(*arguments, code=USAGE, err=sentence)
         for words in (["dataset.path=none.h5"], ["--nproc", 2]):  # before anything is read; of two ranks the other one may read already
-            _, err = self.run_program("predict", "test.yaml", "--out", "none/p.csv", *words, code=program.IO)
-            self.assertIn("cannot create 'none/p.csv.tmp-", err)
+            self.run_program("predict", "test.yaml", "--out", "none/p.csv", *words, code=program.IO, err="cannot create 'none/p.csv.tmp-")
         os.mkdir(self.path("folder.csv"))
         _, err = self.run_program("predict", "test.yaml", "--out", "folder.csv", "dataset.path=none.h5", code=USAGE)
         self.assertIn("--out folder.csv: it exists and is not a regular file; choose another name", err)
@@ -449,8 +441,7 @@ class GenerateTokens(program.Case):
 
     def test_refused(self):
         self.run_program("text.txt.yaml")
-        _, err = self.run_program("generate", "runs/text.txt", "--prompt", "abc", code=DATA)
-        self.assertIn("--prompt: the tokenizer has no token for the byte 0x63", err)
+        self.run_program("generate", "runs/text.txt", "--prompt", "abc", code=DATA, err="--prompt: the tokenizer has no token for the byte 0x63")
         self.run_program("ids.bin.yaml", "dataset.tokens.tokenizer=null", "dataset.tokens.vocabulary=9", "--run-dir", "runs/ids")
         arguments = ("generate", "runs/ids", "--prompt", "aé", "--characters", 5, "--temperature", 0)
         self.assertIn("give their tokenizer: dataset.tokens.tokenizer=tokenizer.json", self.run_program(*arguments, code=USAGE)[1])

@@ -44,8 +44,7 @@ class Inspect(program.Case):
             _, err = self.run_program(verb, "part-1.csv", "part-2.csv", "part-10.csv", code=program.USAGE)
             self.assertIn("unexpected argument 'part-2.csv' after 'part-1.csv'; give several files as one pattern in quotes, "
                           "which the shell does not expand: 'part-*.csv'\n", err)
-            _, err = self.run_program(verb, "part-1.csv", "part-10.csv", code=program.USAGE)
-            self.assertIn(": 'part-1*.csv'\n", err)
+            self.run_program(verb, "part-1.csv", "part-10.csv", code=program.USAGE, err=": 'part-1*.csv'\n")
 
     def test_csv_of_all_kinds(self):
         self.write("a.csv", "id,score,,note\n1,0.5,,x\n2,,,\"y\x1b[31m\"\n3,1.5,,x\n")
@@ -90,8 +89,7 @@ class Inspect(program.Case):
             for i in range(30000):
                 f.create_group(f"g{i}")
             f["g7/x"] = 1.0
-        out, _ = self.run_program("inspect", "groups.h5", timeout=300)
-        self.assertIn("1 dataset, 1 value", out)
+        self.run_program("inspect", "groups.h5", timeout=300, out="1 dataset, 1 value")
 
     def test_run_folder(self):
         self.write("test.yaml", program.WINE)

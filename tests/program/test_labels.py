@@ -149,8 +149,7 @@ class Labels(program.Case):
             self.assertEqual(out.splitlines()[0], "row,prediction,1,10,2")
             self.run_program("test.yaml", f"dataset.path={name}", "dataset.split=0", "dataset.validation=real.csv", *words, "--run-dir", "runs/v", "--fresh")
         write("codes.csv", "01", "1", "2")
-        out, _ = self.run_program("check", "test.yaml", "dataset.path=codes.csv", *words)
-        self.assertIn("3 classes", out)
+        self.run_program("check", "test.yaml", "dataset.path=codes.csv", *words, out="3 classes")
         write("new.csv", "1.5")
         self.assertIn("class '1.5' is not in the data that the model was trained with", self.run_program("eval", "runs/n", "new.csv", code=DATA)[1])
 
@@ -238,8 +237,7 @@ class Labels(program.Case):
     def test_trained_with_numbers(self):
         self.write("numbers.csv", "u,v,kind\n" + "".join(f"{i},{-i},{i % 3}\n" for i in range(24)))
         self.run_program("test.yaml", "dataset.path=numbers.csv", "--fresh")
-        _, err = self.run_program("eval", "test.yaml", "dataset.path=train.csv", code=DATA)
-        self.assertIn("but the model was trained with numbers", err)
+        self.run_program("eval", "test.yaml", "dataset.path=train.csv", code=DATA, err="but the model was trained with numbers")
 
     def test_numbers_of_another_format(self):
         """A file without labels has the numbers that the labels are, not those of the classes; 0 and 1 are no and yes."""
@@ -293,5 +291,4 @@ class Labels(program.Case):
             self.write("equal.csv", f"a,{column}\n{rows}" if column == "y" else "a,c,y\n" + "".join(f"{line},{i % 2}\n" for i, line in enumerate(rows.split())))
             self.write("equal.yaml", f"dataset: {{path: equal.csv, columns: {{{column}: {value}}}}}\nmodel: {{layers: [{{linear: {{out: 2}}}}]}}\n"
                                      "loss: cross_entropy\ntrain: {epochs: 1}\n")
-            out, _ = self.run_program("check", "equal.yaml")
-            self.assertIn(f"equal.csv: column '{column}': '1e5' and '100000' are equal as numbers and one value", out)
+            self.run_program("check", "equal.yaml", out=f"equal.csv: column '{column}': '1e5' and '100000' are equal as numbers and one value")

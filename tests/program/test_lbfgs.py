@@ -60,7 +60,5 @@ class Lbfgs(program.Case):
                 (["optimizer.groups=[{match: '*', lr: 1}]"], "optimizer.groups: lbfgs has the same settings for all parameters"),
                 (["optimizer.line_search=wolfe"], "optimizer.line_search: expected one of none, strong_wolfe, got 'wolfe'")):
             with self.subTest(message):
-                _, err = self.run_program("check", "test.yaml", *words, code=USAGE)
-                self.assertIn(message, err)
-        _, err = self.run_program("export", "test.yaml", "--out", "x.py", code=USAGE)
-        self.assertIn("the optimizer lbfgs", err)
+                self.run_program("check", "test.yaml", *words, code=USAGE, err=message)
+        self.run_program("export", "test.yaml", "--out", "x.py", code=USAGE, err="the optimizer lbfgs")

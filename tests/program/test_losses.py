@@ -295,8 +295,7 @@ class Shared(Case):
             np.testing.assert_allclose(losses, expected, rtol=2e-6)
             for name, value in weights("test").items():
                 np.testing.assert_allclose(value, p[name], rtol=1e-4, atol=1e-6)
-        out, _ = self.run_program("check", "test.yaml")
-        self.assertIn("39 parameters in 4 tensors", out)
+        self.run_program("check", "test.yaml", out="39 parameters in 4 tensors")
 
     def test_the_siamese_config(self):
         config = program.SOURCE + "/configs/siamese.yaml"
@@ -329,8 +328,7 @@ train: {steps: 1}
                 (", share: one", "", "model.layers.1.sequential.layers: missing; the layers in order")):
             with self.subTest(sentence):
                 self.write("test.yaml", SIAMESE.replace(what, by, 1))
-                _, err = self.run_program("check", "test.yaml", code=USAGE)
-                self.assertIn(sentence, err)
+                self.run_program("check", "test.yaml", code=USAGE, err=sentence)
 
 
 class LastLayer(program.Case):
@@ -360,8 +358,7 @@ class LastLayer(program.Case):
         self.write("test.yaml", "dataset: {format: synthetic, synthetic: {kind: classes, inputs: 4, rows: 8, classes: 4}}\nsampler: {batch_size: 8}\n"
                                 "model: {layers: [{linear: 4}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {steps: 1}\n")
         argument = "model={layers: [{linear: 4}, softmax]}"
-        out, _ = self.run_program("check", "test.yaml", argument)
-        self.assertIn(f"argument '{argument}': model.layers.1.softmax: it is before the loss cross_entropy", out)
+        self.run_program("check", "test.yaml", argument, out=f"argument '{argument}': model.layers.1.softmax: it is before the loss cross_entropy")
 
 
 class Wrong(Case):
@@ -394,8 +391,7 @@ class Wrong(Case):
             with self.subTest(sentence):
                 self.assertIn(what, CONFIG)
                 self.write("test.yaml", CONFIG.replace(what, by, 1))
-                _, err = self.run_program("check", "test.yaml", code=USAGE)
-                self.assertIn(sentence, err)
+                self.run_program("check", "test.yaml", code=USAGE, err=sentence)
 
     def test_the_metrics_of_all_losses_have_a_limit(self):
         """Six metrics, a loss and an accuracy of each classification; a loss and its weighted part of the values."""
@@ -403,21 +399,18 @@ class Wrong(Case):
             losses = "".join(f"  - {{type: cross_entropy, name: c{i}, output: head, target: kind}}\n" for i in range(count))
             self.write("test.yaml", CONFIG.replace("  - {type: cross_entropy, output: head, target: kind}\n", losses)
                        .replace("metrics: [f1, r2]", "metrics: [f1, precision, recall, mean_iou, top2, perplexity]"))
-            _, err = self.run_program("check", "test.yaml", code=USAGE if words else 0)
-            self.assertIn(words or "", err)
+            self.run_program("check", "test.yaml", code=USAGE if words else 0, err=words or "")
 
     def test_values_that_are_no_classes(self):
         self.rows[4] = self.rows[4].replace(f",{self.kind[3]},", ",1.5,", 1)
         self.write("rows.csv", "\n".join(self.rows) + "\n")
         self.write("test.yaml", CONFIG)
-        _, err = self.run_program("test.yaml", code=DATA)
-        self.assertIn("column 'kind': 1.5 is not a class; classes are integers from 0", err)
+        self.run_program("test.yaml", code=DATA, err="column 'kind': 1.5 is not a class; classes are integers from 0")
         self.write("test.yaml", CONFIG.replace("type: cross_entropy, output: head, target: kind",
                                                "type: bce_with_logits, output: one, target: kind").replace(
                                                    "losses:", "    - linear: {out: 1, name: one, from: trunk}\nlosses:").replace(
                                                        "    - linear: {out: 3, name: head, from: trunk}\n", ""))
-        _, err = self.run_program("test.yaml", code=DATA)
-        self.assertIn("is not a probability; the loss needs targets from 0 to 1", err)
+        self.run_program("test.yaml", code=DATA, err="is not a probability; the loss needs targets from 0 to 1")
 
 
 VECTORS = """
@@ -461,8 +454,7 @@ train: {epochs: 1}
         self.train(self.CONFIG)  # f is a bias, of at most 1
         self.assertAlmostEqual(self.events("test", "epoch")[0]["train_loss"], 1000**2, delta=1.5)
         self.write("test.yaml", self.CONFIG.replace("output: f", "output: plain, name: other"))
-        _, errors = self.run_program("check", "test.yaml", code=program.USAGE)
-        self.assertIn("losses: no output has trainable parameters before it", errors)
+        self.run_program("check", "test.yaml", code=program.USAGE, err="losses: no output has trainable parameters before it")
 
 
 class Counts(Case):
@@ -609,8 +601,7 @@ train: {epochs: 2}
                 ("train: {", "train: {metrics: [mae], ", USAGE, "the metric 'mae' does not fit the loss 'gaussian_nll', which is one of several vectors")):
             with self.subTest(sentence):
                 self.write("test.yaml", VECTORS.replace(what, by, 1))
-                _, err = self.run_program("check", "test.yaml", code=code)
-                self.assertIn(sentence, err)
+                self.run_program("check", "test.yaml", code=code, err=sentence)
         self.write("test.yaml", VECTORS.split("losses:")[0] + "loss: triplet_margin\ntrain: {epochs: 1}\n")
         _, err = self.run_program("check", "test.yaml", code=USAGE)
         self.assertIn("loss: 'triplet_margin' has no target, so it must be in a list: losses: [{type: triplet_margin, output: NAME}]", err)

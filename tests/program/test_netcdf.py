@@ -213,8 +213,7 @@ class NetCDF(program.Case):
                                      ("a.nc", ("dataset.inputs=[turned]",), "column 'turned' cannot be read: its dimensions are not those of"),
                                      ("a.nc", ("dataset.inputs=[winds]",), "there is no column 'winds'; did you mean 'wind'"), ("[a.nc, other.nc]", (), "other.nc: there is no column 'time', which 'a.nc' has")):
             self.write("test.yaml", CONFIG.replace("FILE", name))
-            _, err = self.run_program("check", "test.yaml", *words, code=program.DATA)
-            self.assertIn(message, err)
+            self.run_program("check", "test.yaml", *words, code=program.DATA, err=message)
         self.write("test.yaml", CONFIG.replace("FILE", "a.nc"))
         _, err = self.run_program("check", "test.yaml", "dataset.drop_missing_targets=false", code=program.DATA)
         self.assertIn("a.nc:row 33: column 'temp': missing value", err)  # time 1, lat 2, lon 3

@@ -50,9 +50,7 @@ class Npy(program.Case):
                 f.write(bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes())
         self.write("test.yaml", CONFIG % "train.idx, targets: answers.idx")
         self.run_program("test.yaml")
-        _, err = self.run_program("eval", "runs/test", "new.idx", code=program.USAGE)
-        self.assertIn("targets", err)
-        self.assertIn("new.idx", err)
+        self.run_program("eval", "runs/test", "new.idx", code=program.USAGE, err=("targets", "new.idx"))
         self.run_program("eval", "runs/test", "new.idx", "dataset.targets=answers.idx")
 
     def test_same_state_as_hdf5(self):
@@ -85,8 +83,7 @@ class Npy(program.Case):
         x[7, 1999] = np.inf
         np.save(self.path("x.npy"), x)
         self.write("test.yaml", CONFIG % "x.npy")
-        _, err = self.run_program("test.yaml", "--fresh", "dataset.cache_mb=0", code=program.DATA)
-        self.assertIn("x.npy: row 7, column 1999: Inf is not a finite number", err)
+        self.run_program("test.yaml", "--fresh", "dataset.cache_mb=0", code=program.DATA, err="x.npy: row 7, column 1999: Inf is not a finite number")
 
     def test_other_files(self):
         """eval and predict take other files; predict needs no targets."""
@@ -116,8 +113,7 @@ class Npy(program.Case):
         with open(self.path("b.npz"), "wb") as f:
             f.write(data.replace(wrong_crc, crc).replace(wrong, size))
         self.write("test.yaml", CONFIG % "b.npz, inputs: x, targets: y")
-        _, err = self.run_program("test.yaml", code=program.DATA)
-        self.assertIn("b.npz: 'x.npy': the file is longer than its header says", err)
+        self.run_program("test.yaml", code=program.DATA, err="b.npz: 'x.npy': the file is longer than its header says")
 
     def test_inspect(self):
         np.save(self.path("x.npy"), np.asfortranarray(self.x))

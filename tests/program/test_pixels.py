@@ -105,8 +105,7 @@ class Pixels(program.Case):
             guess = f["outputs"][:].reshape(ROWS, HIGH, WIDE, CLASSES).argmax(-1)[6:][known[6:]]
         self.assertAlmostEqual(self.events("epoch")[-1]["val_accuracy"], (guess == self.y[6:][known[6:]]).mean(), places=12)
         np.savez(self.path("pixels.npz"), x=self.x, y=np.where(known, self.y, 255))
-        _, err = self.run_program("test.yaml", "--fresh", code=USAGE)
-        self.assertIn("the targets have 256 classes (0 to 255)", err)
+        self.run_program("test.yaml", "--fresh", code=USAGE, err="the targets have 256 classes (0 to 255)")
         np.savez(self.path("pixels.npz"), x=self.x, y=np.where(known, self.y, -1))
         _, err = self.run_program("test.yaml", "--fresh", code=DATA)
         self.assertIn("-1 is not a class; classes are integers from 0, and targets that do not count, such as those of padding, are -100 "
@@ -136,8 +135,7 @@ class Pixels(program.Case):
         self.assertEqual([len(losses) for losses in states.values()], [1] * 4)
         self.write("both.yaml", config + "losses: [{type: cross_entropy, output: kind, target: kind, ignore_index: -1}, "
                    "{type: cross_entropy, output: mask, target: mask}, {type: cross_entropy, output: kind, target: kind, name: again}]\n")
-        _, err = self.run_program("both.yaml", "--fresh", code=DATA)
-        self.assertIn("-1 is not a class; classes are integers from 0", err)
+        self.run_program("both.yaml", "--fresh", code=DATA, err="-1 is not a class; classes are integers from 0")
 
     def test_no_target_counts(self):
         """The steps of the epoch are done, but have no loss."""
@@ -194,8 +192,7 @@ class Pixels(program.Case):
                 ("[flatten, {linear: 3}]", "the model's output is 3, but a target row has 20 classes")):
             self.write("wrong.yaml", CONFIG.replace("[{conv2d: {out: 3, kernel_size: 1}}]", layers))
             for verb in "check", "train":
-                _, err = self.run_program(verb, "wrong.yaml", code=USAGE)
-                self.assertIn(message, err)
+                self.run_program(verb, "wrong.yaml", code=USAGE, err=message)
 
     def test_the_shipped_scenes(self):
         """They are what their script writes, and the U-Net learns."""

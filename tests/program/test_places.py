@@ -29,9 +29,7 @@ class Lookup(program.Case):
 
     def test_working_directory_first_then_beside_then_above(self):
         config = "project/configs/test.yaml"
-        _, err = self.run_program(config, code=DATA)
-        self.assertIn("cannot read the dataset 'rows.csv'", err)
-        self.assertIn("it is also not beside the config or in the parent folder", err)
+        self.run_program(config, code=DATA, err=("cannot read the dataset 'rows.csv'", "it is also not beside the config or in the parent folder"))
         self.write("project/rows.csv", ROWS)
         self.run_program(config)
         self.assertEqual(self.recorded(), os.path.realpath(self.path("project/rows.csv")))
@@ -86,8 +84,7 @@ class Lookup(program.Case):
         """The folders of the link come first, then those of the file."""
         os.makedirs(self.path("linked/configs"))
         os.symlink("../../project/configs/test.yaml", self.path("linked/configs/test.yaml"))
-        _, err = self.run_program("linked/configs/test.yaml", code=DATA)
-        self.assertIn("it is also not beside the config or in the parent folder", err)
+        self.run_program("linked/configs/test.yaml", code=DATA, err="it is also not beside the config or in the parent folder")
         for place in ("project/rows.csv", "project/configs/rows.csv", "linked/rows.csv"):
             self.write(place, ROWS)
             self.run_program("linked/configs/test.yaml", "--fresh")
@@ -127,12 +124,10 @@ class OwnConfig(program.Case):
 
     def test_continues_the_run(self):
         for nproc, epochs in ((1, 3), (2, 4)):
-            _, err = self.run_program("kept/one/config.yaml", "--nproc", nproc, f"train.epochs={epochs}")
-            self.assertIn("resuming from kept/one/checkpoints/", err)
+            self.run_program("kept/one/config.yaml", "--nproc", nproc, f"train.epochs={epochs}", err="resuming from kept/one/checkpoints/")
         self.assertEqual([e["epoch"] for e in self.events("epoch", "kept/one")], [0, 1, 2, 3])
         self.assertFalse(os.path.exists(self.path("runs")))
-        out, _ = self.run_program("eval", "kept/one/config.yaml")
-        self.assertIn('"rows":60', out)
+        self.run_program("eval", "kept/one/config.yaml", out='"rows":60')
 
     def test_another_folder(self):
         for place, arguments in (("kept/two", ("--run-dir", "kept/two")), ("runs/three", ("name=three",))):

@@ -82,8 +82,7 @@ class Preparation(program.Case):
                                  "split: {folds: 3, fold: 0, shuffle: false}}\nmodel: {layers: [{embedding: {num_embeddings: 9, embedding_dim: 2}}, "
                                  "flatten, {linear: 2}]}\nloss: cross_entropy\ntrain: {epochs: 1}\n")
         for fold, categories in enumerate((6, 6, 6)):
-            out, _ = self.run_program("check", "folds.yaml", f"dataset.split.fold={fold}")
-            self.assertIn(f"embedding of {categories} categories, num_embeddings: 9\n", out)
+            self.run_program("check", "folds.yaml", f"dataset.split.fold={fold}", out=f"embedding of {categories} categories, num_embeddings: 9\n")
             self.run_program("folds.yaml", f"dataset.split.fold={fold}", "--fresh")
 
     def test_embeddings_follow_from_the_data(self):
@@ -246,8 +245,7 @@ train: {epochs: 20}
         for row in rows[:100]:
             row["age"] = 75
         self.csv("train.csv", rows)
-        _, err = self.run_program("test.yaml", "train.epochs=30", code=DATA)
-        self.assertIn("the column 'age' was prepared in another way", err)
+        self.run_program("test.yaml", "train.epochs=30", code=DATA, err="the column 'age' was prepared in another way")
         self.csv("train.csv", make_rows(200, 1))
         _, err = self.run_program("test.yaml", "train.epochs=30", "dataset.columns.age.missing=mean", code=USAGE)
         self.assertIn("dataset.columns.age.missing: median -> mean", err)

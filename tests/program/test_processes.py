@@ -526,10 +526,8 @@ class Binding(Started):
                            env=self.environment(), capture_output=True, text=True, timeout=300 * program.SLOW)
         self.assertEqual(p.returncode, USAGE, p.stderr)
         self.assertIn("2 processes here, but 1 processor to bind them to", p.stderr)
-        _, err = self.run_program("test.yaml", "--cpu-bind", "core", code=USAGE)
-        self.assertIn("--cpu-bind: expected none or cores, got 'core'", err)
-        _, err = self.run_program("test.yaml", "--cpu-bind", "cores", code=USAGE, env=self.environment_of(0, 2, free_port()))
-        self.assertIn("whose own options bind it", err)
+        self.run_program("test.yaml", "--cpu-bind", "core", code=USAGE, err="--cpu-bind: expected none or cores, got 'core'")
+        self.run_program("test.yaml", "--cpu-bind", "cores", code=USAGE, env=self.environment_of(0, 2, free_port()), err="whose own options bind it")
         self.assertFalse(os.path.exists(self.path("runs")))
 
 
@@ -566,8 +564,7 @@ class Terminal(program.Case):
         """The last epoch counts by its share."""
         self.write("test.yaml", program.WINE)
         for steps, text in ((2, "done: 0.40 epochs, 2 steps in "), (5, "done: 1 epoch, 5 steps in "), (12, "done: 2.40 epochs, 12 steps in ")):
-            _, err = self.run_program("test.yaml", "train.epochs=null", f"train.steps={steps}", "--fresh")
-            self.assertIn(text, err)
+            self.run_program("test.yaml", "train.epochs=null", f"train.steps={steps}", "--fresh", err=text)
 
     def test_stty_tostop(self):
         """The ranks have process groups of their own, which such a terminal stops when they write to it."""

@@ -79,8 +79,7 @@ class Readers(program.Case):
         out, _ = self.run_program("inspect", self.file)
         for word in ("0.weight", "(64, 13)", "exp_avg_sq", "sha256"):
             self.assertIn(word, out)
-        out, _ = self.run_program("inspect", "datasets/wine.h5")
-        self.assertIn("(178, 13)", out)
+        self.run_program("inspect", "datasets/wine.h5", out="(178, 13)")
 
     def test_metrics_are_json_with_all_digits(self):
         events = [m["event"] for m in self.metrics()]

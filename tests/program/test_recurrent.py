@@ -122,8 +122,7 @@ class CarriedState(program.Case):
                         self.assertTrue((before["model"][name][()] == after["model"][name][()]).all(), name)
         self.run_program("eval", "carried", few)
         state = f"checkpoint.resume={self.checkpoints('carried')[-1]}"  # of the middle of an epoch, which goes on with the state of the rows
-        _, err = self.run_program("words.yaml", "--run-dir", "other", state, plain, code=program.DATA)
-        self.assertIn("model/rnn.carried_state", err)
+        self.run_program("words.yaml", "--run-dir", "other", state, plain, code=program.DATA, err="model/rnn.carried_state")
 
     def test_windows_of_any_length(self):
         """With the weights as they are, the state makes one text of the windows."""
@@ -226,8 +225,7 @@ class CarriedState(program.Case):
                 (["determinism={mode: elastic, shards: 2}"], "its state of the rows of all ranks (carry_state) cannot be combined with determinism.mode: elastic"),
                 (["dataset.path=tokens.bin"], "tokens.tokenizer: words makes tokens of a text (.txt), not of ids")):
             with self.subTest(message):
-                _, err = self.run_program("check", "words.yaml", *words, code=program.USAGE)
-                self.assertIn(message, err)
+                self.run_program("check", "words.yaml", *words, code=program.USAGE, err=message)
 
 
 PAIRS = """

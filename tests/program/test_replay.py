@@ -231,19 +231,15 @@ train: {steps: 10}
         self.train(config=WINE + "schedule: {type: cosine}\n")
         self.run_program("test.yaml", "--quiet", "train.epochs=9")
         for step in (13, 28, 40):
-            out, _ = self.run_program("replay", "runs/test", "--step", step)
-            self.assertIn("equal to what runs/test has recorded of it", out)
+            self.run_program("replay", "runs/test", "--step", step, out="equal to what runs/test has recorded of it")
         self.run_program("test.yaml", "--quiet", "--run-dir", "late", f"checkpoint.resume={self.checkpoints()[1]}")
-        _, err = self.run_program("replay", "late", "--step", 3, code=USAGE)
-        self.assertIn("--step 3: late begins after it", err)
-        _, err = self.run_program("replay", "runs/test", "--step", 13, "--out", self.checkpoints()[0], code=USAGE)
-        self.assertIn("it exists; name a new file", err)
+        self.run_program("replay", "late", "--step", 3, code=USAGE, err="--step 3: late begins after it")
+        self.run_program("replay", "runs/test", "--step", 13, "--out", self.checkpoints()[0], code=USAGE, err="it exists; name a new file")
         for path in self.checkpoints():
             os.remove(path)
         self.run_program("replay", "runs/test", "--step", 13)
         self.write("runs/test/ledger.jsonl", program.without_configs(self.read("runs/test/ledger.jsonl")))
-        _, err = self.run_program("replay", "runs/test", "--step", 13, code=DATA)
-        self.assertIn("with another config than its config.yaml, which no checkpoint has", err)
+        self.run_program("replay", "runs/test", "--step", 13, code=DATA, err="with another config than its config.yaml, which no checkpoint has")
 
     def test_a_file_that_has_moved(self):
         self.train("train.epochs=2")
@@ -253,8 +249,7 @@ train: {steps: 10}
             os.remove(path)
         os.rename(self.checkpoints()[0], self.path("moved.h5"))
         self.run_program("replay", "late", "--step", step, code=DATA)
-        out, _ = self.run_program("replay", "late", "--step", step, f"checkpoint.resume={self.path('moved.h5')}")
-        self.assertIn("equal to what late has recorded of it", out)
+        self.run_program("replay", "late", "--step", step, f"checkpoint.resume={self.path('moved.h5')}", out="equal to what late has recorded of it")
 
     def test_a_step_that_differs(self):
         """The file is written in any case; the exit code says that it is another step."""

@@ -249,10 +249,8 @@ class Report(program.Case):
         self.train("train.epochs=7", name="fast")
         os.mkdir(self.path("runs/no-run"))
         self.write("runs/notes.txt", "")
-        out, _ = self.run_program("report", "runs")
-        self.assertIn("runs/report.html: 2 runs, ", out)
-        out, _ = self.run_program("report", "runs", "runs/fast", "--out", "all.html")
-        self.assertIn("all.html: 3 runs, ", out)
+        self.run_program("report", "runs", out="runs/report.html: 2 runs, ")
+        self.run_program("report", "runs", "runs/fast", "--out", "all.html", out="all.html: 3 runs, ")
         epoch = {"event": "epoch", "epoch": 0, "train_loss": 1, "val_loss": 0.5}
         for name in ("run_10", "run_2", "run_1"):
             self.fake([START, epoch], f"many/{name}")
@@ -427,26 +425,22 @@ class Report(program.Case):
     def test_what_is_refused(self):
         os.makedirs(self.path("empty"))
         for folder, words in (("none", "there is no such folder"), ("empty", "not the folder of a run or a sweep"), ("datasets/wine.h5", "no such folder")):
-            _, err = self.run_program("report", folder, "--out", "page.html", code=DATA)
-            self.assertIn(words, err)
+            self.run_program("report", folder, "--out", "page.html", code=DATA, err=words)
             self.assertFalse(os.path.exists(self.path("page.html")))
         self.run_program("report", code=USAGE)
         run = self.fake([START])
         os.remove(self.path(run, "metrics.jsonl"))
         os.mkfifo(self.path(run, "metrics.jsonl"))
-        _, err = self.run_program("report", run, "--out", "page.html", code=DATA)
-        self.assertIn("not a regular file", err)
+        self.run_program("report", run, "--out", "page.html", code=DATA, err="not a regular file")
 
     def test_only_a_report_is_overwritten(self):
         run = self.fake([START])
         before = self.read("runs/a/metrics.jsonl")
         for out in ("runs/a/metrics.jsonl", "runs/a"):
-            _, err = self.run_program("report", run, "--out", out, code=USAGE)
-            self.assertIn(out, err)
+            self.run_program("report", run, "--out", out, code=USAGE, err=out)
         self.assertEqual(self.read("runs/a/metrics.jsonl"), before)
         for _ in range(2):
-            out, _ = self.run_program("report", run)
-            self.assertIn("runs/a/report.html: 1 run", out)
+            self.run_program("report", run, out="runs/a/report.html: 1 run")
         self.run_program("report", run, run)
         self.assertTrue(os.path.exists(self.path("report.html")))
 

@@ -86,10 +86,7 @@ class Resume(program.Case):
             data[len(data) // 2] ^= 0x10
             f.seek(0)
             f.write(data)
-        _, err = self.run_program("test.yaml", "train.epochs=8")
-        self.assertIn("warning: ", err)
-        self.assertIn("epoch-0008.h5", err)
-        self.assertIn("resuming from runs/test/checkpoints/step-", err)
+        self.run_program("test.yaml", "train.epochs=8", err=("warning: ", "epoch-0008.h5", "resuming from runs/test/checkpoints/step-"))
         self.assertGreater(len(before), 1)
 
     def test_every_checkpoint_damaged_is_refused_and_nothing_is_lost(self):
@@ -97,16 +94,14 @@ class Resume(program.Case):
         for c in self.checkpoints():
             os.truncate(c, 1000)
         before = {c: os.path.getsize(c) for c in self.checkpoints()}
-        _, err = self.run_program("test.yaml", "train.epochs=3", code=DATA)
-        self.assertIn("runs/test/checkpoints", err)
+        self.run_program("test.yaml", "train.epochs=3", code=DATA, err="runs/test/checkpoints")
         self.assertEqual(before, {c: os.path.getsize(c) for c in self.checkpoints()})
 
     def test_a_complete_run_is_reported_and_can_be_extended(self):
         self.reference()
         self.run_program("test.yaml", "train.epochs=8", "schedule.t_max=1750")
         metrics = self.metrics()
-        _, err = self.run_program("test.yaml", "train.epochs=8", "schedule.t_max=1750")
-        self.assertIn("complete (epoch 8", err)
+        self.run_program("test.yaml", "train.epochs=8", "schedule.t_max=1750", err="complete (epoch 8")
         self.assertEqual(self.metrics(), metrics)
         self.run_program("test.yaml", "schedule.t_max=1750")
         self.run_program("test.yaml", "schedule.t_max=1750", "--run-dir", "runs/whole")
@@ -138,8 +133,7 @@ class Resume(program.Case):
         self.assertEqual(self.events("epoch")[-1]["epoch"], 9)
         with h5py.File(self.path("w.h5"), "a") as f:
             f["x"][3, 3] += 1
-        _, err = self.run_program("test.yaml", "train.epochs=11", *moved, code=DATA)
-        self.assertIn("it was trained on other data", err)
+        self.run_program("test.yaml", "train.epochs=11", *moved, code=DATA, err="it was trained on other data")
 
     def test_other_data_is_refused(self):
         shutil.copy(os.path.realpath(self.path("datasets/iris.csv")), self.path("data.csv"))
@@ -147,8 +141,7 @@ class Resume(program.Case):
         self.run_program("test.yaml")
         text = self.read("data.csv")
         self.write("data.csv", text.replace("5.1", "5.2", 1))
-        _, err = self.run_program("test.yaml", "train.epochs=11", code=DATA)
-        self.assertIn("it was trained on other data", err)
+        self.run_program("test.yaml", "train.epochs=11", code=DATA, err="it was trained on other data")
 
     def test_middle_of_an_epoch_needs_the_same_world(self):
         for call in range(10, 200, 10):  # until it is interrupted in the middle of an epoch
@@ -156,8 +149,7 @@ class Resume(program.Case):
             self.run_program("test.yaml", "--nproc", 2, code=None, env={"DDPTRAIN_FAULT": f"{call}:kill", "DDPTRAIN_FAULT_FILTER": "checkpoints"})
             if any("step-" in c for c in self.checkpoints()):
                 break
-        _, err = self.run_program("test.yaml", "--nproc", 3, code=USAGE)
-        self.assertIn("continue with --nproc 2", err)
+        self.run_program("test.yaml", "--nproc", 3, code=USAGE, err="continue with --nproc 2")
         self.write("more.yaml", self.read("test.yaml").replace("checkpoint: {", f"checkpoint: {{resume: {self.checkpoints()[-1]}, "))
         place = f"more.yaml:{len(self.read('more.yaml').splitlines())}:22: checkpoint.resume: "
         _, err = self.run_program("more.yaml", "--nproc", 3, "--run-dir", "runs/more", code=USAGE)
@@ -186,8 +178,7 @@ class Resume(program.Case):
         resume = ("test.yaml", f"checkpoint.resume={start}")
         for nproc in (1, 2):
             run = f"runs/{nproc}"
-            _, err = self.run_program(*resume, "train.epochs=2", "--run-dir", run, "--nproc", nproc)
-            self.assertIn(f"{start}: complete (epoch 2, step ", err)
+            self.run_program(*resume, "train.epochs=2", "--run-dir", run, "--nproc", nproc, err=f"{start}: complete (epoch 2, step ")
             self.assertEqual(self.sha(run), self.sha("runs/first"))
             self.assertEqual([os.path.basename(c) for c in self.checkpoints(run)], ["epoch-0002.h5"])
             self.run_program("eval", "test.yaml", "--run-dir", run)
@@ -231,12 +222,10 @@ class Resume(program.Case):
         self.run_program("eval", "test.yaml", "schedule.t_max=600")  # weights are weights
         program.without_datasets(newest, "state/later_list")
         program.change_checkpoint(newest, change(0))
-        _, err = self.run_program("test.yaml", "train.epochs=3", "schedule.t_max=600")
-        self.assertIn("resuming from", err)
+        self.run_program("test.yaml", "train.epochs=3", "schedule.t_max=600", err="resuming from")
         newest = self.path("runs/test/checkpoints/epoch-0003.h5")
         program.change_checkpoint(newest, lambda f: f.attrs.modify("format_version", np.int32(2)))
-        _, err = self.run_program("eval", "test.yaml", "--checkpoint", newest, code=DATA)
-        self.assertIn("written by a newer ddptrain (format 2; this one reads up to 1)", err)
+        self.run_program("eval", "test.yaml", "--checkpoint", newest, code=DATA, err="written by a newer ddptrain (format 2; this one reads up to 1)")
 
     def test_state_of_another_optimizer(self):
         """What one optimizer kept is of no use to another, also where the other keeps less."""
@@ -249,11 +238,9 @@ class Resume(program.Case):
 
     def test_resume_never_and_from_a_file(self):
         self.run_program("test.yaml", "train.epochs=2")
-        _, err = self.run_program("test.yaml", "train.epochs=3", "checkpoint.resume=never", code=USAGE)
-        self.assertIn("checkpoint.resume is never", err)
+        self.run_program("test.yaml", "train.epochs=3", "checkpoint.resume=never", code=USAGE, err="checkpoint.resume is never")
         start = self.path("runs/test/checkpoints/epoch-0002.h5")
-        _, err = self.run_program("test.yaml", "train.epochs=3", f"checkpoint.resume={start}", "--run-dir", "runs/b")
-        self.assertIn("resuming from " + start, err)
+        self.run_program("test.yaml", "train.epochs=3", f"checkpoint.resume={start}", "--run-dir", "runs/b", err="resuming from " + start)
         self.assertEqual(self.events("step", "runs/b")[0]["step"], 601)
         _, err = self.run_program("test.yaml", "checkpoint.resume=missing.h5", "--run-dir", "runs/c", code=None)
         self.assertIn(self.code, (DATA, IO))
@@ -278,8 +265,7 @@ class Resume(program.Case):
                      "train.ema=null"):
             self.assertIn("complete", self.run_program("test.yaml", "train.epochs=1", same)[1], same)
             self.run_program("eval", "test.yaml", same)
-        _, err = self.run_program("test.yaml", "train.epochs=2", "dataset.csv.decimal=','", code=USAGE)
-        self.assertIn("  dataset.csv.decimal: null -> \",\"\n", err)
+        self.run_program("test.yaml", "train.epochs=2", "dataset.csv.decimal=','", code=USAGE, err="  dataset.csv.decimal: null -> \",\"\n")
         np.savez(self.path("images.npz"), x=np.ones((24, 1, 8, 8), np.float32), y=np.arange(24) % 3)
         self.write("images.yaml", "dataset: {path: images.npz}\nmodel: {layers: [flatten, {linear: 3}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
         self.run_program("images.yaml")
@@ -296,8 +282,7 @@ class Resume(program.Case):
         self.assertIn("starting all ranks again", err)
         self.assertIn("resuming from runs/test/checkpoints/epoch-", err)
         self.assertEqual(self.sha(), self.sha("runs/whole"))
-        _, err = self.run_program("test.yaml", "checkpoint.resume=never", "train.epochs=11", code=USAGE)
-        self.assertIn("checkpoint.resume is never", err)
+        self.run_program("test.yaml", "checkpoint.resume=never", "train.epochs=11", code=USAGE, err="checkpoint.resume is never")
 
     def test_a_failed_fresh_start_moves_nothing(self):
         self.run_program("test.yaml", "train.epochs=1")
@@ -319,8 +304,7 @@ class Resume(program.Case):
         whole = "".join(lines[:20])
         for i, kept in enumerate(("", whole, whole + lines[20][:-1], whole + "x" * 9000, "x" * 9000)):
             self.write("runs/test/metrics.jsonl", kept)
-            _, err = self.run_program("test.yaml", f"train.epochs={2 + i}")
-            self.assertIn("warning: runs/test/metrics.jsonl is shorter than at the last save", err)
+            self.run_program("test.yaml", f"train.epochs={2 + i}", err="warning: runs/test/metrics.jsonl is shorter than at the last save")
             now = self.read("runs/test/metrics.jsonl")
             expected = whole if whole in kept else ""
             self.assertTrue(now.startswith(expected + '{"event":"resume"'), now[:100])

@@ -80,8 +80,7 @@ class Runs(program.Case):
             self.write("runs/test/metrics.jsonl", "".join(lines) + line[:-20])
             row = self.rows()["test"]
             self.assertEqual(row[:4], ["failed", "3", "15", f"{json.loads(complete[0])['train_loss']:.4g}"])
-            out, _ = self.run_program("inspect", "runs/test")
-            self.assertIn(f"event   {lines[-1]}", out)
+            self.run_program("inspect", "runs/test", out=f"event   {lines[-1]}")
 
     def test_progress_without_steps_in_the_metrics(self):
         self.write("test.yaml", WINE)
@@ -156,14 +155,12 @@ class Runs(program.Case):
             _, err = self.run_program("predict", folder, "datasets/wine.csv", code=USAGE)
             self.assertEqual(err, f"ddptrain: {folder}: this folder is {run}; give one of its runs, such as sweeps/sweep/runs/0000/fold-0\n")
         shutil.rmtree(self.path("sweeps/sweep/runs"))
-        _, err = self.run_program("runs", "sweeps/sweep", code=DATA)
-        self.assertIn("sweeps/sweep: the folder of a sweep that has kept no run", err)
+        self.run_program("runs", "sweeps/sweep", code=DATA, err="sweeps/sweep: the folder of a sweep that has kept no run")
         os.mkdir(self.path("empty"))
         self.assertIn("empty: this folder is not a run, because it has no config.yaml", self.run_program("predict", "empty", code=USAGE)[1])
 
     def test_what_is_no_run(self):
-        _, err = self.run_program("runs", code=DATA)
-        self.assertIn("runs: there is no such folder", err)
+        self.run_program("runs", code=DATA, err="runs: there is no such folder")
         os.mkdir(self.path("runs"))
         _, err = self.run_program("runs", code=DATA)
         self.assertIn("runs: there is no run folder in it, nor in its folders; those of a sweep are listed by: ddptrain runs sweeps/NAME", err)

@@ -122,8 +122,7 @@ class SampleWeights(program.Case):
         self.run_program("test.yaml", "--run-dir", "runs/b", "train.epochs=1")
         self.run_program("test.yaml", "--run-dir", "runs/b")
         self.assertEqual(self.sha("runs/b"), whole)
-        _, err = self.run_program("test.yaml", "--run-dir", "runs/b", "dataset.weights=null", code=USAGE)
-        self.assertIn("dataset.weights", err)
+        self.run_program("test.yaml", "--run-dir", "runs/b", "dataset.weights=null", code=USAGE, err="dataset.weights")
         self.table[0, 0] += 1
         self.write_csv("rows.csv", self.table)
         _, err = self.run_program("test.yaml", "--run-dir", "runs/b", "train.epochs=4", code=DATA)
@@ -167,8 +166,7 @@ class SampleWeights(program.Case):
         self.write_csv("new.csv", self.table, slice(1, 4))
         self.assertEqual(self.run_program("predict", "test.yaml", "new.csv")[0], all_rows)
         self.write_csv("new.csv", self.table, slice(1, 5))
-        _, err = self.run_program("eval", "test.yaml", "new.csv", code=DATA)
-        self.assertIn("dataset.weights: new.csv: there is no column 'weight'", err)
+        self.run_program("eval", "test.yaml", "new.csv", code=DATA, err="dataset.weights: new.csv: there is no column 'weight'")
         self.write_csv("new.csv", self.table[45:])
         result = json.loads(self.run_program("eval", "test.yaml", "new.csv")[0])
         self.assertAlmostEqual(result["loss"], case["validation"], delta=1e-6)
@@ -188,29 +186,24 @@ class SampleWeights(program.Case):
             lines = self.read("rows.csv").split("\n")
             lines[4] = value + lines[4][lines[4].index(","):]
             self.write("rows.csv", "\n".join(lines))
-            _, err = self.run_program("test.yaml", "--fresh", code=DATA)
-            self.assertIn("rows.csv:line 5: column 'weight'", err)
-            self.assertIn(why if value != "inf" else "weight", err)
+            self.run_program("test.yaml", "--fresh", code=DATA, err=("rows.csv:line 5: column 'weight'", why if value != "inf" else "weight"))
         for row in (0, 70000):  # more rows than are read at once
             weight = np.ones(70001)
             weight[row] = -1
             np.savez(self.path("rows.npz"), x=np.ones((70001, 3)), weight=weight, price=np.ones((70001, 2)))
             self.config(case, "rows.npz")
-            _, err = self.run_program("test.yaml", "--fresh", code=DATA)
-            self.assertIn(f"rows.npz: array 'weight': row {row}: the weight -1 is negative", err)
+            self.run_program("test.yaml", "--fresh", code=DATA, err=f"rows.npz: array 'weight': row {row}: the weight -1 is negative")
         self.config(case)
         for rows, name in ((slice(0, 45), "training"), (slice(45, 60), "validation")):
             table = self.table.copy()
             table[rows, 0] = 0
             self.write_csv("rows.csv", table)
-            _, err = self.run_program("test.yaml", "--fresh", code=DATA)
-            self.assertIn(f"the weights ('weight') of the {name} rows are all 0", err)
+            self.run_program("test.yaml", "--fresh", code=DATA, err=f"the weights ('weight') of the {name} rows are all 0")
         self.write_csv("rows.csv", self.table)
         for words, why in ((["dataset.weights=wieght"], "there is no column 'wieght'; did you mean 'weight'"),
                            (["dataset.weights=p"], "column 'p' is used twice, as target and by dataset.weights"),
                            (["dataset.weights=a"], "column 'a' is used twice, as input and by dataset.weights")):
-            _, err = self.run_program("test.yaml", "--fresh", *words, code=DATA)
-            self.assertIn(why, err)
+            self.run_program("test.yaml", "--fresh", *words, code=DATA, err=why)
         self.other_files()
         self.config(case, "rows.h5")
         for words, why in ((["dataset.weights=x"], "dataset 'x' is used"), (["dataset.weights=price"], "has 2 values a row instead of one weight"),

@@ -23,16 +23,14 @@ class Automatic(program.Case):
             self.assertIn("checkpoints: after epochs where a save costs less than 1 %", err)
             epochs = int(re.search(r"epoch-(\d+)", self.checkpoints()[-1])[1]) + 2
             self.assert_no_leftovers()
-            _, err = self.run_program("test.yaml", "--nproc", nproc, f"train.epochs={epochs}")
-            self.assertIn("resuming from runs/test/checkpoints/epoch-", err)
+            self.run_program("test.yaml", "--nproc", nproc, f"train.epochs={epochs}", err="resuming from runs/test/checkpoints/epoch-")
             self.run_program("test.yaml", "--nproc", nproc, f"train.epochs={epochs}", "--run-dir", "runs/reference", "--fresh")
             self.assertEqual(self.sha(), self.sha("runs/reference"))
         self.run_program("test.yaml", "train.epochs=3", "--fresh", env={"DDPTRAIN_FAULT_CLOCK": "0.001"})
         self.assertEqual([os.path.basename(c) for c in self.checkpoints()], ["epoch-0003.h5"])
         out, _ = self.run_program("check", "test.yaml")
         self.assertIn("checkpoints    after epochs where a save costs less than 1 % of the time since the last one, every 10 min, at the end", out)
-        out, _ = self.run_program("check", "test.yaml", "checkpoint.save_every=5")
-        self.assertIn("checkpoints    every 5 epochs, at the end and on a stop request", out)
+        self.run_program("check", "test.yaml", "checkpoint.save_every=5", out="checkpoints    every 5 epochs, at the end and on a stop request")
 
     def test_states_that_are_copied_during_the_next_step(self):
         """Above 2 MB the saver's thread copies the state and writes its line of the ledger while the next step computes
@@ -53,8 +51,7 @@ class Automatic(program.Case):
                     for path in self.checkpoints():
                         if int(re.search(r"-(\d+)\.h5", path)[1]) > 2 or "epoch-" in path:
                             os.remove(path)
-                    _, err = self.run_program("test.yaml", "--nproc", nproc)
-                    self.assertIn("resuming from runs/test/checkpoints/step-00000002.h5", err)
+                    self.run_program("test.yaml", "--nproc", nproc, err="resuming from runs/test/checkpoints/step-00000002.h5")
                     self.assertEqual(self.sha(), sha)
 
     @unittest.skipUnless(shutil.which("cc"), "there is no C compiler, which this test needs (cc)")
@@ -105,8 +102,7 @@ class Automatic(program.Case):
             self.assertEqual(self.events("epoch"), [], "the epoch was over too soon for this test")
             step = int(re.search(r"/step-(\d+)\.h5$", self.checkpoints()[-1])[1])
             last = f"train.steps={step + 20}"
-            _, err = self.run_program("test.yaml", "--nproc", nproc, "train.epochs=null", last)
-            self.assertIn("resuming from runs/test/checkpoints/step-", err)
+            self.run_program("test.yaml", "--nproc", nproc, "train.epochs=null", last, err="resuming from runs/test/checkpoints/step-")
             self.run_program("test.yaml", "--nproc", nproc, "train.epochs=null", last, "--run-dir", "runs/reference", "--fresh")
             self.assertEqual(self.sha(), self.sha("runs/reference"))
             saved = [os.path.basename(e["path"]) for e in self.events("checkpoint", "runs/reference")]
@@ -139,8 +135,7 @@ class Automatic(program.Case):
             if not self.events("epoch"):
                 break
         self.assertEqual(self.events("epoch"), [], "the save came after the evaluation")
-        _, err = self.run_program("test.yaml")
-        self.assertIn("resuming from runs/test/checkpoints/epoch-0001.h5", err)
+        self.run_program("test.yaml", err="resuming from runs/test/checkpoints/epoch-0001.h5")
         self.run_program("test.yaml", "--run-dir", "runs/reference")
         self.assertEqual(self.sha(), self.sha("runs/reference"))
         self.assertEqual(self.losses(), self.losses("runs/reference"))

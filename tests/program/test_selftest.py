@@ -38,12 +38,9 @@ class Selftest(program.Case):
         self.assertRegex(err, r"(?m)^perceptron: exit code 74: .*[Nn]o space left on (the )?device")
 
     def test_mistakes(self):
-        _, err = self.run_program("selftest", "--run-dir", "missing", code=IO)
-        self.assertIn("cannot make a folder for the runs in 'missing': No such file or directory", err)
-        _, err = self.run_program("selftest", "wine.yaml", code=USAGE)
-        self.assertIn("selftest takes no config, got 'wine.yaml'", err)
-        _, err = self.run_program("comm", "--quick", code=USAGE)
-        self.assertIn("--quick", err)
+        self.run_program("selftest", "--run-dir", "missing", code=IO, err="cannot make a folder for the runs in 'missing': No such file or directory")
+        self.run_program("selftest", "wine.yaml", code=USAGE, err="selftest takes no config, got 'wine.yaml'")
+        self.run_program("comm", "--quick", code=USAGE, err="--quick")
 
     def test_under_a_launcher(self):
         """Variables of a launcher do not make the runs ranks of its job."""

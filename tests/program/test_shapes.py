@@ -102,8 +102,7 @@ losses: [{type: contrastive, output: codes}, {type: mse, output: codes, target: 
 train: {epochs: 1}
 """)
         self.write_rows(x=x, y=self.values(7, 4))
-        _, err = self.run_program("test.yaml", "--fresh", code=program.USAGE)
-        self.assertIn("losses: codes: the model's output is (7, 4): contrastive " + advice, err)
+        self.run_program("test.yaml", "--fresh", code=program.USAGE, err="losses: codes: the model's output is (7, 4): contrastive " + advice)
 
     def test_several_losses(self):
         self.write_rows(x=self.values(2, 4, 5), mask=self.classes(3, 5, 4), image=self.values(4, 5))
@@ -119,8 +118,7 @@ train: {epochs: 1}
         _, err = self.run_program("test.yaml", code=program.USAGE)
         self.assertIn("test.yaml:5:5: losses: scores: the model's output is (3, 4, 5), but a target is (5, 4)", err)
         self.write_rows(x=self.values(2, 4, 5), mask=self.classes(3, 4, 5), image=self.values(5, 4))
-        _, err = self.run_program("test.yaml", code=program.USAGE)
-        self.assertIn("test.yaml:6:5: losses: grey: the model's output is (1, 4, 5), but a target is (5, 4)", err)
+        self.run_program("test.yaml", code=program.USAGE, err="test.yaml:6:5: losses: grey: the model's output is (1, 4, 5), but a target is (5, 4)")
         self.write_rows(x=self.values(2, 4, 5), mask=self.classes(3, 4, 5), image=self.values(4, 5))
         self.run_program("test.yaml")
         self.write("test.yaml", text.replace("target: image", "target: input").replace(", image: image", ""))
@@ -143,8 +141,7 @@ train: {epochs: 1}
         for name, shape, sentence in (("a", (3, 2), "'a' have shape 2x3, but in the validation file 3x2"), ("c", (3, 2), "'c' have shape 2x3, but in the validation file 3x2"),
                                       ("a", (6,), "'a' have shape 2x3, but in the validation file 6")):
             self.write_rows("other.h5", **{**good, name: self.values(*shape)})
-            _, err = self.run_program("test.yaml", "--fresh", code=program.DATA)
-            self.assertIn("dataset.validation: rows of " + sentence, err)
+            self.run_program("test.yaml", "--fresh", code=program.DATA, err="dataset.validation: rows of " + sentence)
         for shape in ((2, 3), (1, 2, 3), (6,)):  # of targets, dimensions of 1 may be missing, and a list fits any shape
             self.write_rows("other.h5", **{**good, "c": self.values(*shape)})
             self.run_program("test.yaml", "--fresh")
@@ -172,8 +169,7 @@ train: {epochs: 1}
         self.write_rows("1.h5", u=self.values(2), v=self.values(1), y=self.values(1))
         self.write_rows("2.h5", u=self.values(1), v=self.values(2), y=self.values(1))
         self.write("list.yaml", "dataset: {path: [1.h5, 2.h5], inputs: [u, v]}\nmodel: {layers: [linear: 1]}\nloss: mse\ntrain: {epochs: 1}\n")
-        _, err = self.run_program("list.yaml", code=program.DATA)
-        self.assertIn("2.h5: rows of 'u' have shape 1, but in the first file 2", err)
+        self.run_program("list.yaml", code=program.DATA, err="2.h5: rows of 'u' have shape 1, but in the first file 2")
 
     def test_other_files(self):
         """Files of NumPy have shapes, too; those of a dataset agree."""
@@ -185,10 +181,8 @@ train: {epochs: 1}
         self.write("test.yaml", CONFIG.replace("rows.h5", "a.npz") % ("", layers, "mse"))
         self.run_program("test.yaml")
         for path in ("b.npz", "x_b.npy"):
-            _, err = self.run_program("test.yaml", f"dataset.path={path}", "--fresh", code=program.USAGE)
-            self.assertIn("is (2, 3), but a target is (3, 2)", err)
-        _, err = self.run_program("eval", "test.yaml", "b.npz", code=program.USAGE)
-        self.assertIn("is (2, 3), but a target is (3, 2)", err)
+            self.run_program("test.yaml", f"dataset.path={path}", "--fresh", code=program.USAGE, err="is (2, 3), but a target is (3, 2)")
+        self.run_program("eval", "test.yaml", "b.npz", code=program.USAGE, err="is (2, 3), but a target is (3, 2)")
         _, err = self.run_program("test.yaml", "dataset.validation=b.npz", "--fresh", code=program.DATA)
         self.assertIn("rows of 'a.npz' have shape 4 and 6 target values of shape 2x3, those of 'b.npz' 4 and 6 of shape 3x2", err)
         _, err = self.run_program("test.yaml", "dataset.path=x_?.npy", "--fresh", code=program.DATA)
@@ -231,8 +225,7 @@ class ChannelsLast(Shapes):
         np.savez(self.path("last.npz"), **last)
         self.write_rows("last.h5", **last)
         for path in ("last.h5", "last.npz"):
-            _, err = self.run_program("test.yaml", "--fresh", f"dataset.path={path}", code=program.DATA)
-            self.assertIn("row 7, element [3, 1, 0]: NaN", err)
+            self.run_program("test.yaml", "--fresh", f"dataset.path={path}", code=program.DATA, err="row 7, element [3, 1, 0]: NaN")
 
     def test_masks_stay(self):
         x, y = self.values(3, 4, 5), self.classes(2, 4, 5)

@@ -68,8 +68,7 @@ class Stop(program.Case):
         self.assertEqual(*[[e[k] for k in ("best_epoch", "best_value", "epoch", "step", "samples")] for e in ends])
         self.assertEqual(ends[0]["best_epoch_index"], self.events("epoch")[0]["epoch"])
         self.assertEqual(self.losses(), self.losses("runs/reference"))
-        _, err = self.run_program("test.yaml", "--nproc", nproc, *arguments)
-        self.assertIn("complete (", err)
+        self.run_program("test.yaml", "--nproc", nproc, *arguments, err="complete (")
 
     def test_in_an_evaluation(self):
         for nproc, rank, number in ((1, None, signal.SIGTERM), (2, None, signal.SIGUSR1), (3, 2, signal.SIGTERM)):

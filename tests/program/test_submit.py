@@ -134,5 +134,4 @@ class Submit(program.Case):
                               ("fifo", "it exists and is not a regular file; choose another name"), ("bin", "it exists and is not a regular file")):
             _, err = self.submit("--queue", "lsf", "--time", "1:00:00", "--out", name, code=program.USAGE)
             self.assertIn(f"--out {name}: {message}", err)
-        _, err = self.run_program("wine.yaml", "--time", "1:00:00", code=program.USAGE)
-        self.assertIn("--time is for submit; 'train' does not accept it", err)
+        self.run_program("wine.yaml", "--time", "1:00:00", code=program.USAGE, err="--time is for submit; 'train' does not accept it")

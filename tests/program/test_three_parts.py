@@ -29,8 +29,7 @@ class TestPart(program.Case):
         for more in ("seed: 3", "stratify: true", "group: b", "shuffle: false"):
             self.run_program("test.yaml", "--fresh", "dataset.split={test: 0.2, %s}" % more)
             self.assertIn("complete", self.run_program("test.yaml", "dataset.split={validation: 0.2, %s}" % more)[1])
-        _, err = self.run_program("test.yaml", "dataset.split={validation: 0.3, shuffle: false}", code=program.USAGE)
-        self.assertIn("  dataset.split.test: 0.2 -> 0.3\n", err)
+        self.run_program("test.yaml", "dataset.split={validation: 0.3, shuffle: false}", code=program.USAGE, err="  dataset.split.test: 0.2 -> 0.3\n")
 
     def end(self, run="runs/test"):
         return self.events("end", run)[-1]
@@ -91,5 +90,4 @@ class TestPart(program.Case):
         out, _ = self.run_program("check", "test.yaml", windows, "model.layers=[flatten, {linear: {out: 3}}]")
         self.assertIn("56 training windows, 16 validation windows, 16 test windows", out)
         folds = "dataset.split={test: 0.2, folds: 4, fold: 1, seed: 3}"
-        out, _ = self.run_program("check", "test.yaml", folds)
-        self.assertIn("60 training rows, 20 validation rows, 20 test rows", out)
+        self.run_program("check", "test.yaml", folds, out="60 training rows, 20 validation rows, 20 test rows")

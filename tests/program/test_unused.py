@@ -89,8 +89,7 @@ class Unused(program.Case):
         return {n: np.frombuffer(data[t["data_offsets"][0]:t["data_offsets"][1]], "<f4").reshape(t["shape"]) for n, t in header.items() if n != "__metadata__"}
 
     def test_log_check_and_exports(self):
-        out, _ = self.run_program("check", "test.yaml")
-        self.assertIn(f"\nunused         {', '.join(UNUSED)} keep their values\n", out)
+        self.run_program("check", "test.yaml", out=f"\nunused         {', '.join(UNUSED)} keep their values\n")
         self.run_program("test.yaml")
         self.assertEqual(self.read("runs/test/log.txt").count(f"unused, so they keep their values: {', '.join(UNUSED)}\n"), 1)
         self.assertIn("all equal", self.run_program("audit", "runs/test", "--all")[0])
@@ -101,5 +100,4 @@ class Unused(program.Case):
 
     def test_nothing_to_train(self):
         self.write("none.yaml", "dist: {find_unused_parameters: true}" + DATA + "  freeze: ['b.*']\n  layers: [{linear: {out: 3, name: a}}, {linear: {out: 3, from: input, name: b}}]\n")
-        _, err = self.run_program("none.yaml", code=64)
-        self.assertIn("every parameter is frozen or not used, so there is nothing to train", err)
+        self.run_program("none.yaml", code=64, err="every parameter is frozen or not used, so there is nothing to train")

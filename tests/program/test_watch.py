@@ -197,8 +197,7 @@ class Watch(program.Case):
 
     def test_what_is_refused(self):
         for folder, words in (("none", "there is no such folder"), (".", "not the folder of a run or a sweep")):
-            _, err = self.run_program("watch", folder, code=DATA)
-            self.assertIn(words, err)
+            self.run_program("watch", folder, code=DATA, err=words)
         self.run_program("watch", code=USAGE)
         self.run_program("watch", "a", "b", code=USAGE)
 

@@ -96,12 +96,10 @@ class Weights(program.Case):
         self.run_program("test.yaml", "--run-dir", "runs/plain.pt", "model.init_from=plain.pt")
         self.assertIn("\n  init_from: {file: plain.pt", self.read("runs/plain.pt/config.yaml").replace("init_from:\n    file:", "init_from: {file:"))
         for config in ("runs/plain.pt", "runs/plain.pt/config.yaml"):
-            _, err = self.run_program("eval", config, "--checkpoint", "initial")
-            self.assertIn("new run starts with; model.init_from: plain.pt\n", err)
+            self.run_program("eval", config, "--checkpoint", "initial", err="new run starts with; model.init_from: plain.pt\n")
         self.run_program("runs/plain.pt/config.yaml", "train.epochs=12")
         os.rename(self.path("plain.pt"), self.path("other.pt"))
-        _, err = self.run_program("eval", "runs/plain.pt", "--checkpoint", "initial", code=DATA)
-        self.assertIn("model.init_from: plain.pt: there is no such file", err)
+        self.run_program("eval", "runs/plain.pt", "--checkpoint", "initial", code=DATA, err="model.init_from: plain.pt: there is no such file")
 
     def test_other_columns_and_classes_are_a_warning(self):
         """Weights are taken by position."""
@@ -128,8 +126,7 @@ class Weights(program.Case):
                 else:
                     self.assertNotIn("warning", text)
         file = self.checkpoints("runs/a")[-1]
-        _, err = self.run_program("a.yaml", "dataset.path=d.csv", f"model.init_from={file}", "--run-dir", "runs/c")
-        self.assertIn(file + start + "class 0", err)
+        self.run_program("a.yaml", "dataset.path=d.csv", f"model.init_from={file}", "--run-dir", "runs/c", err=file + start + "class 0")
         self.run_program("export", "runs/a", "--out", "w.safetensors")  # which has no categories
         for source in ("w.safetensors", "{file: w.safetensors, partial: true}"):
             for data, message in (("b.csv", "input 0 was 'u'"), ("d.csv", "class 0 was 'no'"), ("a.csv", None)):
@@ -341,8 +338,7 @@ train: {{epochs: 1}}
                 if (file in ("w.safetensors", "w.pt") and "init_from" in words[1]) or (file == "w.pt" and "resume" in words[1]):
                     continue
                 with self.subTest(words):
-                    _, err = self.run_program(*words, code=DATA)
-                    self.assertIn(f"{file}: {sentence}", err)
+                    self.run_program(*words, code=DATA, err=f"{file}: {sentence}")
         os.rename(self.path("w.safetensors"), self.path("model.bin"))
         self.run_program("test.yaml", "model.init_from=model.bin", "train.epochs=1", "--run-dir", "runs/d")
 
@@ -353,5 +349,4 @@ train: {{epochs: 1}}
                                           (["test.yaml", "--format", "pt"], USAGE, "--format is for export; 'train' does not accept it"),
                                           (["export", "none", "--out", "x.safetensors"], DATA, "none: there is no such checkpoint"),
                                           (["export", ".", "--out", "x.safetensors"], DATA, ". has no checkpoint")):
-            _, err = self.run_program(*arguments, code=code)
-            self.assertIn(sentence, err)
+            self.run_program(*arguments, code=code, err=sentence)

@@ -537,8 +537,7 @@ class Windows(program.Case):
         self.table(series())
         for window, meant in (("input_chunk_length: 5", "steps"), ("steps: 5, output_chunk_length: 2", "predict_steps"), ("steps: 5, sequence_stride: 2", "stride")):
             self.config(window)
-            _, err = self.run_program("check", "test.yaml", code=USAGE)
-            self.assertIn(f"did you mean '{meant}'", err)
+            self.run_program("check", "test.yaml", code=USAGE, err=f"did you mean '{meant}'")
 
     def test_errors(self):
         self.table(series(20))
@@ -556,10 +555,8 @@ class Windows(program.Case):
                 ("steps: 6, group: a", "split: {folds: 3, fold: 0}", USAGE, "folds of several series need split.group: a, which keeps each series in one part"),
                 ("steps: 6", "format: text", USAGE, "needs a table of numbers for each time, not format text; see its block_size")):
             self.config(window, more)
-            _, err = self.run_program("check", "test.yaml", code=code)
-            self.assertIn(message, err)
-            _, err = self.run_program("test.yaml", code=code)
-            self.assertIn(message, err)
+            self.run_program("check", "test.yaml", code=code, err=message)
+            self.run_program("test.yaml", code=code, err=message)
         advice = "Correct the value, or name another column in dataset.targets; a target that is a class needs a loss for classes and must not be in dataset.inputs"
         for texts, keys, code, message in (
                 ("12x4567", "", DATA, "rows.csv:line 4: column 'y': 'x' is not a number; the column is a target and an input, and its values before are numbers. " + advice),

@@ -160,5 +160,4 @@ train: {epochs: 3}
 
     def test_indivisible_global_batch(self):
         self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
-        _, err = self.run_program("test.yaml", "--nproc", 5, code=USAGE)
-        self.assertIn("sampler.global_batch_size 24 is not a multiple of the 5 ranks", err)
+        self.run_program("test.yaml", "--nproc", 5, code=USAGE, err="sampler.global_batch_size 24 is not a multiple of the 5 ranks")
