@@ -75,6 +75,8 @@ class Groups(program.Case):
         self.assertIn("groups         patient: 8 for training, 2 for validation\n", out + err)
         self.assertIn("32 training rows, 8 validation rows", out + err)
         self.assertIn("linear 2 1 3", " ".join((out + err).split()))
+        out, _ = self.run_program("check", "test.yaml", "dataset.split.validation=0.25")  # and 2 for the test
+        self.assertIn("groups         patient: 6 for training, 2 for validation\n", out)
         self.run_program("test.yaml")
         _, err = self.run_program("predict", "runs/test", "rows.csv")  # every row, without groups and a note about the column
         self.assertNotIn("patient", err)

@@ -755,7 +755,6 @@ static status order_three(struct dataset *dataset, const struct dataset_config *
     void *classes = NULL;
     if (config->split.group && !dataset->groups)
         TRY(groups_read(config, table, &dataset->groups, &dataset->group_count));
-    if (config->split.group) info->groups = dataset->group_count;
     status s = config->split.stratify ? read_classes(table, config, &classes) : OK;
     struct split_labels labels = {classes, dataset->groups, config->split.group ? dataset->group_count : 0};
     if (!s) s = split_rows_three(&config->split, &labels, table->rows, dataset->order.wide, &counts);
@@ -763,6 +762,7 @@ static status order_three(struct dataset *dataset, const struct dataset_config *
     TRY(status_prefix(s, "%s: dataset.split", config->path ? config->path : "synthetic dataset"));
     info->test_rows = counts.test;
     info->validation_rows = counts.validation;
+    info->groups = counts.groups;
     info->validation_groups = counts.validation_groups;
     info->train_rows = counts.train;
     return OK;

@@ -561,6 +561,7 @@ static status split_rest(const struct split_config *config, const struct split_l
         of = (struct split_labels){.groups = own, .group_count = renumber(own, n, memory + 3 * n, labels->group_count)};
     else
         of.classes = from ? own : NULL;
+    counts->groups = of.group_count;
     TRY(split_once(&second, &of, n, order, &counts->validation, &counts->train, &counts->validation_groups));
     memcpy(copy, rest, n * sizeof *rest);
     for (size_t i = 0; i < counts->validation + counts->train; i++) rest[i] = copy[order[i]];

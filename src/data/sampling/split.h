@@ -25,7 +25,7 @@ struct split_labels {
 
 struct split_counts {
     size_t train, validation, test;
-    size_t validation_groups;
+    size_t groups, validation_groups; /* of training and validation rows together, and of the latter */
 };
 
 /* With split_has_test: order (rows) gets the test rows, those for validation, and the training rows: the two splits of
