@@ -679,7 +679,7 @@ const struct subcommand subcommand_audit = {
     .arguments = "RUN [KEY=FILE ...] [options]",
     .help = "repeat parts of a run and compare them with its ledger",
     .run = run_audit,
-    .options = OPTION_AUDIT | OPTION_SEED,
+    .options = OPTION_AUDIT | OPTION_SEED | OPTION_RUN_DIR,
     .operand = "folder",
     .takes_overrides = true,
     .override_prefixes = (const char *const[]){FILE_KEYS(""), NULL},

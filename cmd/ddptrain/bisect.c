@@ -1045,6 +1045,7 @@ const struct subcommand subcommand_bisect = {
     .arguments = "A B [[A.|B.]KEY=FILE ...] [options]",
     .help = "the first step at which two runs part, and what parts first",
     .run = run,
+    .options = OPTION_RUN_DIR,
     .operand = "folder",
     .max_operands = 2,
     .takes_overrides = true,

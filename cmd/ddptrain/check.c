@@ -77,6 +77,6 @@ const struct subcommand subcommand_check = {
     .takes_overrides = true,
     .help = "check the config, or the sweep; print shapes, memory and buckets",
     .run = run,
-    .options = OPTION_CPU_BIND | OPTION_CHECK,
+    .options = OPTION_CPU_BIND | OPTION_CHECK | OPTION_RUN_DIR,
     .operand = "config",
 };

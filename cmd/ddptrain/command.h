@@ -103,7 +103,8 @@ enum subcommand_option {
     OPTION_REPLAY = 1 << 26, /* --step */
     OPTION_SHOW = 1 << 27,   /* --show, --group, --values, --root, --op */
     OPTION_SHARE = 1 << 28,  /* --share, --lease */
-    OPTION_SUBMIT = 1 << 29  /* --time, --queue, --now */
+    OPTION_SUBMIT = 1 << 29, /* --time, --queue, --now */
+    OPTION_RUN_DIR = 1 << 30
 };
 
 struct subcommand {

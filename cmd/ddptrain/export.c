@@ -26,18 +26,24 @@ static status load_config(const struct command_line *line, struct config_file **
     return config_load(text_string(&name), line->overrides, line->override_count, out);
 }
 
-/* The run of a config: the folder that the config is in, or runs/<name>, then *config is the config; else [line]'s
- * operand. */
+/* The run: --run-dir, or the folder that the config is in, or runs/<name> of a config; else [line]'s operand. *config
+ * is the config, if it is not that of the folder. */
 static status find_run(const struct command_line *line, struct text *run, struct config_file **config) {
     struct io_info info;
     const char *folder = line->config_run_folder, *dot = strrchr(line->config, '.');
     TRY(io_stat(line->config, &info));
-    if (folder || info.is_folder || !dot || (strcmp(dot, ".yaml") != 0 && strcmp(dot, ".yml") != 0)) {
-        text_add(run, folder ? folder : line->config);
+    bool is_config = !info.is_folder && dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+    if (line->run_dir && !info.is_folder && !is_config)
+        return status_new(STATUS_USAGE, "--run-dir is for a config or a run folder, and %s is a file", line->config);
+    if (folder || !is_config) {
+        text_add(run, line->run_dir ? line->run_dir : folder ? folder : line->config);
         return OK;
     }
     TRY(config_load(line->config, NULL, 0, config));
-    text_printf(run, "runs/%s", config_of(*config)->name);
+    if (line->run_dir)
+        text_add(run, line->run_dir);
+    else
+        text_printf(run, "runs/%s", config_of(*config)->name);
     status s = io_stat(text_string(run), &info);
     if (s || info.exists) return s;
     return status_new(STATUS_DATA,
@@ -123,6 +129,6 @@ const struct subcommand subcommand_export = {
     .help = "the model of a run's best or newest checkpoint, for other programs, or its training as a PyTorch script, "
             "or its metrics (--format)",
     .run = run,
-    .options = OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_FORMAT,
+    .options = OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_FORMAT | OPTION_RUN_DIR,
     .operand = "file",
 };

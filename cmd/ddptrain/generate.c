@@ -97,7 +97,7 @@ const struct subcommand subcommand_generate = {
     .help = "text from a trained model of texts",
     .run = run,
     .options = OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PROMPT | OPTION_CHARACTERS | OPTION_TEMPERATURE |
-               OPTION_TOP_K | OPTION_TOP_P | OPTION_SEED | OPTION_STOP,
+               OPTION_TOP_K | OPTION_TOP_P | OPTION_SEED | OPTION_STOP | OPTION_RUN_DIR,
     .operand = "config",
     .accepts_run = true,
 };

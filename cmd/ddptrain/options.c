@@ -102,7 +102,8 @@ static const struct option options[] = {
     OPTION(TEXT, "--queue", queue, OPTION_SUBMIT, "slurm|pbs|lsf|flux|sge",
            "kind of the queue; default: that whose programs are found here"),
     FLAG("--now", is_now, OPTION_SUBMIT, "submit the script, too"),
-    OPTION(FOLDER, "--run-dir", run_dir, 0, "DIR", "folder for the files of the run; default: runs/<name>"),
+    OPTION(FOLDER, "--run-dir", run_dir, OPTION_RUN_DIR, "DIR",
+           "folder for the files of the run; default: runs/<name>"),
     FLAG("--fresh", is_fresh, OPTION_FRESH, "rename an existing run folder and start again"),
     FLAG("--share", is_shared, OPTION_SHARE,
          "train trials of a sweep that other processes, on any host with this folder, share: the\n"

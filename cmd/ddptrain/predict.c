@@ -53,7 +53,7 @@ const struct subcommand subcommand_eval = {
     .takes_overrides = true,
     .help = "loss and metrics of the best or newest checkpoint",
     .run = run_eval,
-    .options = OPTION_CPU_BIND | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART | OPTION_SKIP,
+    .options = OPTION_CPU_BIND | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART | OPTION_SKIP | OPTION_RUN_DIR,
     .operand = "config",
     .max_operands = 2,
     .accepts_run = true,
@@ -89,7 +89,7 @@ const struct subcommand subcommand_predict = {
     .help = "labels or values of rows, as CSV or HDF5",
     .run = run_predict,
     .options = OPTION_CPU_BIND | OPTION_OUT | OPTION_CHECKPOINT | OPTION_WEIGHTS | OPTION_PART | OPTION_PREDICTIONS |
-               OPTION_SKIP,
+               OPTION_SKIP | OPTION_RUN_DIR,
     .operand = "config",
     .max_operands = 2,
     .accepts_run = true,

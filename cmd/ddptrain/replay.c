@@ -284,7 +284,7 @@ const struct subcommand subcommand_replay = {
     .arguments = "RUN --step N [--out FILE.h5] [KEY=FILE ...]",
     .help = "repeat a step of a run; write its rows, activations, gradients, update",
     .run = run,
-    .options = OPTION_REPLAY | OPTION_OUT,
+    .options = OPTION_REPLAY | OPTION_OUT | OPTION_RUN_DIR,
     .operand = "folder",
     .takes_overrides = true,
     .override_prefixes = (const char *const[]){FILE_KEYS(""), NULL},

@@ -451,5 +451,5 @@ const struct subcommand subcommand_selftest = {
     .arguments = "[--quick]",
     .help = "train built-in models and compare their bits; check collectives, checkpoints and the GPU",
     .run = run,
-    .options = OPTION_QUICK,
+    .options = OPTION_QUICK | OPTION_RUN_DIR,
 };

@@ -270,6 +270,6 @@ const struct subcommand subcommand_submit = {
     .takes_overrides = true,
     .help = "a job script for Slurm, PBS, LSF, Flux or Grid Engine that requeues itself",
     .run = run,
-    .options = OPTION_SUBMIT | OPTION_OUT,
+    .options = OPTION_SUBMIT | OPTION_OUT | OPTION_RUN_DIR,
     .operand = "config",
 };

@@ -39,7 +39,7 @@ const struct subcommand subcommand_train = {
     .takes_overrides = true,
     .help = "train (ddptrain train CONFIG is the same)",
     .run = run,
-    .options = OPTION_CPU_BIND | OPTION_FRESH | OPTION_TENSORBOARD | OPTION_STOP_AFTER,
+    .options = OPTION_CPU_BIND | OPTION_FRESH | OPTION_TENSORBOARD | OPTION_STOP_AFTER | OPTION_RUN_DIR,
     .tensorboard = "train.tensorboard=true",
     .operand = "config",
     .saves = true,

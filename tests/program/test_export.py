@@ -280,6 +280,20 @@ class InitFrom(program.Case):
                 with open(self.path("w.safetensors"), "rb") as f:
                     files.append(f.read())
             self.assertEqual(len(set(files)), 1, words)
+        self.run_program("a.yaml", "train.epochs=1", "seed=3", "--run-dir", "runs/other")
+        files = []
+        for words in (["runs/a"], ["runs/other"], ["a.yaml", "--run-dir", "runs/other"], ["runs/a", "--run-dir", "runs/other/"], ["runs/a/config.yaml", "--run-dir", "runs/other"]):
+            self.run_program("export", *words, "--out", "w.safetensors")
+            with open(self.path("w.safetensors"), "rb") as f:
+                files.append(f.read())
+        self.assertNotEqual(files[0], files[1])
+        self.assertEqual(files[1:], files[1:2] * 4)
+        _, err = self.run_program("export", "a.yaml", "--run-dir", "runs/none", "--out", "w.safetensors", code=DATA)
+        self.assertIn("a.yaml: its run would be in runs/none, which does not exist", err)
+        _, err = self.run_program("export", "w.safetensors", "--run-dir", "runs/other", "--out", "v.safetensors", code=program.USAGE)
+        self.assertIn("--run-dir is for a config or a run folder, and w.safetensors is a file", err)
+        _, err = self.run_program("inspect", "runs/a", "--run-dir", "runs/other", code=program.USAGE)
+        self.assertIn("; 'inspect' does not accept it", err)
         self.write("c.yaml", WINE)
         _, err = self.run_program("export", "c.yaml", "--out", "w.safetensors", code=DATA)
         self.assertIn("c.yaml: its run would be in runs/c, which does not exist; train first, or give a run folder", err)
