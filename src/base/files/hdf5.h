@@ -1,12 +1,13 @@
 /* hdf5: common functions for libhdf5. Files are not trusted: an attribute or a dataset is read only after its type,
  * size and number of values were checked, and a child process opens each file first, because libhdf5 can crash on a
- * crafted file. */
+ * crafted file. Datasets of the simplest kind are found without libhdf5. */
 #pragma once
 
 #include <hdf5.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/dims.h"
 #include "base/status.h"
 
 /* The error printer of this thread, which is disabled between hdf5_enter and hdf5_leave. */
@@ -67,3 +68,16 @@ typedef status hdf5_look(void *context);
 status hdf5_try_in_child(const char *path, hdf5_look *look, void *context);
 /* The same with [seconds] instead of HDF5_MAX_WAIT. */
 status hdf5_try_for(const char *path, double seconds, hdf5_look *look, void *context);
+
+/* A dataset of numbers in one piece. */
+struct hdf5_plain {
+    int dims;                     /* at least 1 */
+    uint64_t shape[MAX_DIMS + 1]; /* none is 0 */
+    uint64_t start;               /* of the values in the file, all of which are in it */
+    size_t value_bytes;           /* 1, 2, 4 or 8 */
+    bool is_float, is_signed, is_big;
+};
+
+/* Finds the dataset [name] ("a/b") in the open file without libhdf5. false: the file or the dataset is of another kind,
+ * damaged or not there; libhdf5 says what. Needs no hdf5_enter. */
+bool hdf5_plain_find(int fd, uint64_t file_bytes, const char *name, struct hdf5_plain *out);

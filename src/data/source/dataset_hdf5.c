@@ -573,6 +573,7 @@ struct hdf5 {
     const char *path;
     hid_t file; /* -1: not open */
     int descriptor;
+    bool is_plain;  /* all columns are pieces of the file, which libhdf5 has not opened */
     uint64_t bytes; /* of the file when it was opened */
     size_t n_inputs, n_targets, n_weights, n_groups;
     struct column *inputs, *targets, *weights, *groups;
@@ -682,12 +683,71 @@ static status open_dataset(const struct hdf5 *h, struct column *column) {
 }
 
 static status open_column(const struct hdf5 *h, struct column *column) {
+    if (h->is_plain) return OK; /* it is open */
     TRY(open_dataset(h, column));
     TRY(hdf5_check(column->dataset, h->path, column->name, h->bytes, &column->of));
     column->dims = column->of.dims - 1;
     for (int i = 0; i < column->dims; i++) column->shape[i] = (int64_t)column->of.shape[i + 1];
     hdf5_piece_find(column->dataset, &column->of, h->descriptor, h->path, &column->piece);
     return hdf5_chunks_open(column->dataset, h->path, column->name, &column->of, &column->chunks);
+}
+
+/* Finds the dataset without libhdf5. false where that is not possible, or where rows could later not be read without
+ * it: of several datasets, or as other values than they are stored. */
+static bool find_plain(const struct hdf5 *h, struct column *column, bool is_input) {
+    struct hdf5_plain plain;
+    uint64_t size = 1;
+    if (column->is_joined || !hdf5_plain_find(h->descriptor, h->bytes, column->name, &plain)) return false;
+    struct hdf5_rows *of = &column->of;
+    *of = (struct hdf5_rows){.dims = plain.dims, .is_float32 = plain.value_bytes <= (plain.is_float ? 4 : 2)};
+    of->is_bytes = !plain.is_signed && plain.value_bytes == 1;
+    for (int i = 0; i < plain.dims; i++) {
+        of->shape[i] = plain.shape[i];
+        if (i > 0) column->shape[i - 1] = (int64_t)plain.shape[i];
+        if (i > 0) size *= plain.shape[i]; /* the values are in the file */
+    }
+    if (size > INT_MAX || plain.shape[0] > PTRDIFF_MAX / 16 / size) return false;
+    of->size = (size_t)size;
+    column->dims = plain.dims - 1;
+    char type[16];
+    snprintf(type, sizeof type, "%s%zu",
+             plain.is_float    ? "float"
+             : plain.is_signed ? "int"
+                               : "uint",
+             8 * plain.value_bytes);
+    column->piece = (struct hdf5_piece){
+        .path = h->path,
+        .fd = h->descriptor,
+        .start = plain.start,
+        .of = {.type = npy_type_named(type),
+               .size = of->size,
+               .rows = (size_t)plain.shape[0],
+               .is_swapped = plain.value_bytes > 1 && plain.is_big != (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)}};
+    return !is_input || !of->is_float32 || hdf5_piece_is(&column->piece, "float32");
+}
+
+static bool find_all_plain(const struct hdf5 *h) {
+    const size_t counts[] = {h->n_inputs, h->n_targets, h->n_weights, h->n_groups};
+    struct column *const columns[] = {h->inputs, h->targets, h->weights, h->groups};
+    for (size_t k = 0; k < 4; k++)
+        for (size_t i = 0; i < counts[k]; i++)
+            if (!find_plain(h, &columns[k][i], k == 0)) return false;
+    return true;
+}
+
+static void close_descriptor(int descriptor, const char *path) {
+    if (descriptor >= 0) status_free(io_close(descriptor, path)); /* nothing was written */
+}
+
+static bool open_plain(struct hdf5 *h) {
+    struct io_info info;
+    status s = io_open(h->path, &h->descriptor);
+    if (!s) s = io_stat_fd(h->descriptor, h->path, &info);
+    if (!s) h->bytes = info.size;
+    h->is_plain = !s && find_all_plain(h);
+    if (!h->is_plain) close_descriptor(h->descriptor, h->path);
+    status_free(s); /* libhdf5 will find the same */
+    return h->is_plain;
 }
 
 static void close_columns(struct column *columns, size_t count) {
@@ -872,7 +932,7 @@ static status open_single(struct hdf5 *h, struct column *column, size_t count, c
 }
 
 static status open_and_check(struct hdf5 *h) {
-    TRY(open_file(h));
+    if (!h->is_plain) TRY(open_file(h));
     TRY(open_columns(h, h->inputs, h->n_inputs, &h->base.input_size));
     TRY(open_columns(h, h->targets, h->n_targets, &h->base.target_size));
     TRY(open_single(h, h->weights, h->n_weights, "dataset.weights", " weight"));
@@ -902,6 +962,15 @@ static status look(void *context) {
     TRY(try_rows(h, h->weights, h->n_weights));
     TRY(try_rows(h, h->groups, h->n_groups));
     return try_rows(h, h->targets, h->n_targets);
+}
+
+static status open_with_library(struct hdf5 *h) {
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    status s = hdf5_try_in_child(h->path, look, h);
+    if (!s) s = open_and_check(h);
+    hdf5_leave(&silence);
+    return s;
 }
 
 /* Transposes the inputs that are images, and targets of their height and width. */
@@ -944,8 +1013,7 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     h->group_key = dataset_group_key(config);
     if (dataset_group(config)) h->groups = make_column(h, dataset_group(config), &h->n_groups);
     TRY(check_names(h, wants_classes));
-    TRY(hdf5_try_in_child(h->path, look, h));
-    TRY(open_and_check(h));
+    TRY(open_plain(h) ? open_and_check(h) : open_with_library(h));
     if (config->layout == LAYOUT_NHWC) TRY(set_layout(h));
     base->rows = (size_t)h->inputs[0].of.shape[0];
     base->input_dims = 1;
@@ -972,13 +1040,16 @@ static void shape_of_name(const struct source *source, bool is_target, size_t in
 static void close_hdf5(struct source *source) {
     struct hdf5 *h = (struct hdf5 *)source;
     struct hdf5_silence silence;
-    hdf5_enter(&silence);
+    if (h->file >= 0) hdf5_enter(&silence);
     close_columns(h->inputs, h->n_inputs);
     close_columns(h->targets, h->n_targets);
     close_columns(h->weights, h->n_weights);
     close_columns(h->groups, h->n_groups);
-    if (h->file >= 0) H5Fclose(h->file);
-    hdf5_leave(&silence);
+    if (h->file >= 0) {
+        H5Fclose(h->file);
+        hdf5_leave(&silence);
+    }
+    if (h->is_plain) close_descriptor(h->descriptor, h->path);
     arena_destroy(h->arena);
     free(h);
 }
@@ -992,10 +1063,7 @@ static status open_hdf5(const struct dataset_config *config, const char *path, b
     h->arena = arena_create();
     h->path = arena_copy(h->arena, path);
     h->file = -1;
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
     status s = open_all(h, config, wants_classes);
-    hdf5_leave(&silence);
     if (s) close_hdf5(&h->base);
     if (!s) *out = &h->base;
     return s;
