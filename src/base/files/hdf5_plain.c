@@ -7,8 +7,9 @@
 #include "base/files/io.h"
 
 #define UNDEFINED UINT64_MAX
-#define MAX_BLOCKS 8 /* of an object header */
-#define MAX_NODES 64 /* of the tree of a group: some hundred links */
+#define MAX_BLOCKS 8   /* of an object header */
+#define MAX_NODES 64   /* of the tree of a group: some hundred links */
+#define MAX_ENTRIES 64 /* of a node: twice the largest that libhdf5 writes, so that no file is read for long */
 
 struct metadata {
     int fd;
@@ -161,7 +162,7 @@ static bool read_object(struct metadata *m, uint64_t address, struct object *o) 
             uint64_t body = blocks[i].start + 8;
             if (b[4] > 1 || size > blocks[i].end - body) return false; /* shared messages */
             blocks[i].start = body + size;
-            found++;
+            if (found++ == messages) return false;
             if (is_skipped(type)) continue;
             if (!(b = at(m, body, size))) return false;
             bool is_block = type == 0x10 && size >= 16;
@@ -198,6 +199,7 @@ static bool find_in_node(struct metadata *m, uint64_t node, const struct heap *h
     const uint8_t *b = at(m, node, 8);
     if (!b || memcmp(b, "SNOD\1", 6) != 0) return false;
     uint64_t count = number(b + 6, 2);
+    if (count > MAX_ENTRIES) return false;
     for (uint64_t i = 0; i < count && *object == UNDEFINED; i++) {
         if (!(b = at(m, node + 8 + 40 * i, 40))) return false;
         uint64_t offset = number(b, 8), header = number(b + 8, 8), kind = number(b + 16, 4);
@@ -220,6 +222,7 @@ static bool find_link(struct metadata *m, const struct object *group, const char
         if (!b || memcmp(b, "TREE\0", 5) != 0) return false;
         unsigned level = b[5];
         uint64_t count = number(b + 6, 2), right = number(b + 16, 8);
+        if (count > MAX_ENTRIES) return false;
         for (uint64_t k = 0; k < count && *object == UNDEFINED; k++) {
             if (!(b = at(m, node + 32 + 16 * k, 8))) return false;
             uint64_t child = number(b, 8);
