@@ -1,6 +1,7 @@
 /* Tests with Check, which are registered where they stand: TEST(name) {...} is one, TEST_LOOP(name, first, end) {...}
- * runs with _i from [first] to [end] - 1, TEST_EACH(name, array) {...} with each index of an array. CHECK_MAIN("suite")
- * is the main that runs those of the file. For tests only. */
+ * runs with _i from [first] to [end] - 1, TEST_EACH(name, array) {...} with each index of an array. FIXTURE(setup,
+ * teardown): functions that are called before and after each. CHECK_MAIN("suite") is the main that runs those of the
+ * file. For tests only. */
 #pragma once
 
 #include <check.h>
@@ -37,6 +38,10 @@ static inline void check_add(const TTest *test, int first, int end) {
     static void name(int _i CK_ATTRIBUTE_UNUSED)
 #define TEST(name) TEST_LOOP(name, 0, 1)
 #define TEST_EACH(name, array) TEST_LOOP(name, 0, (int)(sizeof(array) / sizeof *(array)))
+#define FIXTURE(setup, teardown)                                                                                       \
+    static __attribute__((constructor)) void check_fixture(void) {                                                     \
+        tcase_add_checked_fixture(check_tests(), setup, teardown);                                                     \
+    }
 
 /* ---- the main ---- */
 

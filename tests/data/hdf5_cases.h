@@ -17,6 +17,8 @@ static inline void teardown(void) {
     free(path);
 }
 
+FIXTURE(setup, teardown)
+
 static const double six[] = {1, 2, 3, 4, 5, 6};
 static const int64_t classes[] = {0, 2, 1};
 

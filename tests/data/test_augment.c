@@ -30,6 +30,8 @@ static void teardown(void) {
     free(path);
 }
 
+FIXTURE(setup, teardown)
+
 /* Pixel (y, x) of channel c of a row of an image with black padding. */
 static float pixel(const float *image, int c, int y, int x, float black) {
     return y >= 0 && y < HEIGHT && x >= 0 && x < WIDTH ? image[(c * HEIGHT + y) * WIDTH + x] : black;
@@ -235,7 +237,6 @@ static void read_epoch(struct dataset *dataset, int64_t epoch, size_t first, int
 /* The same images on 1, 2 and 5 ranks, with a thread and without, in memory and from the file, and from the middle of
  * an epoch on; others in another epoch. */
 TEST(depends_on_epoch_and_row_only) {
-    setup();
     float *expected = calloc((size_t)3 * ROWS * SIZE, sizeof *expected), *got = expected + ROWS * SIZE,
           *other = got + ROWS * SIZE;
     struct dataset *plain = open_images("scale: {mean: [10, 20], std: 2}"), *dataset = open_images(CHANGED);
@@ -272,11 +273,9 @@ TEST(depends_on_epoch_and_row_only) {
     dataset_close(dataset);
     dataset_close(plain);
     free(expected);
-    teardown();
 }
 
 TEST(validation_rows_stay) {
-    setup();
     struct dataset *dataset = open_images("split: {test: 0.5, shuffle: false}, " CHANGED);
     struct loader *loader;
     struct batch batch;
@@ -285,11 +284,9 @@ TEST(validation_rows_stay) {
     for (int n = 0; n < 20; n++) ck_assert_float_eq(batch.inputs[n * SIZE + 1], (float)(1 + 20 + n + 4 - 10) / 2);
     loader_destroy(loader);
     dataset_close(dataset);
-    teardown();
 }
 
 TEST(is_for_images) {
-    setup();
     struct dataset *dataset;
     char *table = path_in(folder, "t.csv"), *text = path_in(folder, "t.txt");
     spill(table, "a,b,y\n1,2,0\n3,4,1\n", 18);
@@ -301,12 +298,10 @@ TEST(is_for_images) {
     ck_failure(open_yaml(&dataset, true, "{path: %s, text: {block_size: 3}, augment: {random_crop: 4}}", text),
                STATUS_USAGE, "but a row is 3");
     free(table), free(text);
-    teardown();
 }
 
 /* A range may be a single number; the only window of the whole area and the image's ratio is the image. */
 TEST(a_window_may_be_the_whole_image) {
-    setup();
     float *plain = calloc((size_t)2 * ROWS * SIZE, sizeof *plain), *got = plain + ROWS * SIZE;
     struct dataset *dataset = open_images("split: {seed: 1}");
     read_epoch(dataset, 6, 0, 1, 0, plain);
@@ -316,12 +311,10 @@ TEST(a_window_may_be_the_whole_image) {
     ck_assert_mem_eq(got, plain, ROWS * SIZE * sizeof *got);
     dataset_close(dataset);
     free(plain);
-    teardown();
 }
 
 /* One row in eight is of class 1; half of the draws are of class 1. */
 TEST(weighted_rows) {
-    setup();
     for (int cache = 0; cache < 2; cache++) {
         struct dataset *dataset = open_images(cache ? "split: {test: 0.1}" : "cache_mb: 0, split: {test: 0.1}");
         const struct sampler_config config = {
@@ -354,13 +347,11 @@ TEST(weighted_rows) {
     ck_failure(loader_create(dataset, &config, 4, 0, 1, 0, &loader), STATUS_USAGE,
                "sampler.type weighted needs one class per row as target, but this dataset has other targets");
     dataset_close(dataset);
-    teardown();
 }
 
 /* x[n] as in setup; "mask" (rows, height, width) is its first channel, "image" (rows, 2, height, width) all of it, and
  * other targets. */
 static void setup_targets(void) {
-    setup();
     int64_t image[ROWS * SIZE], mask[ROWS * SIZE / 2], zeros[ROWS * SIZE] = {0};
     for (int i = 0; i < ROWS * SIZE; i++) {
         int n = i / SIZE, pixel = i % SIZE;
@@ -437,7 +428,6 @@ TEST(targets_move_with_images) {
         ck_assert_int_gt(moved, ROWS / 3);
         dataset_close(dataset);
     }
-    teardown();
 }
 
 /* The pixel whose centre is the nearest in the window. */
@@ -486,7 +476,6 @@ TEST(targets_that_cannot_move) {
         if (cases[i].sentence) status_free(s);
         dataset_close(dataset);
     }
-    teardown();
 }
 
 CHECK_MAIN("augment")

@@ -19,6 +19,8 @@ static void teardown(void) {
     free(path);
 }
 
+FIXTURE(setup, teardown)
+
 /* Opens [text] with further keys of the config and compares all rows. */
 static void check_values(const char *text, const char *keys, size_t size, const float *inputs, size_t rows,
                          const float *targets) {
@@ -39,7 +41,6 @@ static void check_values(const char *text, const char *keys, size_t size, const 
 }
 
 TEST(reads_values) {
-    setup();
     const float x[] = {1, 2, 4, 5}, y[] = {3, 6};
     check_values("a,b,y\n1,2,3\n4,5,6\n", "", 2, x, 2, y);
     check_values("a,b,y\n1,2,3\n4,5,6", "", 2, x, 2, y);
@@ -54,12 +55,10 @@ TEST(reads_values) {
                  y);
     const float two_targets[] = {1, 2, 4, 5}, one_input[] = {3, 6};
     check_values("a,b,y\n1,2,3\n4,5,6\n", "inputs: y, targets: [a, b]", 1, one_input, 2, two_targets);
-    teardown();
 }
 
 /* Empty lines are skipped, and a column without a name is used only where the config names it. */
 TEST(as_pandas_reads_it) {
-    setup();
     const float x[] = {1, 2, 4, 5}, y[] = {3, 6}, both[] = {0, 1, 2, 1, 4, 5}, last[] = {1, 4};
     check_values("\n \r\n\na,b,y\n\n1,2,3\n \t\n\n4,5,6", "", 2, x, 2, y);
     check_values("\n\na\tb\ty\n1\t2\t3\n \n4\t5\t6\n", "", 2, x, 2, y);
@@ -73,11 +72,9 @@ TEST(as_pandas_reads_it) {
     text_add(&many, "4,5,6\n");
     check_values(text_string(&many), "", 2, x, 2, y);
     text_free(&many);
-    teardown();
 }
 
 TEST(dialects) {
-    setup();
     const float x[] = {1.5F, 2, 4, 5}, y[] = {3, 6};
     check_values("a;b;y\n1,5;2;3\n4;5;6\n", "", 2, x, 2, y);
     check_values("a;b;y\n1.5;2;3\n4;5;6\n", "", 2, x, 2, y);
@@ -96,7 +93,6 @@ TEST(dialects) {
     check_values("1.5,2,3\n4,5,6\n", "csv: {no_header: true}", 2, x, 2, y);
     check_values("3;2;1,5\n6;5;4\n", "csv: {no_header: true}, inputs: [2, 1], targets: [0]", 2, x, 2, y);
     check_values("a;b;y\n?;2;3\n4;5;6\n", "missing: ['?'], columns: {a: {missing: constant, fill: 1.5}}", 2, x, 2, y);
-    teardown();
 }
 
 /* With hundreds of digits before or behind the decimal separator. */
@@ -104,12 +100,10 @@ TEST(long_numbers) {
     static const char decimals[] = {'.', ','};
     const float x[] = {1.5F, 2, 4, 5}, y[] = {3, 6};
     char text[2000];
-    setup();
     for (size_t i = 0; i < 2; i++) {
         snprintf(text, sizeof text, "a;b;y\n1%c5%0500d;2%0500d%ce-500;3\n4;5;6\n", decimals[i], 0, 0, decimals[i]);
         check_values(text, "", 2, x, 2, y);
     }
-    teardown();
 }
 
 /* Writes number [i] of a sequence of all lengths, signs and exponents. */
@@ -126,7 +120,6 @@ TEST(plain_numbers) {
     struct dataset *dataset;
     float *x;
     void *y;
-    setup();
     text_add(&file, "plain,quoted,blank,y\n");
     for (unsigned i = 0; i < ROWS; i++) {
         print_number(number, sizeof number, i);
@@ -144,7 +137,6 @@ TEST(plain_numbers) {
     dataset_close(dataset);
     text_free(&file);
     free(x), free(y);
-    teardown();
 }
 
 /* More rows than a block of the row store has. */
@@ -154,7 +146,6 @@ TEST(many_rows) {
     struct dataset *dataset;
     float *x;
     void *y;
-    setup();
     for (int k = 0; k < COLUMNS; k++) text_printf(&file, "c%d,", k);
     text_add(&file, "y\n");
     for (int i = 0; i < ROWS; i++) {
@@ -171,7 +162,6 @@ TEST(many_rows) {
     dataset_close(dataset);
     text_free(&file);
     free(x), free(y);
-    teardown();
 }
 
 /* Adds rows of quoted labels with line ends, doubled quotes and characters of several bytes, whose lengths differ, so
@@ -185,7 +175,6 @@ static void add_labels(struct text *out, size_t bytes) {
 TEST(pieces) {
     struct text file = {0};
     struct dataset *dataset;
-    setup();
     text_add(&file, "a,b,y\n");
     add_labels(&file, (size_t)5 << 20);
     size_t lines = (size_t)3 << 20;
@@ -213,7 +202,6 @@ TEST(pieces) {
     dataset_close(dataset);
     free(empty);
     text_free(&file);
-    teardown();
 }
 
 #define BYTES(text) text, sizeof(text) - 1
@@ -242,7 +230,6 @@ TEST(encodings) {
                "1\0,\0Z\0\xfc\0r\0i\0c\0h\0 \0\xac\x20\n\0"),
          "csv: {encoding: utf-16}", NULL},
     };
-    setup();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct dataset *dataset;
         spill(path, cases[i].bytes, cases[i].size);
@@ -253,12 +240,10 @@ TEST(encodings) {
         if (cases[i].note) ck_assert_ptr_nonnull(strstr(notes.items[0], cases[i].note));
         dataset_close(dataset);
     }
-    teardown();
 }
 
 /* Files of two gzip members, as `cat` of two files gives, with zeros behind them, and damaged ones. */
 TEST(compressed) {
-    setup();
     char *name = path_in(folder, "t.csv.gz"), command[600];
     struct dataset *dataset;
     snprintf(command, sizeof command,
@@ -276,7 +261,6 @@ TEST(compressed) {
     ck_assert_int_eq(system(command), 0);
     ck_failure(open_yaml(&dataset, false, "path: %s", name), STATUS_DATA, "the compressed data is truncated");
     free(name);
-    teardown();
 }
 
 /* The same bits as strtod's. */
@@ -323,7 +307,6 @@ TEST(numbers) {
 }
 
 TEST(text_classes) {
-    setup();
     write_csv("a,species\n1,virginica\n2,setosa\n3,\"two\nlines\"\n4,setosa\n5,7\n");
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true, "path: %s", path));
@@ -357,7 +340,6 @@ TEST(text_classes) {
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second), STATUS_DATA,
                "v.csv: there are no validation rows");
     free(second);
-    teardown();
 }
 
 /* Columns of a second file are read by name; another order is noted, of inputs as of targets. */
@@ -367,7 +349,6 @@ TEST(another_order_is_noted) {
         bool is_noted;
     } cases[] = {{"a,b,c,y,z,w\n", false}, {"y,z,w,a,b,c\n", false}, {"a,y,b,z,c,w\n", false}, {"b,a,c,y,z,w\n", true},
                  {"a,c,b,y,z,w\n", true},  {"a,b,c,z,y,w\n", true},  {"a,b,c,y,w,z\n", true}};
-    setup();
     write_csv("a,b,c,y,z,w\n1,2,3,4,5,6\n1,2,3,4,5,6\n");
     char *second = path_in(folder, "v.csv"), text[100];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -393,7 +374,6 @@ TEST(another_order_is_noted) {
         dataset_close(dataset);
     }
     free(second);
-    teardown();
 }
 
 /* Writes a header of [count] columns and y, and a row with the number of each. */
@@ -410,7 +390,6 @@ static void write_wide(const char *file, size_t count, bool is_reversed) {
 /* Columns of other files are found in a time that does not grow with the square of their number. */
 TEST(many_columns_are_found_at_once) {
     enum { COLUMNS = 50000 };
-    setup();
     char *first = path_in(folder, "v1.csv"), *second = path_in(folder, "v2.csv");
     write_wide(path, COLUMNS, false);
     write_wide(first, COLUMNS, true);
@@ -426,7 +405,6 @@ TEST(many_columns_are_found_at_once) {
     free(x), free(y);
     dataset_close(dataset);
     free(first), free(second);
-    teardown();
 }
 
 /* So are the rules of columns. */
@@ -434,7 +412,6 @@ TEST(many_rules_are_found_at_once) {
     enum { COLUMNS = 32000 };
     struct text yaml = {0};
     struct dataset *dataset;
-    setup();
     write_wide(path, COLUMNS, false);
     text_printf(&yaml, "path: %s\ntargets: [y]\ncolumns:\n", path);
     for (size_t i = 0; i < COLUMNS; i++) text_printf(&yaml, " column_%zu: %s\n", i, i % 2 ? "ignore" : "number");
@@ -443,14 +420,12 @@ TEST(many_rules_are_found_at_once) {
     ck_assert_uint_eq(dataset_info(dataset)->input_size, COLUMNS / 2);
     dataset_close(dataset);
     text_free(&yaml);
-    teardown();
     ck_assert_msg(cpu_seconds() - start < 10, "%g s", cpu_seconds() - start);
 }
 
 /* In other files a column without a name is found by its place, and its name is not that of another one. */
 TEST(columns_without_a_name_in_several_files) {
     const float x[] = {1, 2, 4, 5}, y[] = {3, 6};
-    setup();
     char *other = path_in(folder, "t2.csv");
     static const struct {
         const char *first, *second, *keys, *message;
@@ -481,12 +456,10 @@ TEST(columns_without_a_name_in_several_files) {
         dataset_close(dataset);
     }
     free(other);
-    teardown();
 }
 
 /* Without targets the classes of a checkpoint are ignored. */
 TEST(without_targets) {
-    setup();
     write_csv("a,species\n1,virginica\n2,setosa\n");
     static const char *names[] = {"setosa", "virginica"};
     char yaml[600];
@@ -503,7 +476,6 @@ TEST(without_targets) {
     ck_assert_uint_eq(dataset_info(dataset)->target_size, 0);
     dataset_close(dataset);
     document_destroy(document);
-    teardown();
 }
 
 TEST(iris) {
@@ -581,7 +553,6 @@ static const struct wrong wrongs[] = {
 };
 
 TEST(rejects) {
-    setup();
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
         struct dataset *dataset;
         write_csv(wrongs[i].text);
@@ -592,11 +563,9 @@ TEST(rejects) {
     spill(path, "a,y\n1,\0\n", 8);
     struct dataset *dataset;
     ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA, "t.csv:line 2: this is not UTF-8 text");
-    teardown();
 }
 
 TEST(missing_files) {
-    setup();
     struct dataset *dataset;
     char here[4096], *sentence = NULL;
     ck_assert_ptr_nonnull(getcwd(here, sizeof here));
@@ -614,7 +583,6 @@ TEST(missing_files) {
     ck_failure(open_yaml(&dataset, false, "{path: %s, format: csv}", pipe), STATUS_DATA, "it is not a regular file");
     free(pipe);
     free(sentence);
-    teardown();
 }
 
 /* Metadata without rows read; the same shape. */
@@ -630,7 +598,6 @@ TEST(metadata_only) {
 /* Each single value changes the fingerprint, in the precision of the file; the order of rows too; the split does not.
  */
 TEST(fingerprint) {
-    setup();
     static const char *const texts[] = {
         "a,b,y\n1,2,0\n3,4,1\n", "a,b,y\n1,2,0\n3,4,0\n", "a,b,y\n1,2,0\n3,4.0000000001,1\n",
         "a,b,y\n3,4,1\n1,2,0\n", "a,b,y\n1,2,0\n",        "a,b,y\n1.0,2,0\n3,4,1\n"};
@@ -644,12 +611,10 @@ TEST(fingerprint) {
         for (int k = 0; k < i && i < 5; k++) ck_assert_str_ne(hashes[k], hashes[i]);
     }
     ck_assert_str_eq(hashes[0], hashes[5]);
-    teardown();
 }
 
 /* Every prefix and many flipped bytes of a file: a result or a failure, never a crash. */
 TEST(damaged_files) {
-    setup();
     static const char text[] = "a,\"b \"\"x\"\"\",y\r\n1,\"2\",red\n-3.5e2,4,\"gre\"\"en\"\r\n5,6,red\n";
     size_t size = sizeof text - 1;
     unsigned state = 1;
@@ -669,7 +634,6 @@ TEST(damaged_files) {
         status_free(s);
         dataset_close(dataset);
     }
-    teardown();
 }
 
 CHECK_MAIN("csv")

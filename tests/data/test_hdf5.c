@@ -2,7 +2,6 @@
 #include "hdf5_cases.h"
 
 TEST(reads_any_number_type) {
-    setup();
     const hid_t types[] = {H5T_STD_I8LE,  H5T_STD_U8LE,  H5T_STD_I16BE,  H5T_STD_U16LE,  H5T_STD_I32LE, H5T_STD_U32BE,
                            H5T_STD_I64BE, H5T_STD_U64LE, H5T_IEEE_F32LE, H5T_IEEE_F32BE, H5T_IEEE_F64BE};
     const float expected[] = {1, 2, 3, 4, 5, 6};
@@ -31,7 +30,6 @@ TEST(reads_any_number_type) {
     H5Fclose(file);
     H5Tclose(bit);
     check_rows("", true, 6, (const float[]){0, 1, 1, 0, 1, 1}, 3);
-    teardown();
 }
 
 /* An enumeration of one byte, as h5py's; FALSE is [no]. */
@@ -45,7 +43,6 @@ static hid_t boolean_type(int8_t no) {
 /* In one piece of the file, and in compressed chunks. */
 TEST(reads_booleans) {
     static const int8_t x[] = {0, 1, 1, 0, 1, 1}, y[] = {0, 1, 0};
-    setup();
     hid_t boolean = boolean_type(0), chunks = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(chunks, 2, (hsize_t[]){2, 2});
     H5Pset_deflate(chunks, 1);
@@ -58,11 +55,9 @@ TEST(reads_booleans) {
         check_rows("inputs: y, targets: x", false, 3, (const float[]){0, 1, 0}, 3);
     }
     H5Tclose(boolean), H5Pclose(chunks);
-    teardown();
 }
 
 TEST(joins_vectors_of_groups) {
-    setup();
     hid_t file = create_file(path);
     write_doubles(file, "train/a", 1, (hsize_t[]){3}, (double[]){1, 2, 3});
     write_doubles(file, "train/deep/b", 2, (hsize_t[]){3, 2}, six);
@@ -71,12 +66,10 @@ TEST(joins_vectors_of_groups) {
     H5Fclose(file);
     check_rows("inputs: [train/a, /train/deep/b], targets: labels", true, 9, (float[]){1, 1, 2, 2, 3, 4, 3, 5, 6}, 3);
     check_rows("inputs: soft, targets: labels", true, 3, (float[]){1, 2, 3}, 3);
-    teardown();
 }
 
 /* Images keep their shape; one mean for all of it, or one per channel. Chunked and compressed. */
 TEST(reads_images) {
-    setup();
     enum { N = 40, C = 3, H = 2, W = 2, SIZE = C * H * W };
     double x[N * SIZE];
     int64_t y[N];
@@ -119,12 +112,10 @@ TEST(reads_images) {
     dataset_close(dataset);
     ck_failure(open_yaml(&dataset, true, "{path: %s, scale: {mean: [1, 2], std: 1}}", path), STATUS_USAGE,
                "dataset.scale.mean has 2 numbers; rows with 3 channels need 1 or 3");
-    teardown();
 }
 
 /* Rows read from the file, in any order and with repetitions, are equal to those in memory. */
 TEST(streams_what_memory_holds) {
-    setup();
     enum { N = 997, WIDTH = 11 };
     double *x = calloc(N * WIDTH, sizeof *x), *y = calloc(N * 2, sizeof *y);
     for (int i = 0; i < N * WIDTH; i++) x[i] = sin(i) * 100;
@@ -150,12 +141,10 @@ TEST(streams_what_memory_holds) {
     }
     dataset_close(memory);
     dataset_close(stream);
-    teardown();
 }
 
 /* Classes are read from the first row to the last, in memory or not. */
 TEST(every_row_has_its_class) {
-    setup();
     static const int64_t y[] = {2, 0, 1, 0, 1, 0, 1, 0, 1, 0};
     double x[10] = {0};
     hid_t file = create_file(path);
@@ -171,12 +160,10 @@ TEST(every_row_has_its_class) {
         ck_assert_mem_eq(all, y, sizeof y);
         dataset_close(dataset);
     }
-    teardown();
 }
 
 /* 2 GiB of rows, a hole in the file but for the first: sampled for the fingerprint, and read where asked. */
 TEST(samples_large_files) {
-    setup();
     char hashes[3][65];
     for (int i = 0; i < 3; i++) {
         hid_t file = create_file(path), plan = H5Pcreate(H5P_DATASET_CREATE);
@@ -208,13 +195,11 @@ TEST(samples_large_files) {
     }
     ck_assert_str_ne(hashes[0], hashes[1]);
     ck_assert_str_ne(hashes[0], hashes[2]);
-    teardown();
 }
 
 /* ---- rejected files ---- */
 
 TEST(rejects_wrong_names) {
-    setup();
     write_plain();
     check_rejection(false, "inputs: z",
                     "t.h5: there is no dataset 'z'; the file has: x, y (see dataset.inputs, targets)");
@@ -234,11 +219,9 @@ TEST(rejects_wrong_names) {
     check_rejection(false, "inputs: g/x, targets: short", "t.h5: dataset 'g/x' has 3 rows, but 'short' has 2");
     check_rejection(true, "inputs: g/x, targets: g/x", "dataset 'g/x' is used twice, as input and as target");
     check_rejection(false, "inputs: y, targets: [short, short]", "dataset 'short' is used twice, as target");
-    teardown();
 }
 
 TEST(rejects_wrong_values) {
-    setup();
     static const struct {
         double x[6], y[3];
         bool wants_classes;
@@ -272,24 +255,20 @@ TEST(rejects_wrong_values) {
     write_integers(file, "y", 1, (hsize_t[]){1}, classes);
     H5Fclose(file);
     check_rejection(false, "", "t.h5: dataset 'x', row 0, element [0, 1, 2]: NaN is not a finite number");
-    teardown();
 }
 
 /* Scaled float32 values may be too large. */
 TEST(rejects_overflow_when_scaled) {
-    setup();
     hid_t file = create_file(path);
     write_doubles(file, "x", 2, (hsize_t[]){3, 2}, (double[]){1, 1e308, 1, -1e308, 1, 1e308});
     write_integers(file, "y", 1, (hsize_t[]){3}, classes);
     H5Fclose(file);
     check_rejection(false, "scale: minmax", "t.h5: the values of input feature 1 are too large to be scaled");
     check_rejection(false, "scale: standard", "t.h5: the values of input feature 1 are too large to be scaled");
-    teardown();
 }
 
 /* The message has the row of the file, for a table in memory and for one that is read on demand. */
 TEST(names_the_row_that_overflows) {
-    setup();
     enum { N = 9 };
     double x[N * 2] = {0}, y[N] = {0};
     static const char *const places[] = {"dataset 'x', row 6, column 1: 1e+30 is too large for float32 after scaling",
@@ -313,11 +292,9 @@ TEST(names_the_row_that_overflows) {
         }
         ck_failure(s, STATUS_DATA, places[is_target]);
     }
-    teardown();
 }
 
 TEST(rejects_other_types) {
-    setup();
     hid_t file = create_file(path), text = H5Tcopy(H5T_C_S1), colors = boolean_type(2);
     H5Tset_size(text, 4);
     hid_t odd = H5Tcopy(H5T_STD_I64LE);
@@ -347,12 +324,10 @@ TEST(rejects_other_types) {
                     "t.h5: dataset 'unwritten' was created but its values were never written");
     check_rejection(false, "inputs: deep", "t.h5: dataset 'deep' has 10 dimensions; rows need 1 to 9");
     check_rejection(false, "inputs: scalar", "t.h5: dataset 'scalar' has 0 dimensions");
-    teardown();
 }
 
 /* Only one of 12 chunks exists: libhdf5 would read zeros for the others. */
 TEST(rejects_missing_chunks) {
-    setup();
     hid_t file = create_file(path), plan = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(plan, 2, (hsize_t[]){1, 1});
     write_values(file, "x", 2, (hsize_t[]){6, 2}, H5T_IEEE_F64LE, plan, H5T_NATIVE_DOUBLE, NULL);
@@ -364,12 +339,10 @@ TEST(rejects_missing_chunks) {
     H5Sclose(one), H5Sclose(space), H5Dclose(dataset), H5Pclose(plan);
     H5Fclose(file);
     check_rejection(false, "", "t.h5: dataset 'x' has 1 chunks of 12: its other values were never written");
-    teardown();
 }
 
 /* Nothing outside the file: external links, external storage, virtual datasets, plugins. */
 TEST(rejects_other_files) {
-    setup();
     char *other = path_in(folder, "other.h5");
     write_plain();
     ck_assert_int_eq(rename(path, other), 0);
@@ -393,7 +366,6 @@ TEST(rejects_other_files) {
     check_rejection(false, "inputs: outside", "t.h5: dataset 'outside' has its values in other files");
     check_rejection(false, "inputs: virtual", "t.h5: dataset 'virtual' has its values in other files");
     free(other);
-    teardown();
 }
 
 static size_t keep(unsigned flags, size_t n, const unsigned *values, size_t size, size_t *room, void **bytes) {
@@ -403,7 +375,6 @@ static size_t keep(unsigned flags, size_t n, const unsigned *values, size_t size
 
 /* A filter that libhdf5 would load as a plugin. */
 TEST(rejects_unknown_filters) {
-    setup();
     const H5Z_class2_t filter = {H5Z_CLASS_T_VERS, 32004, 1, 1, "lz4", NULL, NULL, (H5Z_func_t)keep};
     ck_assert_int_ge(H5Zregister(&filter), 0);
     hid_t file = create_file(path), plan = H5Pcreate(H5P_DATASET_CREATE);
@@ -417,11 +388,9 @@ TEST(rejects_unknown_filters) {
     check_rejection(false, "",
                     "t.h5: dataset 'x' is compressed by filter 32004 (lz4), which is not read; write it "
                     "again with compression='gzip' or none");
-    teardown();
 }
 
 TEST(rejects_what_is_no_hdf5) {
-    setup();
     spill(path, "a,b\n1,2\n", 8);
     check_rejection(false, "", "t.h5: this is not an HDF5 file");
     spill(path, "", 0);
@@ -431,12 +400,10 @@ TEST(rejects_what_is_no_hdf5) {
     check_rejection(false, "", "t.h5: cannot be opened as HDF5 file: truncated file");
     ck_assert_int_eq(unlink(path), 0);
     check_rejection(false, "", "No such file or directory");
-    teardown();
 }
 
 /* The validation file must have rows of the same shape. */
 TEST(validation_file) {
-    setup();
     char *second = path_in(folder, "v.h5");
     write_plain();
     ck_assert_int_eq(rename(path, second), 0);
@@ -462,7 +429,6 @@ TEST(validation_file) {
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: {path: %s}}", path, second), STATUS_DATA,
                "have shape 3 and 1 target values, those of '");
     free(second);
-    teardown();
 }
 
 CHECK_MAIN("hdf5")

@@ -70,14 +70,11 @@ static void check_damage(unsigned seed) {
 }
 
 TEST(damaged_files) {
-    setup();
     write_plain();
     check_damage(1);
-    teardown();
 }
 
 TEST(damaged_compressed_files) {
-    setup();
     hid_t file = create_file(path), plan = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(plan, 2, (hsize_t[]){2, 1});
     H5Pset_deflate(plan, 9);
@@ -86,7 +83,6 @@ TEST(damaged_compressed_files) {
     H5Pclose(plan);
     H5Fclose(file);
     check_damage(2);
-    teardown();
 }
 
 /* ---- compressed chunks that decode to another size ---- */
@@ -122,7 +118,6 @@ static void write_deflated(const enum filter *filters, unsigned mask, size_t byt
 
 /* libhdf5 allocates the decoded size of a chunk, and reads beyond it when it is too small. */
 TEST(rejects_chunks_of_another_size) {
-    setup();
     static const enum filter all[] = {SHUFFLE, DEFLATE, CHECKSUM, NO_FILTER}, inner[] = {CHECKSUM, DEFLATE, NO_FILTER},
                              alone[] = {DEFLATE, NO_FILTER}, late[] = {DEFLATE, SHUFFLE, NO_FILTER},
                              twice[] = {DEFLATE, DEFLATE, NO_FILTER}, none[] = {SHUFFLE, NO_FILTER};
@@ -158,11 +153,9 @@ TEST(rejects_chunks_of_another_size) {
     check_rejection(false, "", "dataset 'x' is compressed by filters in an order that is not read");
     write_deflated(late, 0, CHUNK_BYTES, 0);
     check_rejection(false, "", "dataset 'x' is compressed by filters in an order that is not read");
-    teardown();
 }
 
 TEST(reads_chunks_of_the_right_size) {
-    setup();
     static const enum filter all[] = {SHUFFLE, DEFLATE, CHECKSUM, NO_FILTER}, alone[] = {DEFLATE, NO_FILTER};
     static const char raw[CHUNK_BYTES] = {0};
     float zeros[2 * CHUNK_ROWS] = {0};
@@ -172,7 +165,6 @@ TEST(reads_chunks_of_the_right_size) {
     check_rows("", false, 2 * CHUNK_ROWS, zeros, 2 * CHUNK_ROWS);
     write_chunk(all, 7, raw, CHUNK_BYTES);
     check_rows("", false, 2 * CHUNK_ROWS, zeros, 2 * CHUNK_ROWS);
-    teardown();
 }
 
 CHECK_MAIN("hdf5_damage")

@@ -19,6 +19,8 @@ static void teardown(void) {
     free(labels);
 }
 
+FIXTURE(setup, teardown)
+
 /* Plain, or as gzip. */
 static void write_file(const char *path, bool is_packed, const void *bytes, size_t size) {
     if (!is_packed) {
@@ -72,7 +74,6 @@ static float minmax(float value) { return (float)(((double)value / 255.0 - 0) / 
 
 TEST(reads_images) {
     for (int is_packed = 0; is_packed < 2; is_packed++) {
-        setup();
         write_three(is_packed);
         check_levels("", true, as_tensor);
         check_levels("", false, as_tensor);
@@ -86,13 +87,12 @@ TEST(reads_images) {
         snprintf(keys, sizeof keys, "targets: %s", other);
         check_levels(keys, true, as_tensor);
         free(other);
-        teardown();
+        empty_folder(folder);
     }
 }
 
 /* The statistics are those of the same numbers as doubles. */
 TEST(fits_a_scaler_to_bytes) {
-    setup();
     write_three(false);
     for (int cache = 0; cache < 2; cache++) {
         struct dataset *dataset;
@@ -105,11 +105,9 @@ TEST(fits_a_scaler_to_bytes) {
         ck_assert_double_eq_tol(*scale, sqrt(20.0 * 20 * 143 / 12), 1e-12);
         dataset_close(dataset);
     }
-    teardown();
 }
 
 TEST(other_types_and_shapes) {
-    setup();
     struct dataset *dataset;
     const uint8_t x[] = {0, 0, 0x0d, 2,    0, 0, 0, 2, 0, 0, 0,    2,    0x3f, 0x80,
                          0, 0, 0xc0, 0x20, 0, 0, 0, 0, 0, 0, 0x41, 0x20, 0,    0}; /* float32 (2, 2): 1 -2.5 0 10 */
@@ -149,7 +147,6 @@ TEST(other_types_and_shapes) {
     spill(images, nan, sizeof nan);
     ck_failure(open_yaml(&dataset, false, "path: %s", images), STATUS_DATA,
                "a-images-idx3-ubyte: row 0, element [0]: NaN is not a finite number");
-    teardown();
 }
 
 /* MNIST's test digits equal torchvision's ToTensor and Normalize((0.1307,), (0.3081,)). */
@@ -189,7 +186,6 @@ static void check_changed(size_t at, uint8_t byte, const char *sentence) {
 }
 
 TEST(rejects_wrong_headers) {
-    setup();
     write_three(false);
     check_changed(0, 'P',
                   "a-images-idx3-ubyte: this is not an IDX file: it starts with the bytes 50 00 08 03, but MNIST's "
@@ -199,7 +195,6 @@ TEST(rejects_wrong_headers) {
     check_changed(3, 10, "it has 10 dimensions; rows need 1 to 9");
     check_changed(11, 0, "its rows have 0 values");
     check_changed(8, 0x80, "its rows have more than 2147483647 values; the file may be damaged");
-    teardown();
 }
 
 static void check_images(bool is_packed, const void *bytes, size_t size, const char *sentence) {
@@ -209,7 +204,6 @@ static void check_images(bool is_packed, const void *bytes, size_t size, const c
 }
 
 TEST(rejects_wrong_sizes) {
-    setup();
     uint8_t bytes[sizeof three_images + 1] = {0};
     memcpy(bytes, three_images, sizeof three_images);
     write_three(false);
@@ -224,12 +218,10 @@ TEST(rejects_wrong_sizes) {
     check_images(true, bytes, 29, "the file is longer than its header says");
     bytes[4] = 0x10; /* 268 million images */
     check_images(true, bytes, 28, "its header says that it has 1073741836 bytes, which ");
-    teardown();
 }
 
 /* A truncated or changed compressed file. */
 TEST(rejects_damaged_gzip) {
-    setup();
     struct dataset *dataset;
     write_three(true);
     size_t size;
@@ -257,11 +249,9 @@ TEST(rejects_damaged_gzip) {
     spill(images, good, size + 1);
     ck_failure(open_yaml(&dataset, true, "path: %s", images), STATUS_DATA, "there are bytes after the compressed data");
     free(good);
-    teardown();
 }
 
 TEST(labels_and_validation) {
-    setup();
     struct dataset *dataset;
     char *other = path_in(folder, "digits.idx"), *second = path_in(folder, "b-images-idx3-ubyte");
     char *second_labels = path_in(folder, "b-labels-idx1-ubyte");
@@ -288,11 +278,9 @@ TEST(labels_and_validation) {
     ck_failure(open_yaml(&dataset, true, "{path: %s, targets: [a, b]}", images), STATUS_USAGE,
                "dataset.targets: format idx takes one file, got 2");
     free(other), free(second), free(second_labels);
-    teardown();
 }
 
 TEST(file_that_shrinks) {
-    setup();
     write_three(false);
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s, cache_mb: 0}", images));
@@ -302,12 +290,10 @@ TEST(file_that_shrinks) {
     ck_failure(dataset_read(dataset, DATASET_TRAIN, &position, 1, x, &y), STATUS_DATA,
                "a-images-idx3-ubyte: the file was truncated after it was opened");
     dataset_close(dataset);
-    teardown();
 }
 
 /* The fingerprint is that of the bytes, in memory or not. */
 TEST(fingerprint_of_bytes) {
-    setup();
     char seen[2][65];
     write_three(false);
     for (int cache = 0; cache < 2; cache++) {
@@ -317,7 +303,6 @@ TEST(fingerprint_of_bytes) {
         dataset_close(dataset);
     }
     ck_assert_str_eq(seen[0], seen[1]);
-    teardown();
 }
 
 /* ---- images in HDF5 ---- */

@@ -12,6 +12,7 @@ static char *folder;
 
 static void setup(void) { folder = make_folder(); }
 static void teardown(void) { remove_folder(folder); }
+FIXTURE(setup, teardown)
 
 /* Creates the folders of "a/b/name". */
 static char *path_below(const char *name) {
@@ -217,7 +218,6 @@ TEST(order_of_files) {
     struct dataset *dataset;
     float *x;
     void *y;
-    setup();
     for (size_t i = 0; i < 6; i++) copy("png-rgb.png", names[i]);
     spill_below("b/notes.txt", "text");
     spill_below("readme.txt", "text");
@@ -231,7 +231,6 @@ TEST(order_of_files) {
     spill_below("a/sub-1/4.png", "x"); /* row 1: "a/sub-1" is before "a/sub/", as in Python's sorted */
     ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA,
                "a/sub-1/4.png: this is not a JPEG or PNG image; convert or remove the file");
-    teardown();
 }
 
 /* The classes of the validation folder have the numbers of the training folder. */
@@ -239,7 +238,6 @@ TEST(validation_classes) {
     struct dataset *dataset;
     float *x;
     void *y;
-    setup();
     copy("png-rgb.png", "train/a/1.png");
     copy("png-rgb.png", "train/b/1.png");
     copy("png-rgb.png", "val/b/1.png");
@@ -253,12 +251,10 @@ TEST(validation_classes) {
     copy("png-rgb.png", "val/c/1.png");
     ck_failure(open_yaml(&dataset, true, "{path: %s/train, validation: %s/val, image: 4}", folder, folder), STATUS_DATA,
                "val: class 'c' is not in the data that the model was trained with");
-    teardown();
 }
 
 TEST(wrong_folders) {
     struct dataset *dataset;
-    setup();
     ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA, "there are no sub-folders");
     ck_failure(open_yaml(&dataset, true, "{path: %s/none, image: 4}", folder), STATUS_DATA,
                "/none': No such file or directory");
@@ -285,7 +281,6 @@ TEST(wrong_folders) {
     copy("png-rgb.png", "a/2.webp");
     ck_failure(open_yaml(&dataset, true, "{path: %s, image: 4}", folder), STATUS_DATA,
                "a/2.webp: only JPEG and PNG images are read; convert or remove the file");
-    teardown();
 }
 
 TEST(wrong_keys) {
@@ -328,7 +323,6 @@ static char *vector(const char *name, size_t *size) {
 TEST(truncated_images) {
     static const char *const names[] = {"jpeg-420.jpg", "jpeg-progressive.jpg", "png-rgb.png",
                                         "png-palette-2-bits.png"};
-    setup();
     for (size_t i = 0; i < 4; i++) {
         size_t size;
         char *bytes = vector(names[i], &size);
@@ -338,13 +332,11 @@ TEST(truncated_images) {
     }
     ck_failure(open_bytes("", 0), STATUS_DATA, "a/x.png: the file is empty; replace or remove it");
     ck_failure(open_bytes("GIF89a..", 8), STATUS_DATA, "a/x.png: this is not a JPEG or PNG image");
-    teardown();
 }
 
 /* Any changed byte is read or rejected. */
 TEST(changed_images) {
     static const char *const names[] = {"jpeg-420.jpg", "jpeg-cmyk.jpg", "jpeg-progressive.jpg", "png-rgba.png"};
-    setup();
     for (size_t i = 0; i < 4; i++) {
         size_t size;
         char *bytes = vector(names[i], &size);
@@ -356,7 +348,6 @@ TEST(changed_images) {
         }
         free(bytes);
     }
-    teardown();
 }
 
 static void put(char *at, uint32_t value) {
@@ -365,7 +356,6 @@ static void put(char *at, uint32_t value) {
 
 TEST(images_of_wrong_sizes) {
     size_t size;
-    setup();
     char *bytes = vector("png-rgb.png", &size);
     put(bytes + 16, 100000);
     put(bytes + 20, 100000);
@@ -384,7 +374,6 @@ TEST(images_of_wrong_sizes) {
     put(frame + 5, 0);
     ck_failure(open_bytes(bytes, size), STATUS_DATA, "a/x.png: the image is damaged: ");
     free(bytes);
-    teardown();
 }
 
 CHECK_MAIN("images")

@@ -35,6 +35,8 @@ static void teardown(void) {
     free(path);
 }
 
+FIXTURE(setup, teardown)
+
 static struct dataset *open_rows(bool in_memory, const char *keys) {
     struct dataset *dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s, cache_mb: %d, %s}", path, in_memory ? 1 : 0, keys));
@@ -85,7 +87,6 @@ static void check_epoch(struct loader *loader, const struct sampler_config *samp
 }
 
 TEST(follows_the_sampler) {
-    setup();
     for (int in_memory = 0; in_memory < 2; in_memory++) {
         struct dataset *dataset = open_rows(in_memory, "");
         if (in_memory) dataset_retain(dataset); /* then the orders of epochs are stored */
@@ -106,12 +107,10 @@ TEST(follows_the_sampler) {
         if (in_memory) dataset_close(dataset);
         dataset_close(dataset);
     }
-    teardown();
 }
 
 /* A resume starts at any batch; loader_seek may be called at any time, also while the thread reads. */
 TEST(seeks) {
-    setup();
     struct sampler_config sampler = sampler_of(true, false, false);
     for (int64_t prefetch = 0; prefetch <= 3; prefetch += 3) {
         struct dataset *dataset = open_rows(false, "");
@@ -136,12 +135,10 @@ TEST(seeks) {
         loader_destroy(loader);
         dataset_close(dataset);
     }
-    teardown();
 }
 
 /* Destroyed while the thread reads, at once or after some batches. */
 TEST(ends_at_any_moment) {
-    setup();
     struct dataset *dataset = open_rows(false, "");
     struct sampler_config sampler = sampler_of(true, false, false);
     for (int i = 0; i < 100; i++) {
@@ -153,12 +150,10 @@ TEST(ends_at_any_moment) {
     }
     loader_destroy(NULL);
     dataset_close(dataset);
-    teardown();
 }
 
 /* Each validation row once over all ranks, in order, twice. */
 TEST(evaluates_each_row_once) {
-    setup();
     for (int in_memory = 0; in_memory < 2; in_memory++)
         for (int world = 1; world <= 5; world++) {
             struct dataset *dataset = open_rows(in_memory, "split: {test: 0.3, shuffle: false}");
@@ -187,12 +182,10 @@ TEST(evaluates_each_row_once) {
             ck_assert_uint_eq(at, rows);
             dataset_close(dataset);
         }
-    teardown();
 }
 
 /* A batch of all ranks together is a range of the rows, whatever their number. */
 TEST(interleaves_an_evaluation) {
-    setup();
     struct dataset *dataset = open_rows(true, "split: {test: 0.3, shuffle: false}");
     size_t rows = dataset_info(dataset)->validation_rows, first = ROWS - rows;
     for (size_t world = 1; world <= 5; world++) {
@@ -215,12 +208,10 @@ TEST(interleaves_an_evaluation) {
         ck_assert_uint_eq(all, rows);
     }
     dataset_close(dataset);
-    teardown();
 }
 
 /* More ranks than validation rows: some ranks have none. */
 TEST(evaluation_without_rows) {
-    setup();
     struct dataset *dataset = open_rows(true, "split: {test: 0.01, shuffle: false}");
     ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 2);
     struct loader *loader;
@@ -231,7 +222,6 @@ TEST(evaluation_without_rows) {
     ck_assert_uint_eq(batch.rows, 0);
     loader_destroy(loader);
     dataset_close(dataset);
-    teardown();
 }
 
 static void write_large(const char *file_path) {
@@ -298,7 +288,6 @@ int posix_fadvise(int file, off_t offset, off_t length, int advice) {
 
 /* The system reads ahead what it must fetch, and is not asked for what it has: a row then costs one call, not two. */
 TEST(announces_rows_that_are_slow) {
-    setup();
     struct sampler_config sampler = sampler_of(true, false, false);
     struct dataset *dataset = open_rows(false, "");
     for (int is_slow = 0; is_slow < 2; is_slow++) {
@@ -317,11 +306,9 @@ TEST(announces_rows_that_are_slow) {
         loader_destroy(loader);
     }
     dataset_close(dataset);
-    teardown();
 }
 
 TEST(rejects_empty_epochs) {
-    setup();
     struct dataset *dataset = open_rows(true, "split: {test: 0.98, shuffle: false}");
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
     struct sampler_config sampler = sampler_of(false, true, false);
@@ -340,7 +327,6 @@ TEST(rejects_empty_epochs) {
     ck_assert_uint_eq(batch.rows, 1);
     loader_destroy(loader);
     dataset_close(dataset);
-    teardown();
 }
 
 CHECK_MAIN("loader")

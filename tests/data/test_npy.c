@@ -8,6 +8,7 @@ static char *folder;
 
 static void setup(void) { folder = make_folder(); }
 static void teardown(void) { remove_folder(folder); }
+FIXTURE(setup, teardown)
 
 /* Writes an .npy file of version 1 with this dictionary, whose values are [bytes] (size). */
 static char *write_npy(const char *name, const char *dictionary, const void *bytes, size_t size) {
@@ -91,7 +92,6 @@ TEST(reads_fortran_order) {
         struct dataset *dataset;
         float *x;
         void *y;
-        setup();
         char *targets = write_npy("t.npy", TWO_CLASSES, two_classes, sizeof two_classes);
         ck_ok(open_yaml(&dataset, true, "{path: %s/npy/cube.npy, targets: %s, cache_mb: %d}", TEST_VECTORS, targets,
                         cache));
@@ -102,7 +102,7 @@ TEST(reads_fortran_order) {
         ck_assert_mem_eq(y, two_classes, sizeof two_classes);
         free(x), free(y), free(targets);
         dataset_close(dataset);
-        teardown();
+        empty_folder(folder);
     }
 }
 
@@ -111,7 +111,6 @@ TEST(channels_last) {
     static const char *const dictionaries[] = {"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2, 1, 3), }",
                                                "{'descr': '|i1', 'fortran_order': False, 'shape': (1, 2, 1, 3), }"};
     static const uint8_t image[] = {1, 2, 3, 4, 5, 6}, class[] = {0};
-    setup();
     for (int i = 0; i < 4; i++) {
         struct dataset *dataset;
         float *x;
@@ -130,7 +129,6 @@ TEST(channels_last) {
     struct dataset *dataset;
     ck_failure(open_yaml(&dataset, true, "{path: %s, layout: nhwc}", path), STATUS_USAGE, "x.npy has 2 dimensions");
     free(path), free(targets);
-    teardown();
 }
 
 /* ---- names ---- */
@@ -142,7 +140,6 @@ TEST(finds_the_targets_of_a_file) {
                                            {"box.npy", NULL},  {"data.npy", "targets.npy"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct dataset *dataset;
-        setup();
         char *path = write_npy(pairs[i][0], TWO_ROWS, two_rows, sizeof two_rows);
         char *targets = write_npy(pairs[i][1] ? pairs[i][1] : "y.npy", TWO_CLASSES, two_classes, sizeof two_classes);
         status s = open_yaml(&dataset, true, "path: %s", path);
@@ -156,10 +153,9 @@ TEST(finds_the_targets_of_a_file) {
         ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 2);
         dataset_close(dataset);
         free(path), free(targets);
-        teardown();
+        empty_folder(folder);
     }
     struct dataset *dataset;
-    setup();
     char *path = write_npy("train_x.npy", TWO_ROWS, two_rows, sizeof two_rows);
     ck_failure(open_yaml(&dataset, true, "path: %s", path), STATUS_USAGE, "train_y.npy");
     ck_failure(open_yaml(&dataset, true, "{path: %s, targets: [a, b]}", path), STATUS_USAGE,
@@ -167,7 +163,6 @@ TEST(finds_the_targets_of_a_file) {
     ck_failure(open_yaml(&dataset, true, "{path: %s, inputs: a}", path), STATUS_USAGE,
                "dataset.inputs: an .npy file is one array");
     free(path);
-    teardown();
 }
 
 /* ---- archives ---- */
@@ -252,7 +247,6 @@ TEST(chooses_arrays) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct dataset *dataset;
-        setup();
         char *path = write_arrays(cases[i].names);
         status s = open_yaml(&dataset, true, "{path: %s, %s}", path, cases[i].keys);
         if (cases[i].message)
@@ -261,7 +255,7 @@ TEST(chooses_arrays) {
             ck_ok(s);
         dataset_close(dataset);
         free(path);
-        teardown();
+        empty_folder(folder);
     }
 }
 
@@ -269,7 +263,6 @@ TEST(chooses_arrays) {
 TEST(chooses_validation_arrays) {
     struct archive archive = {0};
     struct dataset *dataset;
-    setup();
     add_array(&archive, "x_train", TWO_ROWS, two_rows, sizeof two_rows);
     add_array(&archive, "y_train", TWO_CLASSES, two_classes, sizeof two_classes);
     add_array(&archive, "x_test", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3)}", two_rows, 12);
@@ -281,7 +274,6 @@ TEST(chooses_validation_arrays) {
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: {path: %s, targets: y_train}}", path, path),
                STATUS_DATA, "array 'x_test' has 1 rows, but ");
     free(path);
-    teardown();
 }
 
 TEST(rejects_damaged_archives) {
@@ -307,7 +299,6 @@ TEST(rejects_damaged_archives) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct dataset *dataset;
         size_t size;
-        setup();
         char *path = write_arrays(names), *bytes = slurp(path, &size);
         bytes[cases[i].from_end ? size - cases[i].at : cases[i].at] = (char)cases[i].byte;
         spill(path, bytes, size);
@@ -315,7 +306,7 @@ TEST(rejects_damaged_archives) {
         ck_assert_msg(s, "case %zu was read", i);
         ck_failure(s, STATUS_DATA, cases[i].message);
         free(path), free(bytes);
-        teardown();
+        empty_folder(folder);
     }
 }
 
@@ -323,7 +314,6 @@ TEST(rejects_damaged_archives) {
 TEST(rejects_truncated_archives) {
     size_t size;
     char *source;
-    setup();
     ck_assert_int_gt(asprintf(&source, "%s/npy/types_compressed.npz", TEST_VECTORS), 0);
     char *bytes = slurp(source, &size), *path = path_in(folder, "a.npz");
     for (size_t length = 0; length < size; length += 13) {
@@ -339,7 +329,6 @@ TEST(rejects_truncated_archives) {
     ck_assert_int_eq((int)status_code(s), (int)STATUS_DATA);
     status_free(s);
     free(bytes), free(path), free(source);
-    teardown();
 }
 
 /* ---- headers ---- */
@@ -375,7 +364,6 @@ TEST(rejects_headers) {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", "the file is damaged"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", "has 6 rows, but "},
     };
-    setup();
     char *targets = write_npy("y.npy", TWO_CLASSES, two_classes, sizeof two_classes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct dataset *dataset;
@@ -386,7 +374,6 @@ TEST(rejects_headers) {
         free(path);
     }
     free(targets);
-    teardown();
 }
 
 TEST(rejects_other_files) {
@@ -403,7 +390,6 @@ TEST(rejects_other_files) {
         {"\x93NUMPY\2\0\0\0", 10, "damaged or not one that NumPy writes"},
         {"\x93NUMPY\2\0\xff\xff\xff\xff{}", 14, "damaged or not one that NumPy writes"},
     };
-    setup();
     char *path = path_in(folder, "x.npy");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct dataset *dataset;
@@ -411,14 +397,12 @@ TEST(rejects_other_files) {
         ck_failure(open_yaml(&dataset, true, "{path: %s, targets: %s}", path, path), STATUS_DATA, cases[i].message);
     }
     free(path);
-    teardown();
 }
 
 /* The place of a value that is wrong. */
 TEST(names_places) {
     static const float wrong[] = {1, 2, 3, 4, (float)NAN, 6};
     struct dataset *dataset;
-    setup();
     char *path = write_npy("x.npy", TWO_ROWS, wrong, sizeof wrong);
     char *targets = write_npy("y.npy", TWO_CLASSES, ((int64_t[]){1, -1}), 16);
     ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA,
@@ -428,7 +412,6 @@ TEST(names_places) {
     path = write_npy("x.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 3)}", wrong, sizeof wrong);
     ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA, "x.npy: row 1, element [0, 1]: NaN");
     free(path), free(targets);
-    teardown();
 }
 
 CHECK_MAIN("npy")

@@ -18,6 +18,8 @@ static void teardown(void) {
     free(second);
 }
 
+FIXTURE(setup, teardown)
+
 /* Opens [text] with further keys and compares the features of [part]. */
 static void check_features(const char *text, const char *keys, enum dataset_part part, size_t size, size_t rows,
                            const float *expected) {
@@ -45,7 +47,6 @@ static void check(const char *text, const char *keys, size_t size, size_t rows, 
     (const float[]) { __VA_ARGS__ }
 
 TEST(missing_numbers) {
-    setup();
     const char *text = "a,b,y\n1,1,0\n,2,0\n3,3,0\n10,4,0\n3,NA,0\n";
     check(text, "columns: {a: {missing: mean}, b: {missing: constant}}", 2, 5,
           FEATURES(1, 1, 4.25, 2, 3, 3, 10, 4, 3, 0));
@@ -59,11 +60,9 @@ TEST(missing_numbers) {
           FEATURES(1, 2, 1, 2));
     check("a;b;y\n1;?;0\n-9,5;2;0\n", "missing: ['?', '-9,5'], columns: {a: {missing: mean}, b: {missing: mean}}", 2, 2,
           FEATURES(1, 2, 1, 2));
-    teardown();
 }
 
 TEST(categories) {
-    setup();
     const char *text = "c,a,y\nred,1,0\nblue,2,0\nred,3,0\n,4,0\nblue,5,0\nred,6,0\n";
     check(text, "columns: {c: {missing: most_frequent}, a: ignore}", 2, 6,
           FEATURES(0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0, 1));
@@ -94,11 +93,9 @@ TEST(categories) {
           FEATURES(2, 0, 1, 0, 2, 0, 2, 1, 1, 0, 2, 0));
     check("c,y\n10,0\n9,0\nx,0\n9,0\n", "columns: {c: {type: category, encoding: ordinal}}", 1, 4,
           FEATURES(0, 1, 2, 1));
-    teardown();
 }
 
 TEST(booleans_and_dates) {
-    setup();
     check("a,b,y\nTrue,no,0\nfalse,YES,0\n", "columns: {a: boolean}", 2, 2, FEATURES(1, 0, 0, 1));
     check("a,y\n1,0\n0,0\n", "columns: {a: boolean}", 1, 2, FEATURES(1, 0));
     check("d,y\n2024-02-29,0\n1969-12-31,0\n", "", 4, 2, FEATURES(2024, 2, 29, 3, 1969, 12, 31, 2));
@@ -107,12 +104,10 @@ TEST(booleans_and_dates) {
     check("d,y\n31.12.2023,0\n,0\n1.1.2023,0\n",
           "columns: {d: {type: date, format: '%d.%m.%Y', parts: [year], missing: mean}}", 1, 3,
           FEATURES(2023, 2023, 2023));
-    teardown();
 }
 
 /* Only the training rows decide. */
 TEST(fitted_to_training_rows) {
-    setup();
     const char *text = "n,c,y\n1,u,0\n2,v,0\n3,u,0\n,v,0\n100,w,0\n,w,0\n";
     const char *keys = "scale: standard, split: {test: 0.33, shuffle: false}, "
                        "columns: {n: {missing: mean}, c: {missing: most_frequent}}";
@@ -123,23 +118,19 @@ TEST(fitted_to_training_rows) {
                    DATASET_VALIDATION, 2, 2, FEATURES(100, -1, 2, -1));
     check_features(text, "split: {test: 0.33, shuffle: false}, columns: {n: {missing: mean}, c: {encoding: embedding}}",
                    DATASET_VALIDATION, 2, 2, FEATURES(100, 0, 2, 0));
-    teardown();
 }
 
 /* A file of its own has other texts, and so other indices, than the training file. */
 TEST(validation_file) {
-    setup();
     spill(second, "y,c,n\n0,9,7\n0,zebra,\n0,u,8\n", 27);
     char keys[500];
     snprintf(keys, sizeof keys, "validation: %s, columns: {n: {missing: mean}}", second);
     check_features("n,c,y\n1,u,0\n2,v,0\n3,u,0\n,v,0\n", keys, DATASET_VALIDATION, 3, 3,
                    FEATURES(7, 0, 0, 2, 0, 0, 8, 1, 0));
-    teardown();
 }
 
 /* Each part of a date is scaled as a feature of its own; the indicator behind them stays 0 or 1. */
 TEST(the_indicator_of_a_scaled_date) {
-    setup();
     const char *text = "d,y\n2000-05-09,0\n,0\n2004-01-09,0\n2002-03-09,0\n";
     const float two = (float)(2 / sqrt(2)); /* the deviations of 2000 2002 2004 2002 and of 5 3 1 3 */
     const float *expected = FEATURES(-two, two, 0, 0, 0, 1, two, -two, 0, 0, 0, 0);
@@ -147,12 +138,10 @@ TEST(the_indicator_of_a_scaled_date) {
           3, 4, expected);
     check(text, "scale: standard, columns: {d: {type: date, parts: [year, month], missing: median, indicator: true}}",
           3, 4, expected);
-    teardown();
 }
 
 /* Numbers without missing values and rules need no preparation. */
 TEST(plain_tables) {
-    setup();
     struct dataset *dataset;
     spill(path, "a,y\n1,2\n3,4\n", 12);
     ck_ok(open_yaml(&dataset, false, "path: %s", path));
@@ -161,7 +150,6 @@ TEST(plain_tables) {
     ck_ok(open_yaml(&dataset, false, "{path: %s, columns: {a: {scale: minmax}}}", path));
     ck_assert_uint_eq(dataset_preparation(dataset)->count, 1);
     dataset_close(dataset);
-    teardown();
 }
 
 static void compare_rows(struct dataset *dataset, enum dataset_part part, const json_t *table, size_t first,
@@ -187,7 +175,6 @@ static void compare_rows(struct dataset *dataset, enum dataset_part part, const 
 
 /* Random tables, prepared by pandas and scikit-learn (tests/vectors/make_columns.py). */
 TEST(scikit_learn) {
-    setup();
     json_t *tables = vectors_load("columns"), *table;
     size_t index;
     json_array_foreach(tables, index, table) {
@@ -206,7 +193,6 @@ TEST(scikit_learn) {
         free(columns);
     }
     json_decref(tables);
-    teardown();
 }
 
 static const struct {
@@ -295,7 +281,6 @@ static const struct {
 };
 
 TEST(rejects) {
-    setup();
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
         struct dataset *dataset;
         spill(path, wrongs[i].text, strlen(wrongs[i].text));
@@ -306,7 +291,6 @@ TEST(rejects) {
         status_free(s);
         ck_assert_ptr_null(dataset);
     }
-    teardown();
 }
 
 TEST(dates) {

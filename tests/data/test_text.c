@@ -16,6 +16,8 @@ static void teardown(void) {
     free(second);
 }
 
+FIXTURE(setup, teardown)
+
 static void write_text(const char *file, const char *text) { spill(file, text, strlen(text)); }
 
 /* Row [position] of a part is inputs (size) and targets (size). */
@@ -31,7 +33,6 @@ static void check_row(struct dataset *dataset, enum dataset_part part, int64_t p
 
 /* The minGPT tutorial's CharDataset: len(data) - block_size rows, targets one character later. */
 TEST(rows_are_views_of_the_text) {
-    setup();
     struct dataset *dataset;
     write_text(path, "hello world");
     ck_ok(open_yaml(&dataset, true, "{path: %s, text: {block_size: 4}}", path));
@@ -55,11 +56,9 @@ TEST(rows_are_views_of_the_text) {
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
     check_row(dataset, DATASET_TRAIN, 1, 2, (int32_t[]){2, 2}, (int64_t[]){2, 3});
     dataset_close(dataset);
-    teardown();
 }
 
 TEST(characters_are_code_points) {
-    setup();
     struct dataset *dataset;
     write_text(path, "aé𝄞€a");
     ck_ok(open_yaml(&dataset, true, "{path: %s, text: {block_size: 2}}", path));
@@ -68,12 +67,10 @@ TEST(characters_are_code_points) {
     check_row(dataset, DATASET_TRAIN, 1, 2, (int32_t[]){1, 3}, (int64_t[]){3, 2});
     check_row(dataset, DATASET_TRAIN, 2, 2, (int32_t[]){3, 2}, (int64_t[]){2, 0});
     dataset_close(dataset);
-    teardown();
 }
 
 /* More than 256 and more than 65536 different characters: ids of 2 and 4 bytes. */
 TEST(large_vocabularies) {
-    setup();
     for (int is_huge = 0; is_huge < 2; is_huge++) {
         uint32_t first = 0x10000, count = is_huge ? 70000 : 300; /* four bytes each */
         char *text = malloc((size_t)count * 4 + 1);
@@ -93,11 +90,9 @@ TEST(large_vocabularies) {
                   (int64_t[]){last - 2, last - 1, last});
         dataset_close(dataset);
     }
-    teardown();
 }
 
 TEST(splits_and_validation_files) {
-    setup();
     struct dataset *dataset;
     write_text(path, "abcabcabcabc");
     ck_ok(open_yaml(&dataset, true, "{path: %s, text: {block_size: 2}, split: {test: 0.25, shuffle: false}}", path));
@@ -122,11 +117,9 @@ TEST(splits_and_validation_files) {
     write_text(second, "ca\nb");
     ck_failure(open_yaml(&dataset, true, "{path: %s, text: {block_size: 2}, validation: %s}", path, second),
                STATUS_DATA, "v.txt: line 1: the character '\n' is not in '");
-    teardown();
 }
 
 TEST(rejects_what_is_no_text) {
-    setup();
     struct dataset *dataset;
     write_text(path, "one\nna\xefve");
     ck_failure(open_yaml(&dataset, true, "path: %s", path), STATUS_DATA,
@@ -150,11 +143,9 @@ TEST(rejects_what_is_no_text) {
                "dataset.scale: tokens cannot be scaled; remove it");
     ck_failure(open_yaml(&dataset, false, "{path: %s, text: {block_size: 3}}", path), STATUS_USAGE,
                "dataset: the target of a token is the next token, which is a class; use loss: cross_entropy");
-    teardown();
 }
 
 TEST(fingerprints_differ) {
-    setup();
     char seen[4][65];
     static const char *const keys[] = {"block_size: 3", "block_size: 4", "block_size: 3, stride: 2",
                                        "block_size: 3, truncate: 0.9"};
@@ -166,7 +157,6 @@ TEST(fingerprints_differ) {
         for (int k = 0; k < i; k++) ck_assert_str_ne(seen[i], seen[k]);
         dataset_close(dataset);
     }
-    teardown();
 }
 
 TEST(vocabularies) {
@@ -200,7 +190,6 @@ TEST(vocabularies) {
 /* ---- token files ---- */
 
 TEST(token_files) {
-    setup();
     struct dataset *dataset;
     char *file = path_in(folder, "t.bin");
     const uint8_t narrow[] = {1, 0, 2, 0, 3, 1, 4, 0, 5, 0, 6, 0, 7, 0}; /* 1 2 259 4 5 6 7 */
@@ -227,11 +216,9 @@ TEST(token_files) {
     check_row(dataset, DATASET_TRAIN, 1, 1, (int32_t[]){65536}, (int64_t[]){3});
     dataset_close(dataset);
     free(file);
-    teardown();
 }
 
 TEST(rejects_wrong_token_files) {
-    setup();
     struct dataset *dataset;
     char *file = path_in(folder, "t.bin"), *other = path_in(folder, "v.bin");
     const uint8_t seven[] = {1, 0, 2, 0, 3, 1, 4}, large[] = {255, 255, 255, 255, 255, 255, 255, 255};
@@ -266,12 +253,10 @@ TEST(rejects_wrong_token_files) {
                "t.bin: the file was truncated after it was opened");
     dataset_close(dataset);
     free(file), free(other);
-    teardown();
 }
 
 /* The loader's batches, with the thread that reads ahead and without: targets are (rows, block_size). */
 TEST(batches_of_tokens) {
-    setup();
     char *file = path_in(folder, "t.bin");
     uint16_t tokens[101];
     for (uint16_t i = 0; i < 101; i++) tokens[i] = i;
@@ -299,7 +284,6 @@ TEST(batches_of_tokens) {
     }
     dataset_close(dataset);
     free(file);
-    teardown();
 }
 
 CHECK_MAIN("text")
