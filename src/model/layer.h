@@ -61,6 +61,7 @@ struct pass {
     /* The rows follow those of the pass before: layers with carried state begin with it, else with 0. */
     bool continues_rows;
 
+    const struct device_ops *ops;             /* of the device */
     const struct gradient_receiver *receiver; /* model_backward_in_parts; NULL: gradients stay in params */
     const struct params *params;              /* of the model */
     const struct params *buffers; /* state that is saved but not learned (running statistics); no gradients */

@@ -21,11 +21,11 @@ static void run_layer(const struct instruction *i, const struct pass *pass) {
 
 static void run_sum(const struct instruction *i, const struct pass *pass) {
     clear_copy(&i->out); /* also of gradients, whose slots are written again */
-    device_ops(pass->device)->add(pass->device, &i->in[0], &i->in[1], &i->out, pass->rows * i->size);
+    pass->ops->add(pass->device, &i->in[0], &i->in[1], &i->out, pass->rows * i->size);
 }
 
 static void run_sum_relu(const struct instruction *i, const struct pass *pass) {
-    device_ops(pass->device)->image->add_relu(pass->device, &i->in[0], &i->in[1], &i->out, pass->rows * i->size);
+    pass->ops->image->add_relu(pass->device, &i->in[0], &i->in[1], &i->out, pass->rows * i->size);
 }
 
 static void run_sum_norm(const struct instruction *i, const struct pass *pass) {
@@ -47,7 +47,7 @@ static void run_recompute(const struct instruction *i, const struct pass *pass) 
 /* The gradient before a relu that is part of a layer. */
 static void run_relu_backward(const struct instruction *i, const struct pass *pass) {
     clear_copy(&i->din[0]);
-    device_ops(pass->device)->image->relu_backward(pass->device, &i->out, &i->dout, &i->din[0], pass->rows * i->size);
+    pass->ops->image->relu_backward(pass->device, &i->out, &i->dout, &i->din[0], pass->rows * i->size);
 }
 
 static void run_layer_backward(const struct instruction *i, const struct pass *pass) {
@@ -311,6 +311,7 @@ struct program *program_create(struct model *model) {
 /* The caller's pass with the model's part filled in. */
 static struct pass complete(const struct model *model, const struct pass *pass, const float *inputs) {
     struct pass own = *pass;
+    own.ops = device_ops(pass->device);
     own.params = &model->params;
     own.buffers = &model->buffers;
     own.lengths = model->lengths;

@@ -28,14 +28,13 @@ bool layer_is_gelu_tanh(const struct layer *layer) {
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    device_ops(pass->device)
-        ->activation_forward(pass->device, function_of(layer), o.x, o.y, pass->rows * layer->in_size);
+    pass->ops->activation_forward(pass->device, function_of(layer), o.x, o.y, pass->rows * layer->in_size);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     if (o.dx)
-        device_ops(pass->device)
-            ->activation_backward(pass->device, function_of(layer), o.x, o.y, o.dy, o.dx, pass->rows * layer->in_size);
+        pass->ops->activation_backward(pass->device, function_of(layer), o.x, o.y, o.dy, o.dx,
+                                       pass->rows * layer->in_size);
 }
 
 static void facts(const struct layer *layer, struct layer_facts *to) {
@@ -233,12 +232,12 @@ static struct keyed_activation keyed_of(const struct layer *layer) {
 
 static void keyed_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct keyed_activation f = keyed_of(layer);
-    device_ops(pass->device)->keyed_forward(pass->device, &f, o.x, o.y, pass->rows * layer->in_size);
+    pass->ops->keyed_forward(pass->device, &f, o.x, o.y, pass->rows * layer->in_size);
 }
 
 static void keyed_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct keyed_activation f = keyed_of(layer);
-    if (o.dx) device_ops(pass->device)->keyed_backward(pass->device, &f, o.x, o.dy, o.dx, pass->rows * layer->in_size);
+    if (o.dx) pass->ops->keyed_backward(pass->device, &f, o.x, o.dy, o.dx, pass->rows * layer->in_size);
 }
 
 static const char *node_with(const struct onnx_call *c, const char *op, const char *a_name, float a, const char *b_name,
@@ -349,9 +348,8 @@ static void draw_slopes(const struct layer *layer, const struct pass *pass, cons
     const struct keyed_config *c = layer->config;
     struct draw_key key = pass->draws;
     key.stream = layer->stream;
-    device_ops(pass->device)
-        ->rrelu(pass->device, &key, (float)c->a, (float)c->b, floats(x), floats(from), floats(to), pass->rows,
-                layer->in_size);
+    pass->ops->rrelu(pass->device, &key, (float)c->a, (float)c->b, floats(x), floats(from), floats(to), pass->rows,
+                     layer->in_size);
 }
 
 static void rrelu_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
@@ -359,7 +357,7 @@ static void rrelu_forward(const struct layer *layer, const struct pass *pass, st
     if (pass->is_training)
         draw_slopes(layer, pass, o.x, o.x, o.y);
     else
-        device_ops(pass->device)->keyed_forward(pass->device, &f, o.x, o.y, pass->rows * layer->in_size);
+        pass->ops->keyed_forward(pass->device, &f, o.x, o.y, pass->rows * layer->in_size);
 }
 
 static void rrelu_backward(const struct layer *layer, const struct pass *pass, struct operands o) {

@@ -259,7 +259,7 @@ static struct head_groups groups_of(const struct layer *layer, size_t rows) {
 }
 
 static void core_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct sequence_ops *ops = device_ops(pass->device)->sequence;
+    const struct sequence_ops *ops = pass->ops->sequence;
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     if (layer->cached_positions) {
@@ -277,7 +277,7 @@ static void core_forward(const struct layer *layer, const struct pass *pass, str
 }
 
 static void core_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct sequence_ops *ops = device_ops(pass->device)->sequence;
+    const struct sequence_ops *ops = pass->ops->sequence;
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     if (!o.dx) return;
@@ -358,24 +358,23 @@ static void attention_init(const struct layer *layer, const struct params *param
 }
 
 static void attention_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
     struct tensor attended = layer_inner(layer, HEADS_COPY, s.heads);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
-    ops->linear_forward(pass->device, o.x, attention_value(layer, pass->params, IN_WEIGHT),
-                        attention_value(layer, pass->params, IN_BIAS), false, F32(s.qkv), n, c, 3 * c);
+    pass->ops->linear_forward(pass->device, o.x, attention_value(layer, pass->params, IN_WEIGHT),
+                              attention_value(layer, pass->params, IN_BIAS), false, F32(s.qkv), n, c, 3 * c);
     if (layer->cached_positions)
         attention_cache_forward(layer->runtime, pass, s.qkv, s.heads);
     else
-        ops->sequence->attention_forward(pass->device, &shape, F32(s.qkv), &attended, s.softmaxes);
-    ops->linear_forward(pass->device, &attended, attention_value(layer, pass->params, OUT_WEIGHT),
-                        attention_value(layer, pass->params, OUT_BIAS), false, o.y, n, c, c);
+        pass->ops->sequence->attention_forward(pass->device, &shape, F32(s.qkv), &attended, s.softmaxes);
+    pass->ops->linear_forward(pass->device, &attended, attention_value(layer, pass->params, OUT_WEIGHT),
+                              attention_value(layer, pass->params, OUT_BIAS), false, o.y, n, c, c);
 }
 
 static void attention_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
+    const struct device_ops *ops = pass->ops;
     struct draw_key key;
     struct attention_shape shape = shape_of(layer, pass, &key);
     struct saved s = saved_of(layer, pass->rows);
@@ -742,7 +741,6 @@ static struct cross_saved cross_saved_of(const struct layer *layer, size_t count
 static const float *later(const float *x, size_t elements) { return x ? x + elements : NULL; }
 
 static void cross_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key;
     struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&o.x[2]) : NULL);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
@@ -750,15 +748,15 @@ static void cross_forward(const struct layer *layer, const struct pass *pass, st
     size_t n = pass->rows * tokens_of(layer), m = pass->rows * keys_of(layer), c = features_of(layer);
     const float *w = attention_value(layer, pass->params, IN_WEIGHT);
     const float *bias = attention_value(layer, pass->params, IN_BIAS);
-    ops->linear_forward(pass->device, &o.x[0], w, bias, false, F32(s.q), n, c, c);
-    ops->linear_forward(pass->device, &o.x[1], w + c * c, later(bias, c), false, F32(s.kv), m, c, 2 * c);
-    ops->sequence->cross_attention_forward(pass->device, &shape, s.q, s.kv, &attended, s.softmaxes);
-    ops->linear_forward(pass->device, &attended, attention_value(layer, pass->params, OUT_WEIGHT),
-                        attention_value(layer, pass->params, OUT_BIAS), false, o.y, n, c, c);
+    pass->ops->linear_forward(pass->device, &o.x[0], w, bias, false, F32(s.q), n, c, c);
+    pass->ops->linear_forward(pass->device, &o.x[1], w + c * c, later(bias, c), false, F32(s.kv), m, c, 2 * c);
+    pass->ops->sequence->cross_attention_forward(pass->device, &shape, s.q, s.kv, &attended, s.softmaxes);
+    pass->ops->linear_forward(pass->device, &attended, attention_value(layer, pass->params, OUT_WEIGHT),
+                              attention_value(layer, pass->params, OUT_BIAS), false, o.y, n, c, c);
 }
 
 static void cross_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
+    const struct device_ops *ops = pass->ops;
     struct draw_key key;
     struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&o.x[2]) : NULL);
     struct cross_saved s = cross_saved_of(layer, pass->rows);

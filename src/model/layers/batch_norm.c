@@ -92,27 +92,24 @@ static void forward(const struct layer *layer, const struct pass *pass, struct o
     struct batch_norm norm = norm_of(layer, pass);
     size_t p = layer->first_param, b = layer->first_buffer;
     bool is_tracked = c->track_running_stats && !pass->is_repeated; /* updated once */
-    device_ops(pass->device)
-        ->image->batch_norm_forward(
-            pass->device, &norm, o.x, c->affine ? params_value(pass->params, p) : NULL,
-            c->affine ? params_value(pass->params, p + 1) : NULL, is_tracked ? params_value(pass->buffers, b) : NULL,
-            is_tracked ? params_value(pass->buffers, b + 1) : NULL, layer->runtime, o.y, positions(layer, pass));
+    pass->ops->image->batch_norm_forward(
+        pass->device, &norm, o.x, c->affine ? params_value(pass->params, p) : NULL,
+        c->affine ? params_value(pass->params, p + 1) : NULL, is_tracked ? params_value(pass->buffers, b) : NULL,
+        is_tracked ? params_value(pass->buffers, b + 1) : NULL, layer->runtime, o.y, positions(layer, pass));
 }
 
 static void recompute(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct batch_norm norm = norm_of(layer, pass);
-    device_ops(pass->device)
-        ->image->batch_norm_recompute(pass->device, &norm, o.x, layer->runtime, o.y, positions(layer, pass));
+    pass->ops->image->batch_norm_recompute(pass->device, &norm, o.x, layer->runtime, o.y, positions(layer, pass));
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     bool affine = config_of(layer)->affine;
     struct batch_norm norm = norm_of(layer, pass);
     size_t p = layer->first_param;
-    device_ops(pass->device)
-        ->image->batch_norm_backward(pass->device, &norm, o.x, o.dy, layer->runtime, o.dx,
-                                     affine ? params_gradient(pass->params, p) : NULL,
-                                     affine ? params_gradient(pass->params, p + 1) : NULL, positions(layer, pass));
+    pass->ops->image->batch_norm_backward(pass->device, &norm, o.x, o.dy, layer->runtime, o.dx,
+                                          affine ? params_gradient(pass->params, p) : NULL,
+                                          affine ? params_gradient(pass->params, p + 1) : NULL, positions(layer, pass));
 }
 
 static bool sums_over_ranks(const struct layer *layer) { return config_of(layer)->sync; }

@@ -19,23 +19,21 @@ static void init(const struct layer *layer, const struct params *params, struct 
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t size = features(layer);
-    ops->copy_columns(pass->device, params_value(pass->params, layer->first_param), 0, floats(o.y), layer->out_size,
-                      pass->rows, size);
-    ops->copy_columns(pass->device, floats(o.x), layer->in_size, floats(o.y) + size, layer->out_size, pass->rows,
-                      layer->in_size);
+    pass->ops->copy_columns(pass->device, params_value(pass->params, layer->first_param), 0, floats(o.y),
+                            layer->out_size, pass->rows, size);
+    pass->ops->copy_columns(pass->device, floats(o.x), layer->in_size, floats(o.y) + size, layer->out_size, pass->rows,
+                            layer->in_size);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t size = features(layer);
-    ops->copy_columns(pass->device, floats(o.dy), layer->out_size, layer->saved, size, pass->rows, size);
-    ops->sequence->sum_rows(pass->device, layer->saved, params_gradient(pass->params, layer->first_param), pass->rows,
-                            size);
+    pass->ops->copy_columns(pass->device, floats(o.dy), layer->out_size, layer->saved, size, pass->rows, size);
+    pass->ops->sequence->sum_rows(pass->device, layer->saved, params_gradient(pass->params, layer->first_param),
+                                  pass->rows, size);
     if (o.dx)
-        ops->copy_columns(pass->device, floats(o.dy) + size, layer->out_size, floats(o.dx), layer->in_size, pass->rows,
-                          layer->in_size);
+        pass->ops->copy_columns(pass->device, floats(o.dy) + size, layer->out_size, floats(o.dx), layer->in_size,
+                                pass->rows, layer->in_size);
 }
 
 /* The token is repeated for each row of the batch. */

@@ -227,16 +227,14 @@ static void init(const struct layer *layer, const struct params *params, struct 
 static void convolution_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     const float *bias = config_of(layer)->bias ? params_value(pass->params, first + 1) : NULL;
-    device_ops(pass->device)
-        ->convolution->forward(layer->runtime, o.x, params_value(pass->params, first), bias, o.y, images);
+    pass->ops->convolution->forward(layer->runtime, o.x, params_value(pass->params, first), bias, o.y, images);
 }
 
 static void convolution_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     float *dbias = config_of(layer)->bias ? params_gradient(pass->params, first + 1) : NULL;
-    device_ops(pass->device)
-        ->convolution->backward(layer->runtime, o.x, params_value(pass->params, first), o.dy, o.dx,
-                                params_gradient(pass->params, first), dbias, images);
+    pass->ops->convolution->backward(layer->runtime, o.x, params_value(pass->params, first), o.dy, o.dx,
+                                     params_gradient(pass->params, first), dbias, images);
 }
 
 static size_t multiply_adds(const struct layer *layer) {
@@ -422,12 +420,12 @@ static status plan_unfold(struct layer *layer, struct planning *planning) {
 
 static void unfold(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct depth_window w = depth_of(config_of(layer), &layer->in);
-    device_ops(pass->device)->shapes->unfold_depth(pass->device, &w, floats(o.x), floats(o.y), pass->rows);
+    pass->ops->shapes->unfold_depth(pass->device, &w, floats(o.x), floats(o.y), pass->rows);
 }
 
 static void fold(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct depth_window w = depth_of(config_of(layer), &layer->in);
-    if (o.dx) device_ops(pass->device)->shapes->fold_depth(pass->device, &w, floats(o.dy), floats(o.dx), pass->rows);
+    if (o.dx) pass->ops->shapes->fold_depth(pass->device, &w, floats(o.dy), floats(o.dx), pass->rows);
 }
 
 static void unfold_c(const struct c_call *c) {
@@ -655,37 +653,35 @@ static status prepare(struct layer *layer, struct device *device, size_t batch, 
 static size_t positions_of(const struct layer *layer) { return layer->out_size / (size_t)layer->out.size[0]; }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t first = layer->first_param;
     struct tensor product = is_volume(layer) ? *F32(layer->saved) : *o.y;
     if (config_of(layer)->bias) product.copy = NULL; /* it is written again */
-    ops->convolution->backward(layer->runtime, NULL, params_value(pass->params, first), o.x, &product, NULL, NULL,
-                               pass->rows * convolution_images(layer));
+    pass->ops->convolution->backward(layer->runtime, NULL, params_value(pass->params, first), o.x, &product, NULL, NULL,
+                                     pass->rows * convolution_images(layer));
     if (is_volume(layer)) {
         struct depth_window w = transpose_depth(layer);
-        ops->shapes->fold_depth(pass->device, &w, layer->saved, floats(o.y), pass->rows);
+        pass->ops->shapes->fold_depth(pass->device, &w, layer->saved, floats(o.y), pass->rows);
     }
     if (config_of(layer)->bias)
-        ops->sequence->add_row(pass->device, floats(o.y), params_value(pass->params, first + 1), floats(o.y),
-                               pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
+        pass->ops->sequence->add_row(pass->device, floats(o.y), params_value(pass->params, first + 1), floats(o.y),
+                                     pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t first = layer->first_param, images = pass->rows * convolution_images(layer);
     const float *w = params_value(pass->params, first);
     struct tensor product = *o.dy;
     if (is_volume(layer)) {
         struct depth_window windows = transpose_depth(layer);
-        ops->shapes->unfold_depth(pass->device, &windows, floats(o.dy), layer->saved, pass->rows);
+        pass->ops->shapes->unfold_depth(pass->device, &windows, floats(o.dy), layer->saved, pass->rows);
         product = *F32(layer->saved);
     }
     if (config_of(layer)->bias)
-        ops->sequence->sum_rows(pass->device, floats(o.dy), params_gradient(pass->params, first + 1),
-                                pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
-    ops->convolution->backward(layer->runtime, &product, w, o.x, NULL, params_gradient(pass->params, first), NULL,
-                               images);
-    if (o.dx) ops->convolution->forward(layer->runtime, &product, w, NULL, o.dx, images);
+        pass->ops->sequence->sum_rows(pass->device, floats(o.dy), params_gradient(pass->params, first + 1),
+                                      pass->rows * positions_of(layer), (size_t)layer->out.size[0]);
+    pass->ops->convolution->backward(layer->runtime, &product, w, o.x, NULL, params_gradient(pass->params, first), NULL,
+                                     images);
+    if (o.dx) pass->ops->convolution->forward(layer->runtime, &product, w, NULL, o.dx, images);
 }
 
 static const char *transpose_onnx(const struct onnx_call *c) {

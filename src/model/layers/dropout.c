@@ -56,17 +56,16 @@ static status plan_channels(struct layer *layer, struct planning *planning) {
 /* [channels] with a draw each; 0: each element has one. */
 static void apply(const struct layer *layer, const struct pass *pass, const struct tensor *from,
                   const struct tensor *to, size_t channels) {
-    const struct device_ops *ops = device_ops(pass->device);
     const struct dropout_config *c = config_of(layer);
     struct draw_key key = pass->draws;
     key.stream = layer->stream;
     if (c->mode == PATH_BATCH) key.first_row = key.row_stride = 0;
     if (!pass->is_training || c->p == 0)
-        ops->copy(pass->device, from, to, pass->rows * layer->in_size);
+        pass->ops->copy(pass->device, from, to, pass->rows * layer->in_size);
     else if (channels > 0)
-        ops->dropout_channels(pass->device, &key, (float)c->p, from, to, pass->rows, layer->in_size, channels);
+        pass->ops->dropout_channels(pass->device, &key, (float)c->p, from, to, pass->rows, layer->in_size, channels);
     else
-        ops->dropout(pass->device, &key, (float)c->p, from, to, pass->rows, layer->in_size);
+        pass->ops->dropout(pass->device, &key, (float)c->p, from, to, pass->rows, layer->in_size);
 }
 
 static size_t channels_of(const struct layer *layer) { return (size_t)layer->in.size[0]; }
@@ -96,7 +95,6 @@ static status plan_alpha(struct layer *layer, struct planning *planning) {
  * 1. [is_forward]: else of gradients. */
 static void apply_alpha(const struct layer *layer, const struct pass *pass, const struct tensor *from,
                         const struct tensor *to, size_t channels, bool is_forward) {
-    const struct device_ops *ops = device_ops(pass->device);
     double p = config_of(layer)->p, a = sqrt((1 - p) / (SELU_LIMIT * SELU_LIMIT * p + 1));
     struct keyed_activation shift = {KEYED_AFFINE, 1, (float)SELU_LIMIT};
     struct keyed_activation scale = {KEYED_AFFINE, (float)a, is_forward ? (float)(-a * SELU_LIMIT) : 0};
@@ -105,9 +103,9 @@ static void apply_alpha(const struct layer *layer, const struct pass *pass, cons
         apply(layer, pass, from, to, channels);
         return;
     }
-    if (is_forward) ops->keyed_forward(pass->device, &shift, from, to, count);
+    if (is_forward) pass->ops->keyed_forward(pass->device, &shift, from, to, count);
     apply(layer, pass, is_forward ? to : from, F32(layer->saved), channels);
-    ops->keyed_forward(pass->device, &scale, F32(layer->saved), to, count);
+    pass->ops->keyed_forward(pass->device, &scale, F32(layer->saved), to, count);
 }
 
 #define ALPHA_PASSES(name_, channels_)                                                                                 \

@@ -170,13 +170,13 @@ static int32_t *tokens_of(const struct layer *layer) {
 static const int32_t *embedding_tokens(const struct layer *layer, const struct pass *pass, const float *x,
                                        int32_t *converted) {
     if (layer->in.is_tokens) return (const int32_t *)(const void *)x;
-    device_ops(pass->device)
-        ->sequence->to_tokens(pass->device, x, converted, pass->rows * layer->in_size, vocabulary(layer, pass->params));
+    pass->ops->sequence->to_tokens(pass->device, x, converted, pass->rows * layer->in_size,
+                                   vocabulary(layer, pass->params));
     return converted;
 }
 
 static void embedding_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct sequence_ops *ops = device_ops(pass->device)->sequence;
+    const struct sequence_ops *ops = pass->ops->sequence;
     size_t count = pass->rows * layer->in_size, size = vocabulary(layer, pass->params);
     const int32_t *tokens = embedding_tokens(layer, pass, floats(o.x), tokens_of(layer));
     if (layer->out.lengths)
@@ -188,14 +188,13 @@ static void embedding_forward(const struct layer *layer, const struct pass *pass
 
 /* Tokens have no gradient. */
 static void embedding_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)floats(o.x) : tokens_of(layer);
     float *gradient = params_gradient(pass->params, layer->first_param);
     float *padding = gradient + (has_padding(layer) ? (size_t)padding_of(layer) * width(layer) : 0);
-    if (has_padding(layer)) ops->copy(pass->device, F32(padding), F32(layer->runtime), width(layer));
-    ops->sequence->embedding_backward(pass->device, tokens, floats(o.dy), gradient, pass->rows * layer->in_size,
-                                      vocabulary(layer, pass->params), width(layer));
-    if (has_padding(layer)) ops->copy(pass->device, F32(layer->runtime), F32(padding), width(layer));
+    if (has_padding(layer)) pass->ops->copy(pass->device, F32(padding), F32(layer->runtime), width(layer));
+    pass->ops->sequence->embedding_backward(pass->device, tokens, floats(o.dy), gradient, pass->rows * layer->in_size,
+                                            vocabulary(layer, pass->params), width(layer));
+    if (has_padding(layer)) pass->ops->copy(pass->device, F32(layer->runtime), F32(padding), width(layer));
 }
 
 static status positional_plan(struct layer *layer, struct planning *planning) {
@@ -218,15 +217,13 @@ static void positional_forward(const struct layer *layer, const struct pass *pas
     const float *weight = params_value(pass->params, layer->first_param);
     size_t rows = layer->cached_positions ? 1 : pass->rows, tokens = pass->rows / rows;
     if (layer->cached_positions) weight += pass->position * layer->in_size;
-    device_ops(pass->device)
-        ->sequence->add_row(pass->device, floats(o.x), weight, floats(o.y), rows, tokens * layer->in_size);
+    pass->ops->sequence->add_row(pass->device, floats(o.x), weight, floats(o.y), rows, tokens * layer->in_size);
 }
 
 static void positional_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
-    ops->sequence->sum_rows(pass->device, floats(o.dy), params_gradient(pass->params, layer->first_param), pass->rows,
-                            layer->in_size);
-    if (o.dx) ops->copy(pass->device, o.dy, o.dx, pass->rows * layer->in_size);
+    pass->ops->sequence->sum_rows(pass->device, floats(o.dy), params_gradient(pass->params, layer->first_param),
+                                  pass->rows, layer->in_size);
+    if (o.dx) pass->ops->copy(pass->device, o.dy, o.dx, pass->rows * layer->in_size);
 }
 
 static int32_t padding_token(const struct layer *layer) { return has_padding(layer) ? (int32_t)padding_of(layer) : -1; }
@@ -403,19 +400,17 @@ static struct embedding_bag bag_of(const struct layer *layer, const struct pass 
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct embedding_bag bag = bag_of(layer, pass);
-    device_ops(pass->device)
-        ->sequence->embedding_bag_forward(
-            pass->device, &bag, embedding_tokens(layer, pass, floats(o.x), layer->runtime),
-            params_value(pass->params, layer->first_param), floats(o.y), (int32_t *)(void *)layer->saved);
+    pass->ops->sequence->embedding_bag_forward(
+        pass->device, &bag, embedding_tokens(layer, pass, floats(o.x), layer->runtime),
+        params_value(pass->params, layer->first_param), floats(o.y), (int32_t *)(void *)layer->saved);
 }
 
 /* Tokens have no gradient. */
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct embedding_bag bag = bag_of(layer, pass);
     const int32_t *tokens = layer->in.is_tokens ? (const int32_t *)(const void *)floats(o.x) : layer->runtime;
-    device_ops(pass->device)
-        ->sequence->embedding_bag_backward(pass->device, &bag, tokens, (const int32_t *)(const void *)layer->saved,
-                                           floats(o.dy), params_gradient(pass->params, layer->first_param));
+    pass->ops->sequence->embedding_bag_backward(pass->device, &bag, tokens, (const int32_t *)(const void *)layer->saved,
+                                                floats(o.dy), params_gradient(pass->params, layer->first_param));
 }
 
 static void bag_facts(const struct layer *layer, struct layer_facts *to) {

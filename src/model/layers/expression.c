@@ -157,7 +157,7 @@ static void add_derivatives(const struct layer *layer, struct expression_call *c
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct expression_call call = call_of(layer, pass->rows, o.x);
     add_value(layer, &call, floats(o.y));
-    device_ops(pass->device)->formulas->run(pass->device, &call);
+    pass->ops->formulas->run(pass->device, &call);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
@@ -165,7 +165,7 @@ static void backward(const struct layer *layer, const struct pass *pass, struct 
     float *to[EXPRESSION_MAX_VARIABLES];
     for (size_t i = 0; i < layer->in_count; i++) to[i] = floats(&o.dx[i]);
     add_derivatives(layer, &call, floats(o.dy), to);
-    if (call.output_count) device_ops(pass->device)->formulas->run(pass->device, &call);
+    if (call.output_count) pass->ops->formulas->run(pass->device, &call);
 }
 
 /* The workspace of both passes. */

@@ -64,15 +64,13 @@ static void init(const struct layer *layer, const struct params *params, struct 
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
-    (is_prelu(layer) ? ops->prelu_forward : ops->scale_forward)(pass->device, floats(o.x),
-                                                                params_value(pass->params, layer->first_param),
-                                                                width(layer), floats(o.y), pass->rows * layer->in_size);
+    (is_prelu(layer) ? pass->ops->prelu_forward : pass->ops->scale_forward)(
+        pass->device, floats(o.x), params_value(pass->params, layer->first_param), width(layer), floats(o.y),
+        pass->rows * layer->in_size);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
-    (is_prelu(layer) ? ops->prelu_backward : ops->scale_backward)(
+    (is_prelu(layer) ? pass->ops->prelu_backward : pass->ops->scale_backward)(
         pass->device, floats(o.x), params_value(pass->params, layer->first_param), width(layer), floats(o.dy),
         floats(o.dx), params_gradient(pass->params, layer->first_param), pass->rows * layer->in_size);
 }

@@ -36,38 +36,34 @@ static size_t width_of(const struct layer *layer, size_t *outer) {
 /* Half [half] of x to y, or from it. */
 static void take(const struct layer *layer, const struct pass *pass, const float *x, size_t half, float *y) {
     size_t outer, width = width_of(layer, &outer);
-    device_ops(pass->device)
-        ->copy_columns(pass->device, x + half * width, 2 * width, y, width, pass->rows * outer, width);
+    pass->ops->copy_columns(pass->device, x + half * width, 2 * width, y, width, pass->rows * outer, width);
 }
 
 static void put(const struct layer *layer, const struct pass *pass, const float *x, size_t half, float *y) {
     size_t outer, width = width_of(layer, &outer);
-    device_ops(pass->device)
-        ->copy_columns(pass->device, x, width, y + half * width, 2 * width, pass->rows * outer, width);
+    pass->ops->copy_columns(pass->device, x, width, y + half * width, 2 * width, pass->rows * outer, width);
 }
 
 /* What is stored: s = sigmoid(gate), and two workspaces. */
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t count = pass->rows * layer->out_size;
     float *s = layer->saved, *value = s + count, *gate = value + count;
     take(layer, pass, floats(o.x), 0, value);
     take(layer, pass, floats(o.x), 1, gate);
-    ops->activation_forward(pass->device, ACTIVATION_SIGMOID, F32(gate), F32(s), count);
-    ops->multiply(pass->device, value, s, floats(o.y), count);
+    pass->ops->activation_forward(pass->device, ACTIVATION_SIGMOID, F32(gate), F32(s), count);
+    pass->ops->multiply(pass->device, value, s, floats(o.y), count);
 }
 
 /* dvalue = dy s;  dgate = dy value s (1 - s) */
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t count = pass->rows * layer->out_size;
     float *s = layer->saved, *value = s + count, *slope = value + count;
     if (!o.dx) return;
-    ops->multiply(pass->device, floats(o.dy), s, slope, count);
+    pass->ops->multiply(pass->device, floats(o.dy), s, slope, count);
     put(layer, pass, slope, 0, floats(o.dx));
     take(layer, pass, floats(o.x), 0, value);
-    ops->multiply(pass->device, floats(o.dy), value, value, count);
-    ops->activation_backward(pass->device, ACTIVATION_SIGMOID, F32(s), F32(s), F32(value), F32(slope), count);
+    pass->ops->multiply(pass->device, floats(o.dy), value, value, count);
+    pass->ops->activation_backward(pass->device, ACTIVATION_SIGMOID, F32(s), F32(s), F32(value), F32(slope), count);
     put(layer, pass, slope, 1, floats(o.dx));
 }
 

@@ -15,9 +15,8 @@ static status plan_input(struct layer *layer, struct planning *planning) {
 
 static void forward_input(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct model_input *input = layer->config;
-    device_ops(pass->device)
-        ->copy_columns(pass->device, floats(o.x) + input->first, layer->in_size, floats(o.y), layer->out_size,
-                       pass->rows, layer->out_size);
+    pass->ops->copy_columns(pass->device, floats(o.x) + input->first, layer->in_size, floats(o.y), layer->out_size,
+                            pass->rows, layer->out_size);
 }
 
 /* No parameter is before it. */
@@ -49,9 +48,8 @@ static void backward_part(const struct layer *layer, const struct pass *pass, st
     const struct model_input *part = layer->config;
     if (!o.dx) return;
     device_zero(pass->device, floats(o.dx), pass->rows * layer->in_size * sizeof(float));
-    device_ops(pass->device)
-        ->copy_columns(pass->device, floats(o.dy), layer->out_size, floats(o.dx) + part->first, layer->in_size,
-                       pass->rows, layer->out_size);
+    pass->ops->copy_columns(pass->device, floats(o.dy), layer->out_size, floats(o.dx) + part->first, layer->in_size,
+                            pass->rows, layer->out_size);
 }
 
 static const char *part_onnx(const struct onnx_call *c) {
@@ -90,13 +88,11 @@ static void copy_outputs(const struct layer *layer, const struct pass *pass, str
     for (size_t i = 0; i < layer->in_count; i++) {
         size_t size = shape_elements(&layer->ins[i]);
         if (!o.dy)
-            device_ops(pass->device)
-                ->copy_columns(pass->device, floats(&o.x[i]), size, floats(o.y) + first, layer->out_size, pass->rows,
-                               size);
+            pass->ops->copy_columns(pass->device, floats(&o.x[i]), size, floats(o.y) + first, layer->out_size,
+                                    pass->rows, size);
         else if (o.dx[i].data)
-            device_ops(pass->device)
-                ->copy_columns(pass->device, floats(o.dy) + first, layer->out_size, floats(&o.dx[i]), size, pass->rows,
-                               size);
+            pass->ops->copy_columns(pass->device, floats(o.dy) + first, layer->out_size, floats(&o.dx[i]), size,
+                                    pass->rows, size);
         first += size;
     }
 }
@@ -135,9 +131,8 @@ static status plan_reorder(struct layer *layer, struct planning *planning) {
 static void transpose(const struct layer *layer, const struct pass *pass, const struct tensor *source,
                       const struct tensor *target, bool is_channels_last) {
     size_t channels = (size_t)layer->in.size[0], positions = layer->in_size / channels;
-    device_ops(pass->device)
-        ->image->transpose(pass->device, source, target, pass->rows, is_channels_last ? positions : channels,
-                           is_channels_last ? channels : positions);
+    pass->ops->image->transpose(pass->device, source, target, pass->rows, is_channels_last ? positions : channels,
+                                is_channels_last ? channels : positions);
 }
 
 static void reorder(const struct layer *layer, const struct pass *pass, struct operands o) {

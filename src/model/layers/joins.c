@@ -116,7 +116,6 @@ static status plan_concat(struct layer *layer, struct planning *planning) {
 
 /* Copies the part of each input between it and the output or, backward, their gradients. */
 static void copy_parts(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     int dimension = dimension_of(layer);
     size_t outer, inner, at = 0;
     join_blocks(&layer->out, dimension, &outer, &inner);
@@ -124,11 +123,11 @@ static void copy_parts(const struct layer *layer, const struct pass *pass, struc
     for (size_t i = 0; i < layer->in_count; i++) {
         size_t width = (size_t)layer->ins[i].size[dimension] * inner;
         if (!o.dy)
-            ops->copy_columns(pass->device, floats(&o.x[i]), width, floats(o.y) + at, stride, pass->rows * outer,
-                              width);
+            pass->ops->copy_columns(pass->device, floats(&o.x[i]), width, floats(o.y) + at, stride, pass->rows * outer,
+                                    width);
         else if (o.dx[i].data)
-            ops->copy_columns(pass->device, floats(o.dy) + at, stride, floats(&o.dx[i]), width, pass->rows * outer,
-                              width);
+            pass->ops->copy_columns(pass->device, floats(o.dy) + at, stride, floats(&o.dx[i]), width,
+                                    pass->rows * outer, width);
         at += width;
     }
 }
@@ -179,16 +178,14 @@ static status plan_multiply(struct layer *layer, struct planning *planning) {
 }
 
 static void multiply_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    device_ops(pass->device)
-        ->multiply(pass->device, floats(&o.x[0]), floats(&o.x[1]), floats(o.y), pass->rows * layer->out_size);
+    pass->ops->multiply(pass->device, floats(&o.x[0]), floats(&o.x[1]), floats(o.y), pass->rows * layer->out_size);
 }
 
 static void multiply_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     for (int i = 0; i < 2; i++)
         if (o.dx[i].data)
-            device_ops(pass->device)
-                ->multiply(pass->device, floats(o.dy), floats(&o.x[1 - i]), floats(&o.dx[i]),
-                           pass->rows * layer->out_size);
+            pass->ops->multiply(pass->device, floats(o.dy), floats(&o.x[1 - i]), floats(&o.dx[i]),
+                                pass->rows * layer->out_size);
 }
 
 static const char *multiply_onnx(const struct onnx_call *c) {

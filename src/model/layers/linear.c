@@ -92,10 +92,9 @@ static float *bias_gradient(const struct layer *layer, const struct pass *pass) 
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    device_ops(pass->device)
-        ->linear_forward(pass->device, o.x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
-                         layer->has_relu, o.y, vectors(layer, pass->rows), (size_t)features(layer),
-                         (size_t)config_of(layer)->out);
+    pass->ops->linear_forward(pass->device, o.x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
+                              layer->has_relu, o.y, vectors(layer, pass->rows), (size_t)features(layer),
+                              (size_t)config_of(layer)->out);
 }
 
 /* At most 8 MiB of a gradient are in memory: enough for a fast matrix product. */
@@ -127,7 +126,7 @@ static void receive_rows(void *user, size_t first, size_t count) {
 /* dx first: it needs the weight before the update. */
 static void backward_in_parts(const struct layer *layer, const struct pass *pass, const struct tensor *x,
                               const struct tensor *dy, const struct tensor *dx) {
-    const struct device_ops *ops = device_ops(pass->device);
+    const struct device_ops *ops = pass->ops;
     const struct param *p = &pass->params->items[weight_of(layer)];
     size_t n = vectors(layer, pass->rows), in = (size_t)features(layer), out = (size_t)config_of(layer)->out;
     float *dw = params_gradient(pass->params, weight_of(layer));
@@ -144,7 +143,7 @@ static void backward(const struct layer *layer, const struct pass *pass, struct 
         return;
     }
     const struct linear_config *c = config_of(layer);
-    const struct device_ops *ops = device_ops(pass->device);
+    const struct device_ops *ops = pass->ops;
     size_t weight = weight_of(layer), n = vectors(layer, pass->rows), in = (size_t)features(layer);
     ops->linear_backward_weight(pass->device, o.dy, o.x, params_gradient(pass->params, weight),
                                 bias_gradient(layer, pass), n, in, (size_t)c->out);
@@ -154,36 +153,33 @@ static void backward(const struct layer *layer, const struct pass *pass, struct 
 
 static void forward_before(const struct layer *layer, const struct pass *pass, const struct tensor *x,
                            const struct tensor *kept, const struct tensor *y) {
-    device_ops(pass->device)
-        ->gelu->forward_before(pass->device, x, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
-                               kept, y, vectors(layer, pass->rows), (size_t)features(layer),
-                               (size_t)config_of(layer)->out);
+    pass->ops->gelu->forward_before(pass->device, x, params_value(pass->params, weight_of(layer)),
+                                    bias_value(layer, pass), kept, y, vectors(layer, pass->rows),
+                                    (size_t)features(layer), (size_t)config_of(layer)->out);
 }
 
 static void forward_after(const struct layer *layer, const struct pass *pass, const struct tensor *y,
                           const struct tensor *to) {
-    device_ops(pass->device)
-        ->gelu->forward_after(pass->device, y, params_value(pass->params, weight_of(layer)), bias_value(layer, pass),
-                              layer->has_relu, to, vectors(layer, pass->rows), (size_t)features(layer),
-                              (size_t)config_of(layer)->out);
+    pass->ops->gelu->forward_after(pass->device, y, params_value(pass->params, weight_of(layer)),
+                                   bias_value(layer, pass), layer->has_relu, to, vectors(layer, pass->rows),
+                                   (size_t)features(layer), (size_t)config_of(layer)->out);
 }
 
 static void backward_after(const struct layer *layer, const struct pass *pass, const struct tensor *y,
                            const struct tensor *kept, const struct tensor *dy, const struct tensor *dkept) {
     size_t weight = weight_of(layer);
-    device_ops(pass->device)
-        ->gelu->backward_after(pass->device, dy, y, params_value(pass->params, weight), kept,
-                               params_gradient(pass->params, weight), bias_gradient(layer, pass), dkept,
-                               vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
+    pass->ops->gelu->backward_after(pass->device, dy, y, params_value(pass->params, weight), kept,
+                                    params_gradient(pass->params, weight), bias_gradient(layer, pass), dkept,
+                                    vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
 }
 
 static void backward_before(const struct layer *layer, const struct pass *pass, const struct tensor *x,
                             const struct tensor *dkept, const struct tensor *dx) {
     size_t weight = weight_of(layer);
-    device_ops(pass->device)
-        ->gelu->backward_before(pass->device, dkept, x, params_value(pass->params, weight),
-                                params_gradient(pass->params, weight), bias_gradient(layer, pass), dx,
-                                vectors(layer, pass->rows), (size_t)features(layer), (size_t)config_of(layer)->out);
+    pass->ops->gelu->backward_before(pass->device, dkept, x, params_value(pass->params, weight),
+                                     params_gradient(pass->params, weight), bias_gradient(layer, pass), dx,
+                                     vectors(layer, pass->rows), (size_t)features(layer),
+                                     (size_t)config_of(layer)->out);
 }
 
 static const struct layer_around_gelu around_gelu = {forward_before, forward_after, backward_after, backward_before};

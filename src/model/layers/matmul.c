@@ -40,7 +40,7 @@ static struct product product_of(const struct layer *layer) {
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
+    const struct device_ops *ops = pass->ops;
     struct product p = product_of(layer);
     for (size_t i = 0; i < pass->rows * p.count; i++)
         ops->linear_backward_input(pass->device, F32(floats(&o.x[0]) + i * p.m * p.k), floats(&o.x[1]) + i * p.k * p.n,
@@ -49,18 +49,17 @@ static void forward(const struct layer *layer, const struct pass *pass, struct o
 
 /* da = dy b^T, db = a^T dy */
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     struct product p = product_of(layer);
     if (o.dx[1].data) device_zero(pass->device, floats(&o.dx[1]), pass->rows * p.count * p.k * p.n * sizeof(float));
     for (size_t i = 0; i < pass->rows * p.count; i++) {
         const float *a = floats(&o.x[0]) + i * p.m * p.k, *b = floats(&o.x[1]) + i * p.k * p.n,
                     *slope = floats(o.dy) + i * p.m * p.n;
         if (o.dx[0].data)
-            ops->linear_forward(pass->device, F32(slope), b, NULL, false, F32(floats(&o.dx[0]) + i * p.m * p.k), p.m,
-                                p.n, p.k);
+            pass->ops->linear_forward(pass->device, F32(slope), b, NULL, false, F32(floats(&o.dx[0]) + i * p.m * p.k),
+                                      p.m, p.n, p.k);
         if (o.dx[1].data)
-            ops->linear_backward_weight(pass->device, F32(a), F32(slope), floats(&o.dx[1]) + i * p.k * p.n, NULL, p.m,
-                                        p.n, p.k);
+            pass->ops->linear_backward_weight(pass->device, F32(a), F32(slope), floats(&o.dx[1]) + i * p.k * p.n, NULL,
+                                              p.m, p.n, p.k);
     }
 }
 

@@ -109,27 +109,25 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 static void layer_norm_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    device_ops(pass->device)
-        ->norm_layers->layer_norm_forward(pass->device, floats(o.x), weight_in(layer, pass), bias_in(layer, pass),
-                                          (float)config_of(layer)->eps, o.y, layer->saved, vectors(layer, pass->rows),
-                                          width(layer));
+    pass->ops->norm_layers->layer_norm_forward(pass->device, floats(o.x), weight_in(layer, pass), bias_in(layer, pass),
+                                               (float)config_of(layer)->eps, o.y, layer->saved,
+                                               vectors(layer, pass->rows), width(layer));
 }
 
 static bool layer_norm_takes_sum(const struct device_ops *ops) { return ops->norm_layers->add_layer_norm_forward; }
 
 static void layer_norm_of_sum(const struct layer *layer, const struct pass *pass, const struct tensor *a,
                               const struct tensor *b, const struct tensor *x, const struct tensor *y) {
-    const struct norm_ops *ops = device_ops(pass->device)->norm_layers;
+    const struct norm_ops *ops = pass->ops->norm_layers;
     ops->add_layer_norm_forward(pass->device, a, b, floats(x), weight_in(layer, pass), bias_in(layer, pass),
                                 (float)config_of(layer)->eps, y, layer->saved, vectors(layer, pass->rows),
                                 width(layer));
 }
 
 static void layer_norm_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    device_ops(pass->device)
-        ->norm_layers->layer_norm_backward(pass->device, floats(o.x), weight_in(layer, pass), layer->saved, o.dy, o.dx,
-                                           layer->adds_to_dx, weight_slopes(layer, pass), bias_slopes(layer, pass),
-                                           vectors(layer, pass->rows), width(layer));
+    pass->ops->norm_layers->layer_norm_backward(pass->device, floats(o.x), weight_in(layer, pass), layer->saved, o.dy,
+                                                o.dx, layer->adds_to_dx, weight_slopes(layer, pass),
+                                                bias_slopes(layer, pass), vectors(layer, pass->rows), width(layer));
 }
 
 static float rms_eps(const struct layer *layer) {
@@ -138,25 +136,23 @@ static float rms_eps(const struct layer *layer) {
 }
 
 static void rms_norm_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    device_ops(pass->device)
-        ->norm_layers->rms_norm_forward(pass->device, floats(o.x), weight_in(layer, pass), rms_eps(layer), o.y,
-                                        layer->saved, vectors(layer, pass->rows), width(layer));
+    pass->ops->norm_layers->rms_norm_forward(pass->device, floats(o.x), weight_in(layer, pass), rms_eps(layer), o.y,
+                                             layer->saved, vectors(layer, pass->rows), width(layer));
 }
 
 static bool rms_norm_takes_sum(const struct device_ops *ops) { return ops->norm_layers->add_rms_norm_forward; }
 
 static void rms_norm_of_sum(const struct layer *layer, const struct pass *pass, const struct tensor *a,
                             const struct tensor *b, const struct tensor *x, const struct tensor *y) {
-    const struct norm_ops *ops = device_ops(pass->device)->norm_layers;
+    const struct norm_ops *ops = pass->ops->norm_layers;
     ops->add_rms_norm_forward(pass->device, a, b, floats(x), weight_in(layer, pass), rms_eps(layer), y, layer->saved,
                               vectors(layer, pass->rows), width(layer));
 }
 
 static void rms_norm_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    device_ops(pass->device)
-        ->norm_layers->rms_norm_backward(pass->device, floats(o.x), weight_in(layer, pass), layer->saved, o.dy, o.dx,
-                                         layer->adds_to_dx, weight_slopes(layer, pass), vectors(layer, pass->rows),
-                                         width(layer));
+    pass->ops->norm_layers->rms_norm_backward(pass->device, floats(o.x), weight_in(layer, pass), layer->saved, o.dy,
+                                              o.dx, layer->adds_to_dx, weight_slopes(layer, pass),
+                                              vectors(layer, pass->rows), width(layer));
 }
 
 static float layer_eps(const struct layer *layer) { return (float)config_of(layer)->eps; }
@@ -229,16 +225,14 @@ static status group_plan(struct layer *layer, struct planning *planning) {
 
 static void group_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct group_norm norm = groups_in(layer);
-    device_ops(pass->device)
-        ->image->group_norm_forward(pass->device, &norm, o.x, weight_in(layer, pass), bias_in(layer, pass),
-                                    layer->saved, o.y, pass->rows);
+    pass->ops->image->group_norm_forward(pass->device, &norm, o.x, weight_in(layer, pass), bias_in(layer, pass),
+                                         layer->saved, o.y, pass->rows);
 }
 
 static void group_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct group_norm norm = groups_in(layer);
-    device_ops(pass->device)
-        ->image->group_norm_backward(pass->device, &norm, o.x, weight_in(layer, pass), layer->saved, o.dy, o.dx,
-                                     weight_slopes(layer, pass), bias_slopes(layer, pass), pass->rows);
+    pass->ops->image->group_norm_backward(pass->device, &norm, o.x, weight_in(layer, pass), layer->saved, o.dy, o.dx,
+                                          weight_slopes(layer, pass), bias_slopes(layer, pass), pass->rows);
 }
 
 static const char *group_onnx(const struct onnx_call *c) {

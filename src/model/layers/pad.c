@@ -107,15 +107,13 @@ static status plan(struct layer *layer, struct planning *planning) {
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer;
     struct pad p = pad_of(layer, &outer);
-    device_ops(pass->device)->shapes->pad_forward(pass->device, &p, floats(o.x), floats(o.y), pass->rows * outer);
+    pass->ops->shapes->pad_forward(pass->device, &p, floats(o.x), floats(o.y), pass->rows * outer);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer;
     struct pad p = pad_of(layer, &outer);
-    if (o.dx)
-        device_ops(pass->device)
-            ->shapes->pad_backward(pass->device, &p, floats(o.dy), floats(o.dx), pass->rows * outer);
+    if (o.dx) pass->ops->shapes->pad_backward(pass->device, &p, floats(o.dy), floats(o.dx), pass->rows * outer);
 }
 
 static const char *write_onnx(const struct onnx_call *c) {

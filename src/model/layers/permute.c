@@ -147,7 +147,7 @@ static struct permutation permutation_of(const struct layer *layer) {
 static void forward_by(const struct layer *layer, const struct pass *pass, struct permutation p, const struct tensor *x,
                        const struct tensor *y) {
     (void)layer;
-    device_ops(pass->device)->shapes->permute(pass->device, &p, floats(x), floats(y), pass->rows);
+    pass->ops->shapes->permute(pass->device, &p, floats(x), floats(y), pass->rows);
 }
 
 static void permute_forward(const struct layer *layer, const struct pass *pass, struct operands o) {

@@ -216,7 +216,7 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct image_ops *ops = device_ops(pass->device)->image;
+    const struct image_ops *ops = pass->ops->image;
     struct pooling p = pooling_of(layer);
     size_t images = pass->rows * images_of(layer);
     if (is_max(layer))
@@ -226,7 +226,7 @@ static void forward(const struct layer *layer, const struct pass *pass, struct o
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct image_ops *ops = device_ops(pass->device)->image;
+    const struct image_ops *ops = pass->ops->image;
     struct pooling p = pooling_of(layer);
     size_t images = pass->rows * images_of(layer);
     if (!o.dx) return;
@@ -627,7 +627,7 @@ static status unpool_plan(struct layer *layer, struct planning *planning) {
 
 /* y is first memory for maxima, which nothing reads. */
 static void unpool(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct image_ops *ops = device_ops(pass->device)->image;
+    const struct image_ops *ops = pass->ops->image;
     struct unpooling u = unpooling_of(layer);
     size_t images = pass->rows * u.images;
     float *between = layer->saved;
@@ -645,7 +645,7 @@ static void unpool(const struct layer *layer, const struct pass *pass, struct op
 
 /* The positions have no derivative. */
 static void unpool_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct image_ops *ops = device_ops(pass->device)->image;
+    const struct image_ops *ops = pass->ops->image;
     struct unpooling u = unpooling_of(layer);
     size_t images = pass->rows * u.images, size = o.dx[1].is_half ? sizeof(uint16_t) : sizeof(float);
     float *between = layer->saved;

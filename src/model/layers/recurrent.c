@@ -415,11 +415,9 @@ static void reorder(const struct layer *layer, const struct pass *pass, const fl
     for (size_t t = 0; t < steps; t++) {
         size_t in_rows = t * columns, in_time = t * rows * width;
         if (is_to_time)
-            device_ops(pass->device)
-                ->copy_columns(pass->device, from + in_rows, size, to + in_time, width, rows, width);
+            pass->ops->copy_columns(pass->device, from + in_rows, size, to + in_time, width, rows, width);
         else
-            device_ops(pass->device)
-                ->copy_columns(pass->device, from + in_time, width, to + in_rows, size, rows, width);
+            pass->ops->copy_columns(pass->device, from + in_time, width, to + in_rows, size, rows, width);
     }
 }
 
@@ -433,35 +431,32 @@ static void drop(const struct layer *layer, const struct pass *pass, size_t l, c
     for (size_t t = 0; t < steps; t++) {
         size_t at = t * pass->rows * columns;
         key.stream = layer->stream + (uint32_t)(STREAMS * (1 + l * steps + t));
-        device_ops(pass->device)
-            ->dropout(pass->device, &key, (float)config_of(layer)->dropout, F32(from + at), F32(to + at), pass->rows,
-                      columns);
+        pass->ops->dropout(pass->device, &key, (float)config_of(layer)->dropout, F32(from + at), F32(to + at),
+                           pass->rows, columns);
     }
 }
 
 /* The outputs of layer [l] as the input of the next one. */
 static void pass_on(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t l) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t hidden = hidden_of(layer), columns = outputs_of(layer), n = s->values, directions = directions_of(layer);
     bool drops = has_dropout(layer) && pass->is_training;
     float *to = input_of(layer, s, l + 1), *joined = drops ? s->gradient : to;
     const float *h = s->h + l * n * columns;
     if (!s->inputs) return;
     for (size_t d = 0; directions == 2 && d < directions; d++)
-        ops->copy_columns(pass->device, h + d * n * hidden, hidden, joined + d * hidden, columns, n, hidden);
+        pass->ops->copy_columns(pass->device, h + d * n * hidden, hidden, joined + d * hidden, columns, n, hidden);
     if (drops)
         drop(layer, pass, l, directions == 2 ? joined : h, to);
     else if (directions == 1)
-        ops->copy(pass->device, F32(h), F32(to), n * columns);
+        pass->ops->copy(pass->device, F32(h), F32(to), n * columns);
 }
 
 /* bias_ih + bias_hh where a cell only needs their sum */
 static const float *bias_of(const struct layer *layer, const struct pass *pass, size_t l, size_t d) {
     const float *bias = value_of(layer, pass->params, l, d, BIAS_IH);
     if (!bias || cell_of(layer) == RECURRENT_GRU) return bias;
-    device_ops(pass->device)
-        ->add(pass->device, F32(bias), F32(value_of(layer, pass->params, l, d, BIAS_HH)), F32(runtime_of(layer)->bias),
-              width_of(layer));
+    pass->ops->add(pass->device, F32(bias), F32(value_of(layer, pass->params, l, d, BIAS_HH)),
+                   F32(runtime_of(layer)->bias), width_of(layer));
     return runtime_of(layer)->bias;
 }
 
@@ -504,7 +499,7 @@ static void start_state(const struct layer *layer, const struct pass *pass, cons
         const float *from = is_kept ? kept + i * hidden : first_state(layer, pass, x, i / states, i % states, &stride);
         float *to = s->start + i * pass->rows * hidden;
         if (from)
-            device_ops(pass->device)->copy_columns(pass->device, from, stride, to, hidden, pass->rows, hidden);
+            pass->ops->copy_columns(pass->device, from, stride, to, hidden, pass->rows, hidden);
         else
             device_zero(pass->device, to, pass->rows * hidden * sizeof *to);
     }
@@ -515,9 +510,8 @@ static void share_state(const struct layer *layer, const struct pass *pass) {
     const struct row_share share = {layer->batch_rows, kept_floats(layer), pass->rows, (size_t)pass->draws.first_row,
                                     (size_t)pass->draws.row_stride};
     if (!carries(layer) || !pass->is_training || !pass->all_sum) return;
-    device_ops(pass->device)
-        ->recurrent->share_rows(pass->device, pass->all_sum, &share, params_value(pass->buffers, layer->first_buffer),
-                                runtime_of(layer)->sums);
+    pass->ops->recurrent->share_rows(pass->device, pass->all_sum, &share,
+                                     params_value(pass->buffers, layer->first_buffer), runtime_of(layer)->sums);
 }
 
 static void keep_state(const struct layer *layer, const struct pass *pass, const struct saved *s) {
@@ -526,8 +520,8 @@ static void keep_state(const struct layer *layer, const struct pass *pass, const
     for (size_t l = 0; l < layers_of(layer); l++)
         for (size_t k = 0; k < state_count(layer); k++, kept += hidden) {
             struct recurrent_arrays a = arrays_of(layer, pass, s, l, 0);
-            device_ops(pass->device)
-                ->copy_columns(pass->device, (k ? a.states : a.h) + last, hidden, kept, stride, pass->rows, hidden);
+            pass->ops->copy_columns(pass->device, (k ? a.states : a.h) + last, hidden, kept, stride, pass->rows,
+                                    hidden);
         }
     share_state(layer, pass);
 }
@@ -540,13 +534,11 @@ static void put_states(const struct layer *layer, const struct pass *pass, const
         for (size_t unit = 0; unit < units_of(layer); unit++, to += hidden) {
             struct recurrent_shape shape = shape_of(layer, pass, unit % directions);
             struct recurrent_arrays a = arrays_of(layer, pass, s, unit / directions, unit % directions);
-            device_ops(pass->device)
-                ->recurrent->take_last(pass->device, &shape, k ? a.states : a.h, to, layer->out_size);
+            pass->ops->recurrent->take_last(pass->device, &shape, k ? a.states : a.h, to, layer->out_size);
         }
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     struct saved s = saved_of(layer, pass->rows);
     if (pass->rows == 0) {
         share_state(layer, pass);
@@ -559,10 +551,10 @@ static void forward(const struct layer *layer, const struct pass *pass, struct o
         for (size_t d = 0; d < directions_of(layer); d++) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
             struct recurrent_arrays a = arrays_of(layer, pass, &s, l, d);
-            ops->linear_forward(pass->device, F32(input_of(layer, &s, l)),
-                                value_of(layer, pass->params, l, d, WEIGHT_IH), bias_of(layer, pass, l, d), false,
-                                F32(a.gates), s.values, inputs_of(layer, l), s.width);
-            ops->recurrent->forward(pass->device, &shape, &a);
+            pass->ops->linear_forward(pass->device, F32(input_of(layer, &s, l)),
+                                      value_of(layer, pass->params, l, d, WEIGHT_IH), bias_of(layer, pass, l, d), false,
+                                      F32(a.gates), s.values, inputs_of(layer, l), s.width);
+            pass->ops->recurrent->forward(pass->device, &shape, &a);
         }
         if (l + 1 < layers) pass_on(layer, pass, &s, l);
     }
@@ -572,10 +564,10 @@ static void forward(const struct layer *layer, const struct pass *pass, struct o
         const float *h = arrays_of(layer, pass, &s, layers - 1, d).h;
         if (config_of(layer)->output == OUTPUT_LAST && gathers(layer, d)) {
             struct recurrent_shape shape = shape_of(layer, pass, d);
-            ops->recurrent->take_last(pass->device, &shape, h, floats(o.y), size);
+            pass->ops->recurrent->take_last(pass->device, &shape, h, floats(o.y), size);
         } else if (config_of(layer)->output == OUTPUT_LAST)
-            ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, floats(o.y) + d * hidden, size,
-                              pass->rows, hidden);
+            pass->ops->copy_columns(pass->device, h + last_of(layer, pass->rows, d), hidden, floats(o.y) + d * hidden,
+                                    size, pass->rows, hidden);
         else
             reorder(layer, pass, h, floats(o.y) + d * hidden, size, columns, hidden, false);
     }
@@ -597,12 +589,11 @@ static void start_backward(const struct layer *layer, const struct pass *pass, c
             device_zero(pass->device, dh, s->values * hidden * sizeof *dh);
             if (gathers(layer, d)) {
                 struct recurrent_shape shape = shape_of(layer, pass, d);
-                device_ops(pass->device)->recurrent->put_last(pass->device, &shape, dy, size, dh);
+                pass->ops->recurrent->put_last(pass->device, &shape, dy, size, dh);
                 continue;
             }
-            device_ops(pass->device)
-                ->copy_columns(pass->device, dy + d * hidden, size, dh + last_of(layer, pass->rows, d), hidden,
-                               pass->rows, hidden);
+            pass->ops->copy_columns(pass->device, dy + d * hidden, size, dh + last_of(layer, pass->rows, d), hidden,
+                                    pass->rows, hidden);
         } else {
             reorder(layer, pass, dy + d * hidden, dh, size, columns, hidden, true);
         }
@@ -617,12 +608,11 @@ static void pass_back(const struct layer *layer, const struct pass *pass, const 
         float *dropped = input_of(layer, s, l + 1); /* is not needed any more */
         drop(layer, pass, l, from, dropped);
         from = dropped;
-        if (directions_of(layer) == 1)
-            device_ops(pass->device)->copy(pass->device, F32(from), F32(s->gradient), n * columns);
+        if (directions_of(layer) == 1) pass->ops->copy(pass->device, F32(from), F32(s->gradient), n * columns);
     }
     for (size_t d = 0; directions_of(layer) == 2 && d < 2; d++)
-        device_ops(pass->device)
-            ->copy_columns(pass->device, from + d * hidden, columns, output_gradient(layer, s, d), hidden, n, hidden);
+        pass->ops->copy_columns(pass->device, from + d * hidden, columns, output_gradient(layer, s, d), hidden, n,
+                                hidden);
 }
 
 /* Of the gates' gradients [change] those of each row's first step; the gradients of outputs are not needed any more. */
@@ -631,7 +621,7 @@ static const float *first_change(const struct layer *layer, const struct pass *p
     struct recurrent_shape shape = shape_of(layer, pass, 0);
     if (d == 0) return change;
     shape.hidden = s->width;
-    device_ops(pass->device)->recurrent->take_last(pass->device, &shape, change, s->gradient, s->width);
+    pass->ops->recurrent->take_last(pass->device, &shape, change, s->gradient, s->width);
     return s->gradient;
 }
 
@@ -639,7 +629,7 @@ static const float *first_change(const struct layer *layer, const struct pass *p
  * first one, or the start. Both biases of an LSTM or an RNN have the same gradient. */
 static void add_weight_gradients(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t l,
                                  size_t d) {
-    const struct device_ops *ops = device_ops(pass->device);
+    const struct device_ops *ops = pass->ops;
     struct recurrent_arrays a = arrays_of(layer, pass, s, l, d);
     size_t hidden = hidden_of(layer), n = s->values, later = n - pass->rows;
     float *input_bias = gradient_of(layer, pass->params, l, d, BIAS_IH), *sum = runtime_of(layer)->bias;
@@ -671,9 +661,8 @@ static void take_end(const struct layer *layer, const struct pass *pass, const s
     size_t hidden = hidden_of(layer), values = pass->rows * hidden;
     const float *from = dy + output_size(layer) + unit * hidden;
     for (size_t k = 0; k < last_states(layer); k++)
-        device_ops(pass->device)
-            ->copy_columns(pass->device, from + k * state_size(layer), layer->out_size, s->of_end + k * values, hidden,
-                           pass->rows, hidden);
+        pass->ops->copy_columns(pass->device, from + k * state_size(layer), layer->out_size, s->of_end + k * values,
+                                hidden, pass->rows, hidden);
     a->dh_end = s->of_end;
     if (last_states(layer) == 2) a->dc_end = s->of_end + values;
 }
@@ -681,30 +670,28 @@ static void take_end(const struct layer *layer, const struct pass *pass, const s
 /* The gradients of the states before the first step, from the operator: to the parameters, or to dx[1] and dx[2]. */
 static void put_start(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t unit,
                       const struct tensor *dx) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t hidden = hidden_of(layer);
     for (size_t k = 0; k < state_count(layer); k++) {
         const float *from = s->of_start + k * pass->rows * hidden;
         if (has_learned_state(layer))
-            ops->sequence->sum_rows(pass->device, from,
-                                    params_gradient(pass->params, learned_param(layer, k)) + unit * hidden, pass->rows,
-                                    hidden);
+            pass->ops->sequence->sum_rows(pass->device, from,
+                                          params_gradient(pass->params, learned_param(layer, k)) + unit * hidden,
+                                          pass->rows, hidden);
         else if (dx[1 + k].data)
-            ops->copy_columns(pass->device, from, hidden, floats(&dx[1 + k]) + unit * hidden, state_size(layer),
-                              pass->rows, hidden);
+            pass->ops->copy_columns(pass->device, from, hidden, floats(&dx[1 + k]) + unit * hidden, state_size(layer),
+                                    pass->rows, hidden);
     }
 }
 
 /* s->gradient = the gradient of the input of layer [l] */
 static void input_gradient(const struct layer *layer, const struct pass *pass, const struct saved *s, size_t l) {
-    const struct device_ops *ops = device_ops(pass->device);
     size_t in = inputs_of(layer, l);
     for (size_t d = 0; d < directions_of(layer); d++)
-        ops->linear_backward_input(pass->device, F32(arrays_of(layer, pass, s, l, d).gates),
-                                   value_of(layer, pass->params, l, d, WEIGHT_IH), F32(d ? s->other : s->gradient),
-                                   s->values, in, s->width);
+        pass->ops->linear_backward_input(pass->device, F32(arrays_of(layer, pass, s, l, d).gates),
+                                         value_of(layer, pass->params, l, d, WEIGHT_IH),
+                                         F32(d ? s->other : s->gradient), s->values, in, s->width);
     if (directions_of(layer) == 2)
-        ops->add(pass->device, F32(s->gradient), F32(s->other), F32(s->gradient), s->values * in);
+        pass->ops->add(pass->device, F32(s->gradient), F32(s->other), F32(s->gradient), s->values * in);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
@@ -721,7 +708,7 @@ static void backward(const struct layer *layer, const struct pass *pass, struct 
             if (s.of_end) take_end(layer, pass, &s, floats(o.dy), unit, &a);
             if (needs_start) a.dh_start = s.of_start;
             if (needs_start && a.c_start) a.dc_start = s.of_start + pass->rows * hidden_of(layer);
-            device_ops(pass->device)->recurrent->backward(pass->device, &shape, &a);
+            pass->ops->recurrent->backward(pass->device, &shape, &a);
             if (needs_start) put_start(layer, pass, &s, unit, o.dx);
             add_weight_gradients(layer, pass, &s, l, d);
         }

@@ -107,18 +107,16 @@ static const char *real_reduction_onnx(const struct onnx_call *c, const char *ty
 static void mean_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer, count, inner;
     blocks_of(layer, &outer, &count, &inner);
-    device_ops(pass->device)
-        ->sequence->mean_forward(pass->device, floats(o.x), lengths_of(layer, pass), floats(o.y), pass->rows * outer,
-                                 count, inner);
+    pass->ops->sequence->mean_forward(pass->device, floats(o.x), lengths_of(layer, pass), floats(o.y),
+                                      pass->rows * outer, count, inner);
 }
 
 static void mean_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer, count, inner;
     if (!o.dx) return;
     blocks_of(layer, &outer, &count, &inner);
-    device_ops(pass->device)
-        ->sequence->mean_backward(pass->device, floats(o.dy), lengths_of(layer, pass), floats(o.dx), pass->rows * outer,
-                                  count, inner);
+    pass->ops->sequence->mean_backward(pass->device, floats(o.dy), lengths_of(layer, pass), floats(o.dx),
+                                       pass->rows * outer, count, inner);
 }
 
 static const char *mean_onnx(const struct onnx_call *c) {
@@ -235,18 +233,16 @@ static status plan_max(struct layer *layer, struct planning *planning) {
 static void max_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer, count, inner;
     blocks_of(layer, &outer, &count, &inner);
-    device_ops(pass->device)
-        ->shapes->max_forward(pass->device, floats(o.x), lengths_of(layer, pass), floats(o.y), (int32_t *)layer->saved,
-                              pass->rows * outer, count, inner);
+    pass->ops->shapes->max_forward(pass->device, floats(o.x), lengths_of(layer, pass), floats(o.y),
+                                   (int32_t *)layer->saved, pass->rows * outer, count, inner);
 }
 
 static void max_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer, count, inner;
     if (!o.dx) return;
     blocks_of(layer, &outer, &count, &inner);
-    device_ops(pass->device)
-        ->shapes->max_backward(pass->device, (const int32_t *)layer->saved, floats(o.dy), floats(o.dx),
-                               pass->rows * outer, count, inner);
+    pass->ops->shapes->max_backward(pass->device, (const int32_t *)layer->saved, floats(o.dy), floats(o.dx),
+                                    pass->rows * outer, count, inner);
 }
 
 static const char *max_onnx(const struct onnx_call *c) {

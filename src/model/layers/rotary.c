@@ -93,12 +93,12 @@ static void forward(const struct layer *layer, const struct pass *pass, struct o
         table += pass->position * r.head_size;
         r.rows = 1, r.tokens = pass->rows;
     }
-    device_ops(pass->device)->sequence->rotate(pass->device, &r, table, floats(o.x), floats(o.y));
+    pass->ops->sequence->rotate(pass->device, &r, table, floats(o.x), floats(o.y));
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct rotation r = rotation_of(layer, pass->rows, true);
-    if (o.dx) device_ops(pass->device)->sequence->rotate(pass->device, &r, layer->runtime, floats(o.dy), floats(o.dx));
+    if (o.dx) pass->ops->sequence->rotate(pass->device, &r, layer->runtime, floats(o.dy), floats(o.dx));
 }
 
 static void facts(const struct layer *layer, struct layer_facts *to) {

@@ -26,24 +26,22 @@ static struct draw_key key_of(const struct layer *layer, const struct pass *pass
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key = key_of(layer, pass);
     if (pass->is_training)
-        ops->sample_normal(pass->device, &key, floats(&o.x[0]), floats(&o.x[1]), floats(o.y), pass->rows,
-                           layer->out_size);
+        pass->ops->sample_normal(pass->device, &key, floats(&o.x[0]), floats(&o.x[1]), floats(o.y), pass->rows,
+                                 layer->out_size);
     else
-        ops->copy(pass->device, &o.x[0], o.y, pass->rows * layer->out_size);
+        pass->ops->copy(pass->device, &o.x[0], o.y, pass->rows * layer->out_size);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
     struct draw_key key = key_of(layer, pass);
     size_t count = pass->rows * layer->out_size;
-    if (o.dx[0].data) ops->copy(pass->device, o.dy, &o.dx[0], count);
+    if (o.dx[0].data) pass->ops->copy(pass->device, o.dy, &o.dx[0], count);
     if (!o.dx[1].data) return;
     if (pass->is_training)
-        ops->sample_normal_backward(pass->device, &key, floats(&o.x[1]), floats(o.dy), floats(&o.dx[1]), pass->rows,
-                                    layer->out_size);
+        pass->ops->sample_normal_backward(pass->device, &key, floats(&o.x[1]), floats(o.dy), floats(&o.dx[1]),
+                                          pass->rows, layer->out_size);
     else
         device_zero(pass->device, floats(&o.dx[1]), count * sizeof(float));
 }

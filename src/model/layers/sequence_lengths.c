@@ -19,14 +19,13 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct device_ops *ops = device_ops(pass->device);
-    ops->sequence->given_lengths(pass->device, floats(&o.x[1]), pass_lengths(pass, &layer->out), pass->rows,
-                                 (size_t)layer->out.size[0]);
-    ops->copy(pass->device, &o.x[0], o.y, pass->rows * layer->out_size);
+    pass->ops->sequence->given_lengths(pass->device, floats(&o.x[1]), pass_lengths(pass, &layer->out), pass->rows,
+                                       (size_t)layer->out.size[0]);
+    pass->ops->copy(pass->device, &o.x[0], o.y, pass->rows * layer->out_size);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    if (o.dx[0].data) device_ops(pass->device)->copy(pass->device, o.dy, &o.dx[0], pass->rows * layer->out_size);
+    if (o.dx[0].data) pass->ops->copy(pass->device, o.dy, &o.dx[0], pass->rows * layer->out_size);
 }
 
 static status check_row(const struct layer *layer, const struct params *params, const float *row) {

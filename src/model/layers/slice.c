@@ -48,8 +48,7 @@ static void columns_of(const struct layer *layer, size_t *outer, size_t *at, siz
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     size_t outer, at, stride, width;
     columns_of(layer, &outer, &at, &stride, &width);
-    device_ops(pass->device)
-        ->copy_columns(pass->device, floats(o.x) + at, stride, floats(o.y), width, pass->rows * outer, width);
+    pass->ops->copy_columns(pass->device, floats(o.x) + at, stride, floats(o.y), width, pass->rows * outer, width);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
@@ -57,8 +56,7 @@ static void backward(const struct layer *layer, const struct pass *pass, struct 
     if (!o.dx) return;
     columns_of(layer, &outer, &at, &stride, &width);
     device_zero(pass->device, floats(o.dx), pass->rows * layer->in_size * sizeof(float));
-    device_ops(pass->device)
-        ->copy_columns(pass->device, floats(o.dy), width, floats(o.dx) + at, stride, pass->rows * outer, width);
+    pass->ops->copy_columns(pass->device, floats(o.dy), width, floats(o.dx) + at, stride, pass->rows * outer, width);
 }
 
 static const char *write_onnx(const struct onnx_call *c) {

@@ -6,13 +6,13 @@ static bool is_log(const struct layer *layer) { return layer->type == &layer_log
 static size_t width(const struct layer *layer) { return (size_t)layer->in.size[layer->in.dims - 1]; }
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct sequence_ops *ops = device_ops(pass->device)->sequence;
+    const struct sequence_ops *ops = pass->ops->sequence;
     (is_log(layer) ? ops->log_softmax_forward : ops->softmax_forward)(
         pass->device, floats(o.x), floats(o.y), pass->rows * (layer->in_size / width(layer)), width(layer));
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    const struct sequence_ops *ops = device_ops(pass->device)->sequence;
+    const struct sequence_ops *ops = pass->ops->sequence;
     if (o.dx)
         (is_log(layer) ? ops->log_softmax_backward
                        : ops->softmax_backward)(pass->device, floats(o.y), floats(o.dy), floats(o.dx),

@@ -111,7 +111,7 @@ static status plan_fold(struct layer *layer, struct planning *planning) {
 
 /* y = the columns of x. [rows] of the batch. */
 static void unfold(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    const struct shape_ops *ops = device_ops(pass->device)->shapes;
+    const struct shape_ops *ops = pass->ops->shapes;
     struct folding f = folding_of(layer);
     struct depth_window height = side_of(&f, 0), width = side_of(&f, 1);
     float *middle = layer->saved, *all = middle + pass->rows * between(&f);
@@ -126,7 +126,7 @@ static void unfold(const struct layer *layer, const struct pass *pass, const flo
 
 /* y = the image whose pixels are the sums of the columns x. */
 static void fold(const struct layer *layer, const struct pass *pass, const float *x, float *y) {
-    const struct shape_ops *ops = device_ops(pass->device)->shapes;
+    const struct shape_ops *ops = pass->ops->shapes;
     struct folding f = folding_of(layer);
     struct depth_window height = side_of(&f, 0), width = side_of(&f, 1);
     float *middle = layer->saved, *all = middle + pass->rows * between(&f);

@@ -113,13 +113,12 @@ static status plan(struct layer *layer, struct planning *planning) {
 
 static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct resize r = resize_of(layer);
-    device_ops(pass->device)->shapes->resize_forward(pass->device, &r, floats(o.x), floats(o.y), pass->rows);
+    pass->ops->shapes->resize_forward(pass->device, &r, floats(o.x), floats(o.y), pass->rows);
 }
 
 static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct resize r = resize_of(layer);
-    if (o.dx)
-        device_ops(pass->device)->shapes->resize_backward(pass->device, &r, floats(o.dy), floats(o.dx), pass->rows);
+    if (o.dx) pass->ops->shapes->resize_backward(pass->device, &r, floats(o.dy), floats(o.dx), pass->rows);
 }
 
 /* Whether the sizes determine the scale: it was not given, or it was not rounded. */
