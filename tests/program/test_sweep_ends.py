@@ -100,21 +100,25 @@ class Folder(SweepCase):
     TEXT = "config: base.yaml\nmethod: list\ntrials: [{optimizer.lr: 0.01}, {optimizer.lr: 0.02}, {optimizer.lr: 0.03}]\nkeep: best 2\n"
 
     def begin(self):
-        """After the first trial. self.words: the number of epochs with which a trial is much longer than what the test then does."""
+        """After the first trial; its worker goes on, and the coordinator is stopped, so that it cannot end before the folder has
+        been moved. self.words: the number of epochs with which a trial takes some time."""
         self.write("test.yaml", self.TEXT)
         history = self.path("sweeps/test/history.jsonl")
         for epochs in (6000, 24000, 96000, 384000):
             self.words = (f"train.epochs={epochs}", "--nproc", 1)
             p = self.start("sweep", "test.yaml", *self.words)
+            self.addCleanup(p.kill)
             self.wait_for(lambda: p.poll() is not None or (os.path.exists(history) and os.path.getsize(history)), what="the first trial")
-            if p.poll() is None and self.history()[0]["seconds"] > 0.4:
+            p.send_signal(signal.SIGSTOP)
+            self.wait_for(lambda: p.poll() is not None or self.state(p.pid) == "T", what="the pause")
+            if p.poll() is None and len(self.history()) == 1 and self.history()[0]["seconds"] > 0.4:
                 break
             p.kill()
             p.communicate()
             self.assert_no_leftovers()
             shutil.rmtree(self.path("sweeps/test"))
-        time.sleep(0.1)  # the next one has begun
         self.assertIsNone(p.poll())
+        time.sleep(0.1)  # the next one has begun
         return p
 
     def replace(self):
@@ -130,6 +134,7 @@ class Folder(SweepCase):
     def test_a_moved_folder_is_followed(self):
         p = self.begin()
         os.rename(self.path("sweeps/test"), self.path("sweeps/moved"))
+        p.send_signal(signal.SIGCONT)
         replaced = self.replace()
         _, err = p.communicate(timeout=180 * program.SLOW)
         self.sweep(self.TEXT, *self.words, name="reference")
@@ -165,6 +170,7 @@ class Folder(SweepCase):
             if self.code == USAGE:  # a run that has just begun has made its folder again
                 self.assertIn("this folder is not a sweep's, and has files (runs)", said)
         self.assertEqual(self.code, OK, said)
+        p.send_signal(signal.SIGCONT)
         replaced = self.replace()
         _, err = p.communicate(timeout=180 * program.SLOW)
         self.assertEqual(p.returncode, IO, err)
