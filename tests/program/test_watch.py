@@ -176,7 +176,7 @@ class Watch(program.Case):
     def test_a_sweep_that_was_stopped(self):
         self.write("base.yaml", WINE)
         self.write("test.yaml", SWEEP)
-        p = self.start("sweep", "test.yaml", "train.epochs=100000", "--nproc", 1)
+        p = self.start("sweep", "test.yaml", "train.epochs=100000000", "--nproc", 1)
         self.wait_for(lambda: os.path.exists(self.path("sweeps/test/history.jsonl")), what="the sweep")
         p.send_signal(signal.SIGTERM)
         p.communicate()
@@ -189,7 +189,7 @@ class Watch(program.Case):
         self.assertEqual(terminal[0].wait(180 * program.SLOW), OK)
         self.run_program("report", "sweeps/test", "--out", "page.html")
         self.assertIn("stopped", self.read("page.html"))
-        self.run_program("sweep", "test.yaml", "train.epochs=100000", "budget.seconds=0.2", "--nproc", 1)
+        self.run_program("sweep", "test.yaml", "train.epochs=100000000", "budget.seconds=0.2", "--nproc", 1)
         self.assertIn("sweeps/test: stopped", self.once("sweeps/test"))
         with open(self.path("sweeps/test/history.jsonl"), "a") as f:
             f.write('{"event":"epoch","trial":0,"repeat":0,"epoch":1,"value":1}\n')  # begun again, then killed
