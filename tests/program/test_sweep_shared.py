@@ -1,6 +1,6 @@
 """Sweeps that several processes share (--share): killed, suspended, stopped, on full disks; the table of one process, no run lost or twice.
 ctest-labels: dist fault"""
-import collections, glob, json, os, random, shutil, signal, subprocess, time
+import collections, contextlib, glob, json, os, random, shutil, signal, subprocess, time
 
 import program
 from program import DATA, IO, OK, STOPPED, USAGE
@@ -145,11 +145,26 @@ class Faults(SharedCase):
     LEASE = ("--lease", 2)
 
     def begin(self, *words):
-        """A process that trains a trial of four checkpoints, has the first one, and needs seconds for the others on any machine."""
-        p = self.share(*words, *self.LEASE, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "checkpoints"})
-        self.wait_for(lambda: p.poll() is not None or glob.glob(self.path("many/shared/members/*/runs/*/checkpoints/*.h5")), what="a checkpoint")
-        self.assertIsNone(p.poll(), "it has ended")
-        return p
+        """A process that trains a trial of four checkpoints and has the first one; suspended with its worker, until go_on."""
+        for _ in range(20):  # a machine that has no time for this test may end the trial, which takes seconds anywhere
+            p = self.share(*words, *self.LEASE, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "checkpoints"})
+            self.addCleanup(p.kill)
+            self.wait_for(lambda: p.poll() is not None or glob.glob(self.path("many/shared/members/*/runs/*/checkpoints/*.h5")), what="a checkpoint")
+            self.assertIsNone(p.poll(), "it has ended")
+            for pid in self.leftovers():
+                os.kill(pid, signal.SIGSTOP)
+                self.wait_for(lambda: self.state(pid) == "T", what="the pause")
+            if not self.results() and len(glob.glob(self.path("many/shared/members/*/runs/*/checkpoints/*.h5"))) < 3:
+                return p
+            p.kill()
+            self.end(p, -signal.SIGKILL)
+            shutil.rmtree(self.path("many"))
+        self.fail("the trial always ends before it can be suspended")
+
+    def go_on(self):
+        for pid in self.leftovers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     TRIAL = ("trials=2", "train.epochs=8000", "checkpoint.save_every=2000", "dataset.synthetic.rows=400")
 
@@ -200,6 +215,7 @@ class Faults(SharedCase):
         table = self.alone(SWEEP, *self.TRIAL)
         p = self.begin(*self.TRIAL)
         os.rename(self.path("many"), self.path("it's new"))
+        self.go_on()
         _, err = self.end(p, IO)
         self.assertRegex(err, r"many: the folder was moved to .*/it's new while processes share its sweep, and this one ends; start it again with --run-dir '.*/it'\\''s new'\n$")
         self.assertFalse(os.path.exists(self.path("many")))
@@ -208,9 +224,11 @@ class Faults(SharedCase):
         p = self.begin(*self.TRIAL)
         os.rename(self.path("many"), self.path("gone"))
         os.mkdir(self.path("many"))
+        self.go_on()
         self.assertIn("many: the folder was moved to", self.end(p, IO)[1])
         os.rmdir(self.path("many"))
         p = self.begin(*self.TRIAL)
+        self.go_on()
         while os.path.exists(self.path("many")):  # the process may have written where rm had been
             subprocess.run(["rm", "-rf", self.path("many")], check=False, stderr=subprocess.DEVNULL)
         self.assertIn("many: the folder was deleted, replaced or moved out of reach during this sweep", self.end(p, IO)[1])
@@ -229,10 +247,9 @@ class Faults(SharedCase):
         """Another one takes its trial over after the lease. When it goes on it finds that out before it publishes."""
         table = self.alone(SWEEP, *self.TRIAL)
         p = self.begin(*self.TRIAL)
-        p.send_signal(signal.SIGSTOP)
         self.end(self.share(*self.TRIAL, *self.LEASE))
         self.assert_shared(table, 2)
-        p.send_signal(signal.SIGCONT)
+        self.go_on()
         out, err = self.end(p)
         self.assertRegex(out + err, "trials 0 to 0: this process was silent for longer than the lease")
         self.assertEqual(self.read("many/trials.csv"), table)
@@ -242,6 +259,7 @@ class Faults(SharedCase):
         table = self.alone(SWEEP, *self.TRIAL)
         p = self.begin(*self.TRIAL)
         p.terminate()
+        self.go_on()
         _, err = self.end(p, STOPPED)
         self.assertIn("run the same command again to continue", err)
         self.end(self.share(*self.TRIAL))
