@@ -37,6 +37,7 @@ class Precision(program.Case):
         """Once for each key, by `check` and at the start of a run; a resolved config says nothing new."""
         lines = {"train.grad_scaler={init_scale: 1024}": "train.grad_scaler is for precision: float16; the loss is not scaled",
                  "train.cuda_graph=true": "train.cuda_graph is for GPUs",
+                 "train.early_stop={min_delta: 0.1}": "train.early_stop needs metric or patience; no run ends early",
                  "dataset.columns={x: {missing: mean}}": "dataset.columns, which format synthetic does not use (for netcdf, parquet, csv, sqlite)",
                  "dataset.missing=['?']": "dataset.missing, which format synthetic does not use (for netcdf, parquet, csv, sqlite)",
                  "dataset.csv={delimiter: ';'}": "dataset.csv, which format synthetic does not use (for csv, images)",

@@ -1174,6 +1174,9 @@ bool config_ignored(const struct config *config, size_t index, struct text *out)
          "train.grad_scaler is for precision: float16; the loss is not scaled"},
         {c->has_cuda_graph && !is_on_gpu, "train.cuda_graph is for GPUs"},
         {config->determinism.is_portable && is_on_gpu, "determinism.portable is for CPUs"},
+        {!early_stop_of(&c->early_stop).monitor.metric &&
+             (c->early_stop.min_delta > 0 || c->early_stop.monitor.mode != MONITOR_AUTO),
+         "train.early_stop needs metric or patience; no run ends early"},
         {c->metrics.count > 0 && !dataset_has_validation(&config->dataset),
          "train.metrics are measured on validation rows, and there are none (dataset.split or dataset.validation)"},
     };
