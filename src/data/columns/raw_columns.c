@@ -420,6 +420,19 @@ const char *column_builder_text_among_numbers(const struct column_builder *build
     return index < builder->pool.count ? builder->pool.items[index].text : NULL;
 }
 
+const char *column_builder_decimal_comma(const struct column_builder *builder) {
+    const char *found = NULL;
+    if (builder->is_given || builder->type != COLUMN_CATEGORY) return NULL;
+    for (size_t i = 0; i < builder->pool.count; i++) {
+        const char *text = builder->pool.items[i].text;
+        char decimal = ',';
+        double number;
+        if (!csv_decimal(text, &decimal, &number)) return NULL;
+        if (!found && strchr(text, ',')) found = text;
+    }
+    return found;
+}
+
 static status reject_text_among_numbers(const struct column_builder *builder, size_t index, size_t *row) {
     SCOPED_TEXT sentence = {0};
     text_add(&sentence, "is not a finite number, but other values of the column are numbers; correct it, write ");

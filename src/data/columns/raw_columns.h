@@ -112,3 +112,5 @@ status column_builder_finish(struct column_builder *builder, struct arena *arena
  * given.
  */
 const char *column_builder_text_among_numbers(const struct column_builder *builder);
+/* Likewise a number with a decimal comma, if all texts are numbers where the comma is the decimal separator. */
+const char *column_builder_decimal_comma(const struct column_builder *builder);

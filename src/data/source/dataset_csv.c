@@ -1041,6 +1041,20 @@ static void note_mixed_columns(struct csv *csv) {
                                    name, others, text, name));
 }
 
+/* Of files with another delimiter than a semicolon, whose commas are not read as decimal commas without csv.decimal. */
+static void note_decimal_commas(struct csv *csv) {
+    for (size_t i = 0; i < csv->base.input_size; i++) {
+        const char *found = column_builder_decimal_comma(&csv->builders[i]);
+        if (!found) continue;
+        csv_add_note(csv,
+                     arena_printf(csv->arena,
+                                  "column '%s' is a category of numbers with decimal commas, such as '%s'; if they "
+                                  "are numbers, set dataset.csv.decimal: ','",
+                                  csv_printable(csv, csv->builders[i].name), csv_printable(csv, found)));
+        return;
+    }
+}
+
 /* A missing value of an input may be replaced, one of a target may not. */
 static status reject_missing_target(struct csv *csv, size_t target) {
     const double *values;
@@ -1069,6 +1083,7 @@ static status finish_columns(struct csv *csv) {
     for (size_t i = 0; i < csv->base.input_size; i++) TRY(finish_column(csv, i));
     TRY(check_targets(csv));
     note_mixed_columns(csv);
+    note_decimal_commas(csv);
     for (size_t i = 0; i < csv->base.input_size; i++)
         if (csv->raw[i].type == COLUMN_CATEGORY && csv->raw[i].are_numbers)
             csv_note_merged(csv, csv->input_columns[i], &csv->builders[i].pool, &csv->raw[i].texts);
