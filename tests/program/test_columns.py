@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import sqlite3
 import struct
 
@@ -34,6 +35,57 @@ def make_rows(count, seed):
 
 def remove_column_names(path):
     program.without_datasets(path, "data/columns")
+
+
+class LargeNumbers(program.Case):
+    """Whole numbers of which a double holds the first two as one: apart where they are compared, a note where they are numbers."""
+    IDS = [9007199254740992, 9007199254740993, 9007199254740994, 9007199254740996]
+
+    def setUp(self):
+        super().setUp()
+        rows = [(self.IDS[i % 4], i % 7 / 7, i % 2) for i in range(40)]
+        self.write("t.csv", "id,x,y\n" + "".join(f"{i},{x},{y}\n" for i, x, y in rows))
+        with contextlib.closing(sqlite3.connect(self.path("t.sqlite"))) as db, db:
+            db.execute("create table t (id integer, x real, y integer)")
+            db.executemany("insert into t values (?, ?, ?)", rows)
+        shutil.copy(os.path.join(program.VECTORS, "parquet", "wide.parquet"), self.path("t.parquet"))
+        self.files = ["t.csv", "t.sqlite"] + ["t.parquet"] * os.path.exists(os.path.join(os.path.dirname(program.BINARY), "ddptrain_parquet.so"))
+
+    def check(self, file, keys):
+        self.write("t.yaml", f"dataset: {{path: {file}, targets: y, {keys}}}\nsampler: {{batch_size: 4}}\nmodel: {{layers: [{{linear: 2}}]}}\n"
+                   "loss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        return self.run_program("t.yaml", "--fresh")[1]
+
+    def test_compared(self):
+        for file in self.files:
+            err = self.check(file, "inputs: [x, id], columns: {id: category}")
+            self.assertIn("12 parameters", err)  # x and four categories
+            self.assertNotIn("2^53", err)
+            self.assertIn(" 20 training rows, 20 validation rows", self.check(file, "inputs: [x], split: {test: 0.5, group: id}"))
+            for number, operator, rows in ((1, "==", 10), (1, "!=", 30), (0, ">", 30), (2, "<", 20), (1, "<=", 20), (2, ">=", 20)):
+                self.assertIn(f" {rows} training rows", self.check(file, f"inputs: [x], filter: 'id {operator} {self.IDS[number]}'"))
+            self.assertIn(" 20 training rows", self.check(file, f"inputs: [x], filter: 'id in [{self.IDS[3]}, {self.IDS[1]}, {self.IDS[1] + 6}]'"))
+            out, _ = self.run_program("predict", "t.yaml", "--run-dir", "runs/t", "--part", "all", "--with-inputs", f"dataset.path={file}", "dataset.filter=null")
+            self.assertEqual([int(line.split(",")[0]) for line in out.splitlines()[1:]], self.IDS * 10)
+
+    def test_as_numbers(self):
+        for file in self.files:
+            place = f"{file}: column 'id': 9007199254740992 of {'line 2' if file == 't.csv' else 'row 0'}: whole numbers from 2^53 on lose their last digits"
+            err = self.check(file, "inputs: [x, id]")
+            self.assertIn(f"{place}; if they are identifiers, write dataset.columns: {{id: ignore}}, or category\n", err)
+            self.assertEqual(err.count("2^53"), 1)
+            self.assertNotIn("2^53", self.check(file, "inputs: [x]"))
+
+    def test_a_target(self):
+        for file in self.files:
+            self.write("t.yaml", f"dataset: {{path: {file}, inputs: [x], targets: id, target_scale: standard}}\nmodel: {{layers: [{{linear: 1}}]}}\nloss: mse\noptimizer: sgd\n"
+                       "train: {epochs: 1}\n")
+            self.assertRegex(self.run_program("t.yaml", "--fresh")[1], r"column 'id': 9007199254740992 of .*: whole numbers from 2\^53 on lose their last digits\n")
+
+    def test_an_identifier_is_named(self):
+        self.write("t.csv", "user_id,x,y\n" + "".join(f"{1234567890123456789 + 1000003 * i},{i % 7},{i % 2}\n" for i in range(40)))
+        self.write("t.yaml", "dataset: {path: t.csv}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        self.assertIn("column 'user_id' looks like an identifier of the rows", self.run_program("t.yaml")[1])
 
 
 class Columns(program.Case):

@@ -291,7 +291,8 @@ bool boolean_read(const char *text, size_t pair, double *value) {
 bool labels_as_numbers(const struct string_list *labels, double *numbers) {
     size_t count = 0;
     while (count < labels->count && category_is_number(labels->items[count])) count++;
-    for (size_t i = 0; count == labels->count && i < count; i++) csv_number(labels->items[i], &numbers[i]);
+    for (size_t i = 0; count == labels->count && i < count; i++)
+        if (!csv_number(labels->items[i], &numbers[i]) || csv_is_inexact(labels->items[i], numbers[i])) return false;
     if (count == labels->count) return count > 0;
     for (size_t pair = 0; labels->count == 2 && pair < BOOLEAN_PAIRS; pair++)
         if (boolean_read(labels->items[0], pair, &numbers[0]) && boolean_read(labels->items[1], pair, &numbers[1]))

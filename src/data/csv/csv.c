@@ -3,6 +3,7 @@
  */
 #include "data/csv/csv.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -475,6 +476,20 @@ static bool is_short_number(const char *text, double *value) {
         return false;
     *value = is_negative ? -result : result;
     return true;
+}
+
+bool csv_is_inexact(const char *text, double number) {
+    if (fabs(number) < (double)CSV_EXACT) return false;
+    text += *text == '-' || *text == '+';
+    return text[strspn(text, "0123456789")] == 0;
+}
+
+int csv_compare(const char *a, double x, const char *b, double y) {
+    if (x != y || !csv_is_inexact(a, x) || !csv_is_inexact(b, y)) return (x > y) - (x < y);
+    a += strspn(a, "+-0"), b += strspn(b, "+-0");
+    size_t length = strlen(a), other = strlen(b);
+    int order = length != other ? (length > other ? 1 : -1) : strcmp(a, b);
+    return x < 0 ? -order : order;
 }
 
 bool csv_is_code(const char *text) {

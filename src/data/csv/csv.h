@@ -95,6 +95,11 @@ double csv_quotient(uint64_t digits, int power);
 /* Integers of at most so many digits fit into 64 bits, and those up to CSV_EXACT are exact as doubles. */
 #define CSV_MAX_DIGITS 19
 #define CSV_EXACT ((uint64_t)1 << 53)
+/* Whether [number], of this text, is a whole number from CSV_EXACT on, so that other whole numbers may be the same
+ * double: digits with or without a sign. */
+bool csv_is_inexact(const char *text, double number);
+/* The order of two numbers with these texts, by their digits where csv_is_inexact. */
+int csv_compare(const char *a, double x, const char *b, double y);
 
 /* ---- csv dialect ---- */
 

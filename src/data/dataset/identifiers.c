@@ -88,7 +88,8 @@ struct candidate {
 /* False: the column is no identifier. */
 static bool add_number(struct candidate *c, double value, size_t rows) {
     if (isnan(value)) return true;
-    if (value != floor(value) || fabs(value) >= MAX_WHOLE) return false;
+    if (value != floor(value)) return false;
+    if (!c->is_named && fabs(value) >= MAX_WHOLE) return false;
     if (!c->is_named && c->count > 0 && (value == c->first || value == c->last)) return false;
     if (c->count == 0) c->first = value;
     c->last = value;

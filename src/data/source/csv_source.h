@@ -18,6 +18,7 @@ struct role {
     bool may_be_date;                    /* with csv.orders: all values so far are dates or missing, of an input or a
                                             column that is not used */
     bool is_filtered;                    /* dataset.filter or an expression reads it */
+    bool has_inexact;                    /* a note names one of its values (csv_is_inexact) */
     size_t at;                           /* index among the inputs or the targets; NOT_USED */
     size_t booleans;  /* of a target: 1 + the pair of boolean_read of its values; 0: numbers or labels */
     size_t target_at; /* of an input that is a target, too: index among the targets; NOT_USED */

@@ -108,7 +108,8 @@ static char *read_field(struct csv *csv, struct field_plan *plan, char *at, doub
     } else if (!csv_decimal(text, &csv->decimal, value) || isinf(*value)) {
         return NULL;
     }
-    return next;
+    bool is_inexact = !isnan(*value) && csv_is_inexact(text, *value);
+    return is_inexact && !csv->roles[plan->column].has_inexact ? NULL : next;
 }
 
 /* Reads the fields of the row at reader->at: the start of the next line; NULL: it is for csv_next. */
@@ -125,6 +126,7 @@ static char *read_row(struct csv *csv, double *row) {
         bool is_last = i + 1 == csv->n_fields, is_number = plan->kind == FIELD_NUMBER;
         if (is_number && plan->may_be_missing && csv->has_missing_number) is_number = false;
         next = is_number ? read_number(at, separator, &row[plan->at]) : NULL;
+        if (next && fabs(row[plan->at]) >= (double)CSV_EXACT && !csv->roles[plan->column].has_inexact) return NULL;
         if (!next || (*next != delimiter && *next != '\n' && *next != '\r'))
             next = read_field(csv, plan, at, &row[plan->at]);
         if (!next || (*next == delimiter) == is_last) return NULL;
@@ -646,6 +648,20 @@ static status add_text(struct csv *csv, size_t column, struct column_builder *bu
     return s;
 }
 
+/* Makes a note about the first whole number of the column that a number does not hold. */
+static void note_inexact(struct csv *csv, size_t column, const char *text, double value) {
+    struct role *role = &csv->roles[column];
+    const char *name = csv_printable(csv, csv->names[column]), *advice = "";
+    if (role->has_inexact || !csv_is_inexact(text, value)) return;
+    role->has_inexact = true;
+    if (!role->is_target)
+        advice = arena_printf(csv->arena, "; if they are identifiers, write dataset.columns: {%s: ignore}, or category",
+                              name);
+    csv_add_note(csv, arena_printf(csv->arena,
+                                   "column '%s': %s of %s %zu: whole numbers from 2^53 on lose their last digits%s",
+                                   name, csv_printable(csv, text), csv->input->unit, csv->reader.record_line, advice));
+}
+
 status csv_add_input(struct csv *csv, size_t column, const char *text, double *value) {
     struct column_builder *builder = &csv->builders[csv->roles[column].at];
     bool is_number = !column_builder_wants_text(builder) && csv_read_number(csv, text, value);
@@ -658,6 +674,7 @@ status csv_add_input(struct csv *csv, size_t column, const char *text, double *v
         return OK;
     }
     if (!is_number) return add_text(csv, column, builder, text, value);
+    note_inexact(csv, column, text, *value);
     column_builder_add_number(builder);
     return OK;
 }
@@ -670,7 +687,9 @@ static status add_target(struct csv *csv, size_t column, const char *text, doubl
     for (size_t pair = 0; pair < BOOLEAN_PAIRS && csv->base.rows == 0; pair++)
         if (boolean_read(text, pair, value)) role->booleans = pair + 1;
     if (role->booleans) return csv_add_boolean(csv, column, text, value);
-    return is_number ? OK : csv_reject_value(csv, column, text, "a number", advise_style(csv, text));
+    if (!is_number) return csv_reject_value(csv, column, text, "a number", advise_style(csv, text));
+    note_inexact(csv, column, text, *value);
+    return OK;
 }
 
 static status add_weight(struct csv *csv, size_t column, const char *text, double *value) {
@@ -711,6 +730,7 @@ bool csv_takes_number(const struct csv *csv, size_t column, double value) {
     const struct role *role = &csv->roles[column];
     bool is_known = csv->base.rows > 0 && !csv->has_labels && !role->booleans; /* the first target decides */
     if (role->at == NOT_USED || role->is_filtered || role->may_be_date || role->is_group) return false;
+    if (fabs(value) >= (double)CSV_EXACT && !role->has_inexact && !role->is_weight) return false;
     if (role->is_target) return is_known && !csv->drops_missing_targets;
     return role->is_weight || !column_builder_wants_text(&csv->builders[role->at]);
 }

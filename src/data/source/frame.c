@@ -107,10 +107,8 @@ static status open_file(struct records *r, const char *path) {
 static void want(struct frame *frame, size_t column) {
     struct frame_column *c = &frame->columns[column];
     c->is_wanted = true;
-    if (c->holds_texts)
-        c->texts = arena_alloc(frame->arena, FRAME_ROWS * sizeof *c->texts);
-    else
-        c->numbers = arena_alloc(frame->arena, FRAME_ROWS * sizeof *c->numbers);
+    if (c->holds_texts || c->is_wide) c->texts = arena_alloc(frame->arena, FRAME_ROWS * sizeof *c->texts);
+    if (!c->holds_texts) c->numbers = arena_alloc(frame->arena, FRAME_ROWS * sizeof *c->numbers);
 }
 
 /* *has_row false: there are no more. */
@@ -152,11 +150,8 @@ static bool format_date(double seconds, char text[DATE_TEXT]) {
 static status text_of(struct records *r, size_t field, const char **text) {
     const struct frame_column *column = &r->frame.columns[field];
     size_t at = r->at - 1;
-    *text = NULL;
-    if (column->holds_texts) {
-        *text = column->texts[at];
-        return OK;
-    }
+    *text = column->texts ? column->texts[at] : NULL;
+    if (column->holds_texts || *text) return OK;
     double value = column->numbers[at];
     if (isnan(value)) return OK;
     *text = r->texts[field];
@@ -180,7 +175,7 @@ static status read_value(struct csv *csv, size_t column, size_t field) {
         return OK;
     }
     TRY(text_of(r, field, &text));
-    if (is_number) csv_format_real(csv, column, c->numbers[r->at - 1], r->texts[field]);
+    if (is_number && text == r->texts[field]) csv_format_real(csv, column, c->numbers[r->at - 1], r->texts[field]);
     if (text) csv->reader.fields[field].text = text;
     return OK;
 }
@@ -271,10 +266,11 @@ static status add_rows(struct records *r, bool with_names, struct text *out) {
             const char *text;
             TRY(text_of(r, i, &text));
             if (i > 0) text_add(out, ",");
-            if (text && (r->frame.columns[i].holds_texts || r->frame.columns[i].is_date))
-                csv_add_field(out, text);
-            else if (text)
+            bool is_number = !r->frame.columns[i].holds_texts && !r->frame.columns[i].is_date;
+            if (text && is_number && text == r->texts[i])
                 text_add_double(out, r->frame.columns[i].numbers[r->at - 1]);
+            else if (text)
+                csv_add_field(out, text);
         }
         if (out->length == start) text_add(out, "\"\""); /* an empty line would be none */
         text_add(out, "\n");

@@ -13,6 +13,7 @@ struct frame_column {
     bool is_date;       /* its numbers are seconds since 1970 */
     bool holds_texts;   /* read sets texts */
     bool is_wanted;     /* set by frame.c: read sets its values */
+    bool is_wide;       /* whole numbers of 64 bits: read also sets texts, of those from 2^53 on; NULL: of others */
     double *numbers;    /* (FRAME_ROWS); NAN: missing */
     const char **texts; /* (FRAME_ROWS), of the current block; NULL: missing */
 };

@@ -53,6 +53,10 @@ bool is_text(const arrow::DataType &type) {
     return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING;
 }
 
+bool is_wide(const arrow::DataType &type) {
+    return type.id() == arrow::Type::INT64 || type.id() == arrow::Type::UINT64 || type.id() == arrow::Type::DECIMAL128;
+}
+
 bool is_date(const arrow::DataType &type) {
     return type.id() == arrow::Type::TIMESTAMP || type.id() == arrow::Type::DATE32 || type.id() == arrow::Type::DATE64;
 }
@@ -131,6 +135,7 @@ void add_columns(State *state, struct frame *frame) {
         column->unread = why_unread(field);
         column->is_date = is_date(type);
         column->holds_texts = is_text(type);
+        column->is_wide = is_wide(type);
         if (column->unread) continue;
         Column read;
         read.field = static_cast<int>(i);
@@ -230,6 +235,18 @@ double number_at(const arrow::Array &values, int64_t i) {
     }
 }
 
+/* A number that a double may not hold. */
+std::string digits_at(const arrow::Array &values, int64_t i) {
+    switch (values.type_id()) {
+    case arrow::Type::INT64:
+        return std::to_string(static_cast<const arrow::Int64Array &>(values).Value(i));
+    case arrow::Type::UINT64:
+        return std::to_string(static_cast<const arrow::UInt64Array &>(values).Value(i));
+    default:
+        return static_cast<const arrow::Decimal128Array &>(values).FormatValue(i);
+    }
+}
+
 /* One array of the chunks of a column, and the texts of a dictionary. */
 arrow::Status set_values(Column *column, const arrow::ArrayVector &chunks,
                          const std::shared_ptr<arrow::DataType> &type) {
@@ -289,11 +306,11 @@ void read_value(struct frame_column *out, Column *column, int64_t row, size_t at
     }
     if (!out->holds_texts) {
         out->numbers[at] = is_null ? NAN : number_at(*values, row);
-        return;
+        if (!out->is_wide) return;
     }
     out->texts[at] = nullptr;
-    if (is_null) return;
-    column->texts[at] = text_at(*values, row);
+    if (is_null || (out->is_wide && std::fabs(out->numbers[at]) < 0x1p53)) return;
+    column->texts[at] = out->is_wide ? digits_at(*values, row) : text_at(*values, row);
     out->texts[at] = column->texts[at].c_str();
 }
 
@@ -308,7 +325,8 @@ arrow::Status read_rows(State *state, struct frame *frame, uint64_t first, size_
         for (size_t i = 0; i < frame->count; i++) {
             if (!frame->columns[i].is_wanted) continue;
             Column *column = &state->columns[i];
-            if (column->texts.empty() && frame->columns[i].holds_texts) column->texts.resize(FRAME_ROWS);
+            if (column->texts.empty() && (frame->columns[i].holds_texts || frame->columns[i].is_wide))
+                column->texts.resize(FRAME_ROWS);
             for (size_t k = 0; k < part; k++)
                 read_value(&frame->columns[i], column, static_cast<int64_t>(first + done + k - begin), done + k);
         }

@@ -16,7 +16,7 @@ enum operator{ EQUAL, NOT_EQUAL, LESS, LESS_OR_EQUAL, GREATER, GREATER_OR_EQUAL 
 struct operand {
     bool is_column, is_number;
     size_t column;
-    const char *text; /* of a value in quotes */
+    const char *text; /* of a number or a value in quotes */
     double number;
 };
 
@@ -203,7 +203,7 @@ static status add_value(struct parser *p, struct filter_node *node) {
 static int compare_values(const void *left, const void *right) {
     const struct operand *a = left, *b = right;
     if (a->is_number != b->is_number) return a->is_number ? -1 : 1;
-    return a->is_number ? (a->number > b->number) - (a->number < b->number) : strcmp(a->text, b->text);
+    return a->is_number ? csv_compare(a->text, a->number, b->text, b->number) : strcmp(a->text, b->text);
 }
 
 static status parse_list(struct parser *p, struct filter_node *node) {
@@ -325,7 +325,7 @@ static bool compare(struct test *test, enum operator operation, const struct ope
     bool is_mixed = !are_numbers && !are_texts && (x.is_number || y.is_number);
     if (is_mixed && operation >= LESS) test->column = x.is_number ? b->column : a->column;
     if (is_mixed) return operation == NOT_EQUAL;
-    int order = are_numbers ? (x.number > y.number) - (x.number < y.number) : strcmp(x.text, y.text);
+    int order = are_numbers ? csv_compare(x.text, x.number, y.text, y.number) : strcmp(x.text, y.text);
     switch (operation) {
     case EQUAL:
         return order == 0;
@@ -345,7 +345,7 @@ static bool compare(struct test *test, enum operator operation, const struct ope
 /* Whether the value is in the list, as a number or as a text. */
 static bool is_in_list(const struct test *test, const struct filter_node *node) {
     struct value x = value_of(test, &node->a);
-    struct operand number = {.is_number = true, .number = x.number}, text = {.text = x.text};
+    struct operand number = {.is_number = true, .text = x.text, .number = x.number}, text = {.text = x.text};
     size_t count = node->value_count, size = sizeof *node->values;
     return x.text && ((x.is_number && bsearch(&number, node->values, count, size, compare_values)) ||
                       bsearch(&text, node->values, count, size, compare_values));
