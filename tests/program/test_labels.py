@@ -95,6 +95,7 @@ class Labels(program.Case):
             out, _ = self.run_program("predict", "runs/n", "numbers.csv")
             predictions = [line.split(",")[1] for line in out.splitlines()[1:]]
             self.assertEqual(predictions, [line.split(",")[2] for line in texts.splitlines()[1:]])
+            self.assertIn("\nclasses        0: -1, 1: 10, 2: 7\n", self.run_program("check", "test.yaml", f"dataset.path={path}", rule)[0])
             self.write("other.csv", "u,v,kind\n1,1,0\n")
             self.assertIn("class '0' is not in the data that the model was trained with", self.run_program("eval", "runs/n", "other.csv", code=DATA)[1])
         for words, sentence in ((["loss=mse", rule], "dataset.columns: `category` is for a target that is one class, and this loss takes numbers"),

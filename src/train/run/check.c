@@ -23,7 +23,8 @@
 /* ---- the lines of `check` ---- */
 
 #define MIB (1024.0 * 1024.0)
-#define MAX_SCALES 8 /* targets whose scale is printed */
+#define MAX_LABELS 10 /* that are printed */
+#define MAX_SCALES 8  /* targets whose scale is printed */
 
 enum layer_column { LAYER_NAME, LAYER_TYPE, LAYER_INPUT, LAYER_OUTPUT, LAYER_COLUMNS };
 
@@ -212,6 +213,13 @@ static void describe_target(const struct plan *p, struct text *out) {
     SCOPED_TEXT target = {0};
     if (p->dataset) plan_describe_target(p->dataset, &p->config->dataset, &target);
     if (target.length) text_printf(out, "\ntarget         %s\n", text_string(&target));
+    const struct string_list labels = p->dataset ? dataset_labels(p->dataset) : (struct string_list){0};
+    for (size_t i = 0; i < labels.count && i < MAX_LABELS; i++) {
+        text_printf(out, "%s%zu: ", i ? ", " : target.length ? "classes        " : "\nclasses        ", i);
+        text_add_value(out, labels.items[i], TEXT_MAX_NAME);
+    }
+    if (labels.count > MAX_LABELS) text_printf(out, ", and %zu more", labels.count - MAX_LABELS);
+    if (labels.count) text_add(out, "\n");
 }
 
 void plan_describe_class_weights(const struct dataset_info *info, struct text *out) {
