@@ -88,6 +88,34 @@ class LargeNumbers(program.Case):
         self.assertIn("column 'user_id' looks like an identifier of the rows", self.run_program("t.yaml")[1])
 
 
+class MissingNumbers(program.Case):
+    def test_a_number_stands_for_its_value(self):
+        """As in pandas, also where the file has real numbers."""
+        config = "dataset: {{path: {}, targets: y, missing: {}}}\nmodel: {{layers: [{{linear: 2}}]}}\nloss: cross_entropy\noptimizer: sgd\ntrain: {{epochs: 1}}\n"
+        for marks in ("[999]", "[999.0]", "['', '9.99e2']"):
+            for text, is_missing in (("999", True), ("999.0", True), ("999.00", True), ("+999", True), ("9.99e2", True), (" 999 ", True), ("998.9", False), ("-999", False),
+                                     ("0999", False), ("9990", False)):
+                self.write("t.csv", f"a,y\n1,0\n2.5,1\n{text},0\n3,1\n")
+                self.write("t.yaml", config.format("t.csv", marks))
+                _, err = self.run_program("check", "t.yaml", "--data", code=DATA if is_missing else 0)
+                self.assertEqual("t.csv:line 4: column 'a': missing value" in err, is_missing, (marks, text))
+            with contextlib.closing(sqlite3.connect(self.path("t.sqlite"))) as db, db:
+                db.execute("drop table if exists t")
+                db.execute("create table t (a real, y integer)")
+                db.executemany("insert into t values (?, ?)", [(1, 0), (999, 1), (2, 1)])
+            self.write("t.yaml", config.format("t.sqlite", marks))
+            self.assertIn("t.sqlite:row 1: column 'a': missing value", self.run_program("check", "t.yaml", "--data", code=DATA)[1])
+        self.write("t.csv", "a,y\n1,0\n2.5,1\n9007199254740993,0\n3,1\n")
+        self.write("t.yaml", config.format("t.csv", "[9007199254740992]"))
+        self.run_program("check", "t.yaml", "--data")
+
+    def test_categories_and_filters(self):
+        self.write("t.csv", "a,k,y\n" + "1,999.0,0\n2,7,1\n3,8,0\n4,p,1\n" * 5)
+        keys = "columns: {k: {type: category, missing: most_frequent}}, missing: [999], filter: k is not missing"
+        self.write("t.yaml", f"dataset: {{path: t.csv, targets: y, {keys}}}\nmodel: {{layers: [{{linear: 2}}]}}\nloss: cross_entropy\noptimizer: sgd\ntrain: {{epochs: 1}}\n")
+        self.assertIn("10 parameters, 15 training rows", self.run_program("t.yaml")[1])
+
+
 class Columns(program.Case):
     def csv(self, name, columns, rows=None, header=None):
         """Writes [columns] of [rows] in this order, under the names of [header] where it is given ([]: no header)."""

@@ -299,10 +299,12 @@ static const struct schema_row dataset_rows[] = {
                .present_offset = FIELD(struct dataset_config, has_rules), .section = &column_rule_schema,
                .doc = "CSV: how columns become features, by name: {Age: {missing: median, scale: standard}, Name: "
                       "ignore}. The types of other columns are recognised; their missing values are errors."),
-    SCHEMA_ROW(STRING_LIST, struct dataset_config, missing, .present_offset = FIELD(struct dataset_config, has_missing),
-               .fallback = "[]",
-               .doc = "CSV: texts of input columns that mean a missing value, such as ['', NA, '?']; []: those of "
-                      "pandas' read_csv (empty, NA, N/A, NaN, null, None and others)."),
+    SCHEMA_ROW(
+        STRING_LIST, struct dataset_config, missing, .present_offset = FIELD(struct dataset_config, has_missing),
+        .fallback = "[]",
+        .doc = "CSV: texts of input columns that mean a missing value, such as ['', NA, '?', -999]; a number stands "
+               "for all texts of its value, such as -999.0. []: the texts of pandas' read_csv (empty, NA, N/A, "
+               "NaN, null, None and others)."),
     SCHEMA_ROW(STRING, struct dataset_config, filter, .fallback = "null", .flags = SCHEMA_INFERENCE,
                .doc = "CSV, SQLite: the rows that are used, before the split, such as \"year >= 2010 and country in "
                       "['DE', 'FR'] and not price is missing\": == != < <= > >=, and, or, not, in, is missing, "

@@ -110,6 +110,7 @@ struct csv {
     const char *const *missing;      /* texts of inputs that mean a missing value, NULL-terminated */
     bool starts_missing[256];        /* by the first byte of a text: one of them starts with it */
     bool has_missing_number;         /* one of them is a number */
+    double *missing_numbers;         /* of these texts; NAN: no number */
 
     struct row_store store; /* inputs, targets, the weight with weight_column, the group with group_column, the line */
     size_t weight_column, group_column; /* NOT_USED: none */

@@ -604,11 +604,22 @@ status csv_reject_value(const struct csv *csv, size_t column, const char *text, 
                       advice);
 }
 
-bool csv_is_missing(const struct csv *csv, const char *text) {
-    if (!csv->starts_missing[(unsigned char)*text]) return false;
+/* As pandas: 999 is also 999.0 and 9.99e2; but no code such as 0999. */
+static bool equals_missing_number(const struct csv *csv, const char *text) {
+    char stripped[CSV_UNGROUPED], ungrouped[CSV_UNGROUPED], decimal = csv->decimal;
+    const char *bare = csv_ungroup(csv_strip(text, csv->strip, stripped), csv->thousands, ungrouped);
+    double value;
+    if (csv_is_code(text) || !csv_decimal(bare, &decimal, &value)) return false;
     for (size_t i = 0; csv->missing[i]; i++)
-        if (strcmp(csv->missing[i], text) == 0) return true;
+        if (csv_compare(bare, value, csv->missing[i], csv->missing_numbers[i]) == 0 && !isnan(csv->missing_numbers[i]))
+            return true;
     return false;
+}
+
+bool csv_is_missing(const struct csv *csv, const char *text) {
+    for (size_t i = 0; csv->starts_missing[(unsigned char)*text] && csv->missing[i]; i++)
+        if (strcmp(csv->missing[i], text) == 0) return true;
+    return csv->has_missing_number && equals_missing_number(csv, text);
 }
 
 /* Reads a number as the file writes them. */
@@ -981,11 +992,14 @@ const char *csv_missing_text(size_t index) {
 
 static void set_missing(struct csv *csv, const struct dataset_config *config) {
     const char **texts = arena_alloc(csv->arena, (config->missing.count + 1) * sizeof *texts);
-    double number;
+    csv->missing_numbers = arena_alloc(csv->arena, (config->missing.count + 1) * sizeof *csv->missing_numbers);
     for (size_t i = 0; i < config->missing.count; i++) {
         char decimal = 0; /* '.' or ',' */
         texts[i] = arena_copy(csv->arena, config->missing.items[i]);
-        csv->has_missing_number = csv->has_missing_number || csv_decimal(texts[i], &decimal, &number);
+        if (csv_decimal(texts[i], &decimal, &csv->missing_numbers[i]))
+            csv->has_missing_number = true;
+        else
+            csv->missing_numbers[i] = NAN;
     }
     csv->missing = config->missing.count ? texts : usual_missing;
     for (size_t i = 0; csv->missing[i]; i++) csv->starts_missing[(unsigned char)*csv->missing[i]] = true;
