@@ -5,6 +5,7 @@
 #include <search.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "model/layers/layers.h"
 
 /* Grows an arena array of [count] items by one. */
@@ -104,7 +105,7 @@ static status unknown_name(const struct builder *builder, const char *name) {
     for (const struct scope *scope = builder->scope; scope; scope = scope->outer) count += scope->count;
     struct arena *arena = builder->model->arena;
     const char **known = arena_alloc(arena, (count + 1) * sizeof *known);
-    struct text list = {0};
+    SCOPED_TEXT list = {0};
     count = 0;
     for (const struct scope *scope = builder->scope; scope; scope = scope->outer)
         for (size_t i = 0; i < scope->count; i++) known[count++] = scope->items[i].name;
@@ -112,11 +113,9 @@ static status unknown_name(const struct builder *builder, const char *name) {
     known[count] = NULL;
     for (size_t i = 0; i < count && list.length < 200; i++) text_printf(&list, "%s%s", i ? ", " : "", known[i]);
     const char *nearest = schema_nearest(name, known);
-    status s = status_new(STATUS_USAGE, "no layer before this one has the name '%s'%s%s%s; known here: %s%s", name,
-                          nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
-                          text_string(&list), list.length >= 200 ? ", ..." : "");
-    text_free(&list);
-    return s;
+    return status_new(STATUS_USAGE, "no layer before this one has the name '%s'%s%s%s; known here: %s%s", name,
+                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
+                      text_string(&list), list.length >= 200 ? ", ..." : "");
 }
 
 static const struct output_name *find(const struct builder *builder, const char *name) {
@@ -142,14 +141,11 @@ static status build_find_layer(const struct builder *builder, const char *name, 
 
 /* The first layer of a model with several inputs. */
 static status needs_source(const struct builder *builder) {
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     for (size_t i = 0; i < builder->names->input_count; i++)
         text_printf(&names, "%s%s", i ? ", " : "", builder->names->inputs[i].name);
-    status s =
-        status_new(STATUS_USAGE, "the model has several inputs, so this layer needs `from:` with one of them: %s",
-                   text_string(&names));
-    text_free(&names);
-    return s;
+    return status_new(STATUS_USAGE, "the model has several inputs, so this layer needs `from:` with one of them: %s",
+                      text_string(&names));
 }
 
 /* The inputs of a layer: what `from:` names or [previous], the output of the layer before. If it joins there are at
@@ -212,7 +208,7 @@ static void find_unused(struct model *model) {
 
 /* STATUS_USAGE naming the first layer whose output no layer reads, and the parameters that are not used. */
 static status build_check_read(struct model *model, bool accepts_unused) {
-    struct text unused = {0};
+    SCOPED_TEXT unused = {0};
     find_unused(model);
     model_add_unused(model, &unused);
     status s = OK;
@@ -224,7 +220,6 @@ static status build_check_read(struct model *model, bool accepts_unused) {
                        place_text(layer->place).s, layer->path,
                        unused.length ? ", so these parameters are not trained: " : "", text_string(&unused));
     }
-    text_free(&unused);
     return s;
 }
 
@@ -265,10 +260,9 @@ static int compare_names(const void *a, const void *b) {
 
 /* The layer whose parameters [layer] uses. */
 static const struct layer *find_other(const struct builder *b, const struct layer *layer) {
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     text_printf(&name, "%s%s", b->sharing.other, layer->name + strlen(b->sharing.own));
     const struct layer key = {.name = text_string(&name)}, *const *found = tfind(&key, &b->by_name, compare_names);
-    text_free(&name);
     return found ? *found : NULL;
 }
 
@@ -668,11 +662,9 @@ static bool freeze(struct builder *b, const struct layer *layer) {
 static status check_freeze(const struct model *model, const struct string_list *patterns) {
     for (size_t f = 0; f < patterns->count; f++) {
         if (params_match(&model->params, patterns->items[f]) > 0) continue;
-        struct text what = {0};
+        SCOPED_TEXT what = {0};
         text_printf(&what, "model.freeze: no parameter matches '%s'", patterns->items[f]);
-        status s = params_no_match(&model->params, text_string(&what));
-        text_free(&what);
-        return s;
+        return params_no_match(&model->params, text_string(&what));
     }
     size_t frozen = 0;
     for (size_t i = 0; i < model->params.count; i++) frozen += model->params.items[i].is_frozen;

@@ -1,6 +1,7 @@
 /* The code that all losses share. */
 #include <string.h>
 
+#include "base/scoped.h"
 #include "model/losses/losses.h"
 #include "model/objective.h"
 
@@ -182,7 +183,7 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
         return check_shape(loss, model, tensor, targets);
     }
     const struct layer *linear = layer_without_flatten(model);
-    struct text hint = {0};
+    SCOPED_TEXT hint = {0};
     if (linear) {
         text_printf(&hint, "; %s, line %d, gets %s and uses only the last dimension: insert '- flatten' before it",
                     linear->path, linear->place.line, shape_text(&linear->in).s);
@@ -198,7 +199,6 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
                     (long long)targets->absent_class, (long long)targets->classes);
     }
     status explained = status_new(status_code(s), "%s%s", status_message(s), text_string(&hint));
-    text_free(&hint);
     status_free(s);
     return explained;
 }
@@ -236,7 +236,7 @@ status loss_check_parts(const char *name, size_t parts, const char *meaning, con
     bool has_lengths = output->lengths,
          is_divided = size / positions % parts == 0 && (!has_lengths || output->dims == 2);
     if (is_divided && (target_size == 0 || size == parts * target_size)) return OK;
-    struct text wanted = {0};
+    SCOPED_TEXT wanted = {0};
     if (has_lengths && !is_divided)
         text_printf(&wanted, "(positions, features) with a multiple of %zu features, of rows of different lengths",
                     parts);
@@ -245,10 +245,8 @@ status loss_check_parts(const char *name, size_t parts, const char *meaning, con
                     text_plural(target_size, "s"));
     else
         text_printf(&wanted, "a multiple of %zu values", parts);
-    status s = status_new(STATUS_USAGE, "the model's output is %s: %s needs %s (%s)", shape_text(output).s, name,
-                          text_string(&wanted), meaning);
-    text_free(&wanted);
-    return s;
+    return status_new(STATUS_USAGE, "the model's output is %s: %s needs %s (%s)", shape_text(output).s, name,
+                      text_string(&wanted), meaning);
 }
 
 void loss_mean_of_rows(const struct rowwise_options *options, const struct loss_batch *b) {

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/scoped.h"
+
 struct ready_rule {
     const char *pattern;
     const char *items[2]; /* as in the rules of a config */
@@ -149,7 +151,7 @@ bool weight_pattern_matches(const char *pattern, const char *name) {
 
 const char *weight_pattern_replace(const char *pattern, const char *name, const char *target, struct arena *arena) {
     struct capture captures[MAX_WILDCARDS + 1] = {{0}};
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     size_t next = 0;
     match(pattern, name, captures);
     for (const char *t = target; *t;) {
@@ -161,9 +163,7 @@ const char *weight_pattern_replace(const char *pattern, const char *name, const 
         next++;
         t += t[1] == '*' ? 2 : 1;
     }
-    const char *result = arena_copy(arena, text_string(&out));
-    text_free(&out);
-    return result;
+    return arena_copy(arena, text_string(&out));
 }
 
 /* ---- rules ---- */
@@ -263,7 +263,7 @@ static void check_rules(const struct weight_source *c, const struct node *map, c
     size_t at = 0;
     for (size_t i = 0; i < c->rules.count; i++) {
         const struct string_group *g = &c->rules.items[i];
-        struct arena *arena = arena_create();
+        SCOPED_ARENA arena = arena_create();
         struct weight_rule rule;
         parse_rule(g->name, c->map.items + at, g->count, arena, &rule);
         const char *problem = pattern_problem(g->name), *what = "the pattern";
@@ -272,14 +272,13 @@ static void check_rules(const struct weight_source *c, const struct node *map, c
             what = "the rule of";
         }
         if (problem) problems_add(problems, map->key_places[i], path, "%s '%s' %s", what, g->name, problem);
-        arena_destroy(arena);
         at += g->count;
     }
 }
 
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct weight_source *c = config;
-    struct text key = {0}, names = {0};
+    SCOPED_TEXT key = {0}, names = {0};
     const struct node *map = node_get(where, "map");
     text_printf(&key, "%s.map", path);
     if (!c->file && where->count) problems_add(problems, where->place, path, "file is missing; the file of weights");
@@ -296,8 +295,6 @@ static void check(void *config, const struct node *where, const char *path, stru
             problems_add(problems, node_get(where, "skip")->place, path, "skip: the pattern '%s' %s", c->skip.items[i],
                          problem);
     }
-    text_free(&key);
-    text_free(&names);
 }
 
 static const struct schema_row rows[] = {

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "model/layers/layers.h"
 #include "model/model.h"
 
@@ -125,11 +126,9 @@ void c_columns(const struct c_call *call, const char *x, size_t x_stride, const 
 }
 
 const char *c_list(const struct c_call *call, const size_t *values, size_t count) {
-    struct text list = {0};
+    SCOPED_TEXT list = {0};
     for (size_t i = 0; i < count; i++) text_printf(&list, "%s%zu", i ? ", " : "", values[i]);
-    const char *out = arena_printf(call->c->arena, "(const size_t[]){%s}", text_string(&list));
-    text_free(&list);
-    return out;
+    return arena_printf(call->c->arena, "(const size_t[]){%s}", text_string(&list));
 }
 
 const char *c_image(const struct c_call *call, const struct image_shape *image) {
@@ -195,10 +194,9 @@ void c_doubles(struct c_code *c, const char *name, const double *values, size_t 
 }
 
 const char *c_comment(struct c_code *c, const char *name) {
-    struct text printable = {0};
+    SCOPED_TEXT printable = {0};
     text_add_value(&printable, name, TEXT_MAX_LINE); /* without characters that change the writing direction */
     char *comment = arena_copy(c->arena, text_string(&printable));
-    text_free(&printable);
     for (char *at = comment; *at; at++)
         if (*at == '*' || *at == '/' || *at == '\\' || *at == '?' || (unsigned char)*at < 32) *at = '_';
     return comment;

@@ -1,7 +1,7 @@
 /* linear: y = x W^T + b, torch.nn.Linear. Applied to the last dimension. */
 #include <string.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 #include "model/init.h"
 #include "model/layers/layers.h"
 
@@ -41,11 +41,9 @@ static status tie(struct layer *layer, const struct params *params, const int64_
     size_t i = 0;
     while (i < params->count && strcmp(params->items[i].name, name) != 0) i++;
     if (i == params->count) {
-        struct text what = {0};
+        SCOPED_TEXT what = {0};
         text_printf(&what, "tie: no earlier layer has a parameter '%s'", name);
-        status s = params_no_match(params, text_string(&what));
-        text_free(&what);
-        return s;
+        return params_no_match(params, text_string(&what));
     }
     const struct param *p = &params->items[i];
     struct shape actual = {.dims = p->dims}, expected = {.dims = 2, .size = {shape[0], shape[1]}};

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/scoped.h"
 #include "model/build.h"
 #include "model/init.h"
 #include "model/layers/layers.h"
@@ -330,14 +330,11 @@ static status check_state(const struct layer *layer, const char *name, const str
     const struct shape wanted = {.dims = 2, .size = {(int64_t)units_of(layer), (int64_t)hidden_of(layer)}};
     bool is_vector = units_of(layer) == 1 && is->dims == 1 && is->size[0] == wanted.size[1];
     if (is_vector || shape_is_equal(is, &wanted)) return OK;
-    struct text other = {0};
+    SCOPED_TEXT other = {0};
     text_add(&other, shape_text(&wanted).s);
     if (units_of(layer) == 1) text_printf(&other, ", or %zu", hidden_of(layer));
-    status s =
-        status_new(STATUS_USAGE, "initial_state: '%s' is %s, but must be %s: num_layers * directions, hidden_size",
-                   name, shape_text(is).s, text_string(&other));
-    text_free(&other);
-    return s;
+    return status_new(STATUS_USAGE, "initial_state: '%s' is %s, but must be %s: num_layers * directions, hidden_size",
+                      name, shape_text(is).s, text_string(&other));
 }
 
 static status check_states(const struct layer *layer) {

@@ -9,6 +9,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/files/sealed.h"
+#include "base/scoped.h"
 #include "checkpoint/checkpoint.h"
 #include "train/config/extension.h"
 
@@ -86,7 +87,7 @@ static status compare_config(struct run_folder *f, const struct config *config) 
             "%s: the run folder's config cannot be read by this version; if only that file is damaged, delete it to "
             "continue (checkpoints have the config, too); else use --fresh to start over, or another --run-dir",
             f->path);
-    struct text diff = {0};
+    SCOPED_TEXT diff = {0};
     size_t count = config_diff(config_of(before), config, &diff);
     if (count)
         s = status_new(
@@ -94,7 +95,6 @@ static status compare_config(struct run_folder *f, const struct config *config) 
             "%s: this run folder belongs to another config; it differs in %zu key%s (run folder -> now):\n%suse "
             "--fresh to start over (the old folder is kept), or give this run another 'name' or --run-dir",
             f->path, count, text_plural(count, "s"), text_string(&diff));
-    text_free(&diff);
     config_free(before);
     return s;
 }
@@ -141,7 +141,7 @@ static status has_run(const struct run_folder *f, bool *out, const char **other)
 }
 
 static status is_run(const char *path, bool accepts_metrics, bool *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct run_folder f = {.arena = arena};
     struct io_info metrics = {0};
     const char *other;
@@ -150,7 +150,6 @@ static status is_run(const char *path, bool accepts_metrics, bool *out) {
     status s = has_run(&f, out, &other);
     if (!s && accepts_metrics && !*out) s = io_stat(f.metrics, &metrics);
     *out = *out || metrics.exists;
-    arena_destroy(arena);
     return s;
 }
 
@@ -212,7 +211,7 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
 }
 
 status run_folder_check(const char *path, enum run_folder_start start, const struct config *config) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct run_folder f = {.arena = arena, .fd = -1, .around_fd = -1, .lock = {.fd = -1}};
     set_path(&f, path);
     status s = check_start(&f, start == RUN_FOLDER_FRESH ? RUN_FOLDER_ANY : start, NULL);
@@ -220,7 +219,6 @@ status run_folder_check(const char *path, enum run_folder_start start, const str
     if (!s && start != RUN_FOLDER_FRESH) s = read_config(&f);
     if (!s) s = compare_config(&f, config);
     free(f.config_text);
-    arena_destroy(arena);
     return s;
 }
 
@@ -259,10 +257,8 @@ status run_folder_write_config(struct run_folder *folder, const char *text) {
 }
 
 status run_folder_set_in_sweep(struct run_folder *folder) {
-    char *around = io_folder_of(folder->path);
-    status s = io_open(around, &folder->around_fd);
-    free(around);
-    return s;
+    SCOPED_STRING around = io_folder_of(folder->path);
+    return io_open(around, &folder->around_fd);
 }
 
 /* ---- a folder that is moved or deleted during the run ---- */
@@ -289,7 +285,7 @@ static status is_own_folder(const struct run_folder *f, const char *path, bool *
 
 /* If the folder was moved within its file system, continues with the new path. */
 static status follow_move(struct run_folder *f, struct log *log, bool *is_mine) {
-    char *now = io_path_of(f->fd);
+    SCOPED_STRING now = io_path_of(f->fd);
     bool is_found = false;
     status s = now ? is_own_folder(f, now, &is_found) : OK;
     if (!s && is_found) {
@@ -298,17 +294,15 @@ static status follow_move(struct run_folder *f, struct log *log, bool *is_mine) 
         set_checkpoints_by_fd(f);
         s = reacquire_lock(f, is_mine);
         if (!s && *is_mine) {
-            struct text word = {0};
+            SCOPED_TEXT word = {0};
             text_add_shell(&word, now);
             log_warning(log,
                         "%s was moved to %s during this run; the run continues there. For the next command move it "
                         "back, or give --run-dir %s",
                         before, now, text_string(&word));
-            text_free(&word);
         }
         if (!*is_mine) set_path(f, before);
     }
-    free(now);
     return s;
 }
 
@@ -336,12 +330,11 @@ static status create_new(struct run_folder *f, const char *base) {
 static status check_place(const struct run_folder *f) {
     struct io_info there, own;
     if (f->around_fd < 0) return OK;
-    char *around = io_folder_of(f->path);
+    SCOPED_STRING around = io_folder_of(f->path);
     status s = io_stat(around, &there);
     if (!s) s = io_stat_fd(f->around_fd, around, &own); /* open, so that no other folder gets its number */
     if (!s && !io_is_same(&there, &own))
         s = status_new(STATUS_IO, "%s was deleted during the run, with the folder of its sweep", f->path);
-    free(around);
     return s;
 }
 
@@ -361,13 +354,12 @@ static status replace_folder(struct run_folder *f, struct log *log) {
         log_warning(log, "%s was deleted, or moved out of reach, during this run; the run saves into a new folder %s",
                     before, f->path);
     else {
-        struct text word = {0};
+        SCOPED_TEXT word = {0};
         text_add_shell(&word, f->path);
         log_warning(log,
                     "%s is no longer this run's folder (it was deleted or moved, and another run began there); this "
                     "run saves into a new folder %s from now on. For the next command give --run-dir %s",
                     before, f->path, text_string(&word));
-        text_free(&word);
     }
     return OK;
 }

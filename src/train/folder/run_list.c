@@ -8,6 +8,7 @@
 
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/metrics.h"
 #include "train/metrics/report.h"
@@ -49,7 +50,7 @@ static void add_number(const json_t *event, const char *name, const char *format
 /* "val_accuracy 97.22 % in epoch 9"; runs of earlier versions have no name. */
 static void add_best(const json_t *end, struct text *out) {
     char best[TEXT_MAX_NAME + 64] = "-", number[32];
-    struct text name = {0};
+    SCOPED_TEXT name = {0};
     const char *metric = json_string_value(json_object_get(end, "best_metric"));
     if (metric) text_add_value(&name, metric, TEXT_MAX_NAME);
     const json_t *epoch = json_object_get(end, "best_epoch"), *value = json_object_get(end, "best_value");
@@ -59,7 +60,6 @@ static void add_best(const json_t *end, struct text *out) {
                  name.length ? " " : "", number, (long long)json_integer_value(epoch));
     }
     text_printf(out, "  %-32s", best);
-    text_free(&name);
 }
 
 static void add_time(const json_t *end, struct text *out) {
@@ -77,10 +77,9 @@ static status add_sizes(const char *folder, uint64_t *bytes) {
     if (s || !info.is_folder) return s;
     TRY(io_list(folder, &names));
     for (size_t i = 0; i < names.count && !s; i++) {
-        char *path = text_path(folder, names.items[i]);
+        SCOPED_STRING path = text_path(folder, names.items[i]);
         s = io_stat(path, &info);
         if (!s && info.is_file) *bytes += info.size;
-        free(path);
     }
     io_names_free(&names);
     return s;
@@ -131,7 +130,7 @@ static void add_row(const char *name, const struct events *events, bool is_runni
 }
 
 static status list_run(const char *folder, const char *name, struct text *out) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     struct events events = {0};
     uint64_t bytes = 0;
     bool is_running;
@@ -144,7 +143,6 @@ static status list_run(const char *folder, const char *name, struct text *out) {
     if (!s) s = read_events(text_string(&path), &events);
     if (!s) add_row(name, &events, is_running, bytes, out);
     events_free(&events);
-    text_free(&path);
     return s;
 }
 
@@ -168,13 +166,12 @@ static int by_time(const void *a, const void *b) {
 }
 
 static double time_of(const char *folder) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     struct io_info info;
     text_printf(&path, "%s/metrics.jsonl", folder);
     status s = io_stat(text_string(&path), &info);
     double modified = !s && info.exists ? info.modified : 0;
     status_free(s);
-    text_free(&path);
     return modified;
 }
 
@@ -219,12 +216,11 @@ static void add_run(const char *folder, const char *name, struct run_rows *table
 
 /* Whether [path] is the folder of a sweep, whose runs are in its folder runs. */
 static status is_sweep(const char *path, bool *out) {
-    struct text file = {0};
+    SCOPED_TEXT file = {0};
     struct io_info info;
     text_printf(&file, "%s/sweep.yaml", path);
     status s = io_stat(text_string(&file), &info);
     *out = !s && info.is_file;
-    text_free(&file);
     return s;
 }
 
@@ -234,34 +230,30 @@ static status list_entries(const char *folder, const char *prefix, size_t depth,
  * [depth] levels below, and of a sweep all of them. The row of a run that cannot be read contains the reason. */
 static void list_entry(const char *folder, const char *name, size_t depth, struct run_rows *table) {
     bool is_run = false, has_sweep = false;
-    char *path = text_path(folder, name);
+    SCOPED_STRING path = text_path(folder, name);
     status s = run_folder_is_readable(path, &is_run);
     if (s || is_run) {
         add_run(path, name, table);
     } else if (depth > 0 && !(s = is_sweep(path, &has_sweep))) {
-        char *prefix = text_path(name, has_sweep ? "runs/" : "");
+        SCOPED_STRING prefix = text_path(name, has_sweep ? "runs/" : "");
         s = list_entries(folder, prefix, has_sweep ? 1 : depth - 1, table);
-        free(prefix);
     }
     status_free(s);
-    free(path);
 }
 
 /* The entries of [folder]/[prefix], which is "" or ends with a slash; nothing if it is no folder. */
 static status list_entries(const char *folder, const char *prefix, size_t depth, struct run_rows *table) {
     struct io_info info;
     struct io_names names = {0};
-    char *path = text_path(folder, prefix);
+    SCOPED_STRING path = text_path(folder, prefix);
     status s = io_stat(path, &info);
     if (!s && info.is_folder) s = io_list(path, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
-        struct text name = {0};
+        SCOPED_TEXT name = {0};
         text_printf(&name, "%s%s", prefix, names.items[i]);
         list_entry(folder, text_string(&name), depth, table);
-        text_free(&name);
     }
     io_names_free(&names);
-    free(path);
     return s;
 }
 
