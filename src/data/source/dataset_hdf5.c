@@ -731,7 +731,7 @@ static bool find_all_plain(const struct hdf5 *h) {
     struct column *const columns[] = {h->inputs, h->targets, h->weights, h->groups};
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < counts[k]; i++)
-            if (!find_plain(h, &columns[k][i], k == 0)) return false;
+            if (counts[k] > 1 || !find_plain(h, &columns[k][i], k == 0)) return false;
     return true;
 }
 
