@@ -15,6 +15,7 @@
 #include "files.h"
 
 #define TEXT "a test of ddptrain\n"
+#define NUL "NUL" /* for as many NUL characters */
 
 TEST(its_text) {
     char *folder = make_folder(), *path = path_in(folder, FOLDER_LOCK_FILE);
@@ -28,9 +29,12 @@ TEST(its_text) {
         enum folder_lock_state state;
     } cases[] = {{"", FOLDER_LOCK_PARTIAL},     {"a test", FOLDER_LOCK_PARTIAL},
                  {TEXT, FOLDER_LOCK_COMPLETE},  {TEXT "x", FOLDER_LOCK_OTHER},
-                 {"a list", FOLDER_LOCK_OTHER}, {TEXT TEXT TEXT TEXT TEXT, FOLDER_LOCK_OTHER}};
+                 {"a list", FOLDER_LOCK_OTHER}, {TEXT TEXT TEXT TEXT TEXT, FOLDER_LOCK_OTHER},
+                 {NUL, FOLDER_LOCK_PARTIAL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        spill(path, cases[i].text, strlen(cases[i].text));
+        bool are_nul = strcmp(cases[i].text, NUL) == 0;
+        spill(path, are_nul ? (const char[sizeof TEXT]){0} : cases[i].text,
+              are_nul ? sizeof TEXT - 1 : strlen(cases[i].text));
         ck_ok(folder_lock_read(&lock, &state));
         ck_assert_int_eq(state, cases[i].state);
         ck_ok(folder_lock_try(&lock, &is_mine));

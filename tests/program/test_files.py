@@ -95,6 +95,23 @@ class OwnFiles(program.Case):
                     self.assertFalse(os.path.exists(self.path("mine.1")))
             os.remove(self.path("mine", name))
 
+    def test_a_lock_that_a_power_failure_has_emptied(self):
+        """Its text is not on disk before the config is, so a run with a config and no checkpoint continues."""
+        self.run_program("wine.yaml", "--run-dir", "run", "train.epochs=1")
+        sha = self.sha("run")
+        for content in ("", "\0" * len(self.read("run/.lock")), "a run of"):
+            for name in os.listdir(self.path("run/checkpoints")):
+                os.remove(self.path("run/checkpoints", name))
+            self.write("run/.lock", content)
+            self.run_program("wine.yaml", "--run-dir", "run", "train.epochs=1")
+            self.assertEqual((self.sha("run"), self.read("run/.lock"), len(self.events("start", "run"))), (sha, "a run of ddptrain\n", 1))
+        for name in os.listdir(self.path("run/checkpoints")):
+            os.remove(self.path("run/checkpoints", name))
+        self.write("run/.lock", "")
+        self.write("run/config.yaml", "model: of another program\n")
+        _, err = self.run_program("wine.yaml", "--run-dir", "run", "train.epochs=1", code=USAGE)
+        self.assertIn("run/config.yaml: a run here would overwrite this file, which does not belong to a run", err)
+
     def test_what_was_there_before_a_start_that_fails_is_kept(self):
         self.write("mine/.lock", "")
         os.mkdir(self.path("mine/checkpoints"))

@@ -13,27 +13,30 @@
 #define STOPPED_SECONDS 30 /* after which a process that checks is taken for stopped */
 #define MAX_NAMES 100000
 
-/* *size: how many bytes of the text the file has. */
-static status read_text(const struct folder_lock *lock, enum folder_lock_state *out, size_t *size) {
+/* *size: how many bytes of the text the file has, or NUL characters in their place. */
+static status read_text(const struct folder_lock *lock, enum folder_lock_state *out, size_t *size, bool *are_nul) {
     struct io_info info;
     char text[FOLDER_LOCK_MAX_TEXT] = "";
     size_t length = strlen(lock->text);
     int fd;
     *size = 0;
+    *are_nul = false;
     TRY(io_stat(lock->path, &info));
     *out = info.exists ? FOLDER_LOCK_PARTIAL : FOLDER_LOCK_ABSENT;
     if (!info.is_file || info.size == 0) return OK;
     TRY(io_open(lock->path, &fd));
     *size = info.size < sizeof text ? (size_t)info.size : sizeof text;
     status s = io_read(fd, lock->path, text, *size, NULL);
-    bool is_other = *size > length || memcmp(text, lock->text, *size) != 0;
-    *out = is_other ? FOLDER_LOCK_OTHER : *size == length ? FOLDER_LOCK_COMPLETE : FOLDER_LOCK_PARTIAL;
+    *are_nul = *size <= length && memcmp(text, (const char[FOLDER_LOCK_MAX_TEXT]){0}, *size) == 0;
+    bool is_other = !*are_nul && (*size > length || memcmp(text, lock->text, *size) != 0);
+    *out = is_other ? FOLDER_LOCK_OTHER : *size == length && !*are_nul ? FOLDER_LOCK_COMPLETE : FOLDER_LOCK_PARTIAL;
     return status_first(s, io_close(fd, lock->path));
 }
 
 status folder_lock_read(const struct folder_lock *lock, enum folder_lock_state *out) {
     size_t size;
-    return read_text(lock, out, &size);
+    bool are_nul;
+    return read_text(lock, out, &size, &are_nul);
 }
 
 /* Another process may have renamed or deleted the folder since the file was opened, and made a new one at its path. */
@@ -90,8 +93,13 @@ status folder_lock_wait(struct folder_lock *lock, double seconds, struct log *lo
 status folder_lock_write_text(const struct folder_lock *lock) {
     enum folder_lock_state state;
     size_t size, length = strlen(lock->text);
-    TRY(read_text(lock, &state, &size));
-    if (state == FOLDER_LOCK_OTHER || size == length) return OK;
+    bool are_nul;
+    TRY(read_text(lock, &state, &size, &are_nul));
+    if (state == FOLDER_LOCK_OTHER || state == FOLDER_LOCK_COMPLETE) return OK;
+    if (are_nul) {
+        TRY(io_truncate(lock->fd, lock->path, 0));
+        size = 0;
+    }
     return io_write(lock->fd, lock->path, lock->text + size, length - size);
 }
 

@@ -21,7 +21,8 @@ struct folder_lock {
 
 enum folder_lock_state {
     FOLDER_LOCK_ABSENT,
-    FOLDER_LOCK_PARTIAL, /* empty or a part of the text: the process was killed at its start, or an early version */
+    FOLDER_LOCK_PARTIAL, /* empty, a part of the text or NUL characters: the process was killed at its start, a power
+                            failure lost the text, or an early version */
     FOLDER_LOCK_COMPLETE,
     FOLDER_LOCK_OTHER, /* another text: the file belongs to something else */
 };

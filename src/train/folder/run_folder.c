@@ -121,14 +121,29 @@ static status find_checkpoints(const struct run_folder *f, bool *has_checkpoint,
     return s;
 }
 
-/* Whether the folder is that of a run: its lock file has LOCK_TEXT, or it has a sealed checkpoint.
- * If not, *other is the first file of another origin that a run would overwrite; NULL: none. */
+/* A config of this program, which is on disk before the run begins, unlike the text of the lock file. */
+static status has_config(const struct run_folder *f, bool *out) {
+    struct io_info info;
+    struct config_file *config = NULL;
+    SCOPED_STRING text = NULL;
+    TRY(io_read_text(f->config, DOCUMENT_MAX_BYTES, &text, &info));
+    status s = text ? config_parse(f->config, text, &config) : OK;
+    *out = text && !s;
+    status_free(s);
+    config_free(config);
+    return OK;
+}
+
+/* Whether the folder is that of a run: its lock file has LOCK_TEXT, or has lost it in a power failure and there is a
+ * config, or it has a sealed checkpoint. If not, *other is the first file of another origin that a run would overwrite;
+ * NULL: none. */
 static status has_run(const struct run_folder *f, bool *out, const char **other) {
     const char *const names[] = {f->config, f->metrics, f->ledger, f->log};
     char *file;
     enum folder_lock_state lock;
     TRY(folder_lock_read(&f->lock, &lock));
     *out = lock == FOLDER_LOCK_COMPLETE;
+    if (lock == FOLDER_LOCK_PARTIAL) TRY(has_config(f, out));
     if (*out) return OK;
     TRY(find_checkpoints(f, out, &file));
     *other = lock == FOLDER_LOCK_OTHER ? f->lock.path : file;
