@@ -550,17 +550,20 @@ def read_table(paths, na_values=None, **options):
     paths = [paths] if isinstance(paths, str) else paths
     marks = na_values or ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
 
+    def bare(text):  # a blank at its start was in quotes
+        return (text.lstrip(" \t") if text.startswith("\t") else text).rstrip(" \t")
+
     def read(marks, options):
         return pandas.concat([pandas.read_csv(path, skipinitialspace=True, na_values=marks, keep_default_na=False, **options) for path in paths], ignore_index=True)
 
     table = read(marks, options)
     has_digits = any(c.isdigit() for c in "".join(na_values or []))  # "999 " is a number for pandas
     texts = read(marks, {**options, "dtype": str}) if has_digits else table
-    padded = {v for name in texts.select_dtypes(exclude=["number", "bool"]) for v in texts[name].unique() if isinstance(v, str) and v.rstrip(" \t") in marks}
+    padded = {v for name in texts.select_dtypes(exclude=["number", "bool"]) for v in texts[name].unique() if isinstance(v, str) and bare(v) in marks}
     table = read([*marks, *padded], options) if padded else table
-    table.columns = table.columns.map(lambda name: str(name).rstrip(" \t"))
+    table.columns = table.columns.map(lambda name: bare(str(name)))
     for name in table.select_dtypes(exclude=["number", "bool"]).columns:
-        table[name] = table[name].map(lambda value: value.rstrip(" \t") if isinstance(value, str) else value)
+        table[name] = table[name].map(lambda value: bare(value) if isinstance(value, str) else value)
     return table
 
 

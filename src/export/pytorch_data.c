@@ -581,12 +581,13 @@ static status add_computed(struct script *s) {
     return OK;
 }
 
-/* Texts in quotes that end in blanks, which read_table removes. */
+/* Texts in quotes that begin with a tab or end in blanks, which read_table removes. */
 static status check_blanks(const struct script *s, const struct string_list *texts) {
     const struct dataset_config *d = &s->config->dataset;
     if (strcmp(dataset_format_of(d, d->path)->name, "csv") != 0) return OK;
     for (size_t i = 0; i < texts->count; i++) {
         size_t length = strlen(texts->items[i]);
+        if (*texts->items[i] == '\t') return script_refuse("a text with a tab at its start, in quotes,");
         if (length && strchr(" \t", texts->items[i][length - 1]))
             return script_refuse("a text with blanks at its end, in quotes,");
     }

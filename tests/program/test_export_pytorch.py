@@ -230,6 +230,7 @@ class ExportPyTorch(program.Case):
             self.refuse("wine.yaml", f"model.layers=[{layers}, {{linear: 3}}]", what="share: a layer with other keys than those of model.layers.[01].[a-z_]+, or with dropout,")
         for name, text, what in (("latin.csv", "gr\u00f6\u00dfe,y\n" + "0.5,0\n0.25,1\n" * 20, "a CSV file that is not UTF-8, without dataset.csv.encoding,"),
                                  ("quoted.csv", "a,y\n" + '0.5,"u "\n0.25,v\n' * 20, "a text with blanks at its end, in quotes,"),
+                                 ("quoted.csv", "a,y\n" + '0.5,"\tu"\n0.25,v\n' * 20, "a text with a tab at its start, in quotes,"),
                                  ("quoted.csv", "a,b,y\n" + '"u ",1,0\nv,2,1\n' * 20, "a text with blanks at its end, in quotes,")):
             with open(self.path(name), "w", encoding="latin-1") as f:
                 f.write(text)
@@ -306,23 +307,23 @@ class Losses(program.Case):
         self.assertIn("(t != -100).sum().item()", self.read("train.py"))
         self.assert_evaluations_agree()
 
-    def test_missing_values_before_blanks(self):
-        """Their marks are missing values in a script, too, in texts and in numbers."""
+    def test_missing_values_between_blanks(self):
+        """Their marks are missing values in a script, too, in texts and in numbers, also behind a tab; a category and a name do not begin with it."""
         prepared = "columns: {kind: {type: category, missing: most_frequent}, a: {missing: mean}}, targets: [y]"
         for keys, mark in ((prepared, "NA"), (prepared + ", missing: ['-']", "-"), (prepared + ", missing: ['999']", "999"),
                            ("inputs: [b], targets: [y], filter: a > 2, drop_missing_targets: true", "null"),
                            ("inputs: [b], targets: [y], filter: a > 2, drop_missing_targets: true, missing: ['999']", "999")):
             with self.subTest(keys=keys):
                 rows = []
-                for blanks in "", "  ", "\t":
-                    cell = mark + blanks
-                    self.write("rows.csv", "kind,a,b,y\n" + f"p,{cell},1.5,1\n{cell},3,2.5,2\np,4,3.5,{cell}\nq,5,4.5,4\n".replace(f",{cell}\n", f",{5 if 'drop' not in keys else cell}\n"))
+                for before, blanks in ("", ""), ("", "  "), ("", "\t"), ("\t", ""), (" \t ", "\t"):
+                    cell = before + mark + blanks
+                    self.write("rows.csv", f"kind,{before}a,b,y\n" + f"{before}p,{cell},1.5,1\n{cell},3,2.5,2\np,4,3.5,{cell}\nq,5,4.5,4\n".replace(f",{cell}\n", f",{5 if 'drop' not in keys else cell}\n"))
                     self.write("rows.yaml", f"dataset: {{path: {self.path('rows.csv')}, {keys}}}\nmodel: {{layers: [{{linear: 1}}]}}\nloss: mse\ntrain: {{epochs: 1}}\n")
                     self.run_program("export", "rows.yaml", "--out", "rows.py", "--quiet")
                     space = {"__name__": "rows"}
                     exec(compile(self.read("rows.py").partition("# ---- model ----")[0], "data", "exec"), space)
                     rows.append((space["x"].tolist(), space["y"].tolist()))
-                self.assertEqual(rows, [rows[0]] * 3)
+                self.assertEqual(rows, [rows[0]] * 5)
                 self.assertEqual(len(rows[0][0]), 2 if "drop" in keys else 4)
 
     def test_on_another_device(self):
