@@ -279,6 +279,24 @@ class Best(program.Case):
         _, err = self.run_program("test.yaml", *arguments, "--fresh", "--quiet", code=program.IO, env={"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": "best.h5", "DDPTRAIN_FAULT_CLOCK": "0.001"})
         self.assertRegex(err, r"^ddptrain: cannot create 'runs/test/checkpoints/best\.h5\S*': No space left on device\nthe last state is not saved; ")
 
+    def test_a_kill_after_a_best_state_that_was_not_written(self):
+        """The lines of both states were written before; what continues has each step once, whether a checkpoint is there or none."""
+        save = ["checkpoint={save_every: 3, keep: 0, best: val_loss}", "train.ledger.every=1"]
+        self.run_program("test.yaml", *save, "train.epochs=8", "--run-dir", "runs/reference")
+        for first in (0, 3):
+            shutil.rmtree(self.path("runs/test"), ignore_errors=True)
+            if first:
+                self.run_program("test.yaml", *save, f"train.epochs={first}")
+            p = self.start("test.yaml", *save, "train.epochs=1000000", env={"DDPTRAIN_FAULT": "1:enospc:ever", "DDPTRAIN_FAULT_FILTER": "best.h5", "DDPTRAIN_FAULT_CLOCK": "0.001"})
+            self.wait_for(lambda: os.path.exists(self.path("runs/test/metrics.jsonl")) and self.events("checkpoint_failed"), what="a save that failed")
+            p.kill()
+            p.communicate()
+            self.run_program("test.yaml", *save, "train.epochs=8")
+            self.assertEqual(self.sha(), self.sha("runs/reference"))
+            for event in ("step", "epoch"):
+                self.assertEqual([e.get("step") for e in self.events(event)], [e.get("step") for e in self.events(event, "runs/reference")])
+            self.run_program("audit", "runs/test", "--all")
+
     def test_a_run_from_a_file_of_another_folder_counts_anew(self):
         """Its best state is not in this folder, and its metric may be another."""
         self.run_program("test.yaml", "train.epochs=6", "checkpoint.best=val_loss")
