@@ -1,7 +1,8 @@
-/* libhdf5's core driver writes the metadata to memory that this file owns. All metadata are at the start of the file,
- * and libhdf5 never writes the data, so its memory has only the metadata and the state exists once, in the image. The
- * file format is the oldest, which every reader supports. Datasets are contiguous, allocated early and without times:
- * equal states give equal bytes. */
+/* The metadata are written here and not by libhdf5, whose start and calls took a third of a run of one step. The format
+ * is the oldest, which every reader supports: for each group a header, a tree of one level, its nodes of links and a
+ * heap of names; for each dataset a header. All of it is at the start of the file, before the data, which are
+ * contiguous and in the order of the entries; there are no times. Equal states give equal bytes. The names of the parts
+ * are those of "HDF5 File Format Specification Version 3.0". */
 #include "checkpoint/checkpoint_image.h"
 
 #include <assert.h>
@@ -22,196 +23,318 @@ static size_t data_size(const struct entry *entry) {
     return size;
 }
 
-/* The handles for creating datasets. */
-struct creator {
-    hid_t file, links, properties;
+/* ---- the metadata ---- */
+
+#define UNDEFINED UINT64_MAX
+#define LEAVES 32    /* nodes of links of a group: twice the k of a tree */
+#define MIN_LEAF_K 4 /* half of the links of a node */
+#define DATA_ALIGNMENT 8
+
+static const unsigned char zeros[4096];
+
+/* A link of a group that is being written. */
+struct link {
+    const char *name;
+    size_t length;
+    uint64_t at_name; /* in the heap of names */
+    uint64_t header;
+    bool is_group;
+    uint64_t tree, heap; /* of a group */
 };
 
-static status create_dataset(const struct creator *creator, struct image_entry *place) {
-    hsize_t dims[MAX_DIMS];
-    for (int d = 0; d < place->dims; d++) dims[d] = (hsize_t)place->shape[d];
-    hid_t space = place->dims ? H5Screate_simple(place->dims, dims, NULL) : H5Screate(H5S_SCALAR), type = -1;
-    hid_t dataset = -1;
-    if (space >= 0) type = hdf5_file_type(place->type, place->size ? place->size : 1); /* no texts of 0 bytes exist */
-    if (type >= 0)
-        dataset = H5Dcreate2(creator->file, place->path, type, space, creator->links, creator->properties, H5P_DEFAULT);
-    status s = OK;
-    if (dataset < 0)
-        s = image_failure(STATUS_BUG, "checkpoint: '%s' cannot be created", place->path);
-    else if (place->size && (place->offset = H5Dget_offset(dataset)) == HADDR_UNDEF)
-        s = image_failure(STATUS_BUG, "checkpoint: '%s' has no offset", place->path);
-    if (dataset >= 0) H5Dclose(dataset);
-    if (type >= 0) H5Tclose(type);
-    if (space >= 0) H5Sclose(space);
-    return s;
-}
-
-static status create_attributes(hid_t file) {
-    int32_t version = CHECKPOINT_FORMAT_VERSION;
-    hid_t scalar = H5Screate(H5S_SCALAR), text = -1, format = -1, number = -1;
-    bool is_good =
-        scalar >= 0 && (text = hdf5_file_type(ENTRY_TEXT, strlen(CHECKPOINT_FORMAT))) >= 0 &&
-        (format = H5Acreate2(file, "format", text, scalar, H5P_DEFAULT, H5P_DEFAULT)) >= 0 &&
-        (number = H5Acreate2(file, "format_version", H5T_STD_I32LE, scalar, H5P_DEFAULT, H5P_DEFAULT)) >= 0 &&
-        H5Awrite(format, text, CHECKPOINT_FORMAT) >= 0 && H5Awrite(number, H5T_NATIVE_INT32, &version) >= 0;
-    status s = is_good ? OK : image_failure(STATUS_BUG, "checkpoint: no attributes");
-    if (number >= 0) H5Aclose(number);
-    if (format >= 0) H5Aclose(format);
-    if (text >= 0) H5Tclose(text);
-    if (scalar >= 0) H5Sclose(scalar);
-    return s;
-}
-
-/* The memory of libhdf5's core driver: the metadata at the start of the file. */
-struct metadata {
-    unsigned char *bytes;
-    size_t size, capacity;
+struct writer {
+    unsigned char *bytes; /* NULL: only counts */
+    uint64_t at;
+    const struct image_entry **sorted; /* (count) */
+    struct link *links;                /* of all groups that are open; as many as there are entries and groups */
+    size_t link_count;
+    size_t leaf_k, max_links; /* of a group */
+    const char *wrong;        /* a path that cannot be in a file */
 };
 
-static void *metadata_malloc(size_t size, H5FD_file_image_op_t operation, void *data) {
-    (void)size, (void)operation, (void)data;
-    return NULL; /* the file starts empty */
+static void put(struct writer *w, uint64_t value, size_t size) {
+    for (size_t i = 0; i < size && w->bytes; i++) w->bytes[w->at + i] = (unsigned char)(value >> 8 * i);
+    w->at += size;
 }
 
-static void *metadata_realloc(void *bytes, size_t size, H5FD_file_image_op_t operation, void *data) {
-    struct metadata *metadata = data;
-    (void)bytes, (void)operation;
-    if (size > metadata->capacity) {
-        size_t capacity = metadata->capacity * 2 < size ? size : metadata->capacity * 2;
-        unsigned char *more = realloc(metadata->bytes, capacity);
-        if (!more) return NULL;
-        metadata->bytes = more;
-        metadata->capacity = capacity;
+static void put_bytes(struct writer *w, const void *bytes, size_t size) {
+    if (w->bytes && size) memcpy(w->bytes + w->at, bytes, size);
+    w->at += size;
+}
+
+/* Zeros up to the next multiple of 8. */
+static void pad(struct writer *w) { put(w, 0, (size_t)(-w->at % 8)); }
+
+static void skip(struct writer *w, uint64_t size) { w->at += size; } /* the memory is zero */
+
+static void put_header(struct writer *w, unsigned messages, uint64_t size) {
+    put(w, 1, 2); /* version */
+    put(w, messages, 2);
+    put(w, 1, 4); /* one link */
+    put(w, size, 8);
+}
+
+static void put_message(struct writer *w, unsigned type, size_t size) {
+    put(w, type, 2);
+    put(w, size, 2);
+    put(w, 0, 4);
+}
+
+static size_t padded(size_t size) { return (size + 7) / 8 * 8; }
+
+static size_t type_size(enum entry_type type) { return type == ENTRY_TEXT ? 8 : type == ENTRY_INT64 ? 12 : 20; }
+
+/* Integers of 4 bytes are ENTRY_INT64 with [bytes] 4. */
+static void put_type(struct writer *w, enum entry_type type, uint64_t bytes) {
+    if (type == ENTRY_TEXT) {
+        put(w, 0x1113, 4); /* UTF-8, padded with zeros */
+        put(w, bytes, 4);
+        return;
     }
-    metadata->size = size;
-    return metadata->bytes;
+    bool is_float = type != ENTRY_INT64;
+    put(w, is_float ? 0x11 | 0x2000 | (8 * bytes - 1) << 16 : 0x10 | 0x0800, 4);
+    put(w, bytes, 4);
+    put(w, 8 * bytes << 16, 4); /* all bits */
+    if (is_float) put(w, bytes == 4 ? 0x7f17000817 : 0x3ff34000b34, 8);
+    pad(w);
 }
 
-static herr_t metadata_free(void *bytes, H5FD_file_image_op_t operation, void *data) {
-    (void)bytes, (void)operation, (void)data;
-    return 0;
+static size_t space_size(int dims) { return 8 + (size_t)dims * 16; }
+
+static void put_space(struct writer *w, int dims, const int64_t *shape) {
+    put(w, 1, 1);
+    put(w, (uint64_t)dims, 1);
+    put(w, dims > 0, 6);
+    for (int i = 0; i < 2 * dims; i++) put(w, (uint64_t)shape[i % dims], 8); /* the shape and its maximum */
 }
 
-static void *udata_copy(void *data) { return data; }
-
-static herr_t udata_free(void *data) {
-    (void)data;
-    return 0;
+/* What a dataset has in the file: texts of 0 bytes do not exist. */
+static uint64_t stored_bytes(const struct image_entry *place) {
+    return place->type == ENTRY_TEXT && place->size == 0 ? 1 : place->size;
 }
 
-/* The number of groups in the path of place [i] that are not in the path of the previous place. */
-static size_t new_groups(const struct image *image, size_t i) {
-    const char *path = image->places[i].path, *before = i ? image->places[i - 1].path : "";
-    size_t same = 0, count = 0;
-    while (path[same] && path[same] == before[same]) same++;
-    for (const char *c = path + same; *c; c++) count += *c == '/';
-    return count;
+static uint64_t put_dataset(struct writer *w, const struct image_entry *place) {
+    static const unsigned char fill[] = {2, 1, 1, 1, 0, 0, 0, 0}; /* allocated early, never written */
+    uint64_t header = w->at, stored = stored_bytes(place);
+    size_t space = space_size(place->dims), type = padded(type_size(place->type));
+    put_header(w, 4, 4 * 8 + space + type + 8 + 24);
+    put_message(w, 0x01, space);
+    put_space(w, place->dims, place->shape);
+    put_message(w, 0x03, type);
+    put_type(w, place->type, place->type == ENTRY_TEXT ? stored : item_sizes[place->type]);
+    put_message(w, 0x05, sizeof fill);
+    put_bytes(w, fill, sizeof fill);
+    put_message(w, 0x08, 24);
+    put(w, 0x0103, 2); /* contiguous */
+    put(w, stored ? place->offset : UNDEFINED, 8);
+    put(w, stored, 8);
+    pad(w);
+    return header;
 }
 
-/* An upper bound of the size of the metadata: headers, heaps of names and tree nodes. If it were too small, libhdf5
- * would put metadata after the data, and its memory would cover the whole file. */
-static hsize_t max_metadata_size(const struct image *image) {
-    hsize_t size = 2048;
-    for (size_t i = 0; i < image->count; i++)
-        size += 512 + 4 * strlen(image->places[i].path) + 1536 * new_groups(image, i);
+static void put_attribute(struct writer *w, const char *name, enum entry_type type, uint64_t bytes, const void *value) {
+    size_t length = strlen(name) + 1;
+    put_message(w, 0x0c, 8 + padded(length) + padded(type_size(type)) + 8 + padded((size_t)bytes));
+    put(w, 1, 2);
+    put(w, length, 2);
+    put(w, type_size(type), 2);
+    put(w, 8, 2);
+    put_bytes(w, name, length);
+    pad(w);
+    put_type(w, type, bytes);
+    put_space(w, 0, NULL);
+    put_bytes(w, value, (size_t)bytes);
+    pad(w);
+}
+
+/* ---- groups ---- */
+
+static void put_heap(struct writer *w, struct link *links, size_t count) {
+    uint64_t size = 8; /* an empty name first */
+    for (size_t i = 0; i < count; i++) {
+        links[i].at_name = size;
+        size += padded(links[i].length + 1);
+    }
+    put_bytes(w, "HEAP\0\0\0", 8);
+    put(w, size, 8);
+    put(w, 1, 8); /* nothing is free */
+    put(w, w->at + 8, 8);
+    skip(w, 8);
+    for (size_t i = 0; i < count; i++) {
+        put_bytes(w, links[i].name, links[i].length);
+        put(w, 0, 1);
+        pad(w);
+    }
+}
+
+static void put_leaf(struct writer *w, const struct link *links, size_t count) {
+    uint64_t end = w->at + 8 + 40 * 2 * w->leaf_k;
+    put_bytes(w, "SNOD\1", 6);
+    put(w, count, 2);
+    for (size_t i = 0; i < count; i++) {
+        put(w, links[i].at_name, 8);
+        put(w, links[i].header, 8);
+        put(w, links[i].is_group, 8);
+        put(w, links[i].tree, 8);
+        put(w, links[i].heap, 8);
+    }
+    w->at = end;
+}
+
+static void put_tree(struct writer *w, const struct link *links, size_t count, uint64_t leaves) {
+    size_t per_leaf = 2 * w->leaf_k, leaf_count = (count + per_leaf - 1) / per_leaf;
+    uint64_t end = w->at + 24 + 8 * (2 * LEAVES + 1);
+    put_bytes(w, "TREE\0", 6);
+    put(w, leaf_count, 2);
+    put(w, UNDEFINED, 8); /* no siblings */
+    put(w, UNDEFINED, 8);
+    put(w, 0, 8);
+    for (size_t i = 0; i < leaf_count && i < LEAVES; i++) {
+        size_t last = (i + 1) * per_leaf < count ? (i + 1) * per_leaf : count;
+        put(w, leaves + i * (8 + 40 * per_leaf), 8);
+        put(w, links[last - 1].at_name, 8);
+    }
+    w->at = end;
+}
+
+/* The heap, leaves and tree of a group whose objects are written. */
+static void put_links(struct writer *w, struct link *links, size_t count, struct link *group) {
+    group->heap = w->at;
+    put_heap(w, links, count);
+    uint64_t leaves = w->at;
+    for (size_t i = 0; i < count; i += 2 * w->leaf_k)
+        put_leaf(w, links + i, count - i < 2 * w->leaf_k ? count - i : 2 * w->leaf_k);
+    group->tree = w->at;
+    put_tree(w, links, count, leaves);
+    if (count > w->max_links) w->max_links = count;
+}
+
+static void put_group_message(struct writer *w, const struct link *group) {
+    put_message(w, 0x11, 16);
+    put(w, group->tree, 8);
+    put(w, group->heap, 8);
+}
+
+/* The objects of the sorted places [first, last), which are in [group], and its links. [skipped]: bytes of each path up
+ * to the group. */
+static void put_objects(struct writer *w, size_t first, size_t last, size_t skipped, struct link *group) {
+    size_t base = w->link_count;
+    for (size_t i = first, next; i < last; i = next) {
+        const char *path = w->sorted[i]->path, *name = path + skipped;
+        struct link link = {.name = name, .length = strcspn(name, "/")};
+        const struct link *before = w->link_count > base ? &w->links[w->link_count - 1] : NULL;
+        link.is_group = name[link.length] == '/';
+        if (link.length == 0 ||
+            (before && before->length == link.length && memcmp(before->name, name, link.length) == 0))
+            w->wrong = path;
+        for (next = i + 1; link.is_group && next < last; next++)
+            if (strncmp(w->sorted[next]->path + skipped, name, link.length + 1) != 0) break;
+        if (link.is_group) {
+            put_objects(w, i, next, skipped + link.length + 1, &link);
+            link.header = w->at;
+            put_header(w, 1, 24);
+            put_group_message(w, &link);
+        } else {
+            link.header = put_dataset(w, w->sorted[i]);
+        }
+        w->links[w->link_count++] = link;
+    }
+    put_links(w, w->links + base, w->link_count - base, group);
+    w->link_count = base;
+}
+
+/* ---- the file ---- */
+
+static void put_superblock(struct writer *w, uint64_t file_bytes, const struct link *root) {
+    w->at = 0;
+    put_bytes(w, "\x89HDF\r\n\x1a\n", 8);
+    put(w, 0, 5);      /* versions */
+    put(w, 0x0808, 3); /* bytes of an address and of a length */
+    put(w, w->leaf_k, 2);
+    put(w, LEAVES / 2, 2);
+    put(w, 0, 4);
+    put(w, 0, 8); /* the base of all addresses */
+    put(w, UNDEFINED, 8);
+    put(w, file_bytes, 8);
+    put(w, UNDEFINED, 8);
+    put(w, 0, 8); /* the link to the root */
+    put(w, root->header, 8);
+    put(w, 1, 8);
+    put(w, root->tree, 8);
+    put(w, root->heap, 8);
+}
+
+/* Returns the size of the metadata. */
+static uint64_t put_metadata(struct writer *w, const struct image *image) {
+    struct link root = {0};
+    w->at = 96; /* behind the superblock */
+    w->max_links = w->link_count = 0;
+    put_objects(w, 0, image->count, 0, &root);
+    root.header = w->at;
+    put_header(w, 3, 0);
+    put_group_message(w, &root);
+    put_attribute(w, "format", ENTRY_TEXT, strlen(CHECKPOINT_FORMAT), CHECKPOINT_FORMAT);
+    put_attribute(w, "format_version", ENTRY_INT64, 4, &(int32_t){CHECKPOINT_FORMAT_VERSION});
+    uint64_t size = w->at;
+    w->at = root.header;
+    put_header(w, 3, size - root.header - 16);
+    put_superblock(w, image->size, &root);
     return size;
 }
 
-static hid_t core_access(const struct image *image, struct metadata *metadata, status *s) {
-    H5FD_file_image_callbacks_t callbacks = {.image_malloc = metadata_malloc,
-                                             .image_realloc = metadata_realloc,
-                                             .image_free = metadata_free,
-                                             .udata_copy = udata_copy,
-                                             .udata_free = udata_free,
-                                             .udata = metadata};
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    bool is_set = access >= 0 && H5Pset_fapl_core(access, 1, 0) >= 0 &&
-                  H5Pset_file_image_callbacks(access, &callbacks) >= 0 &&
-                  H5Pset_meta_block_size(access, max_metadata_size(image)) >= 0;
-    *s = is_set ? OK : image_failure(STATUS_BUG, "checkpoint: no properties of a file");
-    return access;
+/* By name in each group: a slash is less than all other characters. */
+static int compare_places(const void *a, const void *b) {
+    const unsigned char *x = (const unsigned char *)(*(const struct image_entry *const *)a)->path,
+                        *y = (const unsigned char *)(*(const struct image_entry *const *)b)->path;
+    while (*x && *x == *y) x++, y++;
+    return (*x == '/' ? 0 : *x + 1) - (*y == '/' ? 0 : *y + 1);
 }
 
-/* The properties of links and datasets. */
-static status create_properties(struct creator *creator) {
-    creator->links = H5Pcreate(H5P_LINK_CREATE);
-    bool is_set = creator->links >= 0 && H5Pset_create_intermediate_group(creator->links, 1) >= 0 &&
-                  (creator->properties = H5Pcreate(H5P_DATASET_CREATE)) >= 0 &&
-                  H5Pset_layout(creator->properties, H5D_CONTIGUOUS) >= 0 &&
-                  H5Pset_alloc_time(creator->properties, H5D_ALLOC_TIME_EARLY) >= 0 &&
-                  H5Pset_fill_time(creator->properties, H5D_FILL_TIME_NEVER) >= 0 &&
-                  H5Pset_obj_track_times(creator->properties, 0) >= 0;
-    return is_set ? OK : image_failure(STATUS_BUG, "checkpoint: no properties of datasets");
-}
-
-static status create_file(struct image *image, struct metadata *metadata, hsize_t *size) {
-    struct creator creator = {.file = -1, .links = -1, .properties = -1};
-    status s;
-    TRY(hdf5_check_memory());
-    hid_t access = core_access(image, metadata, &s);
-    if (s == OK) s = create_properties(&creator);
-    if (s == OK && (creator.file = H5Fcreate(HDF5_IN_MEMORY, H5F_ACC_TRUNC, H5P_DEFAULT, access)) < 0)
-        s = image_failure(STATUS_BUG, "checkpoint: no image");
-    if (s == OK) s = create_attributes(creator.file);
-    for (size_t i = 0; i < image->count && s == OK; i++) s = create_dataset(&creator, &image->places[i]);
-    if (s == OK && H5Fget_filesize(creator.file, size) < 0) s = image_failure(STATUS_BUG, "checkpoint: no image");
-    if (creator.file >= 0 && H5Fclose(creator.file) < 0 && s == OK)
-        s = image_failure(STATUS_BUG, "checkpoint: the image cannot be closed");
-    if (creator.properties >= 0) H5Pclose(creator.properties);
-    if (creator.links >= 0) H5Pclose(creator.links);
-    if (access >= 0) H5Pclose(access);
-    return s;
-}
-
-/* Insertion sort, because libhdf5 places entries nearly in their order. */
-static status sort_places(struct image *image) {
-    image->by_offset = calloc(image->count + 1, sizeof *image->by_offset);
-    image->parts = calloc(3 * image->count + 3, sizeof *image->parts);
-    if (!image->by_offset || !image->parts) return status_memory("the %zu entries of a checkpoint", image->count);
+/* Sets the offset of each place behind the metadata (size), and the size of the file. */
+static void place_data(struct image *image, uint64_t metadata) {
+    image->size = (size_t)metadata;
     for (size_t i = 0; i < image->count; i++) {
-        size_t at = i;
-        for (; at > 0 && image->places[image->by_offset[at - 1]].offset > image->places[i].offset; at--)
-            image->by_offset[at] = image->by_offset[at - 1];
-        image->by_offset[at] = i;
+        uint64_t stored = stored_bytes(&image->places[i]);
+        if (stored == 0) continue;
+        image->places[i].offset = (image->size + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
+        image->size = (size_t)(image->places[i].offset + stored);
     }
+}
+
+static size_t count_links(const struct image *image) {
+    size_t count = image->count;
+    for (size_t i = 0; i < image->count; i++)
+        for (const char *c = image->places[i].path; *c; c++) count += *c == '/';
+    return count;
+}
+
+static status write_metadata(struct writer *w, struct image *image, bool is_reference) {
+    w->leaf_k = MIN_LEAF_K;
+    put_metadata(w, image); /* counts the links of a group */
+    if (w->max_links > 2 * LEAVES * w->leaf_k) w->leaf_k = (w->max_links - 1) / (2 * LEAVES) + 1;
+    if (w->wrong) return status_new(STATUS_BUG, "checkpoint: '%s' cannot be created", w->wrong);
+    if (w->leaf_k > INT16_MAX) return status_new(STATUS_BUG, "checkpoint: a group of %zu entries", w->max_links);
+    uint64_t metadata = put_metadata(w, image);
+    place_data(image, metadata);
+    bool has_data = !is_reference || image->size <= IMAGE_MAX_COPY;
+    image->stored = has_data ? image->size : (size_t)metadata;
+    TRY(buffer_new(image->stored, "the checkpoint", (void **)&image->bytes));
+    w->bytes = image->bytes;
+    put_metadata(w, image);
     return OK;
 }
 
-#define MAX_GAP ((size_t)4096)
-static const unsigned char zeros[MAX_GAP];
-
-/* Where the data begin, if behind them there are only short gaps between them; else the size of the file. [metadata]:
- * bytes of the file that libhdf5 has written. */
-static size_t start_of_data(const struct image *image, size_t metadata) {
-    size_t start = image->size, done = image->size;
-    for (size_t i = 0; i < image->count; i++) {
-        const struct image_entry *place = &image->places[image->by_offset[i]];
-        if (!place->size) continue;
-        if (start == image->size) start = done = place->offset;
-        if (place->offset - done > MAX_GAP) return image->size;
-        done = place->offset + place->size;
-    }
-    return metadata <= start && image->size - done <= MAX_GAP ? start : image->size;
-}
-
 static status create_metadata(struct image *image, bool is_reference) {
-    struct metadata metadata = {0};
-    hsize_t size = 0;
-    status s = create_file(image, &metadata, &size);
-    if (s == OK) {
-        image->size = size > metadata.size ? (size_t)size : metadata.size;
-        s = sort_places(image);
-    }
-    if (s == OK) {
-        bool has_data = !is_reference || image->size <= IMAGE_MAX_COPY;
-        image->stored = has_data ? image->size : start_of_data(image, metadata.size);
-        s = buffer_new(image->stored, "the checkpoint", (void **)&image->bytes);
-    }
-    if (s == OK) memcpy(image->bytes, metadata.bytes, metadata.size);
-    for (size_t i = 0; i < image->count && s == OK; i++)
-        if (image->places[i].size && image->places[i].offset + image->places[i].size > image->size)
-            s = status_new(STATUS_BUG, "checkpoint: '%s' is outside of the image", image->places[i].path);
-    free(metadata.bytes);
+    struct writer w = {.sorted = calloc(image->count + 1, sizeof *w.sorted),
+                       .links = calloc(count_links(image) + 1, sizeof *w.links)};
+    image->parts = calloc(3 * image->count + 3, sizeof *image->parts);
+    status s = OK;
+    if (!w.sorted || !w.links || !image->parts) s = status_memory("the %zu entries of a checkpoint", image->count);
+    for (size_t i = 0; i < image->count && !s; i++) w.sorted[i] = &image->places[i];
+    if (!s) qsort(w.sorted, image->count, sizeof *w.sorted, compare_places);
+    if (!s) s = write_metadata(&w, image, is_reference);
+    free(w.sorted);
+    free(w.links);
     return s;
 }
 
@@ -234,15 +357,10 @@ static status copy_places(struct image *image, const struct entry *entries, size
 
 status image_create(const struct entry *entries, size_t count, bool is_reference, struct image **out) {
     *out = NULL;
-    struct hdf5_silence silence;
     struct image *image = calloc(1, sizeof *image);
     if (!image) return status_memory("a checkpoint");
     status s = copy_places(image, entries, count);
-    if (s == OK) {
-        hdf5_enter(&silence);
-        s = create_metadata(image, is_reference);
-        hdf5_leave(&silence);
-    }
+    if (s == OK) s = create_metadata(image, is_reference);
     if (s) image_destroy(image);
     if (!s) *out = image;
     return s;
@@ -300,18 +418,21 @@ void image_reference(struct image *image, const struct entry *entries, size_t co
     if (image->size <= IMAGE_MAX_COPY) copy_data(image, NULL);
 }
 
-/* Adds the bytes [begin, end) of the file, between data. */
+/* Adds the bytes [begin, end) of the file, between data. A place has at most 8 bytes of zeros. */
 static void add_part(const struct image *image, size_t begin, size_t end, size_t *count) {
     size_t middle = begin < image->stored ? (end < image->stored ? end : image->stored) : begin;
     if (begin < middle) image->parts[(*count)++] = (struct io_part){image->bytes + begin, middle - begin};
-    if (middle < end) image->parts[(*count)++] = (struct io_part){zeros, end - middle};
+    for (size_t size; middle < end; middle += size) {
+        size = end - middle < sizeof zeros ? end - middle : sizeof zeros;
+        image->parts[(*count)++] = (struct io_part){zeros, size};
+    }
 }
 
 struct io_part *image_parts(const struct image *image, size_t *count) {
     size_t done = 0;
     *count = 0;
     for (size_t i = 0; i < image->count; i++) {
-        const struct image_entry *place = &image->places[image->by_offset[i]];
+        const struct image_entry *place = &image->places[i];
         if (!place->data) continue;
         add_part(image, done, place->offset, count);
         image->parts[(*count)++] = (struct io_part){place->data, place->size};
@@ -325,7 +446,6 @@ void image_destroy(struct image *image) {
     if (!image) return;
     for (size_t i = 0; image->places && i < image->count; i++) free(image->places[i].path);
     free(image->places);
-    free(image->by_offset);
     free(image->parts);
     buffer_free(image->bytes);
     free(image);

@@ -1,7 +1,7 @@
-/* checkpoint_image: the HDF5 file of a state as an image in memory. libhdf5 creates the metadata once and allocates the
- * offset of every dataset; filling the image is then a copy to known offsets. So the second save of a run does not call
- * libhdf5 and allocates nothing, and the image is the snapshot that the background thread writes. For a state that no
- * longer changes large entries need not be copied: the file is then written from parts of the image and of the state.
+/* checkpoint_image: the HDF5 file of a state as an image in memory. The metadata and the offset of every dataset are
+ * determined once; filling the image is then a copy to known offsets. So the second save of a run allocates nothing,
+ * and the image is the snapshot that the background thread writes. For a state that no longer changes large entries
+ * need not be copied: the file is then written from parts of the image and of the state.
  */
 #pragma once
 
@@ -22,7 +22,6 @@ struct image {
         uint64_t offset;   /* in bytes */
         const void *data;  /* the caller's data, if it was not copied, or not yet; else NULL */
     } * places;            /* (count), in the order of the entries */
-    size_t *by_offset;     /* (count) places in the order of the file */
     struct io_part *parts; /* (3 count + 3), for image_parts */
 };
 
