@@ -1,5 +1,6 @@
-/* Writing and reading one checkpoint. libhdf5 opens the verified bytes in memory and only finds the offset of each
- * dataset. So after the comparison nothing can fail, and either all entries are filled or none. */
+/* Writing and reading one checkpoint. When its verified bytes are opened, all datasets are listed, without libhdf5
+ * where the file is as this program writes it. So after the comparison nothing can fail, and either all entries are
+ * filled or none. */
 #include "checkpoint/checkpoint.h"
 
 #include <stdlib.h>
@@ -14,11 +15,18 @@
 #include "checkpoint/foreign.h"
 #include "checkpoint/loading.h"
 
+struct dataset {
+    char *path;
+    struct hdf5_shape shape;
+};
+
 struct checkpoint {
     char *path;
     unsigned char *image; /* (seal.image_size) */
     struct seal seal;
-    hid_t file;
+    struct dataset *datasets; /* (count, of capacity), in the order of the file */
+    size_t count, capacity;
+    size_t next; /* the one behind the last that was found */
 };
 
 status checkpoint_write(const char *dir, const char *name, const struct entry *entries, size_t count) {
@@ -42,16 +50,64 @@ static status parse_image(void *context) {
     return OK;
 }
 
-/* Opens the image and checks that it is a checkpoint of a known format. */
-static status open_image(struct checkpoint *checkpoint) {
-    TRY(hdf5_try_in_child(checkpoint->path, parse_image, checkpoint));
-    TRY(hdf5_open_image(checkpoint->path, checkpoint->image, checkpoint->seal.image_size, &checkpoint->file));
-    int64_t version = hdf5_checkpoint_version(checkpoint->file);
+static bool add_dataset(struct checkpoint *c, const char *path, const struct hdf5_shape *shape) {
+    if (c->count == c->capacity) {
+        size_t capacity = c->capacity ? 2 * c->capacity : 64;
+        struct dataset *more = realloc(c->datasets, capacity * sizeof *more);
+        if (!more) return false;
+        c->datasets = more;
+        c->capacity = capacity;
+    }
+    char *copy = strdup(path);
+    if (copy) c->datasets[c->count++] = (struct dataset){copy, *shape};
+    return copy != NULL;
+}
+
+static void forget_datasets(struct checkpoint *c) {
+    while (c->count > 0) free(c->datasets[--c->count].path);
+}
+
+static bool list_plain(void *context, const char *path, const struct hdf5_plain *dataset) {
+    struct hdf5_shape shape = hdf5_describe_plain(dataset);
+    return add_dataset(context, path, &shape);
+}
+
+static status list_dataset(void *context, const char *path, hid_t dataset) {
+    struct checkpoint *checkpoint = context;
+    struct hdf5_shape shape;
+    TRY(hdf5_describe(dataset, checkpoint->path, &shape));
+    return add_dataset(checkpoint, path, &shape) ? OK : status_memory("opening %s", checkpoint->path);
+}
+
+static status check_version(const struct checkpoint *checkpoint, int64_t version) {
     if (version == 0) return status_new(STATUS_DATA, "%s: not a checkpoint of ddptrain", checkpoint->path);
-    if (version > CHECKPOINT_FORMAT_VERSION)
-        return status_new(STATUS_DATA, "%s: written by a newer ddptrain (format %lld; this one reads up to %d)",
-                          checkpoint->path, (long long)version, CHECKPOINT_FORMAT_VERSION);
-    return OK;
+    if (version <= CHECKPOINT_FORMAT_VERSION) return OK;
+    return status_new(STATUS_DATA, "%s: written by a newer ddptrain (format %lld; this one reads up to %d)",
+                      checkpoint->path, (long long)version, CHECKPOINT_FORMAT_VERSION);
+}
+
+static status open_with_library(struct checkpoint *checkpoint) {
+    hid_t file;
+    TRY(hdf5_try_in_child(checkpoint->path, parse_image, checkpoint));
+    TRY(hdf5_open_image(checkpoint->path, checkpoint->image, checkpoint->seal.image_size, &file));
+    status s = check_version(checkpoint, hdf5_checkpoint_version(file));
+    if (!s) s = hdf5_walk(file, checkpoint->path, "/", list_dataset, checkpoint);
+    H5Fclose(file);
+    return s;
+}
+
+/* Checks that the image is a checkpoint of a known format, and lists its datasets. */
+static status open_image(struct checkpoint *checkpoint) {
+    struct hdf5_plain_attributes a;
+    if (hdf5_plain_walk(checkpoint->image, checkpoint->seal.image_size, &a, list_plain, checkpoint) &&
+        strcmp(a.format, CHECKPOINT_FORMAT) == 0 && a.format_version > 0)
+        return check_version(checkpoint, a.format_version);
+    struct hdf5_silence silence;
+    forget_datasets(checkpoint);
+    hdf5_enter(&silence);
+    status s = open_with_library(checkpoint);
+    hdf5_leave(&silence);
+    return s;
 }
 
 /* A checkpoint without an image. */
@@ -61,7 +117,6 @@ static status new_checkpoint(const char *path, struct checkpoint **out) {
         free(checkpoint);
         return status_memory("opening %s", path);
     }
-    checkpoint->file = -1;
     *out = checkpoint;
     return OK;
 }
@@ -73,13 +128,8 @@ status checkpoint_open(const char *path, struct checkpoint **out) {
     TRY(io_stat(path, &info));
     if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such checkpoint", path);
     TRY(new_checkpoint(path, &checkpoint));
-    struct hdf5_silence silence;
     status s = sealed_read(path, (void **)&checkpoint->image, &checkpoint->seal);
-    if (s == OK) {
-        hdf5_enter(&silence);
-        s = open_image(checkpoint);
-        hdf5_leave(&silence);
-    }
+    if (s == OK) s = open_image(checkpoint);
     if (s != OK) {
         checkpoint_close(checkpoint);
         return status_code(s) == STATUS_DATA ? foreign_explain(path, s) : s;
@@ -104,13 +154,10 @@ status checkpoint_create(const char *name, const struct entry *entries, size_t c
     TRY(new_checkpoint(name, &checkpoint));
     status s = image_create(entries, count, false, &image);
     if (s == OK) {
-        struct hdf5_silence silence;
         image_fill(image, entries, count);
         take_image(checkpoint, image);
         image_destroy(image);
-        hdf5_enter(&silence);
-        s = hdf5_open_image(name, checkpoint->image, checkpoint->seal.image_size, &checkpoint->file);
-        hdf5_leave(&silence);
+        s = open_image(checkpoint);
     }
     if (s) checkpoint_close(checkpoint);
     if (!s) *out = checkpoint;
@@ -119,13 +166,28 @@ status checkpoint_create(const char *name, const struct entry *entries, size_t c
 
 void checkpoint_close(struct checkpoint *checkpoint) {
     if (!checkpoint) return;
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
-    if (checkpoint->file >= 0) H5Fclose(checkpoint->file);
-    hdf5_leave(&silence);
+    forget_datasets(checkpoint);
+    free(checkpoint->datasets);
     buffer_free(checkpoint->image);
     free(checkpoint->path);
     free(checkpoint);
+}
+
+/* NULL: there is none. Entries are mostly asked for in the order of the file. */
+static const struct hdf5_shape *find_dataset(struct checkpoint *checkpoint, const char *path) {
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        size_t at = (checkpoint->next + i) % checkpoint->count;
+        if (strcmp(checkpoint->datasets[at].path, path) != 0) continue;
+        checkpoint->next = at + 1;
+        return &checkpoint->datasets[at].shape;
+    }
+    return NULL;
+}
+
+/* What of the path is behind the [group] that it is in; NULL: it is not in it. */
+static const char *path_in_group(const char *path, const char *group) {
+    size_t length = strlen(group);
+    return strncmp(path, group, length) == 0 && path[length] == '/' ? path + length + 1 : NULL;
 }
 
 /* The dataset of the file for one entry. */
@@ -180,8 +242,8 @@ static bool has_same_shape(const struct entry *entry, const struct hdf5_shape *s
 static status compare_entry(struct checkpoint *checkpoint, struct comparison *comparison, size_t i) {
     const struct entry *entry = &comparison->entries[i];
     struct file_source *source = &comparison->sources[i];
-    hid_t dataset = hdf5_open_dataset(checkpoint->file, entry->path);
-    source->is_found = dataset >= 0;
+    const struct hdf5_shape *shape = find_dataset(checkpoint, entry->path);
+    source->is_found = shape != NULL;
     if (!source->is_found) {
         if (entry->is_optional) return OK;
         struct text *text = add_difference(comparison, entry->path);
@@ -189,9 +251,7 @@ static status compare_entry(struct checkpoint *checkpoint, struct comparison *co
         text_add(text, " in the config, not in the file");
         return OK;
     }
-    status s = hdf5_describe(dataset, checkpoint->path, &source->shape);
-    H5Dclose(dataset);
-    TRY(s);
+    source->shape = *shape;
     bool same_type = has_same_type(entry, &source->shape);
     if (same_type && has_same_shape(entry, &source->shape)) return OK;
     struct text *text = add_difference(comparison, entry->path);
@@ -227,27 +287,21 @@ static bool has_entry(const struct comparison *comparison, const char *path) {
 }
 
 /* Weights alone are loaded without the states of rows (carry_state). */
-static status report_extra(void *context, const char *path, hid_t dataset) {
-    struct comparison *comparison = context;
+static status report_extra(struct comparison *comparison, const char *path, const struct hdf5_shape *shape) {
     if (has_entry(comparison, path) || (comparison->is_of_weights && loading_is_carried_state(path))) return OK;
-    struct hdf5_shape shape;
-    TRY(hdf5_describe(dataset, comparison->path, &shape));
     struct text *text = add_difference(comparison, path);
-    add_found(text, &shape, true);
+    add_found(text, shape, true);
     text_add(text, " in the file, not in the config");
     return OK;
 }
 
 /* A counter that is 0 has no effect. */
-static status reject_unknown_counter(void *context, const char *path, hid_t dataset) {
-    const struct comparison *comparison = context;
-    struct hdf5_shape shape;
+static status reject_unknown_counter(struct comparison *comparison, const char *path, const struct hdf5_shape *shape) {
     int64_t value = 0;
     if (has_entry(comparison, path)) return OK;
-    TRY(hdf5_describe(dataset, comparison->path, &shape));
-    if (!shape.is_known || shape.type != ENTRY_INT64 || shape.dims != 0) return OK;
-    TRY(check_place(comparison->checkpoint, path, &shape));
-    memcpy(&value, comparison->checkpoint->image + shape.offset, sizeof value);
+    if (!shape->is_known || shape->type != ENTRY_INT64 || shape->dims != 0) return OK;
+    TRY(check_place(comparison->checkpoint, path, shape));
+    memcpy(&value, comparison->checkpoint->image + shape->offset, sizeof value);
     if (value == 0) return OK;
     return status_new(STATUS_DATA,
                       "%s: '%s' is %lld, a counter that this version does not have; resume with the newer ddptrain "
@@ -258,8 +312,12 @@ static status reject_unknown_counter(void *context, const char *path, hid_t data
 static status compare(struct checkpoint *checkpoint, struct comparison *comparison, const char *const *complete) {
     for (size_t i = 0; i < comparison->count; i++) TRY(compare_entry(checkpoint, comparison, i));
     for (; complete && *complete; complete++) {
-        hdf5_visitor *visit = strcmp(*complete, "state") == 0 ? reject_unknown_counter : report_extra;
-        TRY(hdf5_walk(checkpoint->file, checkpoint->path, *complete, visit, comparison));
+        bool is_state = strcmp(*complete, "state") == 0;
+        for (size_t i = 0; i < checkpoint->count; i++) {
+            const struct dataset *d = &checkpoint->datasets[i];
+            if (!path_in_group(d->path, *complete)) continue;
+            TRY((is_state ? reject_unknown_counter : report_extra)(comparison, d->path, &d->shape));
+        }
     }
     if (comparison->difference_count)
         return status_new(STATUS_DATA, "%s: the checkpoint does not match the config:%s", checkpoint->path,
@@ -287,12 +345,9 @@ status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, siz
                                     .entries = entries,
                                     .count = count,
                                     .is_of_weights = complete && complete[0] && !complete[1]};
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
     comparison.sources = calloc(count ? count : 1, sizeof *comparison.sources);
     status s =
         comparison.sources ? compare(checkpoint, &comparison, complete) : status_memory("reading %s", checkpoint->path);
-    hdf5_leave(&silence);
     for (size_t i = 0; i < count && comparison.sources; i++) {
         if (s == OK) fill(checkpoint, &entries[i], &comparison.sources[i]);
         free(comparison.sources[i].text);
@@ -303,41 +358,15 @@ status checkpoint_read(struct checkpoint *checkpoint, struct entry *entries, siz
 }
 
 status checkpoint_find(struct checkpoint *checkpoint, struct entry *entry, bool *exists) {
-    struct hdf5_silence silence;
-    struct hdf5_shape shape = {0};
+    const struct hdf5_shape *shape = find_dataset(checkpoint, entry->path);
     *exists = false;
-    hdf5_enter(&silence);
-    hid_t dataset = hdf5_open_dataset(checkpoint->file, entry->path);
-    status s = dataset >= 0 ? hdf5_describe(dataset, checkpoint->path, &shape) : OK;
-    if (dataset >= 0) H5Dclose(dataset);
-    hdf5_leave(&silence);
-    TRY(s);
-    if (dataset < 0 || !shape.is_known || shape.dims > MAX_DIMS) return OK;
-    TRY(check_place(checkpoint, entry->path, &shape));
+    if (!shape || !shape->is_known || shape->dims > MAX_DIMS) return OK;
+    TRY(check_place(checkpoint, entry->path, shape));
     *exists = true;
-    entry->type = shape.type;
-    entry->dims = shape.dims;
-    for (int d = 0; d < shape.dims; d++) entry->shape[d] = (int64_t)shape.shape[d];
+    entry->type = shape->type;
+    entry->dims = shape->dims;
+    for (int d = 0; d < shape->dims; d++) entry->shape[d] = (int64_t)shape->shape[d];
     return OK;
-}
-
-struct visit {
-    const struct checkpoint *checkpoint;
-    size_t prefix; /* of the path: the group and its slash */
-    checkpoint_visitor *visit;
-    void *context;
-};
-
-static status visit_dataset(void *context, const char *path, hid_t dataset) {
-    const struct visit *v = context;
-    struct entry entry = {.path = path, .type = ENTRY_FLOAT32};
-    struct file_source source = {.is_found = true};
-    TRY(hdf5_describe(dataset, v->checkpoint->path, &source.shape));
-    if (!source.shape.is_known || source.shape.type != ENTRY_FLOAT32 || source.shape.dims > MAX_DIMS) return OK;
-    TRY(prepare(v->checkpoint, &entry, &source));
-    for (int d = 0; d < source.shape.dims; d++) entry.shape[d] = (int64_t)source.shape.shape[d];
-    const void *values = v->checkpoint->image + source.shape.offset;
-    return v->visit(v->context, path + v->prefix, source.shape.dims, entry.shape, values);
 }
 
 status checkpoint_read_text(struct checkpoint *checkpoint, const char *path, char **out) {
@@ -347,20 +376,27 @@ status checkpoint_read_text(struct checkpoint *checkpoint, const char *path, cha
 }
 
 status checkpoint_has(struct checkpoint *checkpoint, const char *group, bool *has) {
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
-    *has = hdf5_is_inside(checkpoint->file, group);
-    hdf5_leave(&silence);
+    *has = false;
+    for (size_t i = 0; i < checkpoint->count && !*has; i++) {
+        const char *path = checkpoint->datasets[i].path;
+        *has = path_in_group(path, group) || strcmp(path, group) == 0;
+    }
     return OK;
 }
 
 status checkpoint_visit(struct checkpoint *checkpoint, const char *group, checkpoint_visitor *visit, void *context) {
-    struct visit v = {checkpoint, strlen(group) + 1, visit, context};
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
-    status s = hdf5_walk(checkpoint->file, checkpoint->path, group, visit_dataset, &v);
-    hdf5_leave(&silence);
-    return s;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        const struct dataset *dataset = &checkpoint->datasets[i];
+        const struct hdf5_shape *shape = &dataset->shape;
+        const char *name = path_in_group(dataset->path, group);
+        if (!name || !shape->is_known || shape->type != ENTRY_FLOAT32 || shape->dims > MAX_DIMS) continue;
+        int64_t dims[MAX_DIMS];
+        TRY(check_place(checkpoint, dataset->path, shape));
+        for (int d = 0; d < shape->dims; d++) dims[d] = (int64_t)shape->shape[d];
+        const void *values = checkpoint->image + shape->offset;
+        TRY(visit(context, name, shape->dims, dims, values));
+    }
+    return OK;
 }
 
 /* ---- the folder of the checkpoints of a run ---- */

@@ -125,19 +125,6 @@ static const struct {
 
 const char *entry_type_name(enum entry_type type) { return entry_types[type].name; }
 
-hid_t hdf5_file_type(enum entry_type type, size_t text_size) {
-    hid_t copy = H5Tcopy(type == ENTRY_FLOAT32   ? H5T_IEEE_F32LE
-                         : type == ENTRY_FLOAT64 ? H5T_IEEE_F64LE
-                         : type == ENTRY_INT64   ? H5T_STD_I64LE
-                                                 : H5T_C_S1);
-    if (type == ENTRY_TEXT) {
-        H5Tset_size(copy, text_size);
-        H5Tset_cset(copy, H5T_CSET_UTF8);
-        H5Tset_strpad(copy, H5T_STR_NULLPAD);
-    }
-    return copy;
-}
-
 static void name_type(hid_t type, struct hdf5_shape *shape) {
     static const char *const classes[] = {
         [H5T_TIME] = "time",           [H5T_BITFIELD] = "bits", [H5T_OPAQUE] = "opaque", [H5T_COMPOUND] = "compound",
@@ -158,11 +145,11 @@ static void name_type(hid_t type, struct hdf5_shape *shape) {
 
 static void recognise_type(hid_t type, struct hdf5_shape *shape) {
     shape->item_size = H5Tget_size(type);
+    const hid_t expected[] = {
+        [ENTRY_FLOAT32] = H5T_IEEE_F32LE, [ENTRY_FLOAT64] = H5T_IEEE_F64LE, [ENTRY_INT64] = H5T_STD_I64LE};
     for (enum entry_type t = ENTRY_FLOAT32; t < ENTRY_TEXT && !shape->is_known; t++) {
-        hid_t expected = hdf5_file_type(t, 0);
-        shape->is_known = H5Tequal(type, expected) > 0;
+        shape->is_known = H5Tequal(type, expected[t]) > 0;
         shape->type = t;
-        H5Tclose(expected);
     }
     if (H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 && shape->dims == 0) {
         shape->is_known = true;
@@ -192,6 +179,25 @@ status hdf5_describe(hid_t dataset, const char *name, struct hdf5_shape *shape) 
     return s;
 }
 
+struct hdf5_shape hdf5_describe_plain(const struct hdf5_plain *dataset) {
+    size_t bytes = dataset->value_bytes, size = sizeof((struct hdf5_shape *)NULL)->type_name;
+    bool is_integer = !dataset->is_text && !dataset->is_float;
+    struct hdf5_shape shape = {
+        .dims = dataset->dims, .item_size = bytes, .is_contiguous = true, .offset = dataset->start};
+    for (int d = 0; d < dataset->dims; d++) shape.shape[d] = dataset->shape[d];
+    shape.is_known = dataset->is_text
+                         ? dataset->dims == 0
+                         : !dataset->is_big && (is_integer ? dataset->is_signed && bytes == 8 : bytes >= 4);
+    shape.type = dataset->is_text ? ENTRY_TEXT : is_integer ? ENTRY_INT64 : bytes == 4 ? ENTRY_FLOAT32 : ENTRY_FLOAT64;
+    if (dataset->is_text)
+        snprintf(shape.type_name, size, "text");
+    else if (is_integer)
+        snprintf(shape.type_name, size, "%sint%zu", dataset->is_signed ? "" : "u", bytes * 8);
+    else
+        snprintf(shape.type_name, size, "float%zu", bytes * 8);
+    return shape;
+}
+
 uint64_t hdf5_values(const struct hdf5_shape *shape) {
     uint64_t values;
     return hdf5_product(shape->shape, shape->dims, &values) ? values : UINT64_MAX;
@@ -200,10 +206,6 @@ uint64_t hdf5_values(const struct hdf5_shape *shape) {
 uint64_t hdf5_bytes(const struct hdf5_shape *shape) {
     uint64_t bytes;
     return __builtin_mul_overflow(hdf5_values(shape), (uint64_t)shape->item_size, &bytes) ? UINT64_MAX : bytes;
-}
-
-hid_t hdf5_open_dataset(hid_t file, const char *path) {
-    return hdf5_is_inside(file, path) ? H5Dopen2(file, path, H5P_DEFAULT) : -1;
 }
 
 void text_add_shape(struct text *text, int dims, const hsize_t *shape) {

@@ -46,16 +46,11 @@ struct hdf5_shape {
 };
 /* [name]: of the file, for messages. */
 status hdf5_describe(hid_t dataset, const char *name, struct hdf5_shape *shape);
+/* The same of a dataset that was found without libhdf5. */
+struct hdf5_shape hdf5_describe_plain(const struct hdf5_plain *dataset);
 /* The number of values (1 for a scalar), and their size in bytes. UINT64_MAX on overflow. */
 uint64_t hdf5_values(const struct hdf5_shape *shape);
 uint64_t hdf5_bytes(const struct hdf5_shape *shape);
-
-/* Opens the dataset at [path]; negative when there is none or the path contains a soft or external link. */
-hid_t hdf5_open_dataset(hid_t file, const char *path);
-
-/* The type in the file: little-endian IEEE or two's complement; text as UTF-8 of [text_size] bytes. Close it with
- * H5Tclose. */
-hid_t hdf5_file_type(enum entry_type type, size_t text_size);
 
 const char *entry_type_name(enum entry_type type);
 

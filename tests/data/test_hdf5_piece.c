@@ -173,6 +173,103 @@ TEST(other_datasets_are_left_to_libhdf5) {
     remove_folder(folder);
 }
 
+/* ---- a whole file ---- */
+
+struct listed {
+    char paths[8][16];
+    struct hdf5_plain datasets[8];
+    size_t count;
+};
+
+static bool list(void *context, const char *path, const struct hdf5_plain *dataset) {
+    struct listed *listed = context;
+    snprintf(listed->paths[listed->count], sizeof listed->paths[0], "%s", path);
+    listed->datasets[listed->count++] = *dataset;
+    return listed->count < 8;
+}
+
+static void add_attribute(hid_t file, const char *name, hid_t type, const void *value) {
+    hid_t scalar = H5Screate(H5S_SCALAR);
+    hid_t attribute = H5Acreate2(file, name, type, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    ck_assert_int_ge(H5Awrite(attribute, type, value), 0);
+    H5Aclose(attribute);
+    H5Sclose(scalar);
+}
+
+static void write_whole(const char *path, hid_t text) {
+    hid_t file = create_file(path), scalar = H5Screate(H5S_SCALAR);
+    write_doubles(file, "b/x", 2, (const hsize_t[]){2, 3}, (double[]){1, 2, 3, 4, 5, 6});
+    write_values(file, "b/none", 1, (const hsize_t[]){0}, H5T_IEEE_F32LE, H5P_DEFAULT, H5T_NATIVE_DOUBLE, NULL);
+    hid_t dataset = H5Dcreate2(file, "a", text, scalar, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    ck_assert_int_ge(H5Dwrite(dataset, text, H5S_ALL, H5S_ALL, H5P_DEFAULT, "abcde"), 0);
+    H5Dclose(dataset);
+    add_attribute(file, "format", text, "plain");
+    add_attribute(file, "format_version", H5T_STD_I16LE, &(int16_t){-3});
+    add_attribute(file, "other", H5T_IEEE_F32LE, &(float){1});
+    H5Sclose(scalar);
+    H5Fclose(file);
+}
+
+TEST(all_datasets_and_two_attributes_of_a_file_are_found) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5");
+    struct hdf5_plain_attributes a;
+    struct listed l = {0};
+    hid_t text = H5Tcopy(H5T_C_S1);
+    H5Tset_size(text, 5);
+    write_whole(path, text);
+    size_t size;
+    char *bytes = slurp(path, &size);
+    ck_assert(hdf5_plain_walk(bytes, size, &a, list, &l));
+    ck_assert_str_eq(a.format, "plain");
+    ck_assert_int_eq(a.format_version, -3);
+    ck_assert_uint_eq(l.count, 3);
+    ck_assert_str_eq(l.paths[0], "a");
+    ck_assert(l.datasets[0].is_text && l.datasets[0].value_bytes == 5 && l.datasets[0].dims == 0);
+    ck_assert_mem_eq(bytes + l.datasets[0].start, "abcde", 5);
+    ck_assert_str_eq(l.paths[1], "b/none");
+    ck_assert_int_eq(l.datasets[1].dims, 1);
+    ck_assert_uint_eq(l.datasets[1].shape[0], 0);
+    ck_assert_str_eq(l.paths[2], "b/x");
+    ck_assert_mem_eq(bytes + l.datasets[2].start + 8, &(double){2}, 8);
+    H5Tclose(text);
+    free(bytes);
+    free(path);
+    remove_folder(folder);
+}
+
+/* Whatever is changed; the copy has no byte more, so that a sanitizer sees a read behind it. A group that contains
+ * itself has an end, too. */
+TEST(a_damaged_file_is_read_to_its_end_at_most) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5");
+    struct hdf5_plain_attributes a;
+    hid_t text = H5Tcopy(H5T_C_S1);
+    H5Tset_size(text, 5);
+    write_whole(path, text);
+    size_t size;
+    char *bytes = slurp(path, &size), *copy = malloc(size);
+    for (size_t i = 0; i < 3 * size; i++) {
+        memcpy(copy, bytes, size);
+        copy[i / 3] = (char)(i % 3 == 0 ? bytes[i / 3] ^ 1 : i % 3 == 1 ? bytes[i / 3] ^ 0x80 : ~bytes[i / 3]);
+        struct listed l = {0};
+        bool is_plain = hdf5_plain_walk(copy, size, &a, list, &l);
+        for (size_t k = 0; is_plain && k < l.count; k++) {
+            uint64_t count = l.datasets[k].value_bytes;
+            for (int d = 0; d < l.datasets[k].dims; d++) count *= l.datasets[k].shape[d];
+            if (count) ck_assert_uint_le(l.datasets[k].start + count, size);
+        }
+    }
+    free(copy), free(bytes);
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    ck_assert_int_ge(H5Lcreate_hard(file, "/", file, "b/again", H5P_DEFAULT, H5P_DEFAULT), 0);
+    H5Fclose(file);
+    bytes = slurp(path, &size);
+    ck_assert(!hdf5_plain_walk(bytes, size, &a, list, &(struct listed){0}));
+    H5Tclose(text);
+    free(bytes);
+    free(path);
+    remove_folder(folder);
+}
+
 /* With any byte changed, and at any length, either nothing is found or values that are in the file. */
 TEST(damage_leads_to_nothing_outside_of_the_file) {
     char *folder = make_folder(), *path = path_in(folder, "a.h5");

@@ -69,15 +69,28 @@ status hdf5_try_in_child(const char *path, hdf5_look *look, void *context);
 /* The same with [seconds] instead of HDF5_MAX_WAIT. */
 status hdf5_try_for(const char *path, double seconds, hdf5_look *look, void *context);
 
-/* A dataset of numbers in one piece. */
+/* A dataset in one piece. */
 struct hdf5_plain {
-    int dims;                     /* at least 1 */
-    uint64_t shape[MAX_DIMS + 1]; /* none is 0 */
-    uint64_t start;               /* of the values in the file, all of which are in it */
-    size_t value_bytes;           /* 1, 2, 4 or 8 */
+    int dims; /* 0: one value */
+    uint64_t shape[MAX_DIMS + 1];
+    uint64_t start;     /* of the values in the file, all of which are in it, unless there are none */
+    size_t value_bytes; /* 1, 2, 4 or 8; of a text: all of it */
+    bool is_text;       /* else a number */
     bool is_float, is_signed, is_big;
 };
 
 /* Finds the dataset [name] ("a/b") in the open file without libhdf5. false: the file or the dataset is of another kind,
  * damaged or not there; libhdf5 says what. Needs no hdf5_enter. */
 bool hdf5_plain_find(int fd, uint64_t file_bytes, const char *name, struct hdf5_plain *out);
+
+/* Two attributes of the root. */
+struct hdf5_plain_attributes {
+    char format[64];        /* empty: there is none */
+    int64_t format_version; /* 0: there is none */
+};
+
+/* Calls [visit] with all datasets of the file (size) in memory and their paths ("a/b"), without libhdf5. false: as
+ * above, or a failure of [visit]; some may have been visited. */
+typedef bool hdf5_plain_visitor(void *context, const char *path, const struct hdf5_plain *dataset);
+bool hdf5_plain_walk(const void *image, size_t size, struct hdf5_plain_attributes *attributes,
+                     hdf5_plain_visitor *visit, void *context);

@@ -1,18 +1,23 @@
-/* Finds datasets in HDF5 files of the oldest format, which h5py and this program write, without libhdf5 and so without
- * the child process: both take longer than a short run. Nothing is trusted: each address is inside of the file, and
+/* Reads HDF5 files of the oldest format, which h5py and this program write, without libhdf5 and so without the child
+ * process: both take longer than a short run. Nothing is trusted: each address is inside of the file, and
  * whatever is not exactly as these two write it is left to libhdf5, with its messages. */
 #include <string.h>
 
 #include "base/files/hdf5.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
+#include "base/text.h"
 
 #define UNDEFINED UINT64_MAX
-#define MAX_BLOCKS 8   /* of an object header */
-#define MAX_NODES 64   /* of the tree of a group: some hundred links */
-#define MAX_ENTRIES 64 /* of a node: twice the largest that libhdf5 writes, so that no file is read for long */
+#define MAX_BLOCKS 8      /* of an object header */
+#define MAX_LEVELS 32     /* of groups; hard links can form cycles */
+#define MAX_NAME 1024     /* bytes of a link's name, with the zero */
+#define MAX_READS 4000000 /* of a file: so that none is read for long */
 
 struct metadata {
+    const uint8_t *image; /* the whole file; NULL: it is read from [fd] */
     int fd;
+    int reads;
     uint64_t end;   /* of what the file says to be its own */
     uint64_t start; /* of bytes (size) in the file */
     size_t size;
@@ -25,6 +30,7 @@ struct object {
     uint64_t tree, heap; /* of a group */
     uint64_t stored;     /* bytes of the values of a dataset */
     struct hdf5_plain dataset;
+    struct hdf5_plain_attributes *attributes; /* NULL: are not read */
 };
 
 static uint64_t number(const uint8_t *bytes, int size) {
@@ -35,7 +41,9 @@ static uint64_t number(const uint8_t *bytes, int size) {
 
 /* The bytes (size) at [address], until the next call; NULL: they are not in the file, or cannot be read. */
 static const uint8_t *at(struct metadata *m, uint64_t address, size_t size) {
-    if (size > sizeof m->bytes || address > m->end || size > m->end - address) return NULL;
+    if (address > m->end || size > m->end - address || ++m->reads > MAX_READS) return NULL;
+    if (m->image) return m->image + address;
+    if (size > sizeof m->bytes) return NULL;
     if (address < m->start || address - m->start > m->size || size > m->size - (address - m->start)) {
         size_t wanted = m->end - address < sizeof m->bytes ? (size_t)(m->end - address) : sizeof m->bytes;
         m->start = address;
@@ -63,7 +71,7 @@ static bool read_superblock(struct metadata *m, uint64_t *root) {
 static bool read_space(const uint8_t *b, size_t size, struct object *o) {
     if (size < 8 || o->has_space || b[0] != 1 || b[2] > 1) return false;
     int dims = o->dataset.dims = b[1];
-    if (dims < 1 || dims > MAX_DIMS + 1 || size < 8 + (size_t)(8 * dims) * (1 + b[2])) return false;
+    if (dims > MAX_DIMS + 1 || size < 8 + (size_t)(8 * dims) * (1 + b[2])) return false;
     for (int i = 0; i < dims; i++) {
         o->dataset.shape[i] = number(b + 8 + (size_t)(8 * i), 8);
         if (b[2] && number(b + 8 + (size_t)(8 * (dims + i)), 8) != o->dataset.shape[i]) return false; /* may grow */
@@ -71,28 +79,32 @@ static bool read_space(const uint8_t *b, size_t size, struct object *o) {
     return o->has_space = true;
 }
 
-/* Integers and floats of IEEE 754 that fill their bytes. */
-static bool read_type(const uint8_t *b, size_t size, struct object *o) {
+static bool is_number(const uint8_t *b, size_t size, struct hdf5_plain *d) {
     static const struct {
         uint8_t exponent_bits;
         uint16_t bias;
     } floats[] = {[2] = {5, 15}, [4] = {8, 127}, [8] = {11, 1023}};
-    if (size < 12 || o->has_type || (b[0] != 0x10 && b[0] != 0x11)) return false;
-    uint64_t bytes = number(b + 4, 4);
-    struct hdf5_plain *d = &o->dataset;
-    if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) return false;
-    d->value_bytes = (size_t)bytes;
+    size_t bytes = d->value_bytes;
+    if (size < 12 || (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8)) return false;
     d->is_float = b[0] == 0x11;
     d->is_big = b[1] & 1;
     d->is_signed = d->is_float || b[1] & 8;
-    o->has_type = b[3] == 0 && number(b + 8, 2) == 0 && number(b + 10, 2) == 8 * bytes;
-    if (!d->is_float) return o->has_type = o->has_type && (b[1] & ~9) == 0 && b[2] == 0;
+    if (b[3] != 0 || number(b + 8, 2) != 0 || number(b + 10, 2) != 8 * bytes) return false;
+    if (!d->is_float) return (b[1] & ~9) == 0 && b[2] == 0;
     if (size < 20 || bytes == 1) return false;
     uint8_t mantissa_bits = (uint8_t)(8 * bytes - 1 - floats[bytes].exponent_bits);
     const uint8_t fields[] = {mantissa_bits, floats[bytes].exponent_bits, 0, mantissa_bits};
-    o->has_type = o->has_type && (b[1] & ~1) == 0x20 && b[2] == 8 * bytes - 1 &&
-                  memcmp(b + 12, fields, sizeof fields) == 0 && number(b + 16, 4) == floats[bytes].bias;
-    return o->has_type;
+    return (b[1] & ~1) == 0x20 && b[2] == 8 * bytes - 1 && memcmp(b + 12, fields, sizeof fields) == 0 &&
+           number(b + 16, 4) == floats[bytes].bias;
+}
+
+/* Integers and floats of IEEE 754 that fill their bytes, and texts of a fixed length. */
+static bool read_type(const uint8_t *b, size_t size, struct hdf5_plain *d) {
+    if (size < 8) return false;
+    d->value_bytes = (size_t)number(b + 4, 4);
+    d->is_text = b[0] == 0x13;
+    if (d->is_text) return (b[1] & 15) <= 2 && b[1] >> 4 <= 1 && b[2] == 0 && b[3] == 0 && d->value_bytes > 0;
+    return (b[0] == 0x10 || b[0] == 0x11) && is_number(b, size, d);
 }
 
 static bool read_fill(const uint8_t *b, size_t size) {
@@ -115,8 +127,33 @@ static bool read_symbol_table(const uint8_t *b, size_t size, struct object *o) {
     return o->is_group = true;
 }
 
-static bool is_skipped(unsigned type) { /* nothing, a comment, an attribute, two times of modification */
-    return type == 0x00 || type == 0x0d || type == 0x0c || type == 0x0e || type == 0x12;
+static size_t padded(size_t size) { return (size + 7) / 8 * 8; }
+
+/* Sets what is asked for where the attribute has one value. */
+static bool read_attribute(const uint8_t *b, size_t size, struct hdf5_plain_attributes *attributes) {
+    if (size < 8 || b[0] != 1) return false;
+    size_t length = (size_t)number(b + 2, 2), type = (size_t)number(b + 4, 2), space = (size_t)number(b + 6, 2);
+    size_t start = 8 + padded(length) + padded(type) + padded(space);
+    struct hdf5_plain of = {0};
+    if (start > size || length == 0 || space < 8) return false;
+    const char *name = (const char *)b + 8;
+    const uint8_t *scalar = b + 8 + padded(length) + padded(type), *value = b + start;
+    if (name[length - 1] != 0 || !read_type(b + 8 + padded(length), type, &of)) return true; /* another one */
+    if (scalar[0] != 1 || scalar[1] != 0 || of.value_bytes > size - start) return true;
+    if (of.is_text && strcmp(name, "format") == 0 && of.value_bytes < sizeof attributes->format) {
+        memcpy(attributes->format, value, of.value_bytes);
+        attributes->format[of.value_bytes] = 0;
+    }
+    bool is_integer = !of.is_text && !of.is_float && of.is_signed && !of.is_big;
+    if (is_integer && strcmp(name, "format_version") == 0) {
+        uint64_t sign = of.value_bytes < 8 ? (uint64_t)1 << (8 * of.value_bytes - 1) : 0;
+        attributes->format_version = (int64_t)((number(value, (int)of.value_bytes) ^ sign) - sign);
+    }
+    return true;
+}
+
+static bool is_skipped(unsigned type) { /* nothing, a comment, two times of modification */
+    return type == 0x00 || type == 0x0d || type == 0x0e || type == 0x12;
 }
 
 static bool read_message(unsigned type, const uint8_t *b, size_t size, struct object *o) {
@@ -124,11 +161,13 @@ static bool read_message(unsigned type, const uint8_t *b, size_t size, struct ob
     case 0x01:
         return read_space(b, size, o);
     case 0x03:
-        return read_type(b, size, o);
+        return !o->has_type && (o->has_type = read_type(b, size, &o->dataset));
     case 0x05:
         return read_fill(b, size);
     case 0x08:
         return read_layout(b, size, o);
+    case 0x0c:
+        return read_attribute(b, size, o->attributes);
     case 0x11:
         return read_symbol_table(b, size, o);
     default:
@@ -146,10 +185,12 @@ static bool add_block(struct block *blocks, size_t *count, uint64_t start, uint6
     return true;
 }
 
-static bool read_object(struct metadata *m, uint64_t address, struct object *o) {
+/* [attributes]: NULL, or what to set. */
+static bool read_object(struct metadata *m, uint64_t address, struct hdf5_plain_attributes *attributes,
+                        struct object *o) {
     struct block blocks[MAX_BLOCKS];
     size_t count = 0;
-    *o = (struct object){0};
+    *o = (struct object){.attributes = attributes};
     const uint8_t *b = at(m, address, 16);
     if (!b || b[0] != 1) return false;
     uint64_t messages = number(b + 2, 2), found = 0;
@@ -163,7 +204,7 @@ static bool read_object(struct metadata *m, uint64_t address, struct object *o) 
             if (b[4] > 1 || size > blocks[i].end - body) return false; /* shared messages */
             blocks[i].start = body + size;
             if (found++ == messages) return false;
-            if (is_skipped(type)) continue;
+            if (is_skipped(type) || (type == 0x0c && !attributes)) continue;
             if (!(b = at(m, body, size))) return false;
             bool is_block = type == 0x10 && size >= 16;
             if (is_block ? !add_block(blocks, &count, number(b, 8), number(b + 8, 8)) : !read_message(type, b, size, o))
@@ -187,55 +228,67 @@ static bool read_heap(struct metadata *m, uint64_t address, struct heap *heap) {
     return heap->start <= m->end && heap->size <= m->end - heap->start;
 }
 
-static bool is_name(struct metadata *m, const struct heap *heap, uint64_t offset, const char *name, size_t length) {
-    if (offset > heap->size || length >= heap->size - offset) return false;
-    const uint8_t *b = at(m, heap->start + offset, length + 1);
-    return b && memcmp(b, name, length) == 0 && b[length] == 0;
-}
+struct link {
+    uint64_t name;   /* in the heap */
+    uint64_t header; /* of its object */
+    uint64_t kind;   /* 0, 1: hard */
+};
 
-/* Sets *object where the link is in this node of symbols. false: the node is damaged, or the link is a soft one. */
-static bool find_in_node(struct metadata *m, uint64_t node, const struct heap *heap, const char *name, size_t length,
-                         uint64_t *object) {
-    const uint8_t *b = at(m, node, 8);
+/* *ends: this was the last link to look at. false: the file is of another kind. */
+typedef bool link_visitor(void *context, const struct heap *heap, const struct link *link, bool *ends);
+
+static bool visit_leaf(struct metadata *m, uint64_t leaf, const struct heap *heap, link_visitor *visit, void *context,
+                       bool *ends) {
+    const uint8_t *b = at(m, leaf, 8);
     if (!b || memcmp(b, "SNOD\1", 6) != 0) return false;
     uint64_t count = number(b + 6, 2);
-    if (count > MAX_ENTRIES) return false;
-    for (uint64_t i = 0; i < count && *object == UNDEFINED; i++) {
-        if (!(b = at(m, node + 8 + 40 * i, 40))) return false;
-        uint64_t offset = number(b, 8), header = number(b + 8, 8), kind = number(b + 16, 4);
-        if (!is_name(m, heap, offset, name, length)) continue;
-        if (kind > 1) return false;
-        *object = header;
+    for (uint64_t i = 0; i < count && !*ends; i++) {
+        if (!(b = at(m, leaf + 8 + 40 * i, 40))) return false;
+        struct link link = {.name = number(b, 8), .header = number(b + 8, 8), .kind = number(b + 16, 4)};
+        if (!visit(context, heap, &link, ends)) return false;
     }
     return true;
 }
 
-/* The leaves of a tree are a list from the left to the right. */
-static bool find_link(struct metadata *m, const struct object *group, const char *name, size_t length,
-                      uint64_t *object) {
+/* The nodes of the lowest level of a tree are a list from the left to the right. */
+static bool each_link(struct metadata *m, const struct object *group, link_visitor *visit, void *context) {
     struct heap heap;
     uint64_t node = group->tree;
-    *object = UNDEFINED;
+    bool ends = false;
     if (!group->is_group || !read_heap(m, group->heap, &heap)) return false;
-    for (int i = 0; i < MAX_NODES && node != UNDEFINED; i++) {
+    while (node != UNDEFINED && !ends) {
         const uint8_t *b = at(m, node, 24);
         if (!b || memcmp(b, "TREE\0", 5) != 0) return false;
         unsigned level = b[5];
         uint64_t count = number(b + 6, 2), right = number(b + 16, 8);
-        if (count > MAX_ENTRIES) return false;
-        for (uint64_t k = 0; k < count && *object == UNDEFINED; k++) {
+        for (uint64_t k = 0; k < count && !ends; k++) {
             if (!(b = at(m, node + 32 + 16 * k, 8))) return false;
             uint64_t child = number(b, 8);
             if (level > 0) {
                 right = child;
                 break;
             }
-            if (!find_in_node(m, child, &heap, name, length, object)) return false;
+            if (!visit_leaf(m, child, &heap, visit, context, &ends)) return false;
         }
-        if (*object != UNDEFINED) return true;
         node = right;
     }
-    return false;
+    return true;
+}
+
+struct search {
+    struct metadata *m;
+    const char *name; /* (length) */
+    size_t length;
+    uint64_t header;
+};
+
+static bool is_found(void *context, const struct heap *heap, const struct link *link, bool *ends) {
+    struct search *search = context;
+    if (link->name > heap->size || search->length >= heap->size - link->name) return true;
+    const uint8_t *b = at(search->m, heap->start + link->name, search->length + 1);
+    if (!b || memcmp(b, search->name, search->length) != 0 || b[search->length] != 0) return true;
+    search->header = link->header;
+    return *ends = link->kind <= 1;
 }
 
 /* ---- datasets ---- */
@@ -246,24 +299,70 @@ static bool check_dataset(const struct metadata *m, const struct object *o) {
     uint64_t bytes = d->value_bytes;
     if (o->is_group || !o->has_space || !o->has_type || !o->has_layout) return false;
     for (int i = 0; i < d->dims; i++)
-        if (d->shape[i] == 0 || __builtin_mul_overflow(bytes, d->shape[i], &bytes)) return false;
-    return bytes == o->stored && d->start <= m->end && bytes <= m->end - d->start;
+        if (__builtin_mul_overflow(bytes, d->shape[i], &bytes)) return false;
+    return bytes == o->stored && (bytes == 0 || (d->start <= m->end && bytes <= m->end - d->start));
 }
 
 bool hdf5_plain_find(int fd, uint64_t file_bytes, const char *name, struct hdf5_plain *out) {
     struct metadata m = {.fd = fd, .end = file_bytes};
+    struct search search = {.m = &m};
     struct object o;
-    uint64_t address;
-    if (!read_superblock(&m, &address)) return false;
-    for (;; name++) {
-        size_t length = strcspn(name, "/");
-        if (!read_object(&m, address, &o)) return false;
-        if (length == 0 || (length == 1 && name[0] == '.')) return false;
-        if (!find_link(&m, &o, name, length, &address)) return false;
-        name += length;
-        if (!*name) break;
+    if (!read_superblock(&m, &search.header)) return false;
+    for (bool is_last = false; !is_last; name += search.length + 1) {
+        search.name = name;
+        search.length = strcspn(name, "/");
+        is_last = name[search.length] == 0;
+        if (search.length == 0 || (search.length == 1 && name[0] == '.')) return false;
+        if (!read_object(&m, search.header, NULL, &o)) return false;
+        search.header = UNDEFINED;
+        if (!each_link(&m, &o, is_found, &search) || search.header == UNDEFINED) return false;
     }
-    if (!read_object(&m, address, &o) || !check_dataset(&m, &o)) return false;
+    if (!read_object(&m, search.header, NULL, &o) || !check_dataset(&m, &o)) return false;
     *out = o.dataset;
     return true;
+}
+
+struct walk {
+    struct metadata *m;
+    hdf5_plain_visitor *visit;
+    void *context;
+    struct text *path;
+    int level;
+};
+
+static bool walk_group(const struct walk *walk, const struct object *group);
+
+static bool walk_link(void *context, const struct heap *heap, const struct link *link, bool *ends) {
+    const struct walk *walk = context;
+    struct object o;
+    (void)ends;
+    if (link->kind > 1 || link->name >= heap->size) return false;
+    size_t length = walk->path->length, left = (size_t)(heap->size - link->name);
+    if (left > MAX_NAME) left = MAX_NAME;
+    const char *name = (const char *)at(walk->m, heap->start + link->name, left);
+    if (!name || !memchr(name, 0, left) || !*name || strcmp(name, ".") == 0 || strchr(name, '/')) return false;
+    if (!read_object(walk->m, link->header, NULL, &o)) return false;
+    text_printf(walk->path, "%s%s", length ? "/" : "", name);
+    bool is_plain = o.is_group
+                        ? walk_group(walk, &o)
+                        : check_dataset(walk->m, &o) && walk->visit(walk->context, text_string(walk->path), &o.dataset);
+    walk->path->length = length;
+    walk->path->data[length] = 0;
+    return is_plain;
+}
+
+static bool walk_group(const struct walk *walk, const struct object *group) {
+    struct walk inner = *walk;
+    return inner.level++ < MAX_LEVELS && each_link(walk->m, group, walk_link, &inner);
+}
+
+bool hdf5_plain_walk(const void *image, size_t size, struct hdf5_plain_attributes *attributes,
+                     hdf5_plain_visitor *visit, void *context) {
+    struct metadata m = {.image = image, .end = size};
+    struct object root;
+    uint64_t address;
+    SCOPED_TEXT path = {0};
+    struct walk walk = {.m = &m, .visit = visit, .context = context, .path = &path};
+    *attributes = (struct hdf5_plain_attributes){0};
+    return read_superblock(&m, &address) && read_object(&m, address, attributes, &root) && walk_group(&walk, &root);
 }

@@ -698,10 +698,12 @@ static bool find_plain(const struct hdf5 *h, struct column *column, bool is_inpu
     struct hdf5_plain plain;
     uint64_t size = 1;
     if (column->is_joined || !hdf5_plain_find(h->descriptor, h->bytes, column->name, &plain)) return false;
+    if (plain.dims == 0 || plain.is_text) return false;
     struct hdf5_rows *of = &column->of;
     *of = (struct hdf5_rows){.dims = plain.dims, .is_float32 = plain.value_bytes <= (plain.is_float ? 4 : 2)};
     of->is_bytes = !plain.is_signed && plain.value_bytes == 1;
     for (int i = 0; i < plain.dims; i++) {
+        if (plain.shape[i] == 0) return false;
         of->shape[i] = plain.shape[i];
         if (i > 0) column->shape[i - 1] = (int64_t)plain.shape[i];
         if (i > 0) size *= plain.shape[i]; /* the values are in the file */
