@@ -77,7 +77,7 @@ static void put_header(struct writer *w, unsigned messages, uint64_t size) {
 static void put_message(struct writer *w, unsigned type, size_t size) {
     put(w, type, 2);
     put(w, size, 2);
-    put(w, 0, 4);
+    put(w, type == 0x03 || type == 0x05, 4); /* never changes */
 }
 
 static size_t padded(size_t size) { return (size + 7) / 8 * 8; }

@@ -98,7 +98,7 @@ class Runs(program.Case):
         for name, megabytes in (("notes", 20), ("checkpoints/a", 3), ("checkpoints/b", 4)):
             with open(self.path("runs/test", name), "wb") as f:
                 f.truncate(megabytes * 10**6)
-        self.assertEqual(self.rows()["test"][-2:], ["27.1", "MB"])
+        self.assertEqual(self.rows()["test"][-2:], ["27.0", "MB"])
         with open(self.path("runs/test/metrics.jsonl"), "a") as f:
             f.write('{"event":"end","epoch":1,"step":5,"seconds":125}\n')
         self.assertEqual(self.rows()["test"][5:-2], ["-", "2", "min", "5", "s"])

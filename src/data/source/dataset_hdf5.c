@@ -697,7 +697,7 @@ static status open_column(const struct hdf5 *h, struct column *column) {
 static bool find_plain(const struct hdf5 *h, struct column *column, bool is_input) {
     struct hdf5_plain plain;
     uint64_t size = 1;
-    if (column->is_joined || !hdf5_plain_find(h->descriptor, h->bytes, column->name, &plain)) return false;
+    if (!hdf5_plain_find(h->descriptor, h->bytes, column->name, &plain)) return false;
     if (plain.dims == 0 || plain.is_text) return false;
     struct hdf5_rows *of = &column->of;
     *of = (struct hdf5_rows){.dims = plain.dims, .is_float32 = plain.value_bytes <= (plain.is_float ? 4 : 2)};
@@ -732,8 +732,7 @@ static bool find_all_plain(const struct hdf5 *h) {
     const size_t counts[] = {h->n_inputs, h->n_targets, h->n_weights, h->n_groups};
     struct column *const columns[] = {h->inputs, h->targets, h->weights, h->groups};
     for (size_t k = 0; k < 4; k++)
-        for (size_t i = 0; i < counts[k]; i++)
-            if (counts[k] > 1 || !find_plain(h, &columns[k][i], k == 0)) return false;
+        if (counts[k] > 1 || (counts[k] && !find_plain(h, columns[k], k == 0))) return false;
     return true;
 }
 
