@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "check_main.h"
 #include "schema_bound.h"
 
@@ -462,9 +461,9 @@ TEST(a_megabyte_of_mistakes_is_handled_at_once) {
         text_add(&yaml, heads[k]);
         for (int i = 0; i < 15000; i++) text_printf(&yaml, formats[k], i);
         text_add(&yaml, tails[k]);
-        double start = clock_seconds();
+        double start = cpu_seconds();
         struct bound b = bind(text_string(&yaml));
-        ck_assert_msg(clock_seconds() - start < 20, "%s took %g s", formats[k], clock_seconds() - start);
+        ck_assert_msg(cpu_seconds() - start < 20, "%s took %g s", formats[k], cpu_seconds() - start);
         ck_assert(*b.problems);
         ck_assert_uint_lt(strlen(b.problems), 40000);
         unbind(&b);
