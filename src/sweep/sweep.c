@@ -884,9 +884,20 @@ static status show_shared(struct coordinator *s) {
     return trials_show(s->trials);
 }
 
+/* The folder may be moved between follow_folder and the write: then the next one writes the table, at the new path. */
+static status write_own_if_due(struct coordinator *s) {
+    const char *path = sweep_folder_path(s->folder);
+    status failure = trials_write_if_due(s->trials);
+    if (!status_is_system(failure)) return failure;
+    status lost = follow_folder(s);
+    if (!lost && path == sweep_folder_path(s->folder)) return failure;
+    status_free(failure);
+    return lost;
+}
+
 static status write_if_due(struct coordinator *s) {
     bool is_due;
-    if (!s->claims) return trials_write_if_due(s->trials);
+    if (!s->claims) return write_own_if_due(s);
     TRY(trials_show_is_due(s->trials, &is_due));
     return is_due && !s->is_keeping_best ? show_shared(s) : OK;
 }

@@ -109,6 +109,7 @@ class Folder(SweepCase):
             p = self.start("sweep", "test.yaml", *self.words)
             self.addCleanup(p.kill)
             self.wait_for(lambda: p.poll() is not None or (os.path.exists(history) and os.path.getsize(history)), what="the first trial")
+            time.sleep(0.1)  # the table is written, and the next trial has begun
             p.send_signal(signal.SIGSTOP)
             self.wait_for(lambda: p.poll() is not None or self.state(p.pid) == "T", what="the pause")
             if p.poll() is None and len(self.history()) == 1 and self.history()[0]["seconds"] > 0.4:
@@ -118,7 +119,6 @@ class Folder(SweepCase):
             self.assert_no_leftovers()
             shutil.rmtree(self.path("sweeps/test"))
         self.assertIsNone(p.poll())
-        time.sleep(0.1)  # the next one has begun
         return p
 
     def replace(self):
@@ -143,6 +143,25 @@ class Folder(SweepCase):
         self.assert_as_replaced(replaced)
         self.assertEqual(self.rows("moved"), self.rows("reference"))
         self.assertEqual(self.kept("moved"), self.kept("reference"))
+
+    def test_a_folder_that_is_moved_while_its_table_is_written(self):
+        self.write("test.yaml", self.TEXT)
+        p = self.start("sweep", "test.yaml", "train.epochs=100000000", "--nproc", 1, env={"DDPTRAIN_FAULT": "1:slow:ever", "DDPTRAIN_FAULT_FILTER": "trials.csv"})
+        self.addCleanup(p.kill)
+        for _ in range(20):  # the file may get its name before the coordinator is stopped
+            self.wait_for(lambda: p.poll() is not None or glob.glob(self.path("sweeps/test/trials.csv.tmp-*")), what="the table")
+            p.send_signal(signal.SIGSTOP)
+            self.wait_for(lambda: p.poll() is not None or self.state(p.pid) == "T", what="the pause")
+            if p.poll() is not None or glob.glob(self.path("sweeps/test/trials.csv.tmp-*")):
+                break
+            p.send_signal(signal.SIGCONT)
+        os.rename(self.path("sweeps/test"), self.path("sweeps/moved"))
+        p.send_signal(signal.SIGCONT)
+        self.assertTrue(any("sweeps/moved during this sweep, which continues there" in line for line in p.stderr))
+        p.terminate()
+        _, err = p.communicate(timeout=180 * program.SLOW)
+        self.assertEqual(p.returncode, STOPPED, err)
+        self.assertEqual(glob.glob(self.path("sweeps/moved/trials.csv*")), [self.path("sweeps/moved/trials.csv")])
 
     def test_a_comparison_reads_what_was_moved(self):
         """Not the folder that another one has made at the old path."""
