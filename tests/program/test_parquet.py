@@ -1,6 +1,6 @@
 """Parquet and Arrow files: the rows of the same table as CSV where the module is built, else a sentence that says what to do.
-The files of tests/vectors/parquet were written by pyarrow 26, in row groups of 25 rows and batches of 16; f is a
-float16 in the second. ctest-labels: dist"""
+The files of tests/vectors/parquet were written by pyarrow 26, in row groups of 25 rows and batches of 16; in the second f
+is float16, and t has a time zone. ctest-labels: dist"""
 import os
 import shutil
 import unittest
@@ -48,6 +48,8 @@ class Parquet(program.Case):
             out, _ = self.run_program("check", "test.yaml", f"dataset.path={name}", "dataset.inputs=[]")
             self.assertIn(f"{name}: column 'list' is not used: it is nested; make columns of its parts; column 'blob' is not used: values of this type", out)
             self.assertNotIn("__index", out)
+            note = f"{name}: the times of column 't' are those of UTC, not of its zone Europe/Berlin"
+            self.assertEqual(note in self.run_program("check", "test.yaml", f"dataset.path={name}")[0], name == "table.feather")
             self.write("new.yaml", self.run_program("init", name)[0])
             self.run_program("check", "new.yaml", "--data")
             os.truncate(self.path(name), 1000)

@@ -218,12 +218,26 @@ static status give_names(struct csv *csv) {
     return OK;
 }
 
+/* A CSV file with offsets has the parts of the local time that is written. */
+static void note_zone(struct csv *csv, const struct frame_column *column) {
+    static const char *const utc[] = {"UTC]", "Etc/UTC]", "Z]", "+00:00]"};
+    const char *zone = column->is_date ? strstr(column->type, "tz=") : NULL;
+    for (size_t i = 0; zone && i < sizeof utc / sizeof *utc; i++)
+        if (strcmp(zone + 3, utc[i]) == 0) return;
+    if (zone)
+        csv_add_note(csv, arena_printf(csv->arena, "the times of column '%s' are those of UTC, not of its zone %.*s",
+                                       text_name(column->name).s, (int)strcspn(zone + 3, "]"), zone + 3));
+}
+
 static status next_record(struct csv *csv, bool *has_record) {
     struct records *r = csv->records;
     *has_record = true;
     if (!r->has_names) return give_names(csv);
-    for (size_t i = 0; r->row == 0 && i < csv->n_own; i++)
-        if (is_used(csv, i)) want(&r->frame, csv->fields[i]);
+    for (size_t i = 0; r->row == 0 && i < csv->n_own; i++) {
+        if (!is_used(csv, i)) continue;
+        want(&r->frame, csv->fields[i]);
+        note_zone(csv, &r->frame.columns[csv->fields[i]]);
+    }
     TRY(next_row(r, has_record));
     csv->reader.record_line = (size_t)r->row - 1;
     for (size_t i = 0; *has_record && i < csv->n_own; i++)
