@@ -15,7 +15,7 @@
 #include "checkpoint/foreign.h"
 #include "checkpoint/loading.h"
 
-struct dataset {
+struct stored_dataset {
     char *path;
     struct hdf5_shape shape;
 };
@@ -24,7 +24,7 @@ struct checkpoint {
     char *path;
     unsigned char *image; /* (seal.image_size) */
     struct seal seal;
-    struct dataset *datasets; /* (count, of capacity), in the order of the file */
+    struct stored_dataset *datasets; /* (count, of capacity), in the order of the file */
     size_t count, capacity;
     size_t next; /* the one behind the last that was found */
 };
@@ -53,13 +53,13 @@ static status parse_image(void *context) {
 static bool add_dataset(struct checkpoint *c, const char *path, const struct hdf5_shape *shape) {
     if (c->count == c->capacity) {
         size_t capacity = c->capacity ? 2 * c->capacity : 64;
-        struct dataset *more = realloc(c->datasets, capacity * sizeof *more);
+        struct stored_dataset *more = realloc(c->datasets, capacity * sizeof *more);
         if (!more) return false;
         c->datasets = more;
         c->capacity = capacity;
     }
     char *copy = strdup(path);
-    if (copy) c->datasets[c->count++] = (struct dataset){copy, *shape};
+    if (copy) c->datasets[c->count++] = (struct stored_dataset){copy, *shape};
     return copy != NULL;
 }
 
@@ -314,7 +314,7 @@ static status compare(struct checkpoint *checkpoint, struct comparison *comparis
     for (; complete && *complete; complete++) {
         bool is_state = strcmp(*complete, "state") == 0;
         for (size_t i = 0; i < checkpoint->count; i++) {
-            const struct dataset *d = &checkpoint->datasets[i];
+            const struct stored_dataset *d = &checkpoint->datasets[i];
             if (!path_in_group(d->path, *complete)) continue;
             TRY((is_state ? reject_unknown_counter : report_extra)(comparison, d->path, &d->shape));
         }
@@ -386,7 +386,7 @@ status checkpoint_has(struct checkpoint *checkpoint, const char *group, bool *ha
 
 status checkpoint_visit(struct checkpoint *checkpoint, const char *group, checkpoint_visitor *visit, void *context) {
     for (size_t i = 0; i < checkpoint->count; i++) {
-        const struct dataset *dataset = &checkpoint->datasets[i];
+        const struct stored_dataset *dataset = &checkpoint->datasets[i];
         const struct hdf5_shape *shape = &dataset->shape;
         const char *name = path_in_group(dataset->path, group);
         if (!name || !shape->is_known || shape->type != ENTRY_FLOAT32 || shape->dims > MAX_DIMS) continue;

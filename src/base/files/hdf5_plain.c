@@ -175,20 +175,20 @@ static bool read_message(unsigned type, const uint8_t *b, size_t size, struct ob
     }
 }
 
-struct block {
+struct header_block {
     uint64_t start, end;
 };
 
-static bool add_block(struct block *blocks, size_t *count, uint64_t start, uint64_t size) {
+static bool add_block(struct header_block *blocks, size_t *count, uint64_t start, uint64_t size) {
     if (*count == MAX_BLOCKS || size > UINT64_MAX - start) return false;
-    blocks[(*count)++] = (struct block){start, start + size};
+    blocks[(*count)++] = (struct header_block){start, start + size};
     return true;
 }
 
 /* [attributes]: NULL, or what to set. */
 static bool read_object(struct metadata *m, uint64_t address, struct hdf5_plain_attributes *attributes,
                         struct object *o) {
-    struct block blocks[MAX_BLOCKS];
+    struct header_block blocks[MAX_BLOCKS];
     size_t count = 0;
     *o = (struct object){.attributes = attributes};
     const uint8_t *b = at(m, address, 16);
