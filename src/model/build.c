@@ -630,8 +630,8 @@ void build_add_block(struct builder *b, size_t first) {
     for (size_t i = first; i < m->node_count; i++) m->nodes[i].block = m->block_count;
 }
 
-static status at_place(struct place place, const char *path, status inner) {
-    return status_prefix(inner, "%s: %s", place_text(place).s, path);
+status build_at(const struct layer_entry *e, status failure) {
+    return status_prefix(failure, "%s: %s", place_text(e->variant->place).s, e->path);
 }
 
 /* Names must differ, so that no two parameters have the same name. */
@@ -828,36 +828,35 @@ static struct string_list copy_names(struct arena *arena, const struct string_li
     return copy;
 }
 
-status build_layer(struct builder *builder, const struct layer_type *type, const struct variant *variant,
-                   const char *path, const char *name, const size_t *in, size_t count, size_t *out) {
+status build_layer(struct builder *builder, const struct layer_type *type, const struct layer_entry *e, size_t *out) {
     struct arena *arena = builder->model->arena;
-    struct place place = variant->place;
+    const struct variant *variant = e->variant;
     size_t own[BUILD_MAX_INPUTS];
-    memcpy(own, in, count * sizeof *own);
-    if (place.file) place.file = arena_copy(arena, place.file);
+    memcpy(own, e->in, e->count * sizeof *own);
     struct layer *layer = arena_alloc(arena, sizeof *layer);
     *layer = (struct layer){.type = type,
                             .entry = layer_type_at((size_t)variant->index),
                             .config = variant->config,
-                            .place = place,
-                            .path = path,
-                            .name = name};
+                            .place = variant->place,
+                            .path = e->path,
+                            .name = e->name};
+    if (layer->place.file) layer->place.file = arena_copy(arena, layer->place.file);
     const struct layer_common *common = variant->common;
     if (common) layer->from = copy_names(arena, &common->from);
-    return at_place(place, path, add_layer(builder, layer, own, count, out));
+    return build_at(e, add_layer(builder, layer, own, e->count, out));
 }
 
-status build_add_part(struct builder *b, const struct variant *variant, const char *path, const char *name,
-                      const char *part, size_t first, const struct shape *shape, size_t in, size_t *out) {
-    struct model_input *input = arena_alloc(b->model->arena, sizeof *input);
-    const char *own = arena_printf(b->model->arena, "%s/%s", name, part ? part : "output");
+status build_add_part(struct builder *b, const struct layer_entry *e, const char *part, size_t first,
+                      const struct shape *shape, size_t in, size_t *out) {
+    struct arena *arena = b->model->arena;
+    struct model_input *input = arena_alloc(arena, sizeof *input);
+    const char *name = arena_printf(arena, "%s/%s", e->name, part ? part : "output");
     *input = (struct model_input){.first = first, .shape = *shape};
-    struct variant one = *variant;
+    struct variant one = *e->variant;
     one.config = input;
-    const char *own_path = part ? arena_printf(b->model->arena, "%s.%s", path, part) : path;
-    TRY(build_layer(b, &layer_part, &one, own_path, own, &in, 1, out));
-    if (!part) return OK;
-    return at_place(variant->place, path, build_add_name(b, arena_copy(b->model->arena, part), *out, own, variant));
+    const char *path = part ? arena_printf(arena, "%s.%s", e->path, part) : e->path;
+    TRY(build_layer(b, &layer_part, &(struct layer_entry){&one, path, name, &in, 1}, out));
+    return part ? build_at(e, build_add_name(b, arena_copy(arena, part), *out, name, e->variant)) : OK;
 }
 
 static status build_one(struct builder *b, const struct variant *variant, const char *path, const char *prefix,
@@ -866,29 +865,26 @@ static status build_one(struct builder *b, const struct variant *variant, const 
     const struct layer_common *common = variant->common;
     const struct layer_type *type = layer_type_at((size_t)variant->index);
     const char *own = common && common->name ? common->name : arena_printf(arena, "%zu", index);
-    struct place place = variant->place;
-    if (place.file) place.file = arena_copy(arena, place.file);
-    const char *own_path = arena_printf(arena, "%s.%zu.%s", path, index, variant->name);
-    size_t in[BUILD_MAX_INPUTS], count;
-    if (strchr(own, '.') || strchr(own, '/') || (!*own && !type->expand))
-        return at_place(place, own_path,
-                        status_new(STATUS_USAGE, "a name must not be empty or contain '.' or '/', got '%s'", own));
+    size_t in[BUILD_MAX_INPUTS];
     char *name = arena_printf(arena, "%s%s", prefix, own);
+    struct layer_entry e = {variant, arena_printf(arena, "%s.%zu.%s", path, index, variant->name), name, in, 0};
+    if (strchr(own, '.') || strchr(own, '/') || (!*own && !type->expand))
+        return build_at(&e, status_new(STATUS_USAGE, "a name must not be empty or contain '.' or '/', got '%s'", own));
     if (!*own && *name) name[strlen(name) - 1] = '\0'; /* a composite without a name adds no level */
-    TRY(at_place(place, own_path, build_inputs(b, common ? &common->from : NULL, type, previous, in, &count)));
-    TRY(at_place(place, own_path, add_sources(b, type, variant, in, &count)));
-    const struct variant *source = variant;
+    TRY(build_at(&e, build_inputs(b, common ? &common->from : NULL, type, previous, in, &e.count)));
+    TRY(build_at(&e, add_sources(b, type, variant, in, &e.count)));
+    struct layer_entry source = e;
     size_t first_node = b->model->node_count;
-    if (common && common->share) TRY(at_place(place, own_path, build_begin_sharing(b, variant, name, &source)));
+    if (common && common->share) TRY(build_at(&e, build_begin_sharing(b, variant, name, &source.variant)));
     if (type->expand)
-        TRY(type->expand(b, source, own_path, name, in, count, out));
+        TRY(type->expand(b, &source, out));
     else
-        TRY(build_layer(b, type, variant, own_path, name, in, count, out));
-    if (type->add_parts) TRY(type->add_parts(b, variant, own_path, name, out));
+        TRY(build_layer(b, type, &e, out));
+    if (type->add_parts) TRY(type->add_parts(b, &e, out));
     if (common && common->recompute && !type->makes_blocks) build_add_block(b, first_node);
     if (common && common->share) b->sharing = (struct sharing){0};
     if (!common || !common->name || !*own) return OK;
-    return at_place(place, own_path, build_add_name(b, own, *out, name, source));
+    return build_at(&e, build_add_name(b, own, *out, name, source.variant));
 }
 
 static const struct layer_type *type_of(const struct variant_list *list, size_t index) {
@@ -1002,7 +998,8 @@ static status add_inputs(struct builder *b, size_t row, size_t *first) {
         const char *name = arena_printf(b->model->arena, "input/%s", input->name);
         size_t tensor = row;
         if (names->input_count > 1)
-            TRY(build_layer(b, &layer_input, &variant, "dataset.inputs", name, &row, 1, &tensor));
+            TRY(build_layer(b, &layer_input, &(struct layer_entry){&variant, "dataset.inputs", name, &row, 1},
+                            &tensor));
         b->model->tensors[tensor].producer = NULL;
         TRY(status_prefix(build_add_name(b, input->name, tensor, NULL, NULL), "dataset.inputs"));
     }
@@ -1043,7 +1040,8 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
     }
     if (!is_trained) return status_new(STATUS_USAGE, "losses: no output has trainable parameters before it");
     struct variant variant = {.place = {.file = "losses"}};
-    return build_layer(b, &layer_outputs, &variant, "losses", "output/", in, names->output_count, output);
+    return build_layer(b, &layer_outputs, &(struct layer_entry){&variant, "losses", "output/", in, names->output_count},
+                       output);
 }
 
 /* Names of outputs are sources, so that what they name is not fused with the layer after it. */

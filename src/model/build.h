@@ -44,14 +44,16 @@ status build_list(struct builder *builder, const struct variant_list *list, cons
  * shapes. */
 status build_sum(struct builder *builder, const size_t *in, size_t count, size_t *out);
 
-/* Adds a layer of [type] that takes all of [in] (count). [variant]: its config and place. */
-status build_layer(struct builder *builder, const struct layer_type *type, const struct variant *variant,
-                   const char *path, const char *name, const size_t *in, size_t count, size_t *out);
+/* Adds a layer of [type], which takes all inputs of the entry. */
+status build_layer(struct builder *builder, const struct layer_type *type, const struct layer_entry *e, size_t *out);
 
 /* *out = the elements from [first] on of each row of tensor [in], as [shape] with its lengths: a part of the output of
- * the layer [name], known as [part]; NULL: the one that the next layer takes. */
-status build_add_part(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                      const char *part, size_t first, const struct shape *shape, size_t in, size_t *out);
+ * the layer, known as [part]; NULL: the one that the next layer takes. */
+status build_add_part(struct builder *builder, const struct layer_entry *e, const char *part, size_t first,
+                      const struct shape *shape, size_t in, size_t *out);
+
+/* Adds the place of the entry, and its path, to a failure. */
+status build_at(const struct layer_entry *e, status failure);
 
 /* The nodes from [first] on are a block whose values backward computes again (recompute). */
 void build_add_block(struct builder *builder, size_t first);

@@ -87,6 +87,14 @@ struct planning {
 
 struct builder;
 
+/* An entry of a list of layers, or a layer that it consists of. */
+struct layer_entry {
+    const struct variant *variant; /* its config and place */
+    const char *path, *name;       /* as in struct layer */
+    const size_t *in;              /* (count) tensors that it takes, by index (model.h); one unless it joins */
+    size_t count;
+};
+
 /* The memory format (torch.memory_format) that a layer requires for rows with several dimensions; build.c inserts a
  * reorder layer where neighbours differ. */
 enum memory_format {
@@ -173,12 +181,9 @@ struct layer_type {
     const char *sources_key; /* that names them, for messages */
     /* The output has parts with names: makes them known (build_add_part); *out: the output, then the part that the next
      * layer takes. NULL: it has none. */
-    status (*add_parts)(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                        size_t *out);
-    /* Not NULL: a composite, which builds the layers inside it; nothing below is used. Tensors are named by index
-     * (model.h): in (count), one unless it joins; [path] and [name] as in struct layer. */
-    status (*expand)(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                     const size_t *in, size_t count, size_t *out);
+    status (*add_parts)(struct builder *builder, const struct layer_entry *e, size_t *out);
+    /* Not NULL: a composite, which builds the layers inside it; nothing below is used. *out: the output. */
+    status (*expand)(struct builder *builder, const struct layer_entry *e, size_t *out);
     /* The output is a part of the model's inputs (struct shape's input). */
     bool is_input;
     /* The output is the input: it has no memory, and forward and backward are not called (flatten). */

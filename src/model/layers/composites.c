@@ -79,74 +79,62 @@ static const struct schema repeat_schema = SCHEMA("model.layers.repeat", struct 
 static const struct schema residual_schema =
     SCHEMA("model.layers.residual", struct residual_config, .rows = residual_rows, .shorthand = "layers");
 
-/* Prefix of the names of the layers inside [name]; an empty name adds no level. */
-static const char *prefix_of(struct arena *arena, const char *name) {
-    return *name ? arena_printf(arena, "%s.", name) : "";
+/* Builds the layers [list] inside an entry, its key [key]; [prefix]: of their names after that of the entry, of which
+ * an empty one adds no level. */
+static status build_inner(struct builder *builder, const struct layer_entry *e, const struct variant_list *list,
+                          const char *key, const char *prefix, size_t in, size_t *out) {
+    struct arena *arena = builder->model->arena;
+    return build_list(builder, list, arena_printf(arena, "%s.%s", e->path, key),
+                      arena_printf(arena, "%s%s%s", e->name, *e->name ? "." : "", prefix), in, out);
 }
 
-static status expand_sequential(struct builder *builder, const struct variant *variant, const char *path,
-                                const char *name, const size_t *in, size_t count, size_t *out) {
-    (void)count;
-    const struct sequential_config *c = variant->config;
-    struct arena *arena = builder->model->arena;
+static status expand_sequential(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    const struct sequential_config *c = e->variant->config;
     if (!c->has_layers)
-        return status_new(STATUS_USAGE, "%s: %s.layers: missing; the layers in order", place_text(variant->place).s,
-                          path);
-    return build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path), prefix_of(arena, name), *in, out);
+        return status_new(STATUS_USAGE, "%s: %s.layers: missing; the layers in order", place_text(e->variant->place).s,
+                          e->path);
+    return build_inner(builder, e, &c->layers, "layers", "", *e->in, out);
 }
 
-static status expand_repeat(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                            const size_t *in, size_t count, size_t *out) {
-    (void)count;
-    const struct repeat_config *c = variant->config;
-    const struct layer_common *common = variant->common;
-    struct arena *arena = builder->model->arena;
-    *out = *in;
+static status expand_repeat(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    const struct repeat_config *c = e->variant->config;
+    const struct layer_common *common = e->variant->common;
+    *out = *e->in;
     for (int64_t i = 0; i < c->times; i++) {
-        size_t previous = *out, first = builder->model->node_count;
-        TRY(build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path),
-                       arena_printf(arena, "%s%lld.", prefix_of(arena, name), (long long)(c->start + i)), previous,
-                       out));
+        const char *copy = arena_printf(builder->model->arena, "%lld.", (long long)(c->start + i));
+        size_t first = builder->model->node_count;
+        TRY(build_inner(builder, e, &c->layers, "layers", copy, *out, out));
         if (common && common->recompute) build_add_block(builder, first);
     }
     return OK;
 }
 
 /* y = f(x) + shortcut(x) */
-static status expand_residual(struct builder *builder, const struct variant *variant, const char *path,
-                              const char *name, const size_t *in, size_t count, size_t *out) {
-    (void)count;
-    const struct residual_config *c = variant->config;
-    struct arena *arena = builder->model->arena;
+static status expand_residual(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    const struct residual_config *c = e->variant->config;
     size_t sides[2];
-    TRY(build_list(builder, &c->layers, arena_printf(arena, "%s.layers", path), prefix_of(arena, name), *in,
-                   &sides[0]));
-    TRY(build_list(builder, &c->shortcut, arena_printf(arena, "%s.shortcut", path),
-                   arena_printf(arena, "%sshortcut.", prefix_of(arena, name)), *in, &sides[1]));
-    return status_prefix(build_sum(builder, sides, 2, out), "%s: %s", place_text(variant->place).s, path);
+    TRY(build_inner(builder, e, &c->layers, "layers", "", *e->in, &sides[0]));
+    TRY(build_inner(builder, e, &c->shortcut, "shortcut", "shortcut.", *e->in, &sides[1]));
+    return build_at(e, build_sum(builder, sides, 2, out));
 }
 
 static const struct schema parallel_schema =
     SCHEMA("model.layers.parallel", struct parallel_config, .rows = parallel_rows);
 
-static status expand_parallel(struct builder *builder, const struct variant *variant, const char *path,
-                              const char *name, const size_t *in, size_t count, size_t *out) {
-    const struct parallel_config *c = variant->config;
+static status expand_parallel(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    const struct parallel_config *c = e->variant->config;
     const struct branch_config *branches = c->branches.items;
     struct arena *arena = builder->model->arena;
-    size_t outputs[BUILD_MAX_INPUTS];
-    (void)count;
-    if (c->branches.count < 1 || c->branches.count > BUILD_MAX_INPUTS)
-        return status_new(STATUS_USAGE, "%s: %s: branches: expected 1 to %d lists of layers, got %zu",
-                          place_text(variant->place).s, path, BUILD_MAX_INPUTS, c->branches.count);
-    for (size_t i = 0; i < c->branches.count; i++)
-        TRY(build_list(builder, &branches[i].layers, arena_printf(arena, "%s.branches.%zu", path, i),
-                       arena_printf(arena, "%s%zu.", prefix_of(arena, name), i), *in, &outputs[i]));
-    if (c->join == JOIN_ADD)
-        return status_prefix(build_sum(builder, outputs, c->branches.count, out), "%s: %s",
-                             place_text(variant->place).s, path);
-    struct variant concat = {.config = (void *)&c->concat, .place = variant->place};
-    return build_layer(builder, &layer_concat, &concat, path, name, outputs, c->branches.count, out);
+    size_t outputs[BUILD_MAX_INPUTS], count = c->branches.count;
+    if (count < 1 || count > BUILD_MAX_INPUTS)
+        return build_at(e, status_new(STATUS_USAGE, "branches: expected 1 to %d lists of layers, got %zu",
+                                      BUILD_MAX_INPUTS, count));
+    for (size_t i = 0; i < count; i++)
+        TRY(build_inner(builder, e, &branches[i].layers, arena_printf(arena, "branches.%zu", i),
+                        arena_printf(arena, "%zu.", i), *e->in, &outputs[i]));
+    if (c->join == JOIN_ADD) return build_at(e, build_sum(builder, outputs, count, out));
+    struct variant concat = {.config = (void *)&c->concat, .place = e->variant->place};
+    return build_layer(builder, &layer_concat, &(struct layer_entry){&concat, e->path, e->name, outputs, count}, out);
 }
 
 static const struct schema_alias aliases[] = {

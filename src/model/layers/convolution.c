@@ -521,12 +521,13 @@ static const struct layer_type convolution_of_images = {
     .c_scratch = c_scratch,
 };
 
-static status expand(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                     const size_t *in, size_t count, size_t *out) {
-    size_t images;
-    TRY(build_layer(builder, &unfold_depth, variant, path, arena_printf(builder->model->arena, "%s/depth", name), in,
-                    count, &images));
-    return build_layer(builder, &convolution_of_images, variant, path, name, &images, 1, out);
+static status expand(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    struct layer_entry depth = *e, images = *e;
+    size_t between;
+    depth.name = arena_printf(builder->model->arena, "%s/depth", e->name);
+    images.in = &between;
+    TRY(build_layer(builder, &unfold_depth, &depth, &between));
+    return build_layer(builder, &convolution_of_images, &images, out);
 }
 
 const struct layer_type layer_conv3d = {

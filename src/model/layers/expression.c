@@ -515,25 +515,25 @@ static status parse(struct layer_formula *f, const struct input_names *names) {
     return expression_differentiate(&f->formula, f->formula.value, seed, by, names->count, f->derivatives);
 }
 
-static status expand(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                     const size_t *in, size_t count, size_t *out) {
-    const struct expression_config *c = variant->config;
-    const struct layer_common *common = variant->common;
+static status expand(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    const struct expression_config *c = e->variant->config;
+    const struct layer_common *common = e->variant->common;
     struct arena *arena = builder->model->arena;
     struct layer_formula *f = arena_alloc(arena, sizeof *f);
-    struct variant own = *variant;
+    struct variant own = *e->variant;
     struct input_names names = names_of(common ? &common->from : &(struct string_list){0});
     f->value = arena_copy(arena, c->value);
     own.config = f;
     status s = names.count > MAX_NAMES
                    ? status_new(STATUS_USAGE, "from: more than %d names in an expression", MAX_NAMES)
                    : parse(f, &names);
-    if (s) return status_prefix(s, "%s: %s", place_text(variant->place).s, path);
+    if (s) return build_at(e, s);
     bool is_of_elements = !expression_has_features(&f->formula);
-    for (size_t i = 1; i < count; i++)
-        is_of_elements = is_of_elements &&
-                         shape_is_equal(&builder->model->tensors[in[0]].shape, &builder->model->tensors[in[i]].shape);
-    return build_layer(builder, is_of_elements ? &of_elements : &of_features, &own, path, name, in, count, out);
+    const struct planned_tensor *tensors = builder->model->tensors;
+    for (size_t i = 1; i < e->count; i++)
+        is_of_elements = is_of_elements && shape_is_equal(&tensors[e->in[0]].shape, &tensors[e->in[i]].shape);
+    struct layer_entry layer = {&own, e->path, e->name, e->in, e->count};
+    return build_layer(builder, is_of_elements ? &of_elements : &of_features, &layer, out);
 }
 
 const struct layer_type layer_expression = {

@@ -35,37 +35,36 @@ static bool is_image(const struct shape *shape) {
 }
 
 /* *shape: of the first image among the inputs; dims 0: there is none. */
-static struct shape find_image(const struct builder *builder, const size_t *in, size_t count) {
+static struct shape find_image(const struct builder *builder, const struct layer_entry *e) {
     const struct planned_tensor *tensors = builder->model->tensors;
-    for (size_t i = 0; i < count; i++)
-        if (is_image(&tensors[in[i]].shape)) return tensors[in[i]].shape;
+    for (size_t i = 0; i < e->count; i++)
+        if (is_image(&tensors[e->in[i]].shape)) return tensors[e->in[i]].shape;
     return (struct shape){0};
 }
 
-/* Sets [own] (count) to the inputs, where one of (channels, 1, 1) becomes an image as large as the others: the factor
- * of each channel in squeeze and excitation. */
-static status enlarge(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                      const size_t *in, size_t count, size_t *own) {
+/* Sets [own] (e->count) to the inputs, where one of (channels, 1, 1) becomes an image as large as the others: the
+ * factor of each channel in squeeze and excitation. */
+static status enlarge(struct builder *builder, const struct layer_entry *e, size_t *own) {
     struct arena *arena = builder->model->arena;
-    struct shape image = find_image(builder, in, count);
-    for (size_t i = 0; i < count; i++) {
-        const struct shape *shape = &builder->model->tensors[in[i]].shape;
-        own[i] = in[i];
+    struct shape image = find_image(builder, e);
+    for (size_t i = 0; i < e->count; i++) {
+        const struct shape *shape = &builder->model->tensors[e->in[i]].shape;
+        own[i] = e->in[i];
         if (image.dims == 0 || shape->dims != 3 || is_image(shape) || shape->size[0] != image.size[0]) continue;
-        struct variant of_size = {.config = upsample_to(arena, image.size[1], image.size[2]), .place = variant->place};
-        TRY(build_layer(builder, &layer_upsample, &of_size, path, arena_printf(arena, "%s/%zu", name, i), &in[i], 1,
-                        &own[i]));
+        struct variant of_size = {.config = upsample_to(arena, image.size[1], image.size[2])};
+        of_size.place = e->variant->place;
+        struct layer_entry larger = {&of_size, e->path, arena_printf(arena, "%s/%zu", e->name, i), &e->in[i], 1};
+        TRY(build_layer(builder, &layer_upsample, &larger, &own[i]));
     }
     return OK;
 }
 
 /* ---- add ---- */
 
-static status expand_add(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                         const size_t *in, size_t count, size_t *out) {
+static status expand_add(struct builder *builder, const struct layer_entry *e, size_t *out) {
     size_t own[BUILD_MAX_INPUTS];
-    TRY(enlarge(builder, variant, path, name, in, count, own));
-    return status_prefix(build_sum(builder, own, count, out), "%s: %s", place_text(variant->place).s, path);
+    TRY(enlarge(builder, e, own));
+    return build_at(e, build_sum(builder, own, e->count, out));
 }
 
 static const struct schema_alias aliases[] = {
@@ -210,11 +209,10 @@ static const struct layer_type product = {
     .c = multiply_c,
 };
 
-static status expand_multiply(struct builder *builder, const struct variant *variant, const char *path,
-                              const char *name, const size_t *in, size_t count, size_t *out) {
+static status expand_multiply(struct builder *builder, const struct layer_entry *e, size_t *out) {
     size_t own[BUILD_MAX_INPUTS];
-    TRY(enlarge(builder, variant, path, name, in, count, own));
-    return build_layer(builder, &product, variant, path, name, own, count, out);
+    TRY(enlarge(builder, e, own));
+    return build_layer(builder, &product, &(struct layer_entry){e->variant, e->path, e->name, own, e->count}, out);
 }
 
 const struct layer_type layer_multiply = {

@@ -200,13 +200,12 @@ static const struct layer_type permuted_view = {
     .plan = plan_view,
 };
 
-static status expand_permute(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                             const size_t *in, size_t count, size_t *out) {
-    struct layer layer = {.config = variant->config, .in = builder->model->tensors[*in].shape};
+static status expand_permute(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    struct layer layer = {.config = e->variant->config, .in = builder->model->tensors[*e->in].shape};
     status s = check_dims(&layer);
     bool is_view = !s && (is_same_memory(&layer, false) || is_same_memory(&layer, true));
     status_free(s); /* planning reports it */
-    return build_layer(builder, is_view ? &permuted_view : &permuted_copy, variant, path, name, in, count, out);
+    return build_layer(builder, is_view ? &permuted_view : &permuted_copy, e, out);
 }
 
 static const struct schema_alias aliases[] = {

@@ -501,24 +501,22 @@ static const struct layer_type types[TYPES] = {
     STEP("avg_pool3d", "Averages along the depth."),
 };
 
-static status expand(struct builder *builder, const struct layer_type *first, const struct variant *variant,
-                     const char *path, const char *name, const size_t *in, size_t *out) {
-    size_t images;
-    TRY(build_layer(builder, first, variant, path, arena_printf(builder->model->arena, "%s/images", name), in, 1,
-                    &images));
-    return build_layer(builder, first + ALONG_DEPTH, variant, path, name, &images, 1, out);
+static status expand(struct builder *builder, const struct layer_type *first, const struct layer_entry *e,
+                     size_t *out) {
+    struct layer_entry images = *e, depth = *e;
+    size_t between;
+    images.name = arena_printf(builder->model->arena, "%s/images", e->name);
+    depth.in = &between;
+    TRY(build_layer(builder, first, &images, &between));
+    return build_layer(builder, first + ALONG_DEPTH, &depth, out);
 }
 
-static status expand_max(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                         const size_t *in, size_t count, size_t *out) {
-    (void)count;
-    return expand(builder, types, variant, path, name, in, out);
+static status expand_max(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    return expand(builder, types, e, out);
 }
 
-static status expand_average(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                             const size_t *in, size_t count, size_t *out) {
-    (void)count;
-    return expand(builder, types + AVERAGES, variant, path, name, in, out);
+static status expand_average(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    return expand(builder, types + AVERAGES, e, out);
 }
 
 const struct layer_type layer_max_pool3d = {

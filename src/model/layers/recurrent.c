@@ -279,20 +279,19 @@ static status check_names(const struct string_list *names) {
 }
 
 /* The output, and each of the last states, become tensors of their own. */
-static status add_parts(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                        size_t *out) {
-    const struct recurrent_config *c = variant->config;
+static status add_parts(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    const struct recurrent_config *c = e->variant->config;
     const struct model *m = builder->model;
     size_t all = *out;
     if (!c->last_state.count) return OK;
-    TRY(status_prefix(check_names(&c->last_state), "%s: %s: last_state", place_text(variant->place).s, path));
+    TRY(build_at(e, status_prefix(check_names(&c->last_state), "last_state")));
     const struct shape y = output_shape(c, &m->tensors[m->nodes[m->node_count - 1].in[0]].shape);
     const struct shape state = {.dims = 2, .size = {c->num_layers * (c->bidirectional ? 2 : 1), c->hidden_size}};
     for (size_t k = 0; k < c->last_state.count; k++)
-        TRY(build_add_part(builder, variant, path, name, c->last_state.items[k],
-                           shape_elements(&y) + k * shape_elements(&state), &state, all, out));
+        TRY(build_add_part(builder, e, c->last_state.items[k], shape_elements(&y) + k * shape_elements(&state), &state,
+                           all, out));
     *out = all;
-    return builder->output_is_read ? build_add_part(builder, variant, path, name, NULL, 0, &y, all, out) : OK;
+    return builder->output_is_read ? build_add_part(builder, e, NULL, 0, &y, all, out) : OK;
 }
 
 static const struct string_list *sources(const void *config) {

@@ -150,10 +150,6 @@ static const struct layer_type mean_along = {
     .pytorch_with_lengths = "mean_of_real({x}, {lengths}{,keepdim})",
 };
 
-static status at_layer(const struct variant *variant, const char *path, status s) {
-    return status_prefix(s, "%s: %s", place_text(variant->place).s, path);
-}
-
 /* The dimensions of the input as a set of bits of its indices. */
 static status dimensions_of(const struct mean_config *c, const struct shape *in, unsigned *set) {
     *set = 0;
@@ -179,25 +175,22 @@ static int ordered_dimensions(unsigned set, const struct shape *in, int order[MA
 }
 
 /* Along several dimensions: one after another. */
-static status expand_mean(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                          const size_t *in, size_t count, size_t *out) {
-    const struct mean_config *c = variant->config;
+static status expand_mean(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    const struct mean_config *c = e->variant->config;
     struct arena *arena = builder->model->arena;
-    struct shape shape = builder->model->tensors[*in].shape;
+    struct shape shape = builder->model->tensors[*e->in].shape;
     unsigned set;
     int order[MAX_DIMS];
-    (void)count;
-    TRY(at_layer(variant, path, dimensions_of(c, &shape, &set)));
+    TRY(build_at(e, dimensions_of(c, &shape, &set)));
     int steps = ordered_dimensions(set, &shape, order);
-    *out = *in;
+    *out = *e->in;
     for (int i = 0; i < steps; i++) {
         int is_moved = i > 0 && order[0] == 0 && !c->keepdim;
         struct reduce_config *one = arena_alloc(arena, sizeof *one);
         *one = (struct reduce_config){.dim = order[i] + 1 - is_moved, .keepdim = c->keepdim};
-        struct variant along = {.config = one, .common = variant->common, .place = variant->place};
-        const char *own = i == steps - 1 ? name : arena_printf(arena, "%s/%d", name, order[i] + 1);
-        size_t from = *out;
-        TRY(build_layer(builder, &mean_along, &along, path, own, &from, 1, out));
+        struct variant along = {.config = one, .common = e->variant->common, .place = e->variant->place};
+        const char *own = i == steps - 1 ? e->name : arena_printf(arena, "%s/%d", e->name, order[i] + 1);
+        TRY(build_layer(builder, &mean_along, &(struct layer_entry){&along, e->path, own, out, 1}, out));
     }
     return OK;
 }

@@ -167,27 +167,25 @@ static status check(const struct parts_config *c, const struct shape *in, int di
     return OK;
 }
 
-static status expand(struct builder *builder, const struct variant *variant, const char *path, const char *name,
-                     const size_t *in, size_t inputs, size_t *out) {
-    const struct parts_config *c = variant->config;
+static status expand(struct builder *builder, const struct layer_entry *e, size_t *out) {
+    const struct parts_config *c = e->variant->config;
     struct arena *arena = builder->model->arena;
-    struct shape shape = builder->model->tensors[*in].shape;
+    struct shape shape = builder->model->tensors[*e->in].shape;
     int dimension = join_dimension(&shape, c->dim);
     size_t count = 0;
     int64_t start = 0;
-    (void)inputs;
-    TRY(status_prefix(check(c, &shape, dimension, &count), "%s: %s", place_text(variant->place).s, path));
+    TRY(build_at(e, check(c, &shape, dimension, &count)));
     for (size_t i = 0; i < count; i++) {
         const char *part = arena_copy(arena, c->names.items[i]);
         struct slice_config *slice = arena_alloc(arena, sizeof *slice);
         int64_t size = shape.size[dimension];
         *slice = (struct slice_config){c->dim, start, start + part_size(c, i, size, size - start)};
         start = slice->end;
-        struct variant one = {.config = slice, .common = variant->common, .place = variant->place};
-        const char *own = arena_printf(arena, "%s/%s", name, part);
-        TRY(build_layer(builder, &layer_slice, &one, arena_printf(arena, "%s.%s", path, part), own, in, 1, out));
-        TRY(status_prefix(build_add_name(builder, part, *out, own, variant), "%s: %s", place_text(variant->place).s,
-                          path));
+        struct variant one = {.config = slice, .common = e->variant->common, .place = e->variant->place};
+        const char *own = arena_printf(arena, "%s/%s", e->name, part),
+                   *path = arena_printf(arena, "%s.%s", e->path, part);
+        TRY(build_layer(builder, &layer_slice, &(struct layer_entry){&one, path, own, e->in, 1}, out));
+        TRY(build_at(e, build_add_name(builder, part, *out, own, e->variant)));
     }
     return OK;
 }
