@@ -24,7 +24,7 @@ ATTRIBUTES = {
         "{avg_pool2d: {kernel_size: [2, 3]}}", "{avg_pool2d: {kernel_size: [2, 3], stride: [1, 2]}}", "{avg_pool2d: {kernel_size: [2, 3], padding: [1, 0]}}",
         "{avg_pool2d: {kernel_size: [2, 3], padding: [0, 1], count_include_pad: false}}", "{avg_pool2d: {kernel_size: 2, padding: 1, ceil_mode: true}}", "{avg_pool2d: {kernel_size: [2, 3], divisor_override: 5}}",
         "{adaptive_avg_pool2d: {output_size: [3, 2]}}", "{adaptive_max_pool2d: {output_size: [2, 5]}}", "{batch_norm: {eps: 0.5}}", "{batch_norm: {affine: false}}",
-        "{group_norm: {num_groups: 2, eps: 0.5}}", "{group_norm: {num_groups: 1, affine: false}}", "{instance_norm: {eps: 0.5}}", "{instance_norm: {affine: true}}", "{prelu: {num_parameters: 2}}", "{layer_scale2d: {}}",
+        "{group_norm: {num_groups: 2, eps: 0.5}}", "{group_norm: {num_groups: 1, affine: false, eps: 0}}", "{instance_norm: {eps: 0.5}}", "{instance_norm: {affine: true, eps: 0}}", "{prelu: {num_parameters: 2}}", "{layer_scale2d: {}}",
         "{upsample: {scale_factor: [2, 1.5]}}", "{upsample: {size: [3, 11]}}", "{upsample: {scale_factor: [1.5, 2], mode: bilinear}}", "{upsample: {size: [11, 4], mode: bilinear, align_corners: true}}",
         "{pad: {padding: [1, 2, 3, 0]}}", "{pad: {padding: [1, 0, 2, 3], value: -0.7}}", "{pad: {padding: [1, 2, 3, 0], mode: reflect}}", "{pad: {padding: [1, 2, 3, 0], mode: replicate}}",
         "{permute: {dims: [0, 3, 1, 2]}}", "{reshape: {shape: [-1, 14]}}", "{slice: {start: 3, end: 6, dim: 2}}", "{slice: {end: 1}}", "{mean: {dim: [2, 3]}}", "{mean: {dim: 3, keepdim: true}}",

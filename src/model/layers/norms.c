@@ -21,7 +21,7 @@ struct norm_config {
                .doc = "Whether the result is multiplied by a learned weight.")
 /* [affine_]: the default of the key. */
 #define GROUP_ROWS(affine_)                                                                                            \
-    EPS("1.0e-5", "Added to the variance.", .excludes_min = true),                                                     \
+    EPS("1.0e-5", "Added to the variance.", ),                                                                         \
         SCHEMA_ROW(BOOL, struct norm_config, affine, .fallback = affine_,                                              \
                    .doc = "Whether a learned weight and bias per channel are applied.")
 
