@@ -198,10 +198,22 @@ static void trio_destroy(struct trio *t) {
     launch_nodes_destroy(t->other);
 }
 
+/* Three nodes of which the third has closed its link, after a DONE or none: again where this process got no time for so
+ * long that this counts as a failure of the network. */
+static struct trio trio_without_third(bool is_done) {
+    for (;;) {
+        double begin = clock_seconds();
+        struct trio t = trio_create();
+        if (is_done) send_message(&t.third, DONE, 0);
+        close(t.third.fd);
+        read_all(&t);
+        if (clock_seconds() - begin < 2.5) return t;
+        trio_destroy(&t);
+    }
+}
+
 TEST(loss_is_forwarded) {
-    struct trio t = trio_create();
-    close(t.third.fd);
-    read_all(&t);
+    struct trio t = trio_without_third(false);
     ck_assert_int_eq(launch_nodes_lost(t.hub), 2);
     ck_assert_int_eq(launch_nodes_lost_unfinished(t.hub, 0), 2);
     ck_assert_int_eq(launch_nodes_lost_unfinished(t.hub, 60), -1);
@@ -230,10 +242,7 @@ TEST(stop_is_no_loss) {
 
 /* The ranks of node 2 have all exited with 0: no rank waits for it, but a restart needs it. */
 TEST(node_may_end_after_done) {
-    struct trio t = trio_create();
-    send_message(&t.third, DONE, 0);
-    close(t.third.fd);
-    read_all(&t);
+    struct trio t = trio_without_third(true);
     ck_assert_int_eq(launch_nodes_lost_unfinished(t.hub, 0), -1);
     ck_assert_int_eq(launch_nodes_lost_unfinished(t.other, 0), -1);
     ck_assert_double_eq(launch_nodes_lost_unfinished_time(t.other, 2), 0);
