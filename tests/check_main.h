@@ -9,6 +9,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/scoped.h"
+
+/* A pointer to memory of malloc that is freed where its block ends: SCOPED_MEMORY float *x. */
+static inline void free_memory(void *variable) { free(*(void **)variable); }
+#define SCOPED_MEMORY __attribute__((cleanup(free_memory)))
+
 /* Of the processor, which other programs do not use up. */
 static inline double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
 

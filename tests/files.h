@@ -51,6 +51,10 @@ static inline void remove_folder(char *folder) {
     free(folder);
 }
 
+/* Removed where its block ends. */
+static inline void remove_scoped(char **folder) { remove_folder(*folder); }
+#define SCOPED_FOLDER __attribute__((cleanup(remove_scoped))) char *
+
 /* How many names of the folder are temporary files of io_replace. */
 static inline size_t temporaries(const char *folder) {
     DIR *dir = opendir(folder);

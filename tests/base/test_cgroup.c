@@ -11,11 +11,9 @@
 
 /* Writes root/[name], with its folders. */
 static void put(const char *root, const char *name, const char *content) {
-    char *path = path_in(root, name), *folder = io_folder_of(path);
+    SCOPED_MEMORY char *path = path_in(root, name), *folder = io_folder_of(path);
     ck_ok(io_make_folders(folder));
     spill(path, content, strlen(content));
-    free(folder);
-    free(path);
 }
 
 struct visits {
@@ -52,18 +50,17 @@ static const struct {
 };
 
 TEST_EACH(leaf_first, files) {
-    char *root = make_folder();
+    SCOPED_FOLDER root = make_folder();
     struct visits visits = {.root = root, .left = files[_i].left};
     if (files[_i].lines) put(root, "proc/self/cgroup", files[_i].lines);
     cgroup_visit(root, files[_i].controller, note, &visits);
     ck_assert_str_eq(text_string(&visits.list), files[_i].expected);
     text_free(&visits.list);
-    remove_folder(root);
 }
 
 /* A limit of a group in the middle counts, too: with Slurm and systemd it is often the only one. */
 TEST(memory_of_all_groups) {
-    char *root = make_folder();
+    SCOPED_FOLDER root = make_folder();
     put(root, "proc/self/cgroup", "0::/job/step/task\n");
     ck_assert_uint_eq(memory_available_in_groups(root), UINT64_MAX);
     put(root, "sys/fs/cgroup/job/step/task/memory.max", "max\n");
@@ -81,12 +78,11 @@ TEST(memory_of_all_groups) {
     put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "200\n");
     ck_assert_uint_eq(memory_available_in_groups(root), 700);
-    remove_folder(root);
 }
 
 /* The cache of files that were read counts as used, but the kernel frees it when memory is needed. */
 TEST(the_cache_of_files_is_available) {
-    char *root = make_folder();
+    SCOPED_FOLDER root = make_folder();
     put(root, "proc/self/cgroup", "0::/job\n");
     put(root, "sys/fs/cgroup/job/memory.max", "5000\n");
     put(root, "sys/fs/cgroup/job/memory.current", "4900\n");
@@ -99,7 +95,6 @@ TEST(the_cache_of_files_is_available) {
     put(root, "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "800\n");
     put(root, "sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 300\n");
     ck_assert_uint_eq(memory_available_in_groups(root), 400);
-    remove_folder(root);
 }
 
 CHECK_MAIN("cgroup")

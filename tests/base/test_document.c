@@ -81,10 +81,9 @@ static const struct {
 
 TEST_EACH(mistakes_are_named_at_their_place, mistakes) {
     bool has_tree;
-    char *text = problems_of(mistakes[_i].yaml, strlen(mistakes[_i].yaml), &has_tree);
+    SCOPED_MEMORY char *text = problems_of(mistakes[_i].yaml, strlen(mistakes[_i].yaml), &has_tree);
     ck_assert_str_eq(text, mistakes[_i].expected);
     ck_assert_int_eq(has_tree, mistakes[_i].has_tree);
-    free(text);
 }
 
 static bool is_same(const struct node *a, const struct node *b) {
@@ -131,9 +130,8 @@ TEST(aliases_are_copies) {
 
 TEST(nul_bytes_are_rejected) {
     bool has_tree;
-    char *text = problems_of("a: 1\0b: 2\n", 10, &has_tree);
+    SCOPED_MEMORY char *text = problems_of("a: 1\0b: 2\n", 10, &has_tree);
     ck_assert_str_eq(text, "a.yaml:1:5: a NUL character; a config is plain text");
-    free(text);
 }
 
 TEST(an_empty_file_is_an_empty_mapping) {
@@ -481,14 +479,14 @@ static long peak_memory(void) {
 
 /* Any input of 1 MiB is handled within seconds; libyaml alone takes minutes for some of these. */
 TEST_EACH(a_megabyte_of_anything_is_handled_at_once, monsters) {
-    char *bytes = monsters[_i].blanks
-                      ? blanks_between(monsters[_i].head, monsters[_i].blank, monsters[_i].blanks, monsters[_i].body,
-                                       monsters[_i].tail)
-                      : repeated(monsters[_i].head, monsters[_i].body, monsters[_i].tail, DOCUMENT_MAX_BYTES);
+    SCOPED_MEMORY char *bytes =
+        monsters[_i].blanks ? blanks_between(monsters[_i].head, monsters[_i].blank, monsters[_i].blanks,
+                                             monsters[_i].body, monsters[_i].tail)
+                            : repeated(monsters[_i].head, monsters[_i].body, monsters[_i].tail, DOCUMENT_MAX_BYTES);
     bool has_tree;
     long memory = peak_memory();
     double start = cpu_seconds();
-    char *text = problems_of(bytes, strlen(bytes), &has_tree);
+    SCOPED_MEMORY char *text = problems_of(bytes, strlen(bytes), &has_tree);
     double seconds = cpu_seconds() - start;
     memory = peak_memory() - memory;
     if (*monsters[_i].expected || !has_tree)
@@ -499,17 +497,13 @@ TEST_EACH(a_megabyte_of_anything_is_handled_at_once, monsters) {
     bool is_sanitized = sanitizer && *sanitizer;
     ck_assert_msg(seconds < 5, "monster %d took %g s", _i, seconds);
     if (!is_sanitized) ck_assert_msg(memory <= 16 << 10, "monster %d took %ld KiB", _i, memory);
-    free(text);
-    free(bytes);
 }
 
 TEST(more_than_a_megabyte_is_not_parsed) {
-    char *bytes = repeated("", "a", "", DOCUMENT_MAX_BYTES + 1);
+    SCOPED_MEMORY char *bytes = repeated("", "a", "", DOCUMENT_MAX_BYTES + 1);
     bool has_tree;
-    char *text = problems_of(bytes, strlen(bytes), &has_tree);
+    SCOPED_MEMORY char *text = problems_of(bytes, strlen(bytes), &has_tree);
     ck_assert_str_eq(text, "a.yaml: larger than 1 MiB, the maximum for a config");
-    free(text);
-    free(bytes);
 }
 
 TEST(thirty_two_levels_are_fine) {
@@ -518,10 +512,9 @@ TEST(thirty_two_levels_are_fine) {
     strcat(yaml, "1");
     for (int i = 0; i < DOCUMENT_MAX_DEPTH; i++) strcat(yaml, "}");
     bool has_tree;
-    char *text = problems_of(yaml, strlen(yaml), &has_tree);
+    SCOPED_MEMORY char *text = problems_of(yaml, strlen(yaml), &has_tree);
     ck_assert_str_eq(text, "");
     ck_assert(has_tree);
-    free(text);
 }
 
 static uint64_t next_random(uint64_t *state) {
@@ -552,10 +545,9 @@ TEST(random_bytes_do_no_harm) {
             bytes[i] = round % 3 == 0 ? (char)(r >> 8) : alphabet[(r >> 8) % (sizeof alphabet - 1)];
         }
         bool has_tree;
-        char *text = problems_of(bytes, size, &has_tree);
+        SCOPED_MEMORY char *text = problems_of(bytes, size, &has_tree);
         ck_assert(has_tree || *text);
         check_sentences(text);
-        free(text);
     }
     ck_assert(cpu_seconds() - start < 30);
 }

@@ -175,17 +175,14 @@ TEST(limits) {
         {"x", " ", 5000, "", "more than 4096 bytes"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text = repeated(cases[i].before, cases[i].part, cases[i].count, cases[i].after);
+        SCOPED_MEMORY char *text = repeated(cases[i].before, cases[i].part, cases[i].count, cases[i].after);
         expect_failure(text, &options, cases[i].message);
-        free(text);
     }
-    struct text long_sum = {0}, many = {0};
+    SCOPED_TEXT long_sum = {0}, many = {0};
     for (int i = 0; i < 300; i++) text_printf(&long_sum, "%sx*%d", i ? "+" : "", i + 2);
     expect_failure(text_string(&long_sum), &options, "more than 256 operations");
     for (int i = 0; i < 65; i++) text_printf(&many, "%sa%d", i ? "+" : "", i);
     expect_failure(text_string(&many), &(struct expression_options){0}, "more than 64 different names");
-    text_free(&long_sum);
-    text_free(&many);
 }
 
 TEST(of_numbers_without_reductions) {
@@ -320,14 +317,13 @@ TEST(python) {
     };
     static const char *const in_python[] = {"X", "Y", "Z", NULL};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text out = {0};
+        SCOPED_TEXT out = {0};
         struct expression e;
         size_t at;
         status s = expression_parse(cases[i].text, &(struct expression_options){.names = names, .python = in_python},
                                     &e, &at, &out);
         ck_assert(!s);
         ck_assert_str_eq(text_string(&out), cases[i].python);
-        text_free(&out);
     }
 }
 

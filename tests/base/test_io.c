@@ -168,7 +168,7 @@ TEST(a_temporary_of_the_same_pid_is_replaced) {
     struct io_part part = {"new", 3};
     struct io_names names;
     snprintf(name, sizeof name, "a.tmp-%ld", (long)getpid());
-    char *temporary = path_in(folder, name), *below = path_in(folder, "none/a");
+    SCOPED_MEMORY char *temporary = path_in(folder, name), *below = path_in(folder, "none/a");
     spill(temporary, "old", 3);
     ck_ok(io_replace(file, &part, 1));
     spill(temporary, "old", 3);
@@ -178,7 +178,7 @@ TEST(a_temporary_of_the_same_pid_is_replaced) {
     io_names_free(&names);
     ck_failure(io_check_replace(folder), STATUS_IO, "is a folder");
     ck_failure(io_check_replace(below), STATUS_IO, below);
-    free(file), free(temporary), free(below);
+    free(file);
     remove_folder(folder);
 }
 
@@ -266,9 +266,8 @@ TEST(checks_of_a_lock_do_not_see_each_other) {
 TEST(names_of_files) {
     static const char *const folders[][2] = {{"a/b/c", "a/b"}, {"c", "."}, {"/c", "/"}, {"/a/c", "/a"}};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        char *folder = io_folder_of(folders[i][0]);
+        SCOPED_MEMORY char *folder = io_folder_of(folders[i][0]);
         ck_assert_str_eq(folder, folders[i][1]);
-        free(folder);
     }
     static const struct {
         const char *path;
@@ -358,12 +357,11 @@ TEST(new_folders_are_synced) {
             !seen.paths[i][strlen(folder)])
             continue;
         made++;
-        char *parent = io_folder_of(seen.paths[i]);
+        SCOPED_MEMORY char *parent = io_folder_of(seen.paths[i]);
         size_t later = i + 1;
         while (later < seen.count && (seen.calls[later] != CALL_SYNC || strcmp(seen.paths[later], parent) != 0))
             later++;
         ck_assert_msg(later < seen.count, "%s is not synced", parent);
-        free(parent);
     }
     ck_assert_uint_eq(made, 2);
     remove_folder(folder);

@@ -37,7 +37,7 @@ TEST(fields_have_their_kinds) {
 /* As a sweep writes the path of a parameter, for example that of a column with the name 5" pipe. */
 TEST(keys_are_found_without_their_escapes) {
     static const char *const keys[] = {"dataset.columns.5\" pipe.scale", "a\\nb", "a\nb", "\xc3\xa9\t", "plain"};
-    struct text json = {0};
+    SCOPED_TEXT json = {0};
     text_add(&json, "{");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) text_add_member_int(&json, keys[i], (int64_t)i);
     text_add(&json, ",\"\\ud800\":7,\"\\u0070lain2\":8}");
@@ -47,7 +47,6 @@ TEST(keys_are_found_without_their_escapes) {
     ck_assert_double_eq(json_line_number(&line, "plain2"), 8);
     ck_assert_ptr_null(json_line_find(&line, "dataset.columns.5\\\" pipe.scale"));
     ck_assert_ptr_null(json_line_find(&line, "\\ud800"));
-    text_free(&json);
 }
 
 TEST(escapes_are_resolved) {
@@ -99,10 +98,9 @@ TEST(what_is_no_object_is_refused) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         ck_assert_msg(!json_line_read(bad[i], strlen(bad[i]), &line), "%s", bad[i]);
     for (size_t size = 0; size + 1 < sizeof good; size++) {
-        char *exact = malloc(size ? size : 1); /* so that a sanitizer sees a byte too many */
+        SCOPED_MEMORY char *exact = malloc(size ? size : 1); /* so that a sanitizer sees a byte too many */
         memcpy(exact, good, size);
         ck_assert_msg(!json_line_read(exact, size, &line), "%.*s", (int)size, good);
-        free(exact);
     }
     ck_assert(json_line_read(good, sizeof good - 1, &line));
 }

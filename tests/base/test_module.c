@@ -25,14 +25,13 @@ static char *folder_with_module(void) {
 
 TEST(the_symbol_is_found) {
     unsetenv("DDPTRAIN_MODULE_DIR");
-    char *folder = folder_with_module();
+    SCOPED_FOLDER folder = folder_with_module();
     void *address = NULL;
     ck_ok(module_open("test", "gnu_get_libc_version", &address));
     ck_assert_ptr_nonnull(address);
     address = NULL;
     ck_ok(module_need("test", "gnu_get_libc_version", "dist.backend: gloo", "build it", &address));
     ck_assert_ptr_nonnull(address);
-    remove_folder(folder);
 }
 
 /* $DDPTRAIN_MODULE_DIR, the program's folder, ../lib/ddptrain beside it, the installed folder. */

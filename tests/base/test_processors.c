@@ -87,10 +87,9 @@ TEST_EACH(parts_are_whole_cores, splits) {
     bool is_enough = processors_split(&mask, folder, splits[_i].count, parts);
     ck_assert_int_eq(is_enough, splits[_i].expected[0] != NULL);
     for (int p = 0; is_enough && p < splits[_i].count; p++) {
-        struct text list = {0};
+        SCOPED_TEXT list = {0};
         processors_list(&parts[p], &list);
         ck_assert_str_eq(text_string(&list), splits[_i].expected[p]);
-        text_free(&list);
     }
     snprintf(command, sizeof command, "rm -r '%s'", folder);
     ck_assert_int_eq(system(command), 0);

@@ -152,20 +152,18 @@ TEST(philox_is_philox) {
 
 TEST(sets_agree_to_the_bit) {
     enum { COUNT = 608 * 2000 };
-    float *first = malloc(COUNT * sizeof *first), *other = malloc(COUNT * sizeof *other);
+    SCOPED_MEMORY float *first = malloc(COUNT * sizeof *first), *other = malloc(COUNT * sizeof *other);
     ck_assert_ptr_nonnull(draws_at(0));
     fill(draws_at(0), first, COUNT);
     for (size_t i = 1; draws_at(i); i++) {
         fill(draws_at(i), other, COUNT);
         ck_assert_int_eq(memcmp(first, other, COUNT * sizeof *first), 0);
     }
-    free(first);
-    free(other);
 }
 
 TEST(draws_to_NULL_advance_the_generator_alike) {
     static const size_t counts[] = {1, 7, 15, 16, 17, 623, 624, 625, 2047, 2048, 2064, 5000};
-    float *values = malloc(5000 * sizeof *values);
+    SCOPED_MEMORY float *values = malloc(5000 * sizeof *values);
     struct rng kept, left;
     rng_seed(&kept, 3);
     rng_seed(&left, 3);
@@ -178,7 +176,6 @@ TEST(draws_to_NULL_advance_the_generator_alike) {
         rng_uniform(&left, NULL, counts[i], -1, 1);
         ck_assert_uint_eq(rng_u64(&kept), rng_u64(&left));
     }
-    free(values);
 }
 
 /* Each number once, for each count, and in another place for another key. */

@@ -103,13 +103,12 @@ TEST(every_digit_of_a_number_counts) {
 }
 
 TEST(no_mapping_means_all_defaults) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct problems problems = {0};
     struct example_sampler sampler;
     schema_bind(&example_sampler_schema, NULL, "sampler", &example_schema, &sampler, arena, &problems);
     ck_assert_uint_eq(problems.count, 0);
     ck_assert_int_eq(sampler.batch_size, 32);
-    arena_destroy(arena);
 }
 
 /* ---- mistakes ---- */
@@ -457,7 +456,7 @@ TEST(a_megabyte_of_mistakes_is_handled_at_once) {
     static const char *const formats[] = {"key%d: 1\n", "x%d,", "liner%d,", "{linear: {out: x%d}},", "x%d,"};
     static const char *const tails[] = {"", "]", "]}", "]}", "]}"};
     for (size_t k = 0; k < sizeof heads / sizeof *heads; k++) {
-        struct text yaml = {0};
+        SCOPED_TEXT yaml = {0};
         text_add(&yaml, heads[k]);
         for (int i = 0; i < 15000; i++) text_printf(&yaml, formats[k], i);
         text_add(&yaml, tails[k]);
@@ -467,7 +466,6 @@ TEST(a_megabyte_of_mistakes_is_handled_at_once) {
         ck_assert(*b.problems);
         ck_assert_uint_lt(strlen(b.problems), 40000);
         unbind(&b);
-        text_free(&yaml);
     }
 }
 

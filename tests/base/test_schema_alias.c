@@ -123,10 +123,9 @@ TEST(the_place_of_a_scope) {
                  {{.path = "0"}, ""},
                  {{.path = "model.layers.3.linear", .variants = &keyed, .type = "linear"}, "layer.linear"},
                  {{.path = "optimizer", .variants = &plain, .type = "adam"}, "optimizer"}};
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ck_assert_str_eq(alias_place(&cases[i].scope, arena), cases[i].place);
-    arena_destroy(arena);
 }
 
 CHECK_MAIN("schema aliases")

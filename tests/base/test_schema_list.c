@@ -295,7 +295,7 @@ TEST(differences_are_listed) {
 TEST(reference_explains_it) {
     static const char *const asked[] = {"optimizer.groups", "optimizer.groups.match", "optimizer.adam.groups.lr",
                                         "optimizer.groups.0.match"};
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         text_clear(&out);
         ck_assert_msg(!schema_help(&schema, asked[i], &out), "%s", asked[i]);
@@ -311,7 +311,6 @@ TEST(reference_explains_it) {
     ck_assert_ptr_nonnull(root);
     ck_assert(strstr(text_string(&out), "\"type\": \"array\""));
     json_decref(root);
-    text_free(&out);
 }
 
 CHECK_MAIN("schema lists")

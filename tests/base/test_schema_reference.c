@@ -34,13 +34,12 @@ static const struct {
 };
 
 TEST_EACH(help_explains_every_section, helps) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     status s = schema_help(&example_schema, helps[_i].section, &text);
     ck_assert_msg(!s, "%s", status_message(s));
     ck_assert_msg(strstr(text_string(&text), helps[_i].expected), "%s", text_string(&text));
     for (const char *line = text_string(&text); *line; line = strchr(line, '\n') + 1)
         ck_assert_uint_le(strcspn(line, "\n"), 100);
-    text_free(&text);
 }
 
 TEST(help_is_wrapped) {
@@ -52,13 +51,12 @@ TEST(help_is_wrapped) {
                 "seventeen eighteen nineteen twenty."},
         {0}};
     static const struct schema schema = {.name = "s", .size = 8, .rows = rows};
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     ck_assert_ptr_null(schema_help(&schema, NULL, &text));
     ck_assert_ptr_nonnull(
         strstr(text_string(&text),
                "       One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen\n"
                "       sixteen seventeen eighteen nineteen twenty.\n"));
-    text_free(&text);
 }
 
 TEST(help_for_nothing_known_lists_the_sections) {
@@ -81,7 +79,7 @@ TEST(help_for_nothing_known_lists_the_sections) {
 }
 
 TEST(the_reference_page_is_complete) {
-    struct text page = {0};
+    SCOPED_TEXT page = {0};
     schema_write_markdown(&example_schema, &page);
     static const char *const parts[] = {
         "# Config reference\n",
@@ -107,7 +105,6 @@ TEST(the_reference_page_is_complete) {
         snprintf(anchor, sizeof anchor, "<a id=\"%.*s\">", (int)strcspn(link + 3, ")"), link + 3);
         ck_assert_msg(strstr(text_string(&page), anchor), "no %s", anchor);
     }
-    text_free(&page);
 }
 
 TEST(the_reference_page_shows_text_as_it_is) {
@@ -115,11 +112,10 @@ TEST(the_reference_page_shows_text_as_it_is) {
     static const struct schema_row rows[] = {
         {.key = "key", .type = SCHEMA_CHOICE, .fallback = "<c>", .choices = choices, .doc = "In <folder> `<x>`."}, {0}};
     static const struct schema schema = {.name = "s", .size = sizeof(int), .rows = rows};
-    struct text page = {0};
+    SCOPED_TEXT page = {0};
     schema_write_markdown(&schema, &page);
     ck_assert_ptr_nonnull(
         strstr(text_string(&page), "| `key` | choice | `<c>` | `a\\|b`, `<c>` | In &lt;folder> `<x>`. |\n"));
-    text_free(&page);
 }
 
 /* ---- the JSON schema, by a validator of the part of draft-07 that it uses ---- */
@@ -254,7 +250,7 @@ static const struct {
 
 /* The JSON schema accepts a config if and only if schema_bind does. */
 TEST(the_json_schema_accepts_what_binding_accepts) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     schema_write_json(&example_schema, &text);
     json_t *schema = json_loads(text_string(&text), JSON_REJECT_DUPLICATES, NULL);
     ck_assert_ptr_nonnull(schema);
@@ -274,7 +270,6 @@ TEST(the_json_schema_accepts_what_binding_accepts) {
     ck_assert_str_eq(json_string_value(json_object_get(batch_size, "description")), "Rows per rank.");
     ck_assert_int_eq(json_integer_value(json_object_get(batch_size, "default")), 32);
     json_decref(schema);
-    text_free(&text);
 }
 
 /* *count: alternatives below [node] that are the name of a type. */
@@ -294,14 +289,13 @@ static void check_described(const json_t *node, size_t *count) {
 
 /* Editors show the description of a type beside its name. */
 TEST(the_json_schema_describes_types) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     size_t count = 0;
     schema_write_json(&example_schema, &text);
     json_t *schema = json_loads(text_string(&text), 0, NULL);
     check_described(schema, &count);
     ck_assert_uint_ge(count, 2);
     json_decref(schema);
-    text_free(&text);
 }
 
 CHECK_MAIN("schema_reference")

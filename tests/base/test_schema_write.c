@@ -230,12 +230,11 @@ static void add_random_config(uint64_t *state, struct text *out) {
 TEST(random_configs_survive_the_round_trip) {
     uint64_t state = 1;
     for (int round = 0; round < 500; round++) {
-        struct text yaml = {0};
+        SCOPED_TEXT yaml = {0};
         add_random_config(&state, &yaml);
         struct bound b = bind_good(text_string(&yaml));
         check_round_trip(&b);
         unbind(&b);
-        text_free(&yaml);
     }
 }
 
@@ -245,7 +244,7 @@ TEST(mutated_configs_do_no_harm) {
     double start = cpu_seconds();
     size_t refused = 0;
     for (int round = 0; round < 3000; round++) {
-        struct text yaml = {0};
+        SCOPED_TEXT yaml = {0};
         if (round % 2)
             text_add(&yaml, all_keys);
         else
@@ -265,7 +264,6 @@ TEST(mutated_configs_do_no_harm) {
         else
             check_round_trip(&b);
         unbind(&b);
-        text_free(&yaml);
     }
     ck_assert_uint_gt(refused, 500);
     ck_assert(cpu_seconds() - start < 60);

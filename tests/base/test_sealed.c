@@ -95,7 +95,7 @@ TEST(large_images_are_hashed_in_chunks) {
         struct io_part parts[] = {
             {image, first}, {image + first, second}, {NULL, 0}, {image + first + second, sizes[i] - first - second}};
         ck_ok(sealed_write_parts(other, parts, 4, 3));
-        char *bytes = slurp(path, &size), *same = slurp(other, &other_size);
+        SCOPED_MEMORY char *bytes = slurp(path, &size), *same = slurp(other, &other_size);
         memcpy(expected, image, sizes[i]);
         sealed_trailer(image, sizes[i], 3, expected + sizes[i]);
         ck_assert(size == sizes[i] + SEALED_TRAILER_SIZE && other_size == size);
@@ -111,8 +111,6 @@ TEST(large_images_are_hashed_in_chunks) {
         ck_assert(seal.is_chunked == (sizes[i] > SEALED_CHUNK) && memcmp(seal.sha256, hash, DIGEST_SIZE) == 0);
         free(image);
         free(expected);
-        free(bytes);
-        free(same);
     }
     free(path);
     free(other);
@@ -157,7 +155,7 @@ TEST(damaged_chunks_are_detected) {
     void *read;
     size_t size;
     ck_ok(sealed_write(path, image, LARGE, 7));
-    char *bytes = slurp(path, &size), *swapped = malloc(size);
+    SCOPED_MEMORY char *bytes = slurp(path, &size), *swapped = malloc(size);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         bytes[places[i]] ^= 4;
         spill(path, bytes, size);
@@ -171,8 +169,6 @@ TEST(damaged_chunks_are_detected) {
     memcpy(swapped + SEALED_CHUNK, bytes, SEALED_CHUNK);
     ck_failure(sealed_check(path, swapped, size, &seal), STATUS_DATA, "damaged: its SHA-256");
     ck_ok(sealed_check(path, bytes, size, &seal));
-    free(bytes);
-    free(swapped);
     free(image);
     free(path);
     remove_folder(folder);
@@ -268,7 +264,7 @@ TEST(every_flipped_bit_and_truncation_is_detected) {
     for (size_t b = 0; b < sizeof image; b++) image[b] = (char)(b * b);
     ck_ok(sealed_write(path, image, sizeof image, 7));
     size_t size;
-    char *bytes = slurp(path, &size);
+    SCOPED_MEMORY char *bytes = slurp(path, &size);
     struct seal seal;
     ck_ok(sealed_check(path, bytes, size, &seal));
     for (size_t bit = 0; bit < size * 8; bit++) {
@@ -280,7 +276,7 @@ TEST(every_flipped_bit_and_truncation_is_detected) {
         must_reject(bytes, length, "length", length);
         must_reject(bytes + size - length, length, "lost bytes at the start", size - length);
     }
-    char *longer = calloc(1, size + 1);
+    SCOPED_MEMORY char *longer = calloc(1, size + 1);
     memcpy(longer, bytes, size);
     must_reject(longer, size + 1, "a byte more", size);
     memcpy(longer + 1, bytes, size);
@@ -294,8 +290,6 @@ TEST(every_flipped_bit_and_truncation_is_detected) {
     ck_failure(sealed_read(path, &read, &seal), STATUS_DATA, "601 bytes before its seal, expected 600");
     ck_failure(sealed_verify(path, &seal), STATUS_DATA, "601 bytes before its seal");
     ck_failure(sealed_read_seal(path, &seal), STATUS_DATA, "601 bytes before its seal");
-    free(longer);
-    free(bytes);
     remove_folder(folder);
 }
 
@@ -312,7 +306,7 @@ TEST(files_are_refused_by_name) {
 
     ck_ok(sealed_write(path, "0123456789", 10, 7));
     size_t size;
-    char *bytes = slurp(path, &size);
+    SCOPED_MEMORY char *bytes = slurp(path, &size);
     bytes[3] ^= 1;
     spill(path, bytes, size);
     ck_failure(sealed_read(path, &image, &seal), STATUS_DATA, path);
@@ -332,7 +326,6 @@ TEST(files_are_refused_by_name) {
     ck_assert(!is_marked);
     spill(path, bytes, 5);
     ck_failure(sealed_verify(path, &seal), STATUS_DATA, "truncated");
-    free(bytes);
     remove_folder(folder);
 }
 

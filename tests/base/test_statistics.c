@@ -131,7 +131,7 @@ TEST(equal_differences) {
 /* Many values, far from 0: a plain sum would lose digits. */
 TEST(large_counts) {
     size_t count = 200000;
-    double *values = malloc(count * sizeof *values);
+    SCOPED_MEMORY double *values = malloc(count * sizeof *values);
     ck_assert(values != NULL);
     for (size_t i = 0; i < count; i++) values[i] = 1e9 + (double)(i % 5) - 2;
     ck_assert_double_eq(statistics_mean(values, count), 1e9);
@@ -142,7 +142,6 @@ TEST(large_counts) {
     /* W is n (n + 2) / 4, half of n more than its mean */
     double n = (double)count, z = n / 4 / sqrt(n * (n + 1) * (2 * n + 1) / 24);
     ck_assert_double_eq_tol(p, erfc(z / sqrt(2)), PRECISION);
-    free(values);
 }
 
 TEST(limits_of_magnitude) {

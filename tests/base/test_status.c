@@ -68,7 +68,7 @@ TEST(a_small_block_is_a_status_for_a_library) {
  * that are cut. */
 TEST(a_failure_without_memory_is_a_failure) {
     enum { LONG = 20000 };
-    char *controls = malloc(LONG), *lines = malloc(LONG);
+    SCOPED_MEMORY char *controls = malloc(LONG), *lines = malloc(LONG);
     for (size_t i = 0; i < LONG; i++) controls[i] = '\x01', lines[i] = "\n\xff"[i % 2];
     for (size_t i = 0; i < LONG; i += 1025) controls[i] = '\n'; /* lines of 1024 bytes, which become 4096 */
     controls[LONG - 1] = lines[LONG - 1] = 0;
@@ -83,8 +83,6 @@ TEST(a_failure_without_memory_is_a_failure) {
             if (!is_complete) ck_assert_str_eq(status_message(s), "no memory for a message");
             status_free(s);
         }
-    free(controls);
-    free(lines);
 }
 
 CHECK_MAIN("status")

@@ -12,7 +12,7 @@ TEST(printf_fits_any_length) {
     char expected[600];
     for (size_t before = 0; before < 300; before += 7)
         for (size_t length = 0; length < 300; length += 3) {
-            struct text text = {0};
+            SCOPED_TEXT text = {0};
             memset(expected, 'x', before + length);
             expected[before + length] = 0;
             memset(expected + before, 'y', length);
@@ -20,7 +20,6 @@ TEST(printf_fits_any_length) {
             text_printf(&text, "%s", expected + before);
             ck_assert_uint_eq(text.length, before + length);
             ck_assert_str_eq(text_string(&text), expected);
-            text_free(&text);
         }
 }
 
@@ -32,10 +31,9 @@ TEST(words_of_a_command) {
                                            {"", "''"},
                                            {"~/\xc3\xa9", "'~/\xc3\xa9'"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        struct text text = {0};
+        SCOPED_TEXT text = {0};
         text_add_shell(&text, words[i][0]);
         ck_assert_str_eq(text_string(&text), words[i][1]);
-        text_free(&text);
     }
 }
 
@@ -43,11 +41,10 @@ TEST(integers) {
     static const int64_t values[] = {0, 1, -1, 9, 10, -10, 123456789, INT64_MAX, INT64_MIN, INT64_MIN + 1};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         char expected[32];
-        struct text text = {0};
+        SCOPED_TEXT text = {0};
         snprintf(expected, sizeof expected, "%lld", (long long)values[i]);
         text_add_int(&text, values[i]);
         ck_assert_str_eq(text_string(&text), expected);
-        text_free(&text);
     }
 }
 
@@ -71,10 +68,9 @@ TEST(doubles_are_the_shortest) {
                  {INFINITY, "null"},
                  {DBL_MAX, "1.7976931348623157e+308"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text text = {0};
+        SCOPED_TEXT text = {0};
         text_add_double(&text, cases[i].value);
         ck_assert_str_eq(text_string(&text), cases[i].text);
-        text_free(&text);
     }
 }
 
@@ -87,7 +83,7 @@ TEST(doubles_as_printf_writes_them) {
         if (i % 3 == 0) value = (double)(random >> 52) / pow(10, (double)(random % 14));
         if (i % 5 == 0) value = nextafter(value, i % 2 ? 0 : 1);
         if (i % 7 == 0) value = -value;
-        struct text text = {0};
+        SCOPED_TEXT text = {0};
         char expected[40];
         for (int precision = 15; precision <= 17; precision++) {
             snprintf(expected, sizeof expected, "%.*g", precision, value);
@@ -95,12 +91,11 @@ TEST(doubles_as_printf_writes_them) {
         }
         text_add_double(&text, value);
         if (fabs(value) < 1e6) ck_assert_str_eq(text_string(&text), expected);
-        text_free(&text);
     }
 }
 
 TEST(members_of_an_object) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     text_add(&text, "{");
     text_add_member(&text, "a \"name\"", "line\n");
     text_add_member_int(&text, "int", -3);
@@ -111,7 +106,6 @@ TEST(members_of_an_object) {
     text_add(&text, "}}");
     ck_assert_str_eq(text_string(&text),
                      "{\"a \\\"name\\\"\":\"line\\u000a\",\"int\":-3,\"inner\":{\"x\":0.5,\"y\":null}}");
-    text_free(&text);
 }
 
 CHECK_MAIN("text")

@@ -22,7 +22,7 @@ static void open_zip(const char *path, struct arena *arena, struct zip *zip) {
 
 TEST(written_members_are_read) {
     char *folder = make_folder(), path[512];
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct zip zip;
     const struct zip_new_member members[] = {{"a/first", "hello", 5}, {"empty", "", 0}, {"a/second", "0123456789", 10}};
     snprintf(path, sizeof path, "%s/x.zip", folder);
@@ -46,7 +46,6 @@ TEST(written_members_are_read) {
         buffer_free(content);
     }
     close(zip.fd);
-    arena_destroy(arena);
     remove_folder(folder);
 }
 
@@ -54,9 +53,9 @@ TEST(written_members_are_read) {
 
 TEST(many_members_need_zip64) {
     char *folder = make_folder(), path[512];
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct zip zip;
-    struct zip_new_member *members = calloc(MANY, sizeof *members);
+    SCOPED_MEMORY struct zip_new_member *members = calloc(MANY, sizeof *members);
     for (size_t i = 0; i < MANY; i++) {
         char *name = arena_printf(arena, "%zu", i);
         members[i] = (struct zip_new_member){name, name, strlen(name)};
@@ -73,8 +72,6 @@ TEST(many_members_need_zip64) {
         buffer_free(content);
     }
     close(zip.fd);
-    free(members);
-    arena_destroy(arena);
     remove_folder(folder);
 }
 
@@ -87,7 +84,7 @@ static void write_with_extra(const char *path, const char *extra, size_t length)
     const struct zip_new_member member = {"x", "hello", 5};
     ck_ok(zip_write(path, &member, 1));
     size_t size;
-    char *old = slurp(path, &size), *bytes = malloc(size + length);
+    SCOPED_MEMORY char *old = slurp(path, &size), *bytes = malloc(size + length);
     size_t directory = size - 22 - 46 - 1, after_name = directory + 46 + 1;
     ck_assert(memcmp(old + directory, "PK\1\2", 4) == 0);
     put(old, directory + 20, UINT32_MAX);
@@ -98,8 +95,6 @@ static void write_with_extra(const char *path, const char *extra, size_t length)
     memcpy(bytes + after_name, extra, length);
     memcpy(bytes + after_name + length, old + after_name, size - after_name);
     spill(path, bytes, size + length);
-    free(bytes);
-    free(old);
 }
 
 /* After torch.serialization.set_crc32_options(False) PyTorch writes 0 for the checksum of every member, and does not
@@ -107,7 +102,7 @@ static void write_with_extra(const char *path, const char *extra, size_t length)
 TEST(a_stored_member_without_a_checksum_is_read) {
     char *folder = make_folder(), path[512];
     const struct zip_new_member member = {"x", "hello", 5};
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct zip zip;
     uint8_t *content;
     size_t size;
@@ -126,7 +121,6 @@ TEST(a_stored_member_without_a_checksum_is_read) {
     buffer_free(content);
     free(bytes);
     close(zip.fd);
-    arena_destroy(arena);
     remove_folder(folder);
 }
 
@@ -139,7 +133,7 @@ TEST(a_stored_member_without_a_checksum_is_read) {
 
 TEST(sizes_may_be_in_a_zip64_field) {
     char *folder = make_folder(), path[512];
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct zip zip;
     struct io_info info;
     uint8_t *content;
@@ -161,7 +155,6 @@ TEST(sizes_may_be_in_a_zip64_field) {
         ck_failure(zip_open(fd, path, info.size, arena, &zip), STATUS_DATA, "its directory");
         close(fd);
     }
-    arena_destroy(arena);
     remove_folder(folder);
 }
 

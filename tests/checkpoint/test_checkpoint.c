@@ -239,11 +239,10 @@ TEST(other_files_are_rejected) {
     char *wine = path_in(SOURCE_DIR, "datasets/wine.h5");
     if (access(wine, R_OK) == 0) {
         size_t size;
-        char *bytes = slurp(wine, &size);
+        SCOPED_MEMORY char *bytes = slurp(wine, &size);
         ck_failure(checkpoint_open(wine, &checkpoint), STATUS_DATA, "no seal");
         ck_ok(sealed_write(path, bytes, size, 1));
         ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, "not a checkpoint of ddptrain");
-        free(bytes);
     }
     free(wine);
     free(path);
@@ -318,10 +317,9 @@ TEST(the_newest_is_found_by_its_step) {
 
 static void damage(const char *path, long where) {
     size_t size;
-    char *bytes = slurp(path, &size);
+    SCOPED_MEMORY char *bytes = slurp(path, &size);
     bytes[where < 0 ? (long)size + where : where] ^= 4;
     spill(path, bytes, size);
-    free(bytes);
 }
 
 TEST(damaged_ones_are_skipped_with_a_warning) {
@@ -391,9 +389,8 @@ TEST(the_folder_is_listed_again_when_a_file_went_away) {
     ck_assert_int_eq(rename(newest, part), 0);
     for (int i = 0; i < DAMAGED; i++) {
         snprintf(name, sizeof name, "b%03d.h5", i);
-        char *damaged = path_in(dir, name);
+        SCOPED_MEMORY char *damaged = path_in(dir, name);
         spill(damaged, "damaged", 7);
-        free(damaged);
     }
     ck_assert_int_eq(mkfifo(pipe, 0600), 0);
     int keep = open(pipe, O_RDWR);

@@ -203,13 +203,11 @@ static void look(struct disk *disk) {
     for (struct dirent *entry; (entry = readdir(dir));) {
         if (entry->d_name[0] == '.') continue;
         struct disk_file *file = file_of(disk, entry->d_name);
-        char *path = path_in(disk->folder, entry->d_name);
-        char *bytes = slurp(path, &file->now.size);
+        SCOPED_MEMORY char *path = path_in(disk->folder, entry->d_name);
+        SCOPED_MEMORY char *bytes = slurp(path, &file->now.size);
         ck_assert_uint_le(file->now.size, MAX_SIZE);
         memcpy(file->now.bytes, bytes, file->now.size);
         file->now.exists = true;
-        free(bytes);
-        free(path);
     }
     closedir(dir);
     io_names_free(&names);
@@ -227,13 +225,12 @@ static void settle(struct disk *disk) {
     bool is_folder = strcmp(disk->last_path, disk->folder) == 0;
     for (size_t i = 0; i < disk->count; i++) {
         struct disk_file *file = &disk->files[i];
-        char *path = path_in(disk->folder, file->name);
+        SCOPED_MEMORY char *path = path_in(disk->folder, file->name);
         if (strcmp(path, disk->last_path) == 0) file->synced = file->now;
         if (is_folder) {
             file->safe = file->synced;
             file->safe.exists = file->now.exists;
         }
-        free(path);
     }
 }
 
@@ -254,9 +251,8 @@ static void corrupt(struct disk *disk, const struct disk_file *file, struct vers
 }
 
 static void put_file(const char *folder, const char *name, const struct version *version) {
-    char *path = path_in(folder, name);
+    SCOPED_MEMORY char *path = path_in(folder, name);
     spill(path, version->bytes, version->size);
-    free(path);
 }
 
 /* Creates one possible state of the disk. */

@@ -147,10 +147,9 @@ static const struct {
 };
 
 TEST_EACH(values_of_each_opcode, valid) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     ck_ok(parse(valid[_i].pickle.data, valid[_i].pickle.size, &out));
     ck_assert_str_eq(text_string(&out), valid[_i].value);
-    text_free(&out);
 }
 
 TEST_EACH(pickles_that_end_early, valid) {
@@ -243,7 +242,7 @@ TEST(numbers_of_memos) {
 TEST(sizes) {
     struct text out = {0};
     size_t most = (size_t)8 << 20;
-    char *pickle = calloc(1, most + 1);
+    SCOPED_MEMORY char *pickle = calloc(1, most + 1);
     for (size_t i = 0; i < most; i++) pickle[i] = i % 2 ? 2 : (char)0x80;
     memcpy(pickle + most - 2, "N.", 2);
     ck_ok(parse(pickle, most, &out));
@@ -251,14 +250,12 @@ TEST(sizes) {
     text_free(&out);
     ck_failure(parse(pickle, most + 1, &out), STATUS_DATA,
                "a.pt: its pickle has 8388609 bytes; that of tensors has at most 8388608");
-    free(pickle);
 }
 
 TEST(bytes_behind_the_end) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     ck_ok(parse("K\1.I\n", 5, &out));
     ck_assert_str_eq(text_string(&out), "1");
-    text_free(&out);
 }
 
 CHECK_MAIN("pickle")

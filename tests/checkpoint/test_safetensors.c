@@ -165,7 +165,7 @@ TEST(truncated_files) {
 /* The comparisons of names grow as n log n. */
 #define TENSORS 100000
 TEST(many_tensors) {
-    struct param *items = calloc(TENSORS, sizeof *items);
+    SCOPED_MEMORY struct param *items = calloc(TENSORS, sizeof *items);
     float *values = calloc(TENSORS, sizeof *values), three = 3;
     char(*names)[16] = calloc(TENSORS, sizeof *names);
     json_t *header = json_object();
@@ -190,7 +190,7 @@ TEST(many_tensors) {
     ck_assert_uint_lt(comparisons, 10 * TENSORS * 17);
     text_free(&report);
     json_decref(header);
-    free(items), free(values), free(names);
+    free(values), free(names);
 }
 
 CHECK_MAIN("safetensors")

@@ -246,7 +246,7 @@ TEST(in_place_takes_no_memory) {
     make_tensors(&t);
     free(t.values);
     size_t bytes = (size_t)8 << 20, count, done = 0;
-    float *large = calloc(bytes, 1);
+    SCOPED_MEMORY float *large = calloc(bytes, 1);
     for (size_t i = 0; i < bytes / sizeof *large; i++) large[i] = (float)i;
     for (size_t i = 0; i <= TENSORS; i++) t.entries[i].data = i == TENSORS ? (void *)&t.step : large;
     t.entries[TENSORS / 2].shape[0] = (int64_t)(bytes / sizeof *large);
@@ -263,7 +263,6 @@ TEST(in_place_takes_no_memory) {
     ck_assert_uint_eq(done, whole->size);
     image_destroy(whole);
     image_destroy(image);
-    free(large);
 }
 
 /* Another number of entries, other shapes, longer texts: a new image, and the file is right. */

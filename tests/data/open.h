@@ -10,6 +10,9 @@
 #include "files.h"
 #include "vectors.h"
 
+static inline void destroy_scoped(struct document **document) { document_destroy(*document); }
+#define SCOPED_DOCUMENT __attribute__((cleanup(destroy_scoped))) struct document *
+
 /* Binds [yaml] with [schema]; its problems are one failure. Call document_destroy(*document) after the use of config.
  */
 static inline status bind_yaml(const struct schema *schema, const char *yaml, void *config,
@@ -33,6 +36,9 @@ static inline status open_yaml_as(const char *yaml, bool wants_classes, bool met
     document_destroy(document);
     return s;
 }
+
+static inline void close_scoped(struct dataset **dataset) { dataset_close(*dataset); }
+#define SCOPED_DATASET __attribute__((cleanup(close_scoped))) struct dataset *
 
 /* printf the config, then open */
 static inline status open_yaml(struct dataset **out, bool wants_classes, const char *format, ...)

@@ -276,19 +276,18 @@ TEST(depends_on_epoch_and_row_only) {
 }
 
 TEST(validation_rows_stay) {
-    struct dataset *dataset = open_images("split: {test: 0.5, shuffle: false}, " CHANGED);
+    SCOPED_DATASET dataset = open_images("split: {test: 0.5, shuffle: false}, " CHANGED);
     struct loader *loader;
     struct batch batch;
     ck_ok(loader_create_evaluation(dataset, DATASET_VALIDATION, 20, 0, 1, false, &loader));
     ck_ok(loader_next(loader, &batch));
     for (int n = 0; n < 20; n++) ck_assert_float_eq(batch.inputs[n * SIZE + 1], (float)(1 + 20 + n + 4 - 10) / 2);
     loader_destroy(loader);
-    dataset_close(dataset);
 }
 
 TEST(is_for_images) {
     struct dataset *dataset;
-    char *table = path_in(folder, "t.csv"), *text = path_in(folder, "t.txt");
+    SCOPED_MEMORY char *table = path_in(folder, "t.csv"), *text = path_in(folder, "t.txt");
     spill(table, "a,b,y\n1,2,0\n3,4,1\n", 18);
     spill(text, "hello", 5);
     ck_failure(open_yaml(&dataset, true, "{path: %s, augment: {horizontal_flip: 0.5}}", table), STATUS_USAGE,
@@ -297,7 +296,6 @@ TEST(is_for_images) {
                "but a row is 20");
     ck_failure(open_yaml(&dataset, true, "{path: %s, text: {block_size: 3}, augment: {random_crop: 4}}", text),
                STATUS_USAGE, "but a row is 3");
-    free(table), free(text);
 }
 
 /* A range may be a single number; the only window of the whole area and the image's ratio is the image. */
@@ -316,7 +314,7 @@ TEST(a_window_may_be_the_whole_image) {
 /* One row in eight is of class 1; half of the draws are of class 1. */
 TEST(weighted_rows) {
     for (int cache = 0; cache < 2; cache++) {
-        struct dataset *dataset = open_images(cache ? "split: {test: 0.1}" : "cache_mb: 0, split: {test: 0.1}");
+        SCOPED_DATASET dataset = open_images(cache ? "split: {test: 0.1}" : "cache_mb: 0, split: {test: 0.1}");
         const struct sampler_config config = {
             .type = SAMPLER_WEIGHTED, .batch_size = 4, .global_batch_size = SCHEMA_NO_INT};
         struct loader *loader;
@@ -338,7 +336,6 @@ TEST(weighted_rows) {
         ck_assert_int_eq(all, 50 * 36);
         ck_assert_int_lt(abs(rare - 900), 120);
         loader_destroy(loader);
-        dataset_close(dataset);
     }
     struct dataset *dataset;
     struct loader *loader;
@@ -418,7 +415,7 @@ TEST(targets_move_with_images) {
                  {"targets: image", true, -100, -100, 2}};
     setup_targets();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         char keys[200];
         int moved;
         snprintf(keys, sizeof keys,
@@ -426,7 +423,6 @@ TEST(targets_move_with_images) {
         ck_ok(open_targets(keys, cases[i].are_classes, cases[i].ignored, &dataset));
         check_targets(dataset, cases[i].channels, cases[i].fill, &moved);
         ck_assert_int_gt(moved, ROWS / 3);
-        dataset_close(dataset);
     }
 }
 
@@ -464,7 +460,7 @@ TEST(targets_that_cannot_move) {
                  {"targets: mask, target_scale: log1p", NULL}};
     setup_targets();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct dataset *dataset = NULL;
+        SCOPED_DATASET dataset = NULL;
         char keys[200];
         snprintf(keys, sizeof keys, "%s, augment: {horizontal_flip: 0.5}", cases[i].keys);
         status s = open_targets(keys, false, 0, &dataset);
@@ -474,7 +470,6 @@ TEST(targets_that_cannot_move) {
             ck_ok(s);
         if (s) ck_assert_int_eq(status_code(s), STATUS_USAGE);
         if (cases[i].sentence) status_free(s);
-        dataset_close(dataset);
     }
 }
 

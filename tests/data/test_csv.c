@@ -25,19 +25,17 @@ FIXTURE(setup, teardown)
 static void check_values(const char *text, const char *keys, size_t size, const float *inputs, size_t rows,
                          const float *targets) {
     write_csv(text);
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, false, "{path: %s, %s}", path, keys));
     const struct dataset_info *info = dataset_info(dataset);
     ck_assert_uint_eq(info->train_rows, rows);
     ck_assert_uint_eq(info->input_size, size);
-    float *x;
-    void *y;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *y;
     read_part(dataset, DATASET_TRAIN, &x, &y);
     for (size_t i = 0; i < rows * size; i++) ck_assert_msg(x[i] == inputs[i], "%s: input %zu is %g", text, i, x[i]);
     for (size_t i = 0; i < rows * info->target_size; i++)
         ck_assert_msg(((float *)y)[i] == targets[i], "%s: target %zu is %g", text, i, ((float *)y)[i]);
-    free(x), free(y);
-    dataset_close(dataset);
 }
 
 TEST(reads_values) {
@@ -66,12 +64,11 @@ TEST(as_pandas_reads_it) {
     check_values("a,b,y,\n1,2,3,\n4,5,6,\n", "", 2, x, 2, y);
     check_values(",a,b,y\n0,1,2,3\n1,4,5,6\n", "columns: {'Unnamed: 0': number}", 3, both, 2, y);
     check_values(",a,b,y\n0,1,2,3\n1,4,5,6\n", "inputs: 'Unnamed: 0', targets: a", 1, (float[]){0, 1}, 2, last);
-    struct text many = {0}; /* each line is looked at once */
+    SCOPED_TEXT many = {0}; /* each line is looked at once */
     text_add(&many, "a,b,y\n1,2,3\n");
     for (int i = 0; i < 1000000; i++) text_add(&many, "\n");
     text_add(&many, "4,5,6\n");
     check_values(text_string(&many), "", 2, x, 2, y);
-    text_free(&many);
 }
 
 TEST(dialects) {
@@ -116,10 +113,10 @@ static void print_number(char *text, size_t size, unsigned i) {
 TEST(plain_numbers) {
     enum { ROWS = 4000 };
     char number[400];
-    struct text file = {0};
-    struct dataset *dataset;
-    float *x;
-    void *y;
+    SCOPED_TEXT file = {0};
+    SCOPED_DATASET dataset;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *y;
     text_add(&file, "plain,quoted,blank,y\n");
     for (unsigned i = 0; i < ROWS; i++) {
         print_number(number, sizeof number, i);
@@ -134,18 +131,15 @@ TEST(plain_numbers) {
         for (int k = 0; k < 3; k++) ck_assert_msg(x[i * 3 + k] == expected, "%s is %.9g", number, x[i * 3 + k]);
         ck_assert_msg(((float *)y)[i] == expected, "%s is %.9g", number, ((float *)y)[i]);
     }
-    dataset_close(dataset);
-    text_free(&file);
-    free(x), free(y);
 }
 
 /* More rows than a block of the row store has. */
 TEST(many_rows) {
     enum { ROWS = 100000, COLUMNS = 21 };
-    struct text file = {0};
-    struct dataset *dataset;
-    float *x;
-    void *y;
+    SCOPED_TEXT file = {0};
+    SCOPED_DATASET dataset;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *y;
     for (int k = 0; k < COLUMNS; k++) text_printf(&file, "c%d,", k);
     text_add(&file, "y\n");
     for (int i = 0; i < ROWS; i++) {
@@ -159,9 +153,6 @@ TEST(many_rows) {
         ck_assert(((float *)y)[i] == (float)i);
         for (int k = 0; k < COLUMNS; k++) ck_assert(x[i * COLUMNS + k] == (float)((i * 31 + k) % 1000));
     }
-    dataset_close(dataset);
-    text_free(&file);
-    free(x), free(y);
 }
 
 /* Adds rows of quoted labels with line ends, doubled quotes and characters of several bytes, whose lengths differ, so
@@ -173,12 +164,12 @@ static void add_labels(struct text *out, size_t bytes) {
 }
 
 TEST(pieces) {
-    struct text file = {0};
+    SCOPED_TEXT file = {0};
     struct dataset *dataset;
     text_add(&file, "a,b,y\n");
     add_labels(&file, (size_t)5 << 20);
     size_t lines = (size_t)3 << 20;
-    char *empty = malloc(lines + 1);
+    SCOPED_MEMORY char *empty = malloc(lines + 1);
     ck_assert_ptr_nonnull(empty);
     memset(empty, '\n', lines);
     empty[lines] = 0;
@@ -200,8 +191,6 @@ TEST(pieces) {
     ck_assert_uint_eq(dataset_labels(dataset).count, 3);
     ck_assert_str_eq(dataset_labels(dataset).items[1], "\xc3\x83\xc2\xa9");
     dataset_close(dataset);
-    free(empty);
-    text_free(&file);
 }
 
 #define BYTES(text) text, sizeof(text) - 1
@@ -231,14 +220,13 @@ TEST(encodings) {
          "csv: {encoding: utf-16}", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         spill(path, cases[i].bytes, cases[i].size);
         ck_ok(open_yaml(&dataset, true, "{path: %s, %s}", path, cases[i].keys));
         ck_assert_str_eq(dataset_labels(dataset).items[0], "Z\xc3\xbcrich \xe2\x82\xac");
         struct string_list notes = dataset_notes(dataset);
         ck_assert_uint_eq(notes.count, cases[i].note != NULL);
         if (cases[i].note) ck_assert_ptr_nonnull(strstr(notes.items[0], cases[i].note));
-        dataset_close(dataset);
     }
 }
 
@@ -320,7 +308,7 @@ TEST(text_classes) {
     dataset_close(dataset);
 
     /* the validation file takes the numbers of the training file, whatever its columns' order */
-    char *second = path_in(folder, "v.csv");
+    SCOPED_MEMORY char *second = path_in(folder, "v.csv");
     spill(second, "species,a\nsetosa,9\n", 18);
     ck_ok(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second));
     ck_assert_int_eq(dataset_info(dataset)->classes, 4);
@@ -339,7 +327,6 @@ TEST(text_classes) {
     spill(second, "a,species\n", 10);
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, second), STATUS_DATA,
                "v.csv: there are no validation rows");
-    free(second);
 }
 
 /* Columns of a second file are read by name; another order is noted, of inputs as of targets. */
@@ -360,51 +347,45 @@ TEST(another_order_is_noted) {
             text[length + k] = isalpha((unsigned char)c) ? (char)('1' + (strchr(values, c) - values)) : c;
         }
         spill(second, text, 2 * length);
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         ck_ok(open_yaml(&dataset, false, "{path: %s, validation: %s, targets: [y, z, w]}", path, second));
-        float *x;
-        void *y;
+        SCOPED_MEMORY float *x;
+        SCOPED_MEMORY void *y;
         read_part(dataset, DATASET_VALIDATION, &x, &y);
         for (int k = 0; k < 3; k++) ck_assert(x[k] == (float)k + 1 && ((float *)y)[k] == (float)k + 4);
         struct string_list notes = dataset_notes(dataset);
         bool is_noted = false;
         for (size_t n = 0; n < notes.count; n++) is_noted = is_noted || strstr(notes.items[n], "another order");
         ck_assert_msg(is_noted == cases[i].is_noted, "%s", cases[i].header);
-        free(x), free(y);
-        dataset_close(dataset);
     }
     free(second);
 }
 
 /* Writes a header of [count] columns and y, and a row with the number of each. */
 static void write_wide(const char *file, size_t count, bool is_reversed) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     for (size_t i = 0; i < count; i++) text_printf(&text, "column_%zu,", is_reversed ? count - 1 - i : i);
     text_add(&text, "y\n");
     for (size_t i = 0; i < count; i++) text_printf(&text, "%zu,", is_reversed ? count - 1 - i : i);
     text_add(&text, "1\n");
     spill(file, text_string(&text), text.length);
-    text_free(&text);
 }
 
 /* Columns of other files are found in a time that does not grow with the square of their number. */
 TEST(many_columns_are_found_at_once) {
     enum { COLUMNS = 50000 };
-    char *first = path_in(folder, "v1.csv"), *second = path_in(folder, "v2.csv");
+    SCOPED_MEMORY char *first = path_in(folder, "v1.csv"), *second = path_in(folder, "v2.csv");
     write_wide(path, COLUMNS, false);
     write_wide(first, COLUMNS, true);
     write_wide(second, COLUMNS, false);
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     double start = cpu_seconds();
     ck_ok(open_yaml(&dataset, false, "{path: %s, validation: {path: %s/v?.csv}}", path, folder));
     ck_assert_msg(cpu_seconds() - start < 10, "%g s", cpu_seconds() - start);
-    float *x;
-    void *y;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *y;
     read_part(dataset, DATASET_VALIDATION, &x, &y);
     for (size_t i = 0; i < 2 * COLUMNS; i++) ck_assert(x[i] == (float)(i % COLUMNS));
-    free(x), free(y);
-    dataset_close(dataset);
-    free(first), free(second);
 }
 
 /* So are the rules of columns. */
@@ -426,7 +407,7 @@ TEST(many_rules_are_found_at_once) {
 /* In other files a column without a name is found by its place, and its name is not that of another one. */
 TEST(columns_without_a_name_in_several_files) {
     const float x[] = {1, 2, 4, 5}, y[] = {3, 6};
-    char *other = path_in(folder, "t2.csv");
+    SCOPED_MEMORY char *other = path_in(folder, "t2.csv");
     static const struct {
         const char *first, *second, *keys, *message;
     } cases[] = {
@@ -437,7 +418,7 @@ TEST(columns_without_a_name_in_several_files) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char keys[300];
-        struct dataset *dataset = NULL;
+        SCOPED_DATASET dataset = NULL;
         spill(other, cases[i].second, strlen(cases[i].second));
         snprintf(keys, sizeof keys, "%s, csv: {quote: \"'\"}, path: [%s, %s]", cases[i].keys, path, other);
         write_csv(cases[i].first);
@@ -447,15 +428,12 @@ TEST(columns_without_a_name_in_several_files) {
             continue;
         }
         ck_ok(s);
-        float *inputs;
-        void *targets;
+        SCOPED_MEMORY float *inputs;
+        SCOPED_MEMORY void *targets;
         read_part(dataset, DATASET_TRAIN, &inputs, &targets);
         for (size_t k = 0; k < 4; k++) ck_assert(inputs[k] == x[k]);
         for (size_t k = 0; k < 2; k++) ck_assert(((float *)targets)[k] == y[k]);
-        free(inputs), free(targets);
-        dataset_close(dataset);
     }
-    free(other);
 }
 
 /* Without targets the classes of a checkpoint are ignored. */
@@ -464,8 +442,8 @@ TEST(without_targets) {
     static const char *names[] = {"setosa", "virginica"};
     char yaml[600];
     struct dataset_config config;
-    struct document *document;
-    struct dataset *dataset;
+    SCOPED_DOCUMENT document;
+    SCOPED_DATASET dataset;
     snprintf(yaml, sizeof yaml, "path: %s", path);
     ck_ok(bind_yaml(&dataset_schema, yaml, &config, &document));
     config.request.classes = (struct string_list){names, 2};
@@ -474,18 +452,15 @@ TEST(without_targets) {
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
     ck_assert_uint_eq(dataset_info(dataset)->input_size, 1);
     ck_assert_uint_eq(dataset_info(dataset)->target_size, 0);
-    dataset_close(dataset);
-    document_destroy(document);
 }
 
 TEST(iris) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s/datasets/iris.csv, split: {test: 0.2, seed: 1}}", SOURCE_DIR));
     const struct dataset_info *info = dataset_info(dataset);
     ck_assert_uint_eq(info->train_rows + info->validation_rows, 150);
     ck_assert_uint_eq(info->input_size, 4);
     ck_assert_int_eq(info->classes, 3);
-    dataset_close(dataset);
 }
 
 struct wrong {
@@ -578,21 +553,19 @@ TEST(missing_files) {
                "cannot read the dataset 'nowhere/x.csv' ");
     ck_failure(open_yaml(&dataset, false, "path: nowhere/x.csv"), STATUS_DATA, sentence);
     ck_failure(open_yaml(&dataset, false, "{path: %s, format: csv}", folder), STATUS_DATA, "it is a folder");
-    char *pipe = path_in(folder, "pipe");
+    SCOPED_MEMORY char *pipe = path_in(folder, "pipe");
     ck_assert_int_eq(mkfifo(pipe, 0600), 0);
     ck_failure(open_yaml(&dataset, false, "{path: %s, format: csv}", pipe), STATUS_DATA, "it is not a regular file");
-    free(pipe);
     free(sentence);
 }
 
 /* Metadata without rows read; the same shape. */
 TEST(metadata_only) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml_as("{path: " SOURCE_DIR "/datasets/wine.csv, split: {test: 0.2, seed: 42}}", true, true, &dataset));
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 142);
     ck_assert_int_eq(dataset_info(dataset)->classes, 3);
     ck_assert_str_eq(dataset_info(dataset)->fingerprint, "");
-    dataset_close(dataset);
 }
 
 /* Each single value changes the fingerprint, in the precision of the file; the order of rows too; the split does not.
@@ -627,12 +600,11 @@ TEST(damaged_files) {
             bytes[(state >> 8) % size] = "\",\n\r 0-e.x;\xff"[(state >> 24) % 12];
         }
         spill(path, bytes, length);
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         status s = open_yaml(&dataset, true, "path: %s", path);
         ck_assert((s == OK) == (dataset != NULL));
         if (s != OK) ck_assert_int_eq(status_code(s), STATUS_DATA);
         status_free(s);
-        dataset_close(dataset);
     }
 }
 

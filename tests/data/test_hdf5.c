@@ -125,7 +125,7 @@ TEST(streams_what_memory_holds) {
     write_doubles(file, "y", 2, (hsize_t[]){N, 2}, y);
     H5Fclose(file);
     free(x), free(y);
-    struct dataset *memory, *stream;
+    SCOPED_DATASET memory, *stream;
     ck_ok(open_yaml(&memory, false, "{path: %s, scale: minmax, split: {test: 0.5, seed: 9}}", path));
     ck_ok(open_yaml(&stream, false, "{path: %s, scale: minmax, split: {test: 0.5, seed: 9}, cache_mb: 0}", path));
     ck_assert(dataset_is_in_memory(memory) && !dataset_is_in_memory(stream));
@@ -139,8 +139,6 @@ TEST(streams_what_memory_holds) {
         ck_assert_mem_eq(a, b, sizeof a);
         ck_assert_mem_eq(s, t, sizeof s);
     }
-    dataset_close(memory);
-    dataset_close(stream);
 }
 
 /* Classes are read from the first row to the last, in memory or not. */
@@ -152,13 +150,12 @@ TEST(every_row_has_its_class) {
     write_integers(file, "y", 1, (hsize_t[]){10}, y);
     H5Fclose(file);
     for (int cache = 0; cache < 2; cache++) {
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         int64_t all[10];
         ck_ok(open_yaml(&dataset, true, "{path: %s, cache_mb: %d}", path, cache));
         ck_assert_int_eq(dataset_info(dataset)->classes, 3);
         ck_ok(dataset_train_classes(dataset, all));
         ck_assert_mem_eq(all, y, sizeof y);
-        dataset_close(dataset);
     }
 }
 
@@ -183,7 +180,7 @@ TEST(samples_large_files) {
         }
         H5Pclose(plan);
         H5Fclose(file);
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         ck_ok(open_yaml(&dataset, false, "path: %s", path));
         ck_assert(!dataset_is_in_memory(dataset));
         strcpy(hashes[i], dataset_info(dataset)->fingerprint);
@@ -191,7 +188,6 @@ TEST(samples_large_files) {
         float x[2], y[2];
         ck_ok(dataset_read(dataset, DATASET_TRAIN, positions, 2, x, y));
         ck_assert(x[0] == 0 && x[1] == (i == 1 ? 2 : 1));
-        dataset_close(dataset);
     }
     ck_assert_str_ne(hashes[0], hashes[1]);
     ck_assert_str_ne(hashes[0], hashes[2]);
@@ -343,7 +339,7 @@ TEST(rejects_missing_chunks) {
 
 /* Nothing outside the file: external links, external storage, virtual datasets, plugins. */
 TEST(rejects_other_files) {
-    char *other = path_in(folder, "other.h5");
+    SCOPED_MEMORY char *other = path_in(folder, "other.h5");
     write_plain();
     ck_assert_int_eq(rename(path, other), 0);
     hid_t file = create_file(path), plan = H5Pcreate(H5P_DATASET_CREATE), mapped = H5Pcreate(H5P_DATASET_CREATE);
@@ -365,7 +361,6 @@ TEST(rejects_other_files) {
     check_rejection(false, "inputs: through", "t.h5: 'through' cannot be opened: ");
     check_rejection(false, "inputs: outside", "t.h5: dataset 'outside' has its values in other files");
     check_rejection(false, "inputs: virtual", "t.h5: dataset 'virtual' has its values in other files");
-    free(other);
 }
 
 static size_t keep(unsigned flags, size_t n, const unsigned *values, size_t size, size_t *room, void **bytes) {
@@ -404,7 +399,7 @@ TEST(rejects_what_is_no_hdf5) {
 
 /* The validation file must have rows of the same shape. */
 TEST(validation_file) {
-    char *second = path_in(folder, "v.h5");
+    SCOPED_MEMORY char *second = path_in(folder, "v.h5");
     write_plain();
     ck_assert_int_eq(rename(path, second), 0);
     hid_t file = create_file(path);
@@ -428,7 +423,6 @@ TEST(validation_file) {
     H5Fclose(file);
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: {path: %s}}", path, second), STATUS_DATA,
                "have shape 3 and 1 target values, those of '");
-    free(second);
 }
 
 CHECK_MAIN("hdf5")

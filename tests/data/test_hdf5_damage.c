@@ -14,7 +14,7 @@
 static void try_file(const char *bytes, size_t size) {
     spill(path, bytes, size);
     for (int cache = 0; cache < 2; cache++) {
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         status s = open_yaml(&dataset, true, "{path: %s, cache_mb: %d}", path, cache);
         float x[64];
         int64_t y[32], positions[] = {2, 0, 1};
@@ -22,7 +22,6 @@ static void try_file(const char *bytes, size_t size) {
             s = dataset_read(dataset, DATASET_TRAIN, positions, 3, x, y);
         if (s != OK && status_code(s) != STATUS_DATA) abort();
         status_free(s);
-        dataset_close(dataset);
     }
 }
 
@@ -61,12 +60,11 @@ static size_t count_crashes(const char *original, size_t size, size_t count, uns
 
 static void check_damage(unsigned seed) {
     size_t size;
-    char *bytes = slurp(path, &size);
+    SCOPED_MEMORY char *bytes = slurp(path, &size);
     const char *rounds = getenv("DDPTRAIN_DAMAGE_ROUNDS"); /* for longer searches */
     size_t count = rounds ? size * (size_t)atoi(rounds) : 300;
     ck_assert_uint_eq(count_crashes(bytes, size, count, seed), 0);
     for (size_t length = 0; length < size; length += 101) try_file(bytes, length);
-    free(bytes);
 }
 
 TEST(damaged_files) {

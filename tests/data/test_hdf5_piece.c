@@ -12,7 +12,7 @@
  * from the file to a batch; t-1.h5 and t-2.h5 are two files as one.
  */
 TEST(pieces_are_equal_to_chunks) {
-    char *folder = make_folder();
+    SCOPED_FOLDER folder = make_folder();
     enum { ROWS = 5, WIDTH = 1100 };
     static double values[ROWS * WIDTH];
     char *names[] = {path_in(folder, "t-1.h5"), path_in(folder, "t-2.h5")};
@@ -68,7 +68,6 @@ TEST(pieces_are_equal_to_chunks) {
     H5Tclose(half);
     H5Pclose(chunks);
     free(names[0]), free(names[1]);
-    remove_folder(folder);
 }
 
 /* ---- found without libhdf5 ---- */
@@ -280,7 +279,7 @@ TEST(damage_leads_to_nothing_outside_of_the_file) {
     write_doubles(file, "a/y", 2, shape, (double[]){1, 2, 3, 4, 5, 6});
     H5Fclose(file);
     size_t size, found = 0;
-    char *bytes = slurp(path, &size);
+    SCOPED_MEMORY char *bytes = slurp(path, &size);
     int fd = open(path, O_RDWR);
     for (size_t i = 0; i < 3 * size; i++) {
         char changed = (char)(i % 3 == 0 ? bytes[i / 3] ^ 1 : i % 3 == 1 ? bytes[i / 3] ^ 0x80 : ~bytes[i / 3]);
@@ -297,7 +296,6 @@ TEST(damage_leads_to_nothing_outside_of_the_file) {
     ck_assert_uint_gt(found, 0);
     for (size_t length = 0; length < size; length++) ck_assert(!hdf5_plain_find(fd, length, "a/y", &plain));
     close(fd);
-    free(bytes);
     free(path);
     remove_folder(folder);
 }

@@ -46,15 +46,15 @@ static void write_three(bool is_packed) {
 /* The inputs of all training rows are f(0), f(20), ... */
 static void check_levels(const char *keys, bool wants_classes, float (*f)(float)) {
     for (int cache = 0; cache < 2; cache++) {
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         ck_ok(open_yaml(&dataset, wants_classes, "{path: %s, cache_mb: %d, %s}", images, cache, keys));
         const struct dataset_info *info = dataset_info(dataset);
         ck_assert_uint_eq(info->train_rows, 3);
         ck_assert_int_eq(info->input_dims, 3);
         ck_assert_int_eq(info->input_shape[0], 1);
         ck_assert_int_eq(info->input_shape[2], 2);
-        float *x;
-        void *y;
+        SCOPED_MEMORY float *x;
+        SCOPED_MEMORY void *y;
         read_part(dataset, DATASET_TRAIN, &x, &y);
         for (int i = 0; i < 12; i++) {
             float expected = f((float)(20 * i));
@@ -62,8 +62,6 @@ static void check_levels(const char *keys, bool wants_classes, float (*f)(float)
         }
         if (wants_classes) ck_assert_mem_eq(y, ((int64_t[]){2, 0, 1}), 24);
         if (!wants_classes) ck_assert_mem_eq(y, ((float[]){2, 0, 1}), 12);
-        free(x), free(y);
-        dataset_close(dataset);
     }
 }
 
@@ -95,7 +93,7 @@ TEST(reads_images) {
 TEST(fits_a_scaler_to_bytes) {
     write_three(false);
     for (int cache = 0; cache < 2; cache++) {
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         const double *mean, *scale;
         size_t features;
         ck_ok(open_yaml(&dataset, true, "{path: %s, cache_mb: %d, divide: 1, scale: standard}", images, cache));
@@ -103,7 +101,6 @@ TEST(fits_a_scaler_to_bytes) {
         ck_assert_uint_eq(features, 1);
         ck_assert_double_eq(*mean, 110);
         ck_assert_double_eq_tol(*scale, sqrt(20.0 * 20 * 143 / 12), 1e-12);
-        dataset_close(dataset);
     }
 }
 
@@ -151,15 +148,15 @@ TEST(other_types_and_shapes) {
 
 /* MNIST's test digits equal torchvision's ToTensor and Normalize((0.1307,), (0.3081,)). */
 TEST(equals_torchvision) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, true,
                     "{path: %s/datasets/mnist/t10k-images-idx3-ubyte.gz, scale: {mean: 0.1307, std: "
                     "0.3081}}",
                     SOURCE_DIR));
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 10000);
     ck_assert_int_eq(dataset_info(dataset)->classes, 10);
-    float *x;
-    void *y;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *y;
     uint8_t hash[DIGEST_SIZE];
     char hex[DIGEST_HEX_SIZE];
     read_part(dataset, DATASET_TRAIN, &x, &y);
@@ -169,8 +166,6 @@ TEST(equals_torchvision) {
     digest_of(y, 10000 * sizeof(int64_t), hash);
     digest_hex(hash, hex);
     ck_assert_str_eq(hex, "2fd8de6bdb8d11780b4b96dc57847bcfe6953f7c32aa48bfcd8237c3b7847243");
-    free(x), free(y);
-    dataset_close(dataset);
 }
 
 /* Writes the images with byte [at] changed, opens them, and expects a sentence. */
@@ -225,7 +220,7 @@ TEST(rejects_damaged_gzip) {
     struct dataset *dataset;
     write_three(true);
     size_t size;
-    char *good = slurp(images, &size);
+    SCOPED_MEMORY char *good = slurp(images, &size);
     ck_assert_uint_gt(size, 20);
     for (size_t length = 2; length < size; length++) {
         spill(images, good, length);
@@ -248,13 +243,12 @@ TEST(rejects_damaged_gzip) {
     good[size] = 7; /* slurp gives one byte more */
     spill(images, good, size + 1);
     ck_failure(open_yaml(&dataset, true, "path: %s", images), STATUS_DATA, "there are bytes after the compressed data");
-    free(good);
 }
 
 TEST(labels_and_validation) {
     struct dataset *dataset;
     char *other = path_in(folder, "digits.idx"), *second = path_in(folder, "b-images-idx3-ubyte");
-    char *second_labels = path_in(folder, "b-labels-idx1-ubyte");
+    SCOPED_MEMORY char *second_labels = path_in(folder, "b-labels-idx1-ubyte");
     write_three(false);
     ck_ok(open_yaml(&dataset, true, "{path: %s, validation: %s}", images, images));
     ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 3);
@@ -277,19 +271,18 @@ TEST(labels_and_validation) {
                "dataset.scale: the scaled value of byte 0 is too large for float32");
     ck_failure(open_yaml(&dataset, true, "{path: %s, targets: [a, b]}", images), STATUS_USAGE,
                "dataset.targets: format idx takes one file, got 2");
-    free(other), free(second), free(second_labels);
+    free(other), free(second);
 }
 
 TEST(file_that_shrinks) {
     write_three(false);
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s, cache_mb: 0}", images));
     ck_assert_int_eq(truncate(images, 20), 0);
     int64_t position = 2, y;
     float x[4];
     ck_failure(dataset_read(dataset, DATASET_TRAIN, &position, 1, x, &y), STATUS_DATA,
                "a-images-idx3-ubyte: the file was truncated after it was opened");
-    dataset_close(dataset);
 }
 
 /* The fingerprint is that of the bytes, in memory or not. */
@@ -297,10 +290,9 @@ TEST(fingerprint_of_bytes) {
     char seen[2][65];
     write_three(false);
     for (int cache = 0; cache < 2; cache++) {
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         ck_ok(open_yaml(&dataset, true, "{path: %s, cache_mb: %d}", images, cache));
         strcpy(seen[cache], dataset_info(dataset)->fingerprint);
-        dataset_close(dataset);
     }
     ck_assert_str_eq(seen[0], seen[1]);
 }
@@ -326,7 +318,7 @@ TEST(layouts_of_hdf5) {
     for (int t = 0; t < 2; t++)
         for (int cache = 0; cache < 2; cache++)
             for (int is_nhwc = 0; is_nhwc < 2; is_nhwc++) {
-                struct dataset *dataset;
+                SCOPED_DATASET dataset;
                 write_hdf5(path, is_nhwc, types[t]);
                 ck_ok(open_yaml(&dataset, true,
                                 "{path: %s, cache_mb: %d, layout: %s, divide: 2, scale: {mean: [1, 2], std: [2, 4]}}",
@@ -335,15 +327,13 @@ TEST(layouts_of_hdf5) {
                 ck_assert_int_eq(info->input_shape[0], 2);
                 ck_assert_int_eq(info->input_shape[1], 2);
                 ck_assert_int_eq(info->input_shape[2], 3);
-                float *x;
-                void *y;
+                SCOPED_MEMORY float *x;
+                SCOPED_MEMORY void *y;
                 read_part(dataset, DATASET_TRAIN, &x, &y);
                 for (int i = 0; i < 24; i++) {
                     float value = (float)(100 * (i / 12) + 10 * (i / 6 % 2) + i % 6) / 2;
                     ck_assert_float_eq(x[i], i / 6 % 2 ? (value - 2) / 4 : (value - 1) / 2);
                 }
-                free(x), free(y);
-                dataset_close(dataset);
             }
     struct dataset *dataset;
     double nan[24] = {0};
@@ -377,14 +367,12 @@ TEST(scales_long_rows_of_bytes) {
     write_integers(file, "y", 1, (hsize_t[]){2}, (int64_t[]){0, 1});
     H5Fclose(file);
     free(values);
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s, scale: standard}", path));
-    float *x;
-    void *y;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *y;
     read_part(dataset, DATASET_TRAIN, &x, &y);
     for (size_t i = 0; i < 2 * width; i++) ck_assert_float_eq(x[i], i < width ? -1 : 1);
-    free(x), free(y);
-    dataset_close(dataset);
     free(path);
     remove_folder(here);
 }

@@ -278,7 +278,7 @@ static void teardown(void) {
 /* out (4, 12): the rows of epoch 2 */
 static void read_rows(const char *keys, float *out) {
     static const struct sampler_config sampler = {.batch_size = 4, .global_batch_size = SCHEMA_NO_INT};
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     struct loader *loader;
     struct batch batch;
     ck_ok(open_yaml(&dataset, true, "{path: %s, targets: y, %s}", path, keys));
@@ -288,7 +288,6 @@ static void read_rows(const char *keys, float *out) {
     ck_assert_uint_eq(batch.rows, 4);
     memcpy(out, batch.inputs, 48 * sizeof *out);
     loader_destroy(loader);
-    dataset_close(dataset);
 }
 
 /* Bytes with and without division, floats and scaled values are changed alike. */

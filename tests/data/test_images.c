@@ -25,27 +25,25 @@ static char *path_below(const char *name) {
 }
 
 static void spill_below(const char *name, const char *text) {
-    char *path = path_below(name);
+    SCOPED_MEMORY char *path = path_below(name);
     spill(path, text, strlen(text));
-    free(path);
 }
 
 static void copy(const char *vector, const char *name) {
-    char *from, *to = path_below(name);
+    SCOPED_MEMORY char *from, *to = path_below(name);
     size_t size;
     ck_assert_int_gt(asprintf(&from, "%s/all/%s", IMAGES, vector), 0);
-    char *bytes = slurp(from, &size);
+    SCOPED_MEMORY char *bytes = slurp(from, &size);
     spill(to, bytes, size);
-    free(from), free(to), free(bytes);
 }
 
 /* ---- pixels ---- */
 
 /* All images of the vectors are the rows of array [name] of expected.npz. */
 static void check_pixels(const char *image, const char *name, int cache) {
-    struct dataset *dataset, *expected;
-    float *x, *right;
-    void *y, *ignored;
+    SCOPED_DATASET dataset, *expected;
+    SCOPED_MEMORY float *x, *right;
+    SCOPED_MEMORY void *y, *ignored;
     ck_ok(open_yaml(&dataset, true, "{path: %s, image: %s, divide: 1, cache_mb: %d}", IMAGES, image, cache));
     ck_ok(open_yaml(&expected, false, "{path: %s/expected.npz, inputs: %s, targets: %s}", IMAGES, name, name));
     const struct dataset_info *info = dataset_info(dataset), *other = dataset_info(expected);
@@ -57,9 +55,6 @@ static void check_pixels(const char *image, const char *name, int cache) {
     for (size_t i = 0; i < info->train_rows * info->input_size; i++)
         ck_assert_msg(x[i] == right[i], "%s: image %zu, value %zu: %g, not %g", image, i / info->input_size,
                       i % info->input_size, (double)x[i], (double)right[i]);
-    free(x), free(y), free(right), free(ignored);
-    dataset_close(dataset);
-    dataset_close(expected);
 }
 
 TEST(pixels_are_pillows) {
@@ -102,9 +97,9 @@ TEST(scales_as_torchvision) {
 /* Those of Pillow's exif_transpose, whose version 13 resizes some sizes in another order, which changes the last bit.
  */
 static void check_upright(const char *image, const char *name) {
-    struct dataset *dataset, *expected;
-    float *x, *right;
-    void *y, *ignored;
+    SCOPED_DATASET dataset, *expected;
+    SCOPED_MEMORY float *x, *right;
+    SCOPED_MEMORY void *y, *ignored;
     ck_ok(open_yaml(&dataset, true, "{path: %s/oriented, image: %s, divide: 1}", TEST_VECTORS, image));
     ck_ok(open_yaml(&expected, false, "{path: %s/oriented/expected.npz, inputs: %s, targets: %s}", TEST_VECTORS, name,
                     name));
@@ -117,9 +112,6 @@ static void check_upright(const char *image, const char *name) {
     for (size_t i = 0; i < info->train_rows * info->input_size; i++)
         ck_assert_msg(fabsf(x[i] - right[i]) <= 1, "%s: image %zu, value %zu: %g, not %g", image, i / info->input_size,
                       i % info->input_size, (double)x[i], (double)right[i]);
-    free(x), free(y), free(right), free(ignored);
-    dataset_close(dataset);
-    dataset_close(expected);
 }
 
 TEST(exif_orientation_is_applied) {
@@ -131,9 +123,9 @@ TEST(exif_orientation_is_applied) {
 TEST(dct_scaling_of_upright_images) {
     static const char *const sizes[] = {"[22, 10]", "[10, 22]"};
     for (int wide = 0; wide < 2; wide++) {
-        struct dataset *whole, *half;
-        float *x, *other;
-        void *y, *ignored;
+        SCOPED_DATASET whole, *half;
+        SCOPED_MEMORY float *x, *other;
+        SCOPED_MEMORY void *y, *ignored;
         static const char keys[] = "{path: %s/oriented, image: {size: %s, crop: none, exif_orientation: true, "
                                    "dct_scaling: %s}, divide: 1}";
         ck_ok(open_yaml(&whole, true, keys, TEST_VECTORS, sizes[wide], "false"));
@@ -149,22 +141,18 @@ TEST(dct_scaling_of_upright_images) {
             ck_assert_int_eq(is_equal, is_swapped == (wide == 1));
             ck_assert_msg(largest < 100, "image %zu: %g", i, (double)largest);
         }
-        free(x), free(y), free(other), free(ignored);
-        dataset_close(whole);
-        dataset_close(half);
     }
 }
 
 /* Without the key a warning says that images are not upright: 2 .. 8 of 0 .. 9. */
 TEST(exif_orientation_is_noted) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s/oriented, image: 8}", TEST_VECTORS));
     ck_assert_uint_eq(dataset_notes(dataset).count, 1);
     ck_assert_str_eq(dataset_notes(dataset).items[0],
                      "warning: 7 of 10 images that were examined, such as " TEST_VECTORS
                      "/oriented/all/2.jpg, have an orientation in their EXIF data that is not applied; "
                      "dataset.image.exif_orientation: true turns them upright");
-    dataset_close(dataset);
 }
 
 #define EXIF_BYTES 200
@@ -172,16 +160,15 @@ TEST(exif_orientation_is_noted) {
 /* Any byte that is changed, and any end, gives a number from 1 to 8; what is damaged, 1. */
 TEST(damaged_exif) {
     size_t size;
-    char *bytes = slurp(TEST_VECTORS "/oriented/all/6.jpg", &size);
+    SCOPED_MEMORY char *bytes = slurp(TEST_VECTORS "/oriented/all/6.jpg", &size);
     uint8_t *file = (uint8_t *)bytes;
     ck_assert_uint_gt(size, EXIF_BYTES);
     ck_assert_int_eq(exif_orientation(file, size), 6);
     for (size_t end = 0; end <= EXIF_BYTES; end++) {
-        uint8_t *copied = malloc(end + 1); /* so that a sanitizer finds what is read behind the end */
+        SCOPED_MEMORY uint8_t *copied = malloc(end + 1); /* so that a sanitizer finds what is read behind the end */
         memcpy(copied, file, end);
         int found = exif_orientation(copied, end);
         ck_assert(found == (end >= 64 ? 6 : 1));
-        free(copied);
     }
     for (size_t at = 0; at < EXIF_BYTES; at++)
         for (int value = 0; value < 256; value++) {
@@ -191,14 +178,13 @@ TEST(damaged_exif) {
             ck_assert(found >= 1 && found <= 8);
             file[at] = before;
         }
-    free(bytes);
 }
 
 /* Images that are decoded at a half or a quarter differ, but not completely. */
 TEST(dct_scaling) {
-    struct dataset *whole, *half;
+    SCOPED_DATASET whole, *half;
     float *x, *other, largest = 0;
-    void *y, *ignored;
+    SCOPED_MEMORY void *y, *ignored;
     ck_ok(open_yaml(&whole, true, "{path: %s, image: {size: 8}, divide: 1}", IMAGES));
     ck_ok(open_yaml(&half, true, "{path: %s, image: {size: 8, dct_scaling: true}, divide: 1}", IMAGES));
     size_t values = dataset_info(whole)->train_rows * dataset_info(whole)->input_size;
@@ -206,9 +192,7 @@ TEST(dct_scaling) {
     read_part(half, DATASET_TRAIN, &other, &ignored);
     for (size_t i = 0; i < values; i++) largest = fmaxf(largest, fabsf(x[i] - other[i]));
     ck_assert_msg(largest > 0 && largest < 128, "%g", (double)largest);
-    free(x), free(y), free(other), free(ignored);
-    dataset_close(whole);
-    dataset_close(half);
+    free(x), free(other);
 }
 
 /* ---- files and classes ---- */
@@ -325,10 +309,9 @@ TEST(truncated_images) {
                                         "png-palette-2-bits.png"};
     for (size_t i = 0; i < 4; i++) {
         size_t size;
-        char *bytes = vector(names[i], &size);
+        SCOPED_MEMORY char *bytes = vector(names[i], &size);
         for (size_t length = 9; length < size * 9 / 10; length += size / 40)
             ck_failure(open_bytes(bytes, length), STATUS_DATA, "a/x.png: the image is damaged: ");
-        free(bytes);
     }
     ck_failure(open_bytes("", 0), STATUS_DATA, "a/x.png: the file is empty; replace or remove it");
     ck_failure(open_bytes("GIF89a..", 8), STATUS_DATA, "a/x.png: this is not a JPEG or PNG image");
@@ -339,14 +322,13 @@ TEST(changed_images) {
     static const char *const names[] = {"jpeg-420.jpg", "jpeg-cmyk.jpg", "jpeg-progressive.jpg", "png-rgba.png"};
     for (size_t i = 0; i < 4; i++) {
         size_t size;
-        char *bytes = vector(names[i], &size);
+        SCOPED_MEMORY char *bytes = vector(names[i], &size);
         for (size_t at = 3; at < size; at += 1 + size / 150) {
             char before = bytes[at];
             bytes[at] = (char)(before ^ (1 << at % 8));
             status_free(open_bytes(bytes, size));
             bytes[at] = before;
         }
-        free(bytes);
     }
 }
 

@@ -113,7 +113,7 @@ TEST(follows_the_sampler) {
 TEST(seeks) {
     struct sampler_config sampler = sampler_of(true, false, false);
     for (int64_t prefetch = 0; prefetch <= 3; prefetch += 3) {
-        struct dataset *dataset = open_rows(false, "");
+        SCOPED_DATASET dataset = open_rows(false, "");
         struct loader *loader;
         ck_ok(loader_create(dataset, &sampler, 8, 0, 1, prefetch, &loader));
         check_epoch(loader, &sampler, 0, 0, 8, 0, 1); /* without a seek: epoch 0 */
@@ -133,13 +133,12 @@ TEST(seeks) {
         }
         ck_failure(loader_seek(loader, 1, 14), STATUS_BUG, "batch 14 of an epoch of 13 batches");
         loader_destroy(loader);
-        dataset_close(dataset);
     }
 }
 
 /* Destroyed while the thread reads, at once or after some batches. */
 TEST(ends_at_any_moment) {
-    struct dataset *dataset = open_rows(false, "");
+    SCOPED_DATASET dataset = open_rows(false, "");
     struct sampler_config sampler = sampler_of(true, false, false);
     for (int i = 0; i < 100; i++) {
         struct loader *loader;
@@ -149,14 +148,13 @@ TEST(ends_at_any_moment) {
         loader_destroy(loader);
     }
     loader_destroy(NULL);
-    dataset_close(dataset);
 }
 
 /* Each validation row once over all ranks, in order, twice. */
 TEST(evaluates_each_row_once) {
     for (int in_memory = 0; in_memory < 2; in_memory++)
         for (int world = 1; world <= 5; world++) {
-            struct dataset *dataset = open_rows(in_memory, "split: {test: 0.3, shuffle: false}");
+            SCOPED_DATASET dataset = open_rows(in_memory, "split: {test: 0.3, shuffle: false}");
             size_t rows = dataset_info(dataset)->validation_rows, first = ROWS - rows, batches = 0;
             int64_t expected[ROWS];
             for (size_t i = 0; i < rows; i++) expected[i] = (int64_t)(first + i);
@@ -180,13 +178,12 @@ TEST(evaluates_each_row_once) {
                 loader_destroy(loader);
             }
             ck_assert_uint_eq(at, rows);
-            dataset_close(dataset);
         }
 }
 
 /* A batch of all ranks together is a range of the rows, whatever their number. */
 TEST(interleaves_an_evaluation) {
-    struct dataset *dataset = open_rows(true, "split: {test: 0.3, shuffle: false}");
+    SCOPED_DATASET dataset = open_rows(true, "split: {test: 0.3, shuffle: false}");
     size_t rows = dataset_info(dataset)->validation_rows, first = ROWS - rows;
     for (size_t world = 1; world <= 5; world++) {
         size_t all = 0;
@@ -207,12 +204,11 @@ TEST(interleaves_an_evaluation) {
         }
         ck_assert_uint_eq(all, rows);
     }
-    dataset_close(dataset);
 }
 
 /* More ranks than validation rows: some ranks have none. */
 TEST(evaluation_without_rows) {
-    struct dataset *dataset = open_rows(true, "split: {test: 0.01, shuffle: false}");
+    SCOPED_DATASET dataset = open_rows(true, "split: {test: 0.01, shuffle: false}");
     ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 2);
     struct loader *loader;
     struct batch batch;
@@ -221,17 +217,15 @@ TEST(evaluation_without_rows) {
     ck_ok(loader_next(loader, &batch));
     ck_assert_uint_eq(batch.rows, 0);
     loader_destroy(loader);
-    dataset_close(dataset);
 }
 
 static void write_large(const char *file_path) {
     const hsize_t rows = 5000, width = 100;
-    double *x = calloc(rows * width, sizeof *x);
+    SCOPED_MEMORY double *x = calloc(rows * width, sizeof *x);
     hid_t file = create_file(file_path);
     write_doubles(file, "x", 2, (hsize_t[]){rows, width}, x);
     write_doubles(file, "y", 1, (hsize_t[]){rows}, x);
     H5Fclose(file);
-    free(x);
 }
 
 /* A file that is truncated during the run: loader_next returns the failure with the file's name, with or without a
@@ -242,7 +236,7 @@ TEST(failures_come_out) {
     for (int64_t prefetch = 0; prefetch <= 2; prefetch++) {
         struct loader *loader;
         struct batch batch;
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         write_large(large);
         size_t size;
         free(slurp(large, &size));
@@ -262,7 +256,6 @@ TEST(failures_come_out) {
         ck_ok(loader_next(loader, &batch));
         ck_assert_uint_eq(batch.rows, 500);
         loader_destroy(loader);
-        dataset_close(dataset);
     }
     free(large);
     remove_folder(here);
@@ -289,7 +282,7 @@ int posix_fadvise(int file, off_t offset, off_t length, int advice) {
 /* The system reads ahead what it must fetch, and is not asked for what it has: a row then costs one call, not two. */
 TEST(announces_rows_that_are_slow) {
     struct sampler_config sampler = sampler_of(true, false, false);
-    struct dataset *dataset = open_rows(false, "");
+    SCOPED_DATASET dataset = open_rows(false, "");
     for (int is_slow = 0; is_slow < 2; is_slow++) {
         struct loader *loader;
         ck_ok(loader_create(dataset, &sampler, 8, 0, 1, 0, &loader));
@@ -305,11 +298,10 @@ TEST(announces_rows_that_are_slow) {
         reading_seconds = -1;
         loader_destroy(loader);
     }
-    dataset_close(dataset);
 }
 
 TEST(rejects_empty_epochs) {
-    struct dataset *dataset = open_rows(true, "split: {test: 0.98, shuffle: false}");
+    SCOPED_DATASET dataset = open_rows(true, "split: {test: 0.98, shuffle: false}");
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 2);
     struct sampler_config sampler = sampler_of(false, true, false);
     struct loader *loader;
@@ -326,7 +318,6 @@ TEST(rejects_empty_epochs) {
     ck_ok(loader_next(loader, &batch));
     ck_assert_uint_eq(batch.rows, 1);
     loader_destroy(loader);
-    dataset_close(dataset);
 }
 
 CHECK_MAIN("loader")

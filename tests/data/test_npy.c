@@ -38,9 +38,9 @@ static double expected(const char *type, int i) {
 }
 
 static void check_type(const char *file, const char *type, int cache) {
-    struct dataset *dataset;
-    float *x;
-    void *y;
+    SCOPED_DATASET dataset;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *y;
     ck_ok(open_yaml(&dataset, false, "{path: %s/npy/%s, inputs: %s, targets: little_float64, cache_mb: %d}",
                     TEST_VECTORS, file, type, cache));
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 4);
@@ -50,8 +50,6 @@ static void check_type(const char *file, const char *type, int cache) {
         ck_assert_msg((double)x[i] == expected(type, i), "%s of %s: value %d is %g", type, file, i, (double)x[i]);
         ck_assert((double)((float *)y)[i] == expected("float64", i));
     }
-    free(x), free(y);
-    dataset_close(dataset);
 }
 
 TEST(reads_every_type) {
@@ -112,17 +110,16 @@ TEST(channels_last) {
                                                "{'descr': '|i1', 'fortran_order': False, 'shape': (1, 2, 1, 3), }"};
     static const uint8_t image[] = {1, 2, 3, 4, 5, 6}, class[] = {0};
     for (int i = 0; i < 4; i++) {
-        struct dataset *dataset;
-        float *x;
-        void *y;
-        char *path = write_npy("x.npy", dictionaries[i / 2], image, sizeof image);
-        char *targets = write_npy("y.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", class, 1);
+        SCOPED_DATASET dataset;
+        SCOPED_MEMORY float *x;
+        SCOPED_MEMORY void *y;
+        SCOPED_MEMORY char *path = write_npy("x.npy", dictionaries[i / 2], image, sizeof image);
+        SCOPED_MEMORY char *targets =
+            write_npy("y.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", class, 1);
         ck_ok(open_yaml(&dataset, true, "{path: %s, layout: nhwc, cache_mb: %d}", path, i % 2));
         ck_assert_int_eq(dataset_info(dataset)->input_shape[0], 3);
         read_part(dataset, DATASET_TRAIN, &x, &y);
         ck_assert_mem_eq(x, ((float[]){1, 4, 2, 5, 3, 6}), 24);
-        free(x), free(y), free(path), free(targets);
-        dataset_close(dataset);
     }
     char *path = write_npy("x.npy", TWO_ROWS, two_rows, sizeof two_rows);
     char *targets = write_npy("y.npy", TWO_CLASSES, two_classes, sizeof two_classes);
@@ -267,13 +264,12 @@ TEST(chooses_validation_arrays) {
     add_array(&archive, "y_train", TWO_CLASSES, two_classes, sizeof two_classes);
     add_array(&archive, "x_test", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3)}", two_rows, 12);
     add_array(&archive, "y_test", "{'descr': '<i8', 'fortran_order': False, 'shape': (1,)}", two_classes, 8);
-    char *path = write_archive(&archive);
+    SCOPED_MEMORY char *path = write_archive(&archive);
     ck_ok(open_yaml(&dataset, true, "{path: %s, validation: %s}", path, path));
     ck_assert_uint_eq(dataset_info(dataset)->validation_rows, 1);
     dataset_close(dataset);
     ck_failure(open_yaml(&dataset, true, "{path: %s, validation: {path: %s, targets: y_train}}", path, path),
                STATUS_DATA, "array 'x_test' has 1 rows, but ");
-    free(path);
 }
 
 TEST(rejects_damaged_archives) {
@@ -313,9 +309,9 @@ TEST(rejects_damaged_archives) {
 /* Every length that a copy may stop at is a failure, never a crash. */
 TEST(rejects_truncated_archives) {
     size_t size;
-    char *source;
+    SCOPED_MEMORY char *source;
     ck_assert_int_gt(asprintf(&source, "%s/npy/types_compressed.npz", TEST_VECTORS), 0);
-    char *bytes = slurp(source, &size), *path = path_in(folder, "a.npz");
+    SCOPED_MEMORY char *bytes = slurp(source, &size), *path = path_in(folder, "a.npz");
     for (size_t length = 0; length < size; length += 13) {
         struct dataset *dataset;
         spill(path, bytes, length);
@@ -328,7 +324,6 @@ TEST(rejects_truncated_archives) {
     status s = open_yaml(&dataset, false, "{path: %s, inputs: uint8, targets: bool}", path);
     ck_assert_int_eq((int)status_code(s), (int)STATUS_DATA);
     status_free(s);
-    free(bytes), free(path), free(source);
 }
 
 /* ---- headers ---- */
@@ -364,16 +359,14 @@ TEST(rejects_headers) {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", "the file is damaged"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", "has 6 rows, but "},
     };
-    char *targets = write_npy("y.npy", TWO_CLASSES, two_classes, sizeof two_classes);
+    SCOPED_MEMORY char *targets = write_npy("y.npy", TWO_CLASSES, two_classes, sizeof two_classes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct dataset *dataset;
-        char *path = write_npy("x.npy", cases[i][0], two_rows, sizeof two_rows);
+        SCOPED_MEMORY char *path = write_npy("x.npy", cases[i][0], two_rows, sizeof two_rows);
         status s = open_yaml(&dataset, true, "path: %s", path);
         ck_assert_msg(s, "'%s' was read", cases[i][0]);
         ck_failure(s, STATUS_DATA, cases[i][1]);
-        free(path);
     }
-    free(targets);
 }
 
 TEST(rejects_other_files) {
@@ -390,13 +383,12 @@ TEST(rejects_other_files) {
         {"\x93NUMPY\2\0\0\0", 10, "damaged or not one that NumPy writes"},
         {"\x93NUMPY\2\0\xff\xff\xff\xff{}", 14, "damaged or not one that NumPy writes"},
     };
-    char *path = path_in(folder, "x.npy");
+    SCOPED_MEMORY char *path = path_in(folder, "x.npy");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct dataset *dataset;
         spill(path, cases[i].bytes, cases[i].size);
         ck_failure(open_yaml(&dataset, true, "{path: %s, targets: %s}", path, path), STATUS_DATA, cases[i].message);
     }
-    free(path);
 }
 
 /* The place of a value that is wrong. */
@@ -404,14 +396,14 @@ TEST(names_places) {
     static const float wrong[] = {1, 2, 3, 4, (float)NAN, 6};
     struct dataset *dataset;
     char *path = write_npy("x.npy", TWO_ROWS, wrong, sizeof wrong);
-    char *targets = write_npy("y.npy", TWO_CLASSES, ((int64_t[]){1, -1}), 16);
+    SCOPED_MEMORY char *targets = write_npy("y.npy", TWO_CLASSES, ((int64_t[]){1, -1}), 16);
     ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA,
                "x.npy: row 1, column 1: NaN is not a finite");
     ck_failure(open_yaml(&dataset, true, "path: %s", path), STATUS_DATA, "y.npy: row 1: -1 is not a class");
     free(path);
     path = write_npy("x.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 3)}", wrong, sizeof wrong);
     ck_failure(open_yaml(&dataset, false, "path: %s", path), STATUS_DATA, "x.npy: row 1, element [0, 1]: NaN");
-    free(path), free(targets);
+    free(path);
 }
 
 CHECK_MAIN("npy")

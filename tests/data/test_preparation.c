@@ -24,19 +24,17 @@ FIXTURE(setup, teardown)
 static void check_features(const char *text, const char *keys, enum dataset_part part, size_t size, size_t rows,
                            const float *expected) {
     spill(path, text, strlen(text));
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, false, "{path: %s, %s}", path, keys));
     const struct dataset_info *info = dataset_info(dataset);
     ck_assert_uint_eq(info->input_size, size);
     ck_assert_int_eq(info->input_shape[0], (int64_t)size);
-    float *x;
-    void *y;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *y;
     read_part(dataset, part, &x, &y);
     for (size_t i = 0; i < rows * size; i++)
         ck_assert_msg(x[i] == expected[i], "%s: feature %zu of row %zu is %.9g, not %.9g", text, i % size, i / size,
                       x[i], expected[i]);
-    free(x), free(y);
-    dataset_close(dataset);
 }
 
 static void check(const char *text, const char *keys, size_t size, size_t rows, const float *expected) {
@@ -156,8 +154,8 @@ static void compare_rows(struct dataset *dataset, enum dataset_part part, const 
                          size_t rows) {
     const json_t *features = json_object_get(table, "features");
     size_t size = dataset_info(dataset)->input_size;
-    float *x;
-    void *y;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *y;
     read_part(dataset, part, &x, &y);
     for (size_t i = 0; i < rows; i++) {
         const json_t *row = json_array_get(features, first + i);
@@ -170,7 +168,6 @@ static void compare_rows(struct dataset *dataset, enum dataset_part part, const 
                           (double)x[i * size + k], expected);
         }
     }
-    free(x), free(y);
 }
 
 /* Random tables, prepared by pandas and scikit-learn (tests/vectors/make_columns.py). */
@@ -181,16 +178,14 @@ TEST(scikit_learn) {
         const char *text = json_string_value(json_object_get(table, "csv"));
         size_t rows = (size_t)json_integer_value(json_object_get(table, "rows"));
         size_t train = (size_t)json_integer_value(json_object_get(table, "train_rows"));
-        char *columns = json_dumps(json_object_get(table, "columns"), 0);
-        struct dataset *dataset;
+        SCOPED_MEMORY char *columns = json_dumps(json_object_get(table, "columns"), 0);
+        SCOPED_DATASET dataset;
         spill(path, text, strlen(text));
         ck_ok(open_yaml(&dataset, false, "{path: %s, split: {test: %.17g, shuffle: false}, columns: %s}", path,
                         ((double)(rows - train) - 0.5) / (double)rows, columns));
         ck_assert_uint_eq(dataset_info(dataset)->train_rows, train);
         compare_rows(dataset, DATASET_TRAIN, table, 0, train);
         compare_rows(dataset, DATASET_VALIDATION, table, train, rows - train);
-        dataset_close(dataset);
-        free(columns);
     }
     json_decref(tables);
 }
@@ -413,7 +408,7 @@ static const char *similar_text(size_t i, struct arena *arena) {
 
 TEST(similar_texts) {
     enum { TEXTS = 4000 };
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct text_pool pool = {.arena = arena};
     const char *texts[TEXTS], *sorted[TEXTS];
     size_t indexes[TEXTS], total = 0;
@@ -441,7 +436,6 @@ TEST(similar_texts) {
     kept = category_sort(sorted, TEXTS, true, ranks);
     for (size_t i = 1; i < kept; i++) ck_assert_int_lt(category_compare(true, sorted[i - 1], sorted[i]), 0);
     text_pool_free(&pool);
-    arena_destroy(arena);
 }
 
 CHECK_MAIN("preparation")

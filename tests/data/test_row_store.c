@@ -59,7 +59,7 @@ static void check_rows(struct row_store *store, size_t first, size_t count) {
 }
 
 static void check_columns(struct row_store *store) {
-    double *values = malloc(store->rows * sizeof *values);
+    SCOPED_MEMORY double *values = malloc(store->rows * sizeof *values);
     ck_assert_ptr_nonnull(values);
     for (size_t column = 0; column < store->width; column++) {
         ck_ok(row_store_read_column(store, column, 3, store->rows - 3, values));
@@ -67,7 +67,6 @@ static void check_columns(struct row_store *store) {
         while (row < store->rows && is_same(values[row - 3], value_of(row, column))) row++;
         ck_assert_msg(row == store->rows, "row %zu, column %zu: %.17g", row, column, values[row - 3]);
     }
-    free(values);
 }
 
 TEST(rows_come_back) {

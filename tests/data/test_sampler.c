@@ -57,8 +57,8 @@ static void check_cover(size_t rows, int world, bool shuffle, bool drop_last) {
         ck_assert(total <= rows && rows - total < (size_t)world);
     else
         ck_assert(total >= rows && total - rows < (size_t)world);
-    int64_t *indices = calloc(length + 1, sizeof *indices);
-    int64_t *order = calloc(total + 1, sizeof *order);
+    SCOPED_MEMORY int64_t *indices = calloc(length + 1, sizeof *indices);
+    SCOPED_MEMORY int64_t *order = calloc(total + 1, sizeof *order);
     int *seen = calloc(rows + 1, sizeof *seen);
     for (int rank = 0; rank < world; rank++) {
         draw_indices(&config, rows, 3, rank, world, indices);
@@ -74,7 +74,7 @@ static void check_cover(size_t rows, int world, bool shuffle, bool drop_last) {
         missed += seen[i] == 0;
         ck_assert_uint_le(missed, total < rows ? rows - total : 0);
     }
-    free(indices), free(order), free(seen);
+    free(seen);
 }
 
 TEST(each_row_once) {
@@ -283,7 +283,7 @@ TEST(orders_of_many_rows_need_no_memory) {
 TEST(equals_weighted_random_sampler_on_many_rows) {
     enum { N = 5000 };
     int64_t *memory = calloc(2 * N, sizeof *memory), *classes = memory, *indices = memory + (size_t)N;
-    double *cumulative = calloc(N, sizeof *cumulative);
+    SCOPED_MEMORY double *cumulative = calloc(N, sizeof *cumulative);
     uint8_t hash[DIGEST_SIZE];
     char hex[DIGEST_HEX_SIZE];
     for (int64_t i = 0; i < N; i++) classes[i] = i * i % 7;
@@ -294,7 +294,6 @@ TEST(equals_weighted_random_sampler_on_many_rows) {
     digest_hex(hash, hex);
     ck_assert_str_eq(hex, "92b2106dadaa0a542221eb387bcbfd0528707b0fa6cf3bd83e96947d45115736");
     free(memory);
-    free(cumulative);
 }
 
 CHECK_MAIN("sampler")

@@ -135,7 +135,7 @@ TEST(equals_folds) {
 /* In a time that does not grow with rows times classes. */
 TEST(folds_of_many_classes) {
     enum { CLASSES = 200000, ROWS = 2 * CLASSES };
-    int64_t *classes = malloc(ROWS * sizeof *classes), *order = malloc(ROWS * sizeof *order);
+    SCOPED_MEMORY int64_t *classes = malloc(ROWS * sizeof *classes), *order = malloc(ROWS * sizeof *order);
     struct split_config config = {.folds = 2, .fold = 1, .stratify = true};
     size_t n_validation;
     ck_assert(classes && order);
@@ -143,8 +143,6 @@ TEST(folds_of_many_classes) {
     ck_ok(split_rows_folds(&config, classes, ROWS, order, &n_validation));
     ck_assert_uint_eq(n_validation, CLASSES); /* the second row of each class */
     for (int64_t i = 0; i < CLASSES; i++) ck_assert_int_eq(order[i], CLASSES + i);
-    free(classes);
-    free(order);
 }
 
 TEST(equals_group_splits) {
@@ -177,13 +175,12 @@ TEST(equals_group_splits) {
 
 static void count_classes(struct dataset *dataset, enum dataset_part part, const size_t expected[3]) {
     const struct dataset_info *info = dataset_info(dataset);
-    float *inputs;
-    void *targets;
+    SCOPED_MEMORY float *inputs;
+    SCOPED_MEMORY void *targets;
     size_t counts[3] = {0}, rows = part == DATASET_TRAIN ? info->train_rows : info->validation_rows;
     read_part(dataset, part, &inputs, &targets);
     for (size_t i = 0; i < rows; i++) counts[((int64_t *)targets)[i]]++;
     for (size_t c = 0; c < 3; c++) ck_assert_uint_eq(counts[c], expected[c]);
-    free(inputs), free(targets);
 }
 
 TEST(folds_of_a_dataset) {
@@ -440,12 +437,12 @@ TEST(wrong_configs) {
 /* The resolved config binds to the same config. */
 TEST(resolved_config) {
     struct dataset_config config, again;
-    struct document *document, *second;
+    SCOPED_DOCUMENT document, *second;
     ck_ok(bind_yaml(&dataset_schema, "{path: a.h5, scale: {mean: 0.13, std: 0.3}, split: 0.2, inputs: [x, z]}", &config,
                     &document));
     ck_assert_double_eq(config.split.test, 0.2);
     ck_assert_uint_eq(config.inputs.count, 2);
-    struct text yaml = {0}, difference = {0};
+    SCOPED_TEXT yaml = {0}, difference = {0};
     schema_write_yaml(&dataset_schema, &config, &yaml);
     ck_ok(bind_yaml(&dataset_schema, text_string(&yaml), &again, &second));
     ck_assert_uint_eq(schema_diff(&dataset_schema, &config, &again, &difference), 0);
@@ -453,10 +450,6 @@ TEST(resolved_config) {
     ck_assert_uint_eq(schema_diff(&dataset_schema, &config, &again, &difference), 0);
     again.split.seed = 1;
     ck_assert_uint_eq(schema_diff(&dataset_schema, &config, &again, &difference), 1);
-    text_free(&yaml);
-    text_free(&difference);
-    document_destroy(document);
-    document_destroy(second);
 }
 
 CHECK_MAIN("split")

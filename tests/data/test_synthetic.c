@@ -13,48 +13,45 @@ static void check_hash(const void *bytes, size_t size, const char *expected) {
 
 /* torch.manual_seed(0); [(torch.rand(20), torch.rand(1)) for _ in range(2048)], stacked */
 TEST(equals_the_tutorial) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, false, "format: synthetic"));
     const struct dataset_info *info = dataset_info(dataset);
     ck_assert_uint_eq(info->train_rows, 2048);
     ck_assert_uint_eq(info->input_size, 20);
     ck_assert_uint_eq(info->target_size, 1);
-    float *inputs;
-    void *targets;
+    SCOPED_MEMORY float *inputs;
+    SCOPED_MEMORY void *targets;
     read_part(dataset, DATASET_TRAIN, &inputs, &targets);
     check_hash(inputs, 2048 * 20 * sizeof *inputs, "fca4c15761b6d688ff17bdfc169530f34525fbbed55fba7006913d22526dca2a");
     check_hash(targets, 2048 * sizeof *inputs, "2f207353cadcec5786b27dafa51503bce521734d5a6d7f20cbefe8aadd0982f1");
-    free(inputs), free(targets);
-    dataset_close(dataset);
 }
 
 /* Without noise the targets are W x / sqrt(n) + b: n + 1 rows determine W and b, which the others must match. n = 1. */
 TEST(linear_is_linear) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, false,
                     "{format: synthetic, synthetic: {kind: linear, rows: 50, inputs: 1, targets: 2, noise: 0}}"));
     float *x, *y;
-    void *targets;
+    SCOPED_MEMORY void *targets;
     read_part(dataset, DATASET_TRAIN, &x, &targets);
     y = targets;
     for (int t = 0; t < 2; t++) {
         double w = (y[2 + t] - y[t]) / (x[1] - x[0]), b = y[t] - w * x[0];
         for (int i = 0; i < 50; i++) ck_assert_double_le(fabs(y[2 * i + t] - (w * x[i] + b)), 1e-4);
     }
-    free(x), free(targets);
-    dataset_close(dataset);
+    free(x);
 }
 
 /* W and b are drawn first, then each row: its inputs and its noise. */
 TEST(linear_is_what_it_draws) {
     enum { IN = 3, OUT = 2, N = 40 };
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, false,
                     "{format: synthetic, synthetic: {kind: linear, rows: %d, inputs: %d, targets: %d, noise: 0.5, "
                     "seed: 7}}",
                     N, IN, OUT));
     float *x, drawn[IN], noise[OUT], fixed[(IN + 1) * OUT];
-    void *targets;
+    SCOPED_MEMORY void *targets;
     struct rng rng;
     read_part(dataset, DATASET_TRAIN, &x, &targets);
     rng_seed(&rng, 7);
@@ -70,13 +67,12 @@ TEST(linear_is_what_it_draws) {
         }
         ck_assert_mem_eq(x + i * IN, drawn, sizeof drawn);
     }
-    free(x), free(targets);
-    dataset_close(dataset);
+    free(x);
 }
 
 /* Rows of a class have the mean of the class and the given noise. */
 TEST(classes_are_clouds) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(
         open_yaml(&dataset, true,
                   "{format: synthetic, split: 0.25, synthetic: {kind: classes, rows: 4000, inputs: [2, 3, 4], classes: "
@@ -87,8 +83,8 @@ TEST(classes_are_clouds) {
     ck_assert_int_eq(info->input_shape[1], 3);
     ck_assert_uint_eq(info->input_size, 24);
     ck_assert_uint_eq(info->validation_rows, 1000);
-    float *x;
-    void *targets;
+    SCOPED_MEMORY float *x;
+    SCOPED_MEMORY void *targets;
     read_part(dataset, DATASET_TRAIN, &x, &targets);
     const int64_t *y = targets;
     double mean[5] = {0}, square[5] = {0}, count[5] = {0};
@@ -99,8 +95,6 @@ TEST(classes_are_clouds) {
         ck_assert_double_le(fabs(sqrt(square[c] / count[c]) - 0.5), 0.06);
         for (int d = 0; d < c; d++) ck_assert_double_ge(fabs(mean[c] / count[c] - mean[d] / count[d]), 0.01);
     }
-    free(x), free(targets);
-    dataset_close(dataset);
 }
 
 static char *fingerprint_of(const char *synthetic) {
@@ -112,14 +106,13 @@ static char *fingerprint_of(const char *synthetic) {
 }
 
 TEST(seed_decides) {
-    char *a = fingerprint_of("seed: 1"), *b = fingerprint_of("seed: 1"), *c = fingerprint_of("seed: 2");
+    SCOPED_MEMORY char *a = fingerprint_of("seed: 1"), *b = fingerprint_of("seed: 1"), *c = fingerprint_of("seed: 2");
     ck_assert_str_eq(a, b);
     ck_assert_str_ne(a, c);
-    free(a), free(b), free(c);
 }
 
 TEST(rejects) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_failure(open_yaml(&dataset, true, "format: synthetic"), STATUS_USAGE,
                "dataset.synthetic: the loss needs classes; use kind: classes");
     ck_failure(open_yaml(&dataset, false, "{format: synthetic, synthetic: {inputs: [100000, 100000]}}"), STATUS_USAGE,
@@ -128,16 +121,14 @@ TEST(rejects) {
                STATUS_USAGE, "a row of 1e+09 values is too large");
     ck_ok(open_yaml_as("{format: synthetic, synthetic: {inputs: [1000, 1000000]}}", false, true, &dataset));
     ck_assert_uint_eq(dataset_info(dataset)->input_size, 1000000000);
-    dataset_close(dataset);
 }
 
 /* With metadata_only nothing is drawn: a dataset larger than any memory can be described. */
 TEST(metadata_draws_nothing) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml_as("{format: synthetic, synthetic: {kind: classes, rows: 1000000000000, inputs: 1000}}", true, true,
                        &dataset));
     ck_assert_int_eq(dataset_info(dataset)->classes, 3);
-    dataset_close(dataset);
 }
 
 CHECK_MAIN("synthetic")

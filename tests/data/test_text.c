@@ -59,14 +59,13 @@ TEST(rows_are_views_of_the_text) {
 }
 
 TEST(characters_are_code_points) {
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     write_text(path, "aé𝄞€a");
     ck_ok(open_yaml(&dataset, true, "{path: %s, text: {block_size: 2}}", path));
     ck_assert_str_eq(dataset_vocabulary(dataset), "aé€𝄞");
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 3);
     check_row(dataset, DATASET_TRAIN, 1, 2, (int32_t[]){1, 3}, (int64_t[]){3, 2});
     check_row(dataset, DATASET_TRAIN, 2, 2, (int32_t[]){3, 2}, (int64_t[]){2, 0});
-    dataset_close(dataset);
 }
 
 /* More than 256 and more than 65536 different characters: ids of 2 and 4 bytes. */
@@ -82,13 +81,12 @@ TEST(large_vocabularies) {
         }
         spill(path, text, (size_t)count * 4);
         free(text);
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         ck_ok(open_yaml(&dataset, true, "{path: %s, text: {block_size: 3}}", path));
         ck_assert_int_eq(dataset_info(dataset)->vocabulary, count);
         int32_t last = (int32_t)count - 1;
         check_row(dataset, DATASET_TRAIN, count - 4, 3, (int32_t[]){last - 3, last - 2, last - 1},
                   (int64_t[]){last - 2, last - 1, last});
-        dataset_close(dataset);
     }
 }
 
@@ -151,11 +149,10 @@ TEST(fingerprints_differ) {
                                        "block_size: 3, truncate: 0.9"};
     write_text(path, "to be or not to be");
     for (int i = 0; i < 4; i++) {
-        struct dataset *dataset;
+        SCOPED_DATASET dataset;
         ck_ok(open_yaml(&dataset, true, "{path: %s, text: {%s}}", path, keys[i]));
         strcpy(seen[i], dataset_info(dataset)->fingerprint);
         for (int k = 0; k < i; k++) ck_assert_str_ne(seen[i], seen[k]);
-        dataset_close(dataset);
     }
 }
 
@@ -191,7 +188,7 @@ TEST(vocabularies) {
 
 TEST(token_files) {
     struct dataset *dataset;
-    char *file = path_in(folder, "t.bin");
+    SCOPED_MEMORY char *file = path_in(folder, "t.bin");
     const uint8_t narrow[] = {1, 0, 2, 0, 3, 1, 4, 0, 5, 0, 6, 0, 7, 0}; /* 1 2 259 4 5 6 7 */
     spill(file, narrow, sizeof narrow);
     ck_ok(open_yaml(&dataset, true, "{path: %s, tokens: {block_size: 3}}", file));
@@ -215,12 +212,11 @@ TEST(token_files) {
     ck_assert_int_eq(dataset_info(dataset)->vocabulary, 65537);
     check_row(dataset, DATASET_TRAIN, 1, 1, (int32_t[]){65536}, (int64_t[]){3});
     dataset_close(dataset);
-    free(file);
 }
 
 TEST(rejects_wrong_token_files) {
     struct dataset *dataset;
-    char *file = path_in(folder, "t.bin"), *other = path_in(folder, "v.bin");
+    SCOPED_MEMORY char *file = path_in(folder, "t.bin"), *other = path_in(folder, "v.bin");
     const uint8_t seven[] = {1, 0, 2, 0, 3, 1, 4}, large[] = {255, 255, 255, 255, 255, 255, 255, 255};
     const uint8_t four[] = {1, 0, 2, 0, 3, 0, 4, 0};
     int64_t position = 0, y[2];
@@ -252,16 +248,15 @@ TEST(rejects_wrong_token_files) {
     ck_failure(dataset_read(dataset, DATASET_TRAIN, &position, 1, x, y), STATUS_DATA,
                "t.bin: the file was truncated after it was opened");
     dataset_close(dataset);
-    free(file), free(other);
 }
 
 /* The loader's batches, with the thread that reads ahead and without: targets are (rows, block_size). */
 TEST(batches_of_tokens) {
-    char *file = path_in(folder, "t.bin");
+    SCOPED_MEMORY char *file = path_in(folder, "t.bin");
     uint16_t tokens[101];
     for (uint16_t i = 0; i < 101; i++) tokens[i] = i;
     spill(file, tokens, sizeof tokens);
-    struct dataset *dataset;
+    SCOPED_DATASET dataset;
     ck_ok(open_yaml(&dataset, true, "{path: %s, tokens: {block_size: 5}}", file));
     ck_assert_uint_eq(dataset_info(dataset)->train_rows, 20);
     const struct sampler_config sampler = {.batch_size = 3, .global_batch_size = SCHEMA_NO_INT};
@@ -282,8 +277,6 @@ TEST(batches_of_tokens) {
         }
         loader_destroy(loader);
     }
-    dataset_close(dataset);
-    free(file);
 }
 
 CHECK_MAIN("text")

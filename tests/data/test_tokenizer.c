@@ -16,7 +16,7 @@ static void check_case(const struct tokenizer *tokenizer, const json_t *expected
     const char *text = json_string_value(json_object_get(expected, "text"));
     const json_t *ids = json_object_get(expected, "ids");
     struct token_list list = {0};
-    struct text bytes = {0}, decoded = {0};
+    SCOPED_TEXT bytes = {0}, decoded = {0};
     ck_ok(tokenizer_encode(tokenizer, text, strlen(text), &list));
     ck_assert_msg(list.count == json_array_size(ids), "'%s': %zu tokens", text, list.count);
     for (size_t i = 0; i < list.count; i++)
@@ -25,8 +25,6 @@ static void check_case(const struct tokenizer *tokenizer, const json_t *expected
     ck_assert_uint_eq(utf8_repair(text_string(&bytes), bytes.length, true, &decoded), bytes.length);
     ck_assert_str_eq(text_string(&decoded), json_string_value(json_object_get(expected, "decoded")));
     free(list.ids);
-    text_free(&bytes);
-    text_free(&decoded);
 }
 
 TEST(ids_are_those_of_the_package) {
@@ -66,12 +64,11 @@ TEST(classes_of_characters) {
 
 static void check_ids(const struct tokenizer *tokenizer, const char *text, const char *expected) {
     struct token_list list = {0};
-    struct text ids = {0};
+    SCOPED_TEXT ids = {0};
     ck_ok(tokenizer_encode(tokenizer, text, strlen(text), &list));
     for (size_t i = 0; i < list.count; i++) text_printf(&ids, "%s%d", i ? " " : "", (int)list.ids[i]);
     ck_assert_str_eq(text_string(&ids), expected);
     free(list.ids);
-    text_free(&ids);
 }
 
 TEST(merges_by_rank) {
@@ -151,14 +148,13 @@ TEST(long_unigram_words) {
 }
 
 TEST(huge_unigram_pieces) {
-    struct text json = {0};
+    SCOPED_TEXT json = {0};
     struct tokenizer *tokenizer;
     text_add(&json, "{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"");
     for (size_t i = 0; i < 1025; i++) text_add(&json, "a");
     text_add(&json, "\", 0]]}}");
     ck_failure(tokenizer_parse("t.json", text_string(&json), json.length, &tokenizer), STATUS_DATA,
                "t.json: model.vocab: the piece 0 has 1025 bytes; at most 1024 are supported");
-    text_free(&json);
 }
 
 /* Tables whose numbers point outside leave the text as it is. */
@@ -347,13 +343,11 @@ TEST(repairs_utf8) {
         {"\xf5", "\ufffd", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text whole = {0}, part = {0};
+        SCOPED_TEXT whole = {0}, part = {0};
         size_t size = strlen(cases[i].bytes);
         ck_assert_uint_eq(utf8_repair(cases[i].bytes, size, true, &whole), size);
         ck_assert_str_eq(text_string(&whole), cases[i].text);
         ck_assert_msg(utf8_repair(cases[i].bytes, size, false, &part) == size - cases[i].left, "case %zu", i);
-        text_free(&whole);
-        text_free(&part);
     }
 }
 
@@ -367,7 +361,7 @@ static void check_row(struct dataset *dataset, int64_t position, size_t size, co
 
 TEST(texts_and_ids_with_a_tokenizer) {
     char *folder = make_folder(), *text = path_in(folder, "t.txt"), *ids = path_in(folder, "t.bin");
-    char *json = path_in(folder, "t.json"), *other = path_in(folder, "v.txt");
+    SCOPED_MEMORY char *json = path_in(folder, "t.json"), *other = path_in(folder, "v.txt");
     const char *tokenizer = "{" MODEL("") ", " WORDS "}";
     struct dataset *dataset;
     spill(text, "abc bc aabb", 11);
@@ -418,7 +412,7 @@ TEST(texts_and_ids_with_a_tokenizer) {
     ck_failure(open_yaml(&dataset, true, "{path: %s, tokens: {tokenizer: %s}}", other, json), STATUS_DATA,
                "v.txt: the tokenizer has no token for the byte 0x64");
     remove_folder(folder);
-    free(text), free(ids), free(json), free(other);
+    free(text), free(ids);
 }
 
 /* A checkpoint's data/tokenizer. */
@@ -426,7 +420,7 @@ TEST(vocabularies_of_tokenizers) {
     struct vocabulary *vocabulary;
     int32_t *ids;
     size_t count;
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     ck_ok(vocabulary_create_tokenizer("{" MODEL("") ", " WORDS "}", &vocabulary));
     ck_assert(!vocabulary_has_characters(vocabulary));
     ck_assert_uint_eq(vocabulary_size(vocabulary), 8);
@@ -440,7 +434,6 @@ TEST(vocabularies_of_tokenizers) {
     ck_assert_ptr_null(ids);
     vocabulary_destroy(vocabulary);
     ck_failure(vocabulary_create_tokenizer("{}", &vocabulary), STATUS_DATA, "the model's tokenizer: it has no model");
-    text_free(&text);
 }
 
 CHECK_MAIN("tokenizer")

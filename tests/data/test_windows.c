@@ -78,8 +78,8 @@ TEST(last_rows_of_each_series) {
 }
 
 TEST(rows_are_stored_once) {
-    struct text csv = {0};
-    struct dataset *dataset;
+    SCOPED_TEXT csv = {0};
+    SCOPED_DATASET dataset;
     text_add(&csv, "a,y\n");
     for (int i = 0; i < 50; i++) text_printf(&csv, "%d,%d\n", i, 100 + i);
     char *folder = make_folder(), *path = path_in(folder, "rows.csv");
@@ -94,10 +94,8 @@ TEST(rows_are_stored_once) {
     for (int i = 0; i < 20; i++) ck_assert(inputs[2 * i] == (float)(26 + i) && inputs[2 * i + 1] == (float)(126 + i));
     ck_assert_float_eq(target, 147);
     ck_assert_int_eq(dataset_row(dataset, DATASET_VALIDATION, 1), 45);
-    dataset_close(dataset);
     free(path);
     remove_folder(folder);
-    text_free(&csv);
 }
 
 CHECK_MAIN("windows")

@@ -26,6 +26,9 @@ static inline struct device *open_set(const char *set) {
     return device;
 }
 
+static inline void destroy_device(struct device **device) { device_destroy(*device); }
+#define SCOPED_DEVICE __attribute__((cleanup(destroy_device))) struct device *
+
 /* (count), of a normal distribution, for guarded_free. */
 static inline float *random_values(size_t count, uint64_t seed) {
     struct rng rng;

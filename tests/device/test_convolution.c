@@ -247,7 +247,7 @@ static void check_rounded(const struct tensors *x, const struct tensors *rounded
 
 /* With AMX, in bfloat16: the factors are rounded, the sums are not. */
 TEST(factors_are_rounded) {
-    struct device *device = open_set("amx"), *baseline = open_set("baseline");
+    SCOPED_DEVICE device = open_set("amx"), *baseline = open_set("baseline");
     ck_assert_ptr_nonnull(baseline);
     status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : OK;
     if (s) printf("skipped on this machine: %s\n", status_message(s));
@@ -268,12 +268,11 @@ TEST(factors_are_rounded) {
         free_tensors(&own), free_tensors(&plain), free_tensors(&exact), free_tensors(&expected);
     }
     status_free(s);
-    device_destroy(device), device_destroy(baseline);
 }
 
 /* With AMX, in float32: by the operators with AMX, and by those that are chosen. */
 TEST(factors_are_three_bfloat16) {
-    struct device *device = open_set("amx"), *baseline = open_set("baseline");
+    SCOPED_DEVICE device = open_set("amx"), *baseline = open_set("baseline");
     ck_assert_ptr_nonnull(baseline);
     if (device) ck_assert(!device_set_precision(device, PRECISION_FLOAT32_SPLIT));
     for (size_t i = 0; i < sizeof cases / sizeof *cases && device; i++) {
@@ -290,7 +289,6 @@ TEST(factors_are_three_bfloat16) {
         }
         free_tensors(&chosen), free_tensors(&expected);
     }
-    device_destroy(device), device_destroy(baseline);
 }
 
 /* Fewer and more rows than it was created for, then on one thread: each pass needs another part of the workspace. */
@@ -318,30 +316,28 @@ TEST(other_numbers_of_rows_on_threads) {
     static const struct convolution convolutions[] = {
         {.in = {4, 4, 1024}, .out = {4, 4, 512}, .window = {{1, 1}, {1, 1}, {0, 0}, {1, 1}}, .groups = 1},
         {.in = {30, 31, 40}, .out = {30, 31, 24}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1}};
-    struct device *device = open_set("amx");
+    SCOPED_DEVICE device = open_set("amx");
     status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : OK;
     if (s) printf("skipped on this machine: %s\n", status_message(s));
     for (size_t i = 0; i < 2 && device && !s; i++) threads_agree(add_other_rows, &convolutions[i]);
     status_free(s);
-    device_destroy(device);
 }
 
 /* A last batch that is shorter than the others. */
 TEST(fewer_rows) {
-    struct device *device;
+    SCOPED_DEVICE device;
     ck_assert(!cpu_device_create(NULL, &device));
     struct tensors expected = run(device, cpu_kernels_of(device)->convolution, &cases[0], 16, 5);
     struct tensors large = run(device, &of_device, &cases[0], 16, 5);
     compare(&large, &expected, &cases[0], 0);
     free_tensors(&large), free_tensors(&expected);
-    device_destroy(device);
 }
 
 /* Inference, which needs no gradients, with more rows and fewer than before; by the kernels of stride 1 and by oneDNN.
  */
 TEST_LOOP(outputs_alone, 0, 2) {
     const struct convolution *c = _i == 0 ? &cases[0] : &cases[3];
-    struct device *device;
+    SCOPED_DEVICE device;
     ck_assert(!cpu_device_create(NULL, &device));
     const struct convolution_kernels *ops = &of_device;
     struct device_convolution *d;
@@ -357,7 +353,6 @@ TEST_LOOP(outputs_alone, 0, 2) {
         free_tensors(&expected);
     }
     ops->destroy(d);
-    device_destroy(device);
 }
 
 /* One image or a few, for which Winograd's algorithm computes the points of large weights in smaller pieces, have the
@@ -367,7 +362,7 @@ TEST(few_images_have_the_bits_of_many) {
         .in = {4, 3, 160}, .out = {4, 3, 176}, .window = {{3, 3}, {1, 1}, {1, 1}, {1, 1}}, .groups = 1};
     enum { MANY = 9, IN = 4 * 3 * 160, OUT = 4 * 3 * 176 };
     for (size_t s = 0; s < SETS; s++) {
-        struct device *device = open_set(sets[s]);
+        SCOPED_DEVICE device = open_set(sets[s]);
         if (!device) continue;
         const struct convolution_kernels *ops = cpu_kernels_of(device)->winograd;
         struct tensors many = run(device, ops, &c, MANY, MANY);
@@ -383,7 +378,6 @@ TEST(few_images_have_the_bits_of_many) {
             guarded_free(y), guarded_free(dx);
         }
         free_tensors(&many);
-        device_destroy(device);
     }
 }
 
@@ -416,7 +410,7 @@ static bool uses_amx(struct device *device, const struct convolution *c) {
 }
 
 TEST(the_same_bits_on_any_number_of_threads) {
-    struct device *device = open_set("amx"), *three = open_set("amx");
+    SCOPED_DEVICE device = open_set("amx"), *three = open_set("amx");
     if (three) ck_assert(!device_set_precision(three, PRECISION_FLOAT32_SPLIT));
     status s = device ? device_set_precision(device, PRECISION_BFLOAT16) : OK;
     if (s) printf("skipped on this machine: %s\n", status_message(s));
@@ -430,7 +424,6 @@ TEST(the_same_bits_on_any_number_of_threads) {
         if (uses_amx(three, c)) threads_agree(add_bits, &(struct bits_case){c, THREE_BFLOAT16});
     }
     status_free(s);
-    device_destroy(device), device_destroy(three);
 }
 
 /* Vectors of any width with fused multiply-adds give the same bits. */
@@ -439,11 +432,10 @@ TEST(the_same_bits_in_every_set) {
         struct tensors both[2];
         size_t count = 0;
         for (size_t s = 1; has_unit_stride(&cases[i]) && s < SETS; s++) {
-            struct device *device = open_set(sets[s]);
+            SCOPED_DEVICE device = open_set(sets[s]);
             if (!device) continue;
             both[count++] =
                 run(device, cpu_kernels_of(device)->unit_stride, &cases[i], rows_of(&cases[i]), rows_of(&cases[i]));
-            device_destroy(device);
         }
         if (count == 2) {
             ck_assert_mem_eq(both[0].y, both[1].y, both[0].out * sizeof(float));

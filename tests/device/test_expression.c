@@ -117,13 +117,13 @@ static const char *const functions[] = {
 
 /* Of one number in a row, with the derivative. */
 TEST_EACH(values_of_functions, functions) {
-    struct formula *f = parsed(functions[_i]), *slope = parsed(functions[_i]);
+    SCOPED_MEMORY struct formula *f = parsed(functions[_i]), *slope = parsed(functions[_i]);
     struct batch b = batch_of(2001, 1);
     float *value = guarded_malloc(b.rows * sizeof(float)), *gradient = guarded_malloc(b.rows * sizeof(float));
     slope->e.own = slope->e.count;
     if (slope->gradient != EXPRESSION_NONE) slope->e.value = slope->gradient;
     for (size_t set = 0; set < SETS; set++) {
-        struct device *device = open_set(sets[set]);
+        SCOPED_DEVICE device = open_set(sets[set]);
         if (!device) continue;
         run(device, f, &b, value, gradient);
         for (size_t i = 0; i < b.rows; i++) {
@@ -138,11 +138,9 @@ TEST_EACH(values_of_functions, functions) {
                           "%s derivative of %s at %g, %g: %.9g, not %.9g", sets[set], functions[_i], in[0], in[1],
                           (double)gradient[i], g);
         }
-        device_destroy(device);
     }
     guarded_free(value), guarded_free(gradient);
     free_batch(&b);
-    free(f), free(slope);
 }
 
 /* Extreme numbers are those of the C library. */
@@ -221,7 +219,7 @@ TEST_EACH(values_of_rows, shapes) {
           *gradient = guarded_malloc(b.rows * b.size * sizeof(float));
     struct device *device = open_set("baseline");
     for (size_t which = 0; which < sizeof of_rows / sizeof *of_rows; which++) {
-        struct formula *f = parsed(of_rows[which]);
+        SCOPED_MEMORY struct formula *f = parsed(of_rows[which]);
         size_t width = is_vector(f, b.size) ? b.size : 1;
         double sum = run(device, f, &b, value, gradient), expected_sum = 0;
         for (size_t i = 0; i < b.rows * width; i += 1 + b.size / 50) {
@@ -236,7 +234,6 @@ TEST_EACH(values_of_rows, shapes) {
         if (width == 1)
             ck_assert_msg(fabs(sum - expected_sum) <= 1e-9 * (double)b.rows * 100, "%s: %g, not %g", of_rows[which],
                           sum, expected_sum);
-        free(f);
     }
     device_destroy(device);
     guarded_free(value), guarded_free(gradient);
@@ -250,7 +247,7 @@ TEST(sums_like_another_value) {
           *gradient = guarded_malloc(b.rows * b.size * sizeof(float));
     struct device *device = open_set("baseline");
     for (int i = 0; i < 4; i++) {
-        struct formula *f = parsed("x + s");
+        SCOPED_MEMORY struct formula *f = parsed("x + s");
         uint16_t first = expression_variable(&f->e, i & 1 ? 2 : 0), second = expression_variable(&f->e, i & 2 ? 2 : 0);
         f->gradient = expression_add(&f->e, EXPRESSION_SUM_LIKE, first, second, 0, 0);
         run(device, f, &b, value, gradient);
@@ -260,7 +257,6 @@ TEST(sums_like_another_value) {
             float expected = i & 1 ? b.s[k / b.size] : i & 2 ? sum : b.x[k];
             ck_assert_msg(fabsf(gradient[k] - expected) < 1e-6f, "case %d, element %zu", i, k);
         }
-        free(f);
     }
     device_destroy(device);
     guarded_free(value), guarded_free(gradient);
@@ -289,7 +285,7 @@ static void compare_bits(const char *text, const struct batch *b, struct device 
 }
 
 TEST_LOOP(bits_of_sets, 1, (int)SETS) {
-    struct device *baseline = open_set("baseline"), *set = open_set(sets[_i]);
+    SCOPED_DEVICE baseline = open_set("baseline"), *set = open_set(sets[_i]);
     for (size_t shape = 0; set && shape < sizeof shapes / sizeof *shapes; shape++) {
         struct batch b = batch_of(shapes[shape][0], shapes[shape][1]);
         for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) compare_bits(of_rows[i], &b, baseline, set, 0);
@@ -297,18 +293,15 @@ TEST_LOOP(bits_of_sets, 1, (int)SETS) {
             compare_bits(functions[i], &b, baseline, set, 0);
         free_batch(&b);
     }
-    device_destroy(baseline);
-    device_destroy(set);
 }
 
 TEST(bits_of_threads) {
     setenv("OMP_NUM_THREADS", "3", 1);
-    struct device *device = open_set("baseline");
+    SCOPED_DEVICE device = open_set("baseline");
     struct batch b = batch_of(60001, 3);
     ck_assert_uint_eq(parallel_threads(), 3);
     compare_bits("mean(abs(x - y) ^ 1.5) * s", &b, device, device, 1);
     free_batch(&b);
-    device_destroy(device);
 }
 
 CHECK_MAIN("expression")

@@ -56,18 +56,17 @@ TEST(products) {
     static const size_t shapes[][3] = {{1, 1, 1},    {32, 13, 64}, {32, 64, 3},  {7, 5, 17},     {8, 16, 32},
                                        {9, 300, 33}, {3, 513, 31}, {65, 2, 100}, {128, 256, 128}};
     for (size_t s = 0; s < 3; s++) {
-        struct device *device = open_set(sets[s]);
+        SCOPED_DEVICE device = open_set(sets[s]);
         if (!device) continue;
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             product_agrees(device, shapes[i][0], shapes[i][1], shapes[i][2]);
-        device_destroy(device);
     }
 }
 
 /* The result of a row is the same alone and in a batch, so 2 ranks x 16 rows agree with 1 rank x 32. */
 TEST(rows_are_independent) {
     for (size_t s = 0; s < 3; s++) {
-        struct device *device = open_set(sets[s]);
+        SCOPED_DEVICE device = open_set(sets[s]);
         if (!device) continue;
         const struct device_ops *ops = device_ops(device);
         float *x = random_values(32 * 13, 1), *w = random_values(64 * 13, 2), *bias = random_values(64, 3);
@@ -78,7 +77,6 @@ TEST(rows_are_independent) {
             ck_assert_mem_eq(row, whole + i * 64, sizeof row);
         }
         guarded_free(x), guarded_free(w), guarded_free(bias);
-        device_destroy(device);
     }
 }
 
@@ -209,19 +207,18 @@ TEST(lion_of_zero_and_nan) {
                                              .decay_factor = 1};
     const float g[] = {0, NAN, 3, -3};
     for (size_t s = 0; s < 3; s++) {
-        struct device *device = open_set(sets[s]);
+        SCOPED_DEVICE device = open_set(sets[s]);
         if (!device) continue;
         float values[] = {1, 1, 1, 1}, average[4] = {0};
         work_update(device, RULE_LION, &(union optimizer_constants){.lion = constants}, &work_whole, values, g,
                     (float *[OPTIMIZER_STATES]){average}, 4);
         ck_assert(values[0] == 1 && isnan(values[1]) && values[2] == 0.5f && values[3] == 1.5f);
         ck_assert(average[0] == 0 && isnan(average[1]));
-        device_destroy(device);
     }
 }
 
 TEST(dropout_depends_on_the_row_only) {
-    struct device *device = open_set("baseline");
+    SCOPED_DEVICE device = open_set("baseline");
     float ones[8 * 10], whole[8 * 10], half[4 * 10];
     for (int i = 0; i < 80; i++) ones[i] = 1;
     const uint64_t three = 3, four = 4;
@@ -248,7 +245,6 @@ TEST(dropout_depends_on_the_row_only) {
     ck_assert_mem_eq(other, ones, sizeof ones);
     device_ops(device)->dropout(device, &all, 1, F32(ones), F32(other), 8, 10);
     for (int i = 0; i < 80; i++) ck_assert(other[i] == 0);
-    device_destroy(device);
 }
 
 /* The masks of every set are those of the generator, one block of four at a time: rows shorter and longer than what is
@@ -260,7 +256,7 @@ TEST(dropout_draws_the_words_of_philox) {
     const uint64_t pass = 0x500000003;
     struct draw_key key = {.seed = 0x700000009, .stream = 2, .pass = &pass, .first_row = 0x2fffffffe, .row_stride = 3};
     for (size_t s = 0; s < 3; s++) {
-        struct device *device = open_set(sets[s]);
+        SCOPED_DEVICE device = open_set(sets[s]);
         if (!device) continue;
         for (size_t size = 1; size <= MAX; size++) {
             device_ops(device)->dropout(device, &key, 0.5f, F32(ones), F32(y), ROWS, size);
@@ -273,14 +269,13 @@ TEST(dropout_draws_the_words_of_philox) {
                     ck_assert(y[i * size + j] == (word[j % 4] >> 31 ? 2 : 0));
                 }
         }
-        device_destroy(device);
     }
 }
 
 /* Against the formula in double, with the moments of the distribution; a sample is that of its row on any rank. */
 TEST(samples_of_a_normal_distribution) {
     enum { SIZE = 30, COUNT = 2000 };
-    struct device *device = open_set("baseline");
+    SCOPED_DEVICE device = open_set("baseline");
     float *zeros = calloc(COUNT * SIZE, sizeof *zeros), *z = calloc(COUNT * SIZE, sizeof *z), half[4 * SIZE];
     ck_assert(zeros && z);
     const uint64_t three = 3;
@@ -309,12 +304,11 @@ TEST(samples_of_a_normal_distribution) {
     }
     free(zeros);
     free(z);
-    device_destroy(device);
 }
 
 TEST(finite_or_not) {
     for (size_t s = 0; s < 3; s++) {
-        struct device *device = open_set(sets[s]);
+        SCOPED_DEVICE device = open_set(sets[s]);
         if (!device) continue;
         float *x = random_values(100, 1);
         ck_assert(device_ops(device)->is_finite(device, F32(x), 100));
@@ -327,7 +321,6 @@ TEST(finite_or_not) {
             x[i] = keep;
         }
         guarded_free(x);
-        device_destroy(device);
     }
 }
 
@@ -335,7 +328,7 @@ TEST(finite_or_not) {
 TEST(norms) {
     static const size_t counts[] = {1, 2, 15, 16, 17, 40, 1000};
     for (size_t n = 0; n < 3 * 7; n++) {
-        struct device *device = open_set(sets[n % 3]);
+        SCOPED_DEVICE device = open_set(sets[n % 3]);
         if (!device) continue;
         size_t count = counts[n / 3];
         float *x = random_values(count, n + 1);
@@ -343,7 +336,6 @@ TEST(norms) {
         for (size_t i = 0; i < count; i++) sum += (double)x[i] * (double)x[i];
         ck_assert_float_eq_tol(device_ops(device)->norm(device, x, count), (float)sqrt(sum), 1e-6f * (float)sqrt(sum));
         guarded_free(x);
-        device_destroy(device);
     }
 }
 
@@ -359,7 +351,7 @@ TEST(errors) {
 TEST(the_workspace_never_shrinks) {
     const size_t sizes[] = {1, (size_t)64 << 20, 16, 0, (size_t)32 << 20, 4096};
     size_t max = 0;
-    struct device *device = open_set("baseline");
+    SCOPED_DEVICE device = open_set("baseline");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         ck_assert(!workspace_reserve(device, sizes[i], "a test"));
         if (sizes[i] > max) max = sizes[i];
@@ -367,14 +359,13 @@ TEST(the_workspace_never_shrinks) {
         ck_assert_uint_eq((uintptr_t)workspace % 64, 0);
         memset(workspace, 1, max);
     }
-    device_destroy(device);
 }
 
 /* Short rows are computed together; weights of 1 change nothing but this. */
 TEST(short_rows_of_cross_entropy) {
     static const size_t positions[] = {1, 3, 32, 63, 64, 65, 200};
     for (size_t n = 0; n < 3 * 7 * 11; n++) {
-        struct device *device = open_set(sets[n % 3]);
+        SCOPED_DEVICE device = open_set(sets[n % 3]);
         if (!device) continue;
         size_t count = positions[n / 3 % 7], classes = 1 + n / 21;
         float *x = random_values(count * classes, n), *dx[2];
@@ -398,7 +389,6 @@ TEST(short_rows_of_cross_entropy) {
         for (size_t i = 0; i < count * classes; i++)
             ck_assert(dx[0][i] == dx[1][i] || (isnan(dx[0][i]) && isnan(dx[1][i])));
         guarded_free(x), guarded_free(targets), guarded_free(dx[0]), guarded_free(dx[1]);
-        device_destroy(device);
     }
 }
 

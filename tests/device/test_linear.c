@@ -80,14 +80,13 @@ static const size_t shapes[][3] = {
 
 TEST(products_agree) {
     for (size_t s = 0; s < SETS; s++) {
-        struct device *device = open_set(sets[s]);
+        SCOPED_DEVICE device = open_set(sets[s]);
         if (!device) continue;
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             struct results r = compute(device, shapes[i][0], shapes[i][1], shapes[i][2]);
             check_all(&r, shapes[i][0], shapes[i][1], shapes[i][2], PRECISION_FLOAT32);
             release(&r);
         }
-        device_destroy(device);
     }
 }
 
@@ -97,7 +96,7 @@ TEST(gradients_of_biases_are_added_in_order) {
     static const char *const names[] = {"baseline", "avx2", "avx512"};
     static const size_t sizes[] = {1, 3, 7, 16, 30, 64, 77, 5000};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        struct device *device = open_set(names[n]);
+        SCOPED_DEVICE device = open_set(names[n]);
         for (size_t s = 0; device && s < sizeof sizes / sizeof *sizes; s++)
             for (size_t rows = 1; rows < 40; rows += 6) {
                 size_t size = sizes[s];
@@ -109,13 +108,12 @@ TEST(gradients_of_biases_are_added_in_order) {
                 ck_assert_mem_eq(dbias, sum, size * sizeof *sum);
                 guarded_free(dy), guarded_free(sum), guarded_free(x), guarded_free(dbias), guarded_free(dw);
             }
-        device_destroy(device);
     }
 }
 
 TEST(rows_are_copied_in_groups) {
     size_t rows = 4100, in = 1024, out = 512;
-    struct device *device = open_set(NULL);
+    SCOPED_DEVICE device = open_set(NULL);
     float *x = random_values(rows * in, 1), *w = random_values(out * in, 2), *bias = random_values(out, 3);
     float *y = guarded_malloc(rows * out * sizeof *y);
     device_ops(device)->linear_forward(device, F32(x), w, bias, false, F32(y), rows, in, out);
@@ -123,7 +121,6 @@ TEST(rows_are_copied_in_groups) {
         for (size_t o = 0; o < out; o += o + 8 < out ? 7 : 1)
             check(y[i * out + o], bias[o], x + i * in, 1, w + o * in, 1, in, tolerance(PRECISION_FLOAT32), "y");
     guarded_free(x), guarded_free(w), guarded_free(bias), guarded_free(y);
-    device_destroy(device);
 }
 
 #define LARGE ((size_t)1 << 19) /* multiply-adds, more than of any small product */
@@ -186,10 +183,9 @@ static void check_all_small(struct device *device) {
 
 TEST(small_products_have_the_bits_of_large_ones) {
     for (size_t s = 0; s < SETS + BF16_SETS; s++) {
-        struct device *device = s < SETS ? open_set(sets[s]) : open_bfloat16(bf16_sets[s - SETS][0]);
+        SCOPED_DEVICE device = s < SETS ? open_set(sets[s]) : open_bfloat16(bf16_sets[s - SETS][0]);
         if (!device) continue;
         check_all_small(device);
-        device_destroy(device);
     }
     struct device *device = open_rounding("amx", PRECISION_TF32);
     if (device) check_all_small(device);
@@ -239,10 +235,9 @@ TEST(few_rows_have_the_bits_of_many) {
     static const size_t sizes[][2] = {{15, 3},   {16, 1},    {17, 33},   {33, 50},   {129, 70}, {401, 41},
                                       {4097, 5}, {9001, 20}, {500, 530}, {4400, 61}, {300, 64}, {4500, 48}};
     for (size_t s = 0; s < SETS; s++) {
-        struct device *device = open_set(sets[s]);
+        SCOPED_DEVICE device = open_set(sets[s]);
         for (size_t i = 0; device && i < 2 * sizeof sizes / sizeof *sizes; i++)
             check_few(device, sizes[i / 2][0], sizes[i / 2][1], i % 2);
-        device_destroy(device);
     }
 }
 
@@ -389,13 +384,12 @@ static void check_parts(struct device *device, size_t rows, size_t in, size_t ou
 TEST(parts_of_a_gradient_have_the_bits_of_the_whole) {
     static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_FLOAT32_SPLIT, PRECISION_BFLOAT16};
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
-        struct device *device = i ? open_rounding(NULL, precisions[i]) : open_set(NULL);
+        SCOPED_DEVICE device = i ? open_rounding(NULL, precisions[i]) : open_set(NULL);
         if (!device) continue;
         check_parts(device, 100, 300, 590, 96);
         check_parts(device, 70, 3000, 1000, 480); /* smaller parts, of an x that is packed once */
         check_parts(device, 50, 6000, 600, 48);   /* fewer than each thread would have */
         check_parts(device, 5, 7, 50, 48);
-        device_destroy(device);
     }
 }
 
@@ -472,9 +466,8 @@ static void run_large(struct device *device, const void *context, struct digest 
 TEST(threads_do_not_change_bits) {
     static const enum precision precisions[] = {PRECISION_FLOAT32, PRECISION_TF32, PRECISION_FLOAT32_SPLIT,
                                                 PRECISION_BFLOAT16};
-    struct device *device = open_bfloat16(NULL);
+    SCOPED_DEVICE device = open_bfloat16(NULL);
     for (size_t i = 0; i < (device ? 4 : 3); i++) threads_agree(run_large, &precisions[i]);
-    device_destroy(device);
 }
 
 CHECK_MAIN("linear")

@@ -119,11 +119,10 @@ static const struct attention_shape shapes[] = {
 
 TEST(attention) {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        struct device *device = open_set(sets[i]);
+        SCOPED_DEVICE device = open_set(sets[i]);
         if (!device) continue;
         for (size_t j = 0; j < SHAPES; j++) attention_agrees(device, &shapes[j], 1, FLOAT32_ERROR);
         attention_agrees(device, &shapes[2], 3, FLOAT32_ERROR); /* maxima that grow from block to block */
-        device_destroy(device);
     }
 }
 
@@ -133,7 +132,7 @@ TEST(masked_attention) {
     static const uint64_t pass = 3;
     const struct draw_key key = {.seed = 5, .stream = 2, .pass = &pass, .first_row = 1, .row_stride = 2};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        struct device *device = open_set(sets[i]);
+        SCOPED_DEVICE device = open_set(sets[i]);
         if (!device) continue;
         for (size_t j = 0; j < 3; j++)
             for (int kind = 1; kind < 8; kind++) {
@@ -142,13 +141,12 @@ TEST(masked_attention) {
                 if (kind & 2) s.dropout = &key, s.dropout_p = 0.3f;
                 attention_agrees(device, &s, 1, FLOAT32_ERROR);
             }
-        device_destroy(device);
     }
 }
 
 TEST(full_lengths) {
     static const int32_t lengths[] = {70, 70};
-    struct device *device = open_set("baseline");
+    SCOPED_DEVICE device = open_set("baseline");
     struct attention_shape s = SHAPE(2, 70, 2, 8, true);
     enum { VALUES = 2 * 70 * 16, SOFTMAXES = 2 * 2 * 2 * 70, ALL = 4 * VALUES + SOFTMAXES };
     float *qkv = random_values(3 * VALUES, 1), *dy = random_values(VALUES, 2);
@@ -162,7 +160,6 @@ TEST(full_lengths) {
     }
     ck_assert_mem_eq(results[0], results[1], ALL * sizeof *results[0]);
     guarded_free(results[0]), guarded_free(results[1]), guarded_free(qkv), guarded_free(dy);
-    device_destroy(device);
 }
 
 /* Scores that are so large that their last digit is not small, but exact, so that only the softmax can be wrong:
@@ -190,10 +187,9 @@ static void all_large_scores_agree(struct device *device, double error) {
 
 TEST(large_scores) {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        struct device *device = open_set(sets[i]);
+        SCOPED_DEVICE device = open_set(sets[i]);
         if (!device) continue;
         all_large_scores_agree(device, FLOAT32_ERROR);
-        device_destroy(device);
     }
 }
 
@@ -207,12 +203,11 @@ static struct device *open_bfloat16(void) {
 }
 
 TEST(bfloat16_attention_agrees_to_8_bits) {
-    struct device *device = open_bfloat16();
+    SCOPED_DEVICE device = open_bfloat16();
     if (!device) return;
     for (size_t j = 0; j < SHAPES; j++) attention_agrees(device, &shapes[j], 1, BFLOAT16_ERROR);
     attention_agrees(device, &shapes[2], 3, 9 * BFLOAT16_ERROR); /* terms are nine times as large */
     all_large_scores_agree(device, BFLOAT16_ERROR);
-    device_destroy(device);
 }
 
 /* sum(y weight), y of the values qkv + step * direction */
@@ -231,7 +226,7 @@ static double moved(struct device *device, const struct attention_shape *s, cons
 
 /* Along a direction of half gradient, half noise the difference of two forward passes is the slope. */
 TEST(bfloat16_gradients_are_those_of_forward) {
-    struct device *device = open_bfloat16();
+    SCOPED_DEVICE device = open_bfloat16();
     for (size_t j = 1; device && j < SHAPES; j++) {
         const struct attention_shape *s = &shapes[j];
         size_t values = s->rows * s->tokens * s->heads * s->head_size;
@@ -253,7 +248,6 @@ TEST(bfloat16_gradients_are_those_of_forward) {
         guarded_free(qkv), guarded_free(dy), guarded_free(y), guarded_free(dqkv), guarded_free(direction),
             guarded_free(softmaxes);
     }
-    device_destroy(device);
 }
 
 /* The outputs of all shapes, in bfloat16 if the machine supports it. */
@@ -282,9 +276,8 @@ TEST(attention_on_threads) {
     threads_agree(run_attention, &yes);
     digest_with("1", run_attention, &no, float32);
     digest_with("1", run_attention, &yes, bfloat16);
-    struct device *device = open_bfloat16();
+    SCOPED_DEVICE device = open_bfloat16();
     ck_assert_int_eq(strcmp(float32, bfloat16) != 0, device != NULL);
-    device_destroy(device);
 }
 
 static void near(float got, double expected, float x, const char *what) {
@@ -297,7 +290,7 @@ TEST(functions) {
     static float x[COUNT], y[COUNT];
     for (int i = 0; i < COUNT; i++) x[i] = (float)(i - COUNT / 2) * 0.01f;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        struct device *device = open_set(sets[i]);
+        SCOPED_DEVICE device = open_set(sets[i]);
         if (!device) continue;
         device_ops(device)->activation_forward(device, ACTIVATION_TANH, F32(x), F32(y), COUNT);
         for (int j = 0; j < COUNT; j++) near(y[j], tanh((double)x[j]), x[j], "tanh");
@@ -328,7 +321,6 @@ TEST(functions) {
         ck_assert(tamed[0] == 1 && tamed[1] == -1 && isnan(tamed[2]));
         device_ops(device)->activation_forward(device, ACTIVATION_SIGMOID, F32(wild), F32(tamed), 3);
         ck_assert(tamed[0] == 1 && tamed[1] == 0 && isnan(tamed[2]));
-        device_destroy(device);
     }
 }
 

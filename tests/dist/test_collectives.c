@@ -206,7 +206,7 @@ struct reduction {
 static void check_reduction(struct rank *r, void *argument) {
     const struct reduction *c = argument;
     size_t size = c->count * comm_type_size(c->type);
-    char *data = malloc(size), *before = malloc(size);
+    SCOPED_MEMORY char *data = malloc(size), *before = malloc(size);
     fill(data, c->count, c->type, r->collectives.rank);
     memcpy(before, data, size);
     ck_assert(collectives_reduce(r, 0, data, c->count, c->type, c->op, c->root) == OK);
@@ -214,8 +214,6 @@ static void check_reduction(struct rank *r, void *argument) {
     ck_assert(memcmp(data, is_receiver ? c->expected : before, size) == 0);
     if (r->collectives.rank == 0 && c->root == COMM_ALL && c->count % (size_t)r->collectives.world == 0)
         ck_assert_uint_lt(r->collectives.lanes[0].scratch_size, 16 << 20);
-    free(data);
-    free(before);
 }
 
 static void compare_reduction(int world, struct reduction c) {
@@ -262,41 +260,36 @@ static void check_gathers(struct rank *r, size_t unit) {
     int world = r->collectives.world, own = r->collectives.rank;
     size_t *sizes = malloc((size_t)world * sizeof *sizes), total = 0;
     for (int p = 0; p < world; p++) total += sizes[p] = unit * (size_t)(p % 3); /* none for some */
-    void *data = pattern(sizes[own], own);
+    SCOPED_MEMORY void *data = pattern(sizes[own], own);
     for (int root = COMM_ALL; root < world; root += world / 2) {
         char *out = malloc(total + 1), *at = out;
         ck_assert(collectives_gather(r, 0, data, sizes, out, root) == OK);
         for (int p = 0; (root == COMM_ALL || root == own) && p < world; at += sizes[p++]) {
-            void *theirs = pattern(sizes[p], p);
+            SCOPED_MEMORY void *theirs = pattern(sizes[p], p);
             ck_assert(memcmp(at, theirs, sizes[p]) == 0);
-            free(theirs);
         }
         free(out);
     }
-    free(data);
     free(sizes);
 }
 
 static void check_from_root(struct rank *r, size_t size) {
     int world = r->collectives.world, own = r->collectives.rank;
     for (int root = 0; root < world; root += world / 2 + 1) {
-        char *all = pattern(size * (size_t)world, root), *data = own == root ? pattern(size, root) : malloc(size);
-        char *expected = pattern(size, root), *out = malloc(size);
+        SCOPED_MEMORY char *all = pattern(size * (size_t)world, root),
+                           *data = own == root ? pattern(size, root) : malloc(size);
+        SCOPED_MEMORY char *expected = pattern(size, root), *out = malloc(size);
         ck_assert(collectives_broadcast(r, 0, data, size, root) == OK);
         ck_assert(memcmp(data, expected, size) == 0);
         ck_assert(collectives_scatter(r, 0, own == root ? all : NULL, size, out, root) == OK);
         ck_assert(memcmp(out, all + (size_t)own * size, size) == 0);
-        free(all);
-        free(data);
-        free(expected);
-        free(out);
     }
 }
 
 static void check_scatter_of_sums(struct rank *r, size_t count) {
     size_t world = (size_t)r->collectives.world, own = (size_t)r->collectives.rank, all = world * count;
-    float *data = malloc(all * sizeof *data), *out = malloc(count * sizeof *out),
-          *expected = malloc(all * sizeof *data);
+    SCOPED_MEMORY float *data = malloc(all * sizeof *data), *out = malloc(count * sizeof *out),
+                        *expected = malloc(all * sizeof *data);
     void **inputs = calloc(world, sizeof *inputs);
     for (size_t p = 0; p < world; p++) fill(inputs[p] = malloc(all * sizeof *data), all, COMM_FLOAT32, (int)p);
     combine(expected, (const void *const *)inputs, (int)world, all, COMM_FLOAT32, COMM_SUM);
@@ -305,9 +298,6 @@ static void check_scatter_of_sums(struct rank *r, size_t count) {
     ck_assert(memcmp(data + own * count, expected + own * count, count * sizeof *data) == 0);
     for (size_t p = 0; p < world; p++) free(inputs[p]);
     free(inputs);
-    free(data);
-    free(out);
-    free(expected);
 }
 
 static void check_others(struct rank *r, void *argument) {
@@ -334,9 +324,8 @@ TEST_EACH(other_calls, worlds) {
 
 static void reduce_bytes(struct rank *r, void *argument) {
     size_t count = *(size_t *)argument / sizeof(double);
-    double *data = calloc(count, sizeof *data);
+    SCOPED_MEMORY double *data = calloc(count, sizeof *data);
     ck_assert(collectives_reduce(r, 0, data, count, COMM_FLOAT64, COMM_SUM, COMM_ALL) == OK);
-    free(data);
 }
 
 static int rounds_of(int world) {

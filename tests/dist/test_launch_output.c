@@ -55,9 +55,8 @@ static const char *log_of(const struct printed *p) {
 }
 
 static void open_log(struct printed *p) {
-    char *run = path_in(p->folder, "run");
+    SCOPED_MEMORY char *run = path_in(p->folder, "run");
     launch_output_open(&p->rank, run);
-    free(run);
 }
 
 static void printed_destroy(struct printed *p) {

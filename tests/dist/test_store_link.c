@@ -107,9 +107,8 @@ static void slow_link_body(const struct dist_env *env, void *argument) {
         log_destroy(options.log);
         rank_must(store_set(store, "linked", NULL, 0));
     } else {
-        char *value;
+        SCOPED_MEMORY char *value;
         rank_must(store_get(store, "linked", 60, (void **)&value, NULL));
-        free(value);
     }
     store_close(store);
 }

@@ -58,10 +58,9 @@ static double time_of_cause(struct members *m, int world, struct activity_snapsh
 }
 
 static void expect(struct members *m, int rank, const char *expected) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     members_describe(m, rank, &text);
     ck_assert_msg(strstr(text.data, expected), "%s", text.data);
-    text_free(&text);
 }
 
 static const struct {
@@ -117,12 +116,11 @@ TEST(phases_without_steps) {
                  {ACTIVITY_LOADING, 0, "; last seen in loading data of step 1, after all_gather #2"},
                  {ACTIVITY_STARTING, 0, "; last seen before its first batch, after all_gather #2"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text text = {0};
+        SCOPED_TEXT text = {0};
         struct activity_snapshot reading = {
             .phase = cases[i].phase, .step = cases[i].step, .ticks = 3, .call = "all_gather", .number = 2};
         members_last_seen(&reading, &text);
         ck_assert_str_eq(text_string(&text), cases[i].expected);
-        text_free(&text);
     }
 }
 

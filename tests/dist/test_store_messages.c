@@ -226,9 +226,8 @@ static void set_launcher_environment(int exits[2]) {
 static void send_to_rank(struct store *store, int exits, int message) {
     struct launcher_packet packet = {.message = message, .number = 2, .text = " was ended by a test"};
     for (int rank = 0; rank <= 2; rank += 2) {
-        void *value;
+        SCOPED_MEMORY void *value;
         rank_must(store_get(store, rank ? "rank 2 is open" : "rank 0 is open", 20, &value, NULL));
-        free(value);
     }
     if (message >= 0) RANK_CHECK(send(exits, &packet, sizeof packet, 0) == sizeof packet);
 }

@@ -89,7 +89,7 @@ TEST(uneven_rows) {
     struct process whole = {.rows = ROWS}, parts[PROCESSES] = {{0}};
     pthread_t threads[PROCESSES];
     size_t in = shape_elements(&input), out = 70;
-    float *inputs = malloc(ROWS * in * sizeof *inputs), *dy = malloc(ROWS * out * sizeof *dy);
+    SCOPED_MEMORY float *inputs = malloc(ROWS * in * sizeof *inputs), *dy = malloc(ROWS * out * sizeof *dy);
     struct rng rng;
     rng_seed(&rng, 1);
     rng_normal(&rng, inputs, ROWS * in, 20, 2); /* far from 0, and the first rows elsewhere than the last */
@@ -123,8 +123,6 @@ TEST(uneven_rows) {
     close_process(&whole);
     pthread_barrier_destroy(&group.barrier);
     pthread_mutex_destroy(&group.mutex);
-    free(inputs);
-    free(dy);
 }
 
 CHECK_MAIN("batch_norm_sync")

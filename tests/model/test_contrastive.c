@@ -80,12 +80,13 @@ static void check_near(double got, double expected, double scale, const char *wh
 
 /* [rows]: of each process */
 static void compare(const size_t *rows, size_t size, bool is_symmetric, bool has_gradient) {
-    struct group *group = calloc(1, sizeof *group);
+    SCOPED_MEMORY struct group *group = calloc(1, sizeof *group);
     struct process parts[PROCESSES] = {{0}};
     pthread_t threads[PROCESSES];
     size_t all_rows = rows[0] + rows[1] + rows[2], first = 0;
-    float *outputs = random_rows(all_rows, size);
-    float *expected = calloc(all_rows * 2 * size, sizeof *expected), *got = calloc(all_rows * 2 * size, sizeof *got);
+    SCOPED_MEMORY float *outputs = random_rows(all_rows, size);
+    SCOPED_MEMORY float *expected = calloc(all_rows * 2 * size, sizeof *expected),
+                        *got = calloc(all_rows * 2 * size, sizeof *got);
     struct process whole = {.rows = all_rows,
                             .size = size,
                             .is_symmetric = is_symmetric,
@@ -121,7 +122,6 @@ static void compare(const size_t *rows, size_t size, bool is_symmetric, bool has
     for (size_t i = 0; i < all_rows * 2 * size; i++)
         check_near((double)got[i] / PROCESSES, (double)expected[i], largest, "gradient");
     pthread_barrier_destroy(&group->barrier);
-    free(group), free(outputs), free(expected), free(got);
 }
 
 TEST(uneven_rows) {
@@ -150,8 +150,8 @@ TEST(other_processes_count) {
 /* The same bits on three threads and on one. */
 TEST(threads) {
     enum { ROWS = 300, SIZE = 64 };
-    float *outputs = random_rows(ROWS, SIZE), *three = calloc(2 * ROWS * SIZE, sizeof *three);
-    float *one = calloc(2 * ROWS * SIZE, sizeof *one);
+    SCOPED_MEMORY float *outputs = random_rows(ROWS, SIZE), *three = calloc(2 * ROWS * SIZE, sizeof *three);
+    SCOPED_MEMORY float *one = calloc(2 * ROWS * SIZE, sizeof *one);
     struct process p = {
         .rows = ROWS, .size = SIZE, .is_symmetric = true, .has_gradient = true, .outputs = outputs, .gradient = three};
     setenv("OMP_NUM_THREADS", "3", 1);
@@ -163,7 +163,6 @@ TEST(threads) {
     run(&p);
     ck_assert(p.sums.loss == sums.loss && sums.loss > 0);
     ck_assert_mem_eq(one, three, 2 * ROWS * SIZE * sizeof *one);
-    free(outputs), free(three), free(one);
 }
 
 static void fail_to_gather(void *user, void *all, size_t bytes) { (void)user, (void)all, (void)bytes; }

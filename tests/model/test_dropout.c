@@ -51,26 +51,22 @@ TEST_EACH(what_shares_a_draw, cases) {
 
 TEST_EACH(masks_belong_to_global_rows, cases) {
     size_t size = shape_elements(&cases[_i].shape), differ = 0;
-    float *all = outputs_of(cases[_i].layers, cases[_i].shape, true, 3, 0, 1);
+    SCOPED_MEMORY float *all = outputs_of(cases[_i].layers, cases[_i].shape, true, 3, 0, 1);
     for (size_t rank = 0; rank < 4; rank++) {
-        float *own = outputs_of(cases[_i].layers, cases[_i].shape, true, 3, rank, 4);
+        SCOPED_MEMORY float *own = outputs_of(cases[_i].layers, cases[_i].shape, true, 3, rank, 4);
         for (size_t r = 0; r < ROWS / 4; r++)
             ck_assert_mem_eq(own + r * size, all + (4 * r + rank) * size, size * sizeof *own);
-        free(own);
     }
     for (uint64_t step = 4; step < 12; step++) {
-        float *other = outputs_of(cases[_i].layers, cases[_i].shape, true, step, 0, 1);
+        SCOPED_MEMORY float *other = outputs_of(cases[_i].layers, cases[_i].shape, true, step, 0, 1);
         differ += memcmp(other, all, ROWS * size * sizeof *all) != 0;
-        free(other);
     }
     ck_assert_uint_gt(differ, 0);
-    free(all);
 }
 
 TEST_EACH(evaluation_changes_nothing, cases) {
-    float *y = outputs_of(cases[_i].layers, cases[_i].shape, false, 3, 0, 1);
+    SCOPED_MEMORY float *y = outputs_of(cases[_i].layers, cases[_i].shape, false, 3, 0, 1);
     for (size_t i = 0; i < ROWS * shape_elements(&cases[_i].shape); i++) ck_assert_float_eq(y[i], 1);
-    free(y);
 }
 
 /* As torchvision's StochasticDepth and torch's dropouts: nothing is kept, and nothing is divided by 0. */
@@ -78,9 +74,8 @@ TEST(a_probability_of_one) {
     static const char *const layers[] = {"[{dropout1d: 1}]", "[{drop_path: 1}]"};
     for (size_t l = 0; l < 2; l++) {
         struct shape shape = {.dims = 2, .size = {3, 2}};
-        float *y = outputs_of(layers[l], shape, true, 3, 0, 1);
+        SCOPED_MEMORY float *y = outputs_of(layers[l], shape, true, 3, 0, 1);
         for (size_t i = 0; i < ROWS * 6; i++) ck_assert_float_eq(y[i], 0);
-        free(y);
     }
 }
 

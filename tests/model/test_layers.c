@@ -294,12 +294,11 @@ TEST(complete) {
                       "the layer '%s' has no case in layers.json: add one to tests/vectors/make_layers.py",
                       variant->name);
         for (const struct schema_row *row = variant->schema ? variant->schema->rows : NULL; row && row->key; row++) {
-            struct text key = {0};
+            SCOPED_TEXT key = {0};
             text_printf(&key, "%s.%s", variant->name, row->key);
             ck_assert_msg(is_written(cases, text_string(&key)),
                           "no case of layers.json writes the key '%s': add one to tests/vectors/make_layers.py",
                           text_string(&key));
-            text_free(&key);
         }
     }
     json_decref(root);

@@ -35,7 +35,7 @@ static void run_case(const json_t *vector) {
     struct shape shape = {.dims = (int)json_array_size(sizes)};
     for (int d = 0; d < shape.dims; d++) shape.size[d] = json_integer_value(json_array_get(sizes, (size_t)d));
     size_t count = json_array_size(outputs), target_count = json_array_size(targets);
-    float *x = malloc(count * sizeof *x), *gradient = malloc(count * sizeof *gradient);
+    SCOPED_MEMORY float *x = malloc(count * sizeof *x), *gradient = malloc(count * sizeof *gradient);
     void *t = malloc(target_count * sizeof(int64_t));
     for (size_t i = 0; i < count; i++) x[i] = (float)json_number_value(json_array_get(outputs, i));
     for (size_t i = 0; i < target_count; i++) {
@@ -71,7 +71,7 @@ static void run_case(const json_t *vector) {
     ck_assert(again.loss == sums.loss && again.count == sums.count && again.correct == sums.correct);
     device_destroy(device);
     document_destroy(document);
-    free(x), free(gradient), free(t);
+    free(t);
 }
 
 TEST(losses_are_pytorchs) {

@@ -47,7 +47,7 @@ static void run_for_targets(const char *layers, const struct shape *input, const
                             struct shape *shape, float *output) {
     char text[256];
     struct model_config config;
-    struct document *document;
+    SCOPED_DOCUMENT document;
     struct problems problems = {0};
     struct model *model;
     struct device *device;
@@ -66,7 +66,6 @@ static void run_for_targets(const char *layers, const struct shape *input, const
     memcpy(output, y, model->out_size * sizeof *y);
     model_destroy(model);
     device_destroy(device);
-    document_destroy(document);
 }
 
 /* Scores (classes, ...) become (positions, classes), in whichever order the last layer has them in memory. */
@@ -287,14 +286,13 @@ TEST(names_replace_indices) {
 }
 
 static void rejected_on(struct shape input, const char *layers, const char *expected) {
-    struct document *document = NULL;
+    SCOPED_DOCUMENT document = NULL;
     struct model *model = NULL;
     status s = build(layers, &input, &document, &model);
     ck_assert_msg(s != OK, "%s was accepted", layers);
     ck_assert_int_eq(status_code(s), STATUS_USAGE);
     ck_assert_msg(strstr(status_message(s), expected) != NULL, "%s: %s", layers, status_message(s));
     status_free(s);
-    document_destroy(document);
 }
 
 static void rejected(const char *layers, const char *expected) {
@@ -461,12 +459,11 @@ TEST(only_embeddings_accept_tokens) {
          "num_embeddings is 6, but the dataset's vocabulary has 7 tokens"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct document *document = NULL;
+        SCOPED_DOCUMENT document = NULL;
         struct model *model = NULL;
         status s = build(cases[i].layers, &input, &document, &model);
         ck_assert(s != OK && strstr(status_message(s), cases[i].expected));
         status_free(s);
-        document_destroy(document);
     }
 }
 

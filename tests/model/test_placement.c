@@ -47,7 +47,7 @@ TEST(pieces_in_turn) {
     struct piece *list[PIECES];
     rng_seed(&rng, 1);
     for (size_t count = 3; count < 12; count++) {
-        struct arena *arena = arena_create();
+        SCOPED_ARENA arena = arena_create();
         for (size_t i = 0; i < count; i++) {
             pieces[i] = (struct piece){.size = i == 0 ? 16 : i + 1 == count ? 192 : 160, .first = i, .last = i + 1};
             list[i] = &pieces[i];
@@ -63,7 +63,6 @@ TEST(pieces_in_turn) {
         total = placement_find_in_turn(arena, list, PIECES);
         check_no_overlap(list, PIECES, total);
         ck_assert_uint_le(total, placement_find(arena, list, PIECES));
-        arena_destroy(arena);
     }
 }
 
@@ -73,7 +72,7 @@ TEST(any_pieces) {
     struct piece *list[PIECES];
     rng_seed(&rng, 1);
     for (int round = 0; round < 50; round++) {
-        struct arena *arena = arena_create();
+        SCOPED_ARENA arena = arena_create();
         for (size_t i = 0; i < PIECES; i++) {
             size_t a = rng_u32(&rng) % TIMES, b = rng_u32(&rng) % TIMES;
             pieces[i] = (struct piece){.size = rng_u32(&rng) % 50, .first = a < b ? a : b, .last = a < b ? b : a};
@@ -88,7 +87,6 @@ TEST(any_pieces) {
         for (size_t i = 0; i < PIECES; i++) /* their memory is used in between */
             if (pieces[i].last_again) pieces[i].last = pieces[i].last_again, pieces[i].last_again = 0;
         ck_assert_uint_lt(total, placement_find(arena, list, PIECES));
-        arena_destroy(arena);
     }
     struct arena *arena = arena_create();
     ck_assert_uint_eq(placement_find(arena, list, 0), 0);
@@ -99,7 +97,7 @@ TEST(any_pieces) {
 TEST(chains_are_packed) {
     struct rng rng;
     struct piece pieces[2 * TIMES], *list[2 * TIMES];
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     size_t half = TIMES / 2;
     rng_seed(&rng, 2);
     for (size_t i = 0; i < half; i++) {
@@ -112,7 +110,6 @@ TEST(chains_are_packed) {
     size_t total = placement_find(arena, list, 2 * half);
     check_no_overlap(list, 2 * half, total);
     ck_assert_uint_le(total, min(list, 2 * half) * 11 / 10);
-    arena_destroy(arena);
 }
 
 static void plan(const char *layers, int64_t in, struct document **document, struct model **model) {

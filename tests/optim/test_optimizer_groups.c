@@ -250,8 +250,8 @@ TEST(lion_is_the_papers) {
     const struct params *params = &f.model->params;
     for (size_t p = 0; p < params->count; p++) {
         size_t n = params->items[p].count;
-        float *start = malloc(n * sizeof *start), *g = malloc(n * sizeof *g);
-        double *w = malloc(n * sizeof *w), *m = calloc(n, sizeof *m);
+        SCOPED_MEMORY float *start = malloc(n * sizeof *start), *g = malloc(n * sizeof *g);
+        SCOPED_MEMORY double *w = malloc(n * sizeof *w), *m = calloc(n, sizeof *m);
         fill(start, n, p + 1);
         for (size_t i = 0; i < n; i++) w[i] = (double)start[i];
         for (int t = 1; t <= 4; t++) {
@@ -263,7 +263,6 @@ TEST(lion_is_the_papers) {
             }
         }
         for (size_t i = 0; i < n; i++) ck_assert(fabs(w[i] - (double)params_value(params, p)[i]) < 1e-6);
-        free(start), free(g), free(w), free(m);
     }
     close_fixture(&f);
 }

@@ -35,7 +35,7 @@ TEST(jobs_are_begun_in_their_order) {
 }
 
 TEST(short_runs_have_more_jobs_that_wait) {
-    struct worker_slot *slot = calloc(1, sizeof *slot);
+    SCOPED_MEMORY struct worker_slot *slot = calloc(1, sizeof *slot);
     ck_assert_int_eq(slot_wanted_ahead(slot), 0); /* nothing is known */
     slot_end_job(slot, 1e-5);
     ck_assert_int_eq(slot_wanted_ahead(slot), SLOT_MAX_AHEAD);
@@ -47,7 +47,6 @@ TEST(short_runs_have_more_jobs_that_wait) {
     ck_assert_int_eq(slot_wanted_ahead(slot), SLOT_MAX_AHEAD);
     slot->connection = (void *)slot; /* of another rank */
     ck_assert_int_eq(slot_wanted_ahead(slot), 0);
-    free(slot);
 }
 
 /* A worker that exits with code 0 was stopped between two runs: that is no loss of the job that it was to begin. */
@@ -59,7 +58,7 @@ TEST(a_worker_that_ends_with_a_job) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static struct worker_slot slot;
         struct worker_report report;
-        struct text how = {0};
+        SCOPED_TEXT how = {0};
         bool got, is_lost = false;
         int ends[2];
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
@@ -72,7 +71,6 @@ TEST(a_worker_that_ends_with_a_job) {
         ck_ok(slot_receive(&slot, &report, &got, &is_lost, &how));
         ck_assert(is_lost && !slot_is_used(&slot) && !slot.is_busy);
         ck_assert_str_eq(text_string(&how), cases[i].how);
-        text_free(&how);
     }
 }
 

@@ -23,7 +23,7 @@ TEST(draws_stay_within_the_limits_and_survive_writing) {
     for (int i = 0; i < N_KINDS * DRAWS; i++) {
         const struct parameter *p = &kinds[i / DRAWS];
         double value = parameter_draw(p, &rng), again;
-        struct text text = {0};
+        SCOPED_TEXT text = {0};
         parameter_write(p, value, &text);
         ck_assert_msg(parameter_read(p, text_string(&text), &again), "%s", text_string(&text));
         ck_assert_double_eq(again, value);
@@ -32,7 +32,6 @@ TEST(draws_stay_within_the_limits_and_survive_writing) {
             ck_assert_double_le(value, p->max);
             ck_assert_double_eq(parameter_round(p, value), value);
         }
-        text_free(&text);
     }
 }
 

@@ -110,7 +110,7 @@ TEST_EACH(the_pareto_front_is_its_definition, metric_counts) {
 /* 10^6 trials whose front has all of them: with a comparison of each two it would take hours. */
 TEST(the_front_of_many_trials) {
     enum { MANY = 1000000 };
-    double *values = calloc(2 * MANY, sizeof *values);
+    SCOPED_MEMORY double *values = calloc(2 * MANY, sizeof *values);
     bool *front = calloc(MANY, sizeof *front);
     size_t on_front = 0;
     ck_assert(values && front);
@@ -121,7 +121,6 @@ TEST(the_front_of_many_trials) {
     pareto_front(values, MANY, 2, front);
     for (size_t i = 0; i < MANY; i++) on_front += front[i];
     ck_assert_uint_eq(on_front, MANY);
-    free(values);
     free(front);
 }
 

@@ -12,10 +12,9 @@ static void open_new(const char *path, struct append_file *file) {
 
 static void check_content(const char *path, const char *expected) {
     size_t size;
-    char *text = slurp(path, &size);
+    SCOPED_MEMORY char *text = slurp(path, &size);
     ck_assert_uint_eq(size, strlen(expected));
     ck_assert_int_eq(memcmp(text, expected, size), 0);
-    free(text);
 }
 
 /* The first write stops in the middle of a record; the next one writes all of it, once. */

@@ -46,7 +46,7 @@ TEST_EACH(a_resume_needs_the_same_columns, cases) {
 /* In a time that does not grow with the square of their number. */
 TEST(many_columns_are_compared_at_once) {
     enum { COLUMNS = 100000 };
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct column_list trained = {"csv", arena_alloc(arena, COLUMNS * sizeof *trained.items), COLUMNS};
     for (size_t i = 0; i < COLUMNS; i++)
         trained.items[i] = (struct named_column){arena_printf(arena, "column_%zu", i), COLUMN_INPUT};
@@ -63,7 +63,6 @@ TEST(many_columns_are_compared_at_once) {
     ck_failure(column_names_compare(&trained, &now, "t.h5", "start over"), STATUS_DATA,
                "'column_99999' as input, which the dataset now has in another role");
     ck_assert_msg(cpu_seconds() - start < 10, "%g s", cpu_seconds() - start);
-    arena_destroy(arena);
 }
 
 CHECK_MAIN("column_names")

@@ -11,10 +11,9 @@
 #include "train/config/config.h"
 
 static void assert_known(const char *path, const struct schema_alias *alias) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     status s = schema_help(&config_schema, path, &out);
     ck_assert_msg(!s, "alias '%s': %s", alias->names, s ? status_message(s) : "");
-    text_free(&out);
 }
 
 /* The path of the section with the types of [what]. */
@@ -195,7 +194,7 @@ static void check_sentences(struct walk *w) {
 
 static void check_name(struct walk *w, const char *name) {
     if (is_key_of_scope(&w->scope, name)) return;
-    struct text message = {0};
+    SCOPED_TEXT message = {0};
     suggest_key(name, &w->scope, &config_schema, NULL, &message);
     w->name = name;
     w->message = text_string(&message);
@@ -203,7 +202,6 @@ static void check_name(struct walk *w, const char *name) {
     check_other_types(w);
     check_sentences(w);
     w->count++;
-    text_free(&message);
 }
 
 struct names {
@@ -235,7 +233,7 @@ static void collect(struct names *names, const struct sections *all, struct aren
 }
 
 TEST(every_hint_names_a_key_of_its_place) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct walk w = {.all = sections_list(&config_schema, arena)};
     struct names names = {0};
     collect(&names, &w.all, arena);
@@ -254,7 +252,6 @@ TEST(every_hint_names_a_key_of_its_place) {
     }
     ck_assert_uint_gt(w.count, 30000);
     ck_assert_uint_gt(w.hints, 20000);
-    arena_destroy(arena);
 }
 
 CHECK_MAIN("config aliases")

@@ -34,9 +34,8 @@ TEST(loads_as_the_file_does) {
         struct config_file *files[2];
         char *const *two = words[i * 5 % count];
         status a = config_load(PATH, two, i % 3, &files[0]), b = config_source_load(source, two, i % 3, &files[1]);
-        char *expected = written(a, files[0]), *got = written(b, files[1]);
+        SCOPED_MEMORY char *expected = written(a, files[0]), *got = written(b, files[1]);
         ck_assert_str_eq(got, expected);
-        free(expected), free(got);
     }
     config_source_close(source);
 }
@@ -66,12 +65,11 @@ TEST(a_written_config_is_read_again) {
     static const char rest[] = "dataset: {path: a.csv}\nmodel: {layers: [{linear: {out: 3}}]}\nloss: mse\n"
                                "train: {epochs: 1}\n";
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text text = {0};
+        SCOPED_TEXT text = {0};
         text_printf(&text, "%s%s", cases[i].text, rest);
         status s = config_check_written(text_string(&text));
         ck_assert_msg(!s == cases[i].is_right, "%s: %s", cases[i].text, s ? status_message(s) : "could be read");
         status_free(s);
-        text_free(&text);
     }
 }
 

@@ -38,7 +38,7 @@ static void add_event(struct event_file *file, int64_t step) {
 }
 
 TEST(a_torn_record_is_written_again) {
-    char *folder = make_folder();
+    SCOPED_FOLDER folder = make_folder();
     struct event_file *file;
     ck_ok(event_file_open(folder, 0, &file));
     ck_ok(event_file_flush(file)); /* the version and the start of the session */
@@ -50,7 +50,6 @@ TEST(a_torn_record_is_written_again) {
     add_event(file, 2);
     ck_ok(event_file_close(file));
     ck_assert_uint_eq(count_records(folder), 4);
-    remove_folder(folder);
 }
 
 /* Adds events of [count] values as long as the disk takes nothing. */
@@ -67,7 +66,7 @@ static void add_on_a_full_disk(struct event_file *file, int count, int events) {
 
 TEST(a_full_disk_costs_no_more_than_16_mib_of_memory) {
     enum { COUNT = 40000, EVENT = COUNT * 60 }; /* bytes of an event, at least */
-    char *folder = make_folder();
+    SCOPED_FOLDER folder = make_folder();
     struct event_file *file;
     ck_ok(event_file_open(folder, 0, &file));
     ck_ok(event_file_flush(file));
@@ -78,11 +77,10 @@ TEST(a_full_disk_costs_no_more_than_16_mib_of_memory) {
     add_event(file, 1);
     ck_ok(event_file_close(file));
     ck_assert_uint_eq(count_records(folder), 2 + 3 + 1);
-    remove_folder(folder);
 }
 
 TEST(two_files_of_one_second_have_two_names) {
-    char *folder = make_folder();
+    SCOPED_FOLDER folder = make_folder();
     struct event_file *first, *second;
     struct io_names names;
     ck_ok(event_file_open(folder, 0, &first));
@@ -92,17 +90,15 @@ TEST(two_files_of_one_second_have_two_names) {
     ck_ok(io_list(folder, &names));
     ck_assert_uint_eq(names.count, 2);
     io_names_free(&names);
-    remove_folder(folder);
 }
 
 TEST(an_event_without_values_is_none) {
-    char *folder = make_folder();
+    SCOPED_FOLDER folder = make_folder();
     struct event_file *file;
     ck_ok(event_file_open(folder, 0, &file));
     event_file_end_event(file, 1);
     ck_ok(event_file_close(file));
     ck_assert_uint_eq(count_records(folder), 2);
-    remove_folder(folder);
 }
 
 CHECK_MAIN("event_file")
