@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#include "data/images/image_decoder.h"
+#include "data/images/image.h"
 #include "open.h"
 
 #define IMAGES TEST_VECTORS "/images"

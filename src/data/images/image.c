@@ -1,18 +1,68 @@
-/* Images: how they are resized and turned upright, and the decoder of a thread, which the kinds of images
- * (image_jpeg.c, image_png.c) give their rows. */
+/* Images: how they are resized and turned upright, and the decoder of a thread, to which the kinds of images give their
+ * rows. libjpeg and libpng report errors by longjmp: nothing that is local to a function that calls setjmp is used
+ * after it. */
 #include "data/images/image.h"
 
 #include <math.h>
+#include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include <jpeglib.h>
+#include <png.h>
+
+#include <jerror.h>
+
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/instructions.h"
-#include "data/images/image_decoder.h"
 
 /* ---- resizing ---- */
+
+/* Row by row, so that memory does not grow with the height of the image. */
+
+/* One dimension: [in] pixels are resized to [resized], of which [count] from [first] on are kept. */
+struct resize_range {
+    size_t in, resized, first, count;
+};
+
+/* The weights of the input pixels for each kept pixel. */
+struct resize_axis {
+    size_t count, taps;   /* kept pixels; the maximum number of weights of one */
+    size_t *first, *used; /* (count): the first input pixel, the number of weights */
+    int32_t *weights;     /* (count, taps), in units of 2^-22 */
+    double *exact;        /* (taps): workspace */
+    size_t capacity, weight_capacity, exact_capacity;
+};
+
+struct resizer {
+    struct resize_axis x, y;
+    size_t channels; /* bytes of a pixel: 1 or 4 */
+    size_t row;      /* the next input row */
+    size_t top;      /* output rows before it are complete */
+    uint8_t *line;   /* (x.count * channels): an input row after the horizontal pass */
+    int32_t *sums;   /* (y.count, x.count * channels), in units of 2^-22, rounded */
+    size_t line_capacity, sums_capacity;
+};
+
+#define IMAGE_MAX_PIXELS 178956970u /* above this Pillow raises DecompressionBombError */
+#define IMAGE_PIXEL 4               /* bytes of a pixel of a decoded row: red, green, blue, unused */
+
+struct image_decoder {
+    const struct image_config *config;
+    size_t height, width; /* of the rows of the dataset */
+    struct resizer resizer;
+    uint8_t *row; /* (row_capacity): a decoded row */
+    size_t row_capacity;
+    uint8_t *pixels; /* (pixel_capacity): an image that must be turned */
+    size_t pixel_capacity;
+    uint8_t *file; /* (file_capacity): a file */
+    size_t file_capacity;
+    const char *name;  /* of the image that is decoded, for messages */
+    char message[256]; /* of libjpeg or libpng */
+};
 
 /* Pillow's bilinear resampling with 8-bit channels (src/libImaging/Resample.c), bit for bit: weights are rounded to
  * 22 bits, the horizontal pass rounds to bytes, then the vertical pass. Sums of integers do not depend on the order, so
@@ -181,7 +231,8 @@ static void resizer_add(struct resizer *resizer, const uint8_t *row) {
         loops->add_line(resizer->line, line, y->weights[i * y->taps + at - y->first[i]], resizer->sums + i * line);
 }
 
-bool resizer_is_complete(const struct resizer *resizer) {
+/* Whether no more rows are needed. */
+static bool resizer_is_complete(const struct resizer *resizer) {
     const struct resize_axis *y = &resizer->y;
     return y->first[y->count - 1] + y->used[y->count - 1] <= resizer->row;
 }
@@ -365,11 +416,12 @@ void image_decoder_destroy(struct image_decoder *decoder) {
 
 /* ---- what both kinds of images need ---- */
 
-status image_damaged(const struct image_decoder *decoder, const char *reason) {
+static status image_damaged(const struct image_decoder *decoder, const char *reason) {
     return status_new(STATUS_DATA, "%s: the image is damaged: %s; replace or remove the file", decoder->name, reason);
 }
 
-status image_grow(uint8_t **memory, size_t *capacity, size_t bytes) {
+/* Makes *memory (*capacity bytes) at least [bytes] large and keeps its contents. STATUS_MEMORY. */
+static status image_grow(uint8_t **memory, size_t *capacity, size_t bytes) {
     if (bytes <= *capacity) return OK;
     uint8_t *more = realloc(*memory, bytes);
     if (!more) return status_memory("an image");
@@ -378,14 +430,16 @@ status image_grow(uint8_t **memory, size_t *capacity, size_t bytes) {
     return OK;
 }
 
-status image_check_size(const struct image_decoder *decoder, size_t width, size_t height) {
+/* Checks the size of an image. */
+static status image_check_size(const struct image_decoder *decoder, size_t width, size_t height) {
     if (width > 0 && height > 0 && height <= IMAGE_MAX_PIXELS / width) return OK;
     return status_new(STATUS_DATA, "%s: the image has %zu x %zu pixels; at most %u in total are decoded", decoder->name,
                       width, height, IMAGE_MAX_PIXELS);
 }
 
-void image_resized(const struct image_decoder *decoder, size_t width, size_t height, size_t *new_width,
-                   size_t *new_height) {
+/* The size after the resize of an image of this size. */
+static void image_resized(const struct image_decoder *decoder, size_t width, size_t height, size_t *new_width,
+                          size_t *new_height) {
     const struct image_config *config = decoder->config;
     *new_width = decoder->width;
     *new_height = decoder->height;
@@ -414,14 +468,17 @@ static void image_kept(const struct image_decoder *decoder, size_t width, size_t
     *y = (struct resize_range){height, new_height, crop_start(new_height, decoder->height), decoder->height};
 }
 
-status image_start(struct image_decoder *decoder, size_t width, size_t height, size_t new_width, size_t new_height) {
+/* Prepares for rows of [width] pixels of an image that is [height] rows high and will be resized to these sizes. */
+static status image_start(struct image_decoder *decoder, size_t width, size_t height, size_t new_width,
+                          size_t new_height) {
     struct resize_range x = {width, new_width, crop_start(new_width, decoder->width), decoder->width};
     struct resize_range y = {height, new_height, crop_start(new_height, decoder->height), decoder->height};
     TRY(image_grow(&decoder->row, &decoder->row_capacity, width * IMAGE_PIXEL));
     return resizer_start(&decoder->resizer, &x, &y, decoder->config->channels == 1 ? 1 : IMAGE_PIXEL);
 }
 
-void image_add_row(struct image_decoder *decoder, size_t width) {
+/* Adds decoder->row (width, IMAGE_PIXEL). */
+static void image_add_row(struct image_decoder *decoder, size_t width) {
     uint8_t *row = decoder->row;
     bool is_grey = decoder->config->channels == 1;
     for (size_t i = 0; is_grey && i < width; i++) { /* Pillow's convert("L") */
@@ -431,7 +488,298 @@ void image_add_row(struct image_decoder *decoder, size_t width) {
     resizer_add(&decoder->resizer, row);
 }
 
-/* ---- decoding ---- */
+/* ---- JPEG ---- */
+
+/* JPEG by libjpeg-turbo, with the settings of Pillow. */
+
+#define MAX_TAIL 4096 /* bytes after the end mark that some cameras write */
+#define MAX_SCANS 500 /* of a progressive image; each costs the time of a whole image */
+
+struct jpeg {
+    struct jpeg_decompress_struct image;
+    struct jpeg_progress_mgr progress;
+    struct jpeg_error_mgr errors;
+    jmp_buf failed;
+    struct image_decoder *decoder;
+    int orientation; /* of EXIF, if it is applied, else 1 */
+    status failure;  /* of this program, instead of a message of libjpeg */
+};
+
+static void fail_jpeg(j_common_ptr common) {
+    struct jpeg *jpeg = common->client_data;
+    char message[JMSG_LENGTH_MAX];
+    common->err->format_message(common, message);
+    snprintf(jpeg->decoder->message, sizeof jpeg->decoder->message, "%s", message);
+    longjmp(jpeg->failed, 1);
+}
+
+/* Bytes that do not belong to the image are ignored; damaged or missing values are an error. */
+static void warn_jpeg(j_common_ptr common, int level) {
+    int code = common->err->msg_code;
+    bool is_harmless = code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR ||
+                       code == JWRN_TOO_MUCH_DATA || code == JWRN_BOGUS_PROGRESSION;
+    if (level < 0 && !is_harmless) fail_jpeg(common);
+}
+
+static void count_scans(j_common_ptr common) {
+    struct jpeg *jpeg = common->client_data;
+    if (jpeg->image.input_scan_number <= MAX_SCANS) return;
+    snprintf(jpeg->decoder->message, sizeof jpeg->decoder->message, "it has more than %d scans", MAX_SCANS);
+    longjmp(jpeg->failed, 1);
+}
+
+static void ignore(j_common_ptr common) { (void)common; }
+
+static uint8_t multiply(unsigned a, unsigned b) {
+    unsigned product = a * b + 128;
+    return (uint8_t)((product + (product >> 8)) >> 8);
+}
+
+/* Pillow's CMYK to RGB, of the inverted values that Adobe writes. */
+static void convert_cmyk(uint8_t *row, size_t width) {
+    for (size_t i = 0; i < width; i++, row += 4) {
+        unsigned white = row[3];
+        for (int c = 0; c < 3; c++) {
+            int value = (int)white - multiply(255U - row[c], white);
+            row[c] = (uint8_t)(value < 0 ? 0 : value);
+        }
+    }
+}
+
+/* The largest fraction 1 / n that leaves at least the resized size. */
+static unsigned choose_fraction(const struct jpeg *jpeg, size_t new_width, size_t new_height) {
+    for (unsigned n = 8; n > 1 && jpeg->decoder->config->dct_scaling; n /= 2)
+        if (jpeg->image.image_width / n >= new_width && jpeg->image.image_height / n >= new_height) return n;
+    return 1;
+}
+
+/* Whether the image ends with its mark, so that rows which are not needed need not be decoded to find what is missing.
+ */
+static bool has_end(const uint8_t *bytes, size_t size) {
+    size_t tail = size < MAX_TAIL ? size : MAX_TAIL;
+    return memmem(bytes + size - tail, tail, "\xff\xd9", 2) != NULL;
+}
+
+/* Starts to decode to rows of the upright image. */
+static status start_jpeg(struct jpeg *jpeg) {
+    struct jpeg_decompress_struct *image = &jpeg->image;
+    bool is_swapped = exif_is_swapped(jpeg->orientation);
+    size_t new_width, new_height, width = image->image_width, height = image->image_height;
+    image_resized(jpeg->decoder, is_swapped ? height : width, is_swapped ? width : height, &new_width, &new_height);
+    image->out_color_space = image->num_components == 4 ? JCS_CMYK : JCS_EXT_RGBX;
+    image->scale_num = 1;
+    image->scale_denom =
+        choose_fraction(jpeg, is_swapped ? new_height : new_width, is_swapped ? new_width : new_height);
+    jpeg_start_decompress(image);
+    width = image->output_width, height = image->output_height;
+    return image_start(jpeg->decoder, is_swapped ? height : width, is_swapped ? width : height, new_width, new_height);
+}
+
+static status read_jpeg_row(struct jpeg *jpeg, uint8_t *row) {
+    if (jpeg_read_scanlines(&jpeg->image, &row, 1) != 1) return image_damaged(jpeg->decoder, "rows are missing");
+    if (jpeg->image.num_components == 4) convert_cmyk(row, jpeg->image.output_width);
+    return OK;
+}
+
+static status read_jpeg_rows(struct jpeg *jpeg, bool may_stop) {
+    struct jpeg_decompress_struct *image = &jpeg->image;
+    struct image_decoder *decoder = jpeg->decoder;
+    TRY(start_jpeg(jpeg));
+    while (image->output_scanline < image->output_height && !(may_stop && resizer_is_complete(&decoder->resizer))) {
+        TRY(read_jpeg_row(jpeg, decoder->row));
+        image_add_row(decoder, image->output_width);
+    }
+    return OK;
+}
+
+/* The whole image is decoded, then turned row by row. */
+static status read_jpeg_turned(struct jpeg *jpeg) {
+    struct image_decoder *decoder = jpeg->decoder;
+    TRY(start_jpeg(jpeg));
+    size_t width = jpeg->image.output_width, height = jpeg->image.output_height;
+    bool is_swapped = exif_is_swapped(jpeg->orientation);
+    TRY(image_grow(&decoder->pixels, &decoder->pixel_capacity, height * width * IMAGE_PIXEL));
+    for (size_t y = 0; y < height; y++) TRY(read_jpeg_row(jpeg, decoder->pixels + y * width * IMAGE_PIXEL));
+    for (size_t y = 0, rows = is_swapped ? width : height; y < rows; y++) {
+        exif_upright_row(jpeg->orientation, decoder->pixels, height, width, y, decoder->row);
+        image_add_row(decoder, is_swapped ? height : width);
+    }
+    return OK;
+}
+
+static void decode_jpeg(struct jpeg *jpeg, const uint8_t *bytes, size_t size, bool size_only) {
+    if (setjmp(jpeg->failed)) { /* NOLINT(bugprone-unsafe-functions,cert-err52-cpp): libjpeg has no other way */
+        jpeg->failure = image_damaged(jpeg->decoder, jpeg->decoder->message);
+        return;
+    }
+    jpeg_create_decompress(&jpeg->image);
+    jpeg->progress.progress_monitor = count_scans;
+    jpeg->image.progress = &jpeg->progress;
+    jpeg_mem_src(&jpeg->image, bytes, size);
+    jpeg_read_header(&jpeg->image, TRUE);
+    jpeg->failure = image_check_size(jpeg->decoder, jpeg->image.image_width, jpeg->image.image_height);
+    if (jpeg->failure || size_only) return;
+    jpeg->failure = jpeg->orientation == 1 ? read_jpeg_rows(jpeg, has_end(bytes, size)) : read_jpeg_turned(jpeg);
+}
+
+/* With [size_only] only *width and *height are set, of the upright image with exif_orientation. */
+static status image_decode_jpeg(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only,
+                                size_t *width, size_t *height) {
+    struct jpeg jpeg = {.decoder = decoder, .orientation = 1};
+    if (decoder->config->exif_orientation) jpeg.orientation = exif_orientation(bytes, size);
+    bool is_swapped = exif_is_swapped(jpeg.orientation);
+    jpeg.image.err = jpeg_std_error(&jpeg.errors);
+    jpeg.image.client_data = &jpeg;
+    jpeg.errors.error_exit = fail_jpeg;
+    jpeg.errors.emit_message = warn_jpeg;
+    jpeg.errors.output_message = ignore;
+    decode_jpeg(&jpeg, bytes, size, size_only);
+    *width = is_swapped ? jpeg.image.image_height : jpeg.image.image_width;
+    *height = is_swapped ? jpeg.image.image_width : jpeg.image.image_height;
+    jpeg_destroy_decompress(&jpeg.image);
+    return jpeg.failure;
+}
+
+/* ---- PNG ---- */
+
+/* PNG by libpng: every kind of pixel becomes red, green, blue of 8 bits; of 16 bits the high byte is kept. libpng
+ * accepts at most 1,000,000 columns and rows. */
+
+struct png {
+    png_structp reader;
+    png_infop info;
+    struct image_decoder *decoder;
+    const uint8_t *next;
+    size_t left;     /* bytes */
+    uint8_t *pixels; /* (height, width, IMAGE_PIXEL) of an interlaced image; are_indexes: (height, width) */
+    bool are_indexes;
+    size_t width, height;
+    status failure; /* of this program, instead of a message of libpng */
+};
+
+static void fail_png(png_structp reader, png_const_charp message) {
+    struct png *png = png_get_error_ptr(reader);
+    snprintf(png->decoder->message, sizeof png->decoder->message, "%s", message);
+    png_longjmp(reader, 1);
+}
+
+static void warn_png(png_structp reader, png_const_charp message) { (void)reader, (void)message; }
+
+static void read_png_bytes(png_structp reader, png_bytep out, size_t size) {
+    struct png *png = png_get_io_ptr(reader);
+    if (size > png->left) png_error(reader, "the file is truncated");
+    memcpy(out, png->next, size);
+    png->next += size;
+    png->left -= size;
+}
+
+static void convert_to_rgb(const struct png *png) {
+    png_set_expand(png->reader);
+    png_set_strip_16(png->reader);
+    png_set_strip_alpha(png->reader);
+    png_set_gray_to_rgb(png->reader);
+    png_set_filler(png->reader, 0, PNG_FILLER_AFTER);
+}
+
+static status read_png_rows(struct png *png) {
+    struct image_decoder *decoder = png->decoder;
+    int passes = png_set_interlace_handling(png->reader);
+    size_t new_width, new_height;
+    convert_to_rgb(png);
+    png_read_update_info(png->reader, png->info);
+    if (png_get_rowbytes(png->reader, png->info) != png->width * IMAGE_PIXEL)
+        return image_damaged(decoder, "its pixels cannot be converted");
+    image_resized(decoder, png->width, png->height, &new_width, &new_height);
+    TRY(image_start(decoder, png->width, png->height, new_width, new_height));
+    if (passes > 1) {
+        void *memory;
+        TRY(buffer_new(png->height * png->width * IMAGE_PIXEL, "an interlaced image", &memory));
+        png->pixels = memory;
+    }
+    for (int pass = 1; pass < passes; pass++)
+        for (size_t y = 0; y < png->height; y++)
+            png_read_row(png->reader, png->pixels + y * png->width * IMAGE_PIXEL, NULL);
+    for (size_t y = 0; y < png->height; y++) {
+        uint8_t *row = png->pixels ? png->pixels + y * png->width * IMAGE_PIXEL : decoder->row;
+        png_read_row(png->reader, row, NULL);
+        if (png->pixels) memcpy(decoder->row, row, png->width * IMAGE_PIXEL);
+        image_add_row(decoder, png->width);
+    }
+    return OK;
+}
+
+/* Masks: one byte for each pixel, as it is in the file. */
+static status read_png_indexes(struct png *png) {
+    int type = png_get_color_type(png->reader, png->info), depth = png_get_bit_depth(png->reader, png->info);
+    void *memory;
+    if ((type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_PALETTE) || depth > 8)
+        return status_new(STATUS_DATA,
+                          "%s: a mask must be a grey or palette image of at most 8 bits, whose pixels are classes, but "
+                          "this one has %s; convert the file",
+                          png->decoder->name, depth > 8 ? "16 bits" : "colours or transparency");
+    png_set_packing(png->reader);
+    int passes = png_set_interlace_handling(png->reader);
+    png_read_update_info(png->reader, png->info);
+    if (png_get_rowbytes(png->reader, png->info) != png->width)
+        return image_damaged(png->decoder, "its pixels cannot be converted");
+    TRY(buffer_new(png->height * png->width, "a mask", &memory));
+    png->pixels = memory;
+    for (int pass = 0; pass < passes; pass++)
+        for (size_t y = 0; y < png->height; y++) png_read_row(png->reader, png->pixels + y * png->width, NULL);
+    return OK;
+}
+
+static void read_png_image(struct png *png, bool size_only) {
+    if (setjmp(
+            png_jmpbuf(png->reader))) { /* NOLINT(bugprone-unsafe-functions,cert-err52-cpp): libpng has no other way */
+        png->failure = image_damaged(png->decoder, png->decoder->message);
+        return;
+    }
+    png_set_read_fn(png->reader, png, read_png_bytes);
+    png_read_info(png->reader, png->info);
+    png->width = png_get_image_width(png->reader, png->info);
+    png->height = png_get_image_height(png->reader, png->info);
+    png->failure = image_check_size(png->decoder, png->width, png->height);
+    if (!png->failure && !size_only) png->failure = png->are_indexes ? read_png_indexes(png) : read_png_rows(png);
+}
+
+/* [png]->pixels: for buffer_free. */
+static status decode_png(struct png *result, bool size_only) {
+    struct png png = *result;
+    png.reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, &png, fail_png, warn_png);
+    png.info = png.reader ? png_create_info_struct(png.reader) : NULL;
+    if (png.info)
+        read_png_image(&png, size_only);
+    else
+        png.failure = status_memory("a PNG image");
+    png_destroy_read_struct(&png.reader, &png.info, NULL);
+    *result = png;
+    return png.failure;
+}
+
+static status image_decode_png(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only,
+                               size_t *width, size_t *height) {
+    struct png png = {.decoder = decoder, .next = bytes, .left = size};
+    status s = decode_png(&png, size_only);
+    buffer_free(png.pixels);
+    *width = png.width;
+    *height = png.height;
+    return s;
+}
+
+/* Decodes all pixels of a PNG image with one byte each, a grey value or an index in a palette: *pixels (height, width)
+ * for buffer_free, also after a failure. */
+static status image_decode_png_indexes(struct image_decoder *decoder, const uint8_t *bytes, size_t size,
+                                       uint8_t **pixels, size_t *width, size_t *height) {
+    struct png png = {.decoder = decoder, .next = bytes, .left = size, .are_indexes = true};
+    status s = decode_png(&png, false);
+    *pixels = png.pixels;
+    *width = png.width;
+    *height = png.height;
+    return s;
+}
+
+/* ---- files ---- */
 
 static status decode(struct image_decoder *decoder, const char *name, const uint8_t *bytes, size_t size, bool size_only,
                      const char **kind, size_t *width, size_t *height) {
