@@ -127,7 +127,9 @@ const char *recorded_config(const struct recorded_run *r, const struct ledger_li
     return find_config(r, start)->text;
 }
 
-const struct config *recorded_newest_config(const struct recorded_run *r) { return config_of(r->configs[0].file); }
+static const struct config *recorded_newest_config(const struct recorded_run *r) {
+    return config_of(r->configs[0].file);
+}
 
 static status add_config(struct recorded_run *r, const char *sha256, const char *text, const char *name) {
     struct recorded_config *added = &r->configs[r->config_count++];

@@ -66,8 +66,6 @@ void recorded_run_close(struct recorded_run *run);
 
 /* The text of the config of a start; NULL: not in the folder. */
 const char *recorded_config(const struct recorded_run *run, const struct ledger_line *start);
-/* The config of the newest start. */
-const struct config *recorded_newest_config(const struct recorded_run *run);
 /* [path]; NULL: there is no such file. */
 const char *recorded_file(const char *path);
 /* The file of the checkpoint of line [index], unless a later line has the same name; NULL: there is none. */

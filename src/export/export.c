@@ -18,7 +18,8 @@ static const struct export_format *const formats[] = {
 };
 #define FORMAT_COUNT (sizeof formats / sizeof *formats)
 
-void export_add_names(struct text *out) {
+/* Adds the names of all formats: "safetensors, pt". */
+static void export_add_names(struct text *out) {
     for (size_t i = 0; i < FORMAT_COUNT; i++) text_printf(out, "%s%s", i ? ", " : "", formats[i]->name);
 }
 

@@ -29,6 +29,3 @@ status export_training(const struct export_options *options, const struct config
 /* The file beside the script [path] with the initial weights of a config with model.init_from, which export_training
  * writes, too: "train_initial.pt" of train.py. In [arena]. */
 const char *export_initial_weights(const char *path, struct arena *arena);
-
-/* Adds the names of all formats: "safetensors, pt". */
-void export_add_names(struct text *out);

@@ -63,7 +63,8 @@ size_t script_output_lengths(const struct script *s) {
     return s->plan->objective ? 0 : s->model->tensors[s->model->output].shape.lengths;
 }
 
-bool script_has_classes_last(const struct script *s, const struct loss_type *loss, size_t tensor) {
+/* The last dimension are the classes, and those before it positions. */
+static bool script_has_classes_last(const struct script *s, const struct loss_type *loss, size_t tensor) {
     const struct planned_tensor *t = &s->model->tensors[tensor];
     bool is_of_positions = !t->scores && t->shape.dims > 1 && !script_output_lengths(s);
     return loss->wants_classes && !loss->aligns_targets && is_of_positions;

@@ -35,8 +35,6 @@ void script_add_names(struct text *out, const struct string_list *names, const c
 const struct shape *script_shape_of(const struct script *s, size_t tensor);
 /* The number of the lengths of the rows of the only output; 0: all positions are real. */
 size_t script_output_lengths(const struct script *s);
-/* The last dimension are the classes, and those before it positions. */
-bool script_has_classes_last(const struct script *s, const struct loss_type *loss, size_t tensor);
 /* Whether a batch is scaled when it is used, by the script's inputs_of: images of files, and those that change. */
 bool script_scales_batches(const struct script *s);
 /* Whether losses compare with inputs of drawn samples (dataset.draw), by the script's targets_of. */

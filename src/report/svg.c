@@ -216,6 +216,14 @@ static void add_pair(struct text *out, char command, double x, double y) {
     add_coordinate(out, y);
 }
 
+static double svg_x(const struct svg_plot *p, double value) {
+    return p->left + axis_place(&p->x, value) * (p->right - p->left);
+}
+
+static double svg_y(const struct svg_plot *p, double value) {
+    return p->bottom - axis_place(&p->y, value) * (p->bottom - p->top);
+}
+
 /* Adds the point of values [x], [y] of a plot to [out]. */
 static void add_vertex_at(const struct svg_plot *p, struct text *out, char command, double x, double y) {
     int decimals = p->is_fine ? 3 : 1;
@@ -223,14 +231,6 @@ static void add_vertex_at(const struct svg_plot *p, struct text *out, char comma
     add_decimals(out, svg_x(p, x), decimals);
     text_add(out, " ");
     add_decimals(out, svg_y(p, y), decimals);
-}
-
-double svg_x(const struct svg_plot *p, double value) {
-    return p->left + axis_place(&p->x, value) * (p->right - p->left);
-}
-
-double svg_y(const struct svg_plot *p, double value) {
-    return p->bottom - axis_place(&p->y, value) * (p->bottom - p->top);
 }
 
 /* ---- plots: axes ---- */

@@ -66,9 +66,6 @@ void svg_begin(struct svg_plot *plot, const char *title, const char *name);
 void svg_end(struct svg_plot *plot);
 void svg_end_figure(struct text *out);
 
-double svg_x(const struct svg_plot *plot, double value);
-double svg_y(const struct svg_plot *plot, double value);
-
 /* What is between both belongs to one series: the script hides it, and draws it again on other axes. */
 void svg_series_begin(struct svg_plot *plot);
 void svg_series_end(struct svg_plot *plot);

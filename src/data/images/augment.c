@@ -38,8 +38,9 @@ static void check_rotation(void *config, const struct node *where, const char *p
         problems_add(problems, place, path, "without degrees nothing is rotated; give them, such as degrees: 15");
 }
 
-const struct schema rotation_schema = SCHEMA("dataset.augment.rotation", struct rotation_config, .rows = rotation_rows,
-                                             .shorthand = "degrees", .check = check_rotation);
+static const struct schema rotation_schema =
+    SCHEMA("dataset.augment.rotation", struct rotation_config, .rows = rotation_rows, .shorthand = "degrees",
+           .check = check_rotation);
 
 bool rotation_is_on(const struct rotation_config *config) {
     for (size_t i = 0; i < config->degrees.count; i++)
@@ -179,7 +180,7 @@ static void check_colors(void *config, const struct node *where, const char *pat
     }
 }
 
-const struct schema color_jitter_schema =
+static const struct schema color_jitter_schema =
     SCHEMA("dataset.augment.color_jitter", struct color_jitter_config, .rows = color_rows, .check = check_colors);
 
 bool color_jitter_is_on(const struct color_jitter_config *config) { return color_jitter_create(config).is_on; }
@@ -320,8 +321,8 @@ static void check_erasing(void *config, const struct node *where, const char *pa
         problems_add(problems, place, path, "ratio must be two numbers in order, such as [0.3, 3.3]");
 }
 
-const struct schema erasing_schema = SCHEMA("dataset.augment.erasing", struct erasing_config, .rows = erasing_rows,
-                                            .shorthand = "p", .check = check_erasing);
+static const struct schema erasing_schema = SCHEMA("dataset.augment.erasing", struct erasing_config,
+                                                   .rows = erasing_rows, .shorthand = "p", .check = check_erasing);
 
 static struct erasing erasing_create(const struct erasing_config *config) {
     struct erasing erasing = {.p = config->p};

@@ -45,7 +45,6 @@ struct rotation_config {
     struct real_list degrees; /* one number d: -d .. d; two: minimum and maximum; none, or 0: no rotation */
     int interpolation;        /* 0: nearest; 1: bilinear */
 };
-extern const struct schema rotation_schema;
 
 struct random_rotation {
     bool is_on, is_bilinear;
@@ -83,7 +82,6 @@ enum color { COLOR_BRIGHTNESS, COLOR_CONTRAST, COLOR_SATURATION, COLOR_HUE, COLO
 struct color_jitter_config {
     struct real_list brightness, contrast, saturation, hue;
 };
-extern const struct schema color_jitter_schema;
 
 struct color_jitter {
     bool is_on, changes[COLORS];
@@ -122,7 +120,6 @@ struct erasing_config {
     double p; /* probability */
     struct real_list scale, ratio;
 };
-extern const struct schema erasing_schema;
 
 struct erasing {
     double p; /* 0: never */

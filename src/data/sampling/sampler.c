@@ -210,7 +210,8 @@ static void draw_parts(size_t parts, size_t rows, struct row_order *drawn) {
     for (size_t i = 0; i < rows; i++) order_set(drawn, i, i < batches * parts ? i % parts * batches + i / parts : i);
 }
 
-bool sampler_draws(const struct sampler_config *config) {
+/* Whether the rows of an epoch are drawn. */
+static bool sampler_draws(const struct sampler_config *config) {
     return config->shuffle || config->type == SAMPLER_WEIGHTED || config->type == SAMPLER_INDICES ||
            config->type == SAMPLER_BATCHIFY || config->type == SAMPLER_EXTENSION;
 }

@@ -93,9 +93,6 @@ size_t sampler_shard(size_t rows, size_t shards, size_t shard);
 /* STATUS_USAGE when [rows] training rows are less than one batch of [batch] rows for each rank. */
 status sampler_check_rows(const struct sampler_config *config, size_t rows, int world_size, size_t batch);
 
-/* Whether the rows of an epoch are drawn. */
-bool sampler_draws(const struct sampler_config *config);
-
 /* Memory for the order of an epoch, for order_free. From 2^32 rows on there is none, unless rows are weighted: their
  * order is computed, and no longer PyTorch's. */
 status sampler_alloc(const struct sampler_config *config, size_t rows, struct row_order *out);

@@ -169,9 +169,6 @@ void csv_close(struct source *source);
 /* Finds the files that the paths of the config name. */
 status csv_find_files(struct csv *csv, const struct dataset_config *config, bool is_validation);
 
-/* Reads the current file and starts the reader. */
-status csv_read_text(struct csv *csv, const struct dataset_config *config);
-
 /* After the last record of a file: reads the first record of the next file with rows; *has_record false: there is
  * none. Its columns are found by name. */
 status csv_next_file(struct csv *csv, const struct dataset_config *config, bool *has_record);

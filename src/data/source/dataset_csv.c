@@ -1127,7 +1127,8 @@ static status finish_columns(struct csv *csv) {
 
 /* ---- the source ---- */
 
-status csv_read_text(struct csv *csv, const struct dataset_config *config) {
+/* Reads the current file and starts the reader. */
+static status csv_read_text(struct csv *csv, const struct dataset_config *config) {
     struct csv_part *part = &csv->parts[csv->part];
     const struct csv_config *dialect = &config->csv;
     uint64_t bytes;

@@ -96,7 +96,8 @@ void host_name(char *name, size_t size) {
     name[size - 1] = 0;
 }
 
-bool net_is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+/* Out of descriptors, in this process (EMFILE) or on this machine (ENFILE). */
+static bool net_is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 
 bool net_is_out_of_resources(int error) {
     return net_is_out_of_descriptors(error) || error == ENOMEM || error == ENOBUFS;

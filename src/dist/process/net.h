@@ -62,8 +62,6 @@ bool net_has_interface(const char *name, bool *is_up);
 /* name (size): the network interface that has [address] ("eth0"); "?": there is none. */
 void net_interface(const char *address, char *name, size_t size);
 
-/* Out of descriptors, in this process (EMFILE) or on this machine (ENFILE). */
-bool net_is_out_of_descriptors(int error);
 bool net_is_out_of_resources(int error); /* descriptors or memory */
 /* Checks that [count] more descriptors can be opened now, and raises the soft limit of this process for them.
  * STATUS_IO, with the limit, if the hard limit is too low. *spare, unless NULL: how many beyond them are wanted; set to
