@@ -92,11 +92,14 @@ def without_datasets(path, *names):
 class Case(unittest.TestCase):
     """A test with a temporary working folder that sees the project's datasets."""
     sees_gpus = False  # real ones: a test that compares bits must not find itself on one
+    given_files = {}  # name: text, those in the folder from the beginning
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="ddptrain-test-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         os.symlink(os.path.join(SOURCE, "datasets"), os.path.join(self.folder, "datasets"))
+        for name, text in self.given_files.items():
+            self.write(name, text)
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)

@@ -18,9 +18,7 @@ class Flips(program.Case):
         for checkpoint in self.events("checkpoint", run):
             self.assertLessEqual(checkpoint["step"], step)
 
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", program.WINE)  # 142 rows: 3 ranks x 32 rows are 2 steps an epoch, 20 in all
+    given_files = {"test.yaml": program.WINE}
 
     def test_minority_is_named(self):
         for bit, tensor in ((5, "0.weight"), (WEIGHTS + 3, "0.bias"), (MODEL - 1, "2.bias"), (MODEL + 40, "0.weight and 1 more tensor")):  # the moment moves its weight

@@ -38,9 +38,7 @@ def stops_after(values, patience, min_delta=0, is_max=False):
 
 
 class Best(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", CONFIG)
+    given_files = {"test.yaml": CONFIG}
 
     def values(self, metric, run):
         return [e[metric] for e in self.events("epoch", run)]

@@ -25,10 +25,7 @@ def can_unshare(*flags):
 
 
 class Doctor(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("c.yaml", CONFIG)
-        self.write("large.yaml", LARGE)
+    given_files = {"c.yaml": CONFIG, "large.yaml": LARGE}
 
     def environment(self, extra=None):
         e = super().environment()

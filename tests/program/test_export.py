@@ -49,9 +49,7 @@ def read_pt(path):
 
 
 class Export(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", program.WINE)
+    given_files = {"test.yaml": program.WINE}
 
     def test_only_files_are_replaced(self):
         self.run_program("test.yaml", "train.epochs=1")

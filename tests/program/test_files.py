@@ -164,9 +164,7 @@ class OwnFiles(program.Case):
 class Output(program.Case):
     """Standard output that does not arrive is a failure; a reader that has left is none."""
 
-    def setUp(self):
-        super().setUp()
-        self.write("wine.yaml", program.WINE + "name: test\n")
+    given_files = {"wine.yaml": program.WINE + "name: test\n"}
 
     def test_what_is_printed_arrives_or_the_code_is_74(self):
         self.run_program("wine.yaml", "train.epochs=1")

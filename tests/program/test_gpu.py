@@ -16,9 +16,7 @@ def has_driver():
 
 
 class Missing(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", program.WINE)
+    given_files = {"test.yaml": program.WINE}
 
     def refused(self, binary, *sentences):
         """As a run and as a check, which prints the rest of its output as well: the same message, nothing started."""

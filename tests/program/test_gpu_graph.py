@@ -24,9 +24,7 @@ class Graph(program.Case):
         env.update({"DDPTRAIN_EMULATED_FAIL": fail} if fail else {}, **more)
         return self.run_program("test.yaml", "train.device=cuda", *words, "--run-dir", run, env=env, code=code, timeout=300)
 
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", CONFIG.replace(", global_batch_size: 64", ""))
+    given_files = {"test.yaml": CONFIG.replace(", global_batch_size: 64", "")}
 
     def test_the_same_bits(self):
         """Whole and short batches, within a group and at its end: each is a recording; dropout draws other numbers in each step."""

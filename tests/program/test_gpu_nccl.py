@@ -11,9 +11,7 @@ class Nccl(program.Case):
     sees_gpus = True
     SHARED = {"DDPTRAIN_SHARE_GPUS": "1"}  # changes nothing where each process has its own
 
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", program.WINE)
+    given_files = {"test.yaml": program.WINE}
 
     def test_collectives(self):
         out, _ = self.run_program("comm", "--backend", "nccl", "--nproc", 2, "--sizes", "1K,1M", env=self.SHARED, timeout=300)

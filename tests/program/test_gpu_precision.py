@@ -20,9 +20,7 @@ checkpoint: {save_every: {steps: 5}}
 
 @unittest.skipUnless(os.path.exists(EMULATION), "this build has no emulated GPU")
 class Float16(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", CONFIG)
+    given_files = {"test.yaml": CONFIG}
 
     def run_gpu(self, *settings, run="runs/test", code=program.OK):
         return self.run_program("test.yaml", *settings, "--run-dir", run, env=ENVIRONMENT, code=code, timeout=300)

@@ -11,9 +11,7 @@ BUCKETS = ("dist.first_bucket_mb=0.0001", "dist.bucket_cap_mb=0.0005")  # severa
 
 @unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "ddptrain_nccl.so")), "this build has no emulated GPU")
 class Ranks(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", program.WINE)
+    given_files = {"test.yaml": program.WINE}
 
     def emulated(self, gpus, **more):
         return {"DDPTRAIN_MODULE_DIR": FOLDER, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"),

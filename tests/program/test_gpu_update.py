@@ -18,9 +18,7 @@ checkpoint: {save_every: {steps: 100}}
 
 @unittest.skipUnless(os.path.exists(FOLDER), "this build has no emulated GPU")
 class Update(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", CONFIG)
+    given_files = {"test.yaml": CONFIG}
 
     def run_gpu(self, *words, gpus=1, **more):
         env = {"DDPTRAIN_MODULE_DIR": FOLDER, "LD_LIBRARY_PATH": os.path.join(FOLDER, "driver"), "DDPTRAIN_EMULATED_GPUS": str(gpus), **more}

@@ -16,9 +16,7 @@ checkpoint: {save_every: {steps: 1}, keep: 0}
 
 
 class Lbfgs(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", CONFIG)
+    given_files = {"test.yaml": CONFIG}
 
     def train(self, run, *words, **options):
         self.run_program("test.yaml", "--run-dir", run, *words, **options)

@@ -43,9 +43,7 @@ def with_each_mpi(test):
 
 @unittest.skipIf(program.SANITIZER == "thread", "the libraries of MPI are not instrumented")
 class Mpi(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", CONFIG)
+    given_files = {"test.yaml": CONFIG}
 
     def start_ranks(self, count, *arguments, shell="exec \"$@\"", env=None, options=(), binary=program.BINARY):
         """mpirun, which starts the ranks through [shell]."""

@@ -16,10 +16,7 @@ ENDLESS = program.LONG.replace("epochs: 12", "epochs: 100000").replace("steps: 2
 
 
 class Started(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", program.WINE)
-        self.write("endless.yaml", ENDLESS)
+    given_files = {"test.yaml": program.WINE, "endless.yaml": ENDLESS}
 
     def start_endless(self, *arguments, **options):
         shutil.rmtree(self.path("runs"), ignore_errors=True)

@@ -21,9 +21,7 @@ train: {epochs: 3}
 
 
 class Recurrent(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("waves.yaml", CONFIG.replace("SOURCE", program.SOURCE))
+    given_files = {"waves.yaml": CONFIG.replace("SOURCE", program.SOURCE)}
 
     def hash_of(self, run, *words, **options):
         out, err = self.run_program("waves.yaml", "--run-dir", run, *words, **options)

@@ -8,9 +8,7 @@ from program import DATA, IO, OK, STOPPED, USAGE
 
 
 class Resume(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", program.LONG)
+    given_files = {"test.yaml": program.LONG}
 
     def reference(self, *arguments):
         self.run_program("test.yaml", *arguments, "--run-dir", "runs/reference")

@@ -10,9 +10,7 @@ STEPS = {1: 50, 2: 25, 3: 17}  # of an epoch, by ranks
 
 
 class Stop(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", program.long_evaluation())
+    given_files = {"test.yaml": program.long_evaluation()}
 
     def reference(self, *arguments):
         self.run_program("test.yaml", *arguments, "--run-dir", "runs/reference")

@@ -32,9 +32,7 @@ keep: all
 
 
 class SweepCase(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("base.yaml", CONFIG)
+    given_files = {"base.yaml": CONFIG}
 
     def sweep(self, text, *words, name="test", **options):
         self.write(f"{name}.yaml", text)

@@ -31,9 +31,7 @@ def write_safetensors(path, tensors, prefix="", **changes):
 
 
 class Weights(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", program.WINE)
+    given_files = {"test.yaml": program.WINE}
 
     def weights(self, run):
         with h5py.File(self.checkpoints(run)[-1]) as f:

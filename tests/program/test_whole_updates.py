@@ -18,9 +18,7 @@ KINDS = {"muon": [], "adafactor": ["optimizer={type: adafactor, lr: 0.3, weight_
 
 
 class WholeUpdates(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", CONFIG)
+    given_files = {"test.yaml": CONFIG}
 
     def train(self, run, *words, **options):
         self.run_program("test.yaml", "--run-dir", run, *words, **options)

@@ -46,9 +46,7 @@ dist: {first_bucket_mb: 0.001, bucket_cap_mb: 0.002}
 
 
 class Zero(program.Case):
-    def setUp(self):
-        super().setUp()
-        self.write("test.yaml", CONFIG)
+    given_files = {"test.yaml": CONFIG}
 
     def assert_same(self, run, other):
         self.assertEqual(self.sha(run), self.sha(other), run)
