@@ -8,7 +8,6 @@
 #include "base/files/io.h"
 #include "base/scoped.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/foreign.h"
 #include "checkpoint/inspect.h"
 #include "checkpoint/safetensors.h"
 #include "command.h"

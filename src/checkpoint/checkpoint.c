@@ -12,7 +12,7 @@
 #include "base/scoped.h"
 #include "checkpoint/checkpoint_hdf5.h"
 #include "checkpoint/checkpoint_image.h"
-#include "checkpoint/foreign.h"
+#include "checkpoint/inspect.h"
 #include "checkpoint/loading.h"
 
 struct stored_dataset {

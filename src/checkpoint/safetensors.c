@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/scoped.h"
-#include "checkpoint/foreign.h"
+#include "checkpoint/inspect.h"
 #include "checkpoint/torch_file.h"
 
 /* ---- reading ---- */

@@ -10,7 +10,6 @@
 #include "base/arena.h"
 #include "base/schema/schema.h"
 #include "base/scoped.h"
-#include "report/page.h"
 #include "report/run_data.h"
 #include "report/svg.h"
 #include "train/metrics/report.h"

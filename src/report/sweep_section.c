@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/scoped.h"
-#include "report/page.h"
 #include "report/report_page.h"
 #include "report/svg.h"
 #include "report/sweep_data.h"

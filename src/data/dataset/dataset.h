@@ -238,7 +238,7 @@ const char *dataset_tokenizer(const struct dataset *dataset);
 void dataset_scaler(const struct dataset *dataset, const double **mean, const double **scale, size_t *features);
 
 /* ---- how well the targets of validation rows are predicted from the training targets alone, without their inputs
- * (baseline.c): scikit-learn's DummyClassifier and DummyRegressor ---- */
+ * scikit-learn's DummyClassifier and DummyRegressor ---- */
 
 enum baseline_kind {
     BASELINE_NONE,

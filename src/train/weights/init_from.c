@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/files/io.h"
 #include "base/scoped.h"
-#include "checkpoint/foreign.h"
+#include "checkpoint/inspect.h"
 #include "checkpoint/safetensors.h"
 #include "data/columns/preparation.h"
 #include "train/state/data_entries.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/scoped.h"
-#include "checkpoint/foreign.h"
+#include "checkpoint/inspect.h"
 #include "checkpoint/torch_file.h"
 #include "train/weights/weights.h"
 
