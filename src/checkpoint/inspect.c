@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/files/sealed.h"
 #include "base/scoped.h"
@@ -266,7 +265,7 @@ static status parse_source(void *context) {
 }
 
 static status inspect_sealed(const char *path, struct text *out) {
-    void *image;
+    SCOPED_BUFFER void *image = NULL;
     struct seal seal;
     hid_t file;
     TRY(sealed_read(path, &image, &seal));
@@ -285,7 +284,6 @@ static status inspect_sealed(const char *path, struct text *out) {
         s = report_tree(&report, file);
         H5Fclose(file);
     }
-    buffer_free(image);
     return s;
 }
 

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/scoped.h"
 #include "checkpoint/torch_file.h"
 
@@ -826,13 +825,12 @@ static void place_values(const struct tensor_piece *p, const struct param *param
 }
 
 static status fill_piece(struct tensor_mapping *m, const struct tensor_piece *p, const struct param *param, float *to) {
-    float *values;
+    SCOPED_BUFFER float *values = NULL;
     TRY(buffer_new(p->entry.count * sizeof *values, "a tensor of the file", (void **)&values));
     p->entry.dtype->convert(m->loading.file.data + p->entry.offset, values, p->entry.count);
     status s = check_finite(&m->loading, p->tensor, &p->entry, values);
     if (!s) place_values(p, param, values, to);
     if (!s && m->loading.target->used) m->loading.target->used(m->loading.target->user, param, p->entry.offset);
-    buffer_free(values);
     return s;
 }
 

@@ -264,7 +264,7 @@ static status class_weights_set(struct dataset *dataset, const struct dataset_co
         return status_new(STATUS_DATA,
                           "loss.weight: balanced: the largest class is %lld; at most %lld classes are counted",
                           (long long)info->classes - 1, (long long)MAX_CLASSES);
-    void *classes;
+    SCOPED_BUFFER void *classes = NULL;
     size_t n = (size_t)info->classes;
     TRY(rows_alloc(info->train_rows, sizeof(int64_t), "the classes", &classes));
     status s = dataset_train_classes(dataset, classes);
@@ -272,7 +272,6 @@ static status class_weights_set(struct dataset *dataset, const struct dataset_co
         (struct real_list){.items = arena_alloc(dataset->arena, (n + 1) * sizeof(double)), .count = n};
     for (size_t c = 0; c < n; c++) info->class_weights.items[c] = 0;
     if (!s) weigh(config, classes, info->train_rows, n, info->class_weights.items);
-    buffer_free(classes);
     return s;
 }
 
@@ -286,14 +285,13 @@ static void mark(const int64_t *classes, struct selection rows, size_t count, co
 
 /* Marks the classes of all rows of a table as seen, and those of training rows as trained. */
 static status mark_classes(struct dataset *dataset, struct table *table, bool *seen, bool *trained) {
-    void *classes;
+    SCOPED_BUFFER void *classes = NULL;
     const struct dataset_info *info = &dataset->info;
     const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
     TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", &classes));
     status s = table_classes(table, classes);
     if (!s) mark(classes, (struct selection){0}, table->rows, table, info->classes, seen);
     if (!s && table == train->table) mark(classes, train->rows, info->train_rows, table, info->classes, trained);
-    buffer_free(classes);
     return s;
 }
 
@@ -752,13 +750,12 @@ static status order_three(struct dataset *dataset, const struct dataset_config *
     struct dataset_info *info = &dataset->info;
     struct table *table = &dataset->tables[0];
     struct split_counts counts = {0};
-    void *classes = NULL;
+    SCOPED_BUFFER void *classes = NULL;
     if (config->split.group && !dataset->groups)
         TRY(groups_read(config, table, &dataset->groups, &dataset->group_count));
     status s = config->split.stratify ? read_classes(table, config, &classes) : OK;
     struct split_labels labels = {classes, dataset->groups, config->split.group ? dataset->group_count : 0};
     if (!s) s = split_rows_three(&config->split, &labels, table->rows, dataset->order.wide, &counts);
-    buffer_free(classes);
     TRY(status_prefix(s, "%s: dataset.split", config->path ? config->path : "synthetic dataset"));
     info->test_rows = counts.test;
     info->validation_rows = counts.validation;
@@ -798,12 +795,10 @@ static status order_rows(struct dataset *dataset, const struct dataset_config *c
 
 /* The same, for each kind of these splits. */
 static status order_parts(struct dataset *dataset, const struct dataset_config *config) {
-    void *classes = NULL;
+    SCOPED_BUFFER void *classes = NULL;
     if (config->split.group) return order_groups(dataset, config);
-    status s = config->split.stratify ? read_classes(&dataset->tables[0], config, &classes) : OK;
-    if (!s) s = order_rows(dataset, config, classes);
-    buffer_free(classes);
-    return s;
+    TRY(config->split.stratify ? read_classes(&dataset->tables[0], config, &classes) : OK);
+    return order_rows(dataset, config, classes);
 }
 
 /* Assigns the rows to training and validation. */

@@ -112,7 +112,7 @@ int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64
 
 status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
     const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
-    void *memory;
+    SCOPED_BUFFER void *memory = NULL;
     if (dataset->drawn.members) {
         for (size_t i = 0; i < dataset->info.train_rows; i++) classes[i] = drawn_target(dataset, (int64_t)i);
         return OK;
@@ -124,7 +124,6 @@ status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
     pthread_mutex_unlock(&dataset->reading);
     for (size_t i = 0; s == OK && i < dataset->info.train_rows; i++)
         classes[i] = all[selection_row(&train->rows, i) + dataset->info.windows.first_target];
-    buffer_free(memory);
     return s;
 }
 

@@ -805,8 +805,8 @@ static status suggest_frame(const struct dataset_format *format, const char *pat
 
 static status count_smallest(struct dataset *dataset, struct suggestion *out) {
     const struct dataset_info *info = dataset_info(dataset);
-    int64_t *classes = NULL;
-    size_t *counts = NULL;
+    SCOPED_BUFFER int64_t *classes = NULL;
+    SCOPED_BUFFER size_t *counts = NULL;
     status s = rows_alloc(info->train_rows, sizeof *classes, "the classes", (void **)&classes);
     if (!s) s = rows_alloc((size_t)info->classes, sizeof *counts, "the classes", (void **)&counts);
     if (!s) s = dataset_train_classes(dataset, classes);
@@ -815,8 +815,6 @@ static status count_smallest(struct dataset *dataset, struct suggestion *out) {
     for (int64_t c = 0; !s && c < info->classes; c++)
         if (counts[c] > 0 && counts[c] < out->smallest_class) out->smallest_class = counts[c];
     out->has_one_target = !s && out->smallest_class == info->train_rows;
-    buffer_free(classes);
-    buffer_free(counts);
     return s;
 }
 

@@ -690,7 +690,7 @@ static status check_raw(const struct table *table, const double *raw, size_t fir
 
 status table_check_raw(struct table *table) {
     size_t size = table->source->input_size, at_once = ((size_t)1 << 17) / (size + 1) + 1;
-    void *raw;
+    SCOPED_BUFFER void *raw = NULL;
     TRY(rows_alloc(at_once, size * sizeof(double), "the columns of the dataset", &raw));
     status s = OK;
     for (size_t row = 0, count; !s && row < table->rows; row += count) {
@@ -698,7 +698,6 @@ status table_check_raw(struct table *table) {
         s = table->source->format->read(table->source, row, count, raw, NULL);
         if (!s) s = check_raw(table, raw, row, count);
     }
-    buffer_free(raw);
     return s;
 }
 

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "data/rows/table.h"
 
 const char *const target_scale_names[] = {"none", "standard", "minmax", "log1p", NULL};
@@ -93,8 +94,8 @@ static status fit_all(const struct fit *fit, struct table *table, double n) {
 }
 
 status target_scale_fit(struct target_scale *scale, struct table *table, const struct selection *rows, size_t count) {
-    bool *is_train = NULL;
-    double *sums = NULL;
+    SCOPED_BUFFER bool *is_train = NULL;
+    SCOPED_BUFFER double *sums = NULL;
     if (scale->type == TARGET_SCALE_NONE || scale->type == TARGET_SCALE_LOG1P) return OK;
     TRY(rows_alloc(table->rows, sizeof *is_train, "the training rows", (void **)&is_train));
     for (size_t i = 0; i < count; i++) is_train[selection_row(rows, i)] = true;
@@ -105,7 +106,5 @@ status target_scale_fit(struct target_scale *scale, struct table *table, const s
         for (size_t i = 0; i < 5; i++) *parts[i] = sums + i * scale->size;
         s = fit_all(&fit, table, (double)count);
     }
-    buffer_free(sums);
-    buffer_free(is_train);
     return s;
 }

@@ -573,7 +573,7 @@ status sampler_draw_own(const struct own_sampler *sampler, size_t length, int64_
 /* Epochs 1, 2 and 1 again, which must be as before. */
 static status check_repeats(const struct own_sampler *sampler, size_t length, struct row_order *order) {
     int64_t *before;
-    void *memory;
+    SCOPED_BUFFER void *memory = NULL;
     TRY(sampler_draw_own(sampler, length, 0, order));
     TRY(rows_alloc(length, sizeof *before, "the order of an epoch", &memory));
     before = memory;
@@ -586,7 +586,6 @@ static status check_repeats(const struct own_sampler *sampler, size_t length, st
                            "sampler.order %s: epoch 1: index %zu was row %lld in a first draw and is row %zu in a "
                            "second one; a draw must depend on the epoch alone, or a run cannot resume",
                            sampler->type->variant.name, i, (long long)before[i], order_at(order, i));
-    buffer_free(memory);
     return s;
 }
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/scoped.h"
 #include "base/utf8.h"
 #include "data/columns/columns.h"
@@ -920,14 +919,13 @@ bool csv_first_is_row(const char *path, const struct csv_config *dialect) {
     static const struct csv_config recognised;
     struct csv_reader reader = {0};
     SCOPED_ARENA arena = arena_create();
-    char *text = NULL;
+    SCOPED_BUFFER char *text = NULL;
     bool is_row = false;
     status s = csv_open_first(path, dialect ? dialect : &recognised, &reader, &text);
     if (!s) s = compare(&reader, arena, &is_row);
     if (s) is_row = false;
     status_free(s);
     csv_free(&reader);
-    buffer_free(text);
     return is_row;
 }
 
@@ -1052,7 +1050,7 @@ static void add_dialect(const struct csv_reader *reader, const char *note, struc
 status csv_inspect(const char *path, struct text *out) {
     SCOPED_ARENA arena = arena_create();
     struct csv_reader reader = {0};
-    char *text = NULL;
+    SCOPED_BUFFER char *text = NULL;
     const char *note;
     bool has_row = false;
     size_t rows;
@@ -1082,6 +1080,5 @@ status csv_inspect(const char *path, struct text *out) {
     }
     for (size_t i = 0; i < count; i++) column_builder_free(&columns[i].builder);
     csv_free(&reader);
-    buffer_free(text);
     return s;
 }

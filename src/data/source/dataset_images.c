@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/buffer.h"
 #include "base/files/archive.h"
 #include "base/files/digest.h"
 #include "base/files/io.h"
@@ -99,11 +98,10 @@ static status read_names(struct csv_reader *reader, struct arena *arena, struct 
 static status read_file(const char *path, struct arena *arena, struct image_names *out, struct string_list *texts) {
     static const struct csv_config automatic;
     struct csv_reader reader = {0};
-    char *text;
+    SCOPED_BUFFER char *text = NULL;
     status s = csv_open_first(path, &automatic, &reader, &text);
     if (!s) s = read_names(&reader, arena, out, texts);
     csv_free(&reader);
-    buffer_free(text);
     return s;
 }
 

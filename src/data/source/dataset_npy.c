@@ -37,7 +37,7 @@ static status check_size(const struct npy_array *array, double bytes) {
 
 /* Reads and checks the header of an open .npy file of [bytes] bytes. */
 static status npy_array_open(int fd, const char *path, uint64_t bytes, struct npy_array *out) {
-    void *memory;
+    SCOPED_BUFFER void *memory = NULL;
     size_t got = 0;
     *out = (struct npy_array){.name = path, .path = path, .fd = fd};
     TRY(buffer_new(NPY_MAX_HEADER, path, &memory));
@@ -48,7 +48,6 @@ static status npy_array_open(int fd, const char *path, uint64_t bytes, struct np
     if (!s) s = npy_header_parse(path, memory, got, &out->of);
     if (!s) s = check_size(out, (double)bytes);
     out->start = out->of.bytes;
-    buffer_free(memory);
     return s;
 }
 
@@ -97,7 +96,7 @@ static size_t in_c_order(const struct npy_header *of, size_t f) {
 static status read_fortran(struct npy_array *array, size_t first, size_t count, double *out, uint8_t *bytes) {
     const struct npy_header *of = &array->of;
     size_t width = of->type->bytes, size = of->size;
-    void *memory;
+    SCOPED_BUFFER void *memory = NULL;
     TRY(rows_alloc(count, width + sizeof(double), "values of the dataset", &memory));
     double *values = memory;
     uint8_t *raw = (uint8_t *)(values + count);
@@ -113,7 +112,6 @@ static status read_fortran(struct npy_array *array, size_t first, size_t count, 
                 bytes[i * size + element] = raw[i];
         }
     }
-    buffer_free(memory);
     return s;
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/scoped.h"
 #include "base/utf8.h"
 #include "data/text/tokenizer.h"
 
@@ -52,11 +52,10 @@ status vocabulary_create_tokenizer(const char *json, struct vocabulary **out) {
 
 status vocabulary_open_tokenizer(const char *path, struct vocabulary **out) {
     struct tokenizer *tokenizer;
-    char *json;
+    SCOPED_BUFFER char *json = NULL;
     status s = tokenizer_open(path, TOKENIZER_KEY, NULL, &json, &tokenizer);
     if (!s) s = vocabulary_create_tokenizer(json, out);
     tokenizer_destroy(tokenizer);
-    buffer_free(json);
     return s;
 }
 
