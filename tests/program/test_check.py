@@ -73,6 +73,9 @@ class Check(program.Case):
         self.assertIn("sgd: lr 0.001,", self.lines("optimizer={type: sgd, lr: 0.5}", "optimizer.lr=null")["optimizer"])
         self.assertIn("adam: lr 0.001,", self.lines("optimizer={type: sgd, lr: 0.5}", "optimizer=null")["optimizer"])
         self.run_program("check", "test.yaml", "model=null", code=USAGE, err="model.layers: missing")
+        self.assertIn("sgd: lr 0.5,", self.lines("optimizer=sgd", "optimizer.lr=0.5")["optimizer"])
+        self.run_program("check", "test.yaml", "optimizer.lr=0.5", "optimizer=sgd", code=USAGE,
+                         err="argument 'optimizer=sgd': it replaces what 'optimizer.lr=0.5' before it has set; give it first")
 
     def test_several_processes(self):
         lines = self.lines("--nproc", 3, "model.freeze=['0.*', 4.bias]", "dist.gradient_compression=bfloat16")

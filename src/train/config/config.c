@@ -808,6 +808,20 @@ bool config_is_sweep(const char *path) {
     return is;
 }
 
+/* A word for a whole section removes what an earlier one has set in it. */
+static void reject_lost_words(char *const *words, size_t count, struct problems *problems) {
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strcspn(words[i], "=");
+        for (size_t k = 0; k < i; k++) {
+            SCOPED_TEXT argument = {0};
+            if (strncmp(words[k], words[i], length) != 0 || words[k][length] != '.') continue;
+            text_printf(&argument, "argument '%s'", short_text(words[i]).s);
+            problems_add(problems, (struct place){.file = text_string(&argument)}, NULL,
+                         "it replaces what '%s' before it has set; give it first", short_text(words[k]).s);
+        }
+    }
+}
+
 status config_load(const char *path, char *const *overrides, size_t count, struct config_file **out) {
     struct problems problems = {0};
     struct document *document = NULL;
@@ -824,6 +838,7 @@ status config_load(const char *path, char *const *overrides, size_t count, struc
         problems_free(&problems);
         return s;
     }
+    if (!s) reject_lost_words(overrides, count, &problems);
     if (!s) s = complete(document, path, overrides, count, &problems, out);
     if (!s) s = find_files(&(*out)->config, path, document_arena((*out)->document));
     problems_free(&problems);
