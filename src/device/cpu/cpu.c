@@ -13,6 +13,7 @@
 #include "base/instructions.h"
 #include "base/text.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/group.h"
 #include "device/cpu/parallel.h"
 #include "device/internal.h"
 
@@ -56,6 +57,15 @@ bool cpu_rounds_convolutions(struct device *device) {
 const struct convolution_kernels *cpu_amx_convolution(struct device *device, const struct convolution *c) {
     const struct bf16_kernels *kernels = ((struct cpu_device *)device)->bf16_kernels;
     return kernels && kernels->convolution_of ? kernels->convolution_of(c) : NULL;
+}
+
+const struct group_ops *cpu_group_ops(struct device *device, size_t count) {
+    if (!cpu_packs_products(device)) return NULL;
+#ifdef DDPTRAIN_X86_KERNELS
+    if (kernels_of(device)->is_avx512 && count <= cpu_kernels_avx2.group->lanes) return cpu_kernels_avx2.group;
+#endif
+    (void)count;
+    return kernels_of(device)->group;
 }
 
 bool cpu_is_portable(struct device *device) { return ((struct cpu_device *)device)->is_portable; }

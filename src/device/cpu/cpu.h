@@ -56,6 +56,9 @@ struct convolution_kernels {
 #define SHORT_ROW 10  /* numbers */
 #define SHORT_ROWS 64 /* that are computed together */
 
+/* Partial sums of a loss, so that they do not depend on the number of threads. */
+#define CPU_LOSS_PARTS 32
+
 /* The loops of a set that files outside of sets/ call, X(result, name, arguments): in each set a function IN_SET(name)
  * (sets/set.h). */
 #define CPU_LOOPS(X)                                                                                                   \
@@ -85,6 +88,7 @@ struct convolution_kernels {
     X(attention_kernels, attention)                                                                                    \
     X(recurrent_ops, recurrent)                                                                                        \
     X(formula_ops, formulas)                                                                                           \
+    X(group_ops, group)                                                                                                \
     X(convolution_kernels, convolution) /* any */                                                                      \
     /* The caller of the others computes the gradient of the bias. For 3 x 3 kernels, stride 1, one group, channels in \
      * multiples of 16: */                                                                                             \

@@ -95,8 +95,7 @@ static void cross_entropy_row(const struct class_pass *b, const float *z, size_t
     dz[target] = (target_share * whole - (own + target_spread)) * factor;
 }
 
-/* Number of partial sums of the loss, so that they do not depend on the number of threads. */
-#define PARTS 32
+#define PARTS CPU_LOSS_PARTS
 _Static_assert(PARTS <= SHORT_ROWS, "plain_rows is called once for as many positions");
 
 struct parts {
