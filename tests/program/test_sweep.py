@@ -337,6 +337,25 @@ class Sweep(SweepCase):
                 if not code:
                     self.assertEqual(self.sha(run), row["state_sha256"], (name, row))
 
+    def test_trials_that_are_trained_at_once(self):
+        """Short trials that differ in the optimizer alone are trained together unless they are kept; every number and every failure is that of the trial alone."""
+        train = re.sub("split: {test: 0.25, seed: 1}", "split: {validation: 0.25, seed: 1}", CONFIG)
+        rates = "{optimizer.lr: {distribution: log_uniform, min: 1.0e-4, max: 1.0e-1}}"
+        types = "{optimizer: {values: [sgd, {type: sgd, lr: 1.0e+30}, {type: sgd, lr: 0.1, momentum: 0.9, nesterov: true}, {type: sgd, lr: 0.2}, adam, {type: adam, amsgrad: true}, {type: adam, lr: 0.1}, rmsprop]}}"
+        cases = [("method: random, seed: 4, trials: %d, parameters: %s" % (count, rates), "") for count in (1, 2, 17, 40)]
+        cases += [("method: grid, parameters: " + types, ""), ("method: grid, parameters: " + types, "\nmodel: {layers: [{linear: {out: 8}}, tanh, {linear: {out: 6}}, relu, {linear: {out: 3}}]}"),
+                  ("method: random, seed: 4, trials: 20, parameters: " + rates, "\ntrain: {epochs: 3, early_stop: {patience: 1}}"),
+                  ("method: random, seed: 4, trials: 20, early_terminate: {type: asha, min_epochs: 1, reduction_factor: 2}, parameters: " + rates, "")]
+        for i, (sweep, config) in enumerate(cases):
+            key = config.strip().split(":")[0]
+            self.write("base.yaml", (re.sub(rf"{key}: .*\n", "", train) if key else train) + config + "\n")
+            for name, keep in (("alone", "all"), ("group", "none")):
+                self.sweep("{config: base.yaml, keep: %s, %s}" % (keep, sweep), "--nproc", 1, name=f"{name}{i}")
+            alone, group = ([{k: v for k, v in e.items() if k in ("trial", "state", "value", "best_epoch", "epochs", "state_sha256", "message")} for e in sorted(self.history(f"{n}{i}"), key=lambda e: e["trial"])]
+                            for n in ("alone", "group"))
+            self.assertEqual(group, alone, (sweep, config))
+            self.assertEqual([{k: v for k, v in r.items() if k != "seconds"} for r in self.rows(f"group{i}")], [{k: v for k, v in r.items() if k != "seconds"} for r in self.rows(f"alone{i}")])
+
     def test_the_data_is_read_once(self):
         """Also by trials that cannot use the memory of the trial before: the file may go away after the first one."""
         self.write("data.csv", "a,b,y\n" + "".join(f"{i % 7},{i % 5},{i % 3}\n" for i in range(60)))

@@ -40,7 +40,7 @@ TEST(short_runs_have_more_jobs_that_wait) {
     slot_end_job(slot, 1e-5);
     ck_assert_int_eq(slot_wanted_ahead(slot), SLOT_MAX_AHEAD);
     slot_end_job(slot, 0.04); /* a mean of 0.01 */
-    ck_assert_int_eq(slot_wanted_ahead(slot), 4);
+    ck_assert_int_eq(slot_wanted_ahead(slot), 9);
     slot_end_job(slot, 10);
     ck_assert_int_eq(slot_wanted_ahead(slot), 0);
     for (int i = 0; i < 40; i++) slot_end_job(slot, 0);

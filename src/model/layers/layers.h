@@ -37,6 +37,7 @@ status layer_plan_same(struct layer *layer, struct planning *planning);
 void layer_declare(const struct layer *layer, struct planning *planning, const char *name, int dims,
                    const int64_t *shape);
 
+bool layer_is_linear(const struct layer *layer);
 /* Whether it is GELU by tanh. */
 bool layer_is_gelu_tanh(const struct layer *layer);
 

@@ -233,3 +233,5 @@ const struct layer_type layer_linear = {
     .c = write_c,
     .pytorch = "nn.Linear({in}, {out}{,bias})",
 };
+
+bool layer_is_linear(const struct layer *layer) { return layer->type == &layer_linear; }

@@ -56,6 +56,11 @@ static const struct schema soft_schema = SCHEMA("loss.soft_cross_entropy", struc
 
 static int64_t ignored(const void *config) { return ((const struct class_config *)config)->ignore_index; }
 
+bool loss_is_plain_cross_entropy(const struct loss_type *loss, const void *config) {
+    const struct class_config *c = config;
+    return loss == &loss_cross_entropy && c->label_smoothing == 0 && c->weight.count == 0 && !c->weight.word;
+}
+
 static struct real_list *class_weight(void *config) { return &((struct class_config *)config)->weight; }
 
 /* Positions of a batch with a class each, and the number of classes. */

@@ -34,6 +34,10 @@
 LOSS_TYPES(X)
 #undef X
 
+/* Whether it is mse, or cross_entropy without weights and smoothing. */
+bool loss_is_mse(const struct loss_type *loss);
+bool loss_is_plain_cross_entropy(const struct loss_type *loss, const void *config);
+
 /* struct loss_type's check: each element of the output has one target. */
 status loss_check_values(const void *config, const struct shape *output, size_t target_size, int64_t classes);
 

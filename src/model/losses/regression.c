@@ -48,6 +48,8 @@ MEAN(smooth_l1, LOSS_SMOOTH_L1, (float)((const struct smooth_l1_config *)config)
 MEAN(huber, LOSS_HUBER, (float)((const struct huber_config *)config)->delta)
 MEAN(quantile, LOSS_QUANTILE, (float)((const struct quantile_config *)config)->quantile)
 
+bool loss_is_mse(const struct loss_type *loss) { return loss == &loss_mse; }
+
 static const struct schema_alias aliases[] = {
     VALUE_ALIAS("loss", "MSELoss mean_squared_error MeanSquaredError l2 squared_error l2loss", "mse"),
     VALUE_ALIAS("loss", "L1Loss mae mean_absolute_error MeanAbsoluteError absolute_error", "l1"),

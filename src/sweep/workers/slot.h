@@ -39,7 +39,7 @@ void slot_end_job(struct worker_slot *slot, double seconds);
 /* The runs of the jobs that wait; returns their number. */
 int slot_list_ahead(const struct worker_slot *slot, int64_t runs[SLOT_MAX_AHEAD]);
 /* How many jobs are to wait: as many as take about SLOT_AHEAD_SECONDS. 0 for a rank, whose process may be replaced. */
-#define SLOT_AHEAD_SECONDS 0.05
+#define SLOT_AHEAD_SECONDS 0.1
 #define SLOT_JOB_SECONDS 3e-5 /* of a job beside its training, at least */
 int slot_wanted_ahead(const struct worker_slot *slot);
 /* To WORKER_EPOCH. */

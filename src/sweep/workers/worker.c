@@ -447,6 +447,14 @@ static bool needs_folder(const struct worker *w, const struct config *config) {
            w->options->sweep->nproc_per_trial > 1 || w->options->sweep->other_metrics.count > 0;
 }
 
+/* What the run has taken, of [elapsed] seconds with its folder. */
+static void note_seconds(struct worker *w, const struct run_summary *summary, double elapsed) {
+    double seconds = summary->seconds + summary->evaluation_seconds;
+    double cost = w->has_folder ? elapsed - seconds : w->folder_seconds * FORGET_FOLDER;
+    w->last_seconds = isinf(w->last_seconds) ? seconds : fmax(seconds, w->last_seconds / 2);
+    w->folder_seconds = fmin(fmax(cost, MIN_FOLDER_SECONDS), MAX_FOLDER_SECONDS);
+}
+
 static status train_with_or_without_folder(struct worker *w, const struct config *config, bool is_kept,
                                            struct run_summary *summary) {
     struct text folder = {0};
@@ -464,12 +472,9 @@ static status train_with_or_without_folder(struct worker *w, const struct config
         start = clock_seconds();
         s = train(w, config, text_string(&folder), summary);
     }
-    double seconds = summary->seconds + summary->evaluation_seconds;
-    w->last_seconds = isinf(w->last_seconds) ? seconds : fmax(seconds, w->last_seconds / 2);
     w->has_folder = has_folder || is_over_time;
     double elapsed = clock_seconds() - start;
-    double cost = w->has_folder ? elapsed - seconds : w->folder_seconds * FORGET_FOLDER;
-    w->folder_seconds = fmin(fmax(cost, MIN_FOLDER_SECONDS), MAX_FOLDER_SECONDS);
+    note_seconds(w, summary, elapsed);
     if (is_kept) {
         struct processor_times now = processor_times();
         double used = now.used - before.used, waited = elapsed - used - (now.missed - before.missed);
@@ -549,9 +554,7 @@ static status read_others(struct worker *w, const struct run_summary *summary) {
     return s;
 }
 
-static status run_job(struct worker *w, const struct worker_job *job, struct run_summary *summary) {
-    const struct sweep_config *sweep = w->options->sweep;
-    struct config_file *file;
+static void set_job(struct worker *w, const struct worker_job *job) {
     w->run = job->run;
     w->folder = *job->folder ? job->folder : w->options->folder;
     w->folder_inode = job->folder_inode;
@@ -559,17 +562,31 @@ static status run_job(struct worker *w, const struct worker_job *job, struct run
     w->waits = 0;
     w->test = NAN;
     for (size_t i = 0; i < SWEEP_MAX_OTHER_METRICS; i++) w->others[i] = NAN;
+}
+
+static status open_config(const struct worker *w, const struct worker_job *job, struct config_file **out) {
+    const struct sweep_config *sweep = w->options->sweep;
+    TRY(sweep_trial_config(sweep, job->run / sweep->runs, &job->point, job->run % sweep->runs, out));
+    status s = config_device_is_auto(config_of(*out)) ? config_set_auto_device(*out, w->options->no_gpu) : OK;
+    if (s) {
+        config_free(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+/* *file: its config, which is opened where it is NULL. */
+static status run_job(struct worker *w, const struct worker_job *job, struct config_file **file,
+                      struct run_summary *summary) {
+    set_job(w, job);
     if (!w->parts) w->dataset[0] = w->fingerprint[0] = 0;
     next_run();
-    TRY(sweep_trial_config(sweep, job->run / sweep->runs, &job->point, job->run % sweep->runs, &file));
-    w->config = file;
-    status s = config_device_is_auto(config_of(file)) ? config_set_auto_device(file, w->options->no_gpu) : OK;
-    if (!s) s = train_with_or_without_folder(w, config_of(file), job->is_kept, summary);
-    if (!s) s = check_length(w, config_of(file), summary);
-    if (!s) s = read_test(w, config_of(file));
-    if (!s) s = read_others(w, summary);
-    config_free(file);
-    return s;
+    if (!*file) TRY(open_config(w, job, file));
+    w->config = *file;
+    TRY(train_with_or_without_folder(w, config_of(*file), job->is_kept, summary));
+    TRY(check_length(w, config_of(*file), summary));
+    TRY(read_test(w, config_of(*file)));
+    return read_others(w, summary);
 }
 
 /* Cut between two characters: half of one would be another byte in trials.csv after the history was read again. */
@@ -606,20 +623,114 @@ static struct worker_report report_of(const struct worker *w, status s, const st
     return r;
 }
 
-static void work(struct worker *w) {
-    struct worker_job job;
-    while (!stop_self) {
-        struct run_summary summary = {0};
-        ssize_t got = recv(w->fd, &job, sizeof job, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= (ssize_t)offsetof(struct worker_job, folder)) return;
-        status s = run_job(w, &job, &summary);
-        w->folder = w->options->folder; /* not in job any more */
-        struct worker_report report = report_of(w, s, &summary);
-        status_free(s);
-        size_t size = offsetof(struct worker_report, message) + strlen(report.message) + 1;
-        if (send(w->fd, &report, size, MSG_NOSIGNAL) < 0) return;
+static bool send_report(struct worker *w, status s, const struct run_summary *summary) {
+    struct worker_report report = report_of(w, s, summary);
+    status_free(s);
+    w->folder = w->options->folder; /* the job may end before the next one */
+    size_t size = offsetof(struct worker_report, message) + strlen(report.message) + 1;
+    return send(w->fd, &report, size, MSG_NOSIGNAL) >= 0;
+}
+
+/* ---- several runs at once ---- */
+
+#define MAX_GROUP 16
+#define MIN_GROUP 5        /* fewer are as fast one after another */
+#define GROUP_SECONDS 0.25 /* that a group may take: its reports come together */
+
+/* How many jobs the worker takes at a time. */
+static size_t max_group(const struct worker *w) {
+    const struct worker_options *o = w->options;
+    if (!w->parts || o->reports_epochs || o->sweep->nproc_per_trial > 1) return 1;
+    size_t lanes = run_parts_lanes(w->parts, config_of(w->parts_config));
+    if (lanes > MAX_GROUP) lanes = MAX_GROUP;
+    while (lanes > 1 && (double)lanes * w->last_seconds > GROUP_SECONDS) lanes /= 2;
+    return lanes > 1 ? lanes : 1;
+}
+
+/* Whether the run of [job] can be one of a group. *file: its config, or NULL. */
+static bool joins_group(struct worker *w, const struct worker_job *job, struct config_file **file) {
+    if (job->is_kept) return false;
+    status s = open_config(w, job, file);
+    bool joins = !s && !wants_folder(w, config_of(*file)) && !needs_folder(w, config_of(*file)) &&
+                 !optimizer_is_in_backward(&config_of(*file)->optimizer) &&
+                 config_has_other_optimizer(*file, w->parts_config);
+    status_free(s); /* run_job has it again */
+    return joins;
+}
+
+struct job_group {
+    struct worker_job jobs[MAX_GROUP];
+    struct config_file *files[MAX_GROUP]; /* NULL: not opened */
+    size_t count;
+};
+
+/* Waits for a job and takes those that are there already. false: there are no more. */
+static bool receive_jobs(struct worker *w, struct job_group *g) {
+    size_t max = max_group(w);
+    for (g->count = 0; g->count < max; g->count++) {
+        ssize_t got;
+        do got = recv(w->fd, &g->jobs[g->count], sizeof *g->jobs, g->count ? MSG_DONTWAIT : 0);
+        while (got < 0 && errno == EINTR && !stop_self);
+        if (got <= (ssize_t)offsetof(struct worker_job, folder)) break;
     }
+    return g->count > 0;
+}
+
+/* Trains those of the group that are like the others; is_trained (count) says which. */
+static void train_group(struct worker *w, struct job_group *g, struct run_summary *summaries, bool *is_trained) {
+    const struct config *configs[MAX_GROUP];
+    size_t places[MAX_GROUP], count = 0;
+    struct run_summary found[MAX_GROUP] = {{0}};
+    bool are_trained[MAX_GROUP] = {false};
+    struct run_options options = {
+        .started = clock_seconds(), .writes_nothing = true, .is_in_sweep = true, .stop_after = -1, .parts = &w->parts};
+    for (size_t i = 0; i < g->count; i++) {
+        if (!joins_group(w, &g->jobs[i], &g->files[i])) continue;
+        configs[count] = config_of(g->files[i]);
+        places[count++] = i;
+    }
+    if (count < MIN_GROUP) return;
+    struct log *log = log_create(true, false);
+    next_run();
+    set_alarm(SECONDS_WITHOUT_FOLDER);
+    status_free(run_train_group(configs, count, w->options->env, &options, log, found, are_trained));
+    set_alarm(0);
+    log_destroy(log);
+    for (size_t i = 0; i < count; i++) {
+        is_trained[places[i]] = are_trained[i];
+        summaries[places[i]] = found[i];
+    }
+}
+
+/* In the order of the jobs; those that are not trained yet are trained alone. */
+static bool report_jobs(struct worker *w, struct job_group *g, struct run_summary *summaries, const bool *is_trained) {
+    bool is_connected = true;
+    for (size_t i = 0; i < g->count && is_connected; i++) {
+        status s = OK;
+        if (stop_self && i > 0 && !is_trained[i]) break; /* it has not begun */
+        if (is_trained[i]) {
+            set_job(w, &g->jobs[i]);
+            note_seconds(w, &summaries[i], 0);
+        } else
+            s = run_job(w, &g->jobs[i], &g->files[i], &summaries[i]);
+        is_connected = send_report(w, s, &summaries[i]);
+    }
+    return is_connected;
+}
+
+static void work(struct worker *w) {
+    struct job_group *g = malloc(sizeof *g);
+    if (!g) status_exit_without_memory();
+    while (!stop_self && receive_jobs(w, g)) {
+        struct run_summary summaries[MAX_GROUP] = {{0}};
+        memset(g->files, 0, sizeof g->files);
+        bool is_trained[MAX_GROUP] = {false};
+        if (g->count >= MIN_GROUP) train_group(w, g, summaries, is_trained);
+        bool is_connected = report_jobs(w, g, summaries, is_trained);
+        for (size_t i = 0; i < g->count; i++) config_free(g->files[i]);
+        if (!is_connected) break;
+    }
+    free(g);
 }
 
 /* ---- both ends ---- */

@@ -118,8 +118,7 @@ static status evaluate_validation(struct trainer *t, bool *must_stop) {
                       (long long)t->state->counters.epoch + 1);
 }
 
-/* Whether the validation rows are evaluated after the current epoch. [is_last]: of the run. */
-static bool is_evaluated(const struct trainer *t, bool is_last) {
+bool loop_is_evaluated(const struct trainer *t, bool is_last) {
     int64_t every = t->config->train.evaluate_every;
     return t->validation && (is_last || (every > 0 && (t->state->counters.epoch + 1) % every == 0));
 }
@@ -160,7 +159,7 @@ static void update_schedule(struct trainer *t, const struct epoch_report *e, boo
     struct monitor monitor = {0};
     monitor.metric = schedule_monitor(schedule, &monitor.mode);
     if (!monitor.metric || !is_whole || isnan(e->train_loss)) return; /* NAN: it has no training loss */
-    if (monitor_is_of_validation(monitor.metric) && !is_evaluated(t, false)) return;
+    if (monitor_is_of_validation(monitor.metric) && !loop_is_evaluated(t, false)) return;
     schedule_update_plateau(schedule, &t->state->counters.plateau, monitor_value(monitor.metric, e, &t->epoch.result),
                             monitor_is_maximized(&monitor));
 }
@@ -206,9 +205,7 @@ static double hidden_comm_fraction(struct trainer *t) {
     return reducer_hidden(before, t->epoch.times);
 }
 
-/* Reports the epoch after its evaluation, if that is due, and resets its counters. [is_whole]: all its batches are done
- * (a run by steps may end within an epoch). */
-static status complete_epoch(struct trainer *t, bool is_whole, bool is_last) {
+status loop_complete_epoch(struct trainer *t, bool is_whole, bool is_last) {
     struct counters *c = &t->state->counters;
     struct schedule_progress progress = progress_of(t);
     struct epoch_report e = {.epoch = c->epoch + 1,
@@ -216,7 +213,7 @@ static status complete_epoch(struct trainer *t, bool is_whole, bool is_last) {
                              .has_steps = c->epoch_samples > 0,
                              .has_train_accuracy = is_accuracy_known(t) && c->epoch_scored > 0,
                              .train_accuracy = c->epoch_correct / c->epoch_scored,
-                             .has_validation = is_evaluated(t, is_last),
+                             .has_validation = loop_is_evaluated(t, is_last),
                              .samples_per_second = c->epoch_samples / (c->epoch_seconds > 0 ? c->epoch_seconds : 1e-9),
                              .lr = progress_lr(t, &progress),
                              .comm_hidden = hidden_comm_fraction(t)};
@@ -230,7 +227,7 @@ static status complete_epoch(struct trainer *t, bool is_whole, bool is_last) {
     t->epoch.value = NAN;
     if (e.has_validation || !t->validation) {
         update_best(t, &e);
-        if (is_whole && (!t->validation || is_evaluated(t, false))) update_early_stop(t, &e);
+        if (is_whole && (!t->validation || loop_is_evaluated(t, false))) update_early_stop(t, &e);
     }
     update_schedule(t, &e, is_whole);
     report_epoch(&t->outputs.report, &e, is_last);
@@ -304,7 +301,7 @@ static status take_step(struct trainer *t, struct step_result *result) {
 static status finish_epoch(struct trainer *t, bool is_applied, bool *must_stop, bool *has_rolled_back) {
     struct counters *c = &t->state->counters;
     bool ends_epoch = is_epoch_end(t), ends_run = is_last(t);
-    if (is_evaluated(t, ends_run)) {
+    if (loop_is_evaluated(t, ends_run)) {
         c->pending_end = ends_epoch ? PENDING_END_OF_EPOCH : PENDING_END_OF_RUN;
         if (*must_stop) return OK;
         if (ends_run || save_is_due(t, ends_epoch, is_applied)) TRY(save(t, save_before_evaluation, has_rolled_back));
@@ -314,7 +311,7 @@ static status finish_epoch(struct trainer *t, bool is_applied, bool *must_stop, 
         c->pending_end = PENDING_NONE;
     }
     save_mark_unsaved(t); /* a state saved before does not contain the result of the evaluation */
-    return complete_epoch(t, ends_epoch, ends_run);
+    return loop_complete_epoch(t, ends_epoch, ends_run);
 }
 
 /* Saves the last state; the run continues if it rolls back instead. */

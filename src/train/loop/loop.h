@@ -14,3 +14,9 @@ status loop_run(struct trainer *trainer, bool is_resumed, bool *is_stopped);
  * average, if the run has one. *must_stop is set, on all ranks in the same batch, when a rank received a stop request:
  * then there is no result. All ranks. */
 status loop_evaluate_test(struct trainer *trainer, bool with_average, bool *must_stop);
+
+/* Whether the validation rows are evaluated after the current epoch. [is_last]: of the run. */
+bool loop_is_evaluated(const struct trainer *trainer, bool is_last);
+/* Reports the epoch after its evaluation, if that is due, and resets its counters. [is_whole]: all its batches are done
+ * (a run by steps may end within an epoch). */
+status loop_complete_epoch(struct trainer *trainer, bool is_whole, bool is_last);

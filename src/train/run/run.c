@@ -28,6 +28,7 @@
 #include "train/folder/run_folder.h"
 #include "train/loop/averaging.h"
 #include "train/loop/dry_run.h"
+#include "train/loop/group.h"
 #include "train/loop/ledger.h"
 #include "train/loop/loop.h"
 #include "train/loop/progress.h"
@@ -58,6 +59,8 @@ struct run {
     float
         *initial; /* of a run that is used again: its initial weights, and the generator after them; NULL: not known */
     struct rng initial_rng;
+    struct group *group; /* of a run that is used again; NULL: none was made, or it is not possible */
+    bool has_tried_group;
     struct trainer trainer;
     bool is_resumed, is_complete; /* set on all ranks by resume */
 };
@@ -1024,10 +1027,9 @@ static status open_outputs(struct run *run) {
 }
 
 /* The state is mapped and whole. */
-static void summarize(const struct run *run) {
+static void summarize(const struct run *run, struct run_summary *summary) {
     const struct trainer *t = &run->trainer;
     const struct counters *c = &t->state->counters;
-    struct run_summary *summary = run->options->summary;
     if (!summary) return;
     *summary = (struct run_summary){.epochs = c->epoch,
                                     .steps = c->step,
@@ -1061,7 +1063,7 @@ static status train(struct run *run) {
     TRY(state_map(t->state));
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (t->outputs.metrics) TRY(end_log(run, is_stopped));
-    summarize(run);
+    summarize(run, run->options->summary);
     TRY(comm_barrier(t->comm)); /* no rank closes its connections before the others are done */
     return is_stopped ? stopped(run) : OK;
 }
@@ -1077,7 +1079,7 @@ static status report_complete(struct run *run) {
     TRY(zero_gather(t->averaging.zero, t->state, t->comm));
     if (is_stopped) return stopped(run);
     if (!is_first_rank(run)) return OK;
-    summarize(run);
+    summarize(run, run->options->summary);
     const struct counters *c = &t->state->counters;
     if (!has_end) {
         TRY(open_outputs(run));
@@ -1119,6 +1121,7 @@ static void destroy(struct run *run, status *result) {
     text_free(&run->config_text);
     free(run->folder_path);
     free(run->initial);
+    group_destroy(run->group);
 }
 
 static char *folder_path(const struct config *config, const struct run_options *options) {
@@ -1270,6 +1273,65 @@ status run_train(const struct config *config, const struct dist_env *env, const 
         log_file_line(run->log, status_message(s)); /* the launcher knows the cause */
     free(run);
     return s;
+}
+
+/* ---- several runs at once ---- */
+
+size_t run_parts_lanes(struct run *run, const struct config *config) {
+    if (!run) return 0;
+    if (!run->has_tried_group) status_free(group_create(&run->trainer, config, &run->group));
+    run->has_tried_group = true;
+    return group_lanes(run->group);
+}
+
+/* The parts of a lane, and what the run had in their place. */
+static status open_lane(struct run *run, const struct config *config, struct group_lane *lane) {
+    run->config = config;
+    status s = prepare_again(run);
+    *lane = (struct group_lane){config, run->plan->optimizer, run->trainer.optimizer, run->trainer.state, 0, false};
+    run->plan->optimizer = NULL;
+    run->trainer.optimizer = NULL;
+    run->trainer.state = NULL;
+    return s;
+}
+
+/* [summary] NULL: the lane is not trained. */
+static status close_lane(struct run *run, size_t index, const struct group_lane *lane, struct run_summary *summary) {
+    struct trainer *t = &run->trainer;
+    status s = OK;
+    run->plan->optimizer = lane->plan;
+    group_set_lane(t, lane);
+    if (summary) {
+        group_take(run->group, index, t);
+        t->epoch.all_evaluation_seconds = lane->evaluation_seconds;
+        s = state_map(t->state);
+        if (!s) summarize(run, summary);
+    }
+    release_state(run);
+    return s;
+}
+
+status run_train_group(const struct config *const *configs, size_t count, const struct dist_env *env,
+                       const struct run_options *options, struct log *log, struct run_summary *summaries,
+                       bool *is_trained) {
+    struct group_lane lanes[GROUP_MAX_LANES] = {{0}};
+    struct run *run = *options->parts;
+    struct trainer *t = &run->trainer;
+    size_t opened = 0;
+    bool is_stopped = false;
+    status s = OK;
+    run->env = env;
+    run->options = options;
+    run->log = run->any_log = log;
+    run->is_resumed = run->is_complete = false;
+    for (; opened < count && !s; opened++) s = open_lane(run, configs[opened], &lanes[opened]);
+    if (!s) s = group_run(t, run->group, lanes, count, &is_stopped);
+    for (size_t i = 0; i < count; i++) {
+        is_trained[i] = i < opened && !s && !is_stopped && !lanes[i].is_lost;
+        if (i < opened) s = status_first(s, close_lane(run, i, &lanes[i], is_trained[i] ? &summaries[i] : NULL));
+    }
+    for (size_t i = 0; i < count && s; i++) is_trained[i] = false;
+    return s || !is_stopped ? s : status_new(STATUS_STOPPED, "stopped on request");
 }
 
 /* What rank 0 loads at a start, without changing the run folder; another config in it is reported by run_folder_check.

@@ -55,10 +55,20 @@ struct run_options {
 };
 
 void run_parts_destroy(struct run *parts); /* takes NULL */
+/* How many runs run_train_group can train at once; 0: none. [config]: of the first run of [parts] (NULL: 0). */
+size_t run_parts_lanes(struct run *parts, const struct config *config);
 
 /* Trains. [log] is used on rank 0 only. OK also for a run that is already complete. All ranks. */
 status run_train(const struct config *config, const struct dist_env *env, const struct run_options *options,
                  struct log *log);
+
+/* Trains [count] runs at once, at most run_parts_lanes, with [options]->parts, to which run_train's conditions apply,
+ * and without on_epoch: summaries (count) and their numbers are those of run_train for each. is_trained (count): false
+ * for a run that run_train is to train, because it differs from the others, failed or diverged. STATUS_STOPPED: none is
+ * trained. */
+status run_train_group(const struct config *const *configs, size_t count, const struct dist_env *env,
+                       const struct run_options *options, struct log *log, struct run_summary *summaries,
+                       bool *is_trained);
 
 /* The failures that run_train would have before it connects to other ranks, and rank 0 when it loads what it starts
  * from: bad rows, model.init_from, checkpoint.resume, a checkpoint of the run folder that does not fit. Reads all rows,
