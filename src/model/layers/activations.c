@@ -1,4 +1,6 @@
 /* The element-wise functions: the layers of the tables of device/activations.h, and gelu. */
+#include <assert.h>
+
 #include "model/layers/layers.h"
 
 struct gelu_config {
@@ -42,56 +44,46 @@ static void facts(const struct layer *layer, struct layer_facts *to) {
     to->activation = function_of(layer);
 }
 
+/* Those that are one operator of ONNX. */
+static const char *const onnx_operators[ACTIVATION_COUNT] = {
+    [ACTIVATION_RELU] = "Relu",         [ACTIVATION_TANH] = "Tanh",           [ACTIVATION_SIGMOID] = "Sigmoid",
+    [ACTIVATION_SELU] = "Selu",         [ACTIVATION_HARDSWISH] = "HardSwish", [ACTIVATION_MISH] = "Mish",
+    [ACTIVATION_SOFTSIGN] = "Softsign",
+};
+
 static const char *write_onnx(const struct onnx_call *c) {
+    enum activation f = function_of(c->layer);
     struct text attributes = {0};
-    switch (function_of(c->layer)) {
-    case ACTIVATION_RELU:
-        return onnx_node1(c->g, "Relu", c->x, NULL);
-    case ACTIVATION_TANH:
-        return onnx_node1(c->g, "Tanh", c->x, NULL);
-    case ACTIVATION_SIGMOID:
-        return onnx_node1(c->g, "Sigmoid", c->x, NULL);
+    switch (f) {
     case ACTIVATION_SILU:
         return onnx_node2(c->g, "Mul", c->x, onnx_node1(c->g, "Sigmoid", c->x, NULL));
     case ACTIVATION_RELU6:
         return onnx_node(c->g, "Clip", (const char *const[]){c->x, onnx_scalar(c->g, 0), onnx_scalar(c->g, 6)}, 3,
                          NULL);
-    case ACTIVATION_SELU:
-        return onnx_node1(c->g, "Selu", c->x, NULL);
-    case ACTIVATION_HARDSWISH:
-        return onnx_node1(c->g, "HardSwish", c->x, NULL);
     case ACTIVATION_HARDSIGMOID:
         onnx_float(&attributes, "alpha", 1.0f / 6);
         onnx_float(&attributes, "beta", 0.5f);
         return onnx_node1(c->g, "HardSigmoid", c->x, &attributes);
-    case ACTIVATION_MISH:
-        return onnx_node1(c->g, "Mish", c->x, NULL);
     case ACTIVATION_LOGSIGMOID:
         return onnx_node1(c->g, "Neg", onnx_node1(c->g, "Softplus", onnx_node1(c->g, "Neg", c->x, NULL), NULL), NULL);
-    case ACTIVATION_SOFTSIGN:
-        return onnx_node1(c->g, "Softsign", c->x, NULL);
     case ACTIVATION_TANHSHRINK:
         return onnx_node2(c->g, "Sub", c->x, onnx_node1(c->g, "Tanh", c->x, NULL));
     case ACTIVATION_GELU:
     case ACTIVATION_GELU_TANH:
-        onnx_string(&attributes, "approximate", function_of(c->layer) == ACTIVATION_GELU ? "none" : "tanh");
-        break;
+        onnx_string(&attributes, "approximate", f == ACTIVATION_GELU ? "none" : "tanh");
+        return onnx_node1(c->g, "Gelu", c->x, &attributes);
+    default:
+        assert(onnx_operators[f]);
+        return onnx_node1(c->g, onnx_operators[f], c->x, NULL);
     }
-    return onnx_node1(c->g, "Gelu", c->x, &attributes);
 }
 
 /* The functions of the exported code have the names of the layers, but those of the C library. */
 static void write_c(const struct c_call *c) {
-    switch (function_of(c->layer)) {
-    case ACTIVATION_TANH:
-        c_elementwise(c, "hyperbolic_tangent");
-        break;
-    case ACTIVATION_GELU_TANH:
-        c_elementwise(c, "gelu_tanh");
-        break;
-    default:
-        c_elementwise(c, c->layer->type->variant.name);
-    }
+    enum activation f = function_of(c->layer);
+    c_elementwise(c, f == ACTIVATION_TANH        ? "hyperbolic_tangent"
+                     : f == ACTIVATION_GELU_TANH ? "gelu_tanh"
+                                                 : c->layer->type->variant.name);
 }
 
 #define X(id, name, module, properties, doc)                                                                           \
