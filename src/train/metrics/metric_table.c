@@ -293,7 +293,8 @@ static struct ties next_ties(const struct scored *sorted, size_t count, size_t *
     return ties;
 }
 
-/* U = for each negative the positives above it, and half of those equal to it;  area = U / (positives * negatives), all
+/* The area under the ROC curve, where ties count half; NAN without both labels.
+ * U = for each negative the positives above it, and half of those equal to it;  area = U / (positives * negatives), all
  * of them sums of weights */
 static double roc_area(const struct scored *sorted, size_t count) {
     double positives = 0, negatives = 0, u = 0;
@@ -306,7 +307,8 @@ static double roc_area(const struct scored *sorted, size_t count) {
     return positives > 0 && negatives > 0 ? u / (positives * negatives) : NAN;
 }
 
-/* AP = sum over different scores of precision times increase of recall;  precision = positives / (positives +
+/* As scikit-learn's average_precision_score; NAN without positive labels.
+ * AP = sum over different scores of precision times increase of recall;  precision = positives / (positives +
  * negatives) of the scores that are not smaller;  recall = their positives / all positives */
 static double precision_area(const struct scored *sorted, size_t count) {
     double positives = 0, negatives = 0, sum = 0;
@@ -358,6 +360,8 @@ static status mean_area(struct tally *t, area_fn *area, struct gathering *g, dou
     return OK;
 }
 
+/* The exact area over all ranks. With several columns the mean of those where it is defined (one class against the
+ * rest); NAN when it is for none. All ranks. */
 static status gather_area(struct tally *tally, area_fn *area, double *out) {
     struct gathering g = {.world = (size_t)comm_world_size(tally->options.comm)};
     int64_t own = (int64_t)tally->collected;
@@ -374,16 +378,6 @@ static status gather_area(struct tally *tally, area_fn *area, double *out) {
     free(g.all);
     free(g.counts);
     return s;
-}
-
-/* The exact area under the ROC curve over all ranks: all scores are sorted, ties count half. With several columns the
- * mean of those with both labels (one class against the rest); NAN when none has both. All ranks. */
-static status tally_auc(struct tally *tally, double *out) { return gather_area(tally, roc_area, out); }
-
-/* Likewise the average precision, as scikit-learn's average_precision_score. The mean of the columns with positive
- * labels; NAN when none has any. All ranks. */
-static status tally_average_precision(struct tally *tally, double *out) {
-    return gather_area(tally, precision_area, out);
 }
 
 /* ---- formulas ---- */
@@ -465,13 +459,6 @@ static double macro(const struct tally *t, double (*measure)(struct class_counts
     return ratio(sum, present);
 }
 
-static double precision(const struct metric_sums *s) { return macro(s->tally, precision_of); }
-static double recall(const struct metric_sums *s) { return macro(s->tally, recall_of); }
-static double f1(const struct metric_sums *s) { return macro(s->tally, f1_of); }
-static double mean_iou(const struct metric_sums *s) { return macro(s->tally, iou_of); }
-
-static double specificity(const struct metric_sums *s) { return macro(s->tally, specificity_of); }
-
 static double accuracy(const struct metric_sums *s) { return ratio(sums_of(s->tally).correct, s->tally->counted); }
 
 /* Matthews' correlation coefficient: cov(t, p) / sqrt(cov(t, t) cov(p, p)) of targets and predictions (Gorodkin 2004);
@@ -541,7 +528,6 @@ static double mae(const struct metric_sums *s) { return mean_of(s->tally, TALLY_
 static double mape(const struct metric_sums *s) { return mean_of(s->tally, TALLY_RELATIVE); }
 
 static double rmse_of(const double *v) { return sqrt(v[TALLY_SQUARE] / v[TALLY_NUMBER]); }
-static double rmse(const struct metric_sums *s) { return mean_over_outputs(s->tally, rmse_of); }
 
 /* 1 - [errors] / sum of squared deviations of the targets; if all targets are equal: 1 without errors, else 0 (as
  * scikit-learn). */
@@ -551,12 +537,7 @@ static double explained(const double *v, double errors) {
 
 /* One value has no deviations. */
 static double r2_of(const double *v) { return v[TALLY_VALUES_COUNTED] > 1 ? explained(v, v[TALLY_SQUARE]) : NAN; }
-static double r2(const struct metric_sums *s) { return mean_over_outputs(s->tally, r2_of); }
-
 static double explained_variance_of(const double *v) { return explained(v, v[TALLY_ERROR_DEVIATION]); }
-static double explained_variance(const struct metric_sums *s) {
-    return mean_over_outputs(s->tally, explained_variance_of);
-}
 
 static double max_error(const struct metric_sums *s) {
     double max = 0;
@@ -571,32 +552,35 @@ enum { FOR_CLASSES = 1 << TALLY_CLASSES, FOR_BINARY = 1 << TALLY_BINARY, FOR_REA
 
 static const struct metric {
     const char *name;
-    unsigned needs;                                   /* of enum tally_need */
-    unsigned kinds;                                   /* of outputs */
-    double (*value)(const struct metric_sums *);      /* NULL: area, or the confusion matrix */
-    status (*area)(struct tally *tally, double *out); /* all ranks */
-    bool is_error;                                    /* smaller is better */
+    unsigned needs; /* of enum tally_need */
+    unsigned kinds; /* of outputs */
+    /* One of these; the confusion matrix has none. */
+    double (*value)(const struct metric_sums *);
+    double (*of_class)(struct class_counts); /* macro */
+    double (*of_output)(const double *sums); /* mean_over_outputs */
+    area_fn *area;                           /* gather_area */
+    bool is_error;                           /* smaller is better */
 } metrics[] = {
     {"accuracy", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = accuracy},
     {"top5", TALLY_TOP, FOR_CLASSES, .value = top_k}, /* and every other top<k> */
     {"perplexity", 0, FOR_CLASSES, .value = perplexity, .is_error = true},
     {"confusion_matrix", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = NULL},
     {"balanced_accuracy", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = balanced_accuracy},
-    {"precision", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = precision},
-    {"recall", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = recall},
-    {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = f1},
-    {"mean_iou", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = mean_iou},
-    {"specificity", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = specificity},
+    {"precision", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .of_class = precision_of},
+    {"recall", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .of_class = recall_of},
+    {"f1", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .of_class = f1_of},
+    {"mean_iou", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .of_class = iou_of},
+    {"specificity", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .of_class = specificity_of},
     {"mcc", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = mcc},
     {"cohen_kappa", TALLY_CONFUSION, FOR_CLASSES | FOR_BINARY, .value = cohen_kappa},
-    {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, .area = tally_auc},
-    {"average_precision", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, .area = tally_average_precision},
+    {"auc", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, .area = roc_area},
+    {"average_precision", TALLY_SCORES, FOR_CLASSES | FOR_BINARY, .area = precision_area},
     {"mae", TALLY_VALUES, FOR_BINARY | FOR_REALS, .value = mae, .is_error = true},
-    {"rmse", TALLY_VALUES, FOR_BINARY | FOR_REALS, .value = rmse, .is_error = true},
+    {"rmse", TALLY_VALUES, FOR_BINARY | FOR_REALS, .of_output = rmse_of, .is_error = true},
     {"mape", TALLY_VALUES, FOR_REALS, .value = mape, .is_error = true},
     {"max_error", TALLY_VALUES, FOR_REALS, .value = max_error, .is_error = true},
-    {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, .value = r2},
-    {"explained_variance", TALLY_VALUES, FOR_BINARY | FOR_REALS, .value = explained_variance},
+    {"r2", TALLY_VALUES, FOR_BINARY | FOR_REALS, .of_output = r2_of},
+    {"explained_variance", TALLY_VALUES, FOR_BINARY | FOR_REALS, .of_output = explained_variance_of},
 };
 #define MAX_K_DIGITS 6 /* of top<k> */
 #define METRICS (sizeof metrics / sizeof *metrics)
@@ -625,10 +609,7 @@ unsigned metric_needs(const char *name) {
     return metric ? metric->needs : 0;
 }
 
-bool metric_is_matrix(const char *name) {
-    const struct metric *metric = find(name);
-    return metric && !metric->value && !metric->area;
-}
+bool metric_is_matrix(const char *name) { return strcmp(name, "confusion_matrix") == 0; }
 
 bool metric_is_of_loss(const char *name, const struct loss_type *loss) {
     const struct metric *metric = find(name);
@@ -637,9 +618,12 @@ bool metric_is_of_loss(const char *name, const struct loss_type *loss) {
 
 status metric_value(const char *name, struct tally *tally, const struct loss_sums *sums, double *out) {
     const struct metric *metric = find(name);
-    if (metric->area) return metric->area(tally, out);
+    if (metric->area) return gather_area(tally, metric->area, out);
     bool is_defined = !(metric->needs & (TALLY_CONFUSION | TALLY_TOP)) || tally->counted > 0;
-    *out = is_defined ? metric->value(&(struct metric_sums){tally, sums, metric_top_k(name)}) : NAN;
+    *out = !is_defined         ? NAN
+           : metric->of_class  ? macro(tally, metric->of_class)
+           : metric->of_output ? mean_over_outputs(tally, metric->of_output)
+                               : metric->value(&(struct metric_sums){tally, sums, metric_top_k(name)});
     return OK;
 }
 
