@@ -74,12 +74,8 @@ static void convolution_check(const struct convolution_config *c, int max, const
                     (long long)c->groups);
 }
 
-static void check_conv2d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    convolution_check(config, 2, where, path, problems);
-}
-static void check_conv1d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    convolution_check(config, 1, where, path, problems);
-}
+CHECK_WITH(check_conv2d, convolution_check, 2)
+CHECK_WITH(check_conv1d, convolution_check, 1)
 
 static void check_patches(void *config, const struct node *where, const char *path, struct problems *problems) {
     sizes_check(&((struct convolution_config *)config)->kernel_size, "patch_size", 2, where, path, problems);
@@ -379,9 +375,7 @@ const struct layer_type layer_patch_embedding = {
 static const struct schema_row conv3d_rows[] = {
     CONVOLUTION_ROWS(SIZES, PADDING("one number, or [depth, height, width]"), .choices = paddings), {0}};
 
-static void check_conv3d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    convolution_check(config, 3, where, path, problems);
-}
+CHECK_WITH(check_conv3d, convolution_check, 3)
 
 static const struct schema schema =
     SCHEMA("model.layers.conv3d", struct convolution_config, .rows = conv3d_rows, .check = check_conv3d);
@@ -560,15 +554,9 @@ static void transpose_check(const struct convolution_config *c, int max, const s
     sizes_check(&c->output_padding, "output_padding", max, where, path, problems);
 }
 
-static void transpose_check2d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    transpose_check(config, 2, where, path, problems);
-}
-static void transpose_check1d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    transpose_check(config, 1, where, path, problems);
-}
-static void transpose_check3d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    transpose_check(config, 3, where, path, problems);
-}
+CHECK_WITH(transpose_check2d, transpose_check, 2)
+CHECK_WITH(transpose_check1d, transpose_check, 1)
+CHECK_WITH(transpose_check3d, transpose_check, 3)
 
 static const struct schema transpose_schema = SCHEMA("model.layers.conv_transpose2d", struct convolution_config,
                                                      .rows = transpose_rows, .check = transpose_check2d);

@@ -28,6 +28,11 @@ void sizes_check(const struct int_list *list, const char *key, int max, const st
 /* The same for a list of [count] numbers. */
 void sizes_check_count(size_t count, const char *key, int max, const struct node *where, const char *path,
                        struct problems *problems);
+/* A function of struct schema's check: [function] for lists of [max] numbers. */
+#define CHECK_WITH(name_, function, max)                                                                               \
+    static void name_(void *config, const struct node *where, const char *path, struct problems *problems) {           \
+        function(config, max, where, path, problems);                                                                  \
+    }
 /* Sets to[0] for the height, to[1] for the width; for a signal to[0] is [height]. */
 void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2]);
 

@@ -64,19 +64,15 @@ static void check_window(const struct pool_config *c, int max, const struct node
     sizes_check(&c->padding, "padding", max, where, path, problems);
 }
 
-static void check_window1d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    check_window(config, 1, where, path, problems);
-}
-static void check_window2d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    check_window(config, 2, where, path, problems);
-}
+CHECK_WITH(check_window1d, check_window, 1)
+CHECK_WITH(check_window2d, check_window, 2)
 
-static void check_output1d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    sizes_check(&((const struct pool_config *)config)->output_size, "output_size", 1, where, path, problems);
+static void check_output(const struct pool_config *c, int max, const struct node *where, const char *path,
+                         struct problems *problems) {
+    sizes_check(&c->output_size, "output_size", max, where, path, problems);
 }
-static void check_output2d(void *config, const struct node *where, const char *path, struct problems *problems) {
-    sizes_check(&((const struct pool_config *)config)->output_size, "output_size", 2, where, path, problems);
-}
+CHECK_WITH(check_output1d, check_output, 1)
+CHECK_WITH(check_output2d, check_output, 2)
 
 POOL_SCHEMA(max_pool1d, max1d_rows, "kernel_size", check_window1d);
 POOL_SCHEMA(max_pool2d, max_rows, "kernel_size", check_window2d);
@@ -426,18 +422,14 @@ static const struct schema_row pool3d_avg_rows[] = {
     POOL_WINDOW_ROWS(POOL3D_SIZES), POOL_COUNT_ROW, POOL_DIVISOR_ROW, {0}};
 static const struct schema_row pool3d_adaptive_rows[] = {POOL_OUTPUT_ROW(POOL3D_SIZES), {0}};
 
-static void pool3d_check_window(void *config, const struct node *where, const char *path, struct problems *problems) {
-    check_window(config, 3, where, path, problems);
-}
+CHECK_WITH(pool3d_check_window, check_window, 3)
 
-static void check_output(void *config, const struct node *where, const char *path, struct problems *problems) {
-    sizes_check(&((const struct pool_config *)config)->output_size, "output_size", 3, where, path, problems);
-}
+CHECK_WITH(check_output3d, check_output, 3)
 
 POOL_SCHEMA(max_pool3d, pool3d_max_rows, "kernel_size", pool3d_check_window);
 POOL_SCHEMA(avg_pool3d, pool3d_avg_rows, "kernel_size", pool3d_check_window);
-POOL_SCHEMA(adaptive_avg_pool3d, pool3d_adaptive_rows, "output_size", check_output);
-POOL_SCHEMA(adaptive_max_pool3d, pool3d_adaptive_rows, "output_size", check_output);
+POOL_SCHEMA(adaptive_avg_pool3d, pool3d_adaptive_rows, "output_size", check_output3d);
+POOL_SCHEMA(adaptive_max_pool3d, pool3d_adaptive_rows, "output_size", check_output3d);
 
 static status pool3d_plan(struct layer *layer, struct planning *planning) {
     (void)planning;
