@@ -130,17 +130,15 @@ static void add_row(const char *name, const struct events *events, bool is_runni
 }
 
 static status list_run(const char *folder, const char *name, struct text *out) {
-    SCOPED_TEXT path = {0};
+    SCOPED_STRING checkpoints = text_path(folder, "checkpoints");
+    SCOPED_STRING metrics = text_path(folder, "metrics.jsonl");
     struct events events = {0};
     uint64_t bytes = 0;
     bool is_running;
     status s = folder_lock_is_held(folder, &is_running);
     if (!s) s = add_sizes(folder, &bytes);
-    text_printf(&path, "%s/checkpoints", folder);
-    if (!s) s = add_sizes(text_string(&path), &bytes);
-    text_clear(&path);
-    text_printf(&path, "%s/metrics.jsonl", folder);
-    if (!s) s = read_events(text_string(&path), &events);
+    if (!s) s = add_sizes(checkpoints, &bytes);
+    if (!s) s = read_events(metrics, &events);
     if (!s) add_row(name, &events, is_running, bytes, out);
     events_free(&events);
     return s;
@@ -166,10 +164,9 @@ static int by_time(const void *a, const void *b) {
 }
 
 static double time_of(const char *folder) {
-    SCOPED_TEXT path = {0};
+    SCOPED_STRING path = text_path(folder, "metrics.jsonl");
     struct io_info info;
-    text_printf(&path, "%s/metrics.jsonl", folder);
-    status s = io_stat(text_string(&path), &info);
+    status s = io_stat(path, &info);
     double modified = !s && info.exists ? info.modified : 0;
     status_free(s);
     return modified;
@@ -216,10 +213,9 @@ static void add_run(const char *folder, const char *name, struct run_rows *table
 
 /* Whether [path] is the folder of a sweep, whose runs are in its folder runs. */
 static status is_sweep(const char *path, bool *out) {
-    SCOPED_TEXT file = {0};
+    SCOPED_STRING file = text_path(path, "sweep.yaml");
     struct io_info info;
-    text_printf(&file, "%s/sweep.yaml", path);
-    status s = io_stat(text_string(&file), &info);
+    status s = io_stat(file, &info);
     *out = !s && info.is_file;
     return s;
 }

@@ -496,11 +496,10 @@ static bool read_event(const char *line, struct position *out) {
 
 /* By the event `end` or `stopped`, or of a run that was killed by the newest step. */
 static status read_position(const char *folder, struct position *out) {
-    SCOPED_TEXT path = {0};
+    SCOPED_STRING path = text_path(folder, "metrics.jsonl");
     struct metrics_lines lines;
     *out = (struct position){0};
-    text_printf(&path, "%s/metrics.jsonl", folder);
-    TRY(metrics_read(text_string(&path), &lines));
+    TRY(metrics_read(path, &lines));
     bool is_end = metrics_line_is(lines.other, METRICS_END) || metrics_line_is(lines.other, METRICS_STOPPED);
     if (!is_end || !lines.is_other_last || !read_event(lines.other, out)) read_event(lines.step, out);
     metrics_lines_free(&lines);
@@ -508,9 +507,8 @@ static status read_position(const char *folder, struct position *out) {
 }
 
 static status load_old(const char *folder, struct config_file **out) {
-    SCOPED_TEXT path = {0};
-    text_printf(&path, "%s/config.yaml", folder);
-    return config_load(text_string(&path), NULL, 0, out);
+    SCOPED_STRING path = text_path(folder, "config.yaml");
+    return config_load(path, NULL, 0, out);
 }
 
 static void compare(const struct plan *plan, const struct config *old, const struct position *at, struct text *out) {

@@ -711,13 +711,12 @@ static status load_named(struct run *run) {
 
 /* Whether best.h5 among [checkpoints] is as it was written; else *why says what is wrong. */
 static bool best_is_valid(const char *checkpoints, struct text *why) {
-    SCOPED_TEXT path = {0};
+    SCOPED_STRING path = text_path(checkpoints, CHECKPOINT_BEST ".h5");
     struct io_info info;
     struct seal seal;
-    text_printf(&path, "%s/" CHECKPOINT_BEST ".h5", checkpoints);
-    status s = io_stat(text_string(&path), &info);
-    if (!s && !info.exists) s = status_new(STATUS_DATA, "%s is missing", text_string(&path));
-    if (!s) s = sealed_verify(text_string(&path), &seal);
+    status s = io_stat(path, &info);
+    if (!s && !info.exists) s = status_new(STATUS_DATA, "%s is missing", path);
+    if (!s) s = sealed_verify(path, &seal);
     bool is_valid = !s;
     if (s) text_add(why, status_message(s));
     status_free(s);
@@ -866,9 +865,8 @@ static status resume(struct run *run) {
 static void read_best(struct run *run, uint8_t *is_read) {
     struct trainer *t = &run->trainer;
     struct checkpoint *checkpoint = NULL;
-    SCOPED_TEXT path = {0};
-    text_printf(&path, "%s/" CHECKPOINT_BEST ".h5", run_folder_checkpoints(run->folder));
-    status s = checkpoint_open(text_string(&path), &checkpoint);
+    SCOPED_STRING path = text_path(run_folder_checkpoints(run->folder), CHECKPOINT_BEST ".h5");
+    status s = checkpoint_open(path, &checkpoint);
     if (!s) s = weights_load(t->model, checkpoint, t->ema != NULL);
     checkpoint_close(checkpoint);
     *is_read = !s;
@@ -1338,7 +1336,6 @@ status run_train_group(const struct config *const *configs, size_t count, const 
  */
 static status try_start(struct run *run) {
     const struct run_options *options = run->options;
-    SCOPED_TEXT checkpoints = {0};
     TRY(plan_explain_memory(run->plan, create_parts(run)));
     if (!is_first_rank(run)) return OK;
     if (options->is_fresh || options->writes_nothing) return load_before_fresh(run);
@@ -1346,9 +1343,8 @@ static status try_start(struct run *run) {
     bool is_own = !s;
     status_free(s);
     if (!is_own) return OK;
-    text_printf(&checkpoints, "%s/checkpoints", run->folder_path);
-    s = load_start(run, text_string(&checkpoints));
-    return s;
+    SCOPED_STRING checkpoints = text_path(run->folder_path, "checkpoints");
+    return load_start(run, checkpoints);
 }
 
 status run_try_start(const struct config *config, const struct dist_env *env, const struct run_options *options) {

@@ -277,10 +277,8 @@ static status report_differences(const struct comparison *c, bool is_partial, st
 
 static status saved_config_compare(const struct model *model, const char *folder, bool is_partial,
                                    struct text *warnings) {
-    SCOPED_TEXT path = {0};
-    struct comparison c = {.model = model};
-    text_printf(&path, "%s/config.json", folder);
-    c.path = text_string(&path);
+    SCOPED_STRING path = text_path(folder, "config.json");
+    struct comparison c = {.model = model, .path = path};
     status s = read_config(c.path, &c.root);
     for (; !s && c.root && c.layer < model->layer_count; c.layer++) compare_layer(&c, &model->layers[c.layer]);
     if (!s && c.root) s = report_differences(&c, is_partial, warnings);
