@@ -296,6 +296,22 @@ static void warn_of_parameters(const struct sweep_report *r) {
     text_free(&warnings);
 }
 
+/* A warning for each word for all trials whose key, or the section around it, a parameter sets in every trial. */
+static void warn_of_overrides(const struct sweep_report *r) {
+    const struct sweep_config *sweep = r->sweep;
+    for (size_t i = 0; i < sweep->overrides.count; i++)
+        for (size_t k = 0; k < sweep->space.count; k++) {
+            const struct parameter *p = &sweep->space.items[k];
+            const char *word = sweep->overrides.items[i], *own[] = {p->path, NULL};
+            for (const char **key = p->keys ? p->keys : own; p->condition_count == 0 && *key; key++) {
+                size_t length = strlen(*key);
+                if (strncmp(word, *key, length) == 0 && (word[length] == '=' || word[length] == '.'))
+                    log_warning(r->log, "%s has no effect on the trials: parameters.%s sets it in each of them", word,
+                                p->path);
+            }
+        }
+}
+
 static void sweep_report_start(struct sweep_report *r) {
     r->started = r->shown = r->printed = r->last_end = clock_seconds();
     r->before = ended(r);
@@ -312,6 +328,7 @@ static void sweep_report_start(struct sweep_report *r) {
              text_plural((uint64_t)r->workers, "s"));
     warn_of_goal(r);
     warn_of_parameters(r);
+    warn_of_overrides(r);
     if (r->before > 0)
         log_line(r->log, "continuing: %" PRId64 " of %" PRId64 " %ss have ended", r->before, runs_of(r->sweep),
                  noun(r));

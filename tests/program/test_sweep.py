@@ -488,6 +488,12 @@ parameters:
                     self.assertEqual(" comparable" in text, sentence is not None)
                     self.assertIn(sentence or "", text)
 
+    def test_words_without_effect(self):
+        text = "config: base.yaml\nmethod: grid\nparameters: {optimizer: [sgd, adam]}\n"
+        _, err = self.sweep(text, "optimizer.lr=0.3", "sampler.seed=3")
+        self.assertIn("warning: optimizer.lr=0.3 has no effect on the trials: parameters.optimizer sets it in each of them\n", err)
+        self.assertEqual(err.count("has no effect"), 1)
+
     def test_repeats_are_seeds_and_folds_and_a_trial_is_their_mean(self):
         self.sweep(GRID + "repeat: {seeds: 2, folds: 3}\n", "keep=best 1", "dataset.split.seed=7")
         rows, summary = self.rows(), self.rows(table="summary.csv")
