@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Operators work on rows of it. */
-size_t half_storage_features(const struct shape *shape) {
+/* Operators work on rows of so many contiguous elements: the last dimension, or the channels. */
+static size_t features_of(const struct shape *shape) {
     if (shape->dims == 0) return 1;
     return (size_t)shape->size[shape->is_channels_last ? 0 : shape->dims - 1];
 }
@@ -46,7 +46,7 @@ static void follow_autocast(const struct half_planning *p) {
  */
 static bool applies(const struct half_planning *p, size_t tensor, int supported) {
     const struct planned_tensor *t = &p->model->tensors[tensor];
-    size_t contiguous = supported & HALF_BY_ELEMENT ? t->size : half_storage_features(&t->shape);
+    size_t contiguous = supported & HALF_BY_ELEMENT ? t->size : features_of(&t->shape);
     return device_ops(p->device)->can_be_half(p->device, contiguous);
 }
 
@@ -172,7 +172,7 @@ static struct planned_copy *add(struct model *m, size_t size, size_t columns, st
 
 /* The columns of a copy of [tensor] that a product of the layer reads. */
 static size_t columns_for(const struct layer *layer, const struct planned_tensor *tensor) {
-    return layer->type->copies == COPY_ROWS ? half_storage_features(&tensor->shape) : 0;
+    return layer->type->copies == COPY_ROWS ? features_of(&tensor->shape) : 0;
 }
 
 static bool has_layout(const struct planned_copy *planned, size_t columns) {

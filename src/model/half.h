@@ -16,9 +16,6 @@ bool half_storage_is_fused(const struct model *model, const struct graph_node *n
 bool half_storage_of_value(const struct model *model, size_t tensor);
 bool half_storage_of_gradient(const struct model *model, size_t slot);
 
-/* Number of contiguous elements in memory of a row of [shape]: the last dimension, or the channels. */
-size_t half_storage_features(const struct shape *shape);
-
 /* ---- copies: plans the 16-bit copies (struct half_copy of device/tensor.h) of matrices that the device stores in
  * float32 and that products read in 16 bits: values, gradients, and what layers save for themselves. Each has memory in
  * the model's block, from the node that writes the matrix to the last node whose product reads it, and the nodes name

@@ -26,12 +26,12 @@ void protobuf_int(struct text *out, unsigned field, uint64_t value) {
     add_varint(out, value);
 }
 
-void protobuf_float(struct text *out, unsigned field, float value) {
+static void protobuf_float(struct text *out, unsigned field, float value) {
     add_tag(out, field, KIND_FLOAT);
     text_add_bytes(out, (const char *)&value, sizeof value);
 }
 
-void protobuf_bytes(struct text *out, unsigned field, const void *bytes, size_t size) {
+static void protobuf_bytes(struct text *out, unsigned field, const void *bytes, size_t size) {
     add_tag(out, field, KIND_BYTES);
     add_varint(out, size);
     if (size) text_add_bytes(out, bytes, size);

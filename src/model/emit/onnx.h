@@ -122,8 +122,6 @@ void onnx_volume_window(struct text *attributes, const size_t kernel[3], const s
  * reading, for which a library would bring generated code of the whole schema ---- */
 
 void protobuf_int(struct text *out, unsigned field, uint64_t value);
-void protobuf_float(struct text *out, unsigned field, float value);
-void protobuf_bytes(struct text *out, unsigned field, const void *bytes, size_t size);
 void protobuf_string(struct text *out, unsigned field, const char *string);
 /* Adds the message [inner] as a field, and frees it. */
 void protobuf_message(struct text *out, unsigned field, struct text *inner);

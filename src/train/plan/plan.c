@@ -314,7 +314,8 @@ struct dist_env plan_evaluation_env(const struct plan *p) {
     return plan_is_elastic(p) ? (struct dist_env){.rank = 0, .world_size = 1, .local_world_size = 1} : p->env;
 }
 
-double plan_row_memory(const struct plan *plan) {
+/* Bytes of the rows in the memory of a rank, as float32. */
+static double row_memory(const struct plan *plan) {
     const struct dataset_info *info = &plan->info;
     double rows = (double)info->train_rows + (double)info->validation_rows + (double)info->test_rows;
     double values = (double)(info->input_size + info->target_size);
@@ -329,7 +330,7 @@ double plan_row_memory(const struct plan *plan) {
 
 double plan_host_memory(const struct plan *plan) {
     const struct device_memory *m = &plan->memory;
-    return (double)(m->parameters + m->optimizer + m->activations) + plan_row_memory(plan);
+    return (double)(m->parameters + m->optimizer + m->activations) + row_memory(plan);
 }
 
 double plan_checkpoint_bytes(const struct plan *plan) {
@@ -358,7 +359,7 @@ status plan_explain_memory(const struct plan *plan, status failure) {
     if (status_code(failure) != STATUS_MEMORY) return failure;
     const struct device_memory *m = plan ? &plan->memory : NULL;
     double model = m ? (double)m->parameters + (double)m->optimizer + (double)m->activations : 0;
-    if (model > 0 && plan_row_memory(plan) > model) return plan_explain_rows(failure);
+    if (model > 0 && row_memory(plan) > model) return plan_explain_rows(failure);
     status s = status_new(STATUS_USAGE,
                           "the run does not fit in memory: %s; use a smaller sampler.batch_size, model or dataset",
                           status_message(failure));

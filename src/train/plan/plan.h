@@ -86,9 +86,6 @@ bool plan_is_elastic(const struct plan *plan);
  * on the number of ranks. */
 struct dist_env plan_evaluation_env(const struct plan *plan);
 
-/* Bytes of the rows in the memory of a rank, as float32. */
-double plan_row_memory(const struct plan *plan);
-
 /* The bytes that a rank on the CPU needs at least: parameters, gradients, optimizer, activations, rows. */
 double plan_host_memory(const struct plan *plan);
 /* The bytes of a checkpoint, nearly. For training and check. */
