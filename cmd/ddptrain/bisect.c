@@ -8,7 +8,6 @@
 
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
-#include "base/scoped.h"
 #include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"

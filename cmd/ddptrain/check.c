@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/scoped.h"
 #include "command.h"
 #include "dist/launch/launch.h"
 #include "train/run/run.h"
@@ -20,7 +19,7 @@ static status add_parts(const struct command_line *line, int nproc, struct text 
 }
 
 static status check_config(const struct command_line *line, const char *path, char *const *overrides, size_t count) {
-    struct config_file *config;
+    SCOPED_CONFIG config = NULL;
     SCOPED_TEXT out = {0};
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
     int nproc = 1;
@@ -28,7 +27,6 @@ static status check_config(const struct command_line *line, const char *path, ch
     if (line->prints_sources) {
         config_write_sources(config, &out);
         command_print(stdout, &out);
-        config_free(config);
         return OK;
     }
     status s = command_nproc(line, config_device_name(config_of(config)), &nproc);
@@ -45,9 +43,7 @@ static status check_config(const struct command_line *line, const char *path, ch
     if (!s) s = check_run(config_of(config), &env, &options, &out, &missing);
     if (!s && !line->prints_dot) s = add_parts(line, nproc, &out);
     if (!s) command_print(stdout, &out);
-    s = status_first(status_first(s, no_device), missing);
-    config_free(config);
-    return s;
+    return status_first(status_first(s, no_device), missing);
 }
 
 /* Every value of its parameters (sweep_load), and the config that they change. */

@@ -12,10 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
-#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/system/program.h"
 #include "command.h"

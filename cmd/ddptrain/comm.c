@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/expression/expression.h"
 #include "base/schema/schema.h"
-#include "base/scoped.h"
 #include "command.h"
 #include "device/gpus.h"
 #include "dist/comm/comm_backend.h"

@@ -4,10 +4,9 @@
 
 #include <stdio.h>
 
-#include "base/arena.h"
 #include "base/log.h"
+#include "base/scoped.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "dist/process/env.h"
 #include "sweep/sweep.h"
 #include "train/config/config.h"
@@ -16,6 +15,12 @@
 #include "train/weights/weights.h"
 
 struct subcommand;
+
+/* Local variables, freed where their block ends. */
+static inline void scoped_config_free(struct config_file **file) { config_free(*file); }
+static inline void scoped_log_destroy(struct log **log) { log_destroy(*log); }
+#define SCOPED_CONFIG __attribute__((cleanup(scoped_config_free))) struct config_file *
+#define SCOPED_LOG __attribute__((cleanup(scoped_log_destroy))) struct log *
 
 #define DEFAULT_GRACE 30     /* seconds */
 #define MAX_DATA_OVERRIDES 9 /* one for each key that command_use_data sets */

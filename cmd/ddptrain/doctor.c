@@ -24,7 +24,6 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/schema/schema.h"
-#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "base/system/module.h"
 #include "command.h"

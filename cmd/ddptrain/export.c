@@ -1,12 +1,10 @@
 /* export: the model of a checkpoint, or of the run of a config, as a file for other programs. */
 #include "export/export.h"
-#include "base/scoped.h"
 
 #include <string.h>
 
 #include "base/files/io.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"
 #include "report/report_page.h"
@@ -54,53 +52,44 @@ static status find_run(const struct command_line *line, struct text *run, struct
 /* [named]: the config that names the run; NULL: none. */
 static status export_from(const struct command_line *line, const char *run, const struct config_file *named) {
     struct export_options options = {.weights = {.which = line->weights}, .format = line->format, .out = line->out};
-    struct config_file *config = NULL;
+    SCOPED_CONFIG config = NULL;
     if (named) options.config = config_of(named);
     options.weights.folder = line->checkpoint ? run : NULL;
     options.weights.checkpoint = line->checkpoint ? line->checkpoint : run;
     if (is_initial(line)) TRY(load_config(line, &config));
     if (is_initial(line)) options.weights.training = config_of(config);
-    struct log *log = log_create(line->is_quiet, false);
-    status s = export_run(&options, log);
-    log_destroy(log);
-    config_free(config);
-    return s;
+    SCOPED_LOG log = log_create(line->is_quiet, false);
+    return export_run(&options, log);
 }
 
 /* The training of a config, or of the config of a run. */
 static status export_config(const struct command_line *line, const struct export_options *options) {
-    struct config_file *config = NULL;
+    SCOPED_CONFIG config = NULL;
     if (line->checkpoint || line->weights)
         return status_new(STATUS_USAGE, "--%s: a PyTorch script has no weights; it begins with the initial ones",
                           line->checkpoint ? "checkpoint" : "weights");
     TRY(load_config(line, &config));
-    struct log *log = log_create(line->is_quiet, false);
-    status s = export_training(options, config_of(config), line->config, log);
-    log_destroy(log);
-    config_free(config);
-    return s;
+    SCOPED_LOG log = log_create(line->is_quiet, false);
+    return export_training(options, config_of(config), line->config, log);
 }
 
 /* What the run of a config, or of a folder, has recorded. */
 static status export_recorded(const struct command_line *line) {
     SCOPED_TEXT run = {0};
-    struct config_file *config = NULL;
+    SCOPED_CONFIG config = NULL;
     if (line->checkpoint || line->weights || line->override_count)
         return status_new(
             STATUS_USAGE,
             "--format %s: it writes what a run has recorded; it takes a run folder, --out, and nothing else",
             line->format);
-    status s = find_run(line, &run, &config);
-    struct log *log = log_create(line->is_quiet, false);
-    if (!s) s = run_export(line->format, text_string(&run), line->out, log);
-    log_destroy(log);
-    config_free(config);
-    return s;
+    TRY(find_run(line, &run, &config));
+    SCOPED_LOG log = log_create(line->is_quiet, false);
+    return run_export(line->format, text_string(&run), line->out, log);
 }
 
 static status run(const struct command_line *line) {
     SCOPED_TEXT run = {0};
-    struct config_file *config = NULL;
+    SCOPED_CONFIG config = NULL;
     const struct export_options options = {.format = line->format, .out = line->out};
     if (run_export_has(line->format)) return export_recorded(line);
     if (export_is_of_training(&options)) return export_config(line, &options);
@@ -116,10 +105,8 @@ static status run(const struct command_line *line) {
         return status_new(STATUS_USAGE,
                           "--checkpoint: export accepts only best, newest and initial; give a file in place of RUN");
     if (is_initial(line)) return export_from(line, line->config, NULL); /* of a config, without a run */
-    status s = find_run(line, &run, &config);
-    if (!s) s = export_from(line, text_string(&run), config);
-    config_free(config);
-    return s;
+    TRY(find_run(line, &run, &config));
+    return export_from(line, text_string(&run), config);
 }
 
 const struct subcommand subcommand_export = {

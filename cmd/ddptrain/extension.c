@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/files/io.h"
-#include "base/scoped.h"
 #include "command.h"
 #include "train/config/extension.h"
 #include "train/metrics/own_metric.h"
@@ -316,7 +315,7 @@ static void add_config(const struct extension *e, struct text *out) {
 static status test(const struct command_line *line) {
     const char *path = line->operands[1];
     const struct extension *e;
-    struct config_file *file = NULL;
+    SCOPED_CONFIG file = NULL;
     SCOPED_TEXT text = {0}, out = {0};
     struct trial trial = {0};
     TRY(extension_load(path, &e));
@@ -337,7 +336,6 @@ static status test(const struct command_line *line) {
     if (!s && e->format) text_printf(&out, "dataset format %s\n", e->format->name);
     command_print(stdout, &out);
     close_trial(&trial);
-    config_free(file);
     return s ? status_prefix(s, "%s", path) : OK;
 }
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/files/io.h"
-#include "base/scoped.h"
 #include "command.h"
 
 /* What failed is reported at the end of the program. A terminal would obey control characters of the text. */
@@ -60,7 +59,7 @@ static status read_prompt(const struct command_line *line, struct text *out, con
 
 static status generate(const struct command_line *line, const char *prompt, const char *source) {
     static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
-    struct config_file *config;
+    SCOPED_CONFIG config = NULL;
     int nproc = 1; /* only one process generates */
     bool is_terminal = isatty(STDOUT_FILENO);
     if (line->top_p > 1) return status_new(STATUS_USAGE, "--top-p: expected a number from 0 to 1, got %g", line->top_p);
@@ -74,12 +73,10 @@ static status generate(const struct command_line *line, const char *prompt, cons
                                        .top_p = line->top_p,
                                        .seed = line->seed < 0 ? 0 : line->seed,
                                        .stop_text = line->stop_text};
-    struct log *log = log_create(line->is_quiet, false);
+    SCOPED_LOG log = log_create(line->is_quiet, false);
     status s = command_choose_device(line, config, &alone, &nproc);
     if (!s) s = generate_text(config_of(config), &options, log, print, &is_terminal);
     if (!s || status_code(s) == STATUS_STOPPED) putchar('\n');
-    log_destroy(log);
-    config_free(config);
     return s;
 }
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/schema/schema.h"
-#include "base/scoped.h"
 #include "command.h"
 #include "train/config/config.h"
 

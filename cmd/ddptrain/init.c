@@ -1,7 +1,6 @@
 /* init: a first config for a data file, on standard output. */
 #include <stdio.h>
 
-#include "base/scoped.h"
 #include "command.h"
 #include "train/config/config.h"
 

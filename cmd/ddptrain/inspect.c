@@ -3,10 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/files/archive.h"
 #include "base/files/io.h"
-#include "base/scoped.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/inspect.h"
 #include "checkpoint/safetensors.h"

@@ -8,7 +8,6 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
-#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "checkpoint/checkpoint.h"
 #include "command.h"

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/files/io.h"
-#include "base/scoped.h"
 #include "command.h"
 #include "train/config/config.h"
 
@@ -138,11 +137,10 @@ static void use_no_query(struct command_line *line) {
 }
 
 static bool has_validation_file(const struct command_line *line) {
-    struct config_file *config = NULL;
+    SCOPED_CONFIG config = NULL;
     status s = config_load(line->config, line->overrides, line->override_count, &config);
     bool has = !s && config_of(config)->dataset.validation.path;
     status_free(s); /* a config that is wrong is reported later */
-    config_free(config);
     return has;
 }
 

@@ -9,7 +9,6 @@
 
 #include "base/files/io.h"
 #include "base/schema/schema.h"
-#include "base/scoped.h"
 #include "command.h"
 
 /* ---- commands ---- */

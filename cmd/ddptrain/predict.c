@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/scoped.h"
 #include "command.h"
 
 /* The overrides of command_use_data are the last ones. */
@@ -15,7 +14,7 @@ static status load_training(const struct command_line *line, struct config_file 
     return config_load(line->config, line->overrides, line->override_count - line->data_override_count, training);
 }
 
-/* *training, for config_free, is the config without the data file of the command line, to whose rows
+/* *training is the config without the data file of the command line, to whose rows
  * `--checkpoint initial` fits the scaler; NULL: the options need none. */
 static status read_options(const struct command_line *line, struct inference_options *options,
                            struct config_file **training) {
@@ -36,12 +35,11 @@ static status read_options(const struct command_line *line, struct inference_opt
 static status evaluate(const struct command_line *line, const struct config *config, const struct dist_env *env,
                        struct log *log) {
     struct inference_options options;
-    struct config_file *training;
+    SCOPED_CONFIG training = NULL;
     SCOPED_TEXT out = {0};
     status s = read_options(line, &options, &training);
     if (!s) s = inference_evaluate(config, env, &options, log, &out);
     if (!s && env->rank == 0) command_print(stdout, &out);
-    config_free(training);
     return s;
 }
 
@@ -71,12 +69,11 @@ static void print(const struct text *csv) {
 static status predict(const struct command_line *line, const struct config *config, const struct dist_env *env,
                       struct log *log) {
     struct inference_options options;
-    struct config_file *training;
+    SCOPED_CONFIG training = NULL;
     SCOPED_TEXT csv = {0};
     status s = read_options(line, &options, &training);
     if (!s) s = inference_predict(config, env, &options, log, &csv);
     if (!s) print(&csv);
-    config_free(training);
     return s;
 }
 

@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 #include "base/files/io.h"
-#include "base/scoped.h"
 #include "base/system/machine.h"
 #include "base/system/signals.h"
-#include "base/text.h"
 #include "command.h"
 #include "device/cpu/parallel.h"
 #include "device/gpus.h"
@@ -206,7 +204,7 @@ static status on_ranks(const struct command_line *line, struct config_file *file
     struct dist_env env;
     int nproc = 1;
     const char *device = config ? config_device_name(config) : command_uses_gpus(line) ? "cuda" : "cpu";
-    struct log *log = log_create(line->is_quiet, !line->has_no_progress);
+    SCOPED_LOG log = log_create(line->is_quiet, !line->has_no_progress);
     status s = dist_env_detect(&env);
     bool is_default = !line->nproc || strcmp(line->nproc, "auto") == 0 || strcmp(line->nproc, "gpu") == 0;
     bool is_started = is_default && env.launcher != LAUNCHER_NONE; /* by a launcher, with its number of processes */
@@ -219,7 +217,6 @@ static status on_ranks(const struct command_line *line, struct config_file *file
         limit_threads(config, &env);
         s = run(line, config, &env, log);
     }
-    log_destroy(log);
     return s;
 }
 
@@ -228,7 +225,7 @@ static status on_ranks(const struct command_line *line, struct config_file *file
 static void report_config_failure(const struct command_line *line, status failure) {
     struct dist_env env = {0};
     int nproc = 1;
-    struct log *log = log_create(line->is_quiet, false);
+    SCOPED_LOG log = log_create(line->is_quiet, false);
     status unknown = dist_env_detect(&env);
     if (!unknown) unknown = command_nproc(line, "cpu", &nproc);
     struct launch_config launch = launch_of(line, nproc);
@@ -236,19 +233,14 @@ static void report_config_failure(const struct command_line *line, status failur
     if (!unknown && env.launcher != LAUNCHER_NONE) store_report_before_joining(&env, NULL, 0, NULL, failure);
     if (!unknown && is_launcher) launch_report_before_joining(&launch, log, failure);
     status_free(unknown);
-    log_destroy(log);
 }
 
 status command_on_ranks(const struct command_line *line, rank_function *run) {
-    struct config_file *config;
+    SCOPED_CONFIG config = NULL;
     /* checked before any process is started, so that a wrong config is reported once */
     status s = config_load(line->config, line->overrides, line->override_count, &config);
-    if (s) {
-        report_config_failure(line, s);
-        return s;
-    }
-    s = on_ranks(line, config, run);
-    config_free(config);
+    if (!s) return on_ranks(line, config, run);
+    report_config_failure(line, s);
     return s;
 }
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
@@ -118,13 +117,12 @@ static status find_checkpoint(struct replay *r) {
 }
 
 static status read_config(struct replay *r) {
-    struct config_file *file;
+    SCOPED_CONFIG file = NULL;
     struct io_info info;
     const char *path = arena_printf(r->arena, "%s/config.yaml", r->folder);
-    char *text;
+    SCOPED_STRING text = NULL;
     TRY(io_read_text(path, 1 << 24, &text, &info));
     r->config = arena_copy(r->arena, text ? text : "");
-    free(text);
     TRY(config_load(path, r->line->overrides, r->line->override_count, &file));
     const struct config *config = config_of(file);
     r->name = arena_copy(r->arena, config->name);
@@ -133,7 +131,6 @@ static status read_config(struct replay *r) {
     for (size_t i = 0; i < r->line->override_count; i++) r->overrides[r->override_count++] = r->line->overrides[i];
     r->is_in_backward = optimizer_is_in_backward(&config->optimizer);
     if (r->is_in_backward) r->overrides[r->override_count++] = arena_copy(r->arena, NO_IN_BACKWARD);
-    config_free(file);
     return OK;
 }
 

@@ -1,7 +1,6 @@
 /* report: an HTML page about run folders and sweeps. */
 #include <stdio.h>
 
-#include "base/scoped.h"
 #include "command.h"
 #include "report/report_page.h"
 

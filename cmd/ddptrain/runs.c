@@ -1,7 +1,6 @@
 /* runs: the run folders in a folder, as a table. */
 #include <stdio.h>
 
-#include "base/scoped.h"
 #include "command.h"
 #include "train/folder/run_list.h"
 

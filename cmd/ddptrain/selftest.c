@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
-#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/system/machine.h"
 #include "command.h"

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/files/io.h"
-#include "base/scoped.h"
 #include "command.h"
 #include "train/weights/weights.h"
 

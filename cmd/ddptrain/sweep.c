@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/system/machine.h"
 #include "command.h"

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/scoped.h"
 #include "base/stop.h"
 #include "command.h"
 #include "report/report_page.h"
