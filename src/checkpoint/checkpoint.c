@@ -91,7 +91,7 @@ static status open_with_library(struct checkpoint *checkpoint) {
     TRY(hdf5_try_in_child(checkpoint->path, parse_image, checkpoint));
     TRY(hdf5_open_image(checkpoint->path, checkpoint->image, checkpoint->seal.image_size, &file));
     status s = check_version(checkpoint, hdf5_checkpoint_version(file));
-    if (!s) s = hdf5_walk(file, checkpoint->path, "/", list_dataset, checkpoint);
+    if (!s) s = hdf5_walk(file, checkpoint->path, list_dataset, checkpoint);
     H5Fclose(file);
     return s;
 }

@@ -277,15 +277,11 @@ static status walk_group(struct walk *walk, hid_t group, const char *path, int d
     return image_failure(STATUS_DATA, "%s: '%s' cannot be listed", walk->name, path);
 }
 
-status hdf5_walk(hid_t file, const char *name, const char *group, hdf5_visitor *visit, void *context) {
-    bool is_root = strcmp(group, "/") == 0;
-    if (!is_root && !hdf5_is_inside(file, group)) return OK;
-    hid_t open = H5Oopen(file, group, H5P_DEFAULT);
-    if (open < 0) return image_failure(STATUS_DATA, "%s: '%s' cannot be opened", name, group);
-    SCOPED_TEXT path = {0};
+status hdf5_walk(hid_t file, const char *name, hdf5_visitor *visit, void *context) {
+    hid_t open = H5Oopen(file, "/", H5P_DEFAULT);
+    if (open < 0) return image_failure(STATUS_DATA, "%s: '/' cannot be opened", name);
     struct walk walk = {.name = name, .visit = visit, .context = context};
-    if (!is_root) text_printf(&path, "%s/", group);
-    status s = H5Iget_type(open) == H5I_GROUP ? walk_group(&walk, open, text_string(&path), 0) : OK;
+    status s = walk_group(&walk, open, "", 0);
     H5Oclose(open);
     return s;
 }
@@ -298,5 +294,5 @@ static status parse_dataset(void *context, const char *path, hid_t dataset) {
 
 status hdf5_parse_all(hid_t file, const char *name) {
     hdf5_checkpoint_version(file);
-    return hdf5_walk(file, name, "/", parse_dataset, (void *)(uintptr_t)name);
+    return hdf5_walk(file, name, parse_dataset, (void *)(uintptr_t)name);
 }

@@ -57,11 +57,11 @@ const char *entry_type_name(enum entry_type type);
 /* "(64, 13)", "scalar" */
 void text_add_shape(struct text *text, int dims, const hsize_t *shape);
 
-/* Calls [visit] with every dataset in [group] ("/" or "model") and its path from the root without the leading '/', in
+/* Calls [visit] with every dataset and its path from the root without the leading '/', in
  * order of names. [name]: of the file, for messages. Soft and external links are not followed; more than
  * HDF5_MAX_OBJECTS objects are a failure. A failure of [visit] ends the iteration. */
 typedef status hdf5_visitor(void *context, const char *path, hid_t dataset);
-status hdf5_walk(hid_t file, const char *name, const char *group, hdf5_visitor *visit, void *context);
+status hdf5_walk(hid_t file, const char *name, hdf5_visitor *visit, void *context);
 
 /* Parses all metadata of a file, for hdf5_try_in_child. */
 status hdf5_parse_all(hid_t file, const char *name);

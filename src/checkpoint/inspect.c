@@ -235,7 +235,7 @@ static status report_dataset(void *context, const char *path, hid_t dataset) {
 }
 
 static status report_tree(struct inspection *report, hid_t file) {
-    status s = hdf5_walk(file, report->path, "/", report_dataset, report);
+    status s = hdf5_walk(file, report->path, report_dataset, report);
     if (report->datasets > MAX_LISTED)
         text_printf(report->out, "\n... and %llu more\n", (unsigned long long)(report->datasets - MAX_LISTED));
     text_printf(report->out, "\n%llu dataset%s, %llu value%s\n", (unsigned long long)report->datasets,

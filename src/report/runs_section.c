@@ -350,7 +350,7 @@ static void draw(struct text *out, const struct plot_of *p) {
     axis_fit(&plot.y, low, high, true);
     SCOPED_TEXT title = {0};
     text_printf(&title, "%s%s", p->title, plot.y.is_log ? " (logarithmic)" : "");
-    svg_begin(&plot, text_string(&title), NULL);
+    svg_begin(&plot, text_string(&title));
     for (size_t i = 0; i < p->count; i++) {
         svg_series_begin(&plot);
         svg_curve(&plot, p->series[i].curve, p->series[i].index, p->series[i].name);

@@ -268,7 +268,7 @@ static void add_domain(struct text *out, char name, const struct axis *a) {
     text_printf(out, " data-%c=\"%.9g,%.9g,%d\"", name, a->low, a->high, a->is_log);
 }
 
-void svg_begin(struct svg_plot *p, const char *title, const char *name) {
+void svg_begin(struct svg_plot *p, const char *title) {
     struct axis_tick ticks[AXIS_MAX_TICKS];
     size_t count = axis_ticks(&p->y, 5, ticks), longest = 1;
     for (size_t i = 0; i < count; i++)
@@ -283,7 +283,7 @@ void svg_begin(struct svg_plot *p, const char *title, const char *name) {
     html_add(p->out, title);
     text_printf(p->out, "</figcaption><svg class=\"plot\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"",
                 p->width, p->height);
-    html_add(p->out, name ? name : title);
+    html_add(p->out, title);
     text_printf(p->out, "\" data-box=\"%.1f,%.1f,%.1f,%.1f\"", p->left, p->top, p->right, p->bottom);
     if (p->x.label) {
         text_add(p->out, " data-unit=\"");

@@ -60,8 +60,8 @@ struct svg_plot {
     double left, right, top, bottom; /* of the area of the values */
 };
 
-/* A figure with its title, axes, grid and labels; x and y are fitted. [name]: for people who cannot see it. */
-void svg_begin(struct svg_plot *plot, const char *title, const char *name);
+/* A figure with its title, axes, grid and labels; x and y are fitted. */
+void svg_begin(struct svg_plot *plot, const char *title);
 /* Ends the drawing; what follows until svg_end_figure stands below it. */
 void svg_end(struct svg_plot *plot);
 void svg_end_figure(struct text *out);

@@ -86,7 +86,7 @@ static void draw_pairs(struct text *out, const struct sweep_data *s, double *con
     axis_fit(&plot.y, low, high, true);
     text_printf(&title, "Pairs: %s of B over that of A", s->metric);
     text_add(out, "<div class=\"plots\">\n");
-    svg_begin(&plot, text_string(&title), NULL);
+    svg_begin(&plot, text_string(&title));
     text_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fL%.1f %.1f\"/>", plot.left, plot.bottom, plot.right, plot.top);
     for (size_t i = 0; i < count && i < MAX_DRAWN_PAIRS; i++) {
         SCOPED_TEXT label = {0};
@@ -403,7 +403,7 @@ static void draw_best_so_far(struct text *out, const struct sweep_data *s, const
     double value = NAN;
     text_printf(&title, "Best %s so far%s", s->metric, m->axis.is_log ? " (logarithmic)" : "");
     axis_fit(&plot.x, 1, fmax(2, (double)s->trial_total), false);
-    svg_begin(&plot, text_string(&title), NULL);
+    svg_begin(&plot, text_string(&title));
     for (size_t i = 0; i < s->trial_total; i++) ordered[s->trials[i].order] = &s->trials[i];
     for (size_t i = 0; i < s->trial_total; i++) {
         const struct sweep_data_trial *t = ordered[i];
@@ -444,7 +444,7 @@ static void draw_front(struct text *out, const struct sweep_data *s, size_t inde
     plot.x.is_log = low > 0 && axis_wants_log(low, low, high);
     axis_fit(&plot.x, isfinite(low) ? low : 0, isfinite(high) ? high : 1, true);
     text_printf(&title, "%s over %s", s->metric, name);
-    svg_begin(&plot, text_string(&title), NULL);
+    svg_begin(&plot, text_string(&title));
     for (int on_top = 0; on_top < 2; on_top++)
         for (size_t i = s->ranked; i-- > 0;) {
             const struct sweep_data_trial *t = &s->trials[i];
@@ -469,7 +469,7 @@ static void draw_parameter(struct text *out, const struct sweep_data *s, size_t 
     SCOPED_TEXT title = {0}, label = {0};
     fit_parameter(p, &plot.x);
     text_printf(&title, "%s over %s", s->metric, p->path);
-    svg_begin(&plot, text_string(&title), NULL);
+    svg_begin(&plot, text_string(&title));
     for (size_t i = s->trial_total; i-- > 0;) { /* the best on top */
         const struct sweep_data_trial *t = &s->trials[i];
         double value = i < s->ranked ? t->mean : t->pruned, x = sweep_data_point(s, t)[index];

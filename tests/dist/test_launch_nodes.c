@@ -57,7 +57,7 @@ static void make_message(struct peer *p, uint32_t message, uint32_t number, uint
     store_write_u32(bytes, MAGIC);
     store_write_u32(bytes + 4, message);
     store_write_u32(bytes + 8, number);
-    session_sign(&p->session, bytes, CONTENT_SIZE, NULL, 0, bytes + CONTENT_SIZE);
+    session_sign(&p->session, bytes, CONTENT_SIZE, bytes + CONTENT_SIZE);
 }
 
 static void send_bytes(const struct peer *p, const uint8_t bytes[MESSAGE_SIZE]) {

@@ -133,21 +133,6 @@ hid_t hdf5_read_access(void) {
     return access;
 }
 
-bool hdf5_is_inside(hid_t file, const char *path) {
-    char step[1024];
-    size_t length = strlen(path);
-    if (length >= sizeof step) return false;
-    for (size_t i = 1; i <= length; i++) {
-        if ((path[i] != '/' && path[i] != 0) || path[i - 1] == '/') continue;
-        H5L_info_t link;
-        memcpy(step, path, i);
-        step[i] = 0;
-        if (H5Lexists(file, step, H5P_DEFAULT) <= 0 || H5Lget_info(file, step, &link, H5P_DEFAULT) < 0) return false;
-        if (link.type != H5L_TYPE_HARD) return false;
-    }
-    return true;
-}
-
 bool hdf5_has_known_filters(hid_t plan, H5Z_filter_t *filter, char *name, size_t size) {
     int filters = H5Pget_nfilters(plan);
     for (int i = 0; i < filters; i++) {

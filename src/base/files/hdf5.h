@@ -48,9 +48,6 @@ bool hdf5_read_int64(hid_t object, const char *name, int64_t *value);
 /* The product of [count] factors; false when it does not fit. */
 bool hdf5_product(const hsize_t *factors, int count, uint64_t *product);
 
-/* Whether every step of the path "a/b/c" is a hard link, so that opening it reads no other file. */
-bool hdf5_is_inside(hid_t file, const char *path);
-
 /* Whether this program's libhdf5 can decode every filter of a dataset's creation properties [plan]. Only deflate,
  * shuffle, fletcher32 and szip are accepted; when false, [filter] is the first other one and [name] (size) its name. */
 bool hdf5_has_known_filters(hid_t plan, H5Z_filter_t *filter, char *name, size_t size);

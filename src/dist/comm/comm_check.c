@@ -135,11 +135,11 @@ static void make_pattern(void *pattern, struct check_source source, enum comm_ty
     for (size_t i = 0; i < PERIOD; i++) put(pattern, i, type, number_of(source, type, (from + i) % PERIOD));
 }
 
-/* data (count): the input of [rank], starting at its element [from]. */
-static void fill_input(void *data, size_t count, enum comm_type type, enum comm_op op, int rank, size_t from) {
+/* data (count): the input of [rank]. */
+static void fill_input(void *data, size_t count, enum comm_type type, enum comm_op op, int rank) {
     char pattern[PERIOD * 8];
     size_t size = comm_type_size(type), all = count * size, period = PERIOD * size;
-    make_pattern(pattern, (struct check_source){.owner = rank, .op = op}, type, from);
+    make_pattern(pattern, (struct check_source){.owner = rank, .op = op}, type, 0);
     for (size_t at = 0; at < all; at += period)
         memcpy((char *)data + at, pattern, all - at < period ? all - at : period);
 }
@@ -210,7 +210,7 @@ static status expect_data(struct check *c, struct call call, const void *data, s
 
 static status check_all_reduce(struct check *c, struct call call) {
     call.name = "all_reduce";
-    fill_input(c->a, call.count, call.type, call.op, c->rank, 0);
+    fill_input(c->a, call.count, call.type, call.op, c->rank);
     TRY(comm_all_reduce(c->comm, c->a, call.count, call.type, call.op));
     return expect_result(c, call, c->a, call.count, 0);
 }
@@ -219,7 +219,7 @@ static status check_reduce(struct check *c, struct call call) {
     call.name = "reduce";
     int root = (int)((call.count + (size_t)call.op) % (size_t)c->world);
     size_t bytes = call.count * comm_type_size(call.type);
-    fill_input(c->a, call.count, call.type, call.op, c->rank, 0);
+    fill_input(c->a, call.count, call.type, call.op, c->rank);
     memcpy(c->b, c->a, bytes);
     TRY(comm_reduce(c->comm, c->a, call.count, call.type, call.op, root));
     if (c->rank == root) return expect_result(c, call, c->a, call.count, 0);
@@ -232,7 +232,7 @@ static status check_reduce_scatter(struct check *c, struct call call) {
     if (call.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     size_t size = comm_type_size(call.type), own = (size_t)c->rank * call.count;
     char *out = call.count % 2 ? c->a + own * size : c->b;
-    fill_input(c->a, call.count * (size_t)c->world, call.type, call.op, c->rank, 0);
+    fill_input(c->a, call.count * (size_t)c->world, call.type, call.op, c->rank);
     TRY(comm_reduce_scatter(c->comm, c->a, call.count, call.type, call.op, out));
     return expect_result(c, call, out, call.count, own);
 }
@@ -242,7 +242,7 @@ static status check_reduce_scatter(struct check *c, struct call call) {
 static status check_broadcast(struct check *c, struct call call) {
     call.name = "broadcast";
     int root = (int)(call.count % (size_t)c->world);
-    fill_input(c->a, call.count, call.type, COMM_SUM, c->rank, 0);
+    fill_input(c->a, call.count, call.type, COMM_SUM, c->rank);
     TRY(comm_broadcast(c->comm, c->a, call.count, call.type, root));
     return expect_data(c, call, c->a, call.count, root, 0);
 }
@@ -257,7 +257,7 @@ static status check_all_gather(struct check *c, struct call call) {
     call.name = "all_gather";
     if (call.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     char *own = call.count % 2 ? c->b + (size_t)c->rank * call.count * comm_type_size(call.type) : c->a;
-    fill_input(own, call.count, call.type, COMM_SUM, c->rank, 0);
+    fill_input(own, call.count, call.type, COMM_SUM, c->rank);
     TRY(comm_all_gather(c->comm, own, call.count, call.type, c->b));
     return expect_gathered(c, call, c->b);
 }
@@ -266,7 +266,7 @@ static status check_gather(struct check *c, struct call call) {
     call.name = "gather";
     if (call.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     int root = (int)(call.count % (size_t)c->world);
-    fill_input(c->a, call.count, call.type, COMM_SUM, c->rank, 0);
+    fill_input(c->a, call.count, call.type, COMM_SUM, c->rank);
     TRY(comm_gather(c->comm, c->a, call.count, call.type, c->b, root));
     return c->rank == root ? expect_gathered(c, call, c->b) : OK;
 }
@@ -275,7 +275,7 @@ static status check_scatter(struct check *c, struct call call) {
     call.name = "scatter";
     if (call.count * (size_t)c->world > MAX_ELEMENTS) return OK;
     int root = (int)(call.count % (size_t)c->world);
-    if (c->rank == root) fill_input(c->a, call.count * (size_t)c->world, call.type, COMM_SUM, root, 0);
+    if (c->rank == root) fill_input(c->a, call.count * (size_t)c->world, call.type, COMM_SUM, root);
     TRY(comm_scatter(c->comm, c->a, call.count, call.type, c->b, root));
     return expect_data(c, call, c->b, call.count, root, (size_t)c->rank * call.count);
 }
@@ -285,7 +285,7 @@ static status check_pairs(struct check *c, struct call call) {
     call.name = "send";
     if (c->world == 1) return OK;
     int next = (c->rank + 1) % c->world, previous = (c->rank + c->world - 1) % c->world;
-    fill_input(c->a, call.count, call.type, COMM_SUM, c->rank, 0);
+    fill_input(c->a, call.count, call.type, COMM_SUM, c->rank);
     if (c->rank % 2 == 0) TRY(comm_send(c->comm, c->a, call.count, call.type, next));
     TRY(comm_recv(c->comm, c->b, call.count, call.type, previous));
     if (c->rank % 2) TRY(comm_send(c->comm, c->a, call.count, call.type, next));

@@ -83,7 +83,7 @@ static void send_message(struct launch_node *node, enum message message, int64_t
     store_write_u32(bytes, MAGIC);
     store_write_u32(bytes + 4, message);
     store_write_u32(bytes + 8, (uint32_t)number);
-    session_sign(&node->session, bytes, CONTENT_SIZE, NULL, 0, bytes + CONTENT_SIZE);
+    session_sign(&node->session, bytes, CONTENT_SIZE, bytes + CONTENT_SIZE);
     node->has_send_failed = !net_send(node->fd, bytes, sizeof bytes, clock_seconds());
 }
 

@@ -69,9 +69,8 @@ static void make_tag(const uint8_t key[SESSION_KEY], uint64_t number, const void
     explicit_bzero(&hmac, sizeof hmac);
 }
 
-void session_sign(struct message_session *session, const void *head, size_t head_size, const void *body,
-                  size_t body_size, uint8_t tag[SESSION_TAG]) {
-    make_tag(session->send_key, session->sent++, head, head_size, body, body_size, tag);
+void session_sign(struct message_session *session, const void *message, size_t size, uint8_t tag[SESSION_TAG]) {
+    make_tag(session->send_key, session->sent++, message, size, NULL, 0, tag);
 }
 
 bool session_verify(struct message_session *session, const void *head, size_t head_size, const void *body,

@@ -39,11 +39,10 @@ void session_begin(struct message_session *session, const uint8_t secret[32], co
 /* Overwrites the keys. Every copy of a session must be ended, too. */
 void session_end(struct message_session *session);
 
-/* tag: of the next message to send, which is [head] (head_size) followed by [body] (body_size). */
-void session_sign(struct message_session *session, const void *head, size_t head_size, const void *body,
-                  size_t body_size, uint8_t tag[SESSION_TAG]);
-/* Whether [tag] is correct for the next message received; compared in constant time. After false the connection must
- * not be used any more. */
+/* tag: of the next message to send. */
+void session_sign(struct message_session *session, const void *message, size_t size, uint8_t tag[SESSION_TAG]);
+/* Whether [tag] is correct for the next message received, [head] (head_size) followed by [body] (body_size); compared
+ * in constant time. After false the connection must not be used any more. */
 bool session_verify(struct message_session *session, const void *head, size_t head_size, const void *body,
                     size_t body_size, const uint8_t tag[SESSION_TAG]);
 

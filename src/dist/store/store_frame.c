@@ -65,7 +65,7 @@ size_t store_frame_write(struct message_session *session, const struct store_fra
     store_frame_header(&whole, bytes);
     if (frame->length) memcpy(bytes + STORE_HEADER, frame->body, frame->length);
     if (!session->is_on) return size;
-    session_sign(session, bytes, size, NULL, 0, bytes + size);
+    session_sign(session, bytes, size, bytes + size);
     return size + SESSION_TAG;
 }
 

@@ -96,7 +96,7 @@ static status receive_message(struct worker_connection *connection, void *messag
 static bool send_message(struct worker_connection *connection, const void *message, size_t size) {
     uint8_t bytes[MAX_SIZE];
     memcpy(bytes, message, size);
-    session_sign(&connection->session, bytes, size, NULL, 0, bytes + size);
+    session_sign(&connection->session, bytes, size, bytes + size);
     return send_all(connection->fd, bytes, size + SESSION_TAG);
 }
 
