@@ -101,7 +101,7 @@ static status expand_repeat(struct builder *builder, const struct layer_entry *e
     const struct layer_common *common = e->variant->common;
     *out = *e->in;
     for (int64_t i = 0; i < c->times; i++) {
-        const char *copy = arena_printf(builder->model->arena, "%lld.", (long long)(c->start + i));
+        const char *copy = arena_printf(builder->model->arena, "%lld.", (long long)c->start + i);
         size_t first = builder->model->node_count;
         TRY(build_inner(builder, e, &c->layers, "layers", copy, *out, out));
         if (common && common->recompute) build_add_block(builder, first);
