@@ -159,7 +159,8 @@ def rows_of_pins(build):
                 label, *words = shlex.split(rest) or [""]
                 for way in ways.split():
                     title = f"{label}-{way}" if label else way
-                    words_of_run = [*WAYS[way], *words]  # the later of two wins
+                    sections = [w for w in words if "={" in w]  # before their keys; else the later of two wins
+                    words_of_run = [*sections, *WAYS[way], *(w for w in words if w not in sections)]
                     yield name, title, words_of_run, lambda p=path, w=words_of_run, r=f"runs/{name}-{title}": build.train(r, p, w)
         with open(path) as f:
             if "\nmethod: " in f.read():
