@@ -148,7 +148,7 @@ status weights_open(const struct config *config, const struct weights_options *o
                     struct checkpoint **out, bool *average) {
     int64_t epoch = 0, step = 0;
     bool has_average = false;
-    SCOPED_STRING path = NULL;
+    char *path = NULL;
     *out = NULL;
     status s = options->checkpoint && !is_word(options->checkpoint) ? open_path(options->checkpoint, log, out, &path)
                                                                     : open_run(config, options, log, out, &path);
@@ -165,6 +165,7 @@ status weights_open(const struct config *config, const struct weights_options *o
                  !has_average ? ""
                  : *average   ? "; the moving average of the weights (--weights trained: as trained)"
                               : "; the weights as trained (--weights average: their moving average)");
+    free(path);
     if (s) {
         checkpoint_close(*out);
         *out = NULL;
