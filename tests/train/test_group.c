@@ -14,9 +14,10 @@
 static const struct dist_env alone = {.world_size = 1, .local_world_size = 1};
 
 /* Seven rows in the last batch. */
-#define CLASSES                                                                                                        \
+#define ROWS                                                                                                           \
     "dataset: {format: synthetic, synthetic: {kind: classes, rows: 120, inputs: 6, classes: 3, seed: 5}, split: "      \
-    "{validation: 0.25, seed: 1}}\nsampler: {batch_size: 32}\nloss: cross_entropy\ntrain: {epochs: 3}\n"
+    "{validation: 0.25, seed: 1}}\nsampler: {batch_size: 32}\n"
+#define CLASSES ROWS "loss: cross_entropy\ntrain: {epochs: 3}\n"
 #define NUMBERS                                                                                                        \
     "dataset: {format: synthetic, synthetic: {kind: linear, rows: 75, inputs: 5, seed: 5}, split: {validation: "       \
     "0.2, seed: 1}}\nsampler: {batch_size: 64}\nloss: mse\ntrain: {epochs: 3}\n"
@@ -81,6 +82,12 @@ static const char *const unfit[] = {
     CLASSES "model: {layers: [{linear: {out: 4000}}, relu, {linear: {out: 3}}]}\n",
     CLASSES "model: {layers: [relu, {linear: {out: 3}}]}\n",
     CLASSES "model: {layers: [{residual: {layers: [{linear: {out: 6}}]}}, {linear: {out: 3}}]}\n",
+    ROWS "loss: cross_entropy\ntrain: {epochs: 3, ema: 0.9}\n" TWO,
+    ROWS "loss: cross_entropy\ntrain: {epochs: 3, clip_grad_norm: 1}\n" TWO,
+    ROWS "loss: cross_entropy\ntrain: {epochs: 3, accumulate: 2}\n" TWO,
+    ROWS "loss: cross_entropy\ntrain: {steps: 5}\n" TWO,
+    ROWS "loss: {type: cross_entropy, label_smoothing: 0.1}\ntrain: {epochs: 3}\n" TWO,
+    ROWS "loss: {type: cross_entropy, weight: balanced}\ntrain: {epochs: 3}\n" TWO,
 };
 
 static struct config_file *open_config(const char *folder, const char *text, const char *optimizer) {

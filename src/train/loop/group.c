@@ -50,7 +50,7 @@ static bool has_plain_config(const struct trainer *t, const struct config *c) {
     const struct train_config *r = &c->train;
     const struct dataset_info *info = dataset_info(t->dataset);
     bool is_plain_run = r->steps == SCHEMA_NO_INT && r->precision == TRAIN_FLOAT32 && r->accumulate == 1 &&
-                        r->clip_grad_norm <= 0 && r->clip_grad_value <= 0 && !t->ema &&
+                        r->clip_grad_norm <= 0 && r->clip_grad_value <= 0 && r->ema.decay <= 0 &&
                         r->metric_list.names.count == 0 && !early_stop_of(&r->early_stop).monitor.metric &&
                         r->check_compute.every == 0 && !t->recordings && !t->evaluations && !t->test.loader;
     bool are_plain_rows = !info->has_weights && t->sampler->type != SAMPLER_EXTENSION && !c->sampler.shards &&
