@@ -76,6 +76,7 @@ struct batch_norm {
     float eps, momentum;
     bool uses_batch;            /* statistics of this batch (training, or no running ones), else running statistics */
     bool has_relu;              /* y = max(norm, 0) */
+    bool adds_to_dx;            /* dx += instead of = */
     const struct all_sum *sync; /* statistics and gradients over the rows of all ranks; NULL: over those of this rank */
 };
 /* floats that forward stores for backward: 6 vectors of [channels], and sums in double */
@@ -130,4 +131,6 @@ struct image_ops {
     void (*group_norm_backward)(struct device *, const struct group_norm *, const struct tensor *x, const float *weight,
                                 const float *saved, const struct tensor *dy, const struct tensor *dx, float *dweight,
                                 float *dbias, size_t rows);
+    /* x and dx of a batch norm may have a stride (struct tensor), and dx may be added to. */
+    bool takes_strides;
 };

@@ -24,6 +24,7 @@ struct tensor {
     void *data;             /* in device memory; an operand that is not given is NULL, or its data is */
     bool is_half;           /* 16 bits, the type of the precision's factors; else float32 */
     struct half_copy *copy; /* of float32 data; NULL: none, products round the data */
+    size_t stride; /* floats from a position to the next, where it is some channels of a larger matrix; 0: no gaps */
 };
 
 /* The float32 operand at an address, a float pointer. */
@@ -38,6 +39,7 @@ static inline float *floats(const struct tensor *t) {
 
 /* From element [first] on, without the copy. */
 static inline struct tensor tensor_from(const struct tensor *t, size_t first) {
-    struct tensor from = {(char *)t->data + first * (t->is_half ? sizeof(uint16_t) : sizeof(float)), t->is_half, NULL};
+    struct tensor from = {(char *)t->data + first * (t->is_half ? sizeof(uint16_t) : sizeof(float)), t->is_half, NULL,
+                          0};
     return from;
 }

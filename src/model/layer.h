@@ -196,6 +196,12 @@ struct layer_type {
     enum { IGNORES_NOTHING, IGNORES_X = 1, IGNORES_Y = 2, IGNORES_X_AND_Y = 3 } ignores;
     /* backward can add dx to the existing gradient (layer->adds_to_dx) instead of setting it. */
     bool can_add_to_dx;
+    /* On a device whose operators do (device/image.h): x and dx may have a stride (struct tensor), and backward can add
+     * to dx (layer->adds_to_dx). */
+    bool takes_strides;
+    /* Whether it joins the channels of each position, the innermost dimension in memory, so that an input may be in the
+     * memory of its output (concat.h). NULL: never. */
+    bool (*joins_channels)(const struct layer *layer);
     /* The input may be token ids; other layers reject them. */
     bool takes_tokens;
     /* It computes each position of (positions, features) alone, or from what it stored of the earlier ones

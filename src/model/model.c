@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/build.h"
+#include "model/concat.h"
 #include "model/half.h"
 #include "model/init.h"
 #include "model/program.h"
@@ -149,7 +150,8 @@ status model_adapt_to_device(struct model *model, const struct device *device) {
             TRY(status_prefix(l->type->check_device(l, device_ops(device)), "%s: %s: on %s", place_text(l->place).s,
                               l->path, device_describe(device)));
     }
-    if (half_storage_plan(model, device)) build_assign_memory(model);
+    bool has_changed = half_storage_plan(model, device);
+    if (concat_plan(model, device) || has_changed) build_assign_memory(model);
     return OK;
 }
 
@@ -175,6 +177,7 @@ status model_alloc(struct model *model, struct device *device, size_t batch) {
     }
     model->gradients = arena_alloc(model->arena, (model->slot_count + 1) * sizeof *model->gradients);
     for (size_t i = 0; i < model->slot_count; i++) model->gradients[i] = address(model, &model->slots[i]);
+    concat_set_addresses(model);
     for (size_t i = 0; i < model->copy_count; i++)
         model->copies[i].copy.memory = (uint16_t *)address(model, &model->copies[i].piece);
     model->program = program_create(model);

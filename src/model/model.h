@@ -52,6 +52,12 @@ struct planned_copy {
     struct half_copy copy;
 };
 
+/* A value or a gradient that is in the memory of another one (concat.h): from channel [at] of each position on. */
+struct tensor_part {
+    size_t of;         /* the tensor or slot that has the memory */
+    size_t at, stride; /* stride 0: it has memory of its own */
+};
+
 struct slot_add {
     size_t to, a, b;        /* gradient slots: to = a + b */
     size_t tensor;          /* whose gradient it is */
@@ -144,7 +150,8 @@ struct model {
     struct arena *arena;
     /* What the device stores in 16 bits (half.h): (tensor_count), (slot_count); NULL: nothing. */
     const bool *half_tensors, *half_slots;
-    struct planned_copy *copies; /* (copy_count) of matrices that it does not store in 16 bits */
+    struct tensor_part *tensor_parts, *slot_parts; /* (tensor_count), (slot_count); NULL: none is a part */
+    struct planned_copy *copies;                   /* (copy_count) of matrices that it does not store in 16 bits */
     size_t copy_count;
     struct half_copy *loss_copy; /* of the output's gradient, which the loss writes; NULL: none */
     bool allows_half_output;     /* model_allow_half_output */

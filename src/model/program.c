@@ -3,6 +3,7 @@
 #include "model/program.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "model/half.h"
 
@@ -78,6 +79,10 @@ static struct tensor operand(void *data, bool is_half, struct half_copy *copy) {
     return (struct tensor){.data = data, .is_half = is_half, .copy = data ? copy : NULL};
 }
 
+static size_t stride_of(const struct tensor_part *parts, size_t i) {
+    return parts && i != SIZE_MAX ? parts[i].stride : 0;
+}
+
 static struct half_copy *copy_at(struct half_copy *const *copies, size_t i) { return copies ? copies[i] : NULL; }
 
 /* Sets *to, which stays where it is, to the value of a tensor, in backward perhaps a recomputed one; the passes set the
@@ -90,18 +95,24 @@ static void set_value(const struct making *m, struct tensor *to, size_t tensor, 
     void *recomputed = is_backward ? model->tensors[root].recomputed : NULL;
     *to = (struct tensor){.data = recomputed ? recomputed : model->tensors[root].value,
                           .is_half = half_storage_of_value(model, tensor),
-                          .copy = copy};
+                          .copy = copy,
+                          .stride = stride_of(model->tensor_parts, root)};
     if (root != 0) return;
     p->inputs[p->input_count++] = to;
 }
 
 static struct tensor output_of(const struct model *model, const struct graph_node *node, struct half_copy *copy) {
-    return operand(model->tensors[node->out].value, half_storage_of_value(model, node->out), copy);
+    struct tensor t = operand(model->tensors[node->out].value, half_storage_of_value(model, node->out), copy);
+    t.stride = stride_of(model->tensor_parts, node->out);
+    return t;
 }
 
 /* Without data for SIZE_MAX. */
 static struct tensor gradient(const struct model *model, size_t slot, struct half_copy *copy) {
-    return operand(slot == SIZE_MAX ? NULL : model->gradients[slot], half_storage_of_gradient(model, slot), copy);
+    void *data = slot == SIZE_MAX ? NULL : model->gradients[slot];
+    struct tensor t = operand(data, half_storage_of_gradient(model, slot), copy);
+    t.stride = stride_of(model->slot_parts, slot);
+    return t;
 }
 
 struct tensor model_output_gradient(const struct model *model) {
@@ -353,6 +364,21 @@ const struct tensor *model_forward(struct model *model, const struct pass *pass,
     return end(model, inputs);
 }
 
+/* Shows an output, also one with gaps between its positions, as an array without gaps. */
+static bool visit_output(const struct model *model, const struct pass *pass, const struct layer *layer,
+                         const struct tensor *out, size_t tensor, output_visitor *visit, void *user) {
+    const struct planned_tensor *planned = &model->tensors[tensor];
+    if (!out->stride) return visit(user, layer, out, planned->size, tensor);
+    size_t channels = (size_t)planned->shape.size[0], positions = pass->rows * planned->size / channels;
+    float *dense = malloc(pass->rows * planned->size * sizeof *dense);
+    if (!dense) status_exit_without_memory();
+    pass->ops->copy_columns(pass->device, floats(out), out->stride, dense, channels, positions, channels);
+    bool continues = visit(user, layer, F32(dense), planned->size, tensor);
+    pass->ops->copy_columns(pass->device, dense, channels, floats(out), out->stride, positions, channels);
+    free(dense);
+    return continues;
+}
+
 const struct tensor *model_forward_visited(struct model *model, const struct pass *pass, const float *inputs,
                                            output_visitor *visit, void *user) {
     struct pass own = begin(model, pass, inputs);
@@ -366,8 +392,7 @@ const struct tensor *model_forward_visited(struct model *model, const struct pas
         for (int second = 0; second < (i->second.data ? 2 : 1); second++) {
             const struct tensor *out = second ? &i->second : &i->out;
             if (node[second].layer) layer = node[second].layer;
-            size_t tensor = node[second].out;
-            if (!visit(user, layer, out, model->tensors[tensor].size, tensor)) return NULL;
+            if (!visit_output(model, &own, layer, out, node[second].out, visit, user)) return NULL;
         }
     }
     return end(model, inputs);

@@ -198,7 +198,8 @@ static void normalise(struct device *d, const struct tensor *p, size_t channels,
                       const struct all_sum *sync) {
     const struct image_ops *ops = device_ops(d)->image;
     size_t count = IMAGES * SIDE * SIDE;
-    struct batch_norm norm = {channels, 1e-5f, 0.1f, true, has_relu, sync};
+    struct batch_norm norm = {
+        .channels = channels, .eps = 1e-5f, .momentum = 0.1f, .uses_batch = true, .has_relu = has_relu, .sync = sync};
     float *work;
     ck_assert(!device_alloc(d, BATCH_NORM_WORK(channels) * sizeof *work, "a test", (void **)&work));
     ops->batch_norm_forward(d, &norm, &p[0], floats(&p[1]), floats(&p[1]), floats(&p[6]), floats(&p[7]), work, &p[2],
@@ -212,7 +213,7 @@ static void batch_norm_relu(struct device *d, const struct tensor *p) { normalis
 static void batch_norm_sync(struct device *d, const struct tensor *p) { normalise(d, p, CHANNELS, true, &alone); }
 static void batch_norm_odd(struct device *d, const struct tensor *p) { normalise(d, p, ODD, true, NULL); }
 static void batch_norm_running(struct device *d, const struct tensor *p) {
-    struct batch_norm norm = {CHANNELS, 1e-5f, 0.1f, false, true, NULL};
+    struct batch_norm norm = {.channels = CHANNELS, .eps = 1e-5f, .momentum = 0.1f, .has_relu = true};
     float *work, variance[CHANNELS];
     for (size_t i = 0; i < CHANNELS; i++) variance[i] = fabsf(floats(&p[3])[i]) + 0.5f;
     ck_assert(!device_alloc(d, BATCH_NORM_WORK(CHANNELS) * sizeof *work, "a test", (void **)&work));
@@ -586,7 +587,8 @@ static void check_refused(enum precision precision, const char *operation, size_
                           void (*run)(struct device *, const struct tensor *p)) {
     struct device *d;
     struct tensor p[OPERANDS];
-    for (size_t i = 0; i < OPERANDS; i++) p[i] = (struct tensor){guarded_calloc(4096, sizeof(float)), i == half, NULL};
+    for (size_t i = 0; i < OPERANDS; i++)
+        p[i] = (struct tensor){.data = guarded_calloc(4096, sizeof(float)), .is_half = i == half};
     ck_assert(!device_create("cuda", &d));
     ck_assert(!device_set_precision(d, precision));
     run(d, p);

@@ -143,7 +143,7 @@ void forward(struct device *device, const struct recurrent_shape *s, const struc
         struct moment p = moment_of(s, step);
         float *to = s->cell == RECURRENT_GRU ? a->states + p.at * 3 * w.values : w.product;
         const float *from = before_of(device, &w, &p, a->h, a->h_start);
-        struct tensor before = {(void *)from, false, nullptr}, product = {to, false, nullptr};
+        struct tensor before = {(void *)from, false, nullptr, 0}, product = {to, false, nullptr, 0};
         if (from) gpu_linear_forward(device, &before, a->weight, a->bias, false, &product, s->rows, s->hidden, w.width);
         if (s->cell == RECURRENT_LSTM)
             lstm_forward(device, &w, &p, from != NULL);
@@ -235,7 +235,7 @@ void backward(struct device *device, const struct recurrent_shape *s, const stru
     for (size_t step = s->steps; step-- > 0;) {
         struct moment p = moment_of(s, step);
         const float *change = (s->cell == RECURRENT_GRU ? a->states : a->gates) + p.at * s->rows * w.width;
-        struct tensor dy = {(void *)change, false, nullptr}, dx = {w.product, false, nullptr};
+        struct tensor dy = {(void *)change, false, nullptr, 0}, dx = {w.product, false, nullptr, 0};
         if (s->cell == RECURRENT_LSTM)
             lstm_backward(device, &w, &p);
         else if (s->cell == RECURRENT_GRU)

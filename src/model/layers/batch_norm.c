@@ -80,6 +80,7 @@ static struct batch_norm norm_of(const struct layer *layer, const struct pass *p
                                .momentum = (float)c->momentum,
                                .uses_batch = pass->is_training || !c->track_running_stats,
                                .has_relu = layer->has_relu,
+                               .adds_to_dx = layer->adds_to_dx,
                                .sync = c->sync && pass->is_training ? pass->all_sum : NULL};
 }
 
@@ -174,6 +175,7 @@ const struct layer_type layer_batch_norm = {
     .memory_format = FORMAT_CHANNELS_LAST,
     .relu = RELU_INSIDE,
     .ignores = IGNORES_Y,
+    .takes_strides = true,
     .plan = plan,
     .alloc = alloc,
     .release = release,

@@ -113,20 +113,30 @@ static status plan_concat(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* Copies the part of each input between it and the output or, backward, their gradients. */
+static bool joins_channels(const struct layer *layer) {
+    size_t outer, inner;
+    join_blocks(&layer->out, dimension_of(layer), &outer, &inner);
+    return dimension_of(layer) == 0 && inner == 1;
+}
+
+/* Copies the part of each input between it and the output or, backward, their gradients, unless it is there already
+ * (model/concat.h). */
 static void copy_parts(const struct layer *layer, const struct pass *pass, struct operands o) {
     int dimension = dimension_of(layer);
     size_t outer, inner, at = 0;
     join_blocks(&layer->out, dimension, &outer, &inner);
-    size_t stride = (size_t)layer->out.size[dimension] * inner;
+    const struct tensor *whole = o.dy ? o.dy : o.y;
+    size_t stride = whole->stride ? whole->stride : (size_t)layer->out.size[dimension] * inner;
     for (size_t i = 0; i < layer->in_count; i++) {
+        const struct tensor *part = o.dy ? &o.dx[i] : &o.x[i];
         size_t width = (size_t)layer->ins[i].size[dimension] * inner;
-        if (!o.dy)
-            pass->ops->copy_columns(pass->device, floats(&o.x[i]), width, floats(o.y) + at, stride, pass->rows * outer,
-                                    width);
-        else if (o.dx[i].data)
-            pass->ops->copy_columns(pass->device, floats(o.dy) + at, stride, floats(&o.dx[i]), width,
-                                    pass->rows * outer, width);
+        size_t part_stride = part->stride ? part->stride : width;
+        float *own = floats(part), *in_whole = floats(whole) + at;
+        bool is_there = !own || own == in_whole;
+        if (o.dy && !is_there)
+            pass->ops->copy_columns(pass->device, in_whole, stride, own, part_stride, pass->rows * outer, width);
+        else if (!is_there)
+            pass->ops->copy_columns(pass->device, own, part_stride, in_whole, stride, pass->rows * outer, width);
         at += width;
     }
 }
@@ -157,6 +167,7 @@ const struct layer_type layer_concat = {
     .memory_format = FORMAT_PRESERVE,
     .ignores = IGNORES_X_AND_Y,
     .is_by_position = true,
+    .joins_channels = joins_channels,
     .plan = plan_concat,
     .forward = copy_parts,
     .backward = copy_parts,

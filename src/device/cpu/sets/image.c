@@ -405,13 +405,23 @@ static struct work work_of(float *work, size_t channels) {
         sums, sums + 2 * channels};
 }
 
+/* The vectors of the channels from [c] on. */
+INLINE struct work from_channel(const struct work *w, size_t c) {
+    return (struct work){w->mean + c,   w->inverse + c,  w->scale + c, w->shift + c,
+                         w->from_x + c, w->constant + c, NULL,         NULL};
+}
+
 /* What sums over positions are made of. */
 struct positions {
     const struct batch_norm *norm;
     const struct work *w;
-    const float *x, *dy; /* (count, channels) */
-    size_t count;
+    const float *x, *dy;  /* (count, channels) */
+    size_t count, stride; /* of x */
 };
+
+static size_t stride_of(const struct batch_norm *norm, const struct tensor *t) {
+    return t && t->stride ? t->stride : norm->channels;
+}
 
 static void clear_sums(const struct positions *p, size_t first, size_t last) {
     memset(p->w->sums + first, 0, (last - first) * sizeof *p->w->sums);
@@ -433,11 +443,11 @@ static size_t run_at(const struct positions *p, size_t position) {
 
 /* Prefetches the [size] channels at [x] of the position a run later: positions are far apart, which the processor does
  * not expect. Rests of channels are in the lines of others. */
-INLINE void prefetch_run(const float *x, size_t channels, size_t size) {
-    for (size_t c = 0; size >= LINE && c < size; c += LINE) __builtin_prefetch(x + RUN * channels + c);
+INLINE void prefetch_run(const float *x, size_t stride, size_t size) {
+    for (size_t c = 0; size >= LINE && c < size; c += LINE) __builtin_prefetch(x + RUN * stride + c);
 }
 
-/* Whether a line exists from the first channel of each position of the run at [position]. */
+/* Whether a line exists from the first channel of each position of the run at [position], also where x has a stride. */
 static bool is_line_in(const struct positions *p, size_t position) {
     return (position + RUN) * p->norm->channels + LINE <= p->count * p->norm->channels;
 }
@@ -464,10 +474,10 @@ static bool is_line_in(const struct positions *p, size_t position) {
 INLINE void moments_run(const struct positions *p, size_t position, size_t channel, size_t size, size_t from,
                         size_t to) {
     float first[BLOCK] = {0}, second[BLOCK] = {0};
-    size_t channels = p->norm->channels, count = run_at(p, position);
-    const float *restrict x = p->x + position * channels + channel, *restrict origin = p->x + channel;
-    for (size_t i = 0; i < count; i++, x += channels) {
-        prefetch_run(x, channels, size);
+    size_t stride = p->stride, count = run_at(p, position);
+    const float *restrict x = p->x + position * stride + channel, *restrict origin = p->x + channel;
+    for (size_t i = 0; i < count; i++, x += stride) {
+        prefetch_run(x, stride, size);
         for (size_t c = 0; c < size; c++) {
             float d = x[c] - origin[c];
             first[c] += d;
@@ -493,10 +503,11 @@ static void sum_positions(void (*part)(void *, size_t, size_t), struct positions
 }
 
 /* Mean and variance over this process's positions. */
-static void own_moments(const struct batch_norm *norm, const struct work *w, const float *x, size_t count,
+static void own_moments(const struct batch_norm *norm, const struct work *w, const struct tensor *tx, size_t count,
                         float *variance) {
+    const float *x = floats(tx);
     size_t channels = norm->channels;
-    sum_positions(moments_part, &(struct positions){norm, w, x, NULL, count});
+    sum_positions(moments_part, &(struct positions){norm, w, x, NULL, count, stride_of(norm, tx)});
 #pragma omp simd
     for (size_t c = 0; c < channels; c++) {
         double shift = w->sums[c] / (double)count;
@@ -507,10 +518,11 @@ static void own_moments(const struct batch_norm *norm, const struct work *w, con
 }
 
 /* The moments over the positions of all processes: sums of x and x^2 in double. A process may have no positions. */
-static void moments_of_all(const struct batch_norm *norm, const struct work *w, const float *x, size_t count,
+static void moments_of_all(const struct batch_norm *norm, const struct work *w, const struct tensor *tx, size_t count,
                            float *variance) {
+    const float *x = floats(tx);
     size_t channels = norm->channels;
-    sum_positions(moments_part, &(struct positions){norm, w, x, NULL, count});
+    sum_positions(moments_part, &(struct positions){norm, w, x, NULL, count, stride_of(norm, tx)});
     for (size_t c = 0; c < channels; c++) {
         double origin = count ? (double)x[c] : 0, sum = w->sums[c];
         w->sums[c] = sum + (double)count * origin;
@@ -552,6 +564,7 @@ struct application {
     const struct work *w;
     const float *x, *dy;
     float *to;
+    size_t x_stride, to_stride;
 };
 
 /* [count] positions of [channels], from float [at] on. */
@@ -586,12 +599,43 @@ static void run_together(const struct application *a, size_t first, size_t last,
     run(a, a->w, first * channels, last - first, channels);
 }
 
-static void apply_part(void *context, size_t first, size_t last) { run_together(context, first, last, apply_from); }
+/* The same for positions with gaps between them, in whole lines, the last of which begins with channels of the line
+ * before it. */
+static void apply_with_gaps(const struct application *a, size_t first, size_t last, bool has_relu) {
+    const float *scale = a->w->scale, *shift = a->w->shift;
+    size_t channels = a->norm->channels, whole = channels / LINE * LINE;
+    for (size_t i = first; i < last; i++) {
+        const float *x = a->x + i * a->x_stride;
+        float *y = a->to + i * channels;
+        prefetch_run(x, a->x_stride, channels);
+        for (size_t c = 0; c < whole; c += LINE) apply(x + c, y + c, scale + c, shift + c, 1, LINE, has_relu);
+        size_t c = channels - LINE;
+        if (whole == 0)
+            apply(x, y, scale, shift, 1, channels, has_relu);
+        else if (whole < channels)
+            apply(x + c, y + c, scale + c, shift + c, 1, LINE, has_relu);
+    }
+}
 
-static void batch_norm_forward(struct device *device, const struct batch_norm *norm, const struct tensor *tx,
+static void apply_part(void *context, size_t first, size_t last) {
+    const struct application *a = context;
+    if (a->x_stride == a->norm->channels)
+        run_together(a, first, last, apply_from);
+    else if (a->norm->has_relu)
+        apply_with_gaps(a, first, last, true);
+    else
+        apply_with_gaps(a, first, last, false);
+}
+
+static void apply_all(const struct batch_norm *norm, const struct work *w, const struct tensor *x,
+                      const struct tensor *y, size_t count) {
+    parallel_for(count, parallel_items(norm->channels), apply_part,
+                 &(struct application){norm, w, floats(x), NULL, floats(y), stride_of(norm, x), norm->channels});
+}
+
+static void batch_norm_forward(struct device *device, const struct batch_norm *norm, const struct tensor *x,
                                const float *weight, const float *bias, float *running_mean, float *running_var,
                                float *work, const struct tensor *y, size_t count) {
-    const float *x = floats(tx);
     (void)device;
     struct work w = work_of(work, norm->channels);
     float *variance = w.constant; /* until backward */
@@ -612,27 +656,26 @@ static void batch_norm_forward(struct device *device, const struct batch_norm *n
         w.scale[c] = weight ? weight[c] * w.inverse[c] : w.inverse[c];
         w.shift[c] = fmaf(-w.mean[c], w.scale[c], bias ? bias[c] : 0);
     }
-    parallel_for(count, parallel_items(norm->channels), apply_part,
-                 &(struct application){norm, &w, x, NULL, floats(y)});
+    apply_all(norm, &w, x, y, count);
 }
 
 static void batch_norm_recompute(struct device *device, const struct batch_norm *norm, const struct tensor *x,
                                  float *work, const struct tensor *y, size_t count) {
     (void)device;
     struct work w = work_of(work, norm->channels);
-    parallel_for(count, parallel_items(norm->channels), apply_part,
-                 &(struct application){norm, &w, floats(x), NULL, floats(y)});
+    apply_all(norm, &w, x, y, count);
 }
 
 /* sums[0] += g, sums[1] += g (x - mean) over a run of positions; with a relu g is dy where y > 0 */
 INLINE void gradients_run(const struct positions *p, size_t position, bool has_relu, size_t channel, size_t size,
                           size_t from, size_t to) {
     float first[BLOCK] = {0}, second[BLOCK] = {0};
-    size_t channels = p->norm->channels, at = position * channels + channel, count = run_at(p, position);
-    const float *restrict x = p->x + at, *restrict dy = p->dy + at, *restrict mean = p->w->mean + channel;
+    size_t channels = p->norm->channels, stride = p->stride, count = run_at(p, position);
+    const float *restrict x = p->x + position * stride + channel, *restrict dy = p->dy + position * channels + channel;
+    const float *restrict mean = p->w->mean + channel;
     const float *restrict scale = p->w->scale + channel, *restrict shift = p->w->shift + channel;
-    for (size_t i = 0; i < count; i++, x += channels, dy += channels) {
-        prefetch_run(x, channels, size);
+    for (size_t i = 0; i < count; i++, x += stride, dy += channels) {
+        prefetch_run(x, stride, size);
         prefetch_run(dy, channels, size);
         for (size_t c = 0; c < size; c++) {
             float g = has_relu && fmaf(x[c], scale[c], shift[c]) <= 0 ? 0 : dy[c];
@@ -675,28 +718,68 @@ static void gradients_part(void *context, size_t first, size_t last) {
             FOR_CHANNELS(begin, end, gradients_run, p, i, false, );
 }
 
-/* dx = scale (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))) */
+/* dx, to which it adds with [adds], = scale (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))) */
 INLINE void apply_back(const float *restrict x, const float *restrict dy, const struct work *w, float *restrict dx,
-                       size_t count, size_t channels, bool has_relu) {
+                       size_t count, size_t channels, bool has_relu, bool adds) {
     const float *restrict scale = w->scale, *restrict shift = w->shift, *restrict from_x = w->from_x;
     const float *restrict constant = w->constant, *restrict mean = w->mean;
     for (size_t i = 0; i < count; i++, x += channels, dy += channels, dx += channels)
         for (size_t c = 0; c < channels; c++) {
             float g = has_relu && fmaf(x[c], scale[c], shift[c]) <= 0 ? 0 : dy[c];
-            dx[c] = fmaf(g, scale[c], fmaf(x[c] - mean[c], from_x[c], constant[c]));
+            float v = fmaf(g, scale[c], fmaf(x[c] - mean[c], from_x[c], constant[c]));
+            dx[c] = adds ? dx[c] + v : v;
         }
 }
 
+/* function(arguments..., has_relu, adds) with constants. */
+#define FOR_EACH_KIND(norm, function, ...)                                                                             \
+    do {                                                                                                               \
+        if ((norm)->has_relu && (norm)->adds_to_dx)                                                                    \
+            function(__VA_ARGS__, true, true);                                                                         \
+        else if ((norm)->has_relu)                                                                                     \
+            function(__VA_ARGS__, true, false);                                                                        \
+        else if ((norm)->adds_to_dx)                                                                                   \
+            function(__VA_ARGS__, false, true);                                                                        \
+        else                                                                                                           \
+            function(__VA_ARGS__, false, false);                                                                       \
+    } while (0)
+
 static void apply_back_from(const struct application *a, const struct work *w, size_t at, size_t count,
                             size_t channels) {
-    if (a->norm->has_relu)
-        apply_back(a->x + at, a->dy + at, w, a->to + at, count, channels, true);
-    else
-        apply_back(a->x + at, a->dy + at, w, a->to + at, count, channels, false);
+    FOR_EACH_KIND(a->norm, apply_back, a->x + at, a->dy + at, w, a->to + at, count, channels);
+}
+
+/* As apply_with_gaps; the last line is added before the line that it overlaps is written. */
+INLINE void apply_back_with_gaps(const struct application *a, size_t first, size_t last, bool has_relu, bool adds) {
+    size_t channels = a->norm->channels, whole = channels / LINE * LINE, rest = channels - LINE;
+    for (size_t i = first; i < last; i++) {
+        const float *x = a->x + i * a->x_stride, *dy = a->dy + i * channels;
+        float *dx = a->to + i * a->to_stride, end[LINE];
+        prefetch_run(x, a->x_stride, channels);
+        prefetch_run(dx, a->to_stride, channels);
+        if (whole == 0) {
+            apply_back(x, dy, a->w, dx, 1, channels, has_relu, adds);
+            continue;
+        }
+        if (whole < channels) {
+            struct work w = from_channel(a->w, rest);
+            memcpy(end, dx + rest, sizeof end);
+            apply_back(x + rest, dy + rest, &w, end, 1, LINE, has_relu, adds);
+        }
+        for (size_t c = 0; c < whole; c += LINE) {
+            struct work w = from_channel(a->w, c);
+            apply_back(x + c, dy + c, &w, dx + c, 1, LINE, has_relu, adds);
+        }
+        if (whole < channels) memcpy(dx + rest, end, sizeof end);
+    }
 }
 
 static void apply_back_part(void *context, size_t first, size_t last) {
-    run_together(context, first, last, apply_back_from);
+    const struct application *a = context;
+    if (a->x_stride == a->norm->channels && a->to_stride == a->norm->channels)
+        run_together(a, first, last, apply_back_from);
+    else
+        FOR_EACH_KIND(a->norm, apply_back_with_gaps, a, first, last);
 }
 
 static void batch_norm_backward(struct device *device, const struct batch_norm *norm, const struct tensor *tx,
@@ -707,7 +790,7 @@ static void batch_norm_backward(struct device *device, const struct batch_norm *
     (void)device;
     size_t channels = norm->channels;
     struct work w = work_of(work, channels);
-    sum_positions(gradients_part, &(struct positions){norm, &w, x, dy, count});
+    sum_positions(gradients_part, &(struct positions){norm, &w, x, dy, count, stride_of(norm, tx)});
 #pragma omp simd
     for (size_t c = 0; c < channels; c++) { /* of this process's rows, as all gradients */
         if (dweight) dweight[c] += (float)(w.sums[channels + c] * (double)w.inverse[c]);
@@ -721,7 +804,8 @@ static void batch_norm_backward(struct device *device, const struct batch_norm *
         w.from_x[c] = (float)(-scale * inverse * inverse * w.sums[channels + c] / *w.count);
         w.constant[c] = (float)(-scale * w.sums[c] / *w.count);
     }
-    parallel_for(count, parallel_items(channels), apply_back_part, &(struct application){norm, &w, x, dy, dx});
+    parallel_for(count, parallel_items(channels), apply_back_part,
+                 &(struct application){norm, &w, x, dy, dx, stride_of(norm, tx), stride_of(norm, tdx)});
 }
 
 /* Mean and variance of one group of one row. */
@@ -837,4 +921,5 @@ const struct image_ops IN_SET(image) = {
     .batch_norm_backward = batch_norm_backward,
     .group_norm_forward = group_norm_forward,
     .group_norm_backward = group_norm_backward,
+    .takes_strides = true,
 };
