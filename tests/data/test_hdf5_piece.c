@@ -124,6 +124,42 @@ TEST(simple_datasets_are_found) {
     remove_folder(folder);
 }
 
+static bool count_one(void *context, const char *path, const struct hdf5_plain *dataset) {
+    (void)path, (void)dataset;
+    ++*(size_t *)context;
+    return true;
+}
+
+/* Two links of one name, as damage can leave them, and nodes of a tree that name others beside them. */
+TEST(in_a_damaged_group_what_libhdf5_finds_is_found) {
+    enum { COUNT = 300 };
+    char *folder = make_folder(), *path = path_in(folder, "a.h5"), name[32];
+    struct hdf5_plain_attributes a;
+    size_t size, nodes = 0, visited = 0;
+    hid_t file = create_file(path);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(name, sizeof name, "name-%03d", i);
+        write_doubles(file, name, 1, (const hsize_t[]){1}, (double[]){i});
+    }
+    H5Fclose(file);
+    char *bytes = slurp(path, &size);
+    for (char *c = bytes; (c = memmem(c, (size_t)(bytes + size - c), "TREE\0", 6)); nodes++, c++) memset(c + 16, 0, 8);
+    ck_assert_uint_gt(nodes, 1);
+    ck_assert(hdf5_plain_walk(bytes, size, &a, count_one, &visited));
+    ck_assert_uint_eq(visited, COUNT);
+    for (char *c = bytes; (c = memmem(c, (size_t)(bytes + size - c), "name-001", 9));) memcpy(c, "name-000", 8);
+    spill(path, bytes, size);
+    ck_assert_int_ge(file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), 0);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(name, sizeof name, "name-%03d", i == 1 ? 0 : i);
+        check_plain(path, file, name, (const hsize_t[]){1}, 1);
+    }
+    H5Fclose(file);
+    ck_assert(!hdf5_plain_walk(bytes, size, &a, count_one, &visited));
+    free(bytes), free(path);
+    remove_folder(folder);
+}
+
 static void write_one(const char *path, const char *name, hsize_t limit, hid_t type, hid_t plan) {
     const hsize_t shape[] = {4, 3}, most[] = {limit, 3};
     double values[12] = {0};

@@ -201,7 +201,7 @@ static bool read_object(struct metadata *m, uint64_t address, struct hdf5_plain_
             unsigned type = (unsigned)number(b, 2);
             size_t size = (size_t)number(b + 2, 2);
             uint64_t body = blocks[i].start + 8;
-            if (b[4] > 1 || size > blocks[i].end - body) return false; /* shared messages */
+            if (b[4] > 1 || size % 8 != 0 || size > blocks[i].end - body) return false; /* shared messages */
             blocks[i].start = body + size;
             if (found++ == messages) return false;
             if (is_skipped(type) || (type == 0x0c && !attributes)) continue;
@@ -234,61 +234,102 @@ struct link {
     uint64_t kind;   /* 0, 1: hard */
 };
 
-/* *ends: this was the last link to look at. false: the file is of another kind. */
-typedef bool link_visitor(void *context, const struct heap *heap, const struct link *link, bool *ends);
-
-static bool visit_leaf(struct metadata *m, uint64_t leaf, const struct heap *heap, link_visitor *visit, void *context,
-                       bool *ends) {
-    const uint8_t *b = at(m, leaf, 8);
-    if (!b || memcmp(b, "SNOD\1", 6) != 0) return false;
-    uint64_t count = number(b + 6, 2);
-    for (uint64_t i = 0; i < count && !*ends; i++) {
-        if (!(b = at(m, leaf + 8 + 40 * i, 40))) return false;
-        struct link link = {.name = number(b, 8), .header = number(b + 8, 8), .kind = number(b + 16, 4)};
-        if (!visit(context, heap, &link, ends)) return false;
-    }
-    return true;
-}
-
-/* The nodes of the lowest level of a tree are a list from the left to the right. */
-static bool each_link(struct metadata *m, const struct object *group, link_visitor *visit, void *context) {
-    struct heap heap;
-    uint64_t node = group->tree;
-    bool ends = false;
-    if (!group->is_group || !read_heap(m, group->heap, &heap)) return false;
-    while (node != UNDEFINED && !ends) {
-        const uint8_t *b = at(m, node, 24);
-        if (!b || memcmp(b, "TREE\0", 5) != 0) return false;
-        unsigned level = b[5];
-        uint64_t count = number(b + 6, 2), right = number(b + 16, 8);
-        for (uint64_t k = 0; k < count && !ends; k++) {
-            if (!(b = at(m, node + 32 + 16 * k, 8))) return false;
-            uint64_t child = number(b, 8);
-            if (level > 0) {
-                right = child;
-                break;
-            }
-            if (!visit_leaf(m, child, &heap, visit, context, &ends)) return false;
-        }
-        node = right;
-    }
-    return true;
-}
-
-struct search {
-    struct metadata *m;
-    const char *name; /* (length) */
-    size_t length;
-    uint64_t header;
+/* A tree of the names of a group: its nodes, and on the lowest level leaves of links. Each is sorted. */
+struct node {
+    unsigned level; /* 0: its children are leaves */
+    uint64_t count;
 };
 
-static bool is_found(void *context, const struct heap *heap, const struct link *link, bool *ends) {
-    struct search *search = context;
-    if (link->name > heap->size || search->length >= heap->size - link->name) return true;
-    const uint8_t *b = at(search->m, heap->start + link->name, search->length + 1);
-    if (!b || memcmp(b, search->name, search->length) != 0 || b[search->length] != 0) return true;
-    search->header = link->header;
-    return *ends = link->kind <= 1;
+static bool read_node(struct metadata *m, uint64_t address, struct node *node) {
+    const uint8_t *b = at(m, address, 24);
+    if (!b || memcmp(b, "TREE\0", 5) != 0) return false;
+    *node = (struct node){.level = b[5], .count = number(b + 6, 2)};
+    return true;
+}
+
+static bool read_leaf(struct metadata *m, uint64_t address, uint64_t *count) {
+    const uint8_t *b = at(m, address, 8);
+    if (!b || memcmp(b, "SNOD\1", 6) != 0) return false;
+    *count = number(b + 6, 2);
+    return true;
+}
+
+static bool read_link(struct metadata *m, uint64_t leaf, uint64_t index, struct link *link) {
+    const uint8_t *b = at(m, leaf + 8 + 40 * index, 40);
+    if (b) *link = (struct link){.name = number(b, 8), .header = number(b + 8, 8), .kind = number(b + 16, 4)};
+    return b != NULL;
+}
+
+/* Until the next call of [at]; NULL: there is none of less than MAX_NAME bytes. */
+static const char *name_at(struct metadata *m, const struct heap *heap, uint64_t offset) {
+    if (offset >= heap->size) return NULL;
+    size_t left = heap->size - offset < MAX_NAME ? (size_t)(heap->size - offset) : MAX_NAME;
+    const char *name = (const char *)at(m, heap->start + offset, left);
+    return name && memchr(name, 0, left) ? name : NULL;
+}
+
+/* A search for the link [name] (length) of a group, by the same steps as libhdf5: in a damaged tree, too, it finds no
+ * other link. */
+struct search {
+    struct metadata *m;
+    struct heap heap;
+    const char *name;
+    size_t length;
+    uint64_t header; /* of the group, then of what was found */
+};
+
+/* *order: as strcmp of what is searched and the name in the heap. */
+static bool compare(const struct search *search, uint64_t offset, int *order) {
+    const char *name = name_at(search->m, &search->heap, offset);
+    if (!name) return false;
+    *order = strncmp(search->name, name, search->length);
+    if (*order == 0 && name[search->length]) *order = -1;
+    return true;
+}
+
+/* *order of the child [index] of a node: whether its names are behind, before or around the one that is searched. */
+static bool compare_child(const struct search *search, uint64_t node, uint64_t index, uint64_t *child, int *order) {
+    const uint8_t *b = at(search->m, node + 24 + 16 * index, 24);
+    if (!b) return false;
+    uint64_t before = number(b, 8), last = number(b + 16, 8);
+    *child = number(b + 8, 8);
+    if (!compare(search, before, order)) return false;
+    bool is_behind = *order > 0;
+    if (is_behind && !compare(search, last, order)) return false;
+    if (*order <= 0) *order = is_behind ? 0 : -1;
+    return true;
+}
+
+/* The same of the link [index] of a leaf. */
+static bool compare_link(const struct search *search, uint64_t leaf, uint64_t index, uint64_t *header, int *order) {
+    struct link link;
+    if (!read_link(search->m, leaf, index, &link) || !compare(search, link.name, order)) return false;
+    *header = link.header;
+    return *order != 0 || link.kind <= 1;
+}
+
+static bool find_in(const struct search *search, uint64_t address, uint64_t count, bool is_leaf, uint64_t *found) {
+    int order = 1;
+    for (uint64_t low = 0, high = count; low < high && order != 0;) {
+        uint64_t middle = (low + high) / 2;
+        if (!(is_leaf ? compare_link : compare_child)(search, address, middle, found, &order)) return false;
+        if (order < 0) high = middle;
+        if (order > 0) low = middle + 1;
+    }
+    return order == 0;
+}
+
+static bool find_link(struct search *search, const struct object *group) {
+    struct node node;
+    uint64_t address = group->tree, count;
+    if (!group->is_group || !read_heap(search->m, group->heap, &search->heap)) return false;
+    if (!read_node(search->m, address, &node)) return false;
+    for (unsigned level = node.level;; level--) {
+        if (node.level != level || !find_in(search, address, node.count, false, &address)) return false;
+        if (level == 0) break;
+        if (!read_node(search->m, address, &node)) return false;
+    }
+    return read_leaf(search->m, address, &count) && find_in(search, address, count, true, &search->header);
 }
 
 /* ---- datasets ---- */
@@ -314,8 +355,7 @@ bool hdf5_plain_find(int fd, uint64_t file_bytes, const char *name, struct hdf5_
         is_last = name[search.length] == 0;
         if (search.length == 0 || (search.length == 1 && name[0] == '.')) return false;
         if (!read_object(&m, search.header, NULL, &o)) return false;
-        search.header = UNDEFINED;
-        if (!each_link(&m, &o, is_found, &search) || search.header == UNDEFINED) return false;
+        if (!find_link(&search, &o)) return false;
     }
     if (!read_object(&m, search.header, NULL, &o) || !check_dataset(&m, &o)) return false;
     *out = o.dataset;
@@ -328,19 +368,19 @@ struct walk {
     void *context;
     struct text *path;
     int level;
+    struct heap heap; /* of the group, whose last name was [last] */
+    const char *last;
 };
 
 static bool walk_group(const struct walk *walk, const struct object *group);
 
-static bool walk_link(void *context, const struct heap *heap, const struct link *link, bool *ends) {
-    const struct walk *walk = context;
+static bool walk_link(struct walk *walk, const struct link *link) {
     struct object o;
-    (void)ends;
-    if (link->kind > 1 || link->name >= heap->size) return false;
-    size_t length = walk->path->length, left = (size_t)(heap->size - link->name);
-    if (left > MAX_NAME) left = MAX_NAME;
-    const char *name = (const char *)at(walk->m, heap->start + link->name, left);
-    if (!name || !memchr(name, 0, left) || !*name || strcmp(name, ".") == 0 || strchr(name, '/')) return false;
+    size_t length = walk->path->length;
+    const char *name = name_at(walk->m, &walk->heap, link->name), *last = walk->last;
+    if (link->kind > 1 || !name || (last && strcmp(last, name) >= 0)) return false;
+    if (!*name || strcmp(name, ".") == 0 || strchr(name, '/')) return false;
+    walk->last = name; /* in the image */
     if (!read_object(walk->m, link->header, NULL, &o)) return false;
     text_printf(walk->path, "%s%s", length ? "/" : "", name);
     bool is_plain = o.is_group
@@ -351,9 +391,34 @@ static bool walk_link(void *context, const struct heap *heap, const struct link 
     return is_plain;
 }
 
+static bool walk_leaf(struct walk *walk, uint64_t leaf) {
+    struct link link;
+    uint64_t count;
+    if (!read_leaf(walk->m, leaf, &count)) return false;
+    for (uint64_t i = 0; i < count; i++)
+        if (!read_link(walk->m, leaf, i, &link) || !walk_link(walk, &link)) return false;
+    return true;
+}
+
+static bool walk_node(struct walk *walk, uint64_t address, const struct node *node) {
+    for (uint64_t i = 0; i < node->count; i++) {
+        struct node child;
+        const uint8_t *b = at(walk->m, address + 32 + 16 * i, 8);
+        if (!b) return false;
+        uint64_t next = number(b, 8);
+        bool is_leaf = node->level == 0, is_good = is_leaf || read_node(walk->m, next, &child);
+        if (!is_good || (!is_leaf && child.level + 1 != node->level)) return false;
+        if (!(is_leaf ? walk_leaf(walk, next) : walk_node(walk, next, &child))) return false;
+    }
+    return true;
+}
+
 static bool walk_group(const struct walk *walk, const struct object *group) {
     struct walk inner = *walk;
-    return inner.level++ < MAX_LEVELS && each_link(walk->m, group, walk_link, &inner);
+    struct node top;
+    inner.last = NULL;
+    return inner.level++ < MAX_LEVELS && group->is_group && read_heap(walk->m, group->heap, &inner.heap) &&
+           read_node(walk->m, group->tree, &top) && walk_node(&inner, group->tree, &top);
 }
 
 bool hdf5_plain_walk(const void *image, size_t size, struct hdf5_plain_attributes *attributes,
