@@ -412,7 +412,8 @@ static int64_t begin_front(const struct sweep_report *r) {
     return count;
 }
 
-/* The best trials, or the Pareto front by the metric, and how to train the best one again. */
+/* The best trials, or the Pareto front by the metric, and how to use the best one, unless its run folder is still to be
+ * written. */
 static void list_best(const struct sweep_report *r) {
     int64_t best[FRONT_SHOWN], count = trials_best(r->trials, BEST_SHOWN, best);
     struct text line = {0};
@@ -434,11 +435,14 @@ static void list_best(const struct sweep_report *r) {
     text_clear(&line);
     if (count && r->sweep->kept > 0) {
         struct text word = {0};
+        struct io_info info = {0};
         sweep_run_path(r->folder, r->sweep, best[0] * r->sweep->runs, &line);
         text_add(&line, "/config.yaml");
+        status_free(io_stat(text_string(&line), &info));
         text_add_shell(&word, text_string(&line));
-        log_line(r->log, "the best one is a run like any other: ddptrain eval %s --checkpoint best",
-                 text_string(&word));
+        if (info.exists)
+            log_line(r->log, "the best one is a run like any other: ddptrain eval %s --checkpoint best",
+                     text_string(&word));
         text_free(&word);
     }
     text_free(&line);

@@ -549,14 +549,17 @@ parameters:
 
     def test_a_budget_ends_the_sweep_and_the_same_command_continues_it(self):
         for epochs, budget in ((60, 0.5), (60, 2), (60, 8), (60, 32), (600, 0.5), (6000, 0.5)):  # until it ends a slow or fast machine's sweep
-            words = ("trials=1000", f"train.epochs={epochs}", "keep=none", "--nproc", 2)
-            _, err = self.sweep(SWEEP, *words, f"budget={budget}", "--fresh")
+            words = ("trials=1000", f"train.epochs={epochs}", "keep=best 1", "--nproc", 2)
+            out, err = self.sweep(SWEEP, *words, f"budget={budget}", "--fresh")
             done = len(self.rows())
             if 0 < done < 1000:
                 break
         self.assertTrue(0 < done < 1000, done)
         self.assertIn(f"the budget of {budget} s is over; run the same command again to continue", err)
-        self.sweep(SWEEP, *words)
+        for path in re.findall("ddptrain eval (.*) --checkpoint", out + err):  # of a run that is still to be written nothing is said
+            self.assertTrue(os.path.exists(os.path.join(self.folder, path)), path)
+        out, err = self.sweep(SWEEP, *words)
+        self.assertRegex(out + err, "ddptrain eval .* --checkpoint")
         self.assert_every_trial_once(1000)
 
     def test_more_trials_and_other_runs_to_keep_continue_a_sweep(self):
