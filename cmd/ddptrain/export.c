@@ -32,7 +32,7 @@ static status find_run(const struct command_line *line, struct text *run, struct
     TRY(io_stat(line->config, &info));
     bool is_config = !info.is_folder && dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
     if (line->run_dir && !info.is_folder && !is_config)
-        return status_new(STATUS_USAGE, "--run-dir is for a config or a run folder, and %s is a file", line->config);
+        return status_new(STATUS_USAGE, "--run-dir is for a config or a run folder, and %s is neither", line->config);
     if (folder || !is_config) {
         text_add(run, line->run_dir ? line->run_dir : folder ? folder : line->config);
         return OK;
@@ -92,6 +92,9 @@ static status run(const struct command_line *line) {
     SCOPED_CONFIG config = NULL;
     const struct export_options options = {.format = line->format, .out = line->out};
     if (run_export_has(line->format)) return export_recorded(line);
+    if (line->run_dir && (export_is_of_training(&options) || is_initial(line)))
+        return status_new(STATUS_USAGE,
+                          "--run-dir: a PyTorch script and initial weights are of a config, without a run");
     if (export_is_of_training(&options)) return export_config(line, &options);
     if (line->override_count) {
         const char *word = line->overrides[0], *equals = strchr(word, '=');

@@ -288,8 +288,12 @@ class InitFrom(program.Case):
         self.assertEqual(files[1:], files[1:2] * 4)
         _, err = self.run_program("export", "a.yaml", "--run-dir", "runs/none", "--out", "w.safetensors", code=DATA)
         self.assertIn("a.yaml: its run would be in runs/none, which does not exist", err)
-        _, err = self.run_program("export", "w.safetensors", "--run-dir", "runs/other", "--out", "v.safetensors", code=program.USAGE)
-        self.assertIn("--run-dir is for a config or a run folder, and w.safetensors is a file", err)
+        for operand in ("w.safetensors", "runs/none"):
+            self.run_program("export", operand, "--run-dir", "runs/other", "--out", "v.safetensors", code=program.USAGE,
+                             err=f"--run-dir is for a config or a run folder, and {operand} is neither")
+        for words in (["--checkpoint", "initial", "--out", "v.safetensors"], ["--format", "pytorch", "--out", "v.py"]):
+            self.run_program("export", "a.yaml", "--run-dir", "runs/other", *words, code=program.USAGE,
+                             err="--run-dir: a PyTorch script and initial weights are of a config, without a run")
         self.run_program("inspect", "runs/a", "--run-dir", "runs/other", code=program.USAGE, err="; 'inspect' does not accept it")
         self.write("c.yaml", WINE)
         _, err = self.run_program("export", "c.yaml", "--out", "w.safetensors", code=DATA)

@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/scoped.h"
-#include <strings.h>
 
 /* ---- sorted names ---- */
 
