@@ -105,6 +105,10 @@ class MissingNumbers(program.Case):
                 db.executemany("insert into t values (?, ?)", [(1, 0), (999, 1), (2, 1)])
             self.write("t.yaml", config.format("t.sqlite", marks))
             self.assertIn("t.sqlite:row 1: column 'a': missing value", self.run_program("check", "t.yaml", "--data", code=DATA)[1])
+        for text, code in (("-999.00", DATA), ("-0999", 0), ("+0999", 0)):
+            self.write("t.csv", f"a,y\n1,0\n2.5,1\n{text},0\n3,1\n")
+            self.write("t.yaml", config.format("t.csv", "[-999, 999]"))
+            self.run_program("check", "t.yaml", "--data", code=code)
         self.write("t.csv", "a,y\n1,0\n2.5,1\n9007199254740993,0\n3,1\n")
         self.write("t.yaml", config.format("t.csv", "[9007199254740992]"))
         self.run_program("check", "t.yaml", "--data")

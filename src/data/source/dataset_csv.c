@@ -604,12 +604,12 @@ status csv_reject_value(const struct csv *csv, size_t column, const char *text, 
                       advice);
 }
 
-/* As pandas: 999 is also 999.0 and 9.99e2; but no code such as 0999. */
+/* As pandas: 999 is also 999.0 and 9.99e2; but no code such as 0999 or -0999. */
 static bool equals_missing_number(const struct csv *csv, const char *text) {
     char stripped[CSV_UNGROUPED], ungrouped[CSV_UNGROUPED], decimal = csv->decimal;
     const char *bare = csv_ungroup(csv_strip(text, csv->strip, stripped), csv->thousands, ungrouped);
     double value;
-    if (csv_is_code(text) || !csv_decimal(bare, &decimal, &value)) return false;
+    if (csv_is_code(text + (*text == '-' || *text == '+')) || !csv_decimal(bare, &decimal, &value)) return false;
     for (size_t i = 0; csv->missing[i]; i++)
         if (csv_compare(bare, value, csv->missing[i], csv->missing_numbers[i]) == 0 && !isnan(csv->missing_numbers[i]))
             return true;
