@@ -235,15 +235,15 @@ struct link {
 };
 
 /* A tree of the names of a group: its nodes, and on the lowest level leaves of links. Each is sorted. */
-struct node {
+struct tree_node {
     unsigned level; /* 0: its children are leaves */
     uint64_t count;
 };
 
-static bool read_node(struct metadata *m, uint64_t address, struct node *node) {
+static bool read_node(struct metadata *m, uint64_t address, struct tree_node *node) {
     const uint8_t *b = at(m, address, 24);
     if (!b || memcmp(b, "TREE\0", 5) != 0) return false;
-    *node = (struct node){.level = b[5], .count = number(b + 6, 2)};
+    *node = (struct tree_node){.level = b[5], .count = number(b + 6, 2)};
     return true;
 }
 
@@ -320,7 +320,7 @@ static bool find_in(const struct search *search, uint64_t address, uint64_t coun
 }
 
 static bool find_link(struct search *search, const struct object *group) {
-    struct node node;
+    struct tree_node node;
     uint64_t address = group->tree, count;
     if (!group->is_group || !read_heap(search->m, group->heap, &search->heap)) return false;
     if (!read_node(search->m, address, &node)) return false;
@@ -400,9 +400,9 @@ static bool walk_leaf(struct walk *walk, uint64_t leaf) {
     return true;
 }
 
-static bool walk_node(struct walk *walk, uint64_t address, const struct node *node) {
+static bool walk_node(struct walk *walk, uint64_t address, const struct tree_node *node) {
     for (uint64_t i = 0; i < node->count; i++) {
-        struct node child;
+        struct tree_node child;
         const uint8_t *b = at(walk->m, address + 32 + 16 * i, 8);
         if (!b) return false;
         uint64_t next = number(b, 8);
@@ -415,7 +415,7 @@ static bool walk_node(struct walk *walk, uint64_t address, const struct node *no
 
 static bool walk_group(const struct walk *walk, const struct object *group) {
     struct walk inner = *walk;
-    struct node top;
+    struct tree_node top;
     inner.last = NULL;
     return inner.level++ < MAX_LEVELS && group->is_group && read_heap(walk->m, group->heap, &inner.heap) &&
            read_node(walk->m, group->tree, &top) && walk_node(&inner, group->tree, &top);
