@@ -43,6 +43,7 @@ run_tests() { # preset [ctest option ...]
         return 1
     }
     say "$preset: tests"
+    rm -f "build/$preset/Testing/Temporary/LastTestsFailed.log" # ctest leaves that of an earlier run
     ctest --preset "$preset" --parallel "$((jobs + 2))" --no-tests=error "$@" </dev/null || run_failed_again "$preset"
 }
 

@@ -68,7 +68,7 @@ PROGRAMS = {
 # Programs that do not run for mutants.
 UNUSED = {
     **dict.fromkeys(("gpu", "gpu_emulated", "gpu_graph", "gpu_nccl", "gpu_precision", "gpu_ranks", "gpu_update", "first_gpu_run"), "a GPU"),
-    **dict.fromkeys(("layout", "package", "hardening", "pytorch_classes"), "no test of behaviour"), "allocations": "fails with the leak sanitizer",
+    **dict.fromkeys(("layout", "package", "hardening", "pytorch_classes", "scripts"), "no test of behaviour"), "allocations": "fails with the leak sanitizer",
     "selftest": "its models are those of other tests",
     "embed": "links the library without a sanitizer", "python": "opens the library without a sanitizer", "link": "needs two network namespaces",
     "faults": "draws its faults by time", "configs": "minutes", "typos": "runs where its code is nearest",
