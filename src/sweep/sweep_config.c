@@ -671,8 +671,10 @@ status sweep_trial_config(const struct sweep_config *sweep, int64_t trial, const
     struct words words = {.arena = arena_create()};
     for (size_t i = 0; i < sweep->overrides.count; i++) add_word(&words, sweep->overrides.items[i]);
     if (point) add_point(sweep, trial, point, &words);
+    bool has_fold = sweep_fold_of(sweep, repeat) >= 0; /* without it the config may have no validation rows */
+    if (!has_fold) add_metric(sweep, &words);          /* so that configs with other seeds differ in these alone */
     status s = add_repeat(sweep, trial, repeat, &words);
-    add_metric(sweep, &words); /* after the fold: without it the config may have no validation rows */
+    if (has_fold) add_metric(sweep, &words);
     if (!s) s = load(sweep, trial, &words, out);
     if (!s) s = allow_resume(sweep, trial, &words, out);
     arena_destroy(words.arena);

@@ -124,19 +124,23 @@ static void linear_agrees(struct device *device, size_t rows, size_t in, size_t 
 
 /* ---- losses ---- */
 
-static void entropy_agrees(struct device *device, size_t rows, size_t classes) {
+static void entropy_agrees(struct device *device, size_t rows, size_t classes, bool is_shared) {
     const struct group_ops *ops = ops_of(device);
     size_t lanes = ops->lanes;
     float *x = random_values(rows * classes * lanes, 9), *dx = random_values(rows * classes * lanes, 10);
     int64_t targets[256];
+    int32_t own_targets[256 * MAX_LANES];
     for (size_t i = 0; i < rows; i++) targets[i] = (int64_t)(i * i % classes);
+    for (size_t i = 0; i < rows * lanes; i++) own_targets[i] = (int32_t)(i * i / 3 % classes);
     for (size_t i = 0; i + lanes < rows * classes * lanes; i += 5) x[i + lanes] = x[i]; /* equal outputs */
     double loss[MAX_LANES] = {1.5}, correct[MAX_LANES] = {2};
-    ops->cross_entropy(x, targets, rows, classes, 1 / (float)rows, dx, &(struct group_sums){loss, correct});
+    ops->cross_entropy(x, is_shared ? (const void *)targets : own_targets, is_shared, rows, classes, 1 / (float)rows,
+                       dx, &(struct group_sums){loss, correct});
     for (size_t l = 0; l < lanes; l++) {
         float *own = matrix_of(x, rows, classes, lanes, l), *own_dx = matrix_of(dx, rows, classes, lanes, l);
         float *expected = guarded_malloc(rows * classes * 4);
         struct loss_sums sums = {.loss = l ? 0 : 1.5, .correct = l ? 0 : 2};
+        for (size_t i = 0; i < rows && !is_shared; i++) targets[i] = own_targets[i * lanes + l];
         struct cross_entropy_options options = {.ignored = -100, .row_positions = 1};
         device_ops(device)->losses->cross_entropy(device, &options, F32(own), targets, rows, classes, 1, F32(expected),
                                                   &sums);
@@ -147,23 +151,24 @@ static void entropy_agrees(struct device *device, size_t rows, size_t classes) {
     guarded_free(x), guarded_free(dx);
 }
 
-static void squares_agree(struct device *device, size_t rows, size_t size) {
+static void squares_agree(struct device *device, size_t rows, size_t size, bool is_shared) {
     const struct group_ops *ops = ops_of(device);
     size_t lanes = ops->lanes, count = rows * size;
     float *x = random_values(count * lanes, 11), *dx = random_values(count * lanes, 12),
-          *targets = random_values(count, 13);
+          *targets = random_values(is_shared ? count : count * lanes, 13);
     double loss[MAX_LANES] = {0};
-    ops->squared_error(x, targets, rows, size, 1 / (float)count, dx, &(struct group_sums){loss, NULL});
+    ops->squared_error(x, targets, is_shared, rows, size, 1 / (float)count, dx, &(struct group_sums){loss, NULL});
     for (size_t l = 0; l < lanes; l++) {
         float *own = matrix_of(x, rows, size, lanes, l), *own_dx = matrix_of(dx, rows, size, lanes, l);
-        float *expected = guarded_malloc(count * 4);
+        float *expected = guarded_malloc(count * 4),
+              *own_targets = lane_of(targets, count, is_shared ? 1 : lanes, is_shared ? 0 : l);
         struct loss_sums sums = {0};
         struct elementwise_options options = {.loss = LOSS_MSE, .row_elements = size};
-        device_ops(device)->losses->elementwise(device, &options, own, targets, count, 1 / (float)count, (double)count,
-                                                expected, &sums);
+        device_ops(device)->losses->elementwise(device, &options, own, own_targets, count, 1 / (float)count,
+                                                (double)count, expected, &sums);
         assert_same(own_dx, expected, count, "the derivative", l);
         ck_assert(sums.loss == loss[l]);
-        guarded_free(own), guarded_free(own_dx), guarded_free(expected);
+        guarded_free(own), guarded_free(own_dx), guarded_free(expected), guarded_free(own_targets);
     }
     guarded_free(x), guarded_free(dx), guarded_free(targets);
 }
@@ -254,9 +259,12 @@ TEST_EACH(losses, sets) {
     struct device *device = open_set(sets[_i]);
     static const size_t rows[] = {1, 14, 32, 33, 64, 200};
     for (size_t i = 0; device && i < sizeof rows / sizeof *rows; i++) {
-        for (size_t classes = 2; classes <= SHORT_ROW; classes++) entropy_agrees(device, rows[i], classes);
-        squares_agree(device, rows[i], 1);
-        squares_agree(device, rows[i], 5);
+        for (int is_shared = 0; is_shared < 2; is_shared++) {
+            for (size_t classes = 2; classes <= SHORT_ROW; classes++)
+                entropy_agrees(device, rows[i], classes, is_shared);
+            squares_agree(device, rows[i], 1, is_shared);
+            squares_agree(device, rows[i], 5, is_shared);
+        }
     }
     device_destroy(device);
 }

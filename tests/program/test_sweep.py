@@ -318,9 +318,9 @@ class Sweep(SweepCase):
             self.run_program("eval", f"sweeps/test/runs/{trial}/config.yaml", "--checkpoint", "best")
         self.assert_no_leftovers()
 
-    def test_trials_that_differ_in_the_optimizer_alone(self):
+    def test_trials_that_differ_in_the_optimizer_and_the_seeds_alone(self):
         """They use the memory of the trial before, of which nothing may be left; a trial that fails does not change the next ones."""
-        sweep = """{config: base.yaml, method: grid, keep: none, parameters: {optimizer: {values: [{type: sgd, lr: 0.1, momentum: 0.9}, adam, {type: sgd, lr: 1.0e+30, weight_decay: 1.0e+30},
+        sweep = """{config: base.yaml, method: grid, keep: none, parameters: {own_seed: {values: [42, 7], keys: [seed, sampler.seed]}, optimizer: {values: [{type: sgd, lr: 0.1, momentum: 0.9}, adam, {type: sgd, lr: 1.0e+30, weight_decay: 1.0e+30},
             {type: adam, lr: 0.01}, {type: lbfgs, lr: 0.1}, {type: adamw, lr: 0.01, in_backward: true}, {type: muon, lr: 0.01}, {type: rmsprop, lr: 0.01, groups: [{match: "*.bias", lr: 0.1}]}]}}}"""
         head = ", flatten, {linear: {out: 3}}]"
         for name, layers in (("norm", "[{linear: {out: 8}}, batch_norm, relu, {dropout: 0.3}, {linear: {out: 3}}]"),
@@ -333,25 +333,31 @@ class Sweep(SweepCase):
             for row in rows:
                 run = f"runs/{name}{row['trial']}"
                 code = program.OK if row["state"] == "complete" else NOT_FINITE
-                self.run_program("base.yaml", "train.ema.decay=0.9", f"optimizer={row['optimizer']}", "--run-dir", run, code=code)
+                self.run_program("base.yaml", "train.ema.decay=0.9", f"optimizer={row['optimizer']}", f"seed={row['own_seed']}", f"sampler.seed={row['own_seed']}", "--run-dir", run, code=code)
                 if not code:
                     self.assertEqual(self.sha(run), row["state_sha256"], (name, row))
 
     def test_trials_that_are_trained_at_once(self):
-        """Short trials that differ in the optimizer alone are trained together unless they are kept; every number and every failure is that of the trial alone."""
+        """Short trials that differ in the optimizer and the seeds alone are trained together unless they are kept; every number and every failure is that of the trial alone."""
         train = re.sub("split: {test: 0.25, seed: 1}", "split: {validation: 0.25, seed: 1}", CONFIG)
         rates = "{optimizer.lr: {distribution: log_uniform, min: 1.0e-4, max: 1.0e-1}}"
         types = "{optimizer: {values: [sgd, {type: sgd, lr: 1.0e+30}, {type: sgd, lr: 0.1, momentum: 0.9, nesterov: true}, {type: sgd, lr: 0.2}, adam, {type: adam, amsgrad: true}, {type: adam, lr: 0.1}, rmsprop]}}"
         cases = [("method: random, seed: 4, trials: %d, parameters: %s" % (count, rates), "") for count in (1, 2, 17, 40)]
         cases += [("method: grid, parameters: " + types, ""), ("method: grid, parameters: " + types, "\nmodel: {layers: [{linear: {out: 8}}, tanh, {linear: {out: 6}}, relu, {linear: {out: 3}}]}"),
                   ("method: random, seed: 4, trials: 20, parameters: " + rates, "\ntrain: {epochs: 3, early_stop: {patience: 1}}"),
+                  ("method: random, seed: 4, trials: 3, repeat: {seeds: 11}, parameters: " + rates, ""), ("method: grid, repeat: {seeds: 17}, parameters: {optimizer.type: [adam]}", ""),
+                  ("method: grid, repeat: {seeds: 3, folds: 2}, parameters: {optimizer.type: [adam, adamw]}", "\ndataset: {format: synthetic, synthetic: {kind: linear, rows: 75, inputs: 5, seed: 5}}\nloss: mse\nmodel: {layers: [{linear: {out: 8}}, relu, {linear: {out: 1}}]}"),
+                  ("method: grid, parameters: {seed: {values: [1, 2, 3, 4]}, sampler: {values: [{batch_size: 32, seed: 5}, {batch_size: 32}, {batch_size: 16, shuffle: false}]}, optimizer.lr: {values: [0.1, 0.01]}}", ""),
+                  ("method: grid, parameters: {seed: {values: [1, 2, 3, 4, 5, 6]}, sampler.seed: {values: [1, 2, 3]}}", "\nsampler: {batch_size: 32, type: weighted}"),
                   ("method: random, seed: 4, trials: 20, early_terminate: {type: asha, min_epochs: 1, reduction_factor: 2}, parameters: " + rates, "")]
         for i, (sweep, config) in enumerate(cases):
-            key = config.strip().split(":")[0]
-            self.write("base.yaml", (re.sub(rf"{key}: .*\n", "", train) if key else train) + config + "\n")
+            text = train
+            for key in re.findall(r"^(\w+):", config, re.M):
+                text = re.sub(rf"^{key}: .*\n", "", text, flags=re.M)
+            self.write("base.yaml", text + config + "\n")
             for name, keep in (("alone", "all"), ("group", "none")):
                 self.sweep("{config: base.yaml, keep: %s, %s}" % (keep, sweep), "--nproc", 1, name=f"{name}{i}")
-            alone, group = ([{k: v for k, v in e.items() if k in ("trial", "state", "value", "best_epoch", "epochs", "state_sha256", "message")} for e in sorted(self.history(f"{n}{i}"), key=lambda e: e["trial"])]
+            alone, group = ([{k: v for k, v in e.items() if k in ("trial", "repeat", "state", "value", "best_epoch", "epochs", "state_sha256", "message")} for e in sorted(self.history(f"{n}{i}"), key=lambda e: (e["trial"], e["repeat"]))]
                             for n in ("alone", "group"))
             self.assertEqual(group, alone, (sweep, config))
             self.assertEqual([{k: v for k, v in r.items() if k != "seconds"} for r in self.rows(f"group{i}")], [{k: v for k, v in r.items() if k != "seconds"} for r in self.rows(f"alone{i}")])
@@ -1426,6 +1432,10 @@ class Compare(SweepCase):
         self.assertIn("val_loss over 10 seeds", out)
         with open(self.path("sweeps/a-or-b/history.jsonl")) as f:
             self.assertEqual(len(f.readlines()), 20)
+        self.run_program("compare", "a.yaml", "b.yaml", "--seeds", 17, "--nproc", 1, "--run-dir", "one")  # several at once
+        with open(self.path("one/history.jsonl")) as f:
+            states = {(e["trial"], e["repeat"]): e["state_sha256"] for e in map(json.loads, f) if e["event"] == "run"}
+        self.assertEqual([states[trial, seed] for trial in (0, 1) for seed in range(8)], [self.sha(f"runs/{config}-{seed}") for config in ("a.yaml", "b.yaml") for seed in range(8)])
 
     def test_no_difference(self):
         self.write("a.yaml", CONFIG)

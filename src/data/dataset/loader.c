@@ -465,6 +465,15 @@ struct comm *loader_own_ranks(const struct loader *loader) {
     return loader->own ? loader->own->rows.ranks : NULL;
 }
 
+void loader_set_seed(struct loader *loader, int64_t seed, const struct rng *generator) {
+    bool is_other = loader->sampler.seed != seed;
+    loader->sampler.seed = seed;
+    loader->sampler.generator = generator;
+    if (!is_other) return;
+    buffer_free(loader->together);
+    loader->together = NULL;
+}
+
 status loader_seek(struct loader *loader, int64_t epoch, size_t first) {
     if (first > loader->n_batches)
         return status_new(STATUS_BUG, "batch %zu of an epoch of %zu batches", first, loader->n_batches);

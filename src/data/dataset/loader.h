@@ -38,6 +38,9 @@ struct comm *loader_own_ranks(const struct loader *loader);
 /* Batches of an epoch, the same on every rank. */
 size_t loader_batches(const struct loader *loader);
 
+/* sampler.seed and the generator of the sampler, from the next loader_seek on. Not for a sampler of an extension. */
+void loader_set_seed(struct loader *loader, int64_t seed, const struct rng *generator);
+
 /* Sets the position to batch [first] of [epoch]. */
 status loader_seek(struct loader *loader, int64_t epoch, size_t first);
 

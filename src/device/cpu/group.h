@@ -28,12 +28,13 @@ struct group_ops {
     size_t lanes;
     void (*product)(const struct group_product *p);
     /* Losses of x (size, rows), in the order of the rows; dx = the derivative by x times the factor, NULL: none.
-     * Plain cross entropy of 2 to SHORT_ROW classes: without weights, smoothing and ignored targets. */
-    void (*cross_entropy)(const float *x, const int64_t *targets, size_t rows, size_t classes, float factor, float *dx,
-                          const struct group_sums *sums);
-    /* Of targets (rows, size). */
-    void (*squared_error)(const float *x, const float *targets, size_t rows, size_t size, float factor, float *dx,
-                          const struct group_sums *sums);
+     * Plain cross entropy of 2 to SHORT_ROW classes: without weights, smoothing and ignored targets. targets: int64_t
+     * (rows) of all models, or not [is_shared], int32_t (rows, lanes). */
+    void (*cross_entropy)(const float *x, const void *targets, bool is_shared, size_t rows, size_t classes,
+                          float factor, float *dx, const struct group_sums *sums);
+    /* Of targets (rows, size), or not [is_shared], (rows, size, lanes). */
+    void (*squared_error)(const float *x, const float *targets, bool is_shared, size_t rows, size_t size, float factor,
+                          float *dx, const struct group_sums *sums);
     /* One run of an update; [constants]: (lanes), whose flags and conditions are those of the first one. states: NULL
      * where the optimizer does not use one. RULE_SGD and RULE_ADAM. */
     void (*update)(enum update_rule rule, const union optimizer_constants *const *constants, float *values,

@@ -386,7 +386,7 @@ static status open_dataset(struct worker *w, const struct config *config, struct
     return OK;
 }
 
-/* Without files: with the parts of the run before, where the config has only another optimizer. */
+/* Without files: with the parts of the run before, where the config has only another optimizer or other seeds. */
 static status train_without_files(struct worker *w, struct run_options *options, struct log *log) {
     bool is_first = !w->parts;
     options->parts = &w->parts;

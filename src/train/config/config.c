@@ -892,12 +892,14 @@ static status load_whole(struct config_source *source, char *const *overrides, s
     return free_after(s, out);
 }
 
-/* ---- configs of a source that differ in the optimizer alone, as the trials of a sweep often do: the rest is bound and
- * checked once ---- */
+/* ---- configs of a source that differ in the optimizer and the seeds alone, as the trials of a sweep often do: the
+ * rest is bound and checked once ---- */
 
-static bool is_of_optimizer(const char *word) {
-    const char *end = word + strlen("optimizer");
-    return strncmp(word, "optimizer", strlen("optimizer")) == 0 && (*end == '.' || *end == '=');
+static bool begins_with(const char *word, const char *key) { return strncmp(word, key, strlen(key)) == 0; }
+
+static bool may_differ(const char *word) {
+    return begins_with(word, "optimizer.") || begins_with(word, "optimizer=") || begins_with(word, "seed=") ||
+           begins_with(word, "sampler.seed=");
 }
 
 static struct config_file *base_of(struct config_file *file) { return file->base ? file->base : file; }
@@ -906,19 +908,19 @@ bool config_has_other_optimizer(const struct config_file *a, const struct config
     return (a->base ? a->base : a) == (b->base ? b->base : b) && a->config.device == b->config.device;
 }
 
-/* Whether the words are those of source->last, but for the optimizer. */
+/* Whether the words are those of source->last, but for what may differ. */
 static bool is_as_last(const struct config_source *source, char *const *words, size_t count) {
     size_t i = 0, k = 0;
     if (!source->last) return false;
     for (;; i++, k++) {
-        while (i < count && is_of_optimizer(words[i])) i++;
-        while (k < source->last_count && is_of_optimizer(source->last_words[k])) k++;
+        while (i < count && may_differ(words[i])) i++;
+        while (k < source->last_count && may_differ(source->last_words[k])) k++;
         if (i == count || k == source->last_count) return i == count && k == source->last_count;
         if (strcmp(words[i], source->last_words[k]) != 0) return false;
     }
 }
 
-/* From now on the next ones may differ from [file] in the optimizer. Variables may be those of any value, and types of
+/* From now on the next ones may differ from [file]. Variables may be those of any value, and types of
  * extensions are registered by each config. */
 static void keep_last(struct config_source *source, char *const *words, size_t count, struct config_file *file) {
     config_free(source->last);
@@ -934,8 +936,8 @@ static void keep_last(struct config_source *source, char *const *words, size_t c
     config_retain(file);
 }
 
-/* source->last with the optimizer of the words; *out NULL: they are wrong, which load_whole explains. */
-static void load_optimizer(struct config_source *source, char *const *words, size_t count, struct config_file **out) {
+/* source->last with the optimizer and the seeds of the words; *out NULL: they are wrong, which load_whole explains. */
+static void load_like_last(struct config_source *source, char *const *words, size_t count, struct config_file **out) {
     struct problems problems = {0};
     struct config_file *file = status_need(calloc(1, sizeof *file));
     file->base = base_of(source->last);
@@ -944,10 +946,15 @@ static void load_optimizer(struct config_source *source, char *const *words, siz
     file->config = file->base->config;
     set_device(&file->config);
     for (size_t i = 0; i < count; i++)
-        if (is_of_optimizer(words[i])) schema_override(&config_schema, file->document, words[i], &problems);
+        if (may_differ(words[i]) || begins_with(words[i], "sampler"))
+            schema_override(&config_schema, file->document, words[i], &problems);
     const struct node *root = document_root(file->document);
-    if (!problems.count)
-        schema_bind_key(&config_schema, root, "optimizer", &file->config, document_arena(file->document), &problems);
+    struct config other = file->config; /* what its sampler becomes is not complete */
+    struct arena *arena = document_arena(file->document);
+    if (!problems.count) schema_bind_key(&config_schema, root, "optimizer", &file->config, arena, &problems);
+    if (!problems.count) schema_bind_key(&config_schema, root, "seed", &file->config, arena, &problems);
+    if (!problems.count) schema_bind_key(&config_schema, root, "sampler", &other, arena, &problems);
+    file->config.sampler.seed = other.sampler.seed;
     if (!problems.count) config_check(&file->config, root, "", &problems);
     *out = problems.count ? NULL : file;
     if (problems.count) config_free(file);
@@ -957,7 +964,7 @@ static void load_optimizer(struct config_source *source, char *const *words, siz
 status config_source_load(struct config_source *source, char *const *overrides, size_t count,
                           struct config_file **out) {
     *out = NULL;
-    if (is_as_last(source, overrides, count)) load_optimizer(source, overrides, count, out);
+    if (is_as_last(source, overrides, count)) load_like_last(source, overrides, count, out);
     if (*out) return OK;
     TRY(load_whole(source, overrides, count, out));
     keep_last(source, overrides, count, *out);

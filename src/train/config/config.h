@@ -144,7 +144,7 @@ status config_source_open(const char *path, struct config_source **out);
 status config_source_load(struct config_source *source, char *const *overrides, size_t count, struct config_file **out);
 void config_source_close(struct config_source *source); /* takes NULL */
 
-/* Whether both are of one source and device, and differ in the optimizer alone; then they share all other values. */
+/* Whether both are of one source and device, and differ in the optimizer and the seeds alone; the rest is shared. */
 bool config_has_other_optimizer(const struct config_file *a, const struct config_file *b);
 
 /* As config_load for [text] in memory, without overrides: the resolved config of a run folder or a checkpoint. */

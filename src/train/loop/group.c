@@ -36,12 +36,16 @@ struct group {
     const struct group_ops *ops;
     struct device *device;
     struct step steps[MAX_STEPS];
-    size_t step_count, max_lanes, values_count, trained;
+    size_t step_count, max_lanes, values_count, trained, floats; /* floats: of memory, for a lane */
     size_t lanes; /* of the models that are trained, at most max_lanes: those of ops */
     float *memory;
     float *values, *gradients, *states[OPTIMIZER_STATES]; /* (total, lanes), (trained, lanes) */
     float *dy[2];                                         /* (the largest out, rows, lanes) */
-    bool is_unfit;                                        /* a target is ignored, which the loss has no form for */
+    struct loader *loaders[GROUP_MAX_LANES];              /* of the training rows of each lane; NULL: not needed yet */
+    float *inputs;     /* (rows, in, lanes) of the lanes' batches; NULL: as loaders */
+    void *targets;     /* (rows, target_size, lanes): int32_t classes or floats */
+    bool has_own_rows; /* lanes have other rows in a batch; else all the same ones */
+    bool is_unfit;     /* a target is ignored, which the loss has no form for */
 };
 
 /* ---- what can be trained so ---- */
@@ -118,6 +122,7 @@ status group_create(const struct trainer *t, const struct config *config, struct
     *g = found;
     g->values_count = total;
     g->trained = t->model->params.trained;
+    g->floats = floats;
     status s = buffer_new(floats * g->lanes * sizeof(float), "a group of models", (void **)&g->memory);
     if (s) {
         free(g);
@@ -137,7 +142,10 @@ status group_create(const struct trainer *t, const struct config *config, struct
 }
 
 void group_destroy(struct group *g) {
-    if (g) buffer_free(g->memory);
+    if (!g) return;
+    for (size_t l = 0; l < GROUP_MAX_LANES; l++) loader_destroy(g->loaders[l]);
+    buffer_free(g->inputs);
+    buffer_free(g->memory);
     free(g);
 }
 
@@ -150,7 +158,8 @@ static struct pass pass_of(const struct group *g, size_t rows) {
     return (struct pass){.device = g->device, .rows = rows * g->lanes, .ops = device_ops(g->device)};
 }
 
-static const float *forward(const struct group *g, const float *inputs, size_t rows) {
+/* inputs (rows, in), or not [is_shared], (rows, in, lanes). */
+static const float *forward(const struct group *g, const float *inputs, bool is_shared, size_t rows) {
     const float *x = inputs;
     for (size_t i = 0; i < g->step_count; x = g->steps[i++].y) {
         const struct step *s = &g->steps[i];
@@ -162,7 +171,7 @@ static const float *forward(const struct group *g, const float *inputs, size_t r
                                                     .a = x,
                                                     .a_row = i ? 1 : s->in,
                                                     .a_step = i ? rows : 1,
-                                                    .is_shared = i == 0,
+                                                    .is_shared = i == 0 && is_shared,
                                                     .b = g->values + s->weight * g->lanes,
                                                     .b_column = s->in,
                                                     .b_step = 1,
@@ -188,7 +197,7 @@ static void backward_parameters(const struct group *g, const struct step *s, boo
                                             .a = x,
                                             .a_row = is_first ? 1 : rows,
                                             .a_step = is_first ? s->in : 1,
-                                            .is_shared = is_first,
+                                            .is_shared = is_first && !g->has_own_rows,
                                             .b = dy,
                                             .b_column = rows,
                                             .b_step = 1,
@@ -248,19 +257,103 @@ struct counts {
     double count, scored;
 };
 
+static void find_ignored(struct group *g, const struct trainer *t, const struct batch *batch) {
+    const int64_t *targets = batch->targets, ignored = t->loss->ignored(t->loss_config);
+    for (size_t i = 0; i < batch->rows; i++) g->is_unfit = g->is_unfit || targets[i] == ignored;
+}
+
 /* Adds the loss of a batch; [dx] NULL: without its derivative. */
 static struct counts add_loss(struct group *g, const struct trainer *t, const float *x, const struct batch *batch,
-                              float *dx, const struct group_sums *sums) {
+                              bool is_shared, float *dx, const struct group_sums *sums) {
     size_t size = t->model->out_size, count = loss_is_mse(t->loss) ? batch->rows * size : batch->rows;
     float factor = 1 / (float)count;
     if (loss_is_mse(t->loss)) {
-        g->ops->squared_error(x, batch->targets, batch->rows, size, factor, dx, sums);
+        g->ops->squared_error(x, batch->targets, is_shared, batch->rows, size, factor, dx, sums);
         return (struct counts){(double)count, 0};
     }
-    const int64_t *targets = batch->targets, ignored = t->loss->ignored(t->loss_config);
-    for (size_t i = 0; i < batch->rows; i++) g->is_unfit = g->is_unfit || targets[i] == ignored;
-    if (!g->is_unfit) g->ops->cross_entropy(x, targets, batch->rows, size, factor, dx, sums);
+    if (is_shared) find_ignored(g, t, batch);
+    if (!g->is_unfit) g->ops->cross_entropy(x, batch->targets, is_shared, batch->rows, size, factor, dx, sums);
     return (struct counts){(double)count, (double)count};
+}
+
+/* ---- rows ---- */
+
+/* Whether the order of the rows depends on what differs between the lanes. */
+static bool have_other_rows(const struct group_lane *a, const struct group_lane *b) {
+    const struct config *x = a->config, *y = b->config;
+    bool is_of_model = x->sampler.type == SAMPLER_DATALOADER;
+    return x->sampler.shuffle && (is_of_model ? x->seed != y->seed : x->sampler.seed != y->sampler.seed);
+}
+
+/* Memory for the batches of the lanes, unless the group would be too large with it. */
+static status make_batches(const struct trainer *t, struct group *g) {
+    const struct dataset_info *info = dataset_info(t->dataset);
+    size_t inputs = t->batch * info->input_size, floats = inputs + t->batch * info->target_size;
+    void *block;
+    if (g->inputs || floats > MAX_BYTES / sizeof(float) / g->max_lanes - g->floats) return OK;
+    TRY(buffer_new(floats * g->max_lanes * sizeof(float), "batches of a group", &block));
+    g->inputs = block;
+    g->targets = g->inputs + inputs * g->max_lanes;
+    return OK;
+}
+
+/* Without that memory lanes of other rows than the first one are lost. */
+static status open_rows(const struct trainer *t, struct group *g, struct group_lane *lanes, size_t count) {
+    g->has_own_rows = false;
+    for (size_t l = 1; l < count; l++) g->has_own_rows = g->has_own_rows || have_other_rows(&lanes[l], &lanes[0]);
+    if (!g->has_own_rows) return OK;
+    TRY(make_batches(t, g));
+    g->has_own_rows = g->inputs != NULL;
+    for (size_t l = 0; l < count; l++) {
+        struct sampler_config sampler = *t->sampler;
+        sampler.seed = lanes[l].config->sampler.seed;
+        sampler.generator = &lanes[l].generator;
+        lanes[l].is_lost = lanes[l].is_lost || (!g->inputs && have_other_rows(&lanes[l], &lanes[0]));
+        if (!g->inputs) continue;
+        if (g->loaders[l])
+            loader_set_seed(g->loaders[l], sampler.seed, sampler.generator);
+        else
+            TRY(loader_create(t->dataset, &sampler, t->batch, 0, 1, 0, &g->loaders[l]));
+    }
+    return OK;
+}
+
+static status start_epoch(struct trainer *t, struct group *g, size_t count, int64_t epoch) {
+    if (!g->has_own_rows) return rank_sync_seek(t, epoch, 0);
+    for (size_t l = 0; l < count; l++) TRY(loader_seek(g->loaders[l], epoch, 0));
+    return OK;
+}
+
+static void gather_row(const struct group *g, const struct trainer *t, const struct batch *lanes, size_t row) {
+    size_t in = g->steps[0].in, size = dataset_info(t->dataset)->target_size;
+    for (size_t l = 0; l < g->lanes; l++) {
+        const float *inputs = lanes[l].inputs + row * in;
+        float *to = g->inputs + row * in * g->lanes + l;
+        for (size_t i = 0; i < in; i++) to[i * g->lanes] = inputs[i];
+    }
+    for (size_t i = row * size; i < (row + 1) * size; i++)
+        for (size_t l = 0; l < g->lanes; l++)
+            if (loss_is_mse(t->loss))
+                ((float *)g->targets)[i * g->lanes + l] = ((const float *)lanes[l].targets)[i];
+            else
+                ((int32_t *)g->targets)[i * g->lanes + l] = (int32_t)((const int64_t *)lanes[l].targets)[i];
+}
+
+/* The next batch, whose rows are those of all lanes or of each. Lanes that are not used have those of the first one. */
+static status next_batch(struct trainer *t, struct group *g, size_t count, struct batch *out) {
+    struct batch lanes[GROUP_MAX_LANES];
+    if (!g->has_own_rows) return feed_next(t->feed, t->loader, &lanes[0], out);
+    for (size_t l = 0; l < g->lanes; l++) {
+        if (l >= count) {
+            lanes[l] = lanes[0];
+            continue;
+        }
+        TRY(loader_next(g->loaders[l], &lanes[l]));
+        if (!loss_is_mse(t->loss)) find_ignored(g, t, &lanes[l]);
+    }
+    *out = (struct batch){.rows = lanes[0].rows, .inputs = g->inputs, .targets = g->targets};
+    for (size_t i = 0; i < out->rows; i++) gather_row(g, t, lanes, i);
+    return OK;
 }
 
 /* ---- lanes ---- */
@@ -319,6 +412,16 @@ static void update(struct group *g, const struct group_lane *lanes, size_t count
     }
 }
 
+void group_set_count(struct group *g, size_t count) {
+    g->ops = cpu_group_ops(g->device, count);
+    g->lanes = g->ops->lanes;
+}
+
+void group_put(struct group *g, size_t index, const struct trainer *t) {
+    const float *values = t->model->params.values;
+    for (size_t i = 0; i < g->values_count; i++) g->values[i * g->lanes + index] = values[i];
+}
+
 void group_take(const struct group *g, size_t index, struct trainer *t) {
     float *values = t->model->params.values;
     for (size_t i = 0; i < g->values_count; i++) values[i] = g->values[i * g->lanes + index];
@@ -336,14 +439,15 @@ struct all_sums {
 static struct group_sums sums_of(struct all_sums *sums) { return (struct group_sums){sums->loss, sums->correct}; }
 
 static status take_step(struct trainer *t, struct group *g, struct group_lane *lanes, size_t count) {
-    struct batch host, batch;
+    struct batch batch;
     struct all_sums sums = {{0}, {0}};
     double start = clock_seconds();
-    TRY(feed_next(t->feed, t->loader, &host, &batch));
+    TRY(next_batch(t, g, count, &batch));
     if (batch.rows == 0) return status_new(STATUS_BUG, "the loader ended an epoch too early");
     for (size_t l = 0; l < count; l++) plan_step(t, &lanes[l]);
-    const float *outputs = forward(g, batch.inputs, batch.rows);
-    struct counts counts = add_loss(g, t, outputs, &batch, g->dy[0], &(struct group_sums){sums.loss, sums.correct});
+    const float *outputs = forward(g, batch.inputs, !g->has_own_rows, batch.rows);
+    struct group_sums to = sums_of(&sums);
+    struct counts counts = add_loss(g, t, outputs, &batch, !g->has_own_rows, g->dy[0], &to);
     backward(g, batch.inputs, batch.rows);
     update(g, lanes, count);
     double seconds = (clock_seconds() - start) / (double)count;
@@ -375,7 +479,8 @@ static status evaluate(struct trainer *t, struct group *g, size_t count, struct 
         struct batch host, batch;
         TRY(feed_next(t->feed, t->validation, &host, &batch));
         struct group_sums to = sums_of(&sums);
-        struct counts counts = add_loss(g, t, forward(g, batch.inputs, batch.rows), &batch, NULL, &to);
+        const float *outputs = forward(g, batch.inputs, true, batch.rows);
+        struct counts counts = add_loss(g, t, outputs, &batch, true, NULL, &to);
         all.count += counts.count;
         all.scored += counts.scored;
         rows += (int64_t)batch.rows;
@@ -409,9 +514,8 @@ static status finish_epoch(struct trainer *t, struct group *g, struct group_lane
 }
 
 static void start(struct trainer *t, struct group *g, struct group_lane *lanes, size_t count) {
-    const float *values = t->model->params.values;
     for (size_t i = 0; i < g->values_count; i++)
-        for (size_t l = 0; l < g->lanes; l++) g->values[i * g->lanes + l] = values[i];
+        for (size_t l = count; l < g->lanes; l++) g->values[i * g->lanes + l] = g->values[i * g->lanes];
     memset(g->gradients, 0, g->values_count * g->lanes * sizeof *g->gradients); /* also between the parameters */
     for (size_t b = 0; b < lanes[0].optimizer->buffer_count; b++)
         memset(g->states[b], 0, g->trained * g->lanes * sizeof *g->states[b]);
@@ -430,15 +534,14 @@ static void find_lost(const struct group *g, struct group_lane *lanes, size_t co
 
 status group_run(struct trainer *t, struct group *g, struct group_lane *lanes, size_t count, bool *is_stopped) {
     int64_t epochs = lanes[0].config->train.epochs;
-    g->ops = cpu_group_ops(t->device, count);
-    g->lanes = g->ops->lanes;
     start(t, g, lanes, count);
+    TRY(open_rows(t, g, lanes, count));
     if (lanes[0].is_lost) { /* no lane is like it */
         for (size_t l = 0; l < count; l++) lanes[l].is_lost = true;
         return OK;
     }
     for (int64_t epoch = 0; epoch < epochs && !g->is_unfit; epoch++) {
-        TRY(rank_sync_seek(t, epoch, 0));
+        TRY(start_epoch(t, g, count, epoch));
         for (size_t i = 0; i < loader_batches(t->loader); i++) {
             TRY(take_step(t, g, lanes, count));
             *is_stopped = *is_stopped || stop_is_requested();

@@ -59,6 +59,7 @@ struct run {
     float
         *initial; /* of a run that is used again: its initial weights, and the generator after them; NULL: not known */
     struct rng initial_rng;
+    int64_t initial_seed;
     struct group *group; /* of a run that is used again; NULL: none was made, or it is not possible */
     bool has_tried_group;
     struct trainer trainer;
@@ -1149,8 +1150,8 @@ static status prepare(struct run *run) {
 
 /* ---- parts that are used again ---- */
 
-/* Whether a run whose config has another optimizer can use the parts: those in the memory of this process that are as
- * after their creation once they are filled with zeros. */
+/* Whether a run whose config has another optimizer or seeds can use the parts: those in the memory of this process that
+ * are as after their creation once they are filled with zeros. */
 static bool has_parts_to_keep(const struct run *run) {
     const struct trainer *t = &run->trainer;
     const struct config *c = run->config;
@@ -1195,15 +1196,17 @@ static void release_state(struct run *run) {
 static status init_again(struct run *run) {
     const struct model *model = run->trainer.model;
     size_t count = model->params.total + model->buffers.total;
-    if (run->initial) {
+    if (run->initial && run->initial_seed == run->config->seed) {
         copy_weights(model, run->initial, true);
         run->rng = run->initial_rng;
         return OK;
     }
     TRY(init_model(run));
-    if (count > MAX_INITIAL || !(run->initial = malloc(count * sizeof *run->initial))) return OK;
+    if (!run->initial && count <= MAX_INITIAL) run->initial = malloc(count * sizeof *run->initial);
+    if (!run->initial) return OK;
     copy_weights(model, run->initial, false);
     run->initial_rng = run->rng;
+    run->initial_seed = run->config->seed;
     return OK;
 }
 
@@ -1213,6 +1216,8 @@ static status prepare_again(struct run *run) {
     const struct config *c = run->config;
     const struct params *params = &t->model->params;
     run->plan->config = t->config = c;
+    run->plan->sampler.seed = c->sampler.seed;
+    loader_set_seed(t->loader, c->sampler.seed, &run->rng);
     model_clear(t->model);
     device_zero(t->device, t->memory.results, sizeof *t->memory.results);
     TRY(optimizer_plan_create(&c->optimizer, params, &run->plan->optimizer));
@@ -1282,11 +1287,16 @@ size_t run_parts_lanes(struct run *run, const struct config *config) {
     return group_lanes(run->group);
 }
 
-/* The parts of a lane, and what the run had in their place. */
-static status open_lane(struct run *run, const struct config *config, struct group_lane *lane) {
+/* The parts of lane [index], and what the run had in their place. */
+static status open_lane(struct run *run, const struct config *config, size_t index, struct group_lane *lane) {
     run->config = config;
     status s = prepare_again(run);
-    *lane = (struct group_lane){config, run->plan->optimizer, run->trainer.optimizer, run->trainer.state, 0, false};
+    *lane = (struct group_lane){.config = config,
+                                .plan = run->plan->optimizer,
+                                .optimizer = run->trainer.optimizer,
+                                .state = run->trainer.state,
+                                .generator = run->rng};
+    if (!s) group_put(run->group, index, &run->trainer);
     run->plan->optimizer = NULL;
     run->trainer.optimizer = NULL;
     run->trainer.state = NULL;
@@ -1322,7 +1332,8 @@ status run_train_group(const struct config *const *configs, size_t count, const 
     run->options = options;
     run->log = run->any_log = log;
     run->is_resumed = run->is_complete = false;
-    for (; opened < count && !s; opened++) s = open_lane(run, configs[opened], &lanes[opened]);
+    group_set_count(run->group, count);
+    for (; opened < count && !s; opened++) s = open_lane(run, configs[opened], opened, &lanes[opened]);
     if (!s) s = group_run(t, run->group, lanes, count, &is_stopped);
     for (size_t i = 0; i < count; i++) {
         is_trained[i] = i < opened && !s && !is_stopped && !lanes[i].is_lost;

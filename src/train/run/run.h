@@ -49,9 +49,9 @@ struct run_options {
     void *user;                   /* of on_epoch */
     struct run_summary *summary;  /* filled when the run ends or is stopped; NULL: not wanted. Rank 0 */
     struct run **parts;           /* with writes_nothing; in: those of an earlier run whose config differs from this one
-                                     in the optimizer alone, and which does not update in backward, to be used again,
-                                     or NULL; out: those of this run, or NULL. The config of the first run of [parts]
-                                     must live as long. NULL: none are kept */
+                                     in the optimizer and the seeds alone, and which does not update in backward, or
+                                     NULL; out: those of this run, or NULL. The config of the first run of [parts] must
+                                     live as long. NULL: none are kept */
 };
 
 void run_parts_destroy(struct run *parts); /* takes NULL */

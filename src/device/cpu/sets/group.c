@@ -10,7 +10,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("GCC unroll 16")
 
-typedef int group_mask __attribute__((vector_size(4 * LANES)));
+typedef int group_mask __attribute__((vector_size(4 * LANES), aligned(4)));
 
 /* ---- products ---- */
 
@@ -113,14 +113,15 @@ INLINE lanes total_of(const lanes *x, size_t count) {
 }
 
 /* Rows [first, last); the derivative is that of plain_rows (losses.c). */
-INLINE void entropy_rows(const float *x, const int64_t *targets, size_t rows, size_t first, size_t last, size_t classes,
-                         float factor, float *dx, const struct group_sums *sums) {
+INLINE void entropy_rows(const float *x, const void *targets, bool is_shared, size_t rows, size_t first, size_t last,
+                         size_t classes, float factor, float *dx, const struct group_sums *sums) {
     size_t step = rows * LANES; /* between classes */
     double loss[LANES], correct[LANES];
     for (size_t l = 0; l < LANES; l++) loss[l] = sums->loss[l], correct[l] = sums->correct[l];
     for (size_t i = first; i < last; i++) {
         const float *row = x + i * LANES;
-        size_t target = (size_t)targets[i];
+        size_t target = is_shared ? (size_t)((const int64_t *)targets)[i] : 0;
+        const int32_t *own = is_shared ? NULL : (const int32_t *)targets + i * LANES;
         lanes largest = load(row), shares[SHORT_ROW];
         float shifted[LANES], sum[LANES], log_sum[LANES], e[SHORT_ROW * LANES], max[LANES];
         int best[LANES];
@@ -128,6 +129,7 @@ INLINE void entropy_rows(const float *x, const int64_t *targets, size_t rows, si
         *(lanes *)max = largest;
         UNROLLED for (size_t c = 0; c < classes; c++) * (lanes *)(e + c * LANES) = load(row + c * step) - largest;
         *(lanes *)shifted = load(e + target * LANES);
+        for (size_t l = 0; l < LANES && !is_shared; l++) shifted[l] = e[(size_t)own[l] * LANES + l];
         for (size_t j = 0; j < classes * LANES; j++) e[j] = math_exp_negative(e[j]);
         UNROLLED for (size_t c = 0; c < classes; c++) shares[c] = load(e + c * LANES);
         *(lanes *)sum = total_of(shares, classes);
@@ -138,64 +140,68 @@ INLINE void entropy_rows(const float *x, const int64_t *targets, size_t rows, si
         }
         for (size_t l = 0; l < LANES; l++) {
             loss[l] -= (double)(shifted[l] - log_sum[l]);
-            correct[l] += best[l] == (int)target ? 1.0 : 0.0;
+            correct[l] += best[l] == (is_shared ? (int)target : own[l]) ? 1.0 : 0.0;
         }
         if (!dx) continue;
         float *to = dx + i * LANES;
         UNROLLED for (size_t c = 0; c < classes; c++) {
             lanes share = shares[c] / *(const lanes *)sum;
-            *(lanes *)(to + c * step) = (c == target ? share - 1 : share) * factor;
+            if (!is_shared) { /* minus 1 or 0 */
+                lanes one = (lanes){0} + 1;
+                share -= (lanes)((*(const group_mask *)own == (int)c) & (group_mask)one);
+            } else if (c == target)
+                share -= 1;
+            *(lanes *)(to + c * step) = share * factor;
         }
     }
     for (size_t l = 0; l < LANES; l++) sums->loss[l] = loss[l], sums->correct[l] = correct[l];
 }
 
 /* As losses.c: of more positions than parts each part has sums of its own. */
-INLINE void entropy_of(const float *x, const int64_t *targets, size_t rows, size_t classes, float factor, float *dx,
-                       const struct group_sums *sums) {
+INLINE void entropy_of(const float *x, const void *targets, bool is_shared, size_t rows, size_t classes, float factor,
+                       float *dx, const struct group_sums *sums) {
     if (rows <= CPU_LOSS_PARTS) {
-        entropy_rows(x, targets, rows, 0, rows, classes, factor, dx, sums);
+        entropy_rows(x, targets, is_shared, rows, 0, rows, classes, factor, dx, sums);
         return;
     }
     for (size_t part = 0; part < CPU_LOSS_PARTS; part++) {
         double loss[LANES] = {0}, correct[LANES] = {0};
-        entropy_rows(x, targets, rows, rows * part / CPU_LOSS_PARTS, rows * (part + 1) / CPU_LOSS_PARTS, classes,
-                     factor, dx, &(struct group_sums){loss, correct});
+        entropy_rows(x, targets, is_shared, rows, rows * part / CPU_LOSS_PARTS, rows * (part + 1) / CPU_LOSS_PARTS,
+                     classes, factor, dx, &(struct group_sums){loss, correct});
         for (size_t l = 0; l < LANES; l++) sums->loss[l] += loss[l], sums->correct[l] += correct[l];
     }
 }
 
-#define ENTROPY(n)                                                                                                     \
-    static __attribute__((noinline)) void entropy_##n(const float *x, const int64_t *targets, size_t rows,             \
-                                                      float factor, float *dx, const struct group_sums *sums) {        \
-        entropy_of(x, targets, rows, n, factor, dx, sums);                                                             \
+#define ENTROPY(name, n, is_shared)                                                                                    \
+    static __attribute__((noinline)) void name##_##n(const float *x, const void *targets, size_t rows, float factor,   \
+                                                     float *dx, const struct group_sums *sums) {                       \
+        entropy_of(x, targets, is_shared, rows, n, factor, dx, sums);                                                  \
     }
-ENTROPY(2)
-ENTROPY(3)
-ENTROPY(4)
-ENTROPY(5)
-ENTROPY(6)
-ENTROPY(7)
-ENTROPY(8)
-ENTROPY(9)
-ENTROPY(10)
+#define EACH(X) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10)
+#define SHARED(n) ENTROPY(entropy, n, true)
+#define OWN(n) ENTROPY(own_entropy, n, false)
+EACH(SHARED)
+EACH(OWN)
 
-static void cross_entropy(const float *x, const int64_t *targets, size_t rows, size_t classes, float factor, float *dx,
-                          const struct group_sums *sums) {
-    static void (*const functions[])(const float *, const int64_t *, size_t, float, float *,
-                                     const struct group_sums *) = {
-        entropy_2, entropy_3, entropy_4, entropy_5, entropy_6, entropy_7, entropy_8, entropy_9, entropy_10};
-    functions[classes - 2](x, targets, rows, factor, dx, sums);
+static void cross_entropy(const float *x, const void *targets, bool is_shared, size_t rows, size_t classes,
+                          float factor, float *dx, const struct group_sums *sums) {
+#define NAME(n) entropy_##n,
+#define OWN_NAME(n) own_entropy_##n,
+    static void (*const functions[2][SHORT_ROW - 1])(const float *, const void *, size_t, float, float *,
+                                                     const struct group_sums *) = {{EACH(OWN_NAME)}, {EACH(NAME)}};
+    functions[is_shared][classes - 2](x, targets, rows, factor, dx, sums);
 }
 
-static void squared_error(const float *x, const float *targets, size_t rows, size_t size, float factor, float *dx,
-                          const struct group_sums *sums) {
+static void squared_error(const float *x, const float *targets, bool is_shared, size_t rows, size_t size, float factor,
+                          float *dx, const struct group_sums *sums) {
     double loss[LANES];
     for (size_t l = 0; l < LANES; l++) loss[l] = sums->loss[l];
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < size; j++) {
             size_t index = (j * rows + i) * LANES;
-            lanes d = load(x + index) - targets[i * size + j], square = d * d;
+            size_t at = i * size + j;
+            lanes target = is_shared ? targets[at] - (lanes){0} : load(targets + at * LANES);
+            lanes d = load(x + index) - target, square = d * d;
             for (size_t l = 0; l < LANES; l++) loss[l] += (double)square[l];
             if (dx) *(lanes *)(dx + index) = 2 * d * factor;
         }
