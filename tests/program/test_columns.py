@@ -82,6 +82,16 @@ class LargeNumbers(program.Case):
                        "train: {epochs: 1}\n")
             self.assertRegex(self.run_program("t.yaml", "--fresh")[1], r"column 'id': 9007199254740992 of .*: whole numbers from 2\^53 on lose their last digits\n")
 
+    def test_reals_of_a_database(self):
+        """They are doubles in the file, so no digits are lost; whole numbers beside them are named."""
+        with contextlib.closing(sqlite3.connect(self.path("t.sqlite"))) as db, db:
+            db.execute("create table r (a real, b, y integer)")
+            db.executemany("insert into r values (?, ?, ?)", [(1e16 * (i + 1), self.IDS[1] if i == 9 else 2e16, i % 2) for i in range(40)])
+        for keys in ("inputs: [a], targets: y", "inputs: [y], targets: a", "inputs: [a, b], targets: y", "inputs: [a, b], targets: y, missing: [-999]"):
+            self.write("t.yaml", f"dataset: {{path: t.sqlite, table: r, {keys}}}\nmodel: {{layers: [{{linear: 1}}]}}\nloss: mse\noptimizer: sgd\n")
+            out, _ = self.run_program("check", "t.yaml", "--data", "train.epochs=1")
+            self.assertEqual((out.count("2^53"), "column 'b': 9007199254740993 of row 9: " in out), (1, True) if "b" in keys else (0, False), keys)
+
     def test_an_identifier_is_named(self):
         self.write("t.csv", "user_id,x,y\n" + "".join(f"{1234567890123456789 + 1000003 * i},{i % 7},{i % 2}\n" for i in range(40)))
         self.write("t.yaml", "dataset: {path: t.csv}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")

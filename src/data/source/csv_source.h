@@ -37,6 +37,7 @@ struct csv;
 struct csv_number {
     bool is_given;
     double value;
+    bool is_real; /* the file has it as a double, of which no digits are lost; set also with its text */
 };
 
 struct csv_order;

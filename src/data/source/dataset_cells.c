@@ -37,7 +37,7 @@ static const char *cell_text(struct csv *csv, size_t column, size_t row) {
     csv->numbers[column].is_given = false;
     if (cells->texts) return cells->texts[row] ? cells->texts[row] : csv->missing[0];
     if (csv_takes_number(csv, column, cells->numbers[row])) {
-        csv->numbers[column] = (struct csv_number){true, cells->numbers[row]};
+        csv->numbers[column] = (struct csv_number){.is_given = true, .value = cells->numbers[row]};
         return "";
     }
     return isnan(cells->numbers[row]) ? csv->missing[0] : format_number(csv, column, cells->numbers[row]);

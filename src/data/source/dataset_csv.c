@@ -663,7 +663,8 @@ static status add_text(struct csv *csv, size_t column, struct column_builder *bu
 static void note_inexact(struct csv *csv, size_t column, const char *text, double value) {
     struct role *role = &csv->roles[column];
     const char *name = csv_printable(csv, csv->names[column]), *advice = "";
-    if (role->has_inexact || !csv_is_inexact(text, value)) return;
+    bool is_real = csv->numbers && column < csv->n_own && csv->numbers[column].is_real;
+    if (role->has_inexact || is_real || !csv_is_inexact(text, value)) return;
     role->has_inexact = true;
     if (!role->is_target)
         advice = arena_printf(csv->arena, "; if they are identifiers, write dataset.columns: {%s: ignore}, or category",

@@ -308,12 +308,12 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
     sqlite3_stmt *statement = records->statement;
     int at = (int)column, type = sqlite3_column_type(statement, at);
     *text = csv_missing_in(csv, column);
-    if (csv->numbers) csv->numbers[column].is_given = false;
+    if (csv->numbers) csv->numbers[column] = (struct csv_number){.is_real = type == SQLITE_FLOAT};
     if (type == SQLITE_NULL) return OK;
     if (type == SQLITE_FLOAT || type == SQLITE_INTEGER) {
         double number = sqlite3_column_double(statement, at);
         if (csv_takes_number(csv, column, number)) {
-            csv->numbers[column] = (struct csv_number){true, number};
+            csv->numbers[column] = (struct csv_number){.is_given = true, .value = number};
             return OK;
         }
     }

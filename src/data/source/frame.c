@@ -167,11 +167,11 @@ static status read_value(struct csv *csv, size_t column, size_t field) {
     struct records *r = csv->records;
     const struct frame_column *c = &r->frame.columns[field];
     const char *text;
-    csv->numbers[column].is_given = false;
+    csv->numbers[column] = (struct csv_number){.is_real = r->format == &dataset_parquet && !c->is_wide};
     csv->reader.fields[field].text = csv_missing_in(csv, column);
     bool is_number = !c->holds_texts && !c->is_date && !isnan(c->numbers[r->at - 1]);
     if (is_number && csv_takes_number(csv, column, c->numbers[r->at - 1])) {
-        csv->numbers[column] = (struct csv_number){true, c->numbers[r->at - 1]};
+        csv->numbers[column] = (struct csv_number){.is_given = true, .value = c->numbers[r->at - 1]};
         return OK;
     }
     TRY(text_of(r, field, &text));
