@@ -126,7 +126,8 @@ static char *read_row(struct csv *csv, double *row) {
         bool is_last = i + 1 == csv->n_fields, is_number = plan->kind == FIELD_NUMBER;
         if (is_number && plan->may_be_missing && csv->has_missing_number) is_number = false;
         next = is_number ? read_number(at, separator, &row[plan->at]) : NULL;
-        if (next && fabs(row[plan->at]) >= (double)CSV_EXACT && !csv->roles[plan->column].has_inexact) return NULL;
+        bool is_large = next && fabs(row[plan->at]) >= (double)CSV_EXACT && !csv->roles[plan->column].has_inexact;
+        if (is_large && !memchr(at, separator, (size_t)(next - at))) return NULL; /* csv_is_inexact */
         if (!next || (*next != delimiter && *next != '\n' && *next != '\r'))
             next = read_field(csv, plan, at, &row[plan->at]);
         if (!next || (*next == delimiter) == is_last) return NULL;
@@ -742,7 +743,8 @@ bool csv_takes_number(const struct csv *csv, size_t column, double value) {
     const struct role *role = &csv->roles[column];
     bool is_known = csv->base.rows > 0 && !csv->has_labels && !role->booleans; /* the first target decides */
     if (role->at == NOT_USED || role->is_filtered || role->may_be_date || role->is_group) return false;
-    if (fabs(value) >= (double)CSV_EXACT && !role->has_inexact && !role->is_weight) return false;
+    bool may_be_inexact = fabs(value) >= (double)CSV_EXACT && !role->has_inexact && !csv->numbers[column].is_real;
+    if (may_be_inexact && !role->is_weight) return false;
     if (role->is_target) return is_known && !csv->drops_missing_targets;
     return role->is_weight || !column_builder_wants_text(&csv->builders[role->at]);
 }
