@@ -99,7 +99,7 @@ static const struct runs cases[] = {
     {SEEDS(3, 3) CLASSES TWO, {LR("sgd", "0.1"), LR("adam", "0.01") "!", LR("sgd", "0.2")}},
     /* The rows of a batch of each lane would be too much memory. */
     {SEEDS(1, 2) CLASSES_OF("800", "") "model: {layers: [{linear: {out: 2}}, relu, {linear: {out: 3}}]}\n",
-     {LR("adam", "0.01"), LR("adam", "0.02") "!", LR("adam", "0.03")}},
+     {LR("adam", "0.01"), LR("adam", "0.02") "!", LR("adam", "0.03"), LR("adam", "0.04") "!"}},
 };
 
 /* Configs of which no group is made. */

@@ -304,6 +304,7 @@ static status open_rows(const struct trainer *t, struct group *g, struct group_l
     if (!g->has_own_rows) return OK;
     TRY(make_batches(t, g));
     g->has_own_rows = g->inputs != NULL;
+    if (!g->inputs) loader_set_seed(t->loader, lanes[0].config->sampler.seed, &lanes[0].generator);
     for (size_t l = 0; l < count; l++) {
         struct sampler_config sampler = *t->sampler;
         sampler.seed = lanes[l].config->sampler.seed;
