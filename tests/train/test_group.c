@@ -88,6 +88,7 @@ static const struct runs cases[] = {
     {SEEDS(1, 5) NUMBERS ONE, {ADAM5}},
     {SEEDS(5, 1) CLASSES_OF("6", ", type: dataloader") TWO, {ADAM5}},
     {SEEDS(5, 5) CLASSES_OF("6", ", type: weighted") TWO, {ADAM5}},
+    {SEEDS(5, 5) CLASSES_OF("6", ", type: weighted, shuffle: false") TWO, {ADAM5}},
     {SEEDS(5, 5) CLASSES_OF("6", ", shuffle: false") TWO, {ADAM5}},
     {SEEDS(5, 5) CLASSES_OF("6", ", drop_last_batch: true") TWO, {ADAM5}},
     {SEEDS(5, 5) CLASSES "model: {layers: [{linear: {out: 7}}, relu, {linear: {out: 5}}, gelu, {linear: {out: 3}}]}\n",

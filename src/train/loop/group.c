@@ -282,7 +282,8 @@ static struct counts add_loss(struct group *g, const struct trainer *t, const fl
 static bool have_other_rows(const struct group_lane *a, const struct group_lane *b) {
     const struct config *x = a->config, *y = b->config;
     bool is_of_model = x->sampler.type == SAMPLER_DATALOADER;
-    return x->sampler.shuffle && (is_of_model ? x->seed != y->seed : x->sampler.seed != y->sampler.seed);
+    bool is_random = x->sampler.shuffle || x->sampler.type == SAMPLER_WEIGHTED; /* which does not use shuffle */
+    return is_random && (is_of_model ? x->seed != y->seed : x->sampler.seed != y->sampler.seed);
 }
 
 /* Memory for the batches of the lanes, unless the group would be too large with it. */
